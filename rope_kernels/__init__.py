@@ -1,0 +1,15 @@
+"""Rotary position embedding, fused in Triton. Importing this package never loads Triton."""
+
+from .autograd import apply_rotary_pos_emb, rope_bw, rope_fw
+from .frequencies import RotaryPositionEmbedding
+from .reference import rotate_half
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "RotaryPositionEmbedding",
+    "apply_rotary_pos_emb",
+    "rope_bw",
+    "rope_fw",
+    "rotate_half",
+]

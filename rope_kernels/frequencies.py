@@ -1,0 +1,104 @@
+"""The angles: how far each pair turns at each position."""
+
+import torch
+from torch import Tensor, nn
+
+
+class RotaryPositionEmbedding(nn.Module):
+    """Make the table of angles: position times inverse frequency, in radians.
+
+    Pair i of d2/2 turns by `position * rotary_base ** (-2 i / d2)` (RoFormer, section 3.2.2).
+
+    Args:
+        dim: head dimension d.
+        rotary_percent: share of the head dimension that is rotated; d2 = int(dim * rotary_percent),
+            which must be even.
+        seq_len_interpolation_factor: divide positions by this (position interpolation). Has an
+            effect only together with `pretrained_max_position_embeddings`.
+        pretrained_max_position_embeddings: sequence length the model was trained with, in
+            positions. Past it times the interpolation factor, positions are divided by
+            `max_seq_len / pretrained_max_position_embeddings` instead.
+        rotary_base: base of the geometric series of frequencies.
+        interleaved: repeat each angle pairwise (a, a, b, b, ...) for the interleaved pairing
+            instead of half by half (a, b, ..., a, b, ...) for the half-split one.
+
+    Attributes:
+        inv_freq: (d2 / 2,), fp32, radians per position. Stays fp32 when the module is cast: in bf16,
+            positions above 256 would fall together.
+
+    Raises:
+        ValueError: an argument is out of range; the message names it.
+
+    Source: TransformerEngine's `RotaryPositionEmbedding`, same arguments, same fp32 arithmetic.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        rotary_percent: float = 1.0,
+        seq_len_interpolation_factor: float | None = None,
+        pretrained_max_position_embeddings: int | None = None,
+        rotary_base: float = 10000.0,
+        interleaved: bool = False,
+    ) -> None:
+        super().__init__()
+        if not 0.0 < rotary_percent <= 1.0:
+            raise ValueError(f"rotary_percent is {rotary_percent}; accepted: above 0, up to 1")
+        rotary_dim = int(dim * rotary_percent)
+        if rotary_dim < 2 or rotary_dim % 2:
+            raise ValueError(
+                f"dim = {dim} and rotary_percent = {rotary_percent} give {rotary_dim} rotary "
+                "dimensions; accepted: an even number, at least 2"
+            )
+        _require_positive("rotary_base", rotary_base)
+        _require_positive("seq_len_interpolation_factor", seq_len_interpolation_factor)
+        _require_positive("pretrained_max_position_embeddings", pretrained_max_position_embeddings)
+        self.rotary_dim = rotary_dim
+        self.rotary_base = rotary_base
+        self.seq_len_interpolation_factor = seq_len_interpolation_factor
+        self.pretrained_max_position_embeddings = pretrained_max_position_embeddings
+        self.interleaved = interleaved
+        exponent = torch.arange(0, rotary_dim, 2, dtype=torch.float32) / rotary_dim
+        self.register_buffer("inv_freq", 1.0 / rotary_base**exponent)
+
+    def forward(self, max_seq_len: int, offset: int = 0) -> Tensor:
+        """Angles of positions offset, ..., offset + max_seq_len - 1.
+
+        Args:
+            max_seq_len: number of positions s.
+            offset: first position.
+
+        Returns:
+            (s, 1, 1, d2), fp32, radians, on the device of `inv_freq`. An fp32 angle is exact only to
+            2^-24 of itself: about 0.004 rad at position 131 071.
+        """
+        position = torch.arange(max_seq_len, dtype=torch.float32, device=self.inv_freq.device)
+        position = (position + offset) * self._position_scale(max_seq_len)
+        # autocast would run this product in half precision
+        with torch.autocast(device_type=self.inv_freq.device.type, enabled=False):
+            angles = torch.outer(position, self.inv_freq)
+        if self.interleaved:
+            angles = angles.repeat_interleave(2, dim=-1)
+        else:
+            angles = torch.cat((angles, angles), dim=-1)
+        return angles[:, None, None, :]
+
+    def _position_scale(self, max_seq_len: int) -> float:
+        trained, factor = self.pretrained_max_position_embeddings, self.seq_len_interpolation_factor
+        if trained is None or factor is None:
+            return 1.0
+        if max_seq_len > trained * factor:
+            return 1.0 / (max_seq_len / trained)
+        return 1.0 / factor
+
+    def _apply(self, fn, recurse=True):
+        exact = self.inv_freq
+        super()._apply(fn, recurse)
+        if self.inv_freq.dtype != exact.dtype:  # .half(), .bfloat16(), .double(): move, don't round
+            self.inv_freq = exact.to(self.inv_freq.device)
+        return self
+
+
+def _require_positive(name: str, value: float | None) -> None:
+    if value is not None and not value > 0:
+        raise ValueError(f"{name} is {value}; accepted: None or a positive number")

@@ -1,0 +1,208 @@
+"""Honest timing on a GPU, and a record of it to replay where there is no GPU.
+
+Device time, by CUDA events. Each sample flushes the L2 cache first, so that the inputs come from
+memory as they would in a model, and lets the GPU sleep while the CPU queues the work, so that the
+CPU's own time is not in the figure. Cases take turns over several rounds: what drifts (clocks,
+temperature) drifts for all of them.
+"""
+
+import datetime
+import json
+import os
+import platform
+import re
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from ..launch import interpreter_is_on
+
+RECORD_SWITCH = "ROPE_KERNELS_RECORD"  # set by `make notebooks`, and by nothing else
+_FLUSH_BYTES = 256 * 2**20  # several times any L2 cache of today (60 MB on an H200)
+_ROUND_SECONDS = 0.02
+_CASE_NAME = re.compile(r"[0-9]{2}/[a-z0-9-]+")
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Device time of one case, in microseconds, over all samples of all rounds."""
+
+    median_us: float
+    low_us: float  # 20 % of the samples are below
+    high_us: float  # 80 % of the samples are below
+    spread: float  # (largest - smallest round median) / median
+    samples: int
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Timings of several cases from one run, with the machine they were taken on."""
+
+    key: str
+    gpu: str
+    versions: dict[str, str]
+    date: str
+    cases: dict[str, Timing]
+    replayed: bool = False
+
+    def __getitem__(self, case: str) -> Timing:
+        return self.cases[case]
+
+    @property
+    def source(self) -> str:
+        """One line: where and when, and whether these are today's figures or a record."""
+        how = "Replayed from a record" if self.replayed else "Measured here"
+        versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        return f"{how}: {self.gpu}, {versions}, {self.date}."
+
+    def __repr__(self) -> str:
+        width = max(len(case) for case in self.cases)
+        lines = [
+            f"{case:{width}}  {timing.median_us:9.1f} us   "
+            f"({timing.low_us:.1f} to {timing.high_us:.1f})"
+            for case, timing in self.cases.items()
+        ]
+        return "\n".join([self.source, *lines])
+
+
+def bench(
+    key: str, make_cases: Callable[[], dict[str, Callable[[], object]]], records: Path | None = None
+) -> Measurement:
+    """Measure on a GPU; without one, replay the record of the same key.
+
+    Args:
+        key: 'NN/name', where NN is the notebook's number and the record's file is `NN.json`.
+        make_cases: called only where there is a GPU; returns a label and a function without
+            arguments for each case. All memory is allocated in it, not in the functions' setup.
+        records: the folder of the records; by default `records` beside the notebook.
+
+    Returns:
+        A `Measurement`; its `source` says whether it was measured or replayed.
+
+    Raises:
+        ValueError: the key is not of that form.
+        LookupError: there is no GPU and no record of this key.
+        RuntimeError: the kernels are interpreted although there is a GPU (see `measure`).
+    """
+    if not _CASE_NAME.fullmatch(key):
+        raise ValueError(f"key is {key!r}; accepted: two digits, '/', then a-z, 0-9 and '-'")
+    path = (records or Path("records")) / f"{key[:2]}.json"
+    if not torch.cuda.is_available():
+        return _replay(path, key)
+    measurement = Measurement(
+        key=key,
+        gpu=torch.cuda.get_device_name(),
+        versions=versions(),
+        date=datetime.date.today().isoformat(),
+        cases=measure(make_cases()),
+    )
+    if os.environ.get(RECORD_SWITCH) == "1":
+        _write(path, measurement)
+    return measurement
+
+
+def measure(cases: dict[str, Callable[[], object]], rounds: int = 5) -> dict[str, Timing]:
+    """Device time of each case, in microseconds, L2 flushed; the cases take turns.
+
+    Raises:
+        RuntimeError: there is no GPU, or Triton's interpreter is on. Interpreted kernels run on the
+            CPU, program after program; their time says nothing about a GPU.
+    """
+    if not torch.cuda.is_available():
+        raise RuntimeError("there is no GPU to measure on")
+    if interpreter_is_on():
+        raise RuntimeError("TRITON_INTERPRET is set: interpreted kernels are not timed")
+    flush = torch.empty(_FLUSH_BYTES, dtype=torch.int8, device="cuda")
+    plans = {name: _plan(function) for name, function in cases.items()}
+    by_round = {name: [] for name in cases}
+    for _ in range(rounds):
+        for name, function in cases.items():
+            by_round[name].append(_one_round(function, flush, *plans[name]))
+    return {name: _summary(samples) for name, samples in by_round.items()}
+
+
+def versions() -> dict[str, str]:
+    """Versions that a figure depends on."""
+    import triton
+
+    return {
+        "torch": torch.__version__,
+        "triton": triton.__version__,
+        "driver": _driver_version(),
+        "python": platform.python_version(),
+    }
+
+
+def _plan(function: Callable[[], object]) -> tuple[int, int]:
+    """Warm up; then how many samples a round, and how many cycles to sleep before each."""
+    for _ in range(3):  # compiles, fills the allocator's cache
+        function()
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    function()
+    queued = time.perf_counter() - begin
+    torch.cuda.synchronize()
+    total = time.perf_counter() - begin
+    samples = min(50, max(5, int(_ROUND_SECONDS / total)))
+    gpu_hertz = 2e9  # at most, on today's GPUs; sleeping too long costs only patience
+    return samples, int(gpu_hertz * (2 * queued + 20e-6))
+
+
+def _one_round(
+    function: Callable[[], object], flush: torch.Tensor, samples: int, sleep_cycles: int
+) -> list[float]:
+    events = []
+    for _ in range(samples):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        flush.zero_()
+        torch.cuda._sleep(sleep_cycles)  # the CPU queues the call while the GPU is busy
+        start.record()
+        function()
+        end.record()
+        events.append((start, end))
+    torch.cuda.synchronize()
+    return [start.elapsed_time(end) * 1e3 for start, end in events]
+
+
+def _summary(rounds: list[list[float]]) -> Timing:
+    samples = sorted(sample for one_round in rounds for sample in one_round)
+    median = statistics.median(samples)
+    round_medians = [statistics.median(one_round) for one_round in rounds]
+    return Timing(
+        median_us=round(median, 2),
+        low_us=round(samples[int(0.2 * (len(samples) - 1))], 2),
+        high_us=round(samples[int(0.8 * (len(samples) - 1))], 2),
+        spread=round((max(round_medians) - min(round_medians)) / median, 4),
+        samples=len(samples),
+    )
+
+
+def _replay(path: Path, key: str) -> Measurement:
+    recorded = json.loads(path.read_text()) if path.exists() else {}
+    if key not in recorded:
+        raise LookupError(
+            f"there is no GPU here and no record {key!r} in {path.name}; "
+            "`make notebooks` on a GPU writes it"
+        )
+    fields = recorded[key]
+    cases = {name: Timing(**timing) for name, timing in fields.pop("cases").items()}
+    return Measurement(key=key, cases=cases, replayed=True, **fields)
+
+
+def _write(path: Path, measurement: Measurement) -> None:
+    path.parent.mkdir(exist_ok=True)
+    recorded = json.loads(path.read_text()) if path.exists() else {}
+    fields = asdict(measurement)
+    del fields["key"], fields["replayed"]
+    recorded[measurement.key] = fields
+    path.write_text(json.dumps(dict(sorted(recorded.items())), indent=2) + "\n")
+
+
+def _driver_version() -> str:
+    number = Path("/proc/driver/nvidia/version")
+    found = re.search(r"\b(\d{3}\.\d+(\.\d+)?)\b", number.read_text()) if number.exists() else None
+    return found.group(1) if found else "unknown"

@@ -1,0 +1,115 @@
+"""From tensors to one kernel launch: which engine, strides, block sizes, grid."""
+
+import importlib.util
+import os
+import warnings
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from . import reference
+from .formats import view_as_sbhd
+
+# Bytes of one half that a program holds, and that one warp of it holds: 4 loads of 16 bytes a thread.
+# One warp a program needs no barrier to share cos and sin. benchmarks/NOTES.md: what was tried.
+HALF_BYTES_PER_PROGRAM = 2048
+MAX_WARPS = 8
+
+
+def rotate(
+    t: Tensor, freqs: Tensor, tensor_format: str, cu_seqlens: Tensor | None, transpose: bool
+) -> Tensor:
+    """Rotate checked arguments with the fastest engine there is for their device.
+
+    A Triton kernel, compiled on a GPU or interpreted on the CPU where the interpreter is on, else
+    PyTorch; each computes in fp32 (fp64 for fp64) and rounds once.
+    """
+    if t.numel() == 0:
+        return torch.empty(t.shape, dtype=t.dtype, device=t.device)
+    if t.is_cuda and not _triton_is_installed():
+        warnings.warn("Triton is not installed: RoPE runs in plain PyTorch, slowly", stacklevel=2)
+    if _triton_is_installed() and (t.is_cuda or (t.device.type == "cpu" and interpreter_is_on())):
+        return launch_rope(t, freqs, tensor_format, cu_seqlens, transpose)
+    return reference.rotate(t, freqs, tensor_format, cu_seqlens, True, transpose)
+
+
+def interpreter_is_on() -> bool:
+    """Does this process run Triton kernels in Triton's interpreter (on the CPU)?"""
+    return os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "yes", "on", "y")
+
+
+def launch_rope(
+    t: Tensor, freqs: Tensor, tensor_format: str, cu_seqlens: Tensor | None, transpose: bool
+) -> Tensor:
+    """Launch `kernels.rope_kernel` once on checked, non-empty arguments; contiguous result."""
+    from .kernels import rope_kernel  # the first launch loads Triton, not the import of the package
+
+    out = torch.empty(t.shape, dtype=t.dtype, device=t.device)
+    x, y = view_as_sbhd(t, tensor_format), view_as_sbhd(out, tensor_format)
+    seq_len, batch, heads, head_dim = x.shape
+    freqs_len, _, _, rotary_dim = freqs.shape
+    half, tail = rotary_dim // 2, head_dim - rotary_dim
+    rows = batch * heads
+    blocks = block_sizes(half, tail, rows, seq_len, t.element_size())
+    programs = -(-seq_len // blocks["BLOCK_S"]) * -(-rows // blocks["BLOCK_R"])
+    with _current_device(t):
+        rope_kernel[(programs,)](
+            x,
+            y,
+            freqs,
+            freqs if cu_seqlens is None else cu_seqlens.contiguous(),  # read only when packed
+            seq_len,
+            rows,
+            heads,
+            freqs_len,
+            0 if cu_seqlens is None else cu_seqlens.numel() - 1,
+            *x.stride(),
+            *y.stride()[:3],
+            freqs.stride(0),
+            freqs.stride(3),
+            HALF=half,
+            TAIL=tail,
+            **blocks,
+            TRANSPOSE=transpose,
+            PACKED=cu_seqlens is not None,
+            FP64=t.dtype == torch.float64,
+            num_warps=warps(blocks, t.element_size()),
+        )
+    return out
+
+
+def block_sizes(
+    half: int, tail: int, rows: int, seq_len: int, element_bytes: int
+) -> dict[str, int]:
+    """Tile of one program: all pairs of a row, then rows, then positions, up to a fixed size."""
+    block_half = _next_power_of_2(half)
+    rows_that_fit = max(1, HALF_BYTES_PER_PROGRAM // (block_half * element_bytes))
+    block_r = min(_next_power_of_2(rows), rows_that_fit)
+    block_s = min(_next_power_of_2(seq_len), rows_that_fit // block_r)
+    return {
+        "BLOCK_S": block_s,
+        "BLOCK_R": block_r,
+        "BLOCK_HALF": block_half,
+        "BLOCK_TAIL": _next_power_of_2(max(1, tail)),
+    }
+
+
+def warps(blocks: dict[str, int], element_bytes: int) -> int:
+    """Warps of one program: one, unless a single row is already too much for it."""
+    half_bytes = blocks["BLOCK_S"] * blocks["BLOCK_R"] * blocks["BLOCK_HALF"] * element_bytes
+    return min(MAX_WARPS, max(1, half_bytes // HALF_BYTES_PER_PROGRAM))
+
+
+def _next_power_of_2(n: int) -> int:
+    return 1 << (n - 1).bit_length()
+
+
+@cache
+def _triton_is_installed() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+def _current_device(t: Tensor):
+    """Make the tensor's GPU the current one, for Triton launches on that."""
+    return torch.cuda.device(t.device if t.is_cuda else -1)

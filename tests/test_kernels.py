@@ -1,0 +1,183 @@
+"""The fused kernel, forward and transposed, against fp64: shapes, strides, dtypes, formats."""
+
+import pytest
+import torch
+from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
+from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
+
+from rope_kernels import rope_bw, rope_fw
+from rope_kernels.launch import block_sizes
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+
+
+def check_both_directions(t, grad, freqs, tensor_format, cu_seqlens=None):
+    out = rope_fw(t, freqs, tensor_format, cu_seqlens=cu_seqlens)
+    assert out.is_contiguous() and out.dtype == t.dtype and out.shape == t.shape
+    assert_rounded_once(out, rotate_fp64(t, freqs, tensor_format, cu_seqlens))
+    grad_t = rope_bw(grad, freqs, tensor_format, cu_seqlens=cu_seqlens)
+    assert grad_t.is_contiguous() and grad_t.dtype == grad.dtype and grad_t.shape == t.shape
+    assert_rounded_once(grad_t, gradient_fp64(t, freqs, tensor_format, grad, cu_seqlens))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+@pytest.mark.parametrize("tensor_format", FORMATS)
+def test_any_strides_of_input_and_gradient(tensor_format, layout, dtype, device):
+    s, b, h, d = 7, 2, 3, 20
+    shape = shape_of(tensor_format, s, b, h, d)
+    freqs = angles(s * b, 12, device)
+    cu_seqlens = sequence_starts(tensor_format, s, b, device)
+    t, grad = layout(shape, dtype, device), layout(shape, dtype, device)
+    check_both_directions(t, grad, freqs, tensor_format, cu_seqlens)
+
+
+HEAD_AND_ROTARY_DIMS = [(2, 2), (16, 2), (30, 30), (30, 10), (64, 64), (80, 80), (80, 20)]
+HEAD_AND_ROTARY_DIMS += [(92, 46), (96, 96), (96, 72), (100, 50), (112, 112), (120, 120)]
+HEAD_AND_ROTARY_DIMS += [(128, 64), (160, 160), (192, 128), (256, 256), (512, 384)]
+
+
+@pytest.mark.parametrize("head_dim,rotary_dim", HEAD_AND_ROTARY_DIMS)
+@pytest.mark.parametrize("tensor_format", ("sbhd", "thd"))
+def test_any_even_rotary_dim(tensor_format, head_dim, rotary_dim, device):
+    s, b, h = 3, 2, 3
+    shape = shape_of(tensor_format, s, b, h, head_dim)
+    t, grad = (contiguous(shape, torch.float32, device) for _ in range(2))
+    cu_seqlens = sequence_starts(tensor_format, s, b, device)
+    check_both_directions(t, grad, angles(s * b, rotary_dim, device), tensor_format, cu_seqlens)
+
+
+def test_odd_head_dim_passes_its_odd_tail(device):
+    t, grad = (contiguous((5, 2, 3, 13), torch.float32, device) for _ in range(2))
+    check_both_directions(t, grad, angles(5, 8, device), "sbhd")
+
+
+@pytest.mark.parametrize("heads", (1, 12, 17, 20, 24, 40, 41, 73))
+@pytest.mark.parametrize("tensor_format", FORMATS)
+def test_head_counts_that_no_block_divides(tensor_format, heads, device):
+    s, b = 5, 3
+    shape = shape_of(tensor_format, s, b, heads, 64)
+    t, grad = (contiguous(shape, torch.float32, device) for _ in range(2))
+    cu_seqlens = sequence_starts(tensor_format, s, b, device)
+    check_both_directions(t, grad, angles(s * b, 64, device), tensor_format, cu_seqlens)
+
+
+@pytest.mark.parametrize("s", (1, 2, 7, 11, 131, 217))
+@pytest.mark.parametrize("tensor_format", FORMATS)
+def test_sequence_lengths(tensor_format, s, device):
+    """With one or two rows a position, a program holds many positions: the last may be part full."""
+    b, h, d = 2, 1, 32
+    t, grad = (contiguous(shape_of(tensor_format, s, b, h, d), torch.float32, device) for _ in "ab")
+    cu_seqlens = sequence_starts(tensor_format, s, b, device)
+    check_both_directions(t, grad, angles(s * b, d, device), tensor_format, cu_seqlens)
+
+
+@pytest.mark.parametrize("tensor_format", FORMATS)
+def test_longer_table_and_strided_table(tensor_format, device):
+    """s2 > s; a table that is a transposed slice of another; one row expanded with stride 0."""
+    s, b, h, d = 6, 2, 3, 16
+    t, grad = (contiguous(shape_of(tensor_format, s, b, h, d), torch.float32, device) for _ in "ab")
+    cu_seqlens = sequence_starts(tensor_format, s, b, device)
+    wide = torch.randn(9, 1, 1, 40, device=device)
+    strided = torch.randn(8, 1, 1, 30, device=device).transpose(0, 3)[:, :, :, :8]
+    repeated = torch.randn(1, 1, 1, 12, device=device).expand(20, 1, 1, 12)
+    for freqs in (wide[..., 3:13], strided, repeated, angles(20, 8, device)):
+        check_both_directions(t, grad, freqs, tensor_format, cu_seqlens)
+
+
+@pytest.mark.parametrize("dtype", (torch.int32, torch.int64), ids=str)
+def test_cu_seqlens_dtypes_mean_the_same(dtype, device):
+    t, grad = (contiguous((14, 3, 16), torch.float32, device) for _ in range(2))
+    cu_seqlens = sequence_starts("thd", 7, 2, device, dtype)
+    check_both_directions(t, grad, angles(14, 16, device), "thd", cu_seqlens)
+
+
+@pytest.mark.parametrize("lengths", ([], [0], [9], [0, 0, 5, 0, 4], [1] * 9, [3, 0, 0, 6, 0]), ids=str)
+def test_packed_sequences_of_every_kind(lengths, device):
+    """None, empty, one, empty at both ends, one token each, an empty one last."""
+    t, grad = (contiguous((9, 2, 8), torch.float32, device) for _ in range(2))
+    cu_seqlens = torch.tensor([0, *lengths], device=device).cumsum(0)
+    check_both_directions(t, grad, angles(9, 8, device), "thd", cu_seqlens)
+
+
+def test_a_strided_cu_seqlens_is_read_with_its_stride(device):
+    t, grad = (contiguous((9, 2, 8), torch.float32, device) for _ in range(2))
+    cu_seqlens = torch.tensor([0, 99, 4, 99, 9, 99], device=device)[::2]
+    check_both_directions(t, grad, angles(9, 8, device), "thd", cu_seqlens)
+
+
+def test_padding_comes_out_bit_for_bit_even_if_not_finite(device):
+    t = contiguous((6, 2, 8), torch.float32, device)
+    t[4], t[5] = float("inf"), float("nan")
+    cu_seqlens = torch.tensor([0, 4], device=device)
+    out = rope_fw(t, angles(6, 8, device), "thd", cu_seqlens=cu_seqlens)
+    torch.testing.assert_close(out[4:], t[4:], rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.gpu
+def test_packed_position_past_the_table_is_nan():
+    """On a GPU cu_seqlens is not read back, so this cannot be an error; it must not be silent."""
+    t = torch.randn(8, 2, 12, device="cuda")
+    cu_seqlens = torch.tensor([0, 6, 8], device="cuda")
+    for fused in (True, False):
+        from rope_kernels import apply_rotary_pos_emb
+
+        out = apply_rotary_pos_emb(
+            t, angles(4, 8, "cuda"), "thd", cu_seqlens=cu_seqlens, fused=fused
+        )
+        assert out[4:6, :, :8].isnan().all() and not out[:4].isnan().any()
+        assert not out[6:].isnan().any() and torch.equal(out[..., 8:], t[..., 8:])
+
+
+@pytest.mark.parametrize("shape", ((0, 2, 3, 8), (4, 0, 3, 8), (4, 2, 0, 8)), ids=str)
+def test_empty_tensors(shape, device):
+    t = torch.empty(shape, device=device)
+    assert rope_fw(t, angles(4, 8, device)).shape == shape
+    assert rope_bw(t, angles(4, 8, device)).shape == shape
+
+
+def test_the_input_is_left_alone(device):
+    t, freqs = contiguous((5, 2, 3, 16), torch.float32, device), angles(5, 8, device)
+    before = t.clone()
+    rope_fw(t, freqs)
+    rope_bw(t, freqs)
+    assert torch.equal(t, before)
+
+
+def test_backward_undoes_forward_where_halves_are_alike(device):
+    t = contiguous((5, 2, 3, 16), torch.float64, device)
+    freqs = angles(5, 8, device).repeat(1, 1, 1, 2)
+    torch.testing.assert_close(rope_bw(rope_fw(t, freqs), freqs), t)
+
+
+@pytest.mark.parametrize("half,rows,seq_len", [(64, 64, 4096), (128, 1, 1), (6, 3, 5), (4096, 7, 9)])
+def test_block_sizes_are_powers_of_two_that_cover_the_tile(half, rows, seq_len):
+    blocks = block_sizes(half, tail=5, rows=rows, seq_len=seq_len, element_bytes=2)
+    assert all(size & (size - 1) == 0 for size in blocks.values())
+    assert half <= blocks["BLOCK_HALF"] < 2 * half and blocks["BLOCK_TAIL"] == 8
+    assert blocks["BLOCK_R"] < 2 * rows and blocks["BLOCK_S"] < 2 * seq_len
+
+
+@pytest.mark.gpu
+def test_more_than_2_to_the_31_elements():
+    """Offsets past 2^31 need 64 bits; the last positions of a large tensor show a wrapped one."""
+    s, b, h, d = 8448, 16, 64, 256
+    assert s * b * h * d > 2**31
+    freqs = angles(s, d, "cuda")
+    t = torch.empty(s, b, h, d, device="cuda", dtype=torch.bfloat16).normal_()
+    out, grad_t = rope_fw(t, freqs), rope_bw(t, freqs)
+    for part in (slice(0, 8), slice(s - 8, s)):
+        want = rotate_fp64(t[part], freqs[part], "sbhd")
+        assert_rounded_once(out[part], want)
+        want = gradient_fp64(t[part], freqs[part], "sbhd", t[part])
+        assert_rounded_once(grad_t[part], want)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif("torch.cuda.device_count() < 2", reason="needs two GPUs")
+def test_launches_on_the_device_of_its_tensors():
+    assert torch.cuda.current_device() == 0
+    t, freqs = torch.randn(5, 2, 3, 16, device="cuda:1"), angles(5, 8, "cuda:1")
+    out = rope_fw(t, freqs)
+    assert out.device == t.device and torch.cuda.current_device() == 0
+    assert_rounded_once(out, rotate_fp64(t, freqs, "sbhd"))
