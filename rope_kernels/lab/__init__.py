@@ -1,0 +1,19 @@
+"""What the notebooks use. Importing it picks the engine (see `engine.py`), so import it first.
+
+`lab.draw` is loaded when it is first used, for it needs matplotlib.
+"""
+
+from importlib import import_module
+
+from .bench import bench
+from .check import check, compare
+from .count import count_eager_traffic
+from .engine import ENGINE, device
+
+__all__ = ["ENGINE", "bench", "check", "compare", "count_eager_traffic", "device", "draw"]
+
+
+def __getattr__(name: str):
+    if name == "draw":
+        return import_module(".draw", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,103 @@
+"""Is a candidate right? A verdict that says where it first goes wrong.
+
+A verdict reads the same on every engine when the candidate is right; when it is wrong it names the
+first wrong index, so that a reader knows where to look.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+# One rounding at the end, some fp32 arithmetic before it; Triton's interpreter truncates to bf16.
+_TOLERANCE = {  # dtype: (relative, absolute)
+    torch.float64: (1e-12, 1e-12),
+    torch.float32: (2e-6, 2e-6),
+    torch.float16: (1e-3, 1e-5),
+    torch.bfloat16: (8e-3, 1e-5),
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of a comparison; false when something is wrong, so that it can be asserted."""
+
+    ok: bool
+    reason: str
+    shape: tuple[int, ...]
+    dtype: str
+    largest_error: float = 0.0
+    wrong: int = 0
+    first_wrong_index: tuple[int, ...] | None = None
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __repr__(self) -> str:
+        return f"{'RIGHT' if self.ok else 'WRONG'}: {self.reason}"
+
+
+def check(
+    candidate: Callable[..., Tensor],
+    spec: Callable[..., Tensor],
+    *inputs: object,
+    tolerance: tuple[float, float] | None = None,
+) -> Verdict:
+    """Run a candidate and its specification on the same inputs and compare their results.
+
+    Args:
+        candidate: the function under test. Gets clones of the tensors, with the same strides.
+        spec: a function that is known to be right, with the same arguments.
+        inputs: arguments for both.
+        tolerance: (relative, absolute); by default one rounding of the dtype.
+
+    Returns:
+        A `Verdict`. An input that the candidate overwrote makes it wrong, too.
+    """
+    given = [_clone(value) for value in inputs]
+    got = candidate(*given)
+    verdict = compare(got, spec(*inputs), tolerance)
+    for number, (before, after) in enumerate(zip(inputs, given, strict=True)):
+        if isinstance(before, Tensor) and not torch.equal(before, after):
+            reason = f"input {number} was overwritten"
+            return Verdict(False, reason, verdict.shape, verdict.dtype)
+    return verdict
+
+
+def compare(
+    got: Tensor, expected: Tensor, tolerance: tuple[float, float] | None = None
+) -> Verdict:
+    """Compare a result with what was expected, element by element, on the CPU in fp64.
+
+    Args:
+        got, expected: tensors of any device; shape and dtype must agree. NaN equals NaN.
+        tolerance: (relative, absolute); by default one rounding of the dtype.
+    """
+    shape, dtype = tuple(got.shape), str(got.dtype).removeprefix("torch.")
+    if got.shape != expected.shape:
+        return Verdict(False, f"shape {shape}, expected {tuple(expected.shape)}", shape, dtype)
+    if got.dtype != expected.dtype:
+        wanted = str(expected.dtype).removeprefix("torch.")
+        return Verdict(False, f"dtype {dtype}, expected {wanted}", shape, dtype)
+    relative, absolute = tolerance or _TOLERANCE.get(got.dtype, (0.0, 0.0))
+    got, expected = got.detach().cpu().double(), expected.detach().cpu().double()
+    right = torch.isclose(got, expected, rtol=relative, atol=absolute, equal_nan=True)
+    if right.all():
+        return Verdict(True, f"{right.numel()} values, shape {shape}, {dtype}", shape, dtype)
+    error = (got - expected).abs()
+    largest = float("nan") if error.isnan().any() else float(error.max())
+    first = tuple((~right).nonzero()[0].tolist())
+    wrong = int((~right).sum())
+    reason = (
+        f"{wrong} of {right.numel()} values, shape {shape}, {dtype}; first at index {first}: "
+        f"got {got[first]:.4g}, expected {expected[first]:.4g}; largest error {largest:.2g}"
+    )
+    return Verdict(False, reason, shape, dtype, largest, wrong, first)
+
+
+def _clone(value: object) -> object:
+    if not isinstance(value, Tensor):
+        return value
+    copy = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+    return copy.copy_(value) if 0 not in value.stride() else value.detach().clone()
