@@ -1,0 +1,44 @@
+# docker build -t rope-kernels .
+# docker run --rm -it -p 8888:8888 --gpus all rope-kernels     (leave out --gpus all without a GPU)
+#
+# JupyterLab prints an address with a token: open the one that starts with http://127.0.0.1:8888.
+FROM debian:bookworm-slim
+
+# gcc and Python's headers: Triton compiles a small launcher when a kernel first runs on a GPU.
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends \
+        ca-certificates gcc libc6-dev make python3 python3-dev python3-venv \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --create-home --shell /bin/bash reader \
+    && install -d -o reader -g reader /home/reader/rope_kernels
+
+USER reader
+WORKDIR /home/reader/rope_kernels
+
+# VENV tells the Makefile to use this environment and to make none of its own.
+ENV VENV=/home/reader/venv \
+    VIRTUAL_ENV=/home/reader/venv \
+    PATH=/home/reader/venv/bin:$PATH
+
+# The packages come before the project's own files, so that an edit does not install them anew.
+# `docker build --build-arg CPU=1` takes the CPU build of torch (see tools/make_environment.sh).
+ARG CPU=
+COPY --chown=reader:reader pyproject.toml constraints.txt ./
+RUN python3 -m venv "$VENV" \
+    && if [ "${CPU:-0}" != 0 ]; then \
+        pip install --no-cache-dir -c constraints.txt uv \
+        && uv pip install --no-cache --torch-backend=cpu -c constraints.txt torch; \
+    fi \
+    && mkdir rope_kernels \
+    && touch rope_kernels/__init__.py \
+    && pip install --no-cache-dir -c constraints.txt -e '.[lab,test]'
+
+COPY --chown=reader:reader . .
+
+# For NVIDIA's container runtime; without it they mean nothing.
+ENV NVIDIA_VISIBLE_DEVICES=all \
+    NVIDIA_DRIVER_CAPABILITIES=compute,utility
+
+EXPOSE 8888
+CMD ["jupyter", "lab", "--ip=0.0.0.0", "--port=8888", "--no-browser", \
+     "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb"]

@@ -1,0 +1,45 @@
+# The project's commands; `make` alone lists them.
+#
+#   CPU=1           take the CPU build of torch:                 make lab CPU=1
+#   PYTHON=...      make the environment with another Python:    make lab PYTHON=python3.13
+#   LAB_FLAGS=...   more options for JupyterLab:                 make lab LAB_FLAGS=--no-browser
+#   VENV=...        use an environment of your own, make none:   make test VENV=$CONDA_PREFIX
+
+VENV ?= .venv
+LAB_FLAGS ?=
+IMAGE ?= rope-kernels
+
+# JupyterLab refuses to run as root unless told, and rented GPU machines log you in as root.
+ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
+
+.DEFAULT_GOAL := help
+.PHONY: help environment lab test notebooks bench docker_image clean
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z_]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
+
+environment: ## make .venv from constraints.txt (nothing to do once it is up to date)
+	@[ "$(VENV)" != .venv ] || sh tools/make_environment.sh
+
+lab: environment ## make the environment, then open JupyterLab on the first notebook
+	$(VENV)/bin/jupyter lab $(ALLOW_ROOT) \
+		--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb $(LAB_FLAGS)
+
+test: environment ## lint, then the tests, then every notebook against its stored output
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/python -m pytest tests
+	$(VENV)/bin/python -m pytest --nbval notebooks
+
+notebooks: environment ## run the notebooks and store their output (on a GPU: the measurements too)
+	$(VENV)/bin/python -m rope_kernels.lab.execute notebooks
+
+bench: environment ## measure the kernels beside their peers (needs a GPU)
+	$(VENV)/bin/python -m benchmarks
+
+docker_image: ## build the Docker image rope-kernels (CPU=1 for one without CUDA)
+	docker build --build-arg CPU=$(CPU) -t $(IMAGE) .
+
+clean: ## remove the environment and everything else that these commands made
+	rm -rf .venv .site build dist *.egg-info .pytest_cache .ruff_cache
+	find . \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +

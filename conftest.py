@@ -1,0 +1,20 @@
+"""Defaults of nbval, so that `pytest --nbval notebooks` needs no further option.
+
+They are set here and not in pyproject.toml because pytest must also run where nbval is absent:
+an unknown option in `addopts` would stop it.
+"""
+
+NBVAL_CELL_TIMEOUT = 2000  # seconds; what nbval takes when nothing is said
+CELL_TIMEOUT = 120  # a dead kernel is noticed only when this has passed
+
+
+def pytest_configure(config):
+    option = config.option
+    if not hasattr(option, "nbval"):
+        return
+    if option.nbval_cell_timeout == NBVAL_CELL_TIMEOUT:
+        option.nbval_cell_timeout = CELL_TIMEOUT
+    # nbval would start the kernel that a notebook names, which may be another Python's.
+    # (current_env is nbval's old spelling; it complains when both are set.)
+    if option.nbval_kernel_name is None and not option.current_env:
+        option.nbval_current_env = True

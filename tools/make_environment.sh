@@ -1,0 +1,87 @@
+#!/bin/sh
+# Makes .venv with what constraints.txt pins; does nothing if it is there and up to date.
+#
+#   sh tools/make_environment.sh                      torch as the registry has it: with CUDA on Linux
+#   CPU=1 sh tools/make_environment.sh                the CPU build of torch: 0.5 GB instead of 2.8
+#   PYTHON=python3.13 sh tools/make_environment.sh    another Python than python3
+#
+# make passes CPU and PYTHON on: `make lab CPU=1`.
+set -eu
+cd "$(dirname "$0")/.."
+
+python=${PYTHON:-python3}
+cpu=${CPU:-0}
+
+# Written last, so that a half-made environment never counts as done. The first line is the
+# checkout's place: an environment knows its own path and does not survive a move.
+stamp=.venv/made-from
+wanted=$(pwd -P && cksum pyproject.toml constraints.txt)
+
+say() { printf '%s\n' "$1"; }
+stop() {
+    printf 'error: %s\n' "$1" >&2
+    exit 1
+}
+
+# Triton compiles a small launcher in C the first time that a kernel runs on a GPU.
+warn_if_triton_cannot_launch() {
+    command -v nvidia-smi >/dev/null 2>&1 || [ -e /dev/nvidiactl ] || return 0
+    compiler=${CC:-gcc}
+    missing=
+    command -v "$compiler" >/dev/null 2>&1 || command -v clang >/dev/null 2>&1 || missing=$compiler
+    .venv/bin/python -c '
+import pathlib, sys, sysconfig
+sys.exit(not pathlib.Path(sysconfig.get_path("include"), "Python.h").exists())
+' || missing="${missing:+$missing and no }Python.h"
+    [ -z "$missing" ] || printf 'warning: %s\n' "this machine has an NVIDIA GPU but no $missing, \
+which Triton needs to launch a kernel there: on Debian or Ubuntu, \
+run 'sudo apt-get install gcc python3-dev'." >&2
+}
+
+if [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
+    warn_if_triton_cannot_launch
+    exit 0
+fi
+
+# What a bare machine lacks, before anything is made.
+command -v "$python" >/dev/null 2>&1 ||
+    stop "$python was not found: \
+on Debian or Ubuntu, run 'sudo apt-get install python3 python3-venv'."
+version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])') ||
+    stop "$python does not start."
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+    stop "$python is Python $version, and 3.11 or newer is needed: install one and name it, \
+as in PYTHON=python3.13."
+"$python" -c 'import venv, ensurepip' 2>/dev/null ||
+    stop "$python cannot make virtual environments: \
+on Debian or Ubuntu, run 'sudo apt-get install ${python##*/}-venv'."
+
+if [ "$(head -n 1 "$stamp" 2>/dev/null)" = "$(pwd -P)" ]; then
+    say "Bringing .venv up to date with pyproject.toml and constraints.txt."
+    rm -f "$stamp"
+else
+    if [ "$cpu" = 0 ]; then size="2.8 GB (0.5 GB with CPU=1)"; else size="0.5 GB"; fi
+    say "Making .venv with Python $version: about 120 packages, $size to download; this takes some minutes."
+    "$python" -m venv --clear .venv ||
+        stop "$python could not make .venv, for the reason given above."
+fi
+
+# pip cannot be told to take torch alone from PyTorch's own registry; uv can. Only torch comes
+# this way: uv would look for Triton there too, where it need not be.
+# This step could not be tried where it was written, for want of a way to that registry.
+if [ "$cpu" != 0 ]; then
+    cpu_sentence="the CPU build of torch could not be installed, for the reason given above; \
+without CPU=1 the larger build is taken, which runs on a CPU as well."
+    say "Step 1 of 2: the CPU build of torch, by uv."
+    .venv/bin/python -m pip install -c constraints.txt uv || stop "$cpu_sentence"
+    .venv/bin/uv pip install --python .venv/bin/python --torch-backend=cpu \
+        -c constraints.txt torch || stop "$cpu_sentence"
+    say "Step 2 of 2: everything else, by pip."
+fi
+.venv/bin/python -m pip install -c constraints.txt -e '.[lab,test]' ||
+    stop "the packages could not be installed, for the reason given above; the same command \
+starts anew and takes finished downloads from the cache."
+
+printf '%s\n' "$wanted" >"$stamp"
+say "The environment .venv is ready."
+warn_if_triton_cannot_launch
