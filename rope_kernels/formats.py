@@ -1,7 +1,7 @@
 """The tensor formats, and the one view of them that all code in the package works on.
 
-Letters: s = position in the sequence, b = batch, h = head, d = head dimension, t = token of a packed
-batch. TransformerEngine's names; the order of the letters is the order of the dimensions.
+Letters: s = position in the sequence, b = batch, h = head, d = head dimension, t = token of a
+packed batch. TransformerEngine's names; the order of the letters is the order of the dimensions.
 """
 
 from torch import Tensor

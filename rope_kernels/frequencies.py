@@ -23,8 +23,8 @@ class RotaryPositionEmbedding(nn.Module):
             instead of half by half (a, b, ..., a, b, ...) for the half-split one.
 
     Attributes:
-        inv_freq: (d2 / 2,), fp32, radians per position. Stays fp32 when the module is cast: in bf16,
-            positions above 256 would fall together.
+        inv_freq: (d2 / 2,), fp32, radians per position. Stays fp32 when the module is cast: bf16 keeps
+            8 bits, so at position 1000 an angle would be wrong by radians.
 
     Raises:
         ValueError: an argument is out of range; the message names it.
@@ -69,8 +69,8 @@ class RotaryPositionEmbedding(nn.Module):
             offset: first position.
 
         Returns:
-            (s, 1, 1, d2), fp32, radians, on the device of `inv_freq`. An fp32 angle is exact only to
-            2^-24 of itself: about 0.004 rad at position 131 071.
+            (s, 1, 1, d2), fp32, radians, on the device of `inv_freq`. An fp32 angle is exact only
+            to 2^-24 of itself, and inv_freq too: milliradians are lost at position 131 071.
         """
         position = torch.arange(max_seq_len, dtype=torch.float32, device=self.inv_freq.device)
         position = (position + offset) * self._position_scale(max_seq_len)

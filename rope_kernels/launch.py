@@ -11,8 +11,8 @@ from torch import Tensor
 from . import reference
 from .formats import view_as_sbhd
 
-# Bytes of one half that a program holds, and that one warp of it holds: 4 loads of 16 bytes a thread.
-# One warp a program needs no barrier to share cos and sin. benchmarks/NOTES.md: what was tried.
+# Bytes of one half that a program holds, and that one warp of it holds: 4 loads of 16 bytes a
+# thread. One warp needs no barrier to share cos and sin. benchmarks/NOTES.md: what was tried.
 HALF_BYTES_PER_PROGRAM = 2048
 MAX_WARPS = 8
 

@@ -45,7 +45,7 @@ def head_dim_strided(shape, dtype, device):
 
 
 def sliced_with_offset(shape, dtype, device):
-    """A slice out of something larger in every dimension, not even starting at its first element."""
+    """A slice out of something larger in every dimension, not starting at its first element."""
     larger = contiguous([n + 3 for n in shape], dtype, device)
     return larger[tuple(slice(1, n + 1) for n in shape)]
 

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
-from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
+from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
 from rope_kernels import rope_bw, rope_fw
 from rope_kernels.launch import block_sizes
+from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
@@ -65,7 +65,7 @@ def test_head_counts_that_no_block_divides(tensor_format, heads, device):
 @pytest.mark.parametrize("s", (1, 2, 7, 11, 131, 217))
 @pytest.mark.parametrize("tensor_format", FORMATS)
 def test_sequence_lengths(tensor_format, s, device):
-    """With one or two rows a position, a program holds many positions: the last may be part full."""
+    """With few rows a position, a program holds many positions; the last one is part full."""
     b, h, d = 2, 1, 32
     t, grad = (contiguous(shape_of(tensor_format, s, b, h, d), torch.float32, device) for _ in "ab")
     cu_seqlens = sequence_starts(tensor_format, s, b, device)
@@ -92,7 +92,9 @@ def test_cu_seqlens_dtypes_mean_the_same(dtype, device):
     check_both_directions(t, grad, angles(14, 16, device), "thd", cu_seqlens)
 
 
-@pytest.mark.parametrize("lengths", ([], [0], [9], [0, 0, 5, 0, 4], [1] * 9, [3, 0, 0, 6, 0]), ids=str)
+@pytest.mark.parametrize(
+    "lengths", ([], [0], [9], [0, 0, 5, 0, 4], [1] * 9, [3, 0, 0, 6, 0]), ids=str
+)
 def test_packed_sequences_of_every_kind(lengths, device):
     """None, empty, one, empty at both ends, one token each, an empty one last."""
     t, grad = (contiguous((9, 2, 8), torch.float32, device) for _ in range(2))
@@ -150,7 +152,9 @@ def test_backward_undoes_forward_where_halves_are_alike(device):
     torch.testing.assert_close(rope_bw(rope_fw(t, freqs), freqs), t)
 
 
-@pytest.mark.parametrize("half,rows,seq_len", [(64, 64, 4096), (128, 1, 1), (6, 3, 5), (4096, 7, 9)])
+@pytest.mark.parametrize(
+    "half,rows,seq_len", [(64, 64, 4096), (128, 1, 1), (6, 3, 5), (4096, 7, 9)]
+)
 def test_block_sizes_are_powers_of_two_that_cover_the_tile(half, rows, seq_len):
     blocks = block_sizes(half, tail=5, rows=rows, seq_len=seq_len, element_bytes=2)
     assert all(size & (size - 1) == 0 for size in blocks.values())

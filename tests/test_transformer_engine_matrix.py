@@ -8,9 +8,9 @@ import itertools
 
 import pytest
 import torch
-from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb
+from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 GRADIENTS = ("expanded", "dense", "random")
@@ -82,7 +82,7 @@ def test_thd(dtype, d, rotary, dims, gradient):
     check_thd(dtype, d, rotary, dims, gradient, CU_SEQLENS, 64, "cuda")
 
 
-# the same cases at a size the interpreter can bear: 1/128 of the length, 4 heads; a slice of 35 + 15
+# the same cases at a size the interpreter can bear: 1/128 of the length, 4 heads; 35 + 15 of them
 
 
 @pytest.mark.parametrize("dtype,s,d,rotary,margin,dims,tensor_format,gradient", DENSE[::25])

@@ -3,6 +3,8 @@
 Also the comparison with it, whose tolerances are one rounding of the dtype and no more.
 """
 
+from itertools import pairwise
+
 import torch
 
 
@@ -12,8 +14,7 @@ def rotate_fp64(t, freqs, tensor_format, cu_seqlens=None):
     if tensor_format == "thd":
         ends = cu_seqlens.tolist()
         pieces = [
-            _rotate_sequence(t[start:end], freqs, position_dim=0)
-            for start, end in zip(ends[:-1], ends[1:], strict=True)
+            _rotate_sequence(t[start:end], freqs, position_dim=0) for start, end in pairwise(ends)
         ]
         return torch.cat([*pieces, t[ends[-1] :]])
     return _rotate_sequence(t, freqs, tensor_format.index("s"))

@@ -65,9 +65,7 @@ def check(
     return verdict
 
 
-def compare(
-    got: Tensor, expected: Tensor, tolerance: tuple[float, float] | None = None
-) -> Verdict:
+def compare(got: Tensor, expected: Tensor, tolerance: tuple[float, float] | None = None) -> Verdict:
     """Compare a result with what was expected, element by element, on the CPU in fp64.
 
     Args:

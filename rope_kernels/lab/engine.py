@@ -69,8 +69,8 @@ def problems(machine: Machine) -> list[str]:
     if machine.nvidia_driver and not machine.cuda_available:
         if not machine.torch_built_for_cuda:
             found.append(
-                "There is an NVIDIA GPU, but this is the CPU build of torch: run `make clean`, then "
-                "`make lab` without `CPU=1`."
+                "There is an NVIDIA GPU, but this is the CPU build of torch: run `make clean`, "
+                "then `make lab` without `CPU=1`."
             )
         elif "driver" in machine.cuda_error and "old" in machine.cuda_error:
             found.append(

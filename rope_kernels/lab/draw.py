@@ -1,0 +1,133 @@
+"""One look for every figure: a colour-blind-safe palette that reads on light and dark pages.
+
+Figures are transparent with mid-grey text, so they sit on whatever page shows them. The colours are
+five of Okabe and Ito's (2008); none of the pairs used together differs by hue alone.
+"""
+
+import io
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch, Rectangle
+
+BLUE, ORANGE, GREEN, RED, PURPLE = "#3d8fd1", "#e69f00", "#009e73", "#d55e00", "#cc79a7"
+INK = "#777777"  # contrast above 4 on white and on JupyterLab's dark page alike
+SEQUENTIAL, DIVERGING = "cividis", "PuOr"
+
+
+def style() -> None:
+    """Set matplotlib's defaults for the notebooks. Sizes are fixed: nbval compares them."""
+    mpl.rcParams.update(
+        {
+            "figure.figsize": (7.0, 3.2),
+            "figure.dpi": 100,
+            "figure.facecolor": "none",
+            "figure.constrained_layout.use": True,
+            "savefig.facecolor": "none",
+            "axes.facecolor": "none",
+            "axes.edgecolor": INK,
+            "axes.labelcolor": INK,
+            "axes.titlecolor": INK,
+            "axes.titlesize": 11,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.prop_cycle": mpl.cycler(color=[BLUE, ORANGE, GREEN, RED, PURPLE]),
+            "font.size": 10.5,
+            "grid.color": INK,
+            "grid.alpha": 0.25,
+            "image.cmap": SEQUENTIAL,
+            "legend.frameon": False,
+            "legend.labelcolor": INK,
+            "lines.linewidth": 2.0,
+            "text.color": INK,
+            "xtick.color": INK,
+            "ytick.color": INK,
+        }
+    )
+
+
+def png(figure: Figure) -> bytes:
+    """The figure as PNG, the same bytes for the same picture."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def plane(ax: Axes, limit: float = 1.25, title: str = "") -> None:
+    """A square piece of the plane with axes through the origin and the unit circle."""
+    ax.set(xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal", title=title)
+    ax.set(xticks=[-1, 0, 1], yticks=[-1, 0, 1], xlabel="first element", ylabel="second element")
+    ax.axhline(0, color=INK, linewidth=0.6)
+    ax.axvline(0, color=INK, linewidth=0.6)
+    ax.add_patch(plt.Circle((0, 0), 1.0, fill=False, color=INK, linewidth=0.6, linestyle=":"))
+
+
+def arrow(ax: Axes, vector, color: str, label: str = "", dashed: bool = False) -> None:
+    """A vector from the origin, with a label beyond its tip."""
+    x, y = (float(value) for value in vector)
+    line = (0, (3, 2)) if dashed else "solid"
+    tip = FancyArrowPatch(
+        (0, 0), (x, y), arrowstyle="-|>", mutation_scale=14, color=color, linewidth=2, shrinkA=0,
+        shrinkB=0, linestyle=line,
+    )  # fmt: skip
+    ax.add_patch(tip)
+    length = max(np.hypot(x, y), 1e-9)
+    ax.text(
+        x + 0.16 * x / length, y + 0.16 * y / length, label, color=color, ha="center", va="center"
+    )
+
+
+def angle_between(ax: Axes, start: float, stop: float, radius: float, label: str) -> None:
+    """An arc from one direction to another (radians), with a label at its middle."""
+    turn = np.linspace(start, stop, 60)
+    ax.plot(radius * np.cos(turn), radius * np.sin(turn), color=INK, linewidth=1.2)
+    middle = (start + stop) / 2
+    ax.text(
+        (radius + 0.15) * np.cos(middle), (radius + 0.15) * np.sin(middle), label, ha="center",
+        va="center",
+    )  # fmt: skip
+
+
+def pairing(ax: Axes, pairs: list[tuple[int, int]], title: str) -> None:
+    """Elements in a row, and an arc for each pair that is rotated together."""
+    colors = [BLUE, ORANGE, GREEN, PURPLE, RED]
+    for number, (first, second) in enumerate(pairs):
+        color = colors[number % len(colors)]
+        turn = np.linspace(0, np.pi, 50)
+        middle, radius = (first + second) / 2, (second - first) / 2
+        ax.plot(middle + radius * np.cos(turn), 0.5 + 0.55 * radius * np.sin(turn), color=color)
+        for element in (first, second):
+            ax.add_patch(Rectangle((element - 0.42, -0.42), 0.84, 0.84, color=color, alpha=0.35))
+            ax.text(element, 0, str(element), ha="center", va="center")
+    count = 2 * len(pairs)
+    ax.set(xlim=(-0.7, count - 0.3), ylim=(-0.6, 3.2), title=title, aspect="equal")
+    ax.axis("off")
+
+
+def memory_order(ax: Axes, labels: list[str], colors: list[str], title: str) -> None:
+    """Blocks in the order in which they lie in memory."""
+    for place, (label, color) in enumerate(zip(labels, colors, strict=True)):
+        ax.add_patch(Rectangle((place + 0.04, 0), 0.92, 1, color=color, alpha=0.35, linewidth=0))
+        ax.text(place + 0.5, 0.5, label, ha="center", va="center", fontsize=9)
+    ax.set(xlim=(0, len(labels)), ylim=(-0.1, 1.1))
+    ax.set_title(title, loc="left")
+    ax.axis("off")
+
+
+def time_bars(measurement, title: str, colors: dict[str, str] | None = None) -> None:
+    """Horizontal bars of a `lab.bench` measurement, with its source under them."""
+    names = list(measurement.cases)
+    times = [measurement[name].median_us for name in names]
+    figure, ax = plt.subplots(figsize=(7.0, 0.9 + 0.42 * len(names)))
+    shades = [(colors or {}).get(name, BLUE) for name in names]
+    ax.barh(names, times, color=shades, height=0.66)
+    for place, time in enumerate(times):
+        ax.text(time + 0.01 * max(times), place, f"{time:.0f}", va="center")
+    ax.invert_yaxis()
+    ax.set(xlabel="device time in microseconds (shorter is better)", title=title)
+    ax.set_xlim(0, 1.1 * max(times))
+    figure.supxlabel(measurement.source, fontsize=7.5, color=INK)
+    plt.show()
