@@ -23,8 +23,8 @@ class RotaryPositionEmbedding(nn.Module):
             instead of half by half (a, b, ..., a, b, ...) for the half-split one.
 
     Attributes:
-        inv_freq: (d2 / 2,), fp32, radians per position. Stays fp32 when the module is cast: bf16 keeps
-            8 bits, so at position 1000 an angle would be wrong by radians.
+        inv_freq: (d2 / 2,), fp32, radians per position. Stays fp32 when the module is cast:
+            bf16 keeps 8 bits, so at position 1000 an angle would be wrong by radians.
 
     Raises:
         ValueError: an argument is out of range; the message names it.

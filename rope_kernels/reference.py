@@ -1,7 +1,8 @@
 """RoPE in plain PyTorch: readable, on any device, for every dtype. The yardstick for the kernels.
 
 Half-split pairing, as in TransformerEngine, GPT-NeoX and Hugging Face: element i of the rotary
-slice is rotated together with element i + d2/2. (The paper and GPT-J pair neighbours; see notebook 02.)
+slice is rotated together with element i + d2/2. (The paper and GPT-J pair neighbours: notebook 02
+says more.)
 """
 
 import torch
