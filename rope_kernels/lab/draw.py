@@ -14,8 +14,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
 BLUE, ORANGE, GREEN, RED, PURPLE = "#3d8fd1", "#e69f00", "#009e73", "#d55e00", "#cc79a7"
-INK = "#777777"  # contrast above 4 on white and on JupyterLab's dark page alike
+INK = "#7f7f7f"  # contrast 4 or more on white and on JupyterLab's dark page alike
+ON_COLOR = "#111111"  # text on a filled patch, whose colour does not change with the page
 SEQUENTIAL, DIVERGING = "cividis", "PuOr"
+
+
+_BAR_COLORS = {"copy": INK, "fused": GREEN, "our kernel": GREEN}
 
 
 def style() -> None:
@@ -100,29 +104,32 @@ def pairing(ax: Axes, pairs: list[tuple[int, int]], title: str) -> None:
         middle, radius = (first + second) / 2, (second - first) / 2
         ax.plot(middle + radius * np.cos(turn), 0.5 + 0.55 * radius * np.sin(turn), color=color)
         for element in (first, second):
-            ax.add_patch(Rectangle((element - 0.42, -0.42), 0.84, 0.84, color=color, alpha=0.35))
-            ax.text(element, 0, str(element), ha="center", va="center")
+            ax.add_patch(Rectangle((element - 0.42, -0.42), 0.84, 0.84, color=color))
+            ax.text(element, 0, str(element), color=ON_COLOR, ha="center", va="center")
     count = 2 * len(pairs)
-    ax.set(xlim=(-0.7, count - 0.3), ylim=(-0.6, 3.2), title=title, aspect="equal")
+    ax.set(xlim=(-0.7, count - 0.3), ylim=(-0.6, 2.9), title=title, aspect="equal")
     ax.axis("off")
 
 
 def memory_order(ax: Axes, labels: list[str], colors: list[str], title: str) -> None:
     """Blocks in the order in which they lie in memory."""
     for place, (label, color) in enumerate(zip(labels, colors, strict=True)):
-        ax.add_patch(Rectangle((place + 0.04, 0), 0.92, 1, color=color, alpha=0.35, linewidth=0))
-        ax.text(place + 0.5, 0.5, label, ha="center", va="center", fontsize=9)
+        ax.add_patch(Rectangle((place + 0.04, 0), 0.92, 1, color=color, linewidth=0))
+        ax.text(place + 0.5, 0.5, label, color=ON_COLOR, ha="center", va="center", fontsize=9)
     ax.set(xlim=(0, len(labels)), ylim=(-0.1, 1.1))
     ax.set_title(title, loc="left")
     ax.axis("off")
 
 
-def time_bars(measurement, title: str, colors: dict[str, str] | None = None) -> None:
-    """Horizontal bars of a `lab.bench` measurement, with its source under them."""
+def time_bars(measurement, title: str) -> None:
+    """Horizontal bars of a `lab.bench` measurement, with its source under them.
+
+    The copy is grey, ours ('fused', 'our kernel') green, everything else blue.
+    """
     names = list(measurement.cases)
     times = [measurement[name].median_us for name in names]
     figure, ax = plt.subplots(figsize=(7.0, 0.9 + 0.42 * len(names)))
-    shades = [(colors or {}).get(name, BLUE) for name in names]
+    shades = [_BAR_COLORS.get(name, BLUE) for name in names]
     ax.barh(names, times, color=shades, height=0.66)
     for place, time in enumerate(times):
         ax.text(time + 0.01 * max(times), place, f"{time:.0f}", va="center")

@@ -1,0 +1,304 @@
+"""The form that every notebook keeps (DESIGN: cell 0, rhythm, last cell, what is compared).
+
+Each check takes a `Notebook` and returns complaints, so that a test can also give it a broken one.
+"""
+
+import json
+import re
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "notebooks"
+
+TAGS = {"nbval-ignore-output", "nbval-skip", "raises-exception"}
+# notebooks that measure much may leave more cells uncompared
+MEASURING = {"03", "05", "08", "09"}
+MAX_BYTES = 1_000_000
+MAX_MEDIAN_LINES = 10
+
+
+@dataclass
+class Notebook:
+    """A parsed notebook and the folder it lies in."""
+
+    name: str
+    node: nbformat.NotebookNode
+    folder: Path = FOLDER
+
+    @property
+    def number(self) -> str:
+        return self.name[:2]
+
+    @property
+    def code(self) -> list:
+        return [cell for cell in self.node.cells if cell.cell_type == "code"]
+
+    @property
+    def markdown(self) -> list:
+        return [cell for cell in self.node.cells if cell.cell_type == "markdown"]
+
+    @property
+    def outputs(self) -> list:
+        return [output for cell in self.code for output in cell.outputs]
+
+
+def names_of_notebooks() -> list[str]:
+    return sorted(path.name for path in FOLDER.glob("[0-9][0-9]_*.ipynb"))
+
+
+def load(name: str) -> Notebook:
+    return Notebook(name, nbformat.read(FOLDER / name, as_version=4))
+
+
+def tags_of(cell) -> set[str]:
+    return set(cell.metadata.get("tags", []))
+
+
+def small_and_normal(notebook: Notebook) -> list[str]:
+    """Valid, under 1 MB, and with no metadata but tags: as `make notebooks` leaves it."""
+    complaints = []
+    try:
+        nbformat.validate(notebook.node)
+    except nbformat.ValidationError as error:
+        complaints.append(f"invalid: {error.message}")
+    size = len(nbformat.writes(notebook.node).encode())
+    if size > MAX_BYTES:
+        complaints.append(f"{size} bytes")
+    if set(notebook.node.metadata) - {"kernelspec", "language_info"}:
+        complaints.append("metadata of its own")
+    if set(notebook.node.metadata.get("language_info", {})) - {"name"}:
+        complaints.append("the version of a language in the metadata")
+    for cell in notebook.node.cells:
+        if set(cell.metadata) - {"tags"} or tags_of(cell) - TAGS:
+            complaints.append(f"{cell.id}: metadata {dict(cell.metadata)}")
+    for output in notebook.outputs:
+        if output.get("metadata"):
+            complaints.append("an output with metadata")
+    return complaints
+
+
+def executed_from_top_to_bottom(notebook: Notebook) -> list[str]:
+    """An unexecuted cell is not compared by nbval at all."""
+    counts = [cell.execution_count for cell in notebook.code]
+    wanted = list(range(1, len(counts) + 1))
+    return [] if counts == wanted else [f"execution counts {counts}"]
+
+
+def nothing_of_the_machine(notebook: Notebook) -> list[str]:
+    """No stderr, no path, no traceback, nothing that differs between two machines."""
+    complaints = []
+    for output in notebook.outputs:
+        text = json.dumps({k: v for k, v in output.items() if k != "data"}, ensure_ascii=False)
+        shown = output.get("data", {})
+        text += "".join(str(value) for kind, value in shown.items() if not kind.startswith("image"))
+        if output.get("name") == "stderr":
+            complaints.append(f"stderr: {output.text[:60]}")
+        if output.get("traceback"):
+            complaints.append("a traceback")
+        if re.search(r"(?:^|[\s\"'(])(?:/[A-Za-z_.-]+){2,}|[A-Z]:\\\\", text):
+            complaints.append(f"a path: {text[:80]}")
+        if re.search(r"\bat 0x[0-9a-f]{6,}", text):
+            complaints.append("an address in memory")
+        if "image/svg+xml" in shown:
+            complaints.append("an SVG, which nbval compares letter by letter")
+    return complaints
+
+
+def names_that_hold_measurements(notebook: Notebook) -> set[str]:
+    source = "\n".join(cell.source for cell in notebook.code)
+    return set(re.findall(r"^(\w+) = lab\.bench\(", source, re.MULTILINE))
+
+
+def little_is_left_uncompared(notebook: Notebook) -> list[str]:
+    """Only cells that measure or name the machine are ignored, and few of them."""
+    ignored = [c for c in notebook.code if tags_of(c) & {"nbval-ignore-output", "nbval-skip"}]
+    limit = 0.40 if notebook.number in MEASURING else 0.15
+    complaints = []
+    if len(ignored) > limit * len(notebook.code):
+        complaints.append(f"{len(ignored)} of {len(notebook.code)} code cells are not compared")
+    measured = "|".join(names_that_hold_measurements(notebook)) or "$^"
+    reason = re.compile(rf"lab\.(?:bench|ENGINE)\b|\b(?:{measured})\b")
+    for cell in ignored:
+        if not reason.search(cell.source):
+            complaints.append(f"{cell.id} is ignored, and neither measures nor names the machine")
+    return complaints
+
+
+def first_cell_introduces(notebook: Notebook) -> list[str]:
+    """Title, question, aims, what is needed, time, hardware, and the way back and on."""
+    first = notebook.node.cells[0].source
+    wanted = {
+        "a title with its number": rf"\A# {notebook.number} · \S",
+        "the question in bold": r"^\*\*.+\?\*\*$",
+        "what the reader will be able to do": r"^You will be able to$",
+        "what is needed": r"^\| You need \| .+ \|$",
+        "the time": r"^\| Time \| \d+ minutes \|$",
+        "the hardware": r"^\| Hardware \| .+ \|$",
+        "previous and next": r"^\| Previous · next \| .+ · .+ \|$",
+    }
+    return [f"no {what}" for what, sign in wanted.items() if not re.search(sign, first, re.M)]
+
+
+def last_cell_concludes(notebook: Notebook) -> list[str]:
+    """Recap, three to five exercises, references with equation numbers, the way on."""
+    last = notebook.node.cells[-1].source
+    wanted = {
+        "a recap": r"^## Recap$",
+        "exercises": r"^## Exercises$",
+        "references": r"^## References$",
+        "an equation number in the references": r"## References[\s\S]*\(\d+\)",
+        "the way on": r"^\*\*Next:\*\* ",
+    }
+    complaints = [f"no {what}" for what, sign in wanted.items() if not re.search(sign, last, re.M)]
+    exercises = re.search(r"## Exercises([\s\S]*?)(?=^## |\Z)", last, re.M)
+    count = len(re.findall(r"^\d+\. ", exercises.group(1), re.M)) if exercises else 0
+    if not 3 <= count <= 5:
+        complaints.append(f"{count} exercises")
+    return complaints
+
+
+def first_code_cell_picks_the_engine(notebook: Notebook) -> list[str]:
+    first = notebook.code[0].source
+    return (
+        [] if first.startswith("from rope_kernels import lab\n") else ["lab is not imported first"]
+    )
+
+
+def cells_are_short(notebook: Notebook) -> list[str]:
+    median = statistics.median(len(cell.source.splitlines()) for cell in notebook.code)
+    return [] if median <= MAX_MEDIAN_LINES else [f"median of {median} lines a code cell"]
+
+
+def every_equation_is_evaluated(notebook: Notebook) -> list[str]:
+    """Displayed equations are numbered 1, 2, ... and a later cell names each that it evaluates."""
+    complaints, numbers = [], []
+    cells = notebook.node.cells
+    for place, cell in enumerate(cells):
+        if cell.cell_type != "markdown":
+            continue
+        for formula in re.findall(r"\$\$(.+?)\$\$", cell.source, re.DOTALL):
+            tag = re.search(r"\\tag\{(\d+)\}", formula)
+            if tag is None:
+                complaints.append(f"{cell.id}: an equation without a number")
+                continue
+            number = int(tag.group(1))
+            numbers.append(number)
+            later = [c.source for c in cells[place:] if c.cell_type == "code"]
+            names_it = re.compile(rf"equations? (?:\(\d+\) and )?\({number}\)")
+            if not any(names_it.search(source) for source in later):
+                complaints.append(f"equation ({number}) is not evaluated")
+    if numbers != list(range(1, len(numbers) + 1)):
+        complaints.append(f"equations are numbered {numbers}")
+    return complaints
+
+
+def predictions_are_looked_back_at(notebook: Notebook) -> list[str]:
+    """Predict, then a code cell, then a look back, in turn."""
+    complaints, open_prediction = [], None
+    cells = notebook.node.cells
+    for place, cell in enumerate(cells):
+        if cell.cell_type != "markdown":
+            continue
+        for word in re.findall(r"\*\*(Look back|Predict)[.*]", cell.source):
+            if word == "Predict" and open_prediction:
+                complaints.append(f"{open_prediction}: a prediction without a look back")
+            if word == "Look back" and not open_prediction:
+                complaints.append(f"{cell.id}: a look back at no prediction")
+            open_prediction = cell.id if word == "Predict" else None
+        if open_prediction == cell.id and cells[place + 1].cell_type != "code":
+            complaints.append(f"{cell.id}: no code cell follows the prediction")
+    if open_prediction:
+        complaints.append(f"{open_prediction}: a prediction without a look back")
+    if "Predict" not in "".join(cell.source for cell in notebook.markdown):
+        complaints.append("no prediction at all")
+    return complaints
+
+
+def pictures_have_words(notebook: Notebook) -> list[str]:
+    """Images in the text have alt text; figures are shown, not returned."""
+    complaints = []
+    for cell in notebook.markdown:
+        if re.search(r"!\[\s*\]\(|<img(?![^>]*\balt=\"[^\"]+\")", cell.source):
+            complaints.append(f"{cell.id}: an image without alt text")
+    for cell in notebook.code:
+        for output in cell.outputs:
+            if output.output_type == "execute_result" and "image/png" in output.get("data", {}):
+                complaints.append(f"{cell.id}: a picture as the value of a cell")
+    return complaints
+
+
+def widgets_have_a_figure(notebook: Notebook) -> list[str]:
+    """A page that shows no widgets (GitHub) still shows a picture soon after."""
+    complaints = []
+    for place, cell in enumerate(notebook.code):
+        if not re.search(r"\bExplorer\(|Explorer\(", cell.source):
+            continue
+        following = [o for later in notebook.code[place + 1 : place + 4] for o in later.outputs]
+        if not any("image/png" in output.get("data", {}) for output in following):
+            complaints.append(f"{cell.id}: no figure follows the widget")
+    return complaints
+
+
+def links_lead_somewhere(notebook: Notebook) -> list[str]:
+    """Links between notebooks exist, and previous and next are the neighbours."""
+    complaints = []
+    for cell in notebook.markdown:
+        for target in re.findall(r"\]\((?!https?:|#)([^)\s]+)\)", cell.source):
+            if not (notebook.folder / target.split("#")[0]).exists():
+                complaints.append(f"{cell.id}: {target} does not exist")
+    names = names_of_notebooks()
+    place = names.index(notebook.name)
+    navigation = re.search(
+        r"^\| Previous · next \| (.+?) · (.+) \|$", notebook.node.cells[0].source, re.M
+    )
+    for neighbour, text in (
+        (place - 1, navigation.group(1) if navigation else ""),
+        (place + 1, navigation.group(2) if navigation else ""),
+    ):
+        if 0 <= neighbour < len(names) and f"({names[neighbour]})" not in text:
+            complaints.append(f"no link to {names[neighbour]} in the first cell")
+    if place + 1 < len(names) and f"({names[place + 1]})" not in notebook.node.cells[-1].source:
+        complaints.append(f"no link to {names[place + 1]} in the last cell")
+    return complaints
+
+
+def measurements_are_on_record(notebook: Notebook) -> list[str]:
+    """Each `lab.bench` key has a record with GPU, versions, date and this notebook's cases."""
+    source = "\n".join(c.source for c in notebook.code if "lab.bench(" in c.source)
+    keys = set(re.findall(r"lab\.bench\(\s*\"([^\"]+)\"", source))
+    path = notebook.folder / "records" / f"{notebook.number}.json"
+    recorded = json.loads(path.read_text()) if path.exists() else {}
+    complaints = [f"no record of {key}" for key in sorted(keys - set(recorded))]
+    complaints += [f"a record that nothing uses: {key}" for key in sorted(set(recorded) - keys)]
+    for key in sorted(keys & set(recorded)):
+        record = recorded[key]
+        if not re.fullmatch(r"\d{4}-\d\d-\d\d", record.get("date", "")):
+            complaints.append(f"{key}: no date")
+        if not record.get("gpu") or not {"torch", "triton"} <= set(record.get("versions", {})):
+            complaints.append(f"{key}: no GPU or versions")
+        for case in record["cases"]:
+            if f'"{case}"' not in source:
+                complaints.append(f"{key}: the case {case!r} is not in the notebook")
+    return complaints
+
+
+CHECKS = (
+    small_and_normal,
+    executed_from_top_to_bottom,
+    nothing_of_the_machine,
+    little_is_left_uncompared,
+    first_cell_introduces,
+    last_cell_concludes,
+    first_code_cell_picks_the_engine,
+    cells_are_short,
+    every_equation_is_evaluated,
+    predictions_are_looked_back_at,
+    pictures_have_words,
+    widgets_have_a_figure,
+    links_lead_somewhere,
+    measurements_are_on_record,
+)

@@ -1,0 +1,178 @@
+"""Every notebook keeps the form, and every check finds a notebook that breaks it."""
+
+import copy
+
+import nbformat
+import pytest
+
+from notebook_form import CHECKS, Notebook, load, names_of_notebooks
+
+NAMES = names_of_notebooks()
+
+
+def test_there_are_notebooks_and_they_are_numbered_in_order():
+    assert [name[:2] for name in NAMES] == [f"{number:02d}" for number in range(len(NAMES))]
+    assert len(NAMES) >= 3
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", NAMES)
+def test_form(name, check):
+    assert check(load(name)) == []
+
+
+# One or more ways to break the form for each check. `n` is a copy of a real notebook.
+
+
+def replace_in(cell, old, new):
+    assert old in cell.source, f"{old!r} is not in the cell: the sample no longer breaks anything"
+    cell.source = cell.source.replace(old, new)
+
+
+def first_with(notebook, cell_type, text):
+    return next(c for c in notebook.node.cells if c.cell_type == cell_type and text in c.source)
+
+
+def printed(text, name="stdout"):
+    return nbformat.v4.new_output("stream", name=name, text=text)
+
+
+def shown(data, kind="display_data"):
+    return nbformat.v4.new_output(kind, data=data)
+
+
+def ignore_all(notebook):
+    for cell in notebook.code:
+        cell.metadata["tags"] = ["nbval-ignore-output"]
+
+
+def lengthen(notebook):
+    for cell in notebook.code:
+        cell.source += "\npass" * 20
+
+
+def forget_equation(notebook, number):
+    for cell in notebook.code:
+        cell.source = cell.source.replace(f"equation ({number})", "an equation")
+
+
+def remove_figures(notebook):
+    for cell in notebook.code:
+        cell.outputs = [o for o in cell.outputs if "image/png" not in o.get("data", {})]
+
+
+START = "00_start_here.ipynb"
+LAST = "02_rotate_half.ipynb"
+MATH = "01_roformer_math.ipynb"
+
+BREAKS = {
+    "small_and_normal": [
+        (MATH, lambda n: n.code[0].outputs.append(printed("x" * 1_000_001))),
+        (MATH, lambda n: n.node.metadata.update(widgets={})),
+        (MATH, lambda n: n.node.metadata.language_info.update(version="3.12.3")),
+        (MATH, lambda n: n.code[0].metadata.update(collapsed=True)),
+        (MATH, lambda n: n.code[0].metadata.update(tags=["hide-output"])),
+        (MATH, lambda n: n.node.cells[0].pop("source")),
+    ],
+    "executed_from_top_to_bottom": [
+        (MATH, lambda n: n.code[3].update(execution_count=None)),
+        (MATH, lambda n: n.code[3].update(execution_count=99)),
+    ],
+    "nothing_of_the_machine": [
+        (MATH, lambda n: n.code[0].outputs.append(printed("careful", "stderr"))),
+        (MATH, lambda n: n.code[0].outputs.append(printed("/home/me/x.py\n"))),
+        (MATH, lambda n: n.code[0].outputs.append(shown({"text/plain": "'/usr/lib/python3'"}))),
+        (MATH, lambda n: n.code[0].outputs.append(printed("<f at 0x7f12ab34cd>"))),
+        (MATH, lambda n: n.code[0].outputs.append(shown({"image/svg+xml": "<svg/>"}))),
+        (
+            MATH,
+            lambda n: n.code[0].outputs.append(
+                nbformat.v4.new_output("error", ename="E", evalue="x", traceback=["File"])
+            ),
+        ),
+    ],
+    "little_is_left_uncompared": [
+        (MATH, ignore_all),
+        (MATH, lambda n: n.code[1].metadata.update(tags=["nbval-ignore-output"])),
+        (MATH, lambda n: n.code[1].metadata.update(tags=["nbval-skip"])),
+    ],
+    "first_cell_introduces": [
+        (MATH, lambda n: replace_in(n.node.cells[0], "# 01 · ", "# ")),
+        (MATH, lambda n: replace_in(n.node.cells[0], "Why rotate at all?", "Why")),
+        (MATH, lambda n: replace_in(n.node.cells[0], "You will be able to", "Aims")),
+        (MATH, lambda n: replace_in(n.node.cells[0], "| You need |", "| Needs |")),
+        (MATH, lambda n: replace_in(n.node.cells[0], " minutes |", " |")),
+        (MATH, lambda n: replace_in(n.node.cells[0], "| Hardware |", "| On |")),
+        (MATH, lambda n: replace_in(n.node.cells[0], "Previous · next", "Links")),
+    ],
+    "last_cell_concludes": [
+        (MATH, lambda n: replace_in(n.node.cells[-1], "## Recap", "## Done")),
+        (START, lambda n: replace_in(n.node.cells[-1], "\n3. ", "\n")),
+        (MATH, lambda n: replace_in(n.node.cells[-1], "## Exercises", "Exercises")),
+        (MATH, lambda n: replace_in(n.node.cells[-1], "## References", "Sources")),
+        (MATH, lambda n: replace_in(n.node.cells[-1], "**Next:**", "Then")),
+    ],
+    "first_code_cell_picks_the_engine": [
+        (MATH, lambda n: n.code[0].update(source="import torch\n" + n.code[0].source)),
+    ],
+    "cells_are_short": [(MATH, lengthen)],
+    "every_equation_is_evaluated": [
+        (MATH, lambda n: forget_equation(n, 3)),
+        (MATH, lambda n: replace_in(first_with(n, "markdown", r"\tag{4}"), r"\tag{4}", "")),
+        (MATH, lambda n: replace_in(first_with(n, "markdown", r"\tag{4}"), r"\tag{4}", r"\tag{5}")),
+    ],
+    "predictions_are_looked_back_at": [
+        (MATH, lambda n: replace_in(first_with(n, "markdown", "**Look back."), "Look back", "So")),
+        (MATH, lambda n: replace_in(first_with(n, "markdown", "**Predict."), "Predict", "Guess")),
+        (MATH, lambda n: n.node.cells.remove(first_with(n, "code", "def scores"))),
+    ],
+    "pictures_have_words": [
+        (MATH, lambda n: n.markdown[1].update(source="![](picture.png)")),
+        (MATH, lambda n: n.markdown[1].update(source='<img src="picture.png">')),
+        (
+            MATH,
+            lambda n: n.code[0].outputs.append(
+                nbformat.v4.new_output(
+                    "execute_result", data={"image/png": "AA=="}, execution_count=1
+                )
+            ),
+        ),
+    ],
+    "widgets_have_a_figure": [(MATH, remove_figures)],
+    "links_lead_somewhere": [
+        (MATH, lambda n: n.markdown[1].update(source="[gone](99_gone.ipynb)")),
+        (
+            MATH,
+            lambda n: replace_in(
+                n.node.cells[0], "· [02 Rotate half](02_rotate_half.ipynb)", "· 02"
+            ),
+        ),
+        (MATH, lambda n: replace_in(n.node.cells[-1], "(02_rotate_half.ipynb)", "")),
+        (LAST, lambda n: replace_in(n.node.cells[0], "(01_roformer_math.ipynb) ·", "() ·")),
+    ],
+    "measurements_are_on_record": [
+        (LAST, lambda n: replace_in(first_with(n, "code", "lab.bench("), '"02/', '"02/other-')),
+        (LAST, lambda n: replace_in(first_with(n, "code", "lab.bench("), '"sum"', '"total"')),
+        (LAST, lambda n: first_with(n, "code", "lab.bench(").update(source="pass")),
+    ],
+}
+
+
+def test_every_check_has_a_broken_sample():
+    assert set(BREAKS) == {check.__name__ for check in CHECKS}
+
+
+@pytest.mark.parametrize(
+    ("check", "name", "break_form"),
+    [
+        pytest.param(check, name, break_form, id=f"{check.__name__}-{number}")
+        for check in CHECKS
+        for number, (name, break_form) in enumerate(BREAKS[check.__name__])
+    ],
+)
+def test_broken_form_is_found(check, name, break_form):
+    intact = load(name)
+    broken = Notebook(name, copy.deepcopy(intact.node))
+    break_form(broken)
+    assert check(broken) != check(intact)
+    assert check(broken)
