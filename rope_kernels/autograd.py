@@ -7,6 +7,11 @@ from . import reference
 from .checks import check_arguments
 from .launch import rotate
 
+_NO_FREQS_GRADIENT = (
+    "freqs requires a gradient, which the fused kernel does not give; pass fused=False, or "
+    "freqs.detach()"
+)
+
 
 def apply_rotary_pos_emb(
     t: Tensor,
@@ -52,10 +57,7 @@ def apply_rotary_pos_emb(
         return reference.apply_rotary_pos_emb(t, freqs, tensor_format, cu_seqlens=cu_seqlens)
     check_arguments(t, freqs, tensor_format, cu_seqlens)
     if freqs.requires_grad and torch.is_grad_enabled():
-        raise ValueError(
-            "freqs requires a gradient, which the fused kernel does not give; pass fused=False, or "
-            "freqs.detach()"
-        )
+        raise ValueError(_NO_FREQS_GRADIENT)
     return _Rotation.apply(t, freqs, tensor_format, cu_seqlens, False)
 
 
@@ -66,7 +68,7 @@ def rope_fw(
     *,
     cu_seqlens: Tensor | None = None,
 ) -> Tensor:
-    """Rotate `t`: the forward pass alone, unknown to autograd.
+    """Rotate `t`: the forward pass alone, unknown to autograd and not for `torch.func`.
 
     Arguments, result and errors as in `apply_rotary_pos_emb` with `fused=True`.
 
@@ -84,7 +86,7 @@ def rope_bw(
     *,
     cu_seqlens: Tensor | None = None,
 ) -> Tensor:
-    """Take the gradient of the rotated tensor to the gradient of `t`, unknown to autograd.
+    """Take the gradient of the rotated tensor to that of `t`: the backward pass alone.
 
     The transpose of the forward's linear map: the rotation by minus the angle where the two halves
     of `freqs` are alike, and still the exact gradient where they are not.
@@ -121,10 +123,15 @@ class _Rotation(torch.autograd.Function):
     def setup_context(ctx, inputs, output):
         _, freqs, ctx.tensor_format, cu_seqlens, ctx.transpose = inputs
         ctx.save_for_backward(freqs, cu_seqlens)
-        ctx.save_for_forward(freqs, cu_seqlens)
+        ctx.save_for_forward(freqs, cu_seqlens)  # the same two, for `jvp`
+        ctx.set_materialize_grads(False)  # a tangent of freqs is None, not zeros, if it has none
 
     @staticmethod
     def backward(ctx, grad):
+        if ctx.needs_input_grad[1]:  # under vmap, freqs does not say so earlier
+            raise ValueError(_NO_FREQS_GRADIENT)
+        if grad is None:
+            return None, None, None, None, None
         freqs, cu_seqlens = ctx.saved_tensors
         grad_t = _Rotation.apply(grad, freqs, ctx.tensor_format, cu_seqlens, not ctx.transpose)
         return grad_t, None, None, None, None
@@ -132,7 +139,9 @@ class _Rotation(torch.autograd.Function):
     @staticmethod
     def jvp(ctx, t_tangent, freqs_tangent, *_):
         if freqs_tangent is not None:
-            raise ValueError("freqs has a tangent, which the fused kernel lacks; pass fused=False")
+            raise ValueError(_NO_FREQS_GRADIENT)
+        if t_tangent is None:
+            return None
         freqs, cu_seqlens = ctx.saved_tensors
         return _Rotation.apply(t_tangent, freqs, ctx.tensor_format, cu_seqlens, ctx.transpose)
 
@@ -156,7 +165,10 @@ class _Rotation(torch.autograd.Function):
 
 
 def _rotate_as_more_heads(t, t_dim, freqs, tensor_format, cu_seqlens, transpose):
-    """Rotate a vmapped `t` in one launch: heads share their angles, so fold the batch into them."""
+    """Rotate a vmapped `t` in one launch: heads share their angles, so fold the batch into them.
+
+    Folding copies `t`, unless the batch already lies beside the heads.
+    """
     head_dim = tensor_format.index("h")
     t = t.movedim(t_dim, head_dim)
     folded = t.flatten(head_dim, head_dim + 1)

@@ -53,9 +53,9 @@ def _check_t(t: Tensor, tensor_format: str, name: str) -> None:
 
 def _check_freqs(t: Tensor, freqs: Tensor, tensor_format: str, name: str) -> None:
     _require_tensor(freqs, "freqs")
-    fits = (torch.float32, torch.float64) if t.dtype == torch.float64 else (torch.float32,)
+    accepted = (torch.float32, torch.float64) if t.dtype == torch.float64 else (torch.float32,)
     # fp16 or bf16 angles cannot tell position 2048 from 2049: refused, never rounded up in silence
-    _require_dtype(freqs, "freqs", fits, why=f" with {name} of {_short(t.dtype)}")
+    _require_dtype(freqs, "freqs", accepted, why=f" with {name} of {_short(t.dtype)}")
     if freqs.dim() != 4 or freqs.shape[1] != 1 or freqs.shape[2] != 1:
         raise ValueError(f"freqs has shape {tuple(freqs.shape)}; accepted: (s2, 1, 1, d2)")
     rotary_dim, head_dim = freqs.shape[-1], t.shape[-1]
@@ -93,7 +93,8 @@ def _check_cu_seqlens(
     if cu_seqlens.dim() != 1 or cu_seqlens.numel() == 0:
         raise ValueError(f"cu_seqlens has shape {tuple(cu_seqlens.shape)}; accepted: (b + 1,)")
     _require_device(cu_seqlens, "cu_seqlens", t, name)
-    if cu_seqlens.device.type == "cpu":
+    # vmap over cu_seqlens: its values cannot be read here
+    if cu_seqlens.device.type == "cpu" and not torch._C._functorch.is_batchedtensor(cu_seqlens):
         _check_cu_seqlens_values(t, freqs, cu_seqlens, name)
 
 
@@ -119,6 +120,8 @@ def _check_cu_seqlens_values(t: Tensor, freqs: Tensor, cu_seqlens: Tensor, name:
 def _require_tensor(value: object, name: str) -> None:
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} is of type {type(value).__name__}; accepted: torch.Tensor")
+    if value.layout != torch.strided:
+        raise ValueError(f"{name} has layout {value.layout}; accepted: torch.strided")
 
 
 def _require_dtype(t: Tensor, name: str, accepted: tuple, why: str = "") -> None:

@@ -51,8 +51,12 @@ class RotaryPositionEmbedding(nn.Module):
                 "dimensions; accepted: an even number, at least 2"
             )
         _require_positive("rotary_base", rotary_base)
-        _require_positive("seq_len_interpolation_factor", seq_len_interpolation_factor)
-        _require_positive("pretrained_max_position_embeddings", pretrained_max_position_embeddings)
+        if seq_len_interpolation_factor is not None:
+            _require_positive("seq_len_interpolation_factor", seq_len_interpolation_factor)
+        if pretrained_max_position_embeddings is not None:
+            _require_positive(
+                "pretrained_max_position_embeddings", pretrained_max_position_embeddings
+            )
         self.rotary_dim = rotary_dim
         self.rotary_base = rotary_base
         self.seq_len_interpolation_factor = seq_len_interpolation_factor
@@ -71,12 +75,15 @@ class RotaryPositionEmbedding(nn.Module):
         Returns:
             (s, 1, 1, d2), fp32, radians, on the device of `inv_freq`. An fp32 angle is exact only
             to 2^-24 of itself, and inv_freq too: milliradians are lost at position 131 071.
+
+        Raises:
+            ValueError: `max_seq_len` is negative.
         """
+        if max_seq_len < 0:
+            raise ValueError(f"max_seq_len is {max_seq_len}; accepted: 0 or a positive number")
         position = torch.arange(max_seq_len, dtype=torch.float32, device=self.inv_freq.device)
         position = (position + offset) * self._position_scale(max_seq_len)
-        # autocast would run this product in half precision
-        with torch.autocast(device_type=self.inv_freq.device.type, enabled=False):
-            angles = torch.outer(position, self.inv_freq)
+        angles = position[:, None] * self.inv_freq  # no matmul: autocast leaves it in fp32
         if self.interleaved:
             angles = angles.repeat_interleave(2, dim=-1)
         else:
@@ -99,6 +106,6 @@ class RotaryPositionEmbedding(nn.Module):
         return self
 
 
-def _require_positive(name: str, value: float | None) -> None:
-    if value is not None and not value > 0:
-        raise ValueError(f"{name} is {value}; accepted: None or a positive number")
+def _require_positive(name: str, value: float) -> None:
+    if not (isinstance(value, int | float) and value > 0):
+        raise ValueError(f"{name} is {value}; accepted: a positive number")

@@ -16,8 +16,9 @@ def _positions_in_sequences(
     num_sequences,  # b
 ):
     """Position of each token in its own sequence, and whether it lies in one at all."""
-    # Bisection for the last start <= token. Empty sequences share their start with the next one,
-    # so the last such start is that of the sequence which holds the token.
+    # Bisection for the last start <= token: it is never below `low` nor above `high`. Empty
+    # sequences share their start with the next one, so the last such start is the right one. Each
+    # step halves what is left; it takes as many as num_sequences has bits.
     low = token * 0
     high = low + num_sequences
     span = num_sequences
@@ -57,7 +58,7 @@ def rope_kernel(
     BLOCK_S: tl.constexpr,  # positions a program, a power of two
     BLOCK_R: tl.constexpr,  # rows a program, a power of two
     BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
-    BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two
+    BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two, or 0
     TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
     PACKED: tl.constexpr,  # positions restart at each sequence of cu_seqlens
     FP64: tl.constexpr,  # compute in fp64 instead of fp32
@@ -65,13 +66,13 @@ def rope_kernel(
     compute_dtype: tl.constexpr = tl.float64 if FP64 else tl.float32
 
     # which positions and rows are mine
-    row_blocks = (rows + BLOCK_R - 1) // BLOCK_R
+    row_blocks = (rows - 1) // BLOCK_R + 1
     # 64-bit from here on: an offset may pass 2^31 elements
     s = (tl.program_id(0) // row_blocks).to(tl.int64) * BLOCK_S + tl.arange(0, BLOCK_S)
     row = (tl.program_id(0) % row_blocks) * BLOCK_R + tl.arange(0, BLOCK_R)
     batch = (row // heads).to(tl.int64)
     head = (row % heads).to(tl.int64)
-    pair = tl.arange(0, BLOCK_HALF)
+    pair = tl.arange(0, BLOCK_HALF).to(tl.int64)
 
     s_exists = s < seq_len
     pair_exists = pair < HALF
@@ -81,11 +82,10 @@ def rope_kernel(
     # one read of everything, asked for first: it is under way while cos and sin are computed
     t_offset = (batch * t_stride_b + head * t_stride_h)[None, :] + (s * t_stride_s)[:, None]
     t_row = t_ptr + t_offset[:, :, None]
-    x1_ptr = t_row + (pair * t_stride_d)[None, None, :]
-    stored1 = tl.load(x1_ptr, mask)
-    stored2 = tl.load(x1_ptr + HALF * t_stride_d, mask)
+    stored1 = tl.load(t_row + (pair * t_stride_d)[None, None, :], mask)
+    stored2 = tl.load(t_row + ((pair + HALF) * t_stride_d)[None, None, :], mask)
     if TAIL > 0:
-        tail = tl.arange(0, BLOCK_TAIL)
+        tail = tl.arange(0, BLOCK_TAIL).to(tl.int64)
         tail_mask = tile_exists & (tail < TAIL)[None, None, :]
         passed_through = tl.load(t_row + ((2 * HALF + tail) * t_stride_d)[None, None, :], tail_mask)
 
@@ -96,10 +96,12 @@ def rope_kernel(
         position = s
     in_table = s_exists & (position >= 0) & (position < freqs_len)
     angle_mask = in_table[:, None] & pair_exists[None, :]
-    angle_ptr = freqs_ptr + (position * freqs_stride_s)[:, None] + (pair * freqs_stride_d)[None, :]
+    freqs_row = freqs_ptr + (position * freqs_stride_s)[:, None]
+    angle1_ptr = freqs_row + (pair * freqs_stride_d)[None, :]
+    angle2_ptr = freqs_row + ((pair + HALF) * freqs_stride_d)[None, :]
     nan = float("nan")
-    angle1 = tl.load(angle_ptr, angle_mask, other=nan).to(compute_dtype)
-    angle2 = tl.load(angle_ptr + HALF * freqs_stride_d, angle_mask, other=nan).to(compute_dtype)
+    angle1 = tl.load(angle1_ptr, angle_mask, other=nan).to(compute_dtype)
+    angle2 = tl.load(angle2_ptr, angle_mask, other=nan).to(compute_dtype)
     cos1, sin1 = tl.cos(angle1)[:, None, :], tl.sin(angle1)[:, None, :]
     cos2, sin2 = tl.cos(angle2)[:, None, :], tl.sin(angle2)[:, None, :]
 

@@ -11,9 +11,9 @@ from torch import Tensor
 from . import reference
 from .formats import view_as_sbhd
 
-# Bytes of one half that a program holds, and that one warp of it holds: 4 loads of 16 bytes a
-# thread. One warp needs no barrier to share cos and sin. benchmarks/NOTES.md: what was tried.
-HALF_BYTES_PER_PROGRAM = 2048
+# Bytes of rows that one warp of a program holds, a power of two: 8 loads of 16 bytes a thread. One
+# warp needs no barrier to share cos and sin. benchmarks/NOTES.md: what was tried.
+BYTES_PER_WARP = 4096
 MAX_WARPS = 8
 
 
@@ -27,10 +27,13 @@ def rotate(
     """
     if t.numel() == 0:
         return torch.empty(t.shape, dtype=t.dtype, device=t.device)
-    if t.is_cuda and not _triton_is_installed():
-        warnings.warn("Triton is not installed: RoPE runs in plain PyTorch, slowly", stacklevel=2)
-    if _triton_is_installed() and (t.is_cuda or (t.device.type == "cpu" and interpreter_is_on())):
-        return launch_rope(t, freqs, tensor_format, cu_seqlens, transpose)
+    if t.is_cuda or (t.device.type == "cpu" and interpreter_is_on()):
+        if triton_is_installed():
+            return launch_rope(t, freqs, tensor_format, cu_seqlens, transpose)
+        if t.is_cuda:
+            warnings.warn(
+                "Triton is not installed: RoPE runs in plain PyTorch, slowly", stacklevel=2
+            )
     return reference.rotate(t, freqs, tensor_format, cu_seqlens, True, transpose)
 
 
@@ -45,13 +48,15 @@ def launch_rope(
     """Launch `kernels.rope_kernel` once on checked, non-empty arguments; contiguous result."""
     from .kernels import rope_kernel  # the first launch loads Triton, not the import of the package
 
+    # a view like z.conj().imag says "negative" without storing it so; a kernel sees what is stored
+    t, freqs = t.resolve_neg(), freqs.resolve_neg()
     out = torch.empty(t.shape, dtype=t.dtype, device=t.device)
     x, y = view_as_sbhd(t, tensor_format), view_as_sbhd(out, tensor_format)
     seq_len, batch, heads, head_dim = x.shape
     freqs_len, _, _, rotary_dim = freqs.shape
     half, tail = rotary_dim // 2, head_dim - rotary_dim
     rows = batch * heads
-    blocks = block_sizes(half, tail, rows, seq_len, t.element_size())
+    blocks = block_sizes(half, tail, rows, t.element_size())
     programs = -(-seq_len // blocks["BLOCK_S"]) * -(-rows // blocks["BLOCK_R"])
     with _current_device(t):
         rope_kernel[(programs,)](
@@ -79,26 +84,32 @@ def launch_rope(
     return out
 
 
-def block_sizes(
-    half: int, tail: int, rows: int, seq_len: int, element_bytes: int
-) -> dict[str, int]:
-    """Tile of one program: all pairs of a row, then rows, then positions, up to a fixed size."""
+def block_sizes(half: int, tail: int, rows: int, element_bytes: int) -> dict[str, int]:
+    """Tile of one program: whole rows, first of one position, then of several, up to a fixed size.
+
+    The sequence length plays no part, so no new length compiles a new kernel.
+    """
     block_half = _next_power_of_2(half)
-    rows_that_fit = max(1, HALF_BYTES_PER_PROGRAM // (block_half * element_bytes))
+    block_tail = _next_power_of_2(tail) if tail else 0
+    rows_that_fit = max(1, BYTES_PER_WARP // _row_bytes(block_half, block_tail, element_bytes))
     block_r = min(_next_power_of_2(rows), rows_that_fit)
-    block_s = min(_next_power_of_2(seq_len), rows_that_fit // block_r)
     return {
-        "BLOCK_S": block_s,
+        "BLOCK_S": rows_that_fit // block_r,
         "BLOCK_R": block_r,
         "BLOCK_HALF": block_half,
-        "BLOCK_TAIL": _next_power_of_2(max(1, tail)),
+        "BLOCK_TAIL": block_tail,
     }
 
 
 def warps(blocks: dict[str, int], element_bytes: int) -> int:
     """Warps of one program: one, unless a single row is already too much for it."""
-    half_bytes = blocks["BLOCK_S"] * blocks["BLOCK_R"] * blocks["BLOCK_HALF"] * element_bytes
-    return min(MAX_WARPS, max(1, half_bytes // HALF_BYTES_PER_PROGRAM))
+    row_bytes = _row_bytes(blocks["BLOCK_HALF"], blocks["BLOCK_TAIL"], element_bytes)
+    return min(MAX_WARPS, max(1, row_bytes // BYTES_PER_WARP))
+
+
+def _row_bytes(block_half: int, block_tail: int, element_bytes: int) -> int:
+    """Bytes of one row in a tile, rounded up to a power of two, as all sizes of tiles are."""
+    return _next_power_of_2(2 * block_half + block_tail) * element_bytes
 
 
 def _next_power_of_2(n: int) -> int:
@@ -106,8 +117,12 @@ def _next_power_of_2(n: int) -> int:
 
 
 @cache
-def _triton_is_installed() -> bool:
-    return importlib.util.find_spec("triton") is not None
+def triton_is_installed() -> bool:
+    """Can Triton be imported? Asked without importing it."""
+    try:
+        return importlib.util.find_spec("triton") is not None
+    except ValueError:  # a stand-in without a spec, as some test suites plant
+        return False
 
 
 def _current_device(t: Tensor):

@@ -16,7 +16,7 @@ def rotate_half(x: Tensor) -> Tensor:
     """Return (-x2, x1), where x = (x1, x2) are the two halves of the last dimension.
 
     Args:
-        x: any shape (..., d2) with even d2, any dtype.
+        x: any shape (..., d2) with even d2; any dtype that has negative numbers.
 
     Returns:
         A new tensor like `x`. Applied twice it gives -x: a quarter turn of every pair.
@@ -111,9 +111,16 @@ def rotate(
 def _packed_angles(freqs: Tensor, cu_seqlens: Tensor, tokens: int) -> tuple[Tensor, Tensor]:
     """Angles (t, 1, 1, d2) of packed tokens, and whether a token is in a sequence (t, 1, 1, 1)."""
     token = torch.arange(tokens, dtype=cu_seqlens.dtype, device=cu_seqlens.device)
+    in_sequence = token < cu_seqlens[-1]
     sequence = torch.searchsorted(cu_seqlens, token, right=True) - 1
     position = token - cu_seqlens[sequence]
-    angles = freqs[position.clamp(0, freqs.shape[0] - 1)] if freqs.shape[0] else freqs[:0]
-    outside_table = (position < 0) | (position >= freqs.shape[0])
-    angles = angles.masked_fill(outside_table.view(-1, 1, 1, 1), float("nan"))
-    return angles, (token < cu_seqlens[-1]).view(-1, 1, 1, 1)
+    if freqs.shape[0] == 0:
+        freqs = freqs.new_zeros(
+            1, *freqs.shape[1:]
+        )  # no position has an angle, but indices need one
+        past_table = in_sequence
+    else:
+        past_table = in_sequence & ((position < 0) | (position >= freqs.shape[0]))
+    angles = freqs[position.clamp(0, freqs.shape[0] - 1)]
+    angles = angles.masked_fill(past_table.view(-1, 1, 1, 1), float("nan"))
+    return angles, in_sequence.view(-1, 1, 1, 1)

@@ -66,6 +66,13 @@ def expanded_heads(shape, dtype, device):
     return contiguous((*shape[:-2], 1, shape[-1]), dtype, device).expand(shape)
 
 
+def negative_view(shape, dtype, device):
+    """An imaginary part of a conjugate: its minus sign is noted, not stored. (No bf16, no fp16.)"""
+    if dtype not in (torch.float32, torch.float64):
+        return contiguous(shape, dtype, device)
+    return torch.view_as_complex(contiguous((*shape, 2), dtype, device)).conj().imag
+
+
 LAYOUTS = {
     layout.__name__: layout
     for layout in (
@@ -76,5 +83,6 @@ LAYOUTS = {
         packed_qkv,
         expanded_scalar,
         expanded_heads,
+        negative_view,
     )
 }

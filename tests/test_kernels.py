@@ -5,7 +5,7 @@ import torch
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
 from rope_kernels import rope_bw, rope_fw
-from rope_kernels.launch import block_sizes
+from rope_kernels.launch import BYTES_PER_WARP, MAX_WARPS, block_sizes, warps
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -152,14 +152,31 @@ def test_backward_undoes_forward_where_halves_are_alike(device):
     torch.testing.assert_close(rope_bw(rope_fw(t, freqs), freqs), t)
 
 
-@pytest.mark.parametrize(
-    "half,rows,seq_len", [(64, 64, 4096), (128, 1, 1), (6, 3, 5), (4096, 7, 9)]
-)
-def test_block_sizes_are_powers_of_two_that_cover_the_tile(half, rows, seq_len):
-    blocks = block_sizes(half, tail=5, rows=rows, seq_len=seq_len, element_bytes=2)
+@pytest.mark.parametrize("tail", (0, 1, 5, 64, 254, 2048))
+@pytest.mark.parametrize("half", (1, 6, 64, 128, 4096))
+@pytest.mark.parametrize("rows", (1, 3, 64, 4096))
+@pytest.mark.parametrize("element_bytes", (2, 4, 8))
+def test_a_tile_covers_its_rows_and_fits_its_warps(half, tail, rows, element_bytes):
+    """A tail that the tile's size forgets costs spilled registers, and minutes of compilation."""
+    blocks = block_sizes(half, tail, rows, element_bytes)
     assert all(size & (size - 1) == 0 for size in blocks.values())
-    assert half <= blocks["BLOCK_HALF"] < 2 * half and blocks["BLOCK_TAIL"] == 8
-    assert blocks["BLOCK_R"] < 2 * rows and blocks["BLOCK_S"] < 2 * seq_len
+    assert half <= blocks["BLOCK_HALF"] < 2 * half
+    assert tail <= blocks["BLOCK_TAIL"] <= 2 * tail
+    assert blocks["BLOCK_R"] < 2 * rows
+    tile_rows = blocks["BLOCK_S"] * blocks["BLOCK_R"]
+    row_bytes = (2 * half + tail) * element_bytes
+    if tile_rows > 1:
+        assert tile_rows * row_bytes <= BYTES_PER_WARP
+        assert warps(blocks, element_bytes) == 1
+    else:
+        assert warps(blocks, element_bytes) >= min(MAX_WARPS, row_bytes // BYTES_PER_WARP)
+
+
+@pytest.mark.parametrize("rotary_dim", (2, 4, 16, 64))
+@pytest.mark.parametrize("head_dim", (96, 256, 2050))
+def test_long_tails_of_many_rows(head_dim, rotary_dim, device):
+    t, grad = (contiguous((2, 4, 16, head_dim), torch.float32, device) for _ in range(2))
+    check_both_directions(t, grad, angles(2, rotary_dim, device), "sbhd")
 
 
 @pytest.mark.gpu
@@ -175,6 +192,15 @@ def test_more_than_2_to_the_31_elements():
         assert_rounded_once(out[part], want)
         want = gradient_fp64(t[part], freqs[part], "sbhd", t[part])
         assert_rounded_once(grad_t[part], want)
+
+
+def test_offsets_along_the_head_dimension_need_64_bits(device):
+    """Neighbours in d lie 2^29 elements apart: 7 of those steps pass 2^31."""
+    step = 2**29
+    memory = torch.empty(7 * step + 4, dtype=torch.float16, device=device)
+    t = memory.as_strided((2, 1, 2, 8), (1, 1, 2, step))
+    t.copy_(torch.randn(2, 1, 2, 8))
+    check_both_directions(t, t, angles(2, 8, device), "sbhd")
 
 
 @pytest.mark.gpu

@@ -1,9 +1,10 @@
 """Honest timing on a GPU, and a record of it to replay where there is no GPU.
 
-Device time, by CUDA events. Each sample flushes the L2 cache first, so that the inputs come from
-memory as they would in a model, and lets the GPU sleep while the CPU queues the work, so that the
-CPU's own time is not in the figure. Cases take turns over several rounds: what drifts (clocks,
-temperature) drifts for all of them.
+Device time, by CUDA events (two of them alone are about a microsecond apart). Before each sample
+the L2 cache is filled with something else, read and not written, so that the inputs come from memory
+and nothing of the filling is still to be written back; and the GPU sleeps while the CPU queues the
+call, so that the CPU's own time is not in the figure. Cases take turns over several rounds, after
+one that does not count: what drifts (clocks, temperature) drifts for all of them.
 """
 
 import datetime
@@ -12,19 +13,21 @@ import os
 import platform
 import re
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from torch.utils._pytree import tree_leaves
 
-from ..launch import interpreter_is_on
+from ..launch import interpreter_is_on, triton_is_installed
 
 RECORD_SWITCH = "ROPE_KERNELS_RECORD"  # set by `make notebooks`, and by nothing else
-_FLUSH_BYTES = 256 * 2**20  # several times any L2 cache of today (60 MB on an H200)
+_FLUSH_BYTES = 256 * 2**20  # or four times the L2 cache, if that is more (it is 60 MB on an H200)
 _ROUND_SECONDS = 0.02
-_CASE_NAME = re.compile(r"[0-9]{2}/[a-z0-9-]+")
+_KEY = re.compile(r"[0-9]{2}/[a-z0-9-]+")
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ def bench(
     Args:
         key: 'NN/name', where NN is the notebook's number and the record's file is `NN.json`.
         make_cases: called only where there is a GPU; returns a label and a function without
-            arguments for each case. All memory is allocated in it, not in the functions' setup.
+            arguments for each case. It makes the inputs, so that their making is not timed.
         records: the folder of the records; by default `records` beside the notebook.
 
     Returns:
@@ -88,7 +91,7 @@ def bench(
         LookupError: there is no GPU and no record of this key.
         RuntimeError: the kernels are interpreted although there is a GPU (see `measure`).
     """
-    if not _CASE_NAME.fullmatch(key):
+    if not _KEY.fullmatch(key):
         raise ValueError(f"key is {key!r}; accepted: two digits, '/', then a-z, 0-9 and '-'")
     path = (records or Path("records")) / f"{key[:2]}.json"
     if not torch.cuda.is_available():
@@ -109,38 +112,47 @@ def measure(cases: dict[str, Callable[[], object]], rounds: int = 5) -> dict[str
     """Device time of each case, in microseconds, L2 flushed; the cases take turns.
 
     Raises:
-        RuntimeError: there is no GPU, or Triton's interpreter is on. Interpreted kernels run on the
-            CPU, program after program; their time says nothing about a GPU.
+        RuntimeError: there is no GPU; a case's result is not on the current one; or Triton's
+            interpreter is on. Interpreted kernels run on the CPU, program after program; their time
+            says nothing about a GPU.
     """
     if not torch.cuda.is_available():
         raise RuntimeError("there is no GPU to measure on")
-    if interpreter_is_on():
-        raise RuntimeError("TRITON_INTERPRET is set: interpreted kernels are not timed")
-    flush = torch.empty(_FLUSH_BYTES, dtype=torch.int8, device="cuda")
+    _refuse_the_interpreter()
+    cache_bytes = torch.cuda.get_device_properties().L2_cache_size
+    flush = torch.zeros(max(_FLUSH_BYTES, 4 * cache_bytes) // 4, device="cuda")
     plans = {name: _plan(function) for name, function in cases.items()}
     by_round = {name: [] for name in cases}
-    for _ in range(rounds):
+    for _ in range(1 + rounds):
         for name, function in cases.items():
             by_round[name].append(_one_round(function, flush, *plans[name]))
-    return {name: _summary(samples) for name, samples in by_round.items()}
+    return {name: _summary(samples[1:]) for name, samples in by_round.items()}
 
 
 def versions() -> dict[str, str]:
     """Versions that a figure depends on."""
-    import triton
+    found = {"torch": torch.__version__}
+    if triton_is_installed():
+        import triton
 
-    return {
-        "torch": torch.__version__,
-        "triton": triton.__version__,
-        "driver": _driver_version(),
-        "python": platform.python_version(),
-    }
+        found["triton"] = triton.__version__
+    return found | {"driver": _driver_version(), "python": platform.python_version()}
+
+
+def _refuse_the_interpreter() -> None:
+    kernels = sys.modules.get("rope_kernels.kernels")
+    loaded_so = kernels and type(kernels.rope_kernel).__name__ == "InterpretedFunction"
+    if interpreter_is_on() or loaded_so:
+        raise RuntimeError("TRITON_INTERPRET is set: interpreted kernels are not timed")
 
 
 def _plan(function: Callable[[], object]) -> tuple[int, int]:
     """Warm up; then how many samples a round, and how many cycles to sleep before each."""
     for _ in range(3):  # compiles, fills the allocator's cache
-        function()
+        result = function()
+    here = torch.device("cuda", torch.cuda.current_device())
+    if any(leaf.device != here for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)):
+        raise RuntimeError(f"a case's result is not on {here}, where the time is taken")
     torch.cuda.synchronize()
     begin = time.perf_counter()
     function()
@@ -148,7 +160,7 @@ def _plan(function: Callable[[], object]) -> tuple[int, int]:
     torch.cuda.synchronize()
     total = time.perf_counter() - begin
     samples = min(50, max(5, int(_ROUND_SECONDS / total)))
-    gpu_hertz = 2e9  # at most, on today's GPUs; sleeping too long costs only patience
+    gpu_hertz = 3e9  # more than today's GPUs run at; sleeping too long costs only patience
     return samples, int(gpu_hertz * (2 * queued + 20e-6))
 
 
@@ -158,7 +170,7 @@ def _one_round(
     events = []
     for _ in range(samples):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        flush.zero_()
+        flush.sum()
         torch.cuda._sleep(sleep_cycles)  # the CPU queues the call while the GPU is busy
         start.record()
         function()

@@ -46,7 +46,9 @@ class Traffic:
             for kernel in self.kernels
         ]
         head = f"{'kernel':<12}{'bytes read':>16}{'bytes written':>16}"
-        total = f"{len(self.kernels)} kernels  {self.bytes_read:>16,}{self.bytes_written:>16,}"
+        total = (
+            f"{f'{len(self.kernels)} kernels':<12}{self.bytes_read:>16,}{self.bytes_written:>16,}"
+        )
         return "\n".join([head, *lines, total])
 
 
@@ -67,10 +69,13 @@ class _Counter(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         outputs = [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
-        written = sum(_own_bytes(tensor) for tensor in outputs if not _shares(tensor, inputs))
-        if written:
+        name = func.name().removeprefix("aten::").split(".")[0]
+        in_place = func._schema.is_mutable
+        written = sum(
+            _own_bytes(tensor) for tensor in outputs if in_place or not _shares(tensor, inputs)
+        )
+        if written and not name.startswith("empty"):
             read = sum(_own_bytes(tensor) for tensor in inputs)
-            name = func.name().removeprefix("aten::").split(".")[0]
             self.traffic.kernels.append(Kernel(name, read, written))
         return out
 

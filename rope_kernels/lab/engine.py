@@ -5,7 +5,6 @@
 - PyTorch alone: Triton is not installed. The notebooks without Triton kernels run.
 """
 
-import importlib.util
 import os
 import platform
 import shutil
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from ..launch import interpreter_is_on
+from ..launch import interpreter_is_on, triton_is_installed
 
 COMPILED, INTERPRETED, PYTORCH = "compiled", "interpreted", "PyTorch alone"
 
@@ -31,7 +30,7 @@ class Machine:
     triton_installed: bool
     cuda_available: bool  # torch can use a CUDA GPU
     torch_built_for_cuda: bool
-    nvidia_driver: str | None  # its version, or None
+    nvidia_driver: str | None  # its version; None if absent, or if the GPU can be used anyway
     compiler: str | None  # a C compiler's path, which Triton needs on a GPU
     python_headers: bool  # Python.h, which that compiler needs
     cuda_error: str = ""  # why torch cannot use the GPU, in its words
@@ -43,14 +42,14 @@ def look() -> Machine:
     available, error = _cuda()
     return Machine(
         system=platform.system(),
-        triton_installed=importlib.util.find_spec("triton") is not None,
+        triton_installed=triton_is_installed(),
         cuda_available=available,
         torch_built_for_cuda=torch.version.cuda is not None,
-        nvidia_driver=_nvidia_driver(),
+        nvidia_driver=None if available else _nvidia_driver(),
         compiler=os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang"),
         python_headers=Path(sysconfig.get_path("include"), "Python.h").exists(),
         cuda_error=error,
-        triton_loaded_for_gpu="triton" in sys.modules and not interpreter_is_on(),
+        triton_loaded_for_gpu=_triton_is_loaded_for_a_gpu(),
     )
 
 
@@ -152,6 +151,12 @@ def _cuda() -> tuple[bool, str]:
     except Exception as error:  # any reason will do: it is shown, not handled
         return False, str(error).splitlines()[0]
     return False, ""
+
+
+def _triton_is_loaded_for_a_gpu() -> bool:
+    """Triton's own helpers are compiled or interpreted, as was asked for when it was loaded."""
+    language = sys.modules.get("triton.language")
+    return type(getattr(language, "cdiv", None)).__name__ == "JITFunction"
 
 
 def _nvidia_driver() -> str | None:

@@ -1,0 +1,210 @@
+"""The table of angles: its values, and that it stays fp32 wherever the module goes."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from rope_kernels import RotaryPositionEmbedding
+
+TRAINED, FACTOR = 8, 4.0  # a model trained on 8 positions, interpolated to 32
+
+
+def table_fp64(positions, rotary_dim, base=10000.0):
+    """position * base ** (-2 i / d2) for both halves, by RoFormer's formula in fp64."""
+    pair = torch.arange(rotary_dim // 2, dtype=torch.float64)
+    angle = positions.double()[:, None] * base ** (-2 * pair / rotary_dim)
+    return torch.cat((angle, angle), dim=1)[:, None, None, :]
+
+
+def table_of_transformer_engine(module, max_seq_len, offset=0):
+    """The arithmetic of TransformerEngine's forward, in its order, on its dtypes."""
+    inv_freq = 1.0 / (
+        module.rotary_base
+        ** (torch.arange(0, module.rotary_dim, 2, dtype=torch.float32) / module.rotary_dim)
+    )
+    seq = torch.arange(max_seq_len, dtype=inv_freq.dtype) + offset
+    trained = module.pretrained_max_position_embeddings
+    factor = module.seq_len_interpolation_factor
+    if trained is not None and factor is not None:
+        if max_seq_len > trained * factor:
+            seq *= 1 / (max_seq_len / trained)
+        else:
+            seq *= 1 / factor
+    freqs = torch.einsum("i,j->ij", seq, inv_freq)
+    if module.interleaved:
+        emb = torch.stack((freqs.view(-1, 1), freqs.view(-1, 1)), dim=-1).view(max_seq_len, -1)
+    else:
+        emb = torch.cat((freqs, freqs), dim=-1)
+    return emb.reshape(max_seq_len, 1, 1, -1)
+
+
+def assert_close_to_fp64(got, want):
+    torch.testing.assert_close(got.double().cpu(), want, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("base", (10000.0, 500.0, 1e6))
+@pytest.mark.parametrize("dim", (2, 8, 30, 128))
+def test_values(dim, base):
+    got = RotaryPositionEmbedding(dim, rotary_base=base)(300)
+    assert_close_to_fp64(got, table_fp64(torch.arange(300), dim, base))
+
+
+@pytest.mark.parametrize("percent,rotary_dim", ((1.0, 64), (0.5, 32), (0.25, 16), (0.66, 42)))
+def test_rotary_percent_cuts_the_dimension_not_the_frequencies(percent, rotary_dim):
+    """The exponent is divided by d2, not by d: the slowest pair stays near 1 / base."""
+    got = RotaryPositionEmbedding(64, percent)(5)
+    assert got.shape == (5, 1, 1, rotary_dim)
+    assert_close_to_fp64(got, table_fp64(torch.arange(5), rotary_dim))
+
+
+CASES = {
+    "plain": {},
+    "partial": {"rotary_percent": 0.5},
+    "base": {"rotary_base": 500000.0},
+    "interleaved": {"interleaved": True},
+    "interpolated": {
+        "seq_len_interpolation_factor": FACTOR,
+        "pretrained_max_position_embeddings": TRAINED,
+    },
+    "interpolated by thirds": {
+        "seq_len_interpolation_factor": 3.0,
+        "pretrained_max_position_embeddings": 7,
+        "interleaved": True,
+    },
+}
+
+
+@pytest.mark.parametrize("max_seq_len,offset", ((1, 0), (21, 0), (22, 0), (32, 3), (333, 1000)))
+@pytest.mark.parametrize("arguments", CASES.values(), ids=CASES.keys())
+def test_bit_equal_to_transformer_engines_arithmetic(arguments, max_seq_len, offset):
+    module = RotaryPositionEmbedding(36, **arguments)
+    got = module(max_seq_len, offset=offset)
+    assert torch.equal(got, table_of_transformer_engine(module, max_seq_len, offset))
+
+
+def test_halves_are_alike_and_interleaved_pairs_are_alike():
+    half_split = RotaryPositionEmbedding(8)(6)
+    assert torch.equal(half_split[..., :4], half_split[..., 4:])
+    interleaved = RotaryPositionEmbedding(8, interleaved=True)(6)
+    assert torch.equal(interleaved[..., 0::2], half_split[..., :4])
+    assert torch.equal(interleaved[..., 1::2], half_split[..., :4])
+
+
+def test_offset_shifts_the_positions():
+    module = RotaryPositionEmbedding(16)
+    assert torch.equal(module(5, offset=7), module(12)[7:])
+    assert torch.equal(module(5), module(5, offset=0))
+
+
+# position interpolation
+
+
+def interpolated():
+    return RotaryPositionEmbedding(
+        16, seq_len_interpolation_factor=FACTOR, pretrained_max_position_embeddings=TRAINED
+    )
+
+
+@pytest.mark.parametrize("length", (1, 8, 9, 32))
+def test_up_to_the_threshold_positions_are_divided_by_the_factor(length):
+    assert_close_to_fp64(interpolated()(length), table_fp64(torch.arange(length) / FACTOR, 16))
+
+
+@pytest.mark.parametrize("length", (33, 40, 100))
+def test_past_the_threshold_the_whole_sequence_is_squeezed_into_the_trained_length(length):
+    positions = torch.arange(length) / (length / TRAINED)
+    assert_close_to_fp64(interpolated()(length), table_fp64(positions, 16))
+    assert interpolated()(length).max() < TRAINED
+
+
+def test_the_offset_is_divided_too():
+    got = interpolated()(4, offset=8)
+    assert_close_to_fp64(got, table_fp64(torch.arange(8, 12) / FACTOR, 16))
+
+
+@pytest.mark.parametrize(
+    "alone", ({"seq_len_interpolation_factor": 4.0}, {"pretrained_max_position_embeddings": 8})
+)
+def test_either_of_the_two_alone_has_no_effect(alone):
+    assert torch.equal(RotaryPositionEmbedding(16, **alone)(100), RotaryPositionEmbedding(16)(100))
+
+
+# dtype and device
+
+
+def test_shape_and_dtype(device):
+    table = RotaryPositionEmbedding(24).to(device)(7, 2)
+    assert table.shape == (7, 1, 1, 24) and table.dtype == torch.float32
+    assert table.device.type == device and not table.requires_grad
+
+
+@pytest.mark.parametrize("cast", ("half", "bfloat16", "double", "float"))
+def test_a_cast_of_the_module_leaves_the_angles_exact(cast):
+    module = RotaryPositionEmbedding(32)
+    before = module(1000)
+    assert getattr(module, cast)() is module
+    assert module.inv_freq.dtype == torch.float32
+    assert torch.equal(module(1000), before)
+
+
+def test_a_cast_of_the_parent_leaves_the_angles_exact(device):
+    parent = nn.Sequential(nn.Linear(3, 3), RotaryPositionEmbedding(32))
+    before = parent[1](1000)
+    parent.to(device, torch.bfloat16)
+    assert parent[0].weight.dtype == torch.bfloat16
+    assert parent[1].inv_freq.dtype == torch.float32
+    assert parent[1].inv_freq.device.type == device
+    assert torch.equal(parent[1](1000).cpu(), before)
+    assert torch.equal(copy.deepcopy(parent)[1](1000).cpu(), before)
+    assert dict(parent.named_buffers())["1.inv_freq"] is parent[1].inv_freq
+
+
+def test_a_cast_that_moves_too_moves_the_angles():
+    module = RotaryPositionEmbedding(8).to("meta", torch.bfloat16)
+    assert module.inv_freq.device.type == "meta" and module.inv_freq.dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16), ids=str)
+def test_autocast_leaves_the_angles_exact(dtype, device):
+    module = RotaryPositionEmbedding(32).to(device)
+    before = module(1000)
+    with torch.autocast(device, dtype=dtype):
+        assert torch.equal(module(1000), before)
+
+
+def test_moves_with_to(device):
+    module = RotaryPositionEmbedding(16)
+    before = module(50)
+    assert torch.equal(module.to(device)(50).cpu(), before)
+    assert module.to("meta")(50).device.type == "meta"
+
+
+# errors
+
+
+BAD_ARGUMENTS = [
+    ({"dim": 0}, "dim = 0 .* accepted: an even number"),
+    ({"dim": -8}, "dim = -8 .* accepted: an even number"),
+    ({"dim": 7}, "dim = 7 .* accepted: an even number"),
+    ({"dim": 1}, "dim = 1 .* accepted: an even number"),
+    ({"dim": 10, "rotary_percent": 0.5}, "dim = 10 and rotary_percent = 0.5 give 5 "),
+    ({"dim": 10, "rotary_percent": 0.1}, "rotary_percent = 0.1 give 1 .* at least 2"),
+    ({"rotary_percent": 0.0}, "rotary_percent is 0.0; accepted: above 0, up to 1"),
+    ({"rotary_percent": -0.5}, "rotary_percent is -0.5; accepted: above 0, up to 1"),
+    ({"rotary_percent": 1.5}, "rotary_percent is 1.5; accepted: above 0, up to 1"),
+    ({"rotary_percent": float("nan")}, "rotary_percent is nan; accepted: above 0, up to 1"),
+    ({"rotary_base": 0.0}, "rotary_base is 0.0; accepted: .*positive"),
+    ({"rotary_base": -1.0}, "rotary_base is -1.0; accepted: .*positive"),
+    ({"seq_len_interpolation_factor": 0.0}, "seq_len_interpolation_factor is 0.0; accepted: "),
+    ({"seq_len_interpolation_factor": -2.0}, "seq_len_interpolation_factor is -2.0; accepted: "),
+    ({"pretrained_max_position_embeddings": 0}, "pretrained_max_position_embeddings is 0; "),
+    ({"pretrained_max_position_embeddings": -1}, "pretrained_max_position_embeddings is -1; "),
+]
+
+
+@pytest.mark.parametrize("arguments,message", BAD_ARGUMENTS, ids=lambda value: str(value)[:50])
+def test_a_bad_argument_is_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        RotaryPositionEmbedding(**{"dim": 16, **arguments})

@@ -1,0 +1,219 @@
+"""What importing loads, and that the package works where Triton is absent.
+
+Each case runs in a process of its own: here Triton is loaded long since.
+"""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "rope_kernels"
+
+
+def run_python(code, **variables):
+    """Run code in a fresh process, as a reader who has set nothing; what it printed."""
+    environment = {name: value for name, value in os.environ.items() if "TRITON" not in name}
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    environment |= {"PYTHONPATH": path, "PYTHONWARNINGS": "ignore", **variables}
+    result = subprocess.run(
+        [sys.executable, "-c", dedent(code)], env=environment, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+# what is loaded
+
+
+@pytest.mark.parametrize("module", ("rope_kernels", "rope_kernels.lab"))
+def test_importing_loads_neither_triton_nor_matplotlib(module):
+    run_python(f"""
+        import sys
+        import {module}
+        loaded = {{name.partition(".")[0] for name in sys.modules}}
+        assert not loaded & {{"triton", "matplotlib"}}, loaded & {{"triton", "matplotlib"}}
+    """)
+
+
+def test_the_first_launch_loads_triton():
+    run_python(
+        """
+        import sys
+        import torch
+        from rope_kernels import apply_rotary_pos_emb, RotaryPositionEmbedding
+        t = torch.randn(3, 2, 2, 8, requires_grad=True)
+        freqs = RotaryPositionEmbedding(8)(3)
+        apply_rotary_pos_emb(t, freqs, fused=False).sum().backward()
+        assert "triton" not in sys.modules
+        apply_rotary_pos_emb(t, freqs)
+        assert "triton" in sys.modules
+        """,
+        TRITON_INTERPRET="1",
+    )
+
+
+def test_without_the_interpreter_a_cpu_tensor_is_rotated_by_the_reference():
+    """With one rounding, as the kernel does; and Triton stays where it is."""
+    run_python("""
+        import sys
+        import torch
+        from rope_kernels import apply_rotary_pos_emb, reference, rope_bw, rope_fw
+        torch.manual_seed(0)
+        for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
+            t, freqs = torch.randn(7, 2, 3, 10, dtype=dtype), 10 * torch.randn(7, 1, 1, 6)
+            cu_seqlens = torch.tensor([0, 3, 6])
+            for x, arguments in ((t, {}), (t[:, 0], {"cu_seqlens": cu_seqlens})):
+                form = "thd" if arguments else "sbhd"
+                want, transposed = (
+                    reference.apply_rotary_pos_emb(
+                        x, freqs, form, round_once=True, transpose=transpose, **arguments
+                    )
+                    for transpose in (False, True)
+                )
+                assert torch.equal(rope_fw(x, freqs, form, **arguments), want)
+                assert torch.equal(rope_bw(x, freqs, form, **arguments), transposed)
+                leaf = torch.zeros_like(x).copy_(x).requires_grad_()
+                out = apply_rotary_pos_emb(leaf, freqs, form, **arguments)
+                assert torch.equal(out, want)
+                assert torch.equal(torch.autograd.grad(out, leaf, x)[0], transposed)
+        twice = reference.apply_rotary_pos_emb(t.bfloat16(), freqs)
+        assert not torch.equal(rope_fw(t.bfloat16(), freqs), twice)
+        assert "triton" not in sys.modules
+    """)
+
+
+# without Triton
+
+WITHOUT_TRITON = """
+import sys
+from importlib.machinery import PathFinder
+
+find_spec = PathFinder.find_spec
+PathFinder.find_spec = lambda name, path=None, target=None: (
+    None if name.partition(".")[0] == "triton" else find_spec(name, path, target)
+)
+try:
+    import triton
+except ModuleNotFoundError:
+    pass
+else:
+    raise AssertionError("Triton is there all the same")
+"""
+
+
+def run_without_triton(code, **variables):
+    return run_python(WITHOUT_TRITON + dedent(code), **variables)
+
+
+@pytest.mark.parametrize("interpreter", ("0", "1"))
+def test_without_triton_everything_works_on_the_cpu(interpreter):
+    run_without_triton(
+        """
+        import torch
+        from rope_kernels import (
+            RotaryPositionEmbedding, apply_rotary_pos_emb, reference, rope_bw, rope_fw
+        )
+        freqs = RotaryPositionEmbedding(4)(6)
+        t = torch.randn(6, 1, 2, 6, dtype=torch.float64, requires_grad=True)
+        want = reference.apply_rotary_pos_emb(t, freqs)
+        transposed = reference.apply_rotary_pos_emb(t, freqs, transpose=True)
+        for fused in (True, False):
+            assert torch.equal(apply_rotary_pos_emb(t, freqs, fused=fused), want)
+            assert torch.autograd.gradcheck(
+                lambda t: apply_rotary_pos_emb(t, freqs, fused=fused), (t,)
+            )
+        assert torch.equal(rope_fw(t, freqs), want)
+        assert torch.equal(rope_bw(t, freqs), transposed)
+        cu_seqlens = torch.tensor([0, 2, 5])
+        packed = t.detach()[:, 0]
+        for function in (rope_fw, rope_bw, apply_rotary_pos_emb):
+            function(packed, freqs, "thd", cu_seqlens=cu_seqlens)
+        """,
+        TRITON_INTERPRET=interpreter,
+    )
+
+
+def test_without_triton_the_lab_says_in_one_sentence_what_is_needed():
+    said = run_without_triton("""
+        from rope_kernels import lab
+        from rope_kernels.lab.engine import problems
+        assert lab.ENGINE.kind == "PyTorch alone", lab.ENGINE.kind
+        assert lab.device == lab.ENGINE.device == "cpu"
+        about_triton = [line for line in problems(lab.ENGINE.machine) if "Triton" in line]
+        assert len(about_triton) == 1
+        assert about_triton[0] in repr(lab.ENGINE)
+        print(about_triton[0])
+    """).strip()
+    assert said.startswith("Triton ") and said.endswith(".") and ". " not in said
+    if sys.platform == "linux":
+        assert said == "Triton is not installed: `make lab` installs it."
+
+
+def test_without_triton_figures_still_name_their_versions():
+    """PyTorch alone can be measured too, on Windows with a GPU say."""
+    run_without_triton("""
+        from rope_kernels.lab.bench import versions
+        assert "torch" in versions()
+    """)
+
+
+# the direction of imports
+
+
+def imported(source):
+    """Every name that a module's source imports; relative ones with their dots."""
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            names |= {module} | {f"{module.rstrip('.')}.{alias.name}" for alias in node.names}
+    return names
+
+
+def imports_lab(source):
+    return any("lab" in name.split(".") for name in imported(source))
+
+
+def imports_torch(source):
+    return any(name.split(".")[0] == "torch" for name in imported(source))
+
+
+def test_the_scan_sees_every_way_to_import():
+    for source in (
+        "import rope_kernels.lab",
+        "from rope_kernels import lab",
+        "from . import lab",
+        "from .lab import bench",
+        "from .lab.bench import measure",
+        "def late():\n    from rope_kernels.lab.bench import measure",
+    ):
+        assert imports_lab(source), source
+    assert not imports_lab("from . import label\nimport labs\nlab = 1")
+    assert imports_torch("import torch") and imports_torch("from torch.nn import functional")
+    assert not imports_torch("import triton")
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.glob("*.py")), ids=lambda path: path.name)
+def test_the_package_does_not_import_the_lab(path):
+    assert not imports_lab(path.read_text(encoding="utf-8"))
+
+
+def test_the_kernels_import_no_torch_and_nothing_of_the_package():
+    names = imported((PACKAGE / "kernels.py").read_text(encoding="utf-8"))
+    assert not [name for name in names if not name.startswith("triton")]
+
+
+def test_reference_and_frequencies_stand_on_torch_alone():
+    for name in ("reference.py", "frequencies.py", "checks.py", "formats.py"):
+        found = imported((PACKAGE / name).read_text(encoding="utf-8"))
+        outside = {name.split(".")[0] for name in found if not name.startswith(".")}
+        assert outside == {"torch"}, name
+        assert not {".kernels", ".launch", ".autograd"} & found, name

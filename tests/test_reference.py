@@ -1,0 +1,202 @@
+"""The plain PyTorch functions against fp64, against TransformerEngine's formula and autograd."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+
+from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
+from rope_kernels import reference, rotate_half
+from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+S, B, H, D, D2 = 7, 2, 3, 20, 12
+
+each_format = pytest.mark.parametrize("tensor_format", FORMATS)
+each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+
+
+def sample(tensor_format, dtype, device, layout=contiguous):
+    """t, freqs (unlike halves, longer than needed) and cu_seqlens."""
+    t = layout(shape_of(tensor_format, S, B, H, D), dtype, device)
+    return t, angles(S * B + 2, D2, device), sequence_starts(tensor_format, S, B, device)
+
+
+# rotate_half
+
+
+def test_rotate_half_puts_the_negated_second_half_first(device):
+    x = torch.tensor([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]], device=device)
+    assert rotate_half(x).tolist() == [[-3.0, -4.0, 1.0, 2.0], [-7.0, -8.0, 5.0, 6.0]]
+
+
+@each_dtype
+def test_rotate_half_twice_is_minus_one(dtype, device):
+    x = contiguous((3, 5, 6), dtype, device)
+    assert rotate_half(x).dtype == dtype
+    assert torch.equal(rotate_half(rotate_half(x)), -x)
+
+
+def test_rotate_half_goes_along_the_last_dimension_whatever_its_strides(device):
+    x = contiguous((6, 4), torch.float32, device).T
+    assert torch.equal(rotate_half(x), torch.cat((-x[:, 3:], x[:, :3]), dim=1))
+
+
+def test_rotate_half_leaves_its_input_alone(device):
+    x = contiguous((2, 4), torch.float32, device)
+    before = x.clone()
+    rotate_half(x)[:] = 0
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("shape", ((2, 5), (1,), ()), ids=str)
+def test_rotate_half_refuses_what_has_no_two_halves(shape, device):
+    with pytest.raises(ValueError, match=r"^x has shape \(.*\); its last dimension must be even"):
+        rotate_half(torch.zeros(shape, device=device))
+
+
+def test_rotate_half_refuses_what_is_no_tensor():
+    with pytest.raises(TypeError, match=r"^x is of type list; accepted: torch\.Tensor"):
+        rotate_half([1.0, 2.0])
+
+
+# apply_rotary_pos_emb: values
+
+
+@each_dtype
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+@each_format
+def test_rounded_once_it_is_the_definition(tensor_format, layout, dtype, device):
+    t, freqs, cu_seqlens = sample(tensor_format, dtype, device, layout)
+    out = reference.apply_rotary_pos_emb(
+        t, freqs, tensor_format, cu_seqlens=cu_seqlens, round_once=True
+    )
+    assert out.is_contiguous() and out.dtype == dtype and out.shape == t.shape
+    assert_rounded_once(out, rotate_fp64(t, freqs, tensor_format, cu_seqlens))
+
+
+@each_dtype
+@each_format
+def test_rounded_at_each_step_it_is_the_definition_but_for_a_few_roundings(
+    tensor_format, dtype, device
+):
+    t, freqs, cu_seqlens = sample(tensor_format, dtype, device)
+    out = reference.apply_rotary_pos_emb(t, freqs, tensor_format, cu_seqlens=cu_seqlens)
+    assert out.is_contiguous() and out.dtype == dtype
+    want = rotate_fp64(t, freqs, tensor_format, cu_seqlens)
+    few = max(4 * torch.finfo(dtype).eps, 4e-15)
+    torch.testing.assert_close(out.double(), want, rtol=few, atol=few * t.abs().max().item())
+
+
+def transformer_engine_unfused(t, freqs):
+    """TransformerEngine's `_apply_rotary_pos_emb_base`, for sbhd."""
+    freqs = freqs[: t.shape[0]]
+    cos, sin = torch.cos(freqs).to(t.dtype), torch.sin(freqs).to(t.dtype)
+    t, t_pass = t[..., : freqs.shape[-1]], t[..., freqs.shape[-1] :]
+    x1, x2 = t.reshape(*t.shape[:-1], 2, t.shape[-1] // 2).unbind(dim=-2)
+    t = (t * cos) + (torch.cat((-x2, x1), dim=-1) * sin)
+    return torch.cat((t, t_pass), dim=-1)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float16, torch.bfloat16), ids=str)
+@pytest.mark.parametrize("rotary_dim", (D, D2))
+@each_format
+def test_unfused_is_transformer_engines_bit_for_bit(tensor_format, rotary_dim, dtype, device):
+    t, _, cu_seqlens = sample(tensor_format, dtype, device)
+    freqs = angles(S * B, rotary_dim, device)
+    got = reference.apply_rotary_pos_emb(t, freqs, tensor_format, cu_seqlens=cu_seqlens)
+    if tensor_format == "thd":
+        ends = cu_seqlens.tolist()
+        for start, end in pairwise(ends):
+            want = transformer_engine_unfused(t[start:end, None], freqs).squeeze(1)
+            assert torch.equal(got[start:end], want)
+        assert torch.equal(got[ends[-1] :], t[ends[-1] :])
+    else:
+        to_sbhd = [tensor_format.index(letter) for letter in "sbhd"]
+        assert torch.equal(
+            got.permute(to_sbhd), transformer_engine_unfused(t.permute(to_sbhd), freqs)
+        )
+
+
+def test_fp64_angles_are_used_in_full_with_fp64_t(device):
+    t = contiguous((S, B, H, D), torch.float64, device)
+    freqs = angles(S, D2, device, torch.float64)
+    out = reference.apply_rotary_pos_emb(t, freqs)
+    assert_rounded_once(out, rotate_fp64(t, freqs, "sbhd"))
+    assert not torch.equal(out, reference.apply_rotary_pos_emb(t, freqs.float()))
+
+
+@pytest.mark.parametrize("dtype", (torch.int32, torch.int64), ids=str)
+def test_cu_seqlens_dtypes_mean_the_same(dtype, device):
+    t, freqs, cu_seqlens = sample("thd", torch.float64, device)
+    out = reference.apply_rotary_pos_emb(t, freqs, "thd", cu_seqlens=cu_seqlens.to(dtype))
+    assert_rounded_once(out, rotate_fp64(t, freqs, "thd", cu_seqlens))
+
+
+def test_padding_comes_out_bit_for_bit_even_if_not_finite(device):
+    t = contiguous((6, 2, 8), torch.float32, device)
+    t[4], t[5] = float("inf"), float("nan")
+    cu_seqlens = torch.tensor([0, 4], device=device)
+    for round_once in (False, True):
+        out = reference.apply_rotary_pos_emb(
+            t, angles(6, 8, device), "thd", cu_seqlens=cu_seqlens, round_once=round_once
+        )
+        torch.testing.assert_close(out[4:], t[4:], rtol=0, atol=0, equal_nan=True)
+
+
+def test_an_empty_table_will_do_where_every_sequence_is_empty(device):
+    t = contiguous((3, 2, 8), torch.float32, device)
+    cu_seqlens = torch.tensor([0, 0], device=device)
+    freqs = angles(0, 8, device)
+    assert torch.equal(reference.apply_rotary_pos_emb(t, freqs, "thd", cu_seqlens=cu_seqlens), t)
+
+
+# apply_rotary_pos_emb: gradients
+
+
+@each_dtype
+@pytest.mark.parametrize("layout", ("contiguous", "transposed", "expanded_scalar"))
+@each_format
+def test_transpose_is_autograds_gradient_for_unlike_halves(tensor_format, layout, dtype, device):
+    t, freqs, cu_seqlens = sample(tensor_format, dtype, device)
+    grad = LAYOUTS[layout](t.shape, dtype, device)
+    got = reference.apply_rotary_pos_emb(
+        grad, freqs, tensor_format, cu_seqlens=cu_seqlens, round_once=True, transpose=True
+    )
+    assert got.is_contiguous() and got.dtype == dtype
+    assert_rounded_once(got, gradient_fp64(t, freqs, tensor_format, grad, cu_seqlens))
+
+
+@pytest.mark.parametrize("transpose", (False, True))
+@pytest.mark.parametrize("round_once", (False, True))
+@each_format
+def test_gradients_in_t_and_freqs(tensor_format, round_once, transpose, device):
+    t = contiguous(shape_of(tensor_format, 3, 2, 1, 6), torch.float64, device).requires_grad_()
+    freqs = angles(6, 4, device, torch.float64).requires_grad_()
+    cu_seqlens = sequence_starts(tensor_format, 3, 2, device)
+
+    def rotated(t, freqs):
+        return reference.apply_rotary_pos_emb(
+            t,
+            freqs,
+            tensor_format,
+            cu_seqlens=cu_seqlens,
+            round_once=round_once,
+            transpose=transpose,
+        )
+
+    # on a GPU the gather's backward adds in no fixed order
+    assert torch.autograd.gradcheck(rotated, (t, freqs), nondet_tol=1e-12)
+    assert torch.autograd.gradgradcheck(rotated, (t, freqs), nondet_tol=1e-12)
+
+
+def test_packed_angles_gather_their_gradient_from_every_sequence(device):
+    """Position p of each sequence uses row p of freqs; unused rows and padding give nothing."""
+    t, freqs, cu_seqlens = sample("thd", torch.float64, device)
+    freqs, grad = freqs.double().requires_grad_(), torch.randn_like(t)
+    out = reference.apply_rotary_pos_emb(t, freqs, "thd", cu_seqlens=cu_seqlens)
+    (got,) = torch.autograd.grad(out, freqs, grad)
+    (want,) = torch.autograd.grad(rotate_fp64(t, freqs, "thd", cu_seqlens), freqs, grad)
+    torch.testing.assert_close(got, want)
+    longest = int(cu_seqlens.diff().max())
+    assert (got[:longest] != 0).any(dim=-1).all() and (got[longest:] == 0).all()
