@@ -27,7 +27,7 @@ def main() -> int:
         "gpu": gpu,
         "versions": versions(),
         "date": datetime.date.today().isoformat(),
-        "what": "device time in microseconds, L2 flushed, five interleaved rounds",
+        "what": "Device time in microseconds, L2 flushed, median of five interleaved rounds",
         "rows": rows,
     }
     path = RESULTS / f"{gpu.lower().replace(' ', '-')}.json"

@@ -29,7 +29,7 @@ def table(results: dict) -> str:
             }
             cells = [_cell(times[name], times[LIMIT], name) for name in providers]
             lines.append(f"| {shape} | {direction} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", f"{results['what'].capitalize()}. {source(results)}"])
+    return "\n".join([*lines, "", f"{results['what']}. {source(results)}"])
 
 
 def source(results: dict) -> str:

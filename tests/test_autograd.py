@@ -398,3 +398,24 @@ def test_grad_through_vmap(device):
     weight = torch.randn_like(batch)
     got = func.grad(lambda batch: (weight * func.vmap(sample.rotate)(batch)).sum())(batch)
     assert_rounded_once(got, each_of(weight, 0, sample.expected_gradient))
+
+
+def test_a_gradient_in_freqs_is_refused_under_vmap_too(device):
+    """There freqs does not say that it requires a gradient: found when the backward runs."""
+    t = torch.randn(5, 2, 3, 8, device=device)
+    freqs = torch.randn(4, 5, 1, 1, 8, device=device, requires_grad=True)
+    out = func.vmap(lambda f: apply_rotary_pos_emb(t, f))(freqs)
+    with pytest.raises(ValueError, match="freqs requires a gradient"):
+        out.sum().backward()
+
+
+def test_the_gradient_of_a_conjugate_has_its_sign(device):
+    """Its gradient arrives as a view whose minus sign is noted and not stored."""
+    sample = Sample("sbhd", device)
+    imaginary_part = sample.rotate(sample.t)
+    weight = torch.randn(imaginary_part.shape, dtype=torch.complex128, device=device)
+    z = torch.complex(torch.zeros_like(imaginary_part), imaginary_part)
+    (z.conj() * weight).real.sum().backward()
+    # (conj(i y) w).real = y * w.imag
+    want = gradient_fp64(sample.t, sample.freqs, "sbhd", weight.imag)
+    assert_rounded_once(sample.t.grad, want)

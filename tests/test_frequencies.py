@@ -196,6 +196,7 @@ BAD_ARGUMENTS = [
     ({"rotary_percent": 1.5}, "rotary_percent is 1.5; accepted: above 0, up to 1"),
     ({"rotary_percent": float("nan")}, "rotary_percent is nan; accepted: above 0, up to 1"),
     ({"rotary_base": 0.0}, "rotary_base is 0.0; accepted: .*positive"),
+    ({"rotary_base": None}, "rotary_base is None; accepted: a positive number"),
     ({"rotary_base": -1.0}, "rotary_base is -1.0; accepted: .*positive"),
     ({"seq_len_interpolation_factor": 0.0}, "seq_len_interpolation_factor is 0.0; accepted: "),
     ({"seq_len_interpolation_factor": -2.0}, "seq_len_interpolation_factor is -2.0; accepted: "),
@@ -208,3 +209,8 @@ BAD_ARGUMENTS = [
 def test_a_bad_argument_is_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         RotaryPositionEmbedding(**{"dim": 16, **arguments})
+
+
+def test_a_negative_length_is_named():
+    with pytest.raises(ValueError, match="max_seq_len is -1; accepted: "):
+        RotaryPositionEmbedding(16)(-1)

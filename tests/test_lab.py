@@ -9,6 +9,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -580,3 +581,62 @@ def test_the_reference_functions_traffic(dtype, device):
         ("add", size * 2 * n, size * n),
         ("cat", size * 2 * n, size * 2 * n),  # with the tail, as long as the rotary slice
     ]
+
+
+def test_a_verdict_on_complex_numbers_sees_both_parts(device):
+    right = torch.tensor([1 + 2j, 3 + 4j], device=device)
+    assert lab.compare(right, right.clone())
+    verdict = lab.compare(right.conj().resolve_conj(), right)
+    assert not verdict and verdict.wrong == 2 and verdict.largest_error == 8.0
+
+
+def test_the_tolerance_grows_with_the_values(device):
+    """Large inputs cancel to small results, with an error of their own size."""
+    t = 1000 * torch.randn(16, 4, 8, 64, device=device)
+    freqs = torch.randn(16, 1, 1, 64, device=device)
+    exact = reference.apply_rotary_pos_emb(t.double(), freqs).float()
+    assert lab.compare(rope_fw(t, freqs), exact)
+    assert not lab.compare(rope_fw(t, freqs) + 0.05, exact)
+
+
+def test_a_right_verdict_keeps_the_largest_error(device):
+    expected = torch.ones(3, dtype=torch.float64, device=device)
+    verdict = lab.compare(expected + 1e-13, expected)
+    assert verdict and 0.5e-13 < verdict.largest_error < 2e-13
+
+
+def test_a_candidate_that_returns_nothing_is_wrong(device):
+    verdict = lab.check(lambda t: None, lambda t: t, torch.ones(2, device=device))
+    assert not verdict and "None" in repr(verdict)
+
+
+def test_kernels_that_were_loaded_interpreted_are_not_timed(monkeypatch):
+    """Though the variable is no longer set."""
+
+    class InterpretedFunction: ...
+
+    kernels = SimpleNamespace(rope_kernel=InterpretedFunction())
+    monkeypatch.setitem(sys.modules, "rope_kernels.kernels", kernels)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    with pytest.raises(RuntimeError, match="interpreted kernels are not timed"):
+        measure({"x": lambda: None})
+
+
+@pytest.mark.gpu
+def test_work_that_is_not_on_the_gpu_is_not_timed():
+    with pytest.raises(RuntimeError, match="not on cuda:0"):
+        measure({"forgot .cuda()": lambda: torch.ones(3) + 1})
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there the compiled engine is right")
+def test_triton_loaded_for_a_gpu_is_reported_even_if_the_variable_was_set_later():
+    code = (
+        "import triton, os; os.environ['TRITON_INTERPRET'] = '1'\n"
+        "from rope_kernels import lab; print(lab.ENGINE)"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "Triton was loaded before `rope_kernels.lab`" in ran.stdout

@@ -200,3 +200,18 @@ def test_packed_angles_gather_their_gradient_from_every_sequence(device):
     torch.testing.assert_close(got, want)
     longest = int(cu_seqlens.diff().max())
     assert (got[:longest] != 0).any(dim=-1).all() and (got[longest:] == 0).all()
+
+
+@pytest.mark.parametrize("round_once", (True, False))
+def test_padding_past_the_table_gets_the_gradient_of_a_copy(round_once, device):
+    """NaN angles for tokens in no sequence would come back, through torch.where, as gradients."""
+    t = torch.randn(10, 2, 8, device=device, requires_grad=True)
+    freqs = angles(2, 8, device)
+    cu_seqlens = torch.tensor([0, 2], device=device)
+    out = reference.apply_rotary_pos_emb(
+        t, freqs, "thd", cu_seqlens=cu_seqlens, round_once=round_once
+    )
+    grad = torch.randn_like(out)
+    out.backward(grad)
+    assert torch.equal(t.grad[2:], grad[2:])
+    assert t.grad.isfinite().all()

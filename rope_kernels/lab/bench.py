@@ -1,10 +1,10 @@
 """Honest timing on a GPU, and a record of it to replay where there is no GPU.
 
 Device time, by CUDA events (two of them alone are about a microsecond apart). Before each sample
-the L2 cache is filled with something else, read and not written, so that the inputs come from memory
-and nothing of the filling is still to be written back; and the GPU sleeps while the CPU queues the
-call, so that the CPU's own time is not in the figure. Cases take turns over several rounds, after
-one that does not count: what drifts (clocks, temperature) drifts for all of them.
+the L2 cache is filled with something else, read and not written, so that the inputs come from
+memory and nothing of the filling is still to be written back; and the GPU sleeps while the CPU
+queues the call, so that the CPU's own time is not in the figure. Cases take turns over several
+rounds, after one that does not count: what drifts (clocks, temperature) drifts for all of them.
 """
 
 import datetime

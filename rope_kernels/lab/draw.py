@@ -121,6 +121,12 @@ def memory_order(ax: Axes, labels: list[str], colors: list[str], title: str) -> 
     ax.axis("off")
 
 
+def color_key(figure: Figure, names: dict[str, str]) -> None:
+    """What the colours mean, in a row under the figure: name -> colour."""
+    patches = [Rectangle((0, 0), 1, 1, color=color) for color in names.values()]
+    figure.legend(patches, names, loc="outside lower center", ncols=len(names))
+
+
 def time_bars(measurement, title: str) -> None:
     """Horizontal bars of a `lab.bench` measurement, with its source under them.
 
