@@ -59,7 +59,8 @@ def draw(results: dict, path: Path) -> None:
     for position in range(8):
         turn = np.radians(8 + 20 * position)
         fading = (*plt.matplotlib.colors.to_rgb(draw.BLUE), 1.0 - 0.09 * position)
-        draw.arrow(left, (np.cos(turn), np.sin(turn)), fading, str(position))
+        draw.arrow(left, (np.cos(turn), np.sin(turn)), fading)
+        left.text(1.14 * np.cos(turn), 1.14 * np.sin(turn), position, ha="center", va="center")
 
     shape = results["rows"][0]["shape"]
     rows = [r for r in results["rows"] if (r["shape"], r["direction"]) == (shape, "forward")]
