@@ -110,7 +110,7 @@ def nothing_of_the_machine(notebook: Notebook) -> list[str]:
 
 def names_that_hold_measurements(notebook: Notebook) -> set[str]:
     source = "\n".join(cell.source for cell in notebook.code)
-    return set(re.findall(r"^(\w+) = lab\.bench\(", source, re.MULTILINE))
+    return set(re.findall(r"^(\w+) = lab\.(?:bench|observe)\(", source, re.MULTILINE))
 
 
 def little_is_left_uncompared(notebook: Notebook) -> list[str]:
@@ -121,7 +121,7 @@ def little_is_left_uncompared(notebook: Notebook) -> list[str]:
     if len(ignored) > limit * len(notebook.code):
         complaints.append(f"{len(ignored)} of {len(notebook.code)} code cells are not compared")
     measured = "|".join(names_that_hold_measurements(notebook)) or "$^"
-    reason = re.compile(rf"lab\.(?:bench|ENGINE)\b|\b(?:{measured})\b")
+    reason = re.compile(rf"lab\.(?:bench|observe|ENGINE)\b|\b(?:{measured})\b")
     for cell in ignored:
         if not reason.search(cell.source):
             complaints.append(f"{cell.id} is ignored, and neither measures nor names the machine")
@@ -268,8 +268,9 @@ def links_lead_somewhere(notebook: Notebook) -> list[str]:
 
 def measurements_are_on_record(notebook: Notebook) -> list[str]:
     """Each `lab.bench` key has a record with GPU, versions, date and this notebook's cases."""
-    source = "\n".join(c.source for c in notebook.code if "lab.bench(" in c.source)
-    keys = set(re.findall(r"lab\.bench\(\s*\"([^\"]+)\"", source))
+    call = re.compile(r"lab\.(?:bench|observe)\(\s*\"([^\"]+)\"")
+    source = "\n".join(cell.source for cell in notebook.code if call.search(cell.source))
+    keys = set(call.findall(source))
     path = notebook.folder / "records" / f"{notebook.number}.json"
     recorded = json.loads(path.read_text()) if path.exists() else {}
     complaints = [f"no record of {key}" for key in sorted(keys - set(recorded))]
@@ -280,10 +281,18 @@ def measurements_are_on_record(notebook: Notebook) -> list[str]:
             complaints.append(f"{key}: no date")
         if not record.get("gpu") or not {"torch", "triton"} <= set(record.get("versions", {})):
             complaints.append(f"{key}: no GPU or versions")
-        for case in record["cases"]:
-            if f'"{case}"' not in source:
+        for case in record.get("cases", record.get("values")):
+            if not _is_named(case, source):
                 complaints.append(f"{key}: the case {case!r} is not in the notebook")
     return complaints
+
+
+def _is_named(case: str, source: str) -> bool:
+    """Is a case's label in the source, as it stands or, its numbers filled in, as an f-string?"""
+    if f'"{case}"' in source:
+        return True
+    parts = [re.escape(part) for part in re.split(r"\d+", case)]
+    return re.search(r'f"' + r"(?:\{[^}]*\}|\d+)".join(parts) + '"', source) is not None
 
 
 CHECKS = (

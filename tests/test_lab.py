@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from rope_kernels import lab, reference, rope_bw, rope_fw
-from rope_kernels.lab.bench import Measurement, Timing, measure
+from rope_kernels.lab.bench import Measurement, Timing, measure, measure_host
 from rope_kernels.lab.engine import COMPILED, INTERPRETED, PYTORCH, Machine, choose, look, problems
 
 bench_module = importlib.import_module("rope_kernels.lab.bench")  # lab.bench is the function
@@ -640,3 +640,27 @@ def test_triton_loaded_for_a_gpu_is_reported_even_if_the_variable_was_set_later(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert "Triton was loaded before `rope_kernels.lab`" in ran.stdout
+
+
+def test_an_observation_is_replayed_like_a_measurement(tmp_path, with_gpu, monkeypatch):
+    monkeypatch.setenv("ROPE_KERNELS_RECORD", "1")
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.delitem(sys.modules, "rope_kernels.kernels", raising=False)
+    seen = lab.observe("04/race", lambda: {"wrong runs": 3, "runs": 1000}, records=tmp_path)
+    assert not seen.replayed and seen["wrong runs"] == 3
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    replayed = lab.observe("04/race", lambda: pytest.fail("was run"), records=tmp_path)
+    assert replayed.values == seen.values and replayed.source.startswith("Replayed from a record")
+
+
+def test_an_unknown_clock_is_named(tmp_path):
+    with pytest.raises(ValueError, match="clock is 'wall'; accepted: 'device', 'host'"):
+        lab.bench("03/x", dict, clock="wall", records=tmp_path)
+
+
+@pytest.mark.gpu
+def test_host_time_leaves_the_gpus_work_out():
+    small, large = torch.randn(16, device="cuda"), torch.randn(2**22, device="cuda")
+    times = measure_host({"small": lambda: small * 2, "large": lambda: large * 2}, calls=20)
+    assert 0.5 < times["small"].median_us < 100
+    assert times["large"].median_us < 2 * times["small"].median_us

@@ -5,12 +5,21 @@
 
 from importlib import import_module
 
-from .bench import bench
+from .bench import bench, observe
 from .check import check, compare
 from .count import count_eager_traffic
 from .engine import ENGINE, device
 
-__all__ = ["ENGINE", "bench", "check", "compare", "count_eager_traffic", "device", "draw"]
+__all__ = [
+    "ENGINE",
+    "bench",
+    "check",
+    "compare",
+    "count_eager_traffic",
+    "device",
+    "draw",
+    "observe",
+]
 
 
 def __getattr__(name: str):

@@ -5,6 +5,8 @@ the L2 cache is filled with something else, read and not written, so that the in
 memory and nothing of the filling is still to be written back; and the GPU sleeps while the CPU
 queues the call, so that the CPU's own time is not in the figure. Cases take turns over several
 rounds, after one that does not count: what drifts (clocks, temperature) drifts for all of them.
+
+Host time, where it is asked for, is what the CPU needs to queue one call, the GPU's work left out.
 """
 
 import datetime
@@ -32,7 +34,7 @@ _KEY = re.compile(r"[0-9]{2}/[a-z0-9-]+")
 
 @dataclass(frozen=True)
 class Timing:
-    """Device time of one case, in microseconds, over all samples of all rounds."""
+    """Time of one case, in microseconds, over all samples of all rounds."""
 
     median_us: float
     low_us: float  # 20 % of the samples are below
@@ -50,6 +52,7 @@ class Measurement:
     versions: dict[str, str]
     date: str
     cases: dict[str, Timing]
+    clock: str = "device"
     replayed: bool = False
 
     def __getitem__(self, case: str) -> Timing:
@@ -58,9 +61,7 @@ class Measurement:
     @property
     def source(self) -> str:
         """One line: where and when, and whether these are today's figures or a record."""
-        how = "Replayed from a record" if self.replayed else "Measured here"
-        versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
-        return f"{how}: {self.gpu}, {versions}, {self.date}."
+        return _source(self)
 
     def __repr__(self) -> str:
         width = max(len(case) for case in self.cases)
@@ -72,8 +73,31 @@ class Measurement:
         return "\n".join([self.source, *lines])
 
 
+@dataclass(frozen=True)
+class Observation:
+    """What an experiment on a GPU returned, with the machine it was made on."""
+
+    key: str
+    gpu: str
+    versions: dict[str, str]
+    date: str
+    values: dict
+    replayed: bool = False
+
+    def __getitem__(self, name: str) -> object:
+        return self.values[name]
+
+    @property
+    def source(self) -> str:
+        """One line: where and when, and whether it was seen today or is a record."""
+        return _source(self)
+
+
 def bench(
-    key: str, make_cases: Callable[[], dict[str, Callable[[], object]]], records: Path | None = None
+    key: str,
+    make_cases: Callable[[], dict[str, Callable[[], object]]],
+    clock: str = "device",
+    records: Path | None = None,
 ) -> Measurement:
     """Measure on a GPU; without one, replay the record of the same key.
 
@@ -81,31 +105,50 @@ def bench(
         key: 'NN/name', where NN is the notebook's number and the record's file is `NN.json`.
         make_cases: called only where there is a GPU; returns a label and a function without
             arguments for each case. It makes the inputs, so that their making is not timed.
+        clock: 'device' for the time on the GPU, 'host' for the time to queue a call.
         records: the folder of the records; by default `records` beside the notebook.
 
     Returns:
         A `Measurement`; its `source` says whether it was measured or replayed.
 
     Raises:
-        ValueError: the key is not of that form.
+        ValueError: the key is not of that form, or the clock is unknown.
         LookupError: there is no GPU and no record of this key.
         RuntimeError: the kernels are interpreted although there is a GPU (see `measure`).
     """
-    if not _KEY.fullmatch(key):
-        raise ValueError(f"key is {key!r}; accepted: two digits, '/', then a-z, 0-9 and '-'")
-    path = (records or Path("records")) / f"{key[:2]}.json"
+    if clock not in ("device", "host"):
+        raise ValueError(f"clock is {clock!r}; accepted: 'device', 'host'")
+    path = _record_of(key, records)
     if not torch.cuda.is_available():
-        return _replay(path, key)
-    measurement = Measurement(
-        key=key,
-        gpu=torch.cuda.get_device_name(),
-        versions=versions(),
-        date=datetime.date.today().isoformat(),
-        cases=measure(make_cases()),
-    )
+        fields = _replay(path, key)
+        cases = {name: Timing(**timing) for name, timing in fields.pop("cases").items()}
+        return Measurement(key=key, cases=cases, replayed=True, **fields)
+    take = measure if clock == "device" else measure_host
+    measurement = Measurement(key=key, cases=take(make_cases()), clock=clock, **_circumstances())
     if os.environ.get(RECORD_SWITCH) == "1":
         _write(path, measurement)
     return measurement
+
+
+def observe(key: str, experiment: Callable[[], dict], records: Path | None = None) -> Observation:
+    """Run an experiment on a GPU; without one, replay the record of the same key.
+
+    Args:
+        key: as in `bench`.
+        experiment: called only where there is a GPU; returns a dict of what JSON can hold.
+        records: as in `bench`.
+
+    Raises:
+        ValueError, LookupError, RuntimeError: as in `bench`.
+    """
+    path = _record_of(key, records)
+    if not torch.cuda.is_available():
+        return Observation(key=key, replayed=True, **_replay(path, key))
+    _refuse_the_interpreter()
+    observation = Observation(key=key, values=experiment(), **_circumstances())
+    if os.environ.get(RECORD_SWITCH) == "1":
+        _write(path, observation)
+    return observation
 
 
 def measure(cases: dict[str, Callable[[], object]], rounds: int = 5) -> dict[str, Timing]:
@@ -126,6 +169,32 @@ def measure(cases: dict[str, Callable[[], object]], rounds: int = 5) -> dict[str
     for _ in range(1 + rounds):
         for name, function in cases.items():
             by_round[name].append(_one_round(function, flush, *plans[name]))
+    return {name: _summary(samples[1:]) for name, samples in by_round.items()}
+
+
+def measure_host(
+    cases: dict[str, Callable[[], object]], rounds: int = 7, calls: int = 200
+) -> dict[str, Timing]:
+    """Time to queue one call of each case, in microseconds: the mean of `calls` calls a sample.
+
+    The GPU must be faster than the CPU here, or the queue fills up: take small tensors.
+
+    Raises:
+        RuntimeError: as `measure`.
+    """
+    if not torch.cuda.is_available():
+        raise RuntimeError("there is no GPU to measure on")
+    _refuse_the_interpreter()
+    by_round = {name: [] for name in cases}
+    for _ in range(1 + rounds):
+        for name, function in cases.items():
+            function()
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            for _ in range(calls):
+                function()
+            by_round[name].append([(time.perf_counter() - begin) / calls * 1e6])
+            torch.cuda.synchronize()
     return {name: _summary(samples[1:]) for name, samples in by_round.items()}
 
 
@@ -193,24 +262,42 @@ def _summary(rounds: list[list[float]]) -> Timing:
     )
 
 
-def _replay(path: Path, key: str) -> Measurement:
+def _record_of(key: str, records: Path | None) -> Path:
+    if not _KEY.fullmatch(key):
+        raise ValueError(f"key is {key!r}; accepted: two digits, '/', then a-z, 0-9 and '-'")
+    return (records or Path("records")) / f"{key[:2]}.json"
+
+
+def _circumstances() -> dict:
+    return {
+        "gpu": torch.cuda.get_device_name(),
+        "versions": versions(),
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+def _source(taken: Measurement | Observation) -> str:
+    how = "Replayed from a record" if taken.replayed else "Measured here"
+    versions = ", ".join(f"{name} {version}" for name, version in taken.versions.items())
+    return f"{how}: {taken.gpu}, {versions}, {taken.date}."
+
+
+def _replay(path: Path, key: str) -> dict:
     recorded = json.loads(path.read_text()) if path.exists() else {}
     if key not in recorded:
         raise LookupError(
             f"there is no GPU here and no record {key!r} in {path.name}; "
             "`make notebooks` on a GPU writes it"
         )
-    fields = recorded[key]
-    cases = {name: Timing(**timing) for name, timing in fields.pop("cases").items()}
-    return Measurement(key=key, cases=cases, replayed=True, **fields)
+    return recorded[key]
 
 
-def _write(path: Path, measurement: Measurement) -> None:
+def _write(path: Path, taken: Measurement | Observation) -> None:
     path.parent.mkdir(exist_ok=True)
     recorded = json.loads(path.read_text()) if path.exists() else {}
-    fields = asdict(measurement)
+    fields = asdict(taken)
     del fields["key"], fields["replayed"]
-    recorded[measurement.key] = fields
+    recorded[taken.key] = fields
     path.write_text(json.dumps(dict(sorted(recorded.items())), indent=2) + "\n")
 
 
