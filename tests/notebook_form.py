@@ -162,10 +162,17 @@ def last_cell_concludes(notebook: Notebook) -> list[str]:
 
 
 def first_code_cell_picks_the_engine(notebook: Notebook) -> list[str]:
+    """`lab` comes first; a notebook that imports Triton asks for it before, in one sentence."""
     first = notebook.code[0].source
-    return (
-        [] if first.startswith("from rope_kernels import lab\n") else ["lab is not imported first"]
-    )
+    complaints = []
+    if not first.startswith("from rope_kernels import lab\n"):
+        complaints.append("lab is not imported first")
+    imports = re.compile(r"^(?:import|from) (?:triton|rope_kernels\.lab\.journey)", re.MULTILINE)
+    if any(imports.search(cell.source) for cell in notebook.code):
+        before = imports.split(first)[0]
+        if "lab.need_triton()" not in before:
+            complaints.append("Triton is imported without lab.need_triton() before it")
+    return complaints
 
 
 def cells_are_short(notebook: Notebook) -> list[str]:

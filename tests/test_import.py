@@ -148,11 +148,23 @@ def test_without_triton_the_lab_says_in_one_sentence_what_is_needed():
         about_triton = [line for line in problems(lab.ENGINE.machine) if "Triton" in line]
         assert len(about_triton) == 1
         assert about_triton[0] in repr(lab.ENGINE)
+        try:
+            lab.need_triton()
+        except ImportError as error:
+            assert str(error) == about_triton[0]
+        else:
+            raise AssertionError("a notebook with kernels would go on")
         print(about_triton[0])
     """).strip()
     assert said.startswith("Triton ") and said.endswith(".") and ". " not in said
     if sys.platform == "linux":
         assert said == "Triton is not installed: `make lab` installs it."
+
+
+def test_with_triton_a_notebook_that_needs_it_goes_on():
+    from rope_kernels import lab
+
+    lab.need_triton()
 
 
 def test_without_triton_figures_still_name_their_versions():

@@ -114,6 +114,8 @@ BREAKS = {
     ],
     "first_code_cell_picks_the_engine": [
         (MATH, lambda n: n.code[0].update(source="import torch\n" + n.code[0].source)),
+        (MATH, lambda n: n.code[0].update(source=n.code[0].source + "\nimport triton")),
+        (MATH, lambda n: n.code[2].update(source="from triton import language as tl")),
     ],
     "cells_are_short": [(MATH, lengthen)],
     "every_equation_is_evaluated": [

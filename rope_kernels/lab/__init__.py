@@ -8,7 +8,7 @@ from importlib import import_module
 from .bench import bench, observe
 from .check import check, compare
 from .count import count_eager_traffic
-from .engine import ENGINE, device
+from .engine import ENGINE, device, need_triton
 
 __all__ = [
     "ENGINE",
@@ -18,6 +18,7 @@ __all__ = [
     "count_eager_traffic",
     "device",
     "draw",
+    "need_triton",
     "observe",
 ]
 

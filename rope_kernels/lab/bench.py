@@ -43,25 +43,33 @@ class Timing:
     samples: int
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """Timings of several cases from one run, with the machine they were taken on."""
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """What was found out on a GPU, and on which, with what, and when."""
 
     key: str
     gpu: str
     versions: dict[str, str]
     date: str
-    cases: dict[str, Timing]
-    clock: str = "device"
     replayed: bool = False
-
-    def __getitem__(self, case: str) -> Timing:
-        return self.cases[case]
 
     @property
     def source(self) -> str:
-        """One line: where and when, and whether these are today's figures or a record."""
-        return _source(self)
+        """One line: where and when, and whether it was found today or is a record."""
+        how = "Replayed from a record" if self.replayed else "Measured here"
+        versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        return f"{how}: {self.gpu}, {versions}, {self.date}."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement(Taken):
+    """Timings of several cases from one run."""
+
+    cases: dict[str, Timing]
+    clock: str = "device"
+
+    def __getitem__(self, case: str) -> Timing:
+        return self.cases[case]
 
     def __repr__(self) -> str:
         width = max(len(case) for case in self.cases)
@@ -73,24 +81,14 @@ class Measurement:
         return "\n".join([self.source, *lines])
 
 
-@dataclass(frozen=True)
-class Observation:
-    """What an experiment on a GPU returned, with the machine it was made on."""
+@dataclass(frozen=True, kw_only=True)
+class Observation(Taken):
+    """What an experiment returned."""
 
-    key: str
-    gpu: str
-    versions: dict[str, str]
-    date: str
     values: dict
-    replayed: bool = False
 
     def __getitem__(self, name: str) -> object:
         return self.values[name]
-
-    @property
-    def source(self) -> str:
-        """One line: where and when, and whether it was seen today or is a record."""
-        return _source(self)
 
 
 def bench(
@@ -276,12 +274,6 @@ def _circumstances() -> dict:
     }
 
 
-def _source(taken: Measurement | Observation) -> str:
-    how = "Replayed from a record" if taken.replayed else "Measured here"
-    versions = ", ".join(f"{name} {version}" for name, version in taken.versions.items())
-    return f"{how}: {taken.gpu}, {versions}, {taken.date}."
-
-
 def _replay(path: Path, key: str) -> dict:
     recorded = json.loads(path.read_text()) if path.exists() else {}
     if key not in recorded:
@@ -292,7 +284,7 @@ def _replay(path: Path, key: str) -> dict:
     return recorded[key]
 
 
-def _write(path: Path, taken: Measurement | Observation) -> None:
+def _write(path: Path, taken: Taken) -> None:
     path.parent.mkdir(exist_ok=True)
     recorded = json.loads(path.read_text()) if path.exists() else {}
     fields = asdict(taken)

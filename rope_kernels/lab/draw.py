@@ -47,8 +47,10 @@ def style() -> None:
             "legend.labelcolor": INK,
             "lines.linewidth": 2.0,
             "text.color": INK,
+            # JupyterLab would lay white or black under a transparent figure, by the brightness of
+            # its tick labels; labels on either side of one half leave it transparent.
             "xtick.color": INK,
-            "ytick.color": INK,
+            "ytick.color": "#808080",
         }
     )
 

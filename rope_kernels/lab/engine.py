@@ -83,13 +83,7 @@ def problems(machine: Machine) -> list[str]:
                 "`nvidia-smi` lists one."
             )
     if not machine.triton_installed:
-        if machine.system == "Linux":
-            found.append("Triton is not installed: `make lab` installs it.")
-        else:
-            found.append(
-                f"Triton has no packages for {machine.system}: the PyTorch notebooks run here, the "
-                "others need Linux (WSL or a container will do)."
-            )
+        found.append(_how_to_get_triton(machine))
     if machine.cuda_available and machine.triton_installed:
         if machine.compiler is None:
             found.append(
@@ -109,6 +103,15 @@ def problems(machine: Machine) -> list[str]:
     return found
 
 
+def _how_to_get_triton(machine: Machine) -> str:
+    if machine.system == "Linux":
+        return "Triton is not installed: `make lab` installs it."
+    return (
+        f"Triton has no packages for {machine.system}: the PyTorch notebooks run here, the others "
+        "need Linux (WSL or a container will do)."
+    )
+
+
 @dataclass(frozen=True)
 class Engine:
     """The engine of this process. `kind` is one of the three names above."""
@@ -125,6 +128,16 @@ class Engine:
         gpu = torch.cuda.get_device_name() if self.machine.cuda_available else "no CUDA GPU"
         lines = [f"Engine: {self.kind}, on {self.device} ({gpu})."]
         return "\n".join(lines + problems(self.machine))
+
+
+def need_triton() -> None:
+    """Stop a notebook that is of no use without Triton, in one sentence.
+
+    Raises:
+        ImportError: Triton is not installed.
+    """
+    if ENGINE.kind == PYTORCH:
+        raise ImportError(_how_to_get_triton(ENGINE.machine))
 
 
 def start() -> Engine:
