@@ -1,0 +1,115 @@
+"""The kernels on the way: right where they claim to be, and the same in notebook and package."""
+
+import ast
+
+import pytest
+import torch
+
+from inputs import angles, contiguous
+from notebook_form import load, names_of_notebooks
+from rope_kernels import lab, rotate_half
+from rope_kernels.lab import journey
+from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
+
+SHAPE = (5, 2, 3, 24)
+
+
+@pytest.mark.parametrize("block", (16, 64, 1024))
+@pytest.mark.parametrize("function", (journey.rotate_half_gather, journey.rotate_half_scatter))
+def test_rotate_half(function, block, device):
+    x = torch.randn(7, 3, 10, device=device)
+    assert torch.equal(function(x, block), rotate_half(x))
+
+
+def test_first_rope_where_it_is_right(device):
+    t, freqs = contiguous((5, 3, 16), torch.float32, device), angles(5, 16, device)
+    assert_rounded_once(journey.first_rope(t, freqs), rotate_fp64(t[:, None], freqs, "sbhd")[:, 0])
+
+
+@pytest.mark.parametrize("rotary_dim", (24, 10))
+@pytest.mark.parametrize("block", (16, 64, 1024))
+def test_naive_rope(block, rotary_dim, device):
+    t, freqs = contiguous(SHAPE, torch.float32, device), angles(5, rotary_dim, device)
+    assert_rounded_once(journey.naive_rope(t, freqs, block), rotate_fp64(t, freqs, "sbhd"))
+    turned = t.transpose(1, 2).contiguous().transpose(1, 2)
+    assert_rounded_once(journey.naive_rope(turned, freqs, block), rotate_fp64(t, freqs, "sbhd"))
+
+
+@pytest.mark.parametrize("function", (journey.half_split_row, journey.half_split_tile))
+def test_half_split(function, device):
+    t, freqs = contiguous(SHAPE, torch.float32, device), angles(5, 24, device)
+    assert_rounded_once(function(t, freqs), rotate_fp64(t, freqs, "sbhd"))
+
+
+def test_half_split_in_place(device):
+    t, freqs = contiguous(SHAPE, torch.float32, device), angles(5, 24, device)
+    want = rotate_fp64(t, freqs, "sbhd")
+    journey.half_split_row(t, freqs, out=t)
+    assert_rounded_once(t, want)
+
+
+def test_half_split_backward(device):
+    grad, freqs = contiguous(SHAPE, torch.float32, device), angles(5, 24, device)
+    want = gradient_fp64(torch.zeros_like(grad), freqs, "sbhd", grad)
+    assert_rounded_once(journey.half_split_row_backward(grad, freqs), want)
+
+
+def test_naive_rope_in_place_is_wrong_in_the_interpreter(device):
+    """Programs run one after the other there: a block that cuts rows reads what it has written."""
+    if lab.ENGINE.kind != "interpreted":
+        pytest.skip("on a GPU it is wrong only sometimes")
+    freqs = angles(4, 64, device)
+    for block, right in ((16, False), (32, False), (64, True), (128, True)):
+        t = contiguous((4, 1, 2, 64), torch.float32, device)
+        want = journey.naive_rope(t, freqs)
+        assert torch.equal(journey.naive_rope(t, freqs, block, out=t), want) == right
+
+
+def functions_in(source):
+    """Name -> the function's syntax tree as text, comments, docstrings and annotations dropped."""
+    found = {}
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef):
+            if ast.get_docstring(node) is not None:
+                node.body = node.body[1:]
+            node.returns = None
+            for argument in node.args.args:
+                if ast.unparse(argument.annotation or ast.Constant("")) != "tl.constexpr":
+                    argument.annotation = None
+            found[node.name] = ast.dump(node)
+    return found
+
+
+def functions_in_notebooks():
+    """Name -> list of (notebook, syntax tree): a name may be built more than once on the way."""
+    found = {}
+    for name in names_of_notebooks():
+        for cell in load(name).code:
+            for function, tree in functions_in(cell.source).items():
+                found.setdefault(function, []).append((name, tree))
+    return found
+
+
+def differences(kept, built):
+    """Functions of the journey that no notebook builds so."""
+    return [
+        name
+        for name, tree in kept.items()
+        if not any(tree == other for _, other in built.get(name, []))
+    ]
+
+
+def test_notebooks_and_package_have_the_same_kernels():
+    with open(journey.__file__, encoding="utf-8") as file:
+        kept = functions_in(file.read())
+    assert differences(kept, functions_in_notebooks()) == []
+
+
+def test_a_kernel_that_differs_is_found():
+    source = 'def f(x: int):\n    """Says."""\n    return x + 1  # one more\n'
+    kept = functions_in(source)
+    same = functions_in("def f(x):\n    return x + 1\n")
+    assert differences(kept, {"f": [("00", same["f"])]}) == []
+    other = functions_in(source.replace("+", "-"))
+    assert differences(kept, {"f": [("00", other["f"])]}) == ["f"]
+    assert differences(kept, {}) == ["f"]
