@@ -2,7 +2,7 @@
 
 One program rotates a tile of `BLOCK_S` positions x `BLOCK_R` rows, a row being one head of one
 batch entry. It owns both halves of its pairs, so every element is read once and written once, and
-it computes cos and sin once a position, not once a row.
+it computes cos and sin once for all its rows of a position.
 """
 
 import triton
