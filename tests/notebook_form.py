@@ -3,6 +3,8 @@
 Each check takes a `Notebook` and returns complaints, so that a test can also give it a broken one.
 """
 
+import base64
+import io
 import json
 import re
 import statistics
@@ -10,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
+from PIL import Image
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "notebooks"
@@ -238,6 +241,20 @@ def pictures_have_words(notebook: Notebook) -> list[str]:
     return complaints
 
 
+def pictures_are_transparent(notebook: Notebook) -> list[str]:
+    """They are seen on light pages and on dark ones."""
+    complaints = []
+    for cell in notebook.code:
+        for output in cell.outputs:
+            picture = output.get("data", {}).get("image/png")
+            if picture is None:
+                continue
+            image = Image.open(io.BytesIO(base64.b64decode(picture))).convert("RGBA")
+            if image.getpixel((0, 0))[3] != 0:
+                complaints.append(f"{cell.id}: a picture with a background")
+    return complaints
+
+
 def widgets_have_a_figure(notebook: Notebook) -> list[str]:
     """A page that shows no widgets (GitHub) still shows a picture soon after."""
     complaints = []
@@ -314,6 +331,7 @@ CHECKS = (
     every_equation_is_evaluated,
     predictions_are_looked_back_at,
     pictures_have_words,
+    pictures_are_transparent,
     widgets_have_a_figure,
     links_lead_somewhere,
     measurements_are_on_record,

@@ -664,3 +664,33 @@ def test_host_time_leaves_the_gpus_work_out():
     times = measure_host({"small": lambda: small * 2, "large": lambda: large * 2}, calls=20)
     assert 0.5 < times["small"].median_us < 100
     assert times["large"].median_us < 2 * times["small"].median_us
+
+
+def test_jupyterlab_puts_nothing_behind_a_figure():
+    """With tick labels on both axes, on one, and on none; and the figure is drawn transparent."""
+    code = """
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+import io, base64
+from matplotlib_inline.backend_inline import _fetch_figure_metadata
+from PIL import Image
+from rope_kernels import lab
+import matplotlib.pyplot as plt
+lab.draw.style()
+for axis in ("both", "x", "y", "none"):
+    figure, ax = plt.subplots()
+    if axis != "both":
+        ax.tick_params(labelleft=axis == "y", labelbottom=axis == "x")
+        if axis != "y": ax.set_yticks([])
+        if axis != "x": ax.set_xticks([])
+    assert _fetch_figure_metadata(figure) is None, axis
+    drawn = shell.display_formatter.format(figure)[0]["image/png"]
+    drawn = base64.b64decode(drawn) if isinstance(drawn, str) else drawn
+    assert Image.open(io.BytesIO(drawn)).convert("RGBA").getpixel((0, 0))[3] == 0, axis
+print("transparent")
+"""
+    environment = {**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert ran.stdout.endswith("transparent\n"), ran.stderr

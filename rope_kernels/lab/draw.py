@@ -9,9 +9,11 @@ import io
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+from IPython import get_ipython
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib_inline.backend_inline import set_matplotlib_formats
 
 BLUE, ORANGE, GREEN, RED, PURPLE = "#3d8fd1", "#e69f00", "#009e73", "#d55e00", "#cc79a7"
 INK = "#7f7f7f"  # contrast 4 or more on white and on JupyterLab's dark page alike
@@ -28,7 +30,7 @@ def style() -> None:
         {
             "figure.figsize": (7.0, 3.2),
             "figure.dpi": 100,
-            "figure.facecolor": "none",
+            "figure.facecolor": "white",
             "figure.constrained_layout.use": True,
             "savefig.facecolor": "none",
             "axes.facecolor": "none",
@@ -47,12 +49,21 @@ def style() -> None:
             "legend.labelcolor": INK,
             "lines.linewidth": 2.0,
             "text.color": INK,
-            # JupyterLab would lay white or black under a transparent figure, by the brightness of
-            # its tick labels; labels on either side of one half leave it transparent.
             "xtick.color": INK,
-            "ytick.color": "#808080",
+            "ytick.color": INK,
         }
     )
+    _show_without_background()
+
+
+def _show_without_background() -> None:
+    """Have notebooks draw figures as they are: transparent.
+
+    A figure whose own colour is transparent gets a white or black ground from JupyterLab, by the
+    brightness of its tick labels. So figures are white by themselves, and lose it when drawn.
+    """
+    if get_ipython() is not None:
+        set_matplotlib_formats("png", facecolor="none")
 
 
 def png(figure: Figure) -> bytes:
