@@ -1,6 +1,5 @@
 """Measure, write `benchmarks/results/<gpu>.json`, then draw and fill in what is made from it."""
 
-import datetime
 import json
 import sys
 from dataclasses import asdict
@@ -9,28 +8,24 @@ import torch
 
 from benchmarks.cases import DIRECTIONS, HEADLINE, LIMIT, Workload, relative_error
 from benchmarks.report import RESULTS, write_report
-from rope_kernels.lab.bench import measure, versions
+from rope_kernels.lab.bench import circumstances, measure
 
 
 def main() -> int:
     if not torch.cuda.is_available():
         print("There is no CUDA GPU here to measure on.", file=sys.stderr)
         return 1
-    gpu = torch.cuda.get_device_name()
     rows = []
     for shape in HEADLINE:
         workload = Workload(shape)
         for direction in DIRECTIONS:
             print(f"{shape.name}, {direction} ...", flush=True)
             rows += _measure(shape.name, workload, direction)
-    results = {
-        "gpu": gpu,
-        "versions": versions(),
-        "date": datetime.date.today().isoformat(),
+    results = circumstances() | {
         "what": "Device time in microseconds, L2 flushed, median of five interleaved rounds",
         "rows": rows,
     }
-    path = RESULTS / f"{gpu.lower().replace(' ', '-')}.json"
+    path = RESULTS / f"{results['gpu'].lower().replace(' ', '-')}.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(results, indent=2) + "\n")
     write_report(path)

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.cases import DIRECTIONS, LIMIT
+from rope_kernels.lab.bench import origin
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -34,8 +35,7 @@ def table(results: dict) -> str:
 
 def source(results: dict) -> str:
     """Where and when the results were measured, in one line."""
-    versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
-    return f"{results['gpu']}, {versions}, {results['date']}."
+    return origin(results["gpu"], results["versions"], results["date"])
 
 
 def filled_in(readme: str, results: dict) -> str:
@@ -64,15 +64,12 @@ def draw(results: dict, path: Path) -> None:
 
     shape = results["rows"][0]["shape"]
     rows = [r for r in results["rows"] if (r["shape"], r["direction"]) == (shape, "forward")]
-    names, times = [r["provider"] for r in rows], [r["median_us"] for r in rows]
+    times = {row["provider"]: row["median_us"] for row in rows}
     special = {LIMIT: draw.INK, "rope_kernels": draw.GREEN}
-    right.barh(names, times, color=[special.get(name, draw.BLUE) for name in names], height=0.66)
-    for place, time in enumerate(times):
-        right.text(time + 0.012 * max(times), place, f"{time:.0f}", va="center")
-    right.invert_yaxis()
-    right.set(xlim=(0, 1.12 * max(times)), xlabel="microseconds on the GPU (shorter is better)")
+    draw.bars_on(right, times, [special.get(name, draw.BLUE) for name in times])
+    right.set(xlabel="microseconds on the GPU (shorter is better)")
     right.set(title=f"how long it takes: {shape}")
-    figure.supxlabel(source(results), fontsize=7.5, color=draw.INK)
+    draw.cite(figure, source(results))
     figure.savefig(path, dpi=160, metadata={"Software": None})
     plt.close(figure)
 

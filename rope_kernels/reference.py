@@ -115,9 +115,8 @@ def _packed_angles(freqs: Tensor, cu_seqlens: Tensor, tokens: int) -> tuple[Tens
     sequence = torch.searchsorted(cu_seqlens, token, right=True) - 1
     position = token - cu_seqlens[sequence]
     if freqs.shape[0] == 0:
-        freqs = freqs.new_zeros(
-            1, *freqs.shape[1:]
-        )  # no position has an angle, but indices need one
+        # no position has an angle, but the indices below need one to point to
+        freqs = freqs.new_zeros(1, *freqs.shape[1:])
         past_table = in_sequence
     else:
         past_table = in_sequence & ((position < 0) | (position >= freqs.shape[0]))

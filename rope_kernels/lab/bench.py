@@ -57,8 +57,7 @@ class Taken:
     def source(self) -> str:
         """One line: where and when, and whether it was found today or is a record."""
         how = "Replayed from a record" if self.replayed else "Measured here"
-        versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
-        return f"{how}: {self.gpu}, {versions}, {self.date}."
+        return f"{how}: {origin(self.gpu, self.versions, self.date)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +121,7 @@ def bench(
         cases = {name: Timing(**timing) for name, timing in fields.pop("cases").items()}
         return Measurement(key=key, cases=cases, replayed=True, **fields)
     take = measure if clock == "device" else measure_host
-    measurement = Measurement(key=key, cases=take(make_cases()), clock=clock, **_circumstances())
+    measurement = Measurement(key=key, cases=take(make_cases()), clock=clock, **circumstances())
     if os.environ.get(RECORD_SWITCH) == "1":
         _write(path, measurement)
     return measurement
@@ -142,8 +141,8 @@ def observe(key: str, experiment: Callable[[], dict], records: Path | None = Non
     path = _record_of(key, records)
     if not torch.cuda.is_available():
         return Observation(key=key, replayed=True, **_replay(path, key))
-    _refuse_the_interpreter()
-    observation = Observation(key=key, values=experiment(), **_circumstances())
+    _require_compiled_kernels()
+    observation = Observation(key=key, values=experiment(), **circumstances())
     if os.environ.get(RECORD_SWITCH) == "1":
         _write(path, observation)
     return observation
@@ -157,9 +156,7 @@ def measure(cases: dict[str, Callable[[], object]], rounds: int = 5) -> dict[str
             interpreter is on. Interpreted kernels run on the CPU, program after program; their time
             says nothing about a GPU.
     """
-    if not torch.cuda.is_available():
-        raise RuntimeError("there is no GPU to measure on")
-    _refuse_the_interpreter()
+    _require_compiled_kernels()
     cache_bytes = torch.cuda.get_device_properties().L2_cache_size
     flush = torch.zeros(max(_FLUSH_BYTES, 4 * cache_bytes) // 4, device="cuda")
     plans = {name: _plan(function) for name, function in cases.items()}
@@ -180,9 +177,7 @@ def measure_host(
     Raises:
         RuntimeError: as `measure`.
     """
-    if not torch.cuda.is_available():
-        raise RuntimeError("there is no GPU to measure on")
-    _refuse_the_interpreter()
+    _require_compiled_kernels()
     by_round = {name: [] for name in cases}
     for _ in range(1 + rounds):
         for name, function in cases.items():
@@ -206,7 +201,24 @@ def versions() -> dict[str, str]:
     return found | {"driver": _driver_version(), "python": platform.python_version()}
 
 
-def _refuse_the_interpreter() -> None:
+def circumstances() -> dict:
+    """GPU, versions and date: what every figure names."""
+    return {
+        "gpu": torch.cuda.get_device_name(),
+        "versions": versions(),
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+def origin(gpu: str, versions: dict[str, str], date: str) -> str:
+    """The same in one line."""
+    listed = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return f"{gpu}, {listed}, {date}."
+
+
+def _require_compiled_kernels() -> None:
+    if not torch.cuda.is_available():
+        raise RuntimeError("there is no GPU to measure on")
     kernels = sys.modules.get("rope_kernels.kernels")
     loaded_so = kernels and type(kernels.rope_kernel).__name__ == "InterpretedFunction"
     if interpreter_is_on() or loaded_so:
@@ -264,14 +276,6 @@ def _record_of(key: str, records: Path | None) -> Path:
     if not _KEY.fullmatch(key):
         raise ValueError(f"key is {key!r}; accepted: two digits, '/', then a-z, 0-9 and '-'")
     return (records or Path("records")) / f"{key[:2]}.json"
-
-
-def _circumstances() -> dict:
-    return {
-        "gpu": torch.cuda.get_device_name(),
-        "versions": versions(),
-        "date": datetime.date.today().isoformat(),
-    }
 
 
 def _replay(path: Path, key: str) -> dict:

@@ -4,19 +4,18 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
-from .draw import BLUE, GREEN, INK, ON_COLOR, ORANGE, PURPLE, RED
+from .draw import BLUE, GREEN, INK, ON_COLOR, ORANGE, PROGRAM_COLORS, RED, bars_on, cite
 
-PROGRAMS = (BLUE, ORANGE, GREEN, PURPLE)  # colour of program 0, 1, 2, ...
 _MARKERS = {1: ("o", BLUE), 2: ("s", ORANGE), 4: ("^", GREEN), 8: ("D", RED)}  # by warps
 
 
 def who_loads_what(ax: Axes, n: int, block: int) -> None:
     """Elements in a row, coloured by the program that handles them; the masked tail is hollow."""
     for i in range(-(-n // block) * block):
-        _box(ax, i, 0, str(i), PROGRAMS[i // block % len(PROGRAMS)], masked=i >= n)
+        _box(ax, i, 0, str(i), PROGRAM_COLORS[i // block % len(PROGRAM_COLORS)], masked=i >= n)
     for program in range(-(-n // block)):
         middle = program * block + (block - 1) / 2
-        color = PROGRAMS[program % len(PROGRAMS)]
+        color = PROGRAM_COLORS[program % len(PROGRAM_COLORS)]
         ax.plot([middle - block / 2 + 0.1, middle + block / 2 - 0.1], [-0.62] * 2, color=color)
         ax.text(middle, -1.0, f"program {program}", ha="center", va="center")
     ax.set_title(f"n = {n}, BLOCK = {block}: dashed elements are masked out", loc="left")
@@ -29,7 +28,9 @@ def warps_and_lanes(ax: Axes, warps: int, per_lane: int, element_bytes: int = 4)
     for warp in range(warps):
         y = -1.75 * warp
         for lane in range(lanes):
-            ax.add_patch(Rectangle((lane + 0.05, y), 0.9, 1, color=PROGRAMS[warp], linewidth=0))
+            ax.add_patch(
+                Rectangle((lane + 0.05, y), 0.9, 1, color=PROGRAM_COLORS[warp], linewidth=0)
+            )
             first = (warp * lanes + lane) * per_lane
             ax.text(
                 lane + 0.5, y + 0.5, f"{first}–{first + per_lane - 1}", color=ON_COLOR,
@@ -50,7 +51,7 @@ def partners(ax: Axes, n: int, row: int, block: int, scatter: bool) -> None:
     half = row // 2
     for i in range(n):
         partner = i + half if i % row < half else i - half
-        color = PROGRAMS[i // block % len(PROGRAMS)]
+        color = PROGRAM_COLORS[i // block % len(PROGRAM_COLORS)]
         # in both, program i // block handles index i: of out in a gather, of x in a scatter
         source, target = (i, partner) if scatter else (partner, i)
         tip = FancyArrowPatch(
@@ -76,7 +77,7 @@ def host_and_device(ax: Axes, host: float, device: float, calls: int, title: str
         queued = (call + 1) * host
         start = max(free, queued)
         free = start + device
-        color = PROGRAMS[call % len(PROGRAMS)]
+        color = PROGRAM_COLORS[call % len(PROGRAM_COLORS)]
         ax.barh(1, host - 0.4, left=call * host, color=color, height=0.62)
         ax.barh(0, max(device - 0.4, 1.0), left=start, color=color, height=0.62)
         ax.text((call + 0.5) * host, 1, str(call), color=ON_COLOR, ha="center", va="center")
@@ -88,18 +89,12 @@ def host_and_device(ax: Axes, host: float, device: float, calls: int, title: str
 
 def bars(measurement, title: str, ours: tuple[str, ...], pytorch: tuple[str, ...]) -> None:
     """Horizontal bars of times on either clock: ours green, PyTorch's blue, all else grey."""
-    names = list(measurement.cases)
-    times = [measurement[name].median_us for name in names]
-    shades = [GREEN if name in ours else BLUE if name in pytorch else INK for name in names]
-    figure, ax = plt.subplots(figsize=(7.0, 0.9 + 0.36 * len(names)))
-    ax.barh(names, times, color=shades, height=0.66)
-    for place, time in enumerate(times):
-        label = f"{time:.0f}" if time > 100 else f"{time:.1f}"
-        ax.text(time + 0.01 * max(times), place, label, va="center")
-    ax.invert_yaxis()
+    times = {name: timing.median_us for name, timing in measurement.cases.items()}
+    figure, ax = plt.subplots(figsize=(7.0, 0.9 + 0.36 * len(times)))
+    colors = [GREEN if name in ours else BLUE if name in pytorch else INK for name in times]
+    bars_on(ax, times, colors, digits=lambda time: 0 if time > 100 else 1)
     ax.set(xlabel=f"{measurement.clock} time in microseconds (shorter is better)", title=title)
-    ax.set_xlim(0, 1.12 * max(times))
-    figure.supxlabel(measurement.source, fontsize=7.5, color=INK)
+    cite(figure, measurement.source)
     plt.show()
 
 
@@ -121,7 +116,7 @@ def curves(host, device, sizes: list[int]) -> None:
         ax.set(xscale="log", yscale="log", xlabel="elements (fp32)")
         ax.grid(True)
         ax.legend(fontsize=8.5, handlelength=3.5)
-    figure.supxlabel(host.source, fontsize=7.5, color=INK)
+    cite(figure, host.source)
     plt.show()
 
 
@@ -144,7 +139,7 @@ def block_sweep(measurement, sizes: list[int], blocks: list[int]) -> None:
         ax.grid(True)
     axes[0].set_ylabel("speed in % of the copy's")
     axes[0].legend(fontsize=8.5, loc="lower right")
-    figure.supxlabel(measurement.source, fontsize=7.5, color=INK)
+    cite(figure, measurement.source)
     plt.show()
 
 

@@ -4,9 +4,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
-from .draw import BLUE, GREEN, INK, ON_COLOR, ORANGE, PURPLE, RED, color_key
+from .draw import BLUE, GREEN, INK, ON_COLOR, ORANGE, PROGRAM_COLORS, RED, color_key
 
-_OWNERS = [BLUE, ORANGE, GREEN, PURPLE]
 _STEPS = {"load own": BLUE, "load partner": ORANGE, "compute": INK, "store": GREEN}
 _LENGTHS = {"load own": 1.1, "load partner": 1.5, "compute": 1.2, "store": 0.8}
 
@@ -18,7 +17,8 @@ def who_reads_whom(ax: Axes, owner: list[int], d: int, title: str) -> None:
     it carries has been overwritten by then. Above: to the first halves; below: to the second ones.
     """
     for i, number in enumerate(owner):
-        ax.add_patch(Rectangle((i - 0.45, -0.45), 0.9, 0.9, color=_OWNERS[number % 4], linewidth=0))
+        color = PROGRAM_COLORS[number % len(PROGRAM_COLORS)]
+        ax.add_patch(Rectangle((i - 0.45, -0.45), 0.9, 0.9, color=color, linewidth=0))
         ax.text(i, 0, f"{i}\nP{number}", color=ON_COLOR, ha="center", va="center", fontsize=9)
         in_first_half = i % d < d // 2
         source = i + d // 2 if in_first_half else i - d // 2

@@ -4,9 +4,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from .draw import BLUE, GREEN, INK, ON_COLOR, ORANGE, PURPLE, RED
-
-_SHADES = (BLUE, ORANGE, GREEN, PURPLE)
+from .draw import BLUE, INK, ON_COLOR, ORANGE, PROGRAM_COLORS, PURPLE, RED, cite
 
 
 def loads_and_stores(ax: Axes, nodes: list, title: str) -> None:
@@ -21,7 +19,7 @@ def loads_and_stores(ax: Axes, nodes: list, title: str) -> None:
             ax.text(place, height, f"{name}{place}", ha="center", va="center", fontsize=9)
     for number, (loaded, stored, program) in enumerate(nodes):
         middle = (number + 0.5) * count / len(nodes) - 0.5
-        color = _SHADES[program]
+        color = PROGRAM_COLORS[program]
         for place in loaded:
             ax.plot([place, middle], [1.84, 1.16], color=color, linewidth=1.4)
         for place in stored:
@@ -62,7 +60,7 @@ def threads_of_a_tile(ax: Axes, rows: int, warps: int) -> None:
         for column in range(16):
             thread = row % 2 * 16 + column
             corner = (column + 0.04, rows - 1 - row + 0.04)
-            ax.add_patch(Rectangle(corner, 0.92, 0.92, color=_SHADES[warp], linewidth=0))
+            ax.add_patch(Rectangle(corner, 0.92, 0.92, color=PROGRAM_COLORS[warp], linewidth=0))
             ax.text(
                 column + 0.5, rows - 0.5 - row, str(thread), color=ON_COLOR, ha="center",
                 va="center", fontsize=7,
@@ -88,7 +86,7 @@ def tile_sweep(measurement, block_rows: tuple, warps: tuple, sines) -> None:
             for block_r in block_rows
         ]
         label = f"{num_warps} warp" + "s" * (num_warps > 1)
-        style = {"color": _SHADES[place], "marker": "os^D"[place], "label": label}
+        style = {"color": PROGRAM_COLORS[place], "marker": "os^D"[place], "label": label}
         left.plot(block_rows, share, **style)
         predicted = [sines(block_r, num_warps) for block_r in block_rows]
         right.plot(predicted, share, linestyle="none", fillstyle="none", markersize=9, **style)
@@ -100,7 +98,7 @@ def tile_sweep(measurement, block_rows: tuple, warps: tuple, sines) -> None:
     left.set(ylabel="% of the copy's speed", title="what was measured")
     right.set(title="the same points, over the prediction")
     left.legend(loc="lower center", ncols=len(warps), fontsize=9, columnspacing=1.0)
-    figure.supxlabel(measurement.source, fontsize=7.5, color=INK)
+    cite(figure, measurement.source)
     plt.show()
 
 

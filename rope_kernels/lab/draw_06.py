@@ -1,4 +1,4 @@
-"""Drawings of notebook 06."""
+"""Drawings of notebook 06: a gradient turned back, strides of 0, forward beside backward."""
 
 import math
 
@@ -66,5 +66,5 @@ def forward_and_backward(measurement, pairs: dict[str, tuple[str, str]], title: 
     ax.set_title(title)
     patches = [Rectangle((0, 0), 1, 1, color=color) for color in (draw.BLUE, draw.ORANGE)]
     ax.legend(patches, ["forward", "backward"], loc="lower right")
-    figure.supxlabel(measurement.source, fontsize=7.5, color=draw.INK)
+    draw.cite(figure, measurement.source)
     plt.show()
