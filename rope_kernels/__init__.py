@@ -1,6 +1,6 @@
 """Rotary position embedding, fused in Triton. Importing this package never loads Triton."""
 
-from .autograd import apply_rotary_pos_emb, rope_bw, rope_fw
+from .autograd import apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
 from .frequencies import RotaryPositionEmbedding
 from .reference import rotate_half
 
@@ -11,5 +11,6 @@ __all__ = [
     "apply_rotary_pos_emb",
     "rope_bw",
     "rope_fw",
+    "rope_qk",
     "rotate_half",
 ]

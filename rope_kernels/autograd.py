@@ -2,179 +2,257 @@
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
-from . import reference
-from .checks import check_arguments
-from .launch import rotate
+from . import launch, reference
+from .angles import Angles
+from .checks import check_arguments, check_inplace, check_values
+from .formats import in_sbhd_order
+from .frequencies import RotaryPositionEmbedding
 
-_NO_FREQS_GRADIENT = (
-    "freqs requires a gradient, which the fused kernel does not give; pass fused=False, or "
-    "freqs.detach()"
-)
+Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding
 
 
 def apply_rotary_pos_emb(
     t: Tensor,
-    freqs: Tensor,
+    freqs: Freqs,
     tensor_format: str = "sbhd",
     *,
     fused: bool = True,
     cu_seqlens: Tensor | None = None,
+    start_positions: Tensor | None = None,
+    position_ids: Tensor | None = None,
+    interleaved: bool = False,
+    inplace: bool = False,
+    cp_size: int = 1,
+    cp_rank: int = 0,
 ) -> Tensor:
-    """Apply rotary position embedding to a query or key tensor; differentiable in `t`.
+    """Apply rotary position embedding to a query or key tensor.
 
-    Element i of the rotary slice is rotated together with element i + d2/2 (half-split pairing).
-    Takes TransformerEngine's keyword calls as they are, with one difference: `fused` is True unless
-    you say otherwise (there it defaults to False).
+    Element i of the rotary slice is rotated together with element i + d2/2 (half-split pairing), or
+    element 2i with 2i + 1 (interleaved). Takes TransformerEngine's keyword calls as they are, with
+    one difference: `fused` is True unless you say otherwise (there it defaults to False).
+    Differentiable in `t` and `freqs`, as often as you like.
 
     Args:
         t: (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), as `tensor_format` says; fp32,
             fp16, bf16 or fp64; any strides.
-        freqs: angles in radians, (s2, 1, 1, d2), fp32 (fp64 too with fp64 `t`), on the device of
-            `t`; even d2 <= d, s2 >= s. `RotaryPositionEmbedding` makes them. The two halves may
-            differ. Elements d2, d2 + 1, ... of the head dimension pass through unchanged.
+        freqs: on the device of `t`, one of
+            - angles in radians, (s2, 1, 1, d2), fp32 (fp64 too with fp64 `t`), even d2 <= d;
+            - (cos, sin), each (s2, d2) or (b, s2, d2), of any of the dtypes above;
+            - a `RotaryPositionEmbedding`: angles are made on the fly, exact at any position.
+            s2 >= s, times `cp_size`. A pair's members may differ in angle (a table need not repeat
+            itself). Elements d2, d2 + 1, ... of the head dimension pass through unchanged.
         tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd' (packed sequences).
         fused: True: one kernel, fp32 math (fp64 for fp64 `t`), one rounding. False: plain PyTorch
-            that rounds cos and sin to `t.dtype` first, as TransformerEngine's unfused function
-            does; differentiable in `freqs` too.
-        cu_seqlens: for 'thd', and only there: (b + 1,), int32 or int64, on the device of `t`: where
-            each packed sequence starts, then where the last one ends. Positions restart at 0 in
-            each sequence.
+            that rounds cos and sin to `t.dtype` first, as TransformerEngine's unfused function.
+        cu_seqlens: for 'thd', and only there: (number of sequences + 1,), int32 or int64: where
+            each sequence starts, then where the last one ends. Positions restart at 0 in each.
+            With `cp_size` > 1: of the whole, padded sequences.
+        start_positions: (b,), or (number of sequences,) with `cu_seqlens`, any integer dtype: the
+            position of the first token of each sequence, if it is not 0.
+        position_ids: (b, s) or (1, s), or (t,) with 'thd', any integer dtype: the position of every
+            token. Leaves nothing for `cp_rank` and for the starts in `cu_seqlens` to say.
+        interleaved: neighbours are a pair; a table of angles repeats as 0, 0, 1, 1, ...
+        inplace: overwrite the rotary slice of `t` and return `t`. A view is fine, `q` in a packed
+            qkv too, unless autograd forbids it: then an error says so.
+        cp_size: context parallelism: the number of ranks that share each sequence. `t` holds two of
+            its 2 * cp_size chunks: number cp_rank and number 2 * cp_size - 1 - cp_rank.
+        cp_rank: which of these ranks this is.
 
     Returns:
-        A contiguous tensor of the shape and dtype of `t`. Tokens past `cu_seqlens[-1]` come out
-        unrotated. A packed position past the table (its values are not read back from a GPU) gives
-        NaN.
+        A contiguous tensor of the shape and dtype of `t`, or `t` itself with `inplace`. Tokens past
+        `cu_seqlens[-1]` come out unrotated. A position past the table gives NaN, where the
+        positions are not read back because they lie on a GPU.
 
     Raises:
-        TypeError: an argument is no tensor or has a dtype that is not accepted.
-        ValueError: shapes, devices or formats do not fit together, or `freqs` requires a gradient
-            with `fused=True`.
+        TypeError: an argument has a type or a dtype that is not accepted.
+        ValueError: shapes, devices, values or options do not fit together.
 
     Source: TransformerEngine's `apply_rotary_pos_emb`; RoFormer, equation (34).
     """
-    if not fused:
-        return reference.apply_rotary_pos_emb(t, freqs, tensor_format, cu_seqlens=cu_seqlens)
-    check_arguments(t, freqs, tensor_format, cu_seqlens)
-    if freqs.requires_grad and torch.is_grad_enabled():
-        raise ValueError(_NO_FREQS_GRADIENT)
-    return _Rotation.apply(t, freqs, tensor_format, cu_seqlens, False)
+    angles = check_arguments(
+        *({"t": t}, freqs, tensor_format, cu_seqlens, start_positions, position_ids),
+        *(interleaved, cp_size, cp_rank),
+    )
+    return _rotate_named({"t": t}, angles, inplace, fused)[0]
 
 
-def rope_fw(
-    t: Tensor,
-    freqs: Tensor,
+def rope_qk(
+    q: Tensor,
+    k: Tensor,
+    freqs: Freqs,
     tensor_format: str = "sbhd",
     *,
-    cu_seqlens: Tensor | None = None,
-) -> Tensor:
+    fused: bool = True,
+    inplace: bool = False,
+    **options: Tensor | bool | int | None,
+) -> tuple[Tensor, Tensor]:
+    """Apply rotary position embedding to queries and keys, both in one launch.
+
+    Args:
+        q: queries, as `t` in `apply_rotary_pos_emb`.
+        k: keys, like `q` but for the number of heads and the strides.
+        options: the other keyword arguments of `apply_rotary_pos_emb`, with the same meaning.
+
+    Returns:
+        (q, k) rotated: each as `apply_rotary_pos_emb` returns it, bit by bit.
+
+    Raises:
+        TypeError, ValueError: as `apply_rotary_pos_emb`.
+    """
+    angles = check_arguments({"q": q, "k": k}, freqs, tensor_format, **options)
+    return _rotate_named({"q": q, "k": k}, angles, inplace, fused)
+
+
+def rope_fw(t: Tensor, freqs: Freqs, tensor_format: str = "sbhd", **options) -> Tensor:
     """Rotate `t`: the forward pass alone, unknown to autograd and not for `torch.func`.
 
-    Arguments, result and errors as in `apply_rotary_pos_emb` with `fused=True`.
+    Arguments, result and errors as in `apply_rotary_pos_emb`.
 
     Source: the study's `rope_fw`; TransformerEngine's `fused_rope_forward`.
     """
-    check_arguments(t, freqs, tensor_format, cu_seqlens)
     with torch.no_grad():
-        return rotate(t, freqs, tensor_format, cu_seqlens, transpose=False)
+        return apply_rotary_pos_emb(t, freqs, tensor_format, **options)
 
 
-def rope_bw(
-    grad: Tensor,
-    freqs: Tensor,
-    tensor_format: str = "sbhd",
-    *,
-    cu_seqlens: Tensor | None = None,
-) -> Tensor:
+def rope_bw(grad: Tensor, freqs: Freqs, tensor_format: str = "sbhd", **options) -> Tensor:
     """Take the gradient of the rotated tensor to that of `t`: the backward pass alone.
 
-    The transpose of the forward's linear map: the rotation by minus the angle where the two halves
-    of `freqs` are alike, and still the exact gradient where they are not.
+    The transpose of the forward's linear map: the rotation by minus the angle where the members of
+    a pair have the same angle, and still the exact gradient where they have not.
 
     Args:
         grad: gradient of the loss with respect to the output of `rope_fw`, of the same shape; any
             strides, stride 0 of expanded gradients included. The rest as in `rope_fw`.
 
     Returns:
-        The gradient with respect to `t`, contiguous.
+        The gradient with respect to `t`, contiguous; `grad` itself with `inplace`.
 
     Raises:
         TypeError, ValueError: as `apply_rotary_pos_emb`.
 
     Source: the study's `rope_bw`; TransformerEngine's `fused_rope_backward`.
     """
-    check_arguments(grad, freqs, tensor_format, cu_seqlens, name="grad")
+    inplace, fused = options.pop("inplace", False), options.pop("fused", True)
+    angles = check_arguments({"grad": grad}, freqs, tensor_format, **options)
     with torch.no_grad():
-        return rotate(grad, freqs, tensor_format, cu_seqlens, transpose=True)
+        return _rotate_named({"grad": grad}, angles, inplace, fused, transpose=True)[0]
+
+
+def _rotate_named(
+    named: dict[str, Tensor], angles: Angles, inplace: bool, fused: bool, transpose: bool = False
+) -> tuple[Tensor, ...]:
+    """Rotate checked tensors: into new ones, or in place."""
+    tensors = tuple(named.values())
+    if not inplace:
+        return _rotate(tensors, angles, fused, transpose)
+    check_inplace(named, angles)
+    wants_grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+    compiling = torch.compiler.is_compiling()
+    if not (fused and launch.runs_in_triton(tensors[0])) or (wants_grad and compiling):
+        for t, out in zip(tensors, _rotate(tensors, angles, fused, transpose), strict=True):
+            t[..., : angles.rotary_dim].copy_(out[..., : angles.rotary_dim])
+    elif wants_grad:
+        _Rotation.apply(*angles, transpose, True, *tensors)
+    elif compiling:
+        _rotate_inplace_op(*angles, transpose, tensors)
+    else:
+        launch.rotate(tensors, angles, transpose, inplace=True)
+        torch.autograd.graph.increment_version([t for t in tensors if not t.is_inference()])
+    return tensors
+
+
+def _rotate(
+    tensors: tuple[Tensor, ...], angles: Angles, fused: bool, transpose: bool
+) -> tuple[Tensor, ...]:
+    """Rotate into new tensors, by the shortest way that has the derivatives asked for."""
+    # within torch.func and forward mode PyTorch's own operators have all the rules
+    transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    if transformed or not (fused and launch.runs_in_triton(tensors[0])):
+        return tuple(reference.rotate(t, angles, fused, transpose) for t in tensors)
+    wanted = (*tensors, *angles[:2]) if torch.is_grad_enabled() else ()
+    if any(x is not None and x.requires_grad for x in wanted):
+        return _Rotation.apply(*angles, transpose, False, *tensors)
+    return _launch(tensors, angles, transpose, False)
 
 
 class _Rotation(torch.autograd.Function):
-    """y = A t, where the matrix A depends on `freqs` only.
+    """y = A t, where the matrix A depends on the angles only.
 
     So the gradient is A^T grad, the gradient's gradient is A again, and nothing of `t` need be
-    saved: one function, with a flag, is its own backward.
+    saved, unless the table wants a gradient: one function, with a flag, is its own backward.
     """
 
     @staticmethod
-    def forward(t, freqs, tensor_format, cu_seqlens, transpose):
-        return rotate(t, freqs, tensor_format, cu_seqlens, transpose)
+    def forward(ctx, *inputs):
+        angles, (transpose, inplace, *tensors) = Angles(*inputs[:10]), inputs[10:]
+        ctx.options, ctx.transpose = angles[5:], transpose
+        ctx.table_wants = any(ctx.needs_input_grad[:2])
+        ctx.save_for_backward(*angles[:5], *(tensors if ctx.table_wants else ()))
+        ctx.set_materialize_grads(False)
+        if inplace:
+            ctx.mark_dirty(*tensors)
+        outs = _launch(tensors, angles, transpose, inplace)
+        if not ctx.table_wants:
+            wants = zip(outs, ctx.needs_input_grad[12:], strict=True)
+            ctx.mark_non_differentiable(*(out for out, wanted in wants if not wanted))
+        return outs
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
-        _, freqs, ctx.tensor_format, cu_seqlens, ctx.transpose = inputs
-        ctx.save_for_backward(freqs, cu_seqlens)
-        ctx.save_for_forward(freqs, cu_seqlens)  # the same two, for `jvp`
-        ctx.set_materialize_grads(False)  # a tangent of freqs is None, not zeros, if it has none
-
-    @staticmethod
-    def backward(ctx, grad):
-        if ctx.needs_input_grad[1]:  # under vmap, freqs does not say so earlier
-            raise ValueError(_NO_FREQS_GRADIENT)
-        if grad is None:
-            return None, None, None, None, None
-        freqs, cu_seqlens = ctx.saved_tensors
-        grad_t = _Rotation.apply(grad, freqs, ctx.tensor_format, cu_seqlens, not ctx.transpose)
-        return grad_t, None, None, None, None
-
-    @staticmethod
-    def jvp(ctx, t_tangent, freqs_tangent, *_):
-        if freqs_tangent is not None:
-            raise ValueError(_NO_FREQS_GRADIENT)
-        if t_tangent is None:
-            return None
-        freqs, cu_seqlens = ctx.saved_tensors
-        return _Rotation.apply(t_tangent, freqs, ctx.tensor_format, cu_seqlens, ctx.transpose)
-
-    @staticmethod
-    def vmap(info, in_dims, t, freqs, tensor_format, cu_seqlens, transpose):
-        t_dim, freqs_dim, _, cu_seqlens_dim, _ = in_dims
-        if freqs_dim is None and cu_seqlens_dim is None:
-            return _rotate_as_more_heads(t, t_dim, freqs, tensor_format, cu_seqlens, transpose)
-        # different angles for each entry: one launch each
-        outputs = [
-            _Rotation.apply(
-                _select(t, t_dim, i),
-                _select(freqs, freqs_dim, i),
-                tensor_format,
-                _select(cu_seqlens, cu_seqlens_dim, i),
-                transpose,
-            )
-            for i in range(info.batch_size)
-        ]
-        return torch.stack(outputs), 0
+    def backward(ctx, *grads):
+        saved = ctx.saved_tensors
+        angles, tensors = Angles(*saved[:5], *ctx.options), saved[5:]
+        given = tuple(grad for grad in grads if grad is not None)
+        rotated = iter(_rotate(given, angles, True, not ctx.transpose) if given else ())
+        of_tensors = [None if grad is None else next(rotated) for grad in grads]
+        of_table = of_sin = None
+        if ctx.table_wants and given:
+            pairs = [(t, g) for t, g in zip(tensors, grads, strict=True) if g is not None]
+            pairs = [(g, t) for t, g in pairs] if ctx.transpose else pairs
+            sums = [reference.table_gradients(t, g, angles) for t, g in pairs]
+            of_cos, of_sin = (sum(column) for column in zip(*sums, strict=True))
+            if angles.sin is None:
+                of_table = angles.table.cos() * of_sin - angles.table.sin() * of_cos
+                of_sin = None
+            else:
+                of_table, of_sin = of_cos.to(angles.table.dtype), of_sin.to(angles.table.dtype)
+        return of_table, of_sin, *[None] * 10, *of_tensors
 
 
-def _rotate_as_more_heads(t, t_dim, freqs, tensor_format, cu_seqlens, transpose):
-    """Rotate a vmapped `t` in one launch: heads share their angles, so fold the batch into them.
-
-    Folding copies `t`, unless the batch already lies beside the heads.
-    """
-    head_dim = tensor_format.index("h")
-    t = t.movedim(t_dim, head_dim)
-    folded = t.flatten(head_dim, head_dim + 1)
-    out = _Rotation.apply(folded, freqs, tensor_format, cu_seqlens, transpose)
-    return out.unflatten(head_dim, t.shape[head_dim : head_dim + 2]), head_dim
+def _launch(tensors: tuple, angles: Angles, transpose: bool, inplace: bool) -> tuple[Tensor, ...]:
+    if torch.compiler.is_compiling():  # never in place
+        return tuple(_rotate_op(*angles, transpose, tensors))
+    return launch.rotate(tensors, angles, transpose, inplace)
 
 
-def _select(value, dim, index):
-    return value if dim is None else value.select(dim, index)
+# For torch.compile, which does not look into an operator: the same launch.
+
+_ANGLES = (
+    "Tensor table, Tensor? sin, Tensor? cu_seqlens, Tensor? start_positions, Tensor? position_ids, "
+    "str tensor_format, bool interleaved, SymInt cp_size, SymInt cp_rank, float scale, "
+    "bool transpose"
+)
+
+
+@torch.library.custom_op(
+    "rope_kernels::rotate", mutates_args=(), schema=f"({_ANGLES}, Tensor[] tensors) -> Tensor[]"
+)
+def _rotate_op(*inputs, inplace=False):
+    angles, transpose, tensors = Angles(*inputs[:10]), inputs[10], tuple(inputs[11])
+    check_values(angles, in_sbhd_order(tensors[0].shape, angles.tensor_format)[0])
+    return list(launch.rotate(tensors, angles, transpose, inplace))
+
+
+@_rotate_op.register_fake
+def _(*inputs):
+    return [torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in inputs[11]]
+
+
+@torch.library.custom_op(
+    "rope_kernels::rotate_inplace",
+    mutates_args={"tensors"},
+    schema=f"({_ANGLES}, Tensor(a!)[] tensors) -> ()",
+)
+def _rotate_inplace_op(*inputs):
+    _rotate_op._init_fn(*inputs, inplace=True)

@@ -8,133 +8,239 @@ graphs): there only shapes, dtypes and devices are checked.
 import torch
 from torch import Tensor
 
-from .formats import FORMATS, rank_of, view_as_sbhd
+from .angles import Angles
+from .formats import FORMATS, in_sbhd_order
+from .frequencies import RotaryPositionEmbedding
 
-_T_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-_CU_SEQLENS_DTYPES = (torch.int32, torch.int64)
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+_INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
 
 
 def check_arguments(
-    t: Tensor, freqs: Tensor, tensor_format: str, cu_seqlens: Tensor | None, name: str = "t"
-) -> None:
-    """Raise `TypeError` or `ValueError` unless the four arguments fit together.
+    tensors: dict[str, Tensor],
+    freqs: Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding,
+    tensor_format: str,
+    cu_seqlens: Tensor | None = None,
+    start_positions: Tensor | None = None,
+    position_ids: Tensor | None = None,
+    interleaved: bool = False,
+    cp_size: int = 1,
+    cp_rank: int = 0,
+) -> Angles:
+    """Raise `TypeError` or `ValueError` unless the arguments fit together; else return the angles.
 
-    `name` is what the caller calls the tensor to rotate (`t`, or `grad` in the backward).
+    `tensors` are one or two to rotate, by the names that the caller knows them by.
     """
-    _check_format(tensor_format)
-    _check_t(t, tensor_format, name)
-    _check_freqs(t, freqs, tensor_format, name)
-    _check_cu_seqlens(t, freqs, tensor_format, cu_seqlens, name)
+    if tensor_format not in FORMATS:
+        raise _bad(f"tensor_format is {tensor_format!r}", ", ".join(FORMATS))
+    packed, rank, heads = tensor_format == "thd", len(tensor_format), tensor_format.index("h")
+    (name, t), *others = tensors.items()
+    for x_name, x in tensors.items():
+        _check_tensor(x, x_name, _FLOATS)
+        if x.dim() != rank:
+            came = f"{x_name} has shape {tuple(x.shape)}, {x.dim()} dimensions"
+            raise ValueError(f"{came}; tensor_format {tensor_format!r} needs {rank}")
+    for k_name, k in others:
+        shape = (*t.shape[:heads], k.shape[heads], *t.shape[heads + 1 :])
+        _check_tensor(k, k_name, (t.dtype,), [shape], t, name, f" beside {name}")
+    seq_len, batch, _, head_dim = in_sbhd_order(t.shape, tensor_format)
+    if not (isinstance(cp_size, int) and cp_size >= 1):
+        raise _bad(f"cp_size is {cp_size!r}", "an integer from 1")
+    if not (isinstance(cp_rank, int) and 0 <= cp_rank < cp_size):
+        raise _bad(f"cp_rank is {cp_rank!r}", f"an integer from 0 to cp_size - 1 = {cp_size - 1}")
+    if cp_size > 1 and seq_len % 2 and not packed:
+        came = f"cp_size is {cp_size}, and {name} has s = {seq_len} positions"
+        raise _bad(came, "an even s, for two chunks of equal length")
+
+    positions = None if packed or position_ids is not None else seq_len * cp_size
+    known = positions if start_positions is None else None
+    table, sin, scale = _check_freqs(freqs, t, name, batch, interleaved, known)
+    rotary_dim = table.shape[-1] * (2 if table.dim() == 1 else 1)
+    if rotary_dim % 2 or not 2 <= rotary_dim <= head_dim:
+        accepted = f"an even number from 2 to {name}'s head dimension d = {head_dim}"
+        raise _bad(f"freqs has last dimension d2 = {rotary_dim}", accepted)
+    if table.dim() == 3 and positions is not None and table.shape[1] < positions:
+        raise ValueError(
+            f"freqs has angles for s2 = {table.shape[1]} positions; {name} of shape "
+            f"{tuple(t.shape)} in format {tensor_format!r} needs at least s = {positions}"
+        )
+
+    count = batch
+    if cu_seqlens is not None:
+        if not packed:
+            came = f"cu_seqlens came with tensor_format {tensor_format!r}"
+            raise ValueError(f"{came}; accepted only with 'thd'")
+        _check_tensor(cu_seqlens, "cu_seqlens", _INTEGERS[:2], None, t, name)
+        if cu_seqlens.dim() != 1 or cu_seqlens.numel() == 0:
+            raise _bad(f"cu_seqlens has shape {tuple(cu_seqlens.shape)}", "(b + 1,)")
+        count = cu_seqlens.numel() - 1
+    elif packed and position_ids is None:
+        accepted = "the cumulative sequence lengths, int32 or int64 of shape (b + 1,)"
+        raise _bad("cu_seqlens is None with tensor_format 'thd'", f"{accepted}, or position_ids")
+    if start_positions is not None:
+        _check_tensor(start_positions, "start_positions", _INTEGERS, [(count,)], t, name)
+    if position_ids is not None:
+        if start_positions is not None:
+            raise _bad("position_ids came with start_positions", "one of the two")
+        shapes = [(seq_len,)] if packed else [(batch, seq_len), (1, seq_len)]
+        _check_tensor(position_ids, "position_ids", _INTEGERS, shapes, t, name)
+        position_ids = position_ids[None] if packed else position_ids
+    tensors_of_angles = table, sin, cu_seqlens, start_positions, position_ids
+    angles = Angles(*tensors_of_angles, tensor_format, interleaved, cp_size, cp_rank, scale)
+    if not torch.compiler.is_compiling():
+        check_values(angles, seq_len)
+    return angles
+
+
+def check_values(angles: Angles, seq_len: int) -> None:
+    """Check the values of tensors on the CPU, where to read them costs nothing."""
+    readable = [
+        # under vmap there are no values
+        x is not None and x.is_cpu and not torch._C._functorch.is_batchedtensor(x)
+        for x in angles[2:5]
+    ]
+    if not any(readable):
+        return
+    cu_seqlens, starts, ids = (
+        x.long() if yes else None for x, yes in zip(angles[2:5], readable, strict=True)
+    )
+    tokens, lengths = seq_len * angles.cp_size, None  # of all ranks; of each sequence
+    if cu_seqlens is not None:
+        lengths, came = cu_seqlens.diff(), f"cu_seqlens is {_head(cu_seqlens)}"
+        if cu_seqlens[0] != 0 or (lengths < 0).any():
+            raise _bad(came, "values that start at 0 and never fall")
+        if cu_seqlens[-1] > tokens:
+            raise _bad(came, f"values up to {tokens}, the number of tokens on all ranks")
+        if angles.cp_size > 1 and (lengths % (2 * angles.cp_size)).any():
+            raise _bad(came, f"lengths that 2 * cp_size = {2 * angles.cp_size} divides")
+    if starts is not None:
+        if (starts < 0).any():
+            raise _bad(f"start_positions is {_head(starts)}", "values from 0")
+        if lengths is not None or angles.cu_seqlens is None:
+            lengths = starts + (tokens if lengths is None else lengths)
+    if angles.on_the_fly:
+        return
+    if ids is not None and (ids < 0).any():
+        raise _bad(f"position_ids has {ids.min()}", "values from 0")
+    needed = lengths if ids is None else ids + 1
+    if needed is not None and needed.numel() and needed.max() > angles.table.shape[1]:
+        came = f"freqs has angles for s2 = {angles.table.shape[1]} positions"
+        raise ValueError(f"{came}; the last position in use needs {needed.max()}")
+
+
+def check_inplace(tensors: dict[str, Tensor], angles: Angles) -> None:
+    """Raise `ValueError` where tensors cannot be overwritten, before anything is written."""
+    with_grad = torch.is_grad_enabled()
+    if with_grad and any(x is not None and x.requires_grad for x in angles[:2]):
+        raise _bad("freqs requires a gradient", "with inplace=True freqs.detach()")
+    for name, t in tensors.items():
+        if _overlaps_itself(t):
+            accepted = f"with inplace=True e.g. {name}.contiguous()"
+            raise _bad(f"{name} has elements in one place: strides {t.stride()}", accepted)
+    if torch.compiler.is_compiling():
+        return  # PyTorch checks the rest when it traces
+    with_grad = with_grad and any(t.requires_grad for t in tensors.values())
+    for name, t in tensors.items() if with_grad else ():
+        base, accepted = t._base if t._is_view() else t, f"with inplace=True e.g. {name}.clone()"
+        if base.is_leaf and base.requires_grad:
+            raise _bad(f"{name} is a leaf that requires a gradient, or a view of one", accepted)
+        plain = torch._C._autograd.CreationMeta.DEFAULT  # not from chunk or split, nor in no_grad
+        of_several = len(tensors) > 1 or torch._C._autograd._get_creation_meta(t) != plain
+        if t._is_view() and of_several:
+            accepted += ", or one slice (not from chunk or split) a call"
+            raise _bad(f"{name} is a view that autograd cannot overwrite", accepted)
+    if len(tensors) == 2 and _share_elements(*tensors.values()):
+        raise _bad("k shares memory with q", "with inplace=True separate elements")
 
 
 def check_last_dim_is_even(x: Tensor) -> None:
     """`rotate_half` needs a tensor whose last dimension has two equal halves."""
-    _require_tensor(x, "x")
+    _check_tensor(x, "x")
     if x.dim() == 0 or x.shape[-1] % 2:
-        raise ValueError(
-            f"x has shape {tuple(x.shape)}; its last dimension must be even, to have two halves"
-        )
+        raise _bad(f"x has shape {tuple(x.shape)}", "an even last dimension, to have two halves")
 
 
-def _check_format(tensor_format: str) -> None:
-    if tensor_format not in FORMATS:
-        raise ValueError(f"tensor_format is {tensor_format!r}; accepted: {', '.join(FORMATS)}")
-
-
-def _check_t(t: Tensor, tensor_format: str, name: str) -> None:
-    _require_tensor(t, name)
-    _require_dtype(t, name, _T_DTYPES)
-    if t.dim() != rank_of(tensor_format):
-        raise ValueError(
-            f"{name} has shape {tuple(t.shape)}, {t.dim()} dimensions; "
-            f"tensor_format {tensor_format!r} needs {rank_of(tensor_format)}"
-        )
-
-
-def _check_freqs(t: Tensor, freqs: Tensor, tensor_format: str, name: str) -> None:
-    _require_tensor(freqs, "freqs")
-    accepted = (torch.float32, torch.float64) if t.dtype == torch.float64 else (torch.float32,)
+def _check_freqs(
+    freqs, t: Tensor, name: str, batch: int, interleaved: bool, positions: int | None
+) -> tuple[Tensor, Tensor | None, float]:
+    """A table (b or 1, s2, d2) of angles or cosines, or `inv_freq`; sines or None; a scale."""
+    if isinstance(freqs, RotaryPositionEmbedding):
+        if freqs.interleaved != interleaved:
+            raise _bad(f"freqs has interleaved = {freqs.interleaved}", f"the call's, {interleaved}")
+        _check_tensor(freqs.inv_freq, "freqs", (), None, t, name)
+        if freqs.inv_freq.requires_grad:
+            raise _bad("freqs has an inv_freq that requires a gradient", "freqs(max_seq_len)")
+        return freqs.inv_freq, None, freqs.position_scale(positions)
+    if isinstance(freqs, tuple | list):
+        if len(freqs) != 2:
+            raise _bad(f"freqs has {len(freqs)} entries", "(cos, sin)")
+        cos, sin = freqs
+        _check_tensor(cos, "freqs[0]", _FLOATS, None, t, name)
+        if cos.dim() not in (2, 3) or cos.shape[:-2] not in ((), (1,), (batch,)):
+            accepted = f"(s2, d2) or (b, s2, d2), b = {batch} or 1"
+            raise _bad(f"freqs[0] has shape {tuple(cos.shape)}", accepted)
+        _check_tensor(sin, "freqs[1]", (cos.dtype,), [cos.shape], t, name, " beside freqs[0]")
+        return *(x if x.dim() == 3 else x[None] for x in (cos, sin)), 1.0
     # fp16 or bf16 angles cannot tell position 2048 from 2049: refused, never rounded up in silence
-    _require_dtype(freqs, "freqs", accepted, why=f" with {name} of {_short(t.dtype)}")
-    if freqs.dim() != 4 or freqs.shape[1] != 1 or freqs.shape[2] != 1:
-        raise ValueError(f"freqs has shape {tuple(freqs.shape)}; accepted: (s2, 1, 1, d2)")
-    rotary_dim, head_dim = freqs.shape[-1], t.shape[-1]
-    if rotary_dim % 2 or not 2 <= rotary_dim <= head_dim:
-        raise ValueError(
-            f"freqs has last dimension d2 = {rotary_dim}; accepted: an even number from 2 to "
-            f"{name}'s head dimension d = {head_dim}"
-        )
-    _require_device(freqs, "freqs", t, name)
-    if tensor_format != "thd":
-        seq_len = view_as_sbhd(t, tensor_format).shape[0]
-        if freqs.shape[0] < seq_len:
-            raise ValueError(
-                f"freqs has angles for s2 = {freqs.shape[0]} positions; {name} of shape "
-                f"{tuple(t.shape)} in format {tensor_format!r} needs at least s = {seq_len}"
-            )
+    accepted = (torch.float32, torch.float64) if t.dtype == torch.float64 else (torch.float32,)
+    _check_tensor(freqs, "freqs", accepted, None, t, name, f" with {name} of {_short(t.dtype)}")
+    if freqs.dim() != 4 or freqs.shape[1:3] != (1, 1):
+        raise _bad(f"freqs has shape {tuple(freqs.shape)}", "(s2, 1, 1, d2)")
+    return freqs[None, :, 0, 0], None, 1.0
 
 
-def _check_cu_seqlens(
-    t: Tensor, freqs: Tensor, tensor_format: str, cu_seqlens: Tensor | None, name: str
-) -> None:
-    if tensor_format != "thd":
-        if cu_seqlens is not None:
-            raise ValueError(
-                f"cu_seqlens came with tensor_format {tensor_format!r}; accepted only with 'thd'"
-            )
-        return
-    if cu_seqlens is None:
-        raise ValueError(
-            "cu_seqlens is None; tensor_format 'thd' needs the cumulative sequence lengths, "
-            "int32 or int64 of shape (b + 1,)"
-        )
-    _require_tensor(cu_seqlens, "cu_seqlens")
-    _require_dtype(cu_seqlens, "cu_seqlens", _CU_SEQLENS_DTYPES)
-    if cu_seqlens.dim() != 1 or cu_seqlens.numel() == 0:
-        raise ValueError(f"cu_seqlens has shape {tuple(cu_seqlens.shape)}; accepted: (b + 1,)")
-    _require_device(cu_seqlens, "cu_seqlens", t, name)
-    # vmap over cu_seqlens: its values cannot be read here
-    if cu_seqlens.device.type == "cpu" and not torch._C._functorch.is_batchedtensor(cu_seqlens):
-        _check_cu_seqlens_values(t, freqs, cu_seqlens, name)
+def _check_tensor(x, name, dtypes=(), shapes=None, t=None, t_name="t", why="") -> None:
+    """`x` must be a tensor, of one of the dtypes and of the shapes, on the device of `t`."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} is of type {type(x).__name__}; accepted: torch.Tensor")
+    if x.layout != torch.strided:
+        raise _bad(f"{name} has layout {x.layout}", "torch.strided")
+    if dtypes and x.dtype not in dtypes:
+        names = ", ".join(_short(dtype) for dtype in dtypes)
+        raise TypeError(f"{name} has dtype {_short(x.dtype)}; accepted{why}: {names}")
+    if shapes and x.shape not in shapes:
+        names = " or ".join(str(tuple(shape)) for shape in shapes)
+        raise ValueError(f"{name} has shape {tuple(x.shape)}; accepted{why}: {names}")
+    if t is not None and x.device != t.device:
+        raise ValueError(f"{name} is on {x.device}; it must be on {t_name}'s device, {t.device}")
 
 
-def _check_cu_seqlens_values(t: Tensor, freqs: Tensor, cu_seqlens: Tensor, name: str) -> None:
-    lengths = cu_seqlens.diff()
-    if cu_seqlens[0] != 0 or (lengths < 0).any():
-        raise ValueError(
-            f"cu_seqlens is {_head(cu_seqlens)}; accepted: values that start at 0 and never fall"
-        )
-    if cu_seqlens[-1] > t.shape[0]:
-        raise ValueError(
-            f"cu_seqlens ends at {cu_seqlens[-1].item()}; {name} of shape {tuple(t.shape)} has "
-            f"only {t.shape[0]} tokens"
-        )
-    longest = int(lengths.max()) if lengths.numel() else 0
-    if longest > freqs.shape[0]:
-        raise ValueError(
-            f"freqs has angles for s2 = {freqs.shape[0]} positions; the longest sequence in "
-            f"cu_seqlens needs {longest}"
-        )
+def _overlaps_itself(t: Tensor) -> bool:
+    dims = sorted(
+        (stride, size) for stride, size in zip(t.stride(), t.shape, strict=True) if size > 1
+    )
+    return bool(dims) and (dims[0][0] == 0 or _steps_add_up_to(0, dims))
 
 
-def _require_tensor(value: object, name: str) -> None:
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name} is of type {type(value).__name__}; accepted: torch.Tensor")
-    if value.layout != torch.strided:
-        raise ValueError(f"{name} has layout {value.layout}; accepted: torch.strided")
+def _share_elements(q: Tensor, k: Tensor) -> bool:
+    """Is an element of `q` one of `k` too? Where their strides differ, it says yes to be safe."""
+    if q.untyped_storage().data_ptr() != k.untyped_storage().data_ptr():
+        return False
+    distance = k.storage_offset() - q.storage_offset()
+    if q.stride() == k.stride():
+        dims = sorted(zip(q.stride(), map(max, q.shape, k.shape), strict=True))
+        return distance == 0 or _steps_add_up_to(distance, dims)
+    q_end, k_end = (
+        sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True)) for x in (q, k)
+    )
+    return -k_end <= distance <= q_end
 
 
-def _require_dtype(t: Tensor, name: str, accepted: tuple, why: str = "") -> None:
-    if t.dtype not in accepted:
-        names = ", ".join(_short(dtype) for dtype in accepted)
-        raise TypeError(f"{name} has dtype {_short(t.dtype)}; accepted{why}: {names}")
+def _steps_add_up_to(distance: int, dims: list[tuple[int, int]], moved: bool = False) -> bool:
+    """Do steps along dimensions (stride, size), forth or back and one at least, add up to it?"""
+    if not dims:
+        return distance == 0 and moved
+    *smaller, (stride, size) = dims
+    reach = sum(step * (n - 1) for step, n in smaller)
+    first, last = -((reach - distance) // stride), (reach + distance) // stride
+    return any(
+        _steps_add_up_to(distance - n * stride, smaller, moved or n != 0)
+        for n in range(max(first, 1 - size), min(last, size - 1) + 1)
+    )
 
 
-def _require_device(value: Tensor, name: str, t: Tensor, t_name: str) -> None:
-    if value.device != t.device:
-        raise ValueError(
-            f"{name} is on {value.device}; it must be on {t_name}'s device, {t.device}"
-        )
+def _bad(came: str, accepted: str) -> ValueError:
+    return ValueError(f"{came}; accepted: {accepted}")
 
 
 def _short(dtype: torch.dtype) -> str:

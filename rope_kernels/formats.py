@@ -1,4 +1,4 @@
-"""The tensor formats, and the one view of them that all code in the package works on.
+"""The tensor formats, and the one order of dimensions that all code in the package works in.
 
 Letters: s = position in the sequence, b = batch, h = head, d = head dimension, t = token of a
 packed batch. TransformerEngine's names; the order of the letters is the order of the dimensions.
@@ -6,27 +6,27 @@ packed batch. TransformerEngine's names; the order of the letters is the order o
 
 from torch import Tensor
 
-# format -> the order in which its dimensions form (s, b, h, d)
-_DENSE_TO_SBHD = {"sbhd": (0, 1, 2, 3), "bshd": (1, 0, 2, 3), "bhsd": (2, 0, 1, 3)}
+# dense format -> which of its dimensions are s, b, h and d
+_SBHD = {"sbhd": (0, 1, 2, 3), "bshd": (1, 0, 2, 3), "bhsd": (2, 0, 1, 3)}
 
-FORMATS = (*_DENSE_TO_SBHD, "thd")
+FORMATS = (*_SBHD, "thd")
+
+
+def in_sbhd_order(sizes: tuple[int, ...], tensor_format: str, batch: int = 1) -> tuple[int, ...]:
+    """Sizes, or strides, in the order s, b, h, d; packed tokens are one batch entry."""
+    if tensor_format == "thd":
+        return sizes[0], batch, sizes[1], sizes[2]
+    s, b, h, d = _SBHD[tensor_format]
+    return sizes[s], sizes[b], sizes[h], sizes[d]
 
 
 def view_as_sbhd(t: Tensor, tensor_format: str) -> Tensor:
     """View `t` as (s, b, h, d), without a copy; a packed (t, h, d) becomes (t, 1, h, d)."""
-    if tensor_format == "thd":
-        return t.unsqueeze(1)
-    return t.permute(_DENSE_TO_SBHD[tensor_format])
+    return t.unsqueeze(1) if tensor_format == "thd" else t.permute(_SBHD[tensor_format])
 
 
 def view_from_sbhd(t: Tensor, tensor_format: str) -> Tensor:
     """Undo `view_as_sbhd`, without a copy."""
     if tensor_format == "thd":
         return t.squeeze(1)
-    order = _DENSE_TO_SBHD[tensor_format]
-    return t.permute([order.index(dim) for dim in range(4)])
-
-
-def rank_of(tensor_format: str) -> int:
-    """Number of dimensions of a tensor in this format."""
-    return len(tensor_format)
+    return t.permute([_SBHD[tensor_format].index(dim) for dim in range(4)])

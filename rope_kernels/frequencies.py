@@ -3,11 +3,16 @@
 import torch
 from torch import Tensor, nn
 
+# 1 / 2 pi, the turns in a radian, in pieces of 24 bits: fp64 multiplies with them exactly
+_TURNS_IN_A_RADIAN = (0x28BE60 * 2.0**-24, 0xDB9391 * 2.0**-48, 0x054A7F * 2.0**-72)
+
 
 class RotaryPositionEmbedding(nn.Module):
     """Make the table of angles: position times inverse frequency, in radians.
 
-    Pair i of d2/2 turns by `position * rotary_base ** (-2 i / d2)` (RoFormer, section 3.2.2).
+    Pair i of d2/2 turns by `position * rotary_base ** (-2 i / d2)` (RoFormer, section 3.2.2). The
+    functions that rotate take the module itself in place of its table: then no angle is read from
+    memory, and each is exact, at any position.
 
     Args:
         dim: head dimension d.
@@ -50,13 +55,10 @@ class RotaryPositionEmbedding(nn.Module):
                 f"dim = {dim} and rotary_percent = {rotary_percent} give {rotary_dim} rotary "
                 "dimensions; accepted: an even number, at least 2"
             )
+        factor, trained = seq_len_interpolation_factor, pretrained_max_position_embeddings
         _require_positive("rotary_base", rotary_base)
-        if seq_len_interpolation_factor is not None:
-            _require_positive("seq_len_interpolation_factor", seq_len_interpolation_factor)
-        if pretrained_max_position_embeddings is not None:
-            _require_positive(
-                "pretrained_max_position_embeddings", pretrained_max_position_embeddings
-            )
+        _require_positive("seq_len_interpolation_factor", 1 if factor is None else factor)
+        _require_positive("pretrained_max_position_embeddings", 1 if trained is None else trained)
         self.rotary_dim = rotary_dim
         self.rotary_base = rotary_base
         self.seq_len_interpolation_factor = seq_len_interpolation_factor
@@ -82,7 +84,7 @@ class RotaryPositionEmbedding(nn.Module):
         if max_seq_len < 0:
             raise ValueError(f"max_seq_len is {max_seq_len}; accepted: 0 or a positive number")
         position = torch.arange(max_seq_len, dtype=torch.float32, device=self.inv_freq.device)
-        position = (position + offset) * self._position_scale(max_seq_len)
+        position = (position + offset) * self.position_scale(max_seq_len)
         angles = position[:, None] * self.inv_freq  # no matmul: autocast leaves it in fp32
         if self.interleaved:
             angles = angles.repeat_interleave(2, dim=-1)
@@ -90,13 +92,17 @@ class RotaryPositionEmbedding(nn.Module):
             angles = torch.cat((angles, angles), dim=-1)
         return angles[:, None, None, :]
 
-    def _position_scale(self, max_seq_len: int) -> float:
+    def position_scale(self, max_seq_len: int | None) -> float:
+        """Factor for positions, which depends on how many they are (None: not known)."""
         trained, factor = self.pretrained_max_position_embeddings, self.seq_len_interpolation_factor
         if trained is None or factor is None:
             return 1.0
-        if max_seq_len > trained * factor:
-            return 1.0 / (max_seq_len / trained)
-        return 1.0 / factor
+        if max_seq_len is None:
+            raise ValueError(
+                "freqs interpolates by the number of positions, which cu_seqlens, start_positions "
+                "and position_ids leave open; accepted with them: its table, freqs(max_seq_len)"
+            )
+        return 1.0 / max(factor, max_seq_len / trained)
 
     def _apply(self, fn, recurse=True):
         exact = self.inv_freq
@@ -104,6 +110,23 @@ class RotaryPositionEmbedding(nn.Module):
         if self.inv_freq.dtype != exact.dtype:  # .half(), .bfloat16(), .double(): move, don't round
             self.inv_freq = exact.to(self.inv_freq.device)
         return self
+
+
+def in_turns(inv_freq: Tensor, scale: float = 1.0) -> Tensor:
+    """`inv_freq * scale` in units of 2^-64 turns a position, int64, without whole turns.
+
+    Its product with a position, in int64 arithmetic that overflows, is how far the pair has turned
+    since its last whole turn. At position 1 000 000 the angle is right to 1e-12 radians, where an
+    fp32 product of position and `inv_freq` is wrong by up to 0.05.
+    """
+    frequency = inv_freq.double() * scale
+    coarse = frequency.float().double()
+    total = torch.zeros_like(frequency, dtype=torch.int64)
+    for part in (coarse, frequency - coarse):
+        for piece in _TURNS_IN_A_RADIAN:
+            turns = part * piece  # exact: 24 or 29 bits times 24
+            total += ((turns - turns.round()) * 2.0**64).long()
+    return total
 
 
 def _require_positive(name: str, value: float) -> None:

@@ -1,8 +1,9 @@
 """The Triton kernel: no torch, no launching. `launch.py` prepares every argument.
 
-One program rotates a tile of `BLOCK_S` positions x `BLOCK_R` rows, a row being one head of one
-batch entry. It owns both halves of its pairs, so every element is read once and written once, and
-it computes cos and sin once for all its rows of a position.
+A row is one head of one batch entry at one position: d elements. One program rotates a tile of
+`BLOCK_S` positions x `BLOCK_R` rows. It owns both members of its pairs, so every element is read
+once, written once, and may be overwritten; and it computes cos and sin once for all its rows of a
+position. An argument that is None is not there, and Triton leaves out the lines that need it.
 """
 
 import triton
@@ -10,12 +11,13 @@ import triton.language as tl
 
 
 @triton.jit
-def _positions_in_sequences(
+def _sequences_of(
     token,  # (BLOCK_S,) int64: indices into the packed batch
     cu_seqlens_ptr,  # (num_sequences + 1,) int32 or int64: sequence starts, then the last end
-    num_sequences,  # b
+    num_sequences,  # sequences in the packed batch
+    cp_size,  # ranks that share every sequence evenly
 ):
-    """Position of each token in its own sequence, and whether it lies in one at all."""
+    """Of each token: its sequence, where that starts, its length, and whether there is one."""
     # Bisection for the last start <= token: it is never below `low` nor above `high`. Empty
     # sequences share their start with the next one, so the last such start is the right one. Each
     # step halves what is left; it takes as many as num_sequences has bits.
@@ -24,89 +26,165 @@ def _positions_in_sequences(
     span = num_sequences
     while span > 0:
         middle = (low + high + 1) // 2
-        starts_at_or_before = tl.load(cu_seqlens_ptr + middle).to(tl.int64) <= token
+        starts_at_or_before = tl.load(cu_seqlens_ptr + middle).to(tl.int64) <= token * cp_size
         low = tl.where(starts_at_or_before, middle, low)
         high = tl.where(starts_at_or_before, high, middle - 1)
         span = span // 2
+    in_sequence = token * cp_size < tl.load(cu_seqlens_ptr + num_sequences).to(tl.int64)
     start = tl.load(cu_seqlens_ptr + low).to(tl.int64)
-    end_of_last = tl.load(cu_seqlens_ptr + num_sequences).to(tl.int64)
-    return token - start, token < end_of_last
+    end = tl.load(cu_seqlens_ptr + low + 1, in_sequence, other=0).to(tl.int64)
+    return low, start // cp_size, (end - start) // cp_size, in_sequence
 
 
-@triton.jit(do_not_specialize=["seq_len", "rows", "freqs_len", "num_sequences"])
+@triton.jit
+def _either(
+    is_k,  # whether this program rotates k
+    k,  # four strides of k
+    q,  # four strides of q
+):
+    s, b = tl.where(is_k, k[0], q[0]), tl.where(is_k, k[1], q[1])
+    return s, b, tl.where(is_k, k[2], q[2]), tl.where(is_k, k[3], q[3])
+
+
+@triton.jit(
+    do_not_specialize=["seq_len", "batch", "q_heads", "k_heads", "q_programs", "s2", "sequences"]
+)
 def rope_kernel(
-    t_ptr,  # input, viewed as (s, b, h, d)
-    out_ptr,  # output, viewed as (s, b, h, d)
-    freqs_ptr,  # angles in radians, (s2, 1, 1, d2)
-    cu_seqlens_ptr,  # (num_sequences + 1,), read only if PACKED
+    q_ptr,  # input, viewed as (s, b, h, d)
+    k_ptr,  # second input, alike, or None
+    q_out_ptr,  # outputs, alike; they may be the inputs
+    k_out_ptr,
+    table_ptr,  # angles or cosines, (b, s2, d2); or, of int64, 2^-64 turns a position, (d2 / 2,)
+    sin_ptr,  # sines, if the table holds cosines, or None
+    cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, and the last ends; or None
+    starts_ptr,  # (b,) or (sequences,): position of the first token of each; or None
+    ids_ptr,  # (b, s): position of each token; or None
     seq_len,  # s, or the number of packed tokens
-    rows,  # b * h
-    heads,  # h
-    freqs_len,  # s2, positions in the table
-    num_sequences,  # sequences in the packed batch
-    t_stride_s,  # strides of t, in elements; any
-    t_stride_b,
-    t_stride_h,
-    t_stride_d,
-    out_stride_s,  # strides of out, in elements; its head dimension is contiguous
-    out_stride_b,
-    out_stride_h,
-    freqs_stride_s,  # strides of freqs, in elements; any
-    freqs_stride_d,
+    batch,  # b
+    q_heads,  # h of q
+    k_heads,  # h of k
+    q_programs,  # programs that rotate q; the others rotate k
+    s2,  # positions in the table
+    sequences,  # number of packed sequences
+    cp,  # (cp_size, cp_rank): this rank has two chunks of every sequence; or None
+    q_strides,  # of s, b, h, d; in elements, any
+    k_strides,
+    q_out_strides,
+    k_out_strides,
+    table_strides,  # of b, s, d; any
+    ids_strides,  # of b, s; any
     HALF: tl.constexpr,  # d2 / 2, number of pairs
-    TAIL: tl.constexpr,  # d - d2, elements passed through
+    TAIL: tl.constexpr,  # elements passed through: d - d2, or 0 in place
     BLOCK_S: tl.constexpr,  # positions a program, a power of two
     BLOCK_R: tl.constexpr,  # rows a program, a power of two
     BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
     BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two, or 0
     TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
-    PACKED: tl.constexpr,  # positions restart at each sequence of cu_seqlens
-    FP64: tl.constexpr,  # compute in fp64 instead of fp32
+    INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
+    PER_BATCH: tl.constexpr,  # each batch entry has positions or a table of its own
 ):
-    compute_dtype: tl.constexpr = tl.float64 if FP64 else tl.float32
+    stored: tl.constexpr = q_ptr.dtype.element_ty
+    computed: tl.constexpr = tl.float64 if stored == tl.float64 else tl.float32
 
-    # which positions and rows are mine
+    # which tensor is mine
+    program, heads, t_ptr, out_ptr = tl.program_id(0), q_heads, q_ptr, q_out_ptr
+    t_strides, out_strides = q_strides, q_out_strides
+    if k_ptr is not None:
+        is_k = program >= q_programs
+        program -= tl.where(is_k, q_programs, 0)
+        heads = tl.where(is_k, k_heads, q_heads)
+        t_ptr, out_ptr = tl.where(is_k, k_ptr, q_ptr), tl.where(is_k, k_out_ptr, q_out_ptr)
+        t_strides = _either(is_k, k_strides, q_strides)
+        out_strides = _either(is_k, k_out_strides, q_out_strides)
+
+    # which positions and rows of it; one batch entry's rows if entries turn by different angles
+    rows = heads if PER_BATCH else heads * batch
     row_blocks = (rows - 1) // BLOCK_R + 1
+    row = (program % row_blocks) * BLOCK_R + tl.arange(0, BLOCK_R)
+    s_block, b = program // row_blocks, 0
+    if PER_BATCH:
+        s_blocks = (seq_len - 1) // BLOCK_S + 1
+        s_block, b = s_block % s_blocks, (s_block // s_blocks).to(tl.int64)
     # 64-bit from here on: an offset may pass 2^31 elements
-    s = (tl.program_id(0) // row_blocks).to(tl.int64) * BLOCK_S + tl.arange(0, BLOCK_S)
-    row = (tl.program_id(0) % row_blocks) * BLOCK_R + tl.arange(0, BLOCK_R)
-    batch = (row // heads).to(tl.int64)
-    head = (row % heads).to(tl.int64)
-    pair = tl.arange(0, BLOCK_HALF).to(tl.int64)
-
+    s = s_block.to(tl.int64) * BLOCK_S + tl.arange(0, BLOCK_S)
+    row_batch, head = (row // heads).to(tl.int64) + b, (row % heads).to(tl.int64)
+    t_offset = (s * t_strides[0])[:, None]
+    t_offset += (row_batch * t_strides[1] + head * t_strides[2])[None, :]
+    out_offset = (s * out_strides[0])[:, None]
+    out_offset += (row_batch * out_strides[1] + head * out_strides[2])[None, :]
+    t_row, out_row = (t_ptr + t_offset)[:, :, None], (out_ptr + out_offset)[:, :, None]
     s_exists = s < seq_len
-    pair_exists = pair < HALF
-    tile_exists = (s_exists[:, None] & (row < rows)[None, :])[:, :, None]
-    mask = tile_exists & pair_exists[None, None, :]
+    row_exists = (s_exists[:, None] & (row < rows)[None, :])[:, :, None]
 
     # one read of everything, asked for first: it is under way while cos and sin are computed
-    t_offset = (batch * t_stride_b + head * t_stride_h)[None, :] + (s * t_stride_s)[:, None]
-    t_row = t_ptr + t_offset[:, :, None]
-    stored1 = tl.load(t_row + (pair * t_stride_d)[None, None, :], mask)
-    stored2 = tl.load(t_row + ((pair + HALF) * t_stride_d)[None, None, :], mask)
+    pair = tl.arange(0, BLOCK_HALF).to(tl.int64)
+    pair_exists = pair < HALF
+    mask = row_exists & pair_exists[None, None, :]
+    if INTERLEAVED:
+        # neighbours in one wide load, then told apart
+        first, second = 2 * pair, 2 * pair + 1
+        both = tl.arange(0, 2 * BLOCK_HALF).to(tl.int64)[None, None, :]
+        stored12 = tl.load(t_row + both * t_strides[3], row_exists & (both < 2 * HALF))
+        stored1, stored2 = tl.split(tl.reshape(stored12, (BLOCK_S, BLOCK_R, BLOCK_HALF, 2)))
+    else:
+        first, second = pair, pair + HALF
+        stored1 = tl.load(t_row + (first * t_strides[3])[None, None, :], mask)
+        stored2 = tl.load(t_row + (second * t_strides[3])[None, None, :], mask)
     if TAIL > 0:
         tail = tl.arange(0, BLOCK_TAIL).to(tl.int64)
-        tail_mask = tile_exists & (tail < TAIL)[None, None, :]
-        passed_through = tl.load(t_row + ((2 * HALF + tail) * t_stride_d)[None, None, :], tail_mask)
+        tail_mask = row_exists & (tail < TAIL)[None, None, :]
+        tail += 2 * HALF
+        passed_through = tl.load(t_row + (tail * t_strides[3])[None, None, :], tail_mask)
 
-    # cos and sin, once for all rows of a position; a position past the table turns by NaN
-    if PACKED:
-        position, in_sequence = _positions_in_sequences(s, cu_seqlens_ptr, num_sequences)
+    # the position of each token in its sequence
+    sequence, start, length, in_sequence = b, 0, seq_len, s_exists
+    if cu_seqlens_ptr is not None:
+        cp_size = 1 if cp is None else cp[0]
+        sequence, start, length, in_sequence = _sequences_of(s, cu_seqlens_ptr, sequences, cp_size)
+    position = s - start
+    if cp is not None:
+        # of 2 cp_size chunks, rank r has number r and, counted from the end, number r again
+        chunk = length // 2
+        position += tl.where(position < chunk, cp[1], 2 * cp[0] - 2 - cp[1]) * chunk
+    if starts_ptr is not None:
+        position += tl.load(starts_ptr + sequence, in_sequence, other=0).to(tl.int64)
+    if ids_ptr is not None:
+        id_ptr = ids_ptr + b * ids_strides[0] + s * ids_strides[1]
+        position = tl.load(id_ptr, s_exists, other=0).to(tl.int64)
+
+    # cos and sin of both members of each pair, once for all rows of a position
+    if table_ptr.dtype.element_ty == tl.int64:
+        # Counted in 2^-64 turns an int64 wraps around once a turn: its overflow takes whole turns
+        # away, and nothing else. fp32 has no use for more than the upper half.
+        turns = tl.load(table_ptr + pair, pair_exists, other=0)
+        turned = position[:, None] * turns[None, :]
+        if computed == tl.float64:
+            angle = turned.to(computed) * (6.283185307179586 * 2.0**-64)
+        else:
+            angle = (turned >> 32).to(tl.int32).to(computed) * (6.283185307179586 * 2.0**-32)
+        cos1, sin1 = tl.cos(angle), tl.sin(angle)
+        cos2, sin2 = cos1, sin1
     else:
-        position = s
-    in_table = s_exists & (position >= 0) & (position < freqs_len)
-    angle_mask = in_table[:, None] & pair_exists[None, :]
-    freqs_row = freqs_ptr + (position * freqs_stride_s)[:, None]
-    angle1_ptr = freqs_row + (pair * freqs_stride_d)[None, :]
-    angle2_ptr = freqs_row + ((pair + HALF) * freqs_stride_d)[None, :]
-    nan = float("nan")
-    angle1 = tl.load(angle1_ptr, angle_mask, other=nan).to(compute_dtype)
-    angle2 = tl.load(angle2_ptr, angle_mask, other=nan).to(compute_dtype)
-    cos1, sin1 = tl.cos(angle1)[:, None, :], tl.sin(angle1)[:, None, :]
-    cos2, sin2 = tl.cos(angle2)[:, None, :], tl.sin(angle2)[:, None, :]
+        # a position past the table turns by NaN
+        nan = float("nan")
+        in_table = s_exists & (position >= 0) & (position < s2)
+        table_mask = in_table[:, None] & pair_exists[None, :]
+        table_row = (b * table_strides[0] + position * table_strides[1])[:, None]
+        offset1 = table_row + (first * table_strides[2])[None, :]
+        offset2 = table_row + (second * table_strides[2])[None, :]
+        cos1 = tl.load(table_ptr + offset1, table_mask, other=nan).to(computed)
+        cos2 = tl.load(table_ptr + offset2, table_mask, other=nan).to(computed)
+        if sin_ptr is None:
+            cos1, sin1 = tl.cos(cos1), tl.sin(cos1)
+            cos2, sin2 = tl.cos(cos2), tl.sin(cos2)
+        else:
+            sin1 = tl.load(sin_ptr + offset1, table_mask, other=nan).to(computed)
+            sin2 = tl.load(sin_ptr + offset2, table_mask, other=nan).to(computed)
+    cos1, sin1 = cos1[:, None, :], sin1[:, None, :]
+    cos2, sin2 = cos2[:, None, :], sin2[:, None, :]
 
     # the rotation; its transpose differs in two signs, and in whose sine it takes
-    x1, x2 = stored1.to(compute_dtype), stored2.to(compute_dtype)
+    x1, x2 = stored1.to(computed), stored2.to(computed)
     if TRANSPOSE:
         y1 = x1 * cos1 + x2 * sin2
         y2 = x2 * cos2 - x1 * sin1
@@ -115,16 +193,15 @@ def rope_kernel(
         y2 = x2 * cos2 + x1 * sin2
 
     # one rounding, one write of everything
-    y1 = y1.to(out_ptr.dtype.element_ty)
-    y2 = y2.to(out_ptr.dtype.element_ty)
-    if PACKED:
+    y1, y2 = y1.to(stored), y2.to(stored)
+    if cu_seqlens_ptr is not None:
         y1 = tl.where(in_sequence[:, None, None], y1, stored1)
         y2 = tl.where(in_sequence[:, None, None], y2, stored2)
-    out_offset = (batch * out_stride_b + head * out_stride_h)[None, :] + (s * out_stride_s)[:, None]
-    out_row = out_ptr + out_offset[:, :, None]
-    y1_ptr = out_row + pair[None, None, :]
-    tl.store(y1_ptr, y1, mask)
-    tl.store(y1_ptr + HALF, y2, mask)
-
+    if INTERLEAVED:
+        y12 = tl.reshape(tl.join(y1, y2), (BLOCK_S, BLOCK_R, 2 * BLOCK_HALF))
+        tl.store(out_row + both * out_strides[3], y12, row_exists & (both < 2 * HALF))
+    else:
+        tl.store(out_row + (first * out_strides[3])[None, None, :], y1, mask)
+        tl.store(out_row + (second * out_strides[3])[None, None, :], y2, mask)
     if TAIL > 0:
-        tl.store(out_row + (2 * HALF + tail)[None, None, :], passed_through, tail_mask)
+        tl.store(out_row + (tail * out_strides[3])[None, None, :], passed_through, tail_mask)

@@ -3,38 +3,28 @@
 import importlib.util
 import os
 import warnings
-from functools import cache
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
-from . import reference
-from .formats import view_as_sbhd
+from .angles import Angles
+from .formats import in_sbhd_order
+from .frequencies import in_turns
 
 # Bytes of rows that one warp of a program holds, a power of two: 8 loads of 16 bytes a thread. One
 # warp needs no barrier to share cos and sin. benchmarks/NOTES.md: what was tried.
 BYTES_PER_WARP = 4096
 MAX_WARPS = 8
 
+_known_turns = WeakTensorKeyDictionary()  # inv_freq -> (what they were made from, turns)
 
-def rotate(
-    t: Tensor, freqs: Tensor, tensor_format: str, cu_seqlens: Tensor | None, transpose: bool
-) -> Tensor:
-    """Rotate checked arguments with the fastest engine there is for their device.
 
-    A Triton kernel, compiled on a GPU or interpreted on the CPU where the interpreter is on, else
-    PyTorch; each computes in fp32 (fp64 for fp64) and rounds once.
-    """
-    if t.numel() == 0:
-        return torch.empty(t.shape, dtype=t.dtype, device=t.device)
-    if t.is_cuda or (t.device.type == "cpu" and interpreter_is_on()):
-        if triton_is_installed():
-            return launch_rope(t, freqs, tensor_format, cu_seqlens, transpose)
-        if t.is_cuda:
-            warnings.warn(
-                "Triton is not installed: RoPE runs in plain PyTorch, slowly", stacklevel=2
-            )
-    return reference.rotate(t, freqs, tensor_format, cu_seqlens, True, transpose)
+def runs_in_triton(t: Tensor) -> bool:
+    """Is there a Triton engine for `t`: compiled on a GPU, on a CPU the interpreter if it is on?"""
+    if t.is_cuda and not _HAS_TRITON:
+        warnings.warn("Triton is not installed: RoPE runs in plain PyTorch, slowly", stacklevel=4)
+    return _HAS_TRITON and (t.is_cuda or (t.is_cpu and interpreter_is_on()))
 
 
 def interpreter_is_on() -> bool:
@@ -42,81 +32,6 @@ def interpreter_is_on() -> bool:
     return os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "yes", "on", "y")
 
 
-def launch_rope(
-    t: Tensor, freqs: Tensor, tensor_format: str, cu_seqlens: Tensor | None, transpose: bool
-) -> Tensor:
-    """Launch `kernels.rope_kernel` once on checked, non-empty arguments; contiguous result."""
-    from .kernels import rope_kernel  # the first launch loads Triton, not the import of the package
-
-    # a view like z.conj().imag says "negative" without storing it so; a kernel sees what is stored
-    t, freqs = t.resolve_neg(), freqs.resolve_neg()
-    out = torch.empty(t.shape, dtype=t.dtype, device=t.device)
-    x, y = view_as_sbhd(t, tensor_format), view_as_sbhd(out, tensor_format)
-    seq_len, batch, heads, head_dim = x.shape
-    freqs_len, _, _, rotary_dim = freqs.shape
-    half, tail = rotary_dim // 2, head_dim - rotary_dim
-    rows = batch * heads
-    blocks = block_sizes(half, tail, rows, t.element_size())
-    programs = -(-seq_len // blocks["BLOCK_S"]) * -(-rows // blocks["BLOCK_R"])
-    with _current_device(t):
-        rope_kernel[(programs,)](
-            x,
-            y,
-            freqs,
-            freqs if cu_seqlens is None else cu_seqlens.contiguous(),  # read only when packed
-            seq_len,
-            rows,
-            heads,
-            freqs_len,
-            0 if cu_seqlens is None else cu_seqlens.numel() - 1,
-            *x.stride(),
-            *y.stride()[:3],
-            freqs.stride(0),
-            freqs.stride(3),
-            HALF=half,
-            TAIL=tail,
-            **blocks,
-            TRANSPOSE=transpose,
-            PACKED=cu_seqlens is not None,
-            FP64=t.dtype == torch.float64,
-            num_warps=warps(blocks, t.element_size()),
-        )
-    return out
-
-
-def block_sizes(half: int, tail: int, rows: int, element_bytes: int) -> dict[str, int]:
-    """Tile of one program: whole rows, first of one position, then of several, up to a fixed size.
-
-    The sequence length plays no part, so no new length compiles a new kernel.
-    """
-    block_half = _next_power_of_2(half)
-    block_tail = _next_power_of_2(tail) if tail else 0
-    rows_that_fit = max(1, BYTES_PER_WARP // _row_bytes(block_half, block_tail, element_bytes))
-    block_r = min(_next_power_of_2(rows), rows_that_fit)
-    return {
-        "BLOCK_S": rows_that_fit // block_r,
-        "BLOCK_R": block_r,
-        "BLOCK_HALF": block_half,
-        "BLOCK_TAIL": block_tail,
-    }
-
-
-def warps(blocks: dict[str, int], element_bytes: int) -> int:
-    """Warps of one program: one, unless a single row is already too much for it."""
-    row_bytes = _row_bytes(blocks["BLOCK_HALF"], blocks["BLOCK_TAIL"], element_bytes)
-    return min(MAX_WARPS, max(1, row_bytes // BYTES_PER_WARP))
-
-
-def _row_bytes(block_half: int, block_tail: int, element_bytes: int) -> int:
-    """Bytes of one row in a tile, rounded up to a power of two, as all sizes of tiles are."""
-    return _next_power_of_2(2 * block_half + block_tail) * element_bytes
-
-
-def _next_power_of_2(n: int) -> int:
-    return 1 << (n - 1).bit_length()
-
-
-@cache
 def triton_is_installed() -> bool:
     """Can Triton be imported? Asked without importing it."""
     try:
@@ -125,6 +40,120 @@ def triton_is_installed() -> bool:
         return False
 
 
-def _current_device(t: Tensor):
-    """Make the tensor's GPU the current one, for Triton launches on that."""
-    return torch.cuda.device(t.device if t.is_cuda else -1)
+_HAS_TRITON = triton_is_installed()
+
+
+def rotate(
+    tensors: tuple[Tensor, ...], angles: Angles, transpose: bool, inplace: bool = False
+) -> tuple[Tensor, ...]:
+    """Rotate one or two checked tensors in one launch of `kernels.rope_kernel`.
+
+    The results are new and contiguous; or with `inplace` the tensors themselves, of which no more
+    than the rotary slice is touched.
+    """
+    if inplace:
+        outs = tensors  # a minus sign noted in a view may stay: -x turned is minus x turned
+    else:
+        outs = tuple(torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in tensors)
+        tensors = tuple(t.resolve_neg() for t in tensors)  # a kernel sees what is stored
+    pairs = [(t, out) for t, out in zip(tensors, outs, strict=True) if t.numel()]
+    if pairs:
+        launch_rope(pairs, angles, transpose, inplace)
+    return outs
+
+
+def launch_rope(pairs: list, angles: Angles, transpose: bool, inplace: bool) -> None:
+    """Rotate the first tensor of each pair into the second; one pair or two, none empty."""
+    from .kernels import rope_kernel  # the first launch loads Triton, not the import of the package
+
+    (q, q_out), (k, k_out) = pairs[0], pairs[1] if len(pairs) == 2 else (None, None)
+    tensors = q, k, q_out, k_out, *_tensors_for_kernel(angles)
+    table, _, cu_seqlens, _, ids = tensors[4:]
+    tensor_format, half = angles.tensor_format, angles.rotary_dim // 2
+    seq_len, batch, q_heads, head_dim = in_sbhd_order(q.shape, tensor_format)
+    k_heads = 0 if k is None else in_sbhd_order(k.shape, tensor_format)[2]
+    tail = 0 if inplace else head_dim - angles.rotary_dim
+    batches, entries = (batch, 1) if angles.per_batch else (1, batch)  # rows of one entry, or all
+    blocks = block_sizes(half, tail, entries * max(q_heads, k_heads), q.element_size())
+    s_blocks = batches * -(-seq_len // blocks["BLOCK_S"])
+    q_programs, k_programs = (
+        s_blocks * -(-entries * heads // blocks["BLOCK_R"]) for heads in (q_heads, k_heads)
+    )
+    s2 = 0 if angles.on_the_fly else table.shape[1]
+    sequences = 0 if cu_seqlens is None else cu_seqlens.numel() - 1
+    cp = (angles.cp_size, angles.cp_rank) if angles.cp_size > 1 else None
+    sizes = seq_len, batch, q_heads, k_heads, q_programs, s2, sequences, cp
+    strides = [None if x is None else in_sbhd_order(x.stride(), tensor_format) for x in tensors[:4]]
+    # Triton launches on the current GPU
+    with torch.cuda.device(q.device if q.is_cuda else -1):
+        rope_kernel[(q_programs + k_programs,)](
+            *tensors,
+            *sizes,
+            *strides,
+            _from_batch(table),
+            _from_batch(ids),
+            HALF=half,
+            TAIL=tail,
+            TRANSPOSE=transpose,
+            INTERLEAVED=angles.interleaved,
+            PER_BATCH=angles.per_batch,
+            **blocks,
+        )
+
+
+def block_sizes(half: int, tail: int, rows: int, element_bytes: int) -> dict[str, int]:
+    """Tile of one program: whole rows, first of one position, then of several, up to a fixed size.
+
+    One warp, unless a single row is already too much for it. The sequence length plays no part, so
+    no new length compiles a new kernel.
+    """
+    block_half = _next_power_of_2(half)
+    block_tail = _next_power_of_2(tail) if tail else 0
+    row_bytes = _next_power_of_2(2 * block_half + block_tail) * element_bytes
+    rows_that_fit = max(1, BYTES_PER_WARP // row_bytes)
+    block_r = min(_next_power_of_2(rows), rows_that_fit)
+    return {
+        "BLOCK_S": rows_that_fit // block_r,
+        "BLOCK_R": block_r,
+        "BLOCK_HALF": block_half,
+        "BLOCK_TAIL": block_tail,
+        "num_warps": min(MAX_WARPS, max(1, row_bytes // BYTES_PER_WARP)),
+    }
+
+
+def _next_power_of_2(n: int) -> int:
+    return 1 << (n - 1).bit_length()
+
+
+def _from_batch(x: Tensor | None) -> tuple[int, ...] | None:
+    """Strides of a table or of position ids; 0 from batch entry to batch entry if all share one."""
+    if x is None or x.dim() == 1:
+        return None
+    return (0 if x.shape[0] == 1 else x.stride(0), *x.stride()[1:])
+
+
+def _tensors_for_kernel(angles: Angles) -> tuple[Tensor | None, ...]:
+    """The first five of the angles, stored as the kernel reads them."""
+    table, sin, cu_seqlens, starts, ids = angles[:5]
+    if angles.on_the_fly:
+        table = _turns(table, angles.scale)
+    elif sin is not None and (table.stride() != sin.stride() or table.is_neg() or sin.is_neg()):
+        table, sin = (x.resolve_neg().contiguous() for x in (table, sin))
+    cu_seqlens, starts = (None if x is None else x.contiguous() for x in (cu_seqlens, starts))
+    return table.resolve_neg(), sin, cu_seqlens, starts, ids
+
+
+def _turns(inv_freq: Tensor, scale: float) -> Tensor:
+    """`in_turns`, remembered while `inv_freq` lives and does not change."""
+    if inv_freq.is_inference():  # which does not tell of changes
+        return in_turns(inv_freq, scale)
+    made_from = inv_freq.data_ptr(), inv_freq._version, scale
+    known_from, turns = _known_turns.get(inv_freq, (None, None))
+    if known_from != made_from:
+        turns = in_turns(inv_freq, scale)
+        if inv_freq.is_cuda:
+            if torch.cuda.is_current_stream_capturing():
+                return turns  # empty until the graph is replayed
+            torch.cuda.current_stream(inv_freq.device).synchronize()  # for other streams to read
+        _known_turns[inv_freq] = made_from, turns
+    return turns

@@ -1,42 +1,105 @@
-"""What the answer should be: fp64, written apart from the package, one sequence at a time.
+"""What the answer should be: fp64, written apart from the package, by the definition.
 
-Also the comparison with it, whose tolerances are one rounding of the dtype and no more.
+Positions are written down sequence by sequence; a context-parallel rank takes its two chunks out of
+the whole sequence. Also the comparison, whose tolerances are one rounding of the dtype and no more.
 """
 
 from itertools import pairwise
 
 import torch
 
+from rope_kernels import RotaryPositionEmbedding
 
-def rotate_fp64(t, freqs, tensor_format, cu_seqlens=None):
-    """RoPE by its definition, in fp64, differentiable."""
-    t, freqs = t.double(), freqs.double().reshape(freqs.shape[0], freqs.shape[-1])
-    if tensor_format == "thd":
-        ends = cu_seqlens.tolist()
+TO_BSHD = {"sbhd": (1, 0, 2, 3), "bshd": (0, 1, 2, 3), "bhsd": (0, 2, 1, 3)}
+
+
+def rotate_fp64(
+    t,
+    freqs,
+    tensor_format,
+    cu_seqlens=None,
+    *,
+    start_positions=None,
+    position_ids=None,
+    interleaved=False,
+    cp_size=1,
+    cp_rank=0,
+):
+    """RoPE by its definition, in fp64, differentiable in `t` and in `freqs`."""
+    x = t.double()
+    x = x[None] if tensor_format == "thd" else x.permute(TO_BSHD[tensor_format])
+    b, s, _, _ = x.shape
+    if position_ids is not None:
+        positions = position_ids.long().reshape(-1, s).expand(b, s)
+    elif tensor_format == "thd":
+        lengths = [end - start for start, end in pairwise(cu_seqlens.tolist())]
+        starts = [0] * len(lengths) if start_positions is None else start_positions.tolist()
         pieces = [
-            _rotate_sequence(t[start:end], freqs, position_dim=0) for start, end in pairwise(ends)
+            start + positions_of_rank(length, cp_size, cp_rank)
+            for length, start in zip(lengths, starts, strict=True)
         ]
-        return torch.cat([*pieces, t[ends[-1] :]])
-    return _rotate_sequence(t, freqs, tensor_format.index("s"))
+        positions = torch.cat([torch.zeros(0, dtype=torch.long), *pieces])
+        positions = torch.cat([positions, torch.zeros(s - len(positions), dtype=torch.long)])[None]
+    else:
+        starts = [0] * b if start_positions is None else start_positions.tolist()
+        pieces = [start + positions_of_rank(s * cp_size, cp_size, cp_rank) for start in starts]
+        positions = torch.stack(pieces) if pieces else torch.zeros(0, s, dtype=torch.long)
+    tokens = s if cu_seqlens is None else cu_seqlens.tolist()[-1] // cp_size
+    cos, sin = cos_sin_fp64(freqs, positions.to(t.device), interleaved)  # (b, s, 1, d2)
+
+    d2 = cos.shape[-1]
+    rotary, tail = x[..., :d2], x[..., d2:]
+    quarter_turn = torch.empty_like(rotary)
+    first, second = members(d2, interleaved)
+    quarter_turn[..., first], quarter_turn[..., second] = -rotary[..., second], rotary[..., first]
+    y = torch.cat([rotary * cos + quarter_turn * sin, tail], dim=-1)
+    y = torch.cat([y[:, :tokens], x[:, tokens:]], dim=1)
+    if tensor_format == "thd":
+        return y[0]
+    back = TO_BSHD[tensor_format]
+    return y.permute([back.index(dim) for dim in range(4)])
 
 
-def _rotate_sequence(t, freqs, position_dim):
-    half = freqs.shape[1] // 2
-    shape = [1] * (t.dim() - 1) + [half]
-    shape[position_dim] = t.shape[position_dim]
-    angle1, angle2 = (
-        part.reshape(shape) for part in freqs[: t.shape[position_dim]].split(half, dim=1)
-    )
-    x1, x2, tail = t.split([half, half, t.shape[-1] - 2 * half], dim=-1)
-    y1 = x1 * torch.cos(angle1) - x2 * torch.sin(angle1)
-    y2 = x2 * torch.cos(angle2) + x1 * torch.sin(angle2)
-    return torch.cat([y1, y2, tail], dim=-1)
+def positions_of_rank(length, cp_size, cp_rank):
+    """Positions in a sequence of `length` tokens that a rank holds: 2 of 2 cp_size chunks."""
+    if cp_size == 1:
+        return torch.arange(length)
+    chunks = torch.arange(length).view(2 * cp_size, -1)
+    return torch.cat([chunks[cp_rank], chunks[2 * cp_size - 1 - cp_rank]])
 
 
-def gradient_fp64(t, freqs, tensor_format, grad, cu_seqlens=None):
+def cos_sin_fp64(freqs, positions, interleaved):
+    """cos and sin of each token, (b, s, 1, d2), in fp64; NaN past the table."""
+    if isinstance(freqs, RotaryPositionEmbedding):
+        angle = positions[:, :, None] * freqs.inv_freq.double()
+        angle = angle.repeat_interleave(2, -1) if interleaved else angle.repeat(1, 1, 2)
+        return angle.cos()[:, :, None], angle.sin()[:, :, None]
+    if isinstance(freqs, torch.Tensor):
+        angles = freqs.double().reshape(freqs.shape[0], freqs.shape[-1])
+        freqs = angles.cos(), angles.sin()
+    rows = []
+    for table in freqs:
+        table = table.double()
+        table = (table if table.dim() == 3 else table[None]).expand(len(positions), -1, -1)
+        nan = table.new_full((len(table), 1, table.shape[2]), float("nan"))
+        past = (positions < 0) | (positions >= table.shape[1])
+        index = torch.where(past, table.shape[1], positions)
+        entry = torch.arange(len(table), device=table.device)[:, None]
+        rows.append(torch.cat([table, nan], dim=1)[entry, index][:, :, None])
+    return rows
+
+
+def members(d2, interleaved):
+    """Where the first and where the second members of the pairs are."""
+    if interleaved:
+        return slice(0, d2, 2), slice(1, d2, 2)
+    return slice(0, d2 // 2), slice(d2 // 2, d2)
+
+
+def gradient_fp64(t, freqs, tensor_format, grad, cu_seqlens=None, **options):
     """Gradient of `rotate_fp64` with respect to `t`, by PyTorch's own autograd."""
     leaf = t.detach().double().requires_grad_()
-    out = rotate_fp64(leaf, freqs, tensor_format, cu_seqlens)
+    out = rotate_fp64(leaf, freqs, tensor_format, cu_seqlens, **options)
     (result,) = torch.autograd.grad(out, leaf, grad.double())
     return result
 
@@ -52,4 +115,4 @@ def assert_rounded_once(got, want_fp64):
     rtol = half_unit * (2.0 if truncates else 1.01)
     atol = 1e-14 if got.dtype == torch.float64 else 2e-6  # cancellation in x1 cos - x2 sin
     rtol = 1e-13 if got.dtype == torch.float64 else max(rtol, 1e-6)
-    torch.testing.assert_close(got.double(), want_fp64, rtol=rtol, atol=atol)
+    torch.testing.assert_close(got.double(), want_fp64, rtol=rtol, atol=atol, equal_nan=True)

@@ -1,0 +1,121 @@
+"""By which angle each token turns: the arguments that say so in one form, and in plain PyTorch."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from .frequencies import in_turns
+
+
+class Angles(NamedTuple):
+    """What `check_arguments` makes of the arguments: tensors first, then the rest."""
+
+    table: Tensor  # radians or cosines, (b or 1, s2, d2); or inv_freq, (d2 / 2,), for no table
+    sin: Tensor | None  # sines, if the table holds cosines
+    cu_seqlens: Tensor | None  # (sequences + 1,)
+    start_positions: Tensor | None  # (b,), or (sequences,)
+    position_ids: Tensor | None  # (b or 1, s); packed tokens are one batch entry
+    tensor_format: str
+    interleaved: bool
+    cp_size: int
+    cp_rank: int
+    scale: float  # by which inv_freq is multiplied
+
+    @property
+    def on_the_fly(self) -> bool:
+        """Are angles computed from `inv_freq`, instead of read from a table?"""
+        return self.table.dim() == 1
+
+    @property
+    def rotary_dim(self) -> int:
+        """d2."""
+        return self.table.shape[-1] * (2 if self.on_the_fly else 1)
+
+    @property
+    def per_batch(self) -> bool:
+        """Does each entry of a dense batch have angles of its own?"""
+        return (
+            (self.start_positions is not None and self.cu_seqlens is None)
+            or (self.position_ids is not None and self.position_ids.shape[0] > 1)
+            or (not self.on_the_fly and self.table.shape[0] > 1)
+        )
+
+    @property
+    def position_is_index(self) -> bool:
+        """Is the position of each token its index along the sequence dimension?"""
+        return self.cp_size == 1 and all(x is None for x in self[2:5])
+
+    def positions(self, seq_len: int) -> tuple[Tensor, Tensor | None]:
+        """Position of each token, (b or 1, s), and whether it lies in a sequence (None: all do)."""
+        token = torch.arange(seq_len, device=self.table.device)
+        position, length, in_sequence, starts = token, seq_len, None, self.start_positions
+        if self.cu_seqlens is not None:
+            ends = self.cu_seqlens.long() // self.cp_size
+            sequence = torch.searchsorted(ends, token, right=True) - 1
+            position, length = token - ends[sequence], pad(ends.diff(), (0, 1))[sequence]
+            in_sequence = token < ends[-1]
+            starts = None if starts is None else pad(starts, (0, 1))[sequence]
+        elif starts is not None:
+            starts = starts[:, None]
+        if self.cp_size > 1:
+            # of 2 cp_size chunks, rank r has number r and, counted from the end, number r again
+            chunk, last = length // 2, 2 * self.cp_size - 2 - self.cp_rank
+            position = position + chunk * torch.where(position < chunk, self.cp_rank, last)
+        if starts is not None:
+            position = position + starts
+        if self.position_ids is not None:
+            position = self.position_ids.long()
+        return position.view(-1, seq_len), in_sequence
+
+    def cos_sin(self, seq_len: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
+        """cos and sin, (b or 1, s, d2), NaN past the table; and `positions`' second result."""
+        if self.position_is_index and not self.on_the_fly:
+            rows, in_sequence = [x[:, :seq_len] for x in self[:2] if x is not None], None
+        else:
+            position, in_sequence = self.positions(seq_len)
+            if self.on_the_fly:
+                rows = [self._radians(position, dtype)]
+            else:
+                rows = [_rows(x, position, in_sequence) for x in self[:2] if x is not None]
+        cos, sin = rows[0].to(dtype), rows[-1].to(dtype)
+        return (cos.cos(), sin.sin(), in_sequence) if self.sin is None else (cos, sin, in_sequence)
+
+    def add_rows(self, rows: Tensor) -> Tensor:
+        """Add up the rows, (b or 1, s, d2), of all tokens at a position: a tensor like the table.
+
+        That is the gradient of taking rows from a table. `index_put` sorts on a GPU before it adds,
+        so the order of addition is always the same.
+        """
+        seq_len, s2 = rows.shape[1], self.table.shape[1]
+        if self.position_is_index or not s2:
+            return pad(rows[:, :s2], (0, 0, 0, max(0, s2 - seq_len)))
+        position, in_sequence = self.positions(seq_len)
+        counts = (position >= 0) & (position < s2)
+        counts = counts if in_sequence is None else counts & in_sequence
+        rows = torch.where(counts[:, :, None], rows, 0)
+        entry = torch.arange(self.table.shape[0], device=rows.device)[:, None]
+        index = torch.broadcast_tensors(entry, position.clamp(0, s2 - 1))
+        return rows.new_zeros(self.table.shape).index_put(index, rows, accumulate=True)
+
+    def _radians(self, position: Tensor, dtype: torch.dtype) -> Tensor:
+        """Angles (b or 1, s, d2) but for whole turns, which the overflow of int64 takes away."""
+        turned = position[:, :, None] * in_turns(self.table, self.scale)
+        if dtype == torch.float64:
+            angle = turned.double() * (2 * math.pi * 2.0**-64)
+        else:
+            angle = (turned >> 32).to(dtype) * (2 * math.pi * 2.0**-32)
+        return angle.repeat_interleave(2, -1) if self.interleaved else angle.repeat(1, 1, 2)
+
+
+def _rows(table: Tensor, position: Tensor, in_sequence: Tensor | None) -> Tensor:
+    """Rows of the table at each position, (b or 1, s, d2); NaN past its end."""
+    s2 = table.shape[1]
+    past_table = (position < 0) | (position >= s2)
+    if in_sequence is not None:
+        past_table = past_table & in_sequence  # what lies in none is not rotated
+    entry = torch.arange(table.shape[0], device=table.device)[:, None]
+    rows = pad(table, (0, 0, 0, 1))[entry, position.clamp(0, s2)]
+    return rows.masked_fill(past_table[:, :, None], math.nan)
