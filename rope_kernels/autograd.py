@@ -7,7 +7,7 @@ from torch.autograd import forward_ad
 from . import launch, reference
 from .angles import Angles
 from .checks import check_arguments, check_inplace, check_values
-from .formats import in_sbhd_order
+from .formats import sizes_in_sbhd
 from .frequencies import RotaryPositionEmbedding
 
 Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding
@@ -240,7 +240,7 @@ _ANGLES = (
 )
 def _rotate_op(*inputs, inplace=False):
     angles, transpose, tensors = Angles(*inputs[:10]), inputs[10], tuple(inputs[11])
-    check_values(angles, in_sbhd_order(tensors[0].shape, angles.tensor_format)[0])
+    check_values(angles, sizes_in_sbhd(tensors[0], angles.tensor_format)[0])
     return list(launch.rotate(tensors, angles, transpose, inplace))
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .angles import Angles
-from .formats import FORMATS, in_sbhd_order
+from .formats import FORMATS, sizes_in_sbhd
 from .frequencies import RotaryPositionEmbedding
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -43,7 +43,7 @@ def check_arguments(
     for k_name, k in others:
         shape = (*t.shape[:heads], k.shape[heads], *t.shape[heads + 1 :])
         _check_tensor(k, k_name, (t.dtype,), [shape], t, name, f" beside {name}")
-    seq_len, batch, _, head_dim = in_sbhd_order(t.shape, tensor_format)
+    seq_len, batch, _, head_dim = sizes_in_sbhd(t, tensor_format)
     if not (isinstance(cp_size, int) and cp_size >= 1):
         raise _bad(f"cp_size is {cp_size!r}", "an integer from 1")
     if not (isinstance(cp_rank, int) and 0 <= cp_rank < cp_size):

@@ -12,12 +12,25 @@ _SBHD = {"sbhd": (0, 1, 2, 3), "bshd": (1, 0, 2, 3), "bhsd": (2, 0, 1, 3)}
 FORMATS = (*_SBHD, "thd")
 
 
-def in_sbhd_order(sizes: tuple[int, ...], tensor_format: str, batch: int = 1) -> tuple[int, ...]:
-    """Sizes, or strides, in the order s, b, h, d; packed tokens are one batch entry."""
+def sizes_in_sbhd(t: Tensor, tensor_format: str) -> tuple[int, ...]:
+    """Sizes of s, b, h and d; packed tokens are one batch entry."""
+    return _in_sbhd(t.shape, tensor_format, batch=1)
+
+
+def strides_in_sbhd(t: Tensor, tensor_format: str) -> tuple[int, ...]:
+    """Strides of s, b, h and d, in elements; 0 where there is one index only.
+
+    (There a stride says nothing, but 1 would make the compiler expect unaligned rows.)
+    """
+    strides = tuple(0 if n == 1 else step for n, step in zip(t.shape, t.stride(), strict=True))
+    return _in_sbhd(strides, tensor_format, batch=0)
+
+
+def _in_sbhd(dims: tuple[int, ...], tensor_format: str, batch: int) -> tuple[int, ...]:
     if tensor_format == "thd":
-        return sizes[0], batch, sizes[1], sizes[2]
+        return dims[0], batch, dims[1], dims[2]
     s, b, h, d = _SBHD[tensor_format]
-    return sizes[s], sizes[b], sizes[h], sizes[d]
+    return dims[s], dims[b], dims[h], dims[d]
 
 
 def view_as_sbhd(t: Tensor, tensor_format: str) -> Tensor:

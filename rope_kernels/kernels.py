@@ -108,11 +108,10 @@ def rope_kernel(
     # 64-bit from here on: an offset may pass 2^31 elements
     s = s_block.to(tl.int64) * BLOCK_S + tl.arange(0, BLOCK_S)
     row_batch, head = (row // heads).to(tl.int64) + b, (row % heads).to(tl.int64)
-    t_offset = (s * t_strides[0])[:, None]
-    t_offset += (row_batch * t_strides[1] + head * t_strides[2])[None, :]
-    out_offset = (s * out_strides[0])[:, None]
-    out_offset += (row_batch * out_strides[1] + head * out_strides[2])[None, :]
-    t_row, out_row = (t_ptr + t_offset)[:, :, None], (out_ptr + out_offset)[:, :, None]
+    s_offset, row_offset = s * t_strides[0], row_batch * t_strides[1] + head * t_strides[2]
+    t_row = t_ptr + (s_offset[:, None] + row_offset[None, :])[:, :, None]
+    s_offset, row_offset = s * out_strides[0], row_batch * out_strides[1] + head * out_strides[2]
+    out_row = out_ptr + (s_offset[:, None] + row_offset[None, :])[:, :, None]
     s_exists = s < seq_len
     row_exists = (s_exists[:, None] & (row < rows)[None, :])[:, :, None]
 
@@ -137,7 +136,7 @@ def rope_kernel(
         passed_through = tl.load(t_row + (tail * t_strides[3])[None, None, :], tail_mask)
 
     # the position of each token in its sequence
-    sequence, start, length, in_sequence = b, 0, seq_len, s_exists
+    sequence, start, length, in_sequence = s * 0 + b, 0, seq_len, s_exists
     if cu_seqlens_ptr is not None:
         cp_size = 1 if cp is None else cp[0]
         sequence, start, length, in_sequence = _sequences_of(s, cu_seqlens_ptr, sequences, cp_size)

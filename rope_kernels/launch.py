@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from .angles import Angles
-from .formats import in_sbhd_order
+from .formats import sizes_in_sbhd, strides_in_sbhd
 from .frequencies import in_turns
 
 # Bytes of rows that one warp of a program holds, a power of two: 8 loads of 16 bytes a thread. One
@@ -70,8 +70,8 @@ def launch_rope(pairs: list, angles: Angles, transpose: bool, inplace: bool) -> 
     tensors = q, k, q_out, k_out, *_tensors_for_kernel(angles)
     table, _, cu_seqlens, _, ids = tensors[4:]
     tensor_format, half = angles.tensor_format, angles.rotary_dim // 2
-    seq_len, batch, q_heads, head_dim = in_sbhd_order(q.shape, tensor_format)
-    k_heads = 0 if k is None else in_sbhd_order(k.shape, tensor_format)[2]
+    seq_len, batch, q_heads, head_dim = sizes_in_sbhd(q, tensor_format)
+    k_heads = 0 if k is None else sizes_in_sbhd(k, tensor_format)[2]
     tail = 0 if inplace else head_dim - angles.rotary_dim
     batches, entries = (batch, 1) if angles.per_batch else (1, batch)  # rows of one entry, or all
     blocks = block_sizes(half, tail, entries * max(q_heads, k_heads), q.element_size())
@@ -83,7 +83,7 @@ def launch_rope(pairs: list, angles: Angles, transpose: bool, inplace: bool) -> 
     sequences = 0 if cu_seqlens is None else cu_seqlens.numel() - 1
     cp = (angles.cp_size, angles.cp_rank) if angles.cp_size > 1 else None
     sizes = seq_len, batch, q_heads, k_heads, q_programs, s2, sequences, cp
-    strides = [None if x is None else in_sbhd_order(x.stride(), tensor_format) for x in tensors[:4]]
+    strides = [None if x is None else strides_in_sbhd(x, tensor_format) for x in tensors[:4]]
     # Triton launches on the current GPU
     with torch.cuda.device(q.device if q.is_cuda else -1):
         rope_kernel[(q_programs + k_programs,)](
