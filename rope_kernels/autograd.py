@@ -186,7 +186,7 @@ class _Rotation(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, *inputs):
-        angles, (transpose, inplace, *tensors) = Angles(*inputs[:10]), inputs[10:]
+        angles, (transpose, inplace), tensors = Angles(*inputs[:10]), inputs[10:12], inputs[12:]
         ctx.options, ctx.transpose = angles[5:], transpose
         ctx.table_wants = any(ctx.needs_input_grad[:2])
         ctx.save_for_backward(*angles[:5], *(tensors if ctx.table_wants else ()))

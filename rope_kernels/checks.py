@@ -145,8 +145,7 @@ def check_inplace(tensors: dict[str, Tensor], angles: Angles) -> None:
         if base.is_leaf and base.requires_grad:
             raise _bad(f"{name} is a leaf that requires a gradient, or a view of one", accepted)
         plain = torch._C._autograd.CreationMeta.DEFAULT  # not from chunk or split, nor in no_grad
-        of_several = len(tensors) > 1 or torch._C._autograd._get_creation_meta(t) != plain
-        if t._is_view() and of_several:
+        if t._is_view() and (len(tensors) > 1 or torch._C._autograd._get_creation_meta(t) != plain):
             accepted += ", or one slice (not from chunk or split) a call"
             raise _bad(f"{name} is a view that autograd cannot overwrite", accepted)
     if len(tensors) == 2 and _share_elements(*tensors.values()):
@@ -206,10 +205,9 @@ def _check_tensor(x, name, dtypes=(), shapes=None, t=None, t_name="t", why="") -
 
 
 def _overlaps_itself(t: Tensor) -> bool:
-    dims = sorted(
-        (stride, size) for stride, size in zip(t.stride(), t.shape, strict=True) if size > 1
-    )
-    return bool(dims) and (dims[0][0] == 0 or _steps_add_up_to(0, dims))
+    steps = sorted((stride, 1 - n, n - 1) for stride, n in zip(t.stride(), t.shape, strict=True))
+    steps = [step for step in steps if step[2] > 0]
+    return bool(steps) and (steps[0][0] == 0 or _lead_to(0, steps))
 
 
 def _share_elements(q: Tensor, k: Tensor) -> bool:
@@ -217,25 +215,26 @@ def _share_elements(q: Tensor, k: Tensor) -> bool:
     if q.untyped_storage().data_ptr() != k.untyped_storage().data_ptr():
         return False
     distance = k.storage_offset() - q.storage_offset()
-    if q.stride() == k.stride():
-        dims = sorted(zip(q.stride(), map(max, q.shape, k.shape), strict=True))
-        return distance == 0 or _steps_add_up_to(distance, dims)
+    if q.stride() == k.stride():  # from the element of k to the same of q
+        sizes = zip(q.stride(), q.shape, k.shape, strict=True)
+        steps = sorted((step, 1 - nk, nq - 1) for step, nq, nk in sizes if step)
+        return _lead_to(distance, steps, moved=True)
     q_end, k_end = (
         sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True)) for x in (q, k)
     )
     return -k_end <= distance <= q_end
 
 
-def _steps_add_up_to(distance: int, dims: list[tuple[int, int]], moved: bool = False) -> bool:
-    """Do steps along dimensions (stride, size), forth or back and one at least, add up to it?"""
-    if not dims:
+def _lead_to(distance: int, steps: list[tuple[int, int, int]], moved: bool = False) -> bool:
+    """Do steps, (size, fewest, most) from the smallest size, not none, add up to the distance?"""
+    if not steps:
         return distance == 0 and moved
-    *smaller, (stride, size) = dims
-    reach = sum(step * (n - 1) for step, n in smaller)
-    first, last = -((reach - distance) // stride), (reach + distance) // stride
+    *smaller, (size, fewest, most) = steps
+    least, furthest = (sum(step[0] * step[i] for step in smaller) for i in (1, 2))
+    fewest = max(fewest, -((furthest - distance) // size))
+    most = min(most, (distance - least) // size)
     return any(
-        _steps_add_up_to(distance - n * stride, smaller, moved or n != 0)
-        for n in range(max(first, 1 - size), min(last, size - 1) + 1)
+        _lead_to(distance - n * size, smaller, moved or n != 0) for n in range(fewest, most + 1)
     )
 
 

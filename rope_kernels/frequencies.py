@@ -125,7 +125,7 @@ def in_turns(inv_freq: Tensor, scale: float = 1.0) -> Tensor:
     for part in (coarse, frequency - coarse):
         for piece in _TURNS_IN_A_RADIAN:
             turns = part * piece  # exact: 24 or 29 bits times 24
-            total += ((turns - turns.round()) * 2.0**64).long()
+            total += ((turns - turns.round()) * 2.0**64).round().long()
     return total
 
 
