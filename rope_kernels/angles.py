@@ -68,7 +68,7 @@ class Angles(NamedTuple):
             position = position + starts
         if self.position_ids is not None:
             position = self.position_ids.long()
-        return position.view(-1, seq_len), in_sequence
+        return position if position.dim() == 2 else position[None], in_sequence
 
     def cos_sin(self, seq_len: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
         """cos and sin, (b or 1, s, d2), NaN past the table; and `positions`' second result."""

@@ -150,11 +150,11 @@ def _rotate_named(
     check_inplace(named, angles)
     wants_grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     compiling = torch.compiler.is_compiling()
-    if not (fused and launch.runs_in_triton(tensors[0])) or (wants_grad and compiling):
+    if not _kernel_serves(tensors[0], fused) or (wants_grad and compiling):
         for t, out in zip(tensors, _rotate(tensors, angles, fused, transpose), strict=True):
             t[..., : angles.rotary_dim].copy_(out[..., : angles.rotary_dim])
     elif wants_grad:
-        _Rotation.apply(*angles, transpose, True, *tensors)
+        _Rotation.apply(*_two(tensors), transpose, True, *angles)
     elif compiling:
         _rotate_inplace_op(*angles, transpose, tensors)
     else:
@@ -167,14 +167,18 @@ def _rotate(
     tensors: tuple[Tensor, ...], angles: Angles, fused: bool, transpose: bool
 ) -> tuple[Tensor, ...]:
     """Rotate into new tensors, by the shortest way that has the derivatives asked for."""
-    # within torch.func and forward mode PyTorch's own operators have all the rules
-    transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
-    if transformed or not (fused and launch.runs_in_triton(tensors[0])):
+    if not _kernel_serves(tensors[0], fused):
         return tuple(reference.rotate(t, angles, fused, transpose) for t in tensors)
     wanted = (*tensors, *angles[:2]) if torch.is_grad_enabled() else ()
     if any(x is not None and x.requires_grad for x in wanted):
-        return _Rotation.apply(*angles, transpose, False, *tensors)
+        return _Rotation.apply(*_two(tensors), transpose, False, *angles)
     return _launch(tensors, angles, transpose, False)
+
+
+def _kernel_serves(t: Tensor, fused: bool) -> bool:
+    """Or do PyTorch's operators? Within torch.func and forward mode they have all the rules."""
+    transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return fused and not transformed and launch.runs_in_triton(t)
 
 
 class _Rotation(torch.autograd.Function):
@@ -185,17 +189,17 @@ class _Rotation(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, *inputs):
-        angles, (transpose, inplace), tensors = Angles(*inputs[:10]), inputs[10:12], inputs[12:]
+    def forward(ctx, q, k, transpose, inplace, *angles):
+        angles, tensors = Angles(*angles), (q,) if k is None else (q, k)
         ctx.options, ctx.transpose = angles[5:], transpose
-        ctx.table_wants = any(ctx.needs_input_grad[:2])
+        ctx.table_wants = any(ctx.needs_input_grad[4:6])
         ctx.save_for_backward(*angles[:5], *(tensors if ctx.table_wants else ()))
         ctx.set_materialize_grads(False)
         if inplace:
             ctx.mark_dirty(*tensors)
         outs = _launch(tensors, angles, transpose, inplace)
         if not ctx.table_wants:
-            wants = zip(outs, ctx.needs_input_grad[12:], strict=True)
+            wants = zip(outs, ctx.needs_input_grad, strict=False)
             ctx.mark_non_differentiable(*(out for out, wanted in wants if not wanted))
         return outs
 
@@ -205,7 +209,7 @@ class _Rotation(torch.autograd.Function):
         angles, tensors = Angles(*saved[:5], *ctx.options), saved[5:]
         given = tuple(grad for grad in grads if grad is not None)
         rotated = iter(_rotate(given, angles, True, not ctx.transpose) if given else ())
-        of_tensors = [None if grad is None else next(rotated) for grad in grads]
+        of_tensors = _two([None if grad is None else next(rotated) for grad in grads])
         of_table = of_sin = None
         if ctx.table_wants and given:
             pairs = [(t, g) for t, g in zip(tensors, grads, strict=True) if g is not None]
@@ -217,7 +221,11 @@ class _Rotation(torch.autograd.Function):
                 of_sin = None
             else:
                 of_table, of_sin = of_cos.to(angles.table.dtype), of_sin.to(angles.table.dtype)
-        return of_table, of_sin, *[None] * 10, *of_tensors
+        return *of_tensors, None, None, of_table, of_sin, *[None] * 8
+
+
+def _two(tensors) -> tuple:
+    return (*tensors, None)[:2]
 
 
 def _launch(tensors: tuple, angles: Angles, transpose: bool, inplace: bool) -> tuple[Tensor, ...]:
@@ -255,4 +263,6 @@ def _(*inputs):
     schema=f"({_ANGLES}, Tensor(a!)[] tensors) -> ()",
 )
 def _rotate_inplace_op(*inputs):
+    names = ("t",) if len(inputs[11]) == 1 else ("q", "k")
+    check_inplace(dict(zip(names, inputs[11], strict=True)), Angles(*inputs[:10]))
     _rotate_op._init_fn(*inputs, inplace=True)

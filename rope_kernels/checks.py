@@ -133,22 +133,23 @@ def check_inplace(tensors: dict[str, Tensor], angles: Angles) -> None:
     with_grad = torch.is_grad_enabled()
     if with_grad and any(x is not None and x.requires_grad for x in angles[:2]):
         raise _bad("freqs requires a gradient", "with inplace=True freqs.detach()")
-    for name, t in tensors.items():
-        if _overlaps_itself(t):
-            accepted = f"with inplace=True e.g. {name}.contiguous()"
-            raise _bad(f"{name} has elements in one place: strides {t.stride()}", accepted)
     if torch.compiler.is_compiling():
-        return  # PyTorch checks the rest when it traces
+        return  # PyTorch checks gradients when it traces; the operator comes here when it runs
+    transformed = torch._C._are_functorch_transforms_active()  # there PyTorch overwrites
     with_grad = with_grad and any(t.requires_grad for t in tensors.values())
-    for name, t in tensors.items() if with_grad else ():
+    for name, t in tensors.items():
         base, accepted = t._base if t._is_view() else t, f"with inplace=True e.g. {name}.clone()"
-        if base.is_leaf and base.requires_grad:
+        if with_grad and base.is_leaf and base.requires_grad:
             raise _bad(f"{name} is a leaf that requires a gradient, or a view of one", accepted)
+        if not transformed and _overlaps_itself(t):
+            raise _bad(f"{name} has elements in one place: strides {t.stride()}", accepted)
         plain = torch._C._autograd.CreationMeta.DEFAULT  # not from chunk or split, nor in no_grad
-        if t._is_view() and (len(tensors) > 1 or torch._C._autograd._get_creation_meta(t) != plain):
+        if (with_grad and t._is_view() and not transformed) and (
+            len(tensors) > 1 or torch._C._autograd._get_creation_meta(t) != plain
+        ):
             accepted += ", or one slice (not from chunk or split) a call"
             raise _bad(f"{name} is a view that autograd cannot overwrite", accepted)
-    if len(tensors) == 2 and _share_elements(*tensors.values()):
+    if len(tensors) == 2 and not transformed and _share_elements(*tensors.values()):
         raise _bad("k shares memory with q", "with inplace=True separate elements")
 
 
@@ -215,12 +216,13 @@ def _share_elements(q: Tensor, k: Tensor) -> bool:
     if q.untyped_storage().data_ptr() != k.untyped_storage().data_ptr():
         return False
     distance = k.storage_offset() - q.storage_offset()
-    if q.stride() == k.stride():  # from the element of k to the same of q
-        sizes = zip(q.stride(), q.shape, k.shape, strict=True)
-        steps = sorted((step, 1 - nk, nq - 1) for step, nq, nk in sizes if step)
-        return _lead_to(distance, steps, moved=True)
+    dims = list(zip(q.stride(), q.shape, k.stride(), k.shape, strict=True))
+    if all(q_step == k_step or 1 in (nq, nk) for q_step, nq, k_step, nk in dims):
+        # from an element of q to the same of k, by steps along q and back along k
+        steps = [(k_step if nq == 1 else q_step, 1 - nk, nq - 1) for q_step, nq, k_step, nk in dims]
+        return _lead_to(distance, sorted(step for step in steps if step[1:] != (0, 0)), moved=True)
     q_end, k_end = (
-        sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True)) for x in (q, k)
+        sum(step * (n - 1) for step, n in zip(x.stride(), x.shape, strict=True)) for x in (q, k)
     )
     return -k_end <= distance <= q_end
 

@@ -57,6 +57,9 @@ def rotate(t: Tensor, angles: Angles, round_once: bool, transpose: bool) -> Tens
     cos, sin = (v.transpose(0, 1)[:, :, None] for v in (cos, sin))  # (s, b or 1, 1, d2)
 
     rotary, tail = x[..., : angles.rotary_dim], x[..., angles.rotary_dim :]
+    if in_sequence is not None:
+        in_sequence = in_sequence.view(-1, 1, 1, 1)
+        rotary = torch.where(in_sequence, rotary, 0)  # padding may hold anything, NaN too
     if round_once:
         rotary = rotary.to(dtype)
     else:
@@ -68,7 +71,7 @@ def rotate(t: Tensor, angles: Angles, round_once: bool, transpose: bool) -> Tens
         rotated = rotary * cos + _quarter_turn(rotary, angles.interleaved) * sin
     rotated = torch.cat((rotated.to(t.dtype), tail), dim=-1)
     if in_sequence is not None:
-        rotated = torch.where(in_sequence.view(-1, 1, 1, 1), rotated, x)
+        rotated = torch.where(in_sequence, rotated, x)
     return view_from_sbhd(rotated, angles.tensor_format).contiguous()
 
 

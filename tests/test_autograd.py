@@ -19,8 +19,10 @@ each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 class Sample:
     """A leaf t, unlike angle halves and packed sequences; `rotate` is the function under test."""
 
-    def __init__(self, tensor_format, device, dtype=torch.float64, s=5, b=2, h=3, d=10, d2=6):
-        self.tensor_format = tensor_format
+    def __init__(
+        self, tensor_format, device, dtype=torch.float64, s=5, b=2, h=3, d=10, d2=6, **options
+    ):
+        self.tensor_format, self.options = tensor_format, options
         shape = shape_of(tensor_format, s, b, h, d)
         self.t = contiguous(shape, dtype, device).requires_grad_()
         self.freqs = angles(s * b, d2, device)
@@ -28,18 +30,20 @@ class Sample:
 
     def rotate(self, t, freqs=None):
         freqs = self.freqs if freqs is None else freqs
-        return apply_rotary_pos_emb(t, freqs, self.tensor_format, cu_seqlens=self.cu_seqlens)
+        options = {"cu_seqlens": self.cu_seqlens, **self.options}
+        return apply_rotary_pos_emb(t, freqs, self.tensor_format, **options)
 
     def expected(self, t, freqs=None):
         freqs = self.freqs if freqs is None else freqs
-        return rotate_fp64(t, freqs, self.tensor_format, self.cu_seqlens)
+        return rotate_fp64(t, freqs, self.tensor_format, self.cu_seqlens, **self.options)
 
     def expected_gradient(self, grad):
-        return gradient_fp64(self.t, self.freqs, self.tensor_format, grad, self.cu_seqlens)
+        inputs = self.t, self.freqs, self.tensor_format, grad, self.cu_seqlens
+        return gradient_fp64(*inputs, **self.options)
 
 
-def tiny(tensor_format, device):
-    return Sample(tensor_format, device, s=3, b=2, h=1, d=6, d2=4)
+def tiny(tensor_format, device, **options):
+    return Sample(tensor_format, device, s=3, b=2, h=1, d=6, d2=4, **options)
 
 
 # the gradient
@@ -57,6 +61,16 @@ def test_gradient_of_a_random_upstream_gradient(tensor_format, layout, dtype, de
     (grad_t,) = torch.autograd.grad(out, sample.t, grad)
     assert grad_t.dtype == dtype and grad_t.is_contiguous()
     assert_rounded_once(grad_t, sample.expected_gradient(grad))
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=str)
+@each_format
+def test_gradient_of_an_interleaved_rotation(tensor_format, dtype, device):
+    sample = Sample(tensor_format, device, dtype, interleaved=True)
+    grad = LAYOUTS["transposed"](sample.t.shape, dtype, device)
+    out = sample.rotate(sample.t)
+    assert_rounded_once(out.detach(), sample.expected(sample.t.detach()))
+    assert_rounded_once(torch.autograd.grad(out, sample.t, grad)[0], sample.expected_gradient(grad))
 
 
 @each_format
@@ -92,7 +106,7 @@ def test_the_gradient_is_linear_in_the_upstream_gradient(device):
 
 @each_format
 def test_gradcheck_and_gradgradcheck(tensor_format, device):
-    sample = tiny(tensor_format, device)
+    sample = tiny(tensor_format, device, interleaved=tensor_format in ("bshd", "thd"))
     assert torch.autograd.gradcheck(sample.rotate, (sample.t,))
     assert torch.autograd.gradgradcheck(sample.rotate, (sample.t,))
 
@@ -302,18 +316,55 @@ def test_func_hessian(outer, device):
     torch.testing.assert_close(got, want)
 
 
-@pytest.mark.parametrize("gradient_in", ("grad", "jvp"))
-def test_a_derivative_in_freqs_is_refused_where_it_would_be_missing(gradient_in, device):
-    sample = Sample("sbhd", device)
+@pytest.mark.parametrize("interleaved", (False, True))
+def test_func_derivatives_in_freqs(interleaved, device):
+    """Reverse and forward; more of them in test_freqs_gradient.py."""
+    sample = Sample("sbhd", device, interleaved=interleaved)
+    t, freqs = sample.t.detach(), sample.freqs.double()
+    tangent = torch.randn_like(freqs)
 
-    def loss(freqs):
-        return (sample.rotate(sample.t.detach(), freqs) ** 3).sum()
+    def loss(rotate):
+        return lambda freqs: (rotate(t, freqs) ** 3).sum()
 
-    with pytest.raises(ValueError, match=r"^freqs .*fused=False"):
-        if gradient_in == "grad":
-            func.grad(loss)(sample.freqs)
-        else:
-            func.jvp(loss, (sample.freqs,), (torch.ones_like(sample.freqs),))
+    got, want = (func.grad(loss(rotate))(freqs) for rotate in (sample.rotate, sample.expected))
+    torch.testing.assert_close(got, want)
+    got, want = (
+        func.jvp(loss(rotate), (freqs,), (tangent,)) for rotate in (sample.rotate, sample.expected)
+    )
+    torch.testing.assert_close(got, want)
+
+
+# which engine: the kernel, but for torch.func and forward mode
+
+
+@pytest.fixture
+def only_the_kernel(monkeypatch):
+    def reached(*_args, **_kwargs):
+        raise AssertionError("plain PyTorch ran")
+
+    monkeypatch.setattr(reference, "rotate", reached)
+
+
+@each_format
+def test_forward_and_both_backwards_run_the_kernel(tensor_format, device, only_the_kernel):
+    sample = Sample(tensor_format, device)
+    loss = (sample.rotate(sample.t) ** 3).sum()
+    (grad_t,) = torch.autograd.grad(loss, sample.t, create_graph=True)
+    torch.autograd.grad((grad_t**2).sum(), sample.t)
+    with pytest.raises(AssertionError, match="plain PyTorch ran"):
+        Sample(tensor_format, device, fused=False).rotate(sample.t)
+
+
+def test_transformed_functions_give_the_references_bits(device):
+    sample = Sample("sbhd", device, torch.float32)
+    t = sample.t.detach()
+    want = reference.apply_rotary_pos_emb(t, sample.freqs, round_once=True)
+    assert torch.equal(func.vmap(sample.rotate)(t[None])[0], want)
+    assert torch.equal(func.jvp(sample.rotate, (t,), (t,))[0], want)
+    out, pull_back = func.vjp(sample.rotate, t)
+    transposed = reference.apply_rotary_pos_emb(t, sample.freqs, round_once=True, transpose=True)
+    assert torch.equal(out, want)
+    torch.testing.assert_close(pull_back(t)[0], transposed)
 
 
 # vmap
@@ -400,13 +451,20 @@ def test_grad_through_vmap(device):
     assert_rounded_once(got, each_of(weight, 0, sample.expected_gradient))
 
 
-def test_a_gradient_in_freqs_is_refused_under_vmap_too(device):
-    """There freqs does not say that it requires a gradient: found when the backward runs."""
-    t = torch.randn(5, 2, 3, 8, device=device)
-    freqs = torch.randn(4, 5, 1, 1, 8, device=device, requires_grad=True)
-    out = func.vmap(lambda f: apply_rotary_pos_emb(t, f))(freqs)
-    with pytest.raises(ValueError, match="freqs requires a gradient"):
-        out.sum().backward()
+def test_the_gradient_through_vmap_reaches_freqs(device):
+    """There freqs does not say that it requires one."""
+    sample = Sample("bshd", device)
+    t = sample.t.detach()
+    freqs = torch.randn(4, *sample.freqs.shape, device=device, dtype=torch.float64)
+    grad = torch.randn(4, *t.shape, device=device, dtype=torch.float64)
+
+    def gradient(rotate_each):
+        leaf = freqs.clone().requires_grad_()
+        return torch.autograd.grad(rotate_each(leaf), leaf, grad)[0]
+
+    got = gradient(func.vmap(lambda freqs: sample.rotate(t, freqs)))
+    want = gradient(lambda batch: each_of(batch, 0, lambda freqs: sample.expected(t, freqs)))
+    torch.testing.assert_close(got, want)
 
 
 def test_the_gradient_of_a_conjugate_has_its_sign(device):

@@ -84,6 +84,13 @@ def test_bit_equal_to_transformer_engines_arithmetic(arguments, max_seq_len, off
     assert torch.equal(got, table_of_transformer_engine(module, max_seq_len, offset))
 
 
+@pytest.mark.parametrize("arguments", (CASES["interpolated"], CASES["interpolated by thirds"]))
+def test_interpolated_to_every_length_bit_for_bit(arguments):
+    module = RotaryPositionEmbedding(6, **arguments)
+    for length in range(1, 400):
+        assert torch.equal(module(length), table_of_transformer_engine(module, length)), length
+
+
 def test_halves_are_alike_and_interleaved_pairs_are_alike():
     half_split = RotaryPositionEmbedding(8)(6)
     assert torch.equal(half_split[..., :4], half_split[..., 4:])
@@ -174,6 +181,25 @@ def test_autocast_leaves_the_angles_exact(dtype, device):
         assert torch.equal(module(1000), before)
 
 
+def test_inv_freq_is_the_one_thing_in_its_state():
+    """So weights saved with TransformerEngine's or any earlier module load, bit for bit."""
+    module = RotaryPositionEmbedding(16, rotary_base=500.0)
+    state = module.state_dict()
+    assert list(state) == ["inv_freq"] and not list(module.parameters())
+    assert state["inv_freq"].dtype == torch.float32 and state["inv_freq"].shape == (8,)
+    other = RotaryPositionEmbedding(16)
+    assert not torch.equal(other(100), module(100))
+    other.load_state_dict(state)
+    assert torch.equal(other(100), module(100))
+
+
+def test_a_cast_that_loads_nothing_new_keeps_one_tensor():
+    """No cast, no copy: whoever holds inv_freq holds the module's."""
+    module = RotaryPositionEmbedding(16)
+    held = module.inv_freq
+    assert module.float().to("cpu").inv_freq is held
+
+
 def test_moves_with_to(device):
     module = RotaryPositionEmbedding(16)
     before = module(50)
@@ -209,6 +235,12 @@ BAD_ARGUMENTS = [
 def test_a_bad_argument_is_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         RotaryPositionEmbedding(**{"dim": 16, **arguments})
+
+
+@pytest.mark.parametrize("length", (0, 1))
+def test_a_table_of_none_or_one(length):
+    for module in (RotaryPositionEmbedding(16), interpolated()):
+        assert module(length).shape == (length, 1, 1, 16)
 
 
 def test_a_negative_length_is_named():

@@ -3,14 +3,12 @@
 import pytest
 import torch
 
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb
+from rope_kernels import rope_qk
 
 transformers = pytest.importorskip("transformers", reason="needs transformers")
 
 
-def test_a_llama_gives_the_same_logits_and_gradients(device, monkeypatch):
-    import transformers.models.llama.modeling_llama as llama
-
+def small_llama():
     config = transformers.LlamaConfig(
         vocab_size=97,
         hidden_size=96,
@@ -20,7 +18,13 @@ def test_a_llama_gives_the_same_logits_and_gradients(device, monkeypatch):
         num_key_value_heads=2,
         attn_implementation="sdpa",
     )
-    model = transformers.LlamaForCausalLM(config).to(device)
+    return transformers.LlamaForCausalLM(config)
+
+
+def test_a_llama_gives_the_same_logits_and_gradients(device, monkeypatch):
+    import transformers.models.llama.modeling_llama as llama
+
+    model = small_llama().to(device)
     tokens = torch.randint(0, 97, (2, 37), device=device)
 
     def logits_and_gradient():
@@ -30,15 +34,38 @@ def test_a_llama_gives_the_same_logits_and_gradients(device, monkeypatch):
         return logits.detach(), model.model.layers[0].self_attn.q_proj.weight.grad.clone()
 
     expected = logits_and_gradient()
-    angles = RotaryPositionEmbedding(dim=16).to(device)
-    torch.testing.assert_close(angles.inv_freq, model.model.rotary_emb.inv_freq)
     calls = []
 
     def rotate(q, k, cos, sin, unsqueeze_dim=1):
-        freqs = angles(q.shape[2])
         calls.append(q.shape)
-        return apply_rotary_pos_emb(q, freqs, "bhsd"), apply_rotary_pos_emb(k, freqs, "bhsd")
+        return rope_qk(q, k, (cos, sin), "bhsd")
 
     monkeypatch.setattr(llama, "apply_rotary_pos_emb", rotate)
     torch.testing.assert_close(logits_and_gradient(), expected, rtol=1e-4, atol=1e-5)
-    assert len(calls) == config.num_hidden_layers
+    assert len(calls) == model.config.num_hidden_layers
+
+
+def test_a_llama_generates_the_same_tokens(device, monkeypatch):
+    """With a cache: after the first step, one token at a time, at positions of its own."""
+    import transformers.models.llama.modeling_llama as llama
+
+    model = small_llama().to(device).eval()
+    tokens = torch.randint(1, 97, (3, 11), device=device)
+    padding = torch.ones_like(tokens)
+    padding[0, :4] = padding[2, :1] = 0  # on the left: each text has positions of its own
+
+    def generated():
+        with torch.no_grad():
+            return model.generate(
+                tokens, attention_mask=padding, max_new_tokens=8, do_sample=False, pad_token_id=0
+            )
+
+    expected, lengths = generated(), set()
+
+    def rotate(q, k, cos, sin, unsqueeze_dim=1):
+        lengths.add(q.shape[2])
+        return rope_qk(q, k, (cos, sin), "bhsd")
+
+    monkeypatch.setattr(llama, "apply_rotary_pos_emb", rotate)
+    assert torch.equal(generated(), expected)
+    assert lengths == {11, 1}

@@ -41,6 +41,43 @@ def test_importing_loads_neither_triton_nor_matplotlib(module):
     """)
 
 
+def test_the_operators_are_there_once_it_is_imported():
+    """For torch.compile; registering them loads no Triton either, nor does asking what they do."""
+    run_python("""
+        import sys
+        import torch
+        import rope_kernels
+        for name in ("rotate", "rotate_inplace"):
+            operator = getattr(torch.ops.rope_kernels, name)
+            assert "start_positions" in str(operator.default._schema)
+        assert "triton" not in sys.modules
+    """)
+
+
+def test_plain_pytorch_loads_no_triton():
+    """All that has no kernel: the module's table, errors, vmap, the unfused function."""
+    run_python(
+        """
+        import sys
+        import torch
+        from torch import func
+        from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_qk
+        t, freqs = torch.randn(3, 2, 2, 8), RotaryPositionEmbedding(8)
+        for call in (apply_rotary_pos_emb, rope_qk):
+            try:
+                call(t, t, freqs(2)) if call is rope_qk else call(t, freqs(2))
+            except ValueError:
+                pass
+            else:
+                raise AssertionError("a table that is too short will do")
+        func.vmap(lambda t: apply_rotary_pos_emb(t, freqs))(t[None])
+        rope_qk(t, t, freqs, fused=False)
+        assert "triton" not in sys.modules
+        """,
+        TRITON_INTERPRET="1",
+    )
+
+
 def test_the_first_launch_loads_triton():
     run_python(
         """
@@ -117,12 +154,13 @@ def test_without_triton_everything_works_on_the_cpu(interpreter):
         """
         import torch
         from rope_kernels import (
-            RotaryPositionEmbedding, apply_rotary_pos_emb, reference, rope_bw, rope_fw
+            RotaryPositionEmbedding, apply_rotary_pos_emb, reference, rope_bw, rope_fw, rope_qk
         )
         freqs = RotaryPositionEmbedding(4)(6)
         t = torch.randn(6, 1, 2, 6, dtype=torch.float64, requires_grad=True)
         want = reference.apply_rotary_pos_emb(t, freqs)
         transposed = reference.apply_rotary_pos_emb(t, freqs, transpose=True)
+        assert "triton" not in sys.modules
         for fused in (True, False):
             assert torch.equal(apply_rotary_pos_emb(t, freqs, fused=fused), want)
             assert torch.autograd.gradcheck(
@@ -134,6 +172,30 @@ def test_without_triton_everything_works_on_the_cpu(interpreter):
         packed = t.detach()[:, 0]
         for function in (rope_fw, rope_bw, apply_rotary_pos_emb):
             function(packed, freqs, "thd", cu_seqlens=cu_seqlens)
+        starts, ids = torch.tensor([2]), torch.tensor([[5, 0, 1, 1, 2, 3]])
+        tables = [(f.cos(), f.sin()) for f in (freqs[:, 0, 0], freqs[:, 0, 0][None])]
+        x = t.detach()
+        for kind in (freqs, *tables, RotaryPositionEmbedding(4)):
+            for options in (
+                {"position_ids": ids},
+                {"start_positions": starts},
+                {"cp_size": 3, "cp_rank": 1},
+            ):
+                enough = x[:4] if "start_positions" in options else x
+                enough = x[:2] if "cp_size" in options else enough
+                options = {k: v[:, : len(enough)] if v is ids else v for k, v in options.items()}
+                want = reference.apply_rotary_pos_emb(enough, kind, round_once=True, **options)
+                assert torch.equal(apply_rotary_pos_emb(enough, kind, **options), want)
+                q, k = rope_qk(enough, enough[:, :, :1], kind, **options)
+                assert torch.equal(q, want) and torch.equal(k, want[:, :, :1])
+                q, k = enough.clone(), enough[:, :, :1].clone()
+                assert rope_qk(q, k, kind, inplace=True, **options)[0] is q
+                assert torch.equal(q, want) and torch.equal(k, want[:, :, :1])
+        interleaved = apply_rotary_pos_emb(x, freqs, interleaved=True)
+        assert not torch.equal(interleaved, want)
+        table = freqs.double().clone().requires_grad_()
+        assert torch.autograd.gradcheck(apply_rotary_pos_emb, (t, table))
+        assert torch.autograd.gradgradcheck(apply_rotary_pos_emb, (t, table))
         """,
         TRITON_INTERPRET=interpreter,
     )
@@ -224,8 +286,8 @@ def test_the_kernels_import_no_torch_and_nothing_of_the_package():
 
 
 def test_reference_and_frequencies_stand_on_torch_alone():
-    for name in ("reference.py", "frequencies.py", "checks.py", "formats.py"):
+    for name in ("reference.py", "frequencies.py", "angles.py", "checks.py", "formats.py"):
         found = imported((PACKAGE / name).read_text(encoding="utf-8"))
         outside = {name.split(".")[0] for name in found if not name.startswith(".")}
-        assert outside == {"torch"}, name
+        assert outside - sys.stdlib_module_names == {"torch"}, name
         assert not {".kernels", ".launch", ".autograd"} & found, name

@@ -11,13 +11,17 @@ from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
-def check_both_directions(t, grad, freqs, tensor_format, cu_seqlens=None):
-    out = rope_fw(t, freqs, tensor_format, cu_seqlens=cu_seqlens)
+each_pairing = pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
+
+
+def check_both_directions(t, grad, freqs, tensor_format, cu_seqlens=None, interleaved=False):
+    options = {"cu_seqlens": cu_seqlens, "interleaved": interleaved}
+    out = rope_fw(t, freqs, tensor_format, **options)
     assert out.is_contiguous() and out.dtype == t.dtype and out.shape == t.shape
-    assert_rounded_once(out, rotate_fp64(t, freqs, tensor_format, cu_seqlens))
-    grad_t = rope_bw(grad, freqs, tensor_format, cu_seqlens=cu_seqlens)
+    assert_rounded_once(out, rotate_fp64(t, freqs, tensor_format, **options))
+    grad_t = rope_bw(grad, freqs, tensor_format, **options)
     assert grad_t.is_contiguous() and grad_t.dtype == grad.dtype and grad_t.shape == t.shape
-    assert_rounded_once(grad_t, gradient_fp64(t, freqs, tensor_format, grad, cu_seqlens))
+    assert_rounded_once(grad_t, gradient_fp64(t, freqs, tensor_format, grad, **options))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -30,6 +34,13 @@ def test_any_strides_of_input_and_gradient(tensor_format, layout, dtype, device)
     cu_seqlens = sequence_starts(tensor_format, s, b, device)
     t, grad = layout(shape, dtype, device), layout(shape, dtype, device)
     check_both_directions(t, grad, freqs, tensor_format, cu_seqlens)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_any_strides_interleaved(layout, device):
+    """Neighbours come in one wide load: of a row whose elements may lie anywhere."""
+    t, grad = (layout((7, 2, 3, 20), torch.float32, device) for _ in range(2))
+    check_both_directions(t, grad, angles(7, 12, device), "sbhd", interleaved=True)
 
 
 HEAD_AND_ROTARY_DIMS = [(2, 2), (16, 2), (30, 30), (30, 10), (64, 64), (80, 80), (80, 20)]
@@ -47,9 +58,16 @@ def test_any_even_rotary_dim(tensor_format, head_dim, rotary_dim, device):
     check_both_directions(t, grad, angles(s * b, rotary_dim, device), tensor_format, cu_seqlens)
 
 
-def test_odd_head_dim_passes_its_odd_tail(device):
+@pytest.mark.parametrize("head_dim,rotary_dim", ((2, 2), (16, 2), (30, 10), (80, 80), (192, 128)))
+def test_any_even_rotary_dim_interleaved(head_dim, rotary_dim, device):
+    t, grad = (contiguous((3, 2, 3, head_dim), torch.float32, device) for _ in range(2))
+    check_both_directions(t, grad, angles(3, rotary_dim, device), "sbhd", interleaved=True)
+
+
+@each_pairing
+def test_odd_head_dim_passes_its_odd_tail(interleaved, device):
     t, grad = (contiguous((5, 2, 3, 13), torch.float32, device) for _ in range(2))
-    check_both_directions(t, grad, angles(5, 8, device), "sbhd")
+    check_both_directions(t, grad, angles(5, 8, device), "sbhd", interleaved=interleaved)
 
 
 @pytest.mark.parametrize("heads", (1, 12, 17, 20, 24, 40, 41, 73))
@@ -60,6 +78,12 @@ def test_head_counts_that_no_block_divides(tensor_format, heads, device):
     t, grad = (contiguous(shape, torch.float32, device) for _ in range(2))
     cu_seqlens = sequence_starts(tensor_format, s, b, device)
     check_both_directions(t, grad, angles(s * b, 64, device), tensor_format, cu_seqlens)
+
+
+@pytest.mark.parametrize("s,heads,dim", ((5, 1, 64), (5, 17, 64), (2, 73, 64), (131, 1, 4)))
+def test_head_counts_and_lengths_that_no_block_divides_interleaved(s, heads, dim, device):
+    t, grad = (contiguous((2, s, heads, dim), torch.float32, device) for _ in range(2))
+    check_both_directions(t, grad, angles(s, dim, device), "bshd", interleaved=True)
 
 
 @pytest.mark.parametrize("s", (1, 2, 7, 11, 131, 217))
@@ -116,21 +140,6 @@ def test_padding_comes_out_bit_for_bit_even_if_not_finite(device):
     torch.testing.assert_close(out[4:], t[4:], rtol=0, atol=0, equal_nan=True)
 
 
-@pytest.mark.gpu
-def test_packed_position_past_the_table_is_nan():
-    """On a GPU cu_seqlens is not read back, so this cannot be an error; it must not be silent."""
-    t = torch.randn(8, 2, 12, device="cuda")
-    cu_seqlens = torch.tensor([0, 6, 8], device="cuda")
-    for fused in (True, False):
-        from rope_kernels import apply_rotary_pos_emb
-
-        out = apply_rotary_pos_emb(
-            t, angles(4, 8, "cuda"), "thd", cu_seqlens=cu_seqlens, fused=fused
-        )
-        assert out[4:6, :, :8].isnan().all() and not out[:4].isnan().any()
-        assert not out[6:].isnan().any() and torch.equal(out[..., 8:], t[..., 8:])
-
-
 @pytest.mark.parametrize("shape", ((0, 2, 3, 8), (4, 0, 3, 8), (4, 2, 0, 8)), ids=str)
 def test_empty_tensors(shape, device):
     t = torch.empty(shape, device=device)
@@ -141,15 +150,27 @@ def test_empty_tensors(shape, device):
 def test_the_input_is_left_alone(device):
     t, freqs = contiguous((5, 2, 3, 16), torch.float32, device), angles(5, 8, device)
     before = t.clone()
-    rope_fw(t, freqs)
-    rope_bw(t, freqs)
+    for interleaved in (False, True):
+        rope_fw(t, freqs, interleaved=interleaved)
+        rope_bw(t, freqs, interleaved=interleaved)
     assert torch.equal(t, before)
 
 
-def test_backward_undoes_forward_where_halves_are_alike(device):
-    t = contiguous((5, 2, 3, 16), torch.float64, device)
-    freqs = angles(5, 8, device).repeat(1, 1, 1, 2)
-    torch.testing.assert_close(rope_bw(rope_fw(t, freqs), freqs), t)
+@each_pairing
+def test_backward_undoes_forward_where_members_of_a_pair_are_alike(interleaved, device):
+    t, half = contiguous((5, 2, 3, 16), torch.float64, device), angles(5, 4, device)
+    freqs = half.repeat_interleave(2, -1) if interleaved else half.repeat(1, 1, 1, 2)
+    forth = rope_fw(t, freqs, interleaved=interleaved)
+    torch.testing.assert_close(rope_bw(forth, freqs, interleaved=interleaved), t)
+
+
+def test_interleaved_is_half_split_in_another_order(device):
+    """Even elements first, then odd ones; bit for bit."""
+    t, freqs = contiguous((5, 2, 3, 13), torch.float32, device), angles(5, 8, device)
+    order = torch.tensor([0, 2, 4, 6, 1, 3, 5, 7, *range(8, 13)], device=device)
+    out = rope_fw(t, freqs, interleaved=True)
+    assert torch.equal(out[..., order], rope_fw(t[..., order], freqs[..., order[:8]]))
+    assert not torch.equal(out, rope_fw(t, freqs))
 
 
 @pytest.mark.parametrize("tail", (0, 1, 5, 64, 254, 2048))
@@ -195,13 +216,14 @@ def test_more_than_2_to_the_31_elements():
         assert_rounded_once(grad_t[part], want)
 
 
-def test_offsets_along_the_head_dimension_need_64_bits(device):
+@each_pairing
+def test_offsets_along_the_head_dimension_need_64_bits(interleaved, device):
     """Neighbours in d lie 2^29 elements apart: 7 of those steps pass 2^31."""
     step = 2**29
     memory = torch.empty(7 * step + 4, dtype=torch.float16, device=device)
     t = memory.as_strided((2, 1, 2, 8), (1, 1, 2, step))
     t.copy_(torch.randn(2, 1, 2, 8))
-    check_both_directions(t, t, angles(2, 8, device), "sbhd")
+    check_both_directions(t, t, angles(2, 8, device), "sbhd", interleaved=interleaved)
 
 
 @pytest.mark.gpu

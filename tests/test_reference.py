@@ -14,6 +14,7 @@ S, B, H, D, D2 = 7, 2, 3, 20, 12
 
 each_format = pytest.mark.parametrize("tensor_format", FORMATS)
 each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+each_pairing = pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
 
 
 def sample(tensor_format, dtype, device, layout=contiguous):
@@ -30,29 +31,48 @@ def test_rotate_half_puts_the_negated_second_half_first(device):
     assert rotate_half(x).tolist() == [[-3.0, -4.0, 1.0, 2.0], [-7.0, -8.0, 5.0, 6.0]]
 
 
+def test_rotate_half_interleaved_swaps_neighbours_and_negates_the_first(device):
+    x = torch.tensor([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]], device=device)
+    want = [[-2.0, 1.0, -4.0, 3.0], [-6.0, 5.0, -8.0, 7.0]]
+    assert rotate_half(x, interleaved=True).tolist() == want
+
+
+@each_pairing
 @each_dtype
-def test_rotate_half_twice_is_minus_one(dtype, device):
+def test_rotate_half_twice_is_minus_one(dtype, interleaved, device):
     x = contiguous((3, 5, 6), dtype, device)
-    assert rotate_half(x).dtype == dtype
-    assert torch.equal(rotate_half(rotate_half(x)), -x)
+    assert rotate_half(x, interleaved).dtype == dtype
+    assert torch.equal(rotate_half(rotate_half(x, interleaved), interleaved), -x)
+
+
+def test_interleaved_is_half_split_in_another_order(device):
+    """Even elements first, then odd ones."""
+    x = contiguous((3, 8), torch.float32, device)
+    reordered = torch.cat((x[:, ::2], x[:, 1::2]), dim=-1)
+    got = rotate_half(x, interleaved=True)
+    assert torch.equal(torch.cat((got[:, ::2], got[:, 1::2]), -1), rotate_half(reordered))
 
 
 def test_rotate_half_goes_along_the_last_dimension_whatever_its_strides(device):
     x = contiguous((6, 4), torch.float32, device).T
     assert torch.equal(rotate_half(x), torch.cat((-x[:, 3:], x[:, :3]), dim=1))
+    want = torch.stack((-x[:, 1::2], x[:, ::2]), dim=2).view(4, 6)
+    assert torch.equal(rotate_half(x, interleaved=True), want)
 
 
 def test_rotate_half_leaves_its_input_alone(device):
     x = contiguous((2, 4), torch.float32, device)
     before = x.clone()
-    rotate_half(x)[:] = 0
-    assert torch.equal(x, before)
+    for interleaved in (False, True):
+        rotate_half(x, interleaved)[:] = 0
+        assert torch.equal(x, before)
 
 
 @pytest.mark.parametrize("shape", ((2, 5), (1,), ()), ids=str)
 def test_rotate_half_refuses_what_has_no_two_halves(shape, device):
-    with pytest.raises(ValueError, match=r"^x has shape \(.*\); its last dimension must be even"):
-        rotate_half(torch.zeros(shape, device=device))
+    for interleaved in (False, True):
+        with pytest.raises(ValueError, match=r"^x has shape \(.*\); accepted: an even last dim"):
+            rotate_half(torch.zeros(shape, device=device), interleaved)
 
 
 def test_rotate_half_refuses_what_is_no_tensor():
@@ -63,59 +83,94 @@ def test_rotate_half_refuses_what_is_no_tensor():
 # apply_rotary_pos_emb: values
 
 
+@each_pairing
 @each_dtype
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
 @each_format
-def test_rounded_once_it_is_the_definition(tensor_format, layout, dtype, device):
+def test_rounded_once_it_is_the_definition(tensor_format, layout, dtype, interleaved, device):
     t, freqs, cu_seqlens = sample(tensor_format, dtype, device, layout)
-    out = reference.apply_rotary_pos_emb(
-        t, freqs, tensor_format, cu_seqlens=cu_seqlens, round_once=True
-    )
+    options = {"cu_seqlens": cu_seqlens, "interleaved": interleaved}
+    out = reference.apply_rotary_pos_emb(t, freqs, tensor_format, round_once=True, **options)
     assert out.is_contiguous() and out.dtype == dtype and out.shape == t.shape
-    assert_rounded_once(out, rotate_fp64(t, freqs, tensor_format, cu_seqlens))
+    assert_rounded_once(out, rotate_fp64(t, freqs, tensor_format, **options))
 
 
+@each_pairing
 @each_dtype
 @each_format
 def test_rounded_at_each_step_it_is_the_definition_but_for_a_few_roundings(
-    tensor_format, dtype, device
+    tensor_format, dtype, interleaved, device
 ):
     t, freqs, cu_seqlens = sample(tensor_format, dtype, device)
-    out = reference.apply_rotary_pos_emb(t, freqs, tensor_format, cu_seqlens=cu_seqlens)
+    options = {"cu_seqlens": cu_seqlens, "interleaved": interleaved}
+    out = reference.apply_rotary_pos_emb(t, freqs, tensor_format, **options)
     assert out.is_contiguous() and out.dtype == dtype
-    want = rotate_fp64(t, freqs, tensor_format, cu_seqlens)
+    want = rotate_fp64(t, freqs, tensor_format, **options)
     few = max(4 * torch.finfo(dtype).eps, 4e-15)
     torch.testing.assert_close(out.double(), want, rtol=few, atol=few * t.abs().max().item())
 
 
-def transformer_engine_unfused(t, freqs):
+def transformer_engine_unfused(t, freqs, interleaved=False):
     """TransformerEngine's `_apply_rotary_pos_emb_base`, for sbhd."""
     freqs = freqs[: t.shape[0]]
     cos, sin = torch.cos(freqs).to(t.dtype), torch.sin(freqs).to(t.dtype)
     t, t_pass = t[..., : freqs.shape[-1]], t[..., freqs.shape[-1] :]
-    x1, x2 = t.reshape(*t.shape[:-1], 2, t.shape[-1] // 2).unbind(dim=-2)
-    t = (t * cos) + (torch.cat((-x2, x1), dim=-1) * sin)
+    if interleaved:
+        x1, x2 = t[..., ::2], t[..., 1::2]
+        turned = torch.stack((-x2, x1), dim=-1).view(t.shape)
+    else:
+        x1, x2 = t.reshape(*t.shape[:-1], 2, t.shape[-1] // 2).unbind(dim=-2)
+        turned = torch.cat((-x2, x1), dim=-1)
+    t = (t * cos) + (turned * sin)
     return torch.cat((t, t_pass), dim=-1)
 
 
+@each_pairing
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float16, torch.bfloat16), ids=str)
 @pytest.mark.parametrize("rotary_dim", (D, D2))
 @each_format
-def test_unfused_is_transformer_engines_bit_for_bit(tensor_format, rotary_dim, dtype, device):
+def test_unfused_is_transformer_engines_bit_for_bit(
+    tensor_format, rotary_dim, dtype, interleaved, device
+):
     t, _, cu_seqlens = sample(tensor_format, dtype, device)
     freqs = angles(S * B, rotary_dim, device)
-    got = reference.apply_rotary_pos_emb(t, freqs, tensor_format, cu_seqlens=cu_seqlens)
+    got = reference.apply_rotary_pos_emb(
+        t, freqs, tensor_format, cu_seqlens=cu_seqlens, interleaved=interleaved
+    )
     if tensor_format == "thd":
         ends = cu_seqlens.tolist()
         for start, end in pairwise(ends):
-            want = transformer_engine_unfused(t[start:end, None], freqs).squeeze(1)
+            want = transformer_engine_unfused(t[start:end, None], freqs, interleaved).squeeze(1)
             assert torch.equal(got[start:end], want)
         assert torch.equal(got[ends[-1] :], t[ends[-1] :])
     else:
         to_sbhd = [tensor_format.index(letter) for letter in "sbhd"]
-        assert torch.equal(
-            got.permute(to_sbhd), transformer_engine_unfused(t.permute(to_sbhd), freqs)
+        want = transformer_engine_unfused(t.permute(to_sbhd), freqs, interleaved)
+        assert torch.equal(got.permute(to_sbhd), want)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=str)
+def test_unfused_with_starts_is_transformer_engines_bit_for_bit(dtype, device):
+    """There a loop over the batch takes the rows from each start on."""
+    t, freqs, _ = sample("sbhd", dtype, device)
+    starts = torch.tensor([4, 1], device=device)
+    got = reference.apply_rotary_pos_emb(t, freqs, start_positions=starts)
+    for entry, start in enumerate(starts.tolist()):
+        one = slice(entry, entry + 1)
+        assert torch.equal(got[:, one], transformer_engine_unfused(t[:, one], freqs[start:]))
+
+
+def test_cos_and_sin_are_rounded_first_where_it_is_not_rounded_once(device):
+    """So a table of fp32 and the same, rounded, mean the same; and do not, rounded once."""
+    t = contiguous((S, B, H, D), torch.bfloat16, device)
+    table = torch.randn(2, S, D2, device=device)
+    fine, coarse = tuple(table), tuple(table.bfloat16())
+    for round_once in (False, True):
+        one, other = (
+            reference.apply_rotary_pos_emb(t, freqs, round_once=round_once)
+            for freqs in (fine, coarse)
         )
+        assert torch.equal(one, other) is not round_once
 
 
 def test_fp64_angles_are_used_in_full_with_fp64_t(device):
@@ -155,16 +210,20 @@ def test_an_empty_table_will_do_where_every_sequence_is_empty(device):
 
 
 @each_dtype
+@each_pairing
 @pytest.mark.parametrize("layout", ("contiguous", "transposed", "expanded_scalar"))
 @each_format
-def test_transpose_is_autograds_gradient_for_unlike_halves(tensor_format, layout, dtype, device):
+def test_transpose_is_autograds_gradient_for_unlike_members_of_a_pair(
+    tensor_format, layout, interleaved, dtype, device
+):
     t, freqs, cu_seqlens = sample(tensor_format, dtype, device)
+    options = {"cu_seqlens": cu_seqlens, "interleaved": interleaved}
     grad = LAYOUTS[layout](t.shape, dtype, device)
     got = reference.apply_rotary_pos_emb(
-        grad, freqs, tensor_format, cu_seqlens=cu_seqlens, round_once=True, transpose=True
+        grad, freqs, tensor_format, round_once=True, transpose=True, **options
     )
     assert got.is_contiguous() and got.dtype == dtype
-    assert_rounded_once(got, gradient_fp64(t, freqs, tensor_format, grad, cu_seqlens))
+    assert_rounded_once(got, gradient_fp64(t, freqs, tensor_format, grad, **options))
 
 
 @pytest.mark.parametrize("transpose", (False, True))
@@ -181,6 +240,7 @@ def test_gradients_in_t_and_freqs(tensor_format, round_once, transpose, device):
             freqs,
             tensor_format,
             cu_seqlens=cu_seqlens,
+            interleaved=round_once != transpose,  # so each once
             round_once=round_once,
             transpose=transpose,
         )

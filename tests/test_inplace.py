@@ -1,0 +1,853 @@
+"""`inplace=True`: the rotary slice overwritten and not one bit beside it, or an error that helps.
+
+What lies in memory beside the rotary slice is poisoned with NaN first and compared bit by bit.
+"""
+
+from contextlib import contextmanager, nullcontext
+
+import pytest
+import torch
+from torch import func
+from torch.autograd import forward_ad
+from torch.utils.checkpoint import checkpoint
+
+from inputs import (
+    FORMATS,
+    angles,
+    contiguous,
+    head_dim_strided,
+    negative_view,
+    packed_qkv,
+    sequence_starts,
+    shape_of,
+    sliced_with_offset,
+    transposed,
+)
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
+from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
+
+S, B, H, D, D2 = 5, 2, 3, 10, 6
+
+LAYOUTS = (
+    contiguous,
+    transposed,
+    head_dim_strided,
+    sliced_with_offset,
+    packed_qkv,
+    negative_view,
+)
+DTYPE = {  # every dtype and every format once, for each is compiled anew on a GPU
+    "sbhd": torch.float32,
+    "bshd": torch.bfloat16,
+    "bhsd": torch.float64,
+    "thd": torch.float16,
+}
+INTEGER = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+each_format = pytest.mark.parametrize("tensor_format", FORMATS)
+each_pairing = pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "neighbours"))
+each_way = pytest.mark.parametrize("fused", (True, False), ids=("fused", "unfused"))
+
+
+def memory_of(t):
+    """All elements of the storage under `t`, those that `t` does not show too."""
+    return torch.empty(0, dtype=t.dtype, device=t.device).set_(t.untyped_storage())
+
+
+def bits(x):
+    return x.detach().contiguous().view(INTEGER[x.element_size()]).clone()
+
+
+def beside_the_rotary_slice(t, rotary_dim=D2):
+    """Of each element in memory: is it none of the rotary slice?"""
+    memory = memory_of(t)
+    place = torch.arange(len(memory), device=t.device)
+    beside = torch.ones(len(memory), dtype=torch.bool, device=t.device)
+    shown = place.as_strided(t.shape, t.stride(), t.storage_offset())
+    beside[shown[..., :rotary_dim].flatten()] = False
+    return beside
+
+
+def poison_beside_the_rotary_slice(t):
+    memory_of(t)[beside_the_rotary_slice(t)] = float("nan")
+
+
+@contextmanager
+def nothing_else_touched(t):
+    """Hold that the block changes memory under `t` in the rotary slice, and nowhere else."""
+    before, beside = bits(memory_of(t)), beside_the_rotary_slice(t)
+    yield
+    changed = bits(memory_of(t)) != before
+    assert not changed[beside].any(), "written beside the rotary slice"
+    assert changed.any(), "nothing was written"
+
+
+@contextmanager
+def nothing_touched(*tensors):
+    """Hold that the block changes no bit under these tensors, nor their version counters."""
+    before = [(bits(memory_of(t)), t._version) for t in tensors]
+    yield
+    for t, (memory, version) in zip(tensors, before, strict=True):
+        assert torch.equal(bits(memory_of(t)), memory) and t._version == version
+
+
+# what is written
+
+
+@pytest.mark.parametrize(
+    "layout,interleaved",
+    [(layout, False) for layout in LAYOUTS] + [(layout, True) for layout in LAYOUTS[:3:2]],
+)
+@each_format
+def test_the_rotary_slice_is_rotated_and_nothing_else_is_touched(
+    tensor_format, layout, interleaved, device
+):
+    t = layout(shape_of(tensor_format, S, B, H, D), DTYPE[tensor_format], device)
+    poison_beside_the_rotary_slice(t)
+    before, freqs = t.clone(), angles(S * B, D2, device)
+    cu_seqlens = sequence_starts(tensor_format, S, B, device)
+    options = {"cu_seqlens": cu_seqlens, "interleaved": interleaved}
+    with nothing_else_touched(t):
+        assert apply_rotary_pos_emb(t, freqs, tensor_format, inplace=True, **options) is t
+    assert_rounded_once(t, rotate_fp64(before, freqs, tensor_format, **options))
+
+
+@each_way
+@each_pairing
+@each_format
+def test_rope_bw_overwrites_the_gradient(tensor_format, interleaved, fused, device):
+    """With the transposed map: the halves of the table differ."""
+    grad = sliced_with_offset(shape_of(tensor_format, S, B, H, D), torch.float32, device)
+    poison_beside_the_rotary_slice(grad)
+    before, freqs = grad.clone(), angles(S * B, D2, device)
+    options = {
+        "cu_seqlens": sequence_starts(tensor_format, S, B, device),
+        "interleaved": interleaved,
+    }
+    with nothing_else_touched(grad):
+        out = rope_bw(grad, freqs, tensor_format, inplace=True, fused=fused, **options)
+    assert out is grad
+    assert_rounded_once(grad, gradient_fp64(before, freqs, tensor_format, before, **options))
+
+
+@each_pairing
+@each_format
+def test_the_unfused_function_too(tensor_format, interleaved, device):
+    t = sliced_with_offset(shape_of(tensor_format, S, B, H, D), torch.float16, device)
+    poison_beside_the_rotary_slice(t)
+    freqs, cu_seqlens = angles(S * B, D2, device), sequence_starts(tensor_format, S, B, device)
+    options = {"fused": False, "cu_seqlens": cu_seqlens, "interleaved": interleaved}
+    want = apply_rotary_pos_emb(t, freqs, tensor_format, **options)
+    with nothing_else_touched(t):
+        assert apply_rotary_pos_emb(t, freqs, tensor_format, inplace=True, **options) is t
+    torch.testing.assert_close(t, want, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("positions", ("position_ids", "start_positions"))
+@pytest.mark.parametrize("kind", ("angles", "cos and sin", "a table each", "on the fly"))
+def test_positions_and_every_kind_of_freqs(kind, positions, device):
+    values = {"position_ids": [[3, 1, 4, 1, 5], [8, 2, 0, 7, 6]], "start_positions": [4, 1]}
+    options = {positions: torch.tensor(values[positions], device=device)}
+    freqs = {
+        "angles": angles(9, D2, device),
+        "cos and sin": tuple(torch.randn(2, 9, D2, device=device)),
+        "a table each": tuple(torch.randn(2, B, 9, D2, device=device)),
+        "on the fly": RotaryPositionEmbedding(D2).to(device),
+    }[kind]
+    t = sliced_with_offset((B, S, H, D), torch.float32, device)
+    poison_beside_the_rotary_slice(t)
+    before = t.clone()
+    with nothing_else_touched(t):
+        apply_rotary_pos_emb(t, freqs, "bshd", inplace=True, **options)
+    assert_rounded_once(t, rotate_fp64(before, freqs, "bshd", **options))
+
+
+@pytest.mark.parametrize("cp_rank", (0, 1))
+def test_the_chunks_of_a_context_parallel_rank(cp_rank, device):
+    t = sliced_with_offset((B, 6, H, D), torch.float32, device)
+    before, freqs, cp = t.clone(), angles(12, D2, device), {"cp_size": 2, "cp_rank": cp_rank}
+    with nothing_else_touched(t):
+        apply_rotary_pos_emb(t, freqs, "bshd", inplace=True, **cp)
+    assert_rounded_once(t, rotate_fp64(before, freqs, "bshd", **cp))
+
+
+def test_padding_behind_the_last_sequence_keeps_its_bits(device):
+    t = sliced_with_offset((7, H, D), torch.float32, device)
+    t[4:] = float("nan")
+    cu_seqlens = torch.tensor([0, 1, 4], device=device)
+    before, freqs = t.clone(), angles(4, D2, device)
+    with nothing_else_touched(t):
+        apply_rotary_pos_emb(t, freqs, "thd", cu_seqlens=cu_seqlens, inplace=True)
+    assert torch.equal(bits(t[4:]), bits(before[4:]))
+    assert_rounded_once(t, rotate_fp64(before, freqs, "thd", cu_seqlens))
+
+
+@pytest.mark.parametrize("shape", ((0, B, H, D), (S, 0, H, D), (S, B, 0, D)), ids=str)
+def test_empty_tensors(shape, device):
+    t, k, freqs = torch.empty(shape, device=device), torch.empty(shape, device=device), None
+    freqs = angles(S, D2, device)
+    assert apply_rotary_pos_emb(t, freqs, inplace=True) is t
+    assert rope_bw(t, freqs, inplace=True) is t
+    q_out, k_out = rope_qk(t, k, freqs, inplace=True)
+    assert q_out is t and k_out is k
+
+
+@pytest.mark.parametrize("empty", ("q", "k"))
+def test_empty_q_or_k_beside_one_that_is_not(empty, device):
+    full, nothing = contiguous((S, B, H, D), torch.float32, device), torch.empty(S, B, 0, D)
+    nothing, freqs, before = nothing.to(device), angles(S, D2, device), full.clone()
+    q, k = (nothing, full) if empty == "q" else (full, nothing)
+    with nothing_else_touched(full):
+        q_out, k_out = rope_qk(q, k, freqs, inplace=True)
+    assert q_out is q and k_out is k
+    assert_rounded_once(full, rotate_fp64(before, freqs, "sbhd"))
+
+
+# packed q, k and v
+
+PACKED = {  # format, shape of all three, how to see q, k and v in it
+    "sbhd (s, b, 3, h, d)": ("sbhd", (S, B, 3, H, D), lambda qkv: qkv.unbind(2)),
+    "sbhd chunk along d": ("sbhd", (S, B, H, 3 * D), lambda qkv: qkv.chunk(3, -1)),
+    "sbhd split along h": ("sbhd", (S, B, 7, D), lambda qkv: qkv.split((4, 2, 1), 2)),
+    "sbhd slices along d": (
+        "sbhd",
+        (S, B, H, 3 * D + 4),
+        lambda qkv: (qkv[..., 1 : D + 1], qkv[..., D + 2 : 2 * D + 2], qkv[..., 2 * D + 3 :]),
+    ),
+    "sbhd of neighbours (s, b, h, d, 3)": ("sbhd", (S, B, H, D, 3), lambda qkv: qkv.unbind(-1)),
+    "bshd of a projection (b, s, 5 d), GQA": (
+        "bshd",
+        (B, S, 5 * D),
+        lambda qkv: [x.unflatten(-1, (-1, D)) for x in qkv.split((3 * D, D, D), -1)],
+    ),
+    "bhsd of a projection (b, s, 4 d), MQA": (
+        "bhsd",
+        (B, S, 4 * D),
+        lambda qkv: (
+            qkv[..., : 2 * D].unflatten(-1, (2, D)).transpose(1, 2),
+            qkv[..., 2 * D : 3 * D].unsqueeze(1),
+            qkv[..., 3 * D :].unsqueeze(1),
+        ),
+    ),
+    "bhsd (b, s, 3, h, d)": ("bhsd", (B, S, 3, H, D), lambda qkv: qkv.permute(2, 0, 3, 1, 4)),
+    "thd (t, 3, h, d)": ("thd", (S * B, 3, H, D), lambda qkv: qkv.unbind(1)),
+}
+each_packing = pytest.mark.parametrize("packing", PACKED.values(), ids=PACKED.keys())
+
+
+@pytest.mark.parametrize("calls", ("one", "two"))
+@each_packing
+def test_packed_q_and_k_are_rotated_where_they_are_and_v_is_not(packing, calls, device):
+    tensor_format, shape, split = packing
+    qkv = contiguous(shape, torch.float32, device)
+    q, k, v = split(qkv)
+    v.fill_(float("nan"))
+    freqs, cu_seqlens = angles(S * B, D2, device), sequence_starts(tensor_format, S, B, device)
+    want = [rotate_fp64(x, freqs, tensor_format, cu_seqlens) for x in (q, k)]
+    beside = beside_the_rotary_slice(q) & beside_the_rotary_slice(k)
+    before, options = bits(memory_of(qkv)), {"cu_seqlens": cu_seqlens, "inplace": True}
+    if calls == "one":
+        q_out, k_out = rope_qk(q, k, freqs, tensor_format, **options)
+    else:
+        q_out = apply_rotary_pos_emb(q, freqs, tensor_format, **options)
+        k_out = apply_rotary_pos_emb(k, freqs, tensor_format, **options)
+    assert q_out is q and k_out is k
+    for got, wanted in zip(split(qkv)[:2], want, strict=True):
+        assert_rounded_once(got, wanted)
+    assert torch.equal(bits(memory_of(qkv))[beside], before[beside])
+
+
+@pytest.mark.gpu
+def test_packed_q_and_k_are_rotated_without_a_copy():
+    qkv = torch.randn(2048, 1, 3, 16, 128, device="cuda")
+    freqs = angles(2048, 128, "cuda")
+    q, k, _ = qkv.unbind(2)
+    rope_qk(q, k, freqs, inplace=True)  # compiles
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    rope_qk(q, k, freqs, inplace=True)
+    apply_rotary_pos_emb(q, freqs, inplace=True)
+    assert torch.cuda.max_memory_allocated() - before < q.nbytes / 8
+
+
+# the version counter
+
+
+FUNCTIONS = {
+    "apply_rotary_pos_emb": apply_rotary_pos_emb,
+    "rope_fw": rope_fw,
+    "rope_bw": rope_bw,
+    "rope_qk, q": lambda t, freqs, **options: rope_qk(t, t * 1, freqs, **options),
+    "rope_qk, k": lambda t, freqs, **options: rope_qk(t * 1, t, freqs, **options),
+}
+each_function = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS.keys())
+
+
+@each_way
+@pytest.mark.parametrize("requires_grad", (False, True), ids=("plain", "with a gradient"))
+@each_function
+def test_the_version_rises_by_exactly_one(function, requires_grad, fused, device):
+    t = torch.randn(S, B, H, D, device=device, requires_grad=requires_grad) * 1
+    version = t._version
+    function(t, angles(S, D2, device), inplace=True, fused=fused)
+    assert t._version == version + 1
+
+
+@pytest.mark.parametrize("requires_grad", (False, True), ids=("plain", "with a gradient"))
+def test_the_version_of_the_base_rises_with_that_of_its_slice(requires_grad, device):
+    base = torch.randn(S, B, H + 2, D, device=device, requires_grad=requires_grad) * 1
+    version = base._version
+    apply_rotary_pos_emb(base[:, :, 1:-1], angles(S, D2, device), inplace=True)
+    assert base._version == version + 1
+
+
+def test_out_of_place_leaves_the_version_alone(device):
+    t, freqs = torch.randn(S, B, H, D, device=device, requires_grad=True) * 1, angles(S, D2, device)
+    with nothing_touched(t):
+        apply_rotary_pos_emb(t, freqs).sum().backward()
+        rope_fw(t, freqs)
+        rope_bw(t, freqs)
+        rope_qk(t, t, freqs)
+
+
+@each_way
+@each_function
+def test_backward_raises_if_autograd_had_saved_what_was_overwritten(function, fused, device):
+    t = torch.randn(S, B, H, D, device=device, requires_grad=True) * 1
+    out = t.sin()  # whose gradient is t.cos()
+    function(t, angles(S, D2, device), inplace=True, fused=fused)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+@each_function
+def test_backward_raises_if_a_saved_constant_was_overwritten(function, device):
+    """The tensor itself has no gradient, and only a slice of it is rotated."""
+    constant = torch.randn(S, B, 2 * H, D, device=device)
+    out = torch.randn_like(constant).requires_grad_() * constant
+    function(constant[:, :, H:], angles(S, D2, device), inplace=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+def test_backward_raises_if_the_memory_was_overwritten_through_detach(device):
+    t = torch.randn(S, B, H, D, device=device, requires_grad=True) * 1
+    out = t.exp()
+    apply_rotary_pos_emb(out.detach(), angles(S, D2, device), inplace=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+# gradients
+
+
+class Sample:
+    """A leaf, made longer where a slice is to be cut out, and fp64 to compare with."""
+
+    def __init__(self, device, tensor_format="sbhd", shape=None, interleaved=False):
+        shape = shape_of(tensor_format, S, B, H, D) if shape is None else shape
+        self.leaf = contiguous(shape, torch.float64, device).requires_grad_()
+        self.weight = contiguous(shape, torch.float64, device)
+        self.freqs = angles(S * B, D2, device)
+        self.tensor_format = tensor_format
+        self.options = {
+            "cu_seqlens": sequence_starts(tensor_format, S, B, device),
+            "interleaved": interleaved,
+        }
+
+    def rotate(self, t):
+        return apply_rotary_pos_emb(t, self.freqs, self.tensor_format, inplace=True, **self.options)
+
+    def expected(self, t):
+        return rotate_fp64(t, self.freqs, self.tensor_format, **self.options)
+
+    def gradient(self, result):
+        (gradient,) = torch.autograd.grad((self.weight * result).sum(), self.leaf)
+        return gradient
+
+
+@each_pairing
+@each_format
+def test_gradient_through_a_tensor_that_owns_its_memory(tensor_format, interleaved, device):
+    sample = Sample(device, tensor_format, interleaved=interleaved)
+    t = sample.leaf.exp2().clone()
+    out = sample.rotate(t)
+    assert out is t and t.requires_grad and not t.is_leaf
+    assert_rounded_once(t.detach(), sample.expected(sample.leaf.detach().exp2()))
+    torch.testing.assert_close(
+        sample.gradient(out), sample.gradient(sample.expected(sample.leaf.exp2()))
+    )
+
+
+SLICES = {  # format, shape of the base, one slice of it of shape (S, B, H, D), or alike
+    "heads": ("sbhd", (S, B, H + 3, D), lambda base: base[:, :, 2 : H + 2]),
+    "head dimension": ("sbhd", (S, B, H, D + 5), lambda base: base[..., 3 : D + 3]),
+    "positions": ("sbhd", (S + 4, B, H, D), lambda base: base[1 : S + 1]),
+    "every other position": ("sbhd", (2 * S, B, H, D), lambda base: base[1::2]),
+    "q of (s, b, 3, h, d)": ("sbhd", (S, B, 3, H, D), lambda base: base[:, :, 0]),
+    "k of (s, b, 3, h, d)": ("sbhd", (S, B, 3, H, D), lambda base: base[:, :, 1]),
+    "select": ("bshd", (B, S, 3, H, D), lambda base: base.select(2, 2)),
+    "narrow": ("bhsd", (B, H + 1, S, D), lambda base: base.narrow(1, 1, H)),
+    "a slice of a slice": ("bhsd", (B, H + 4, S + 2, D), lambda base: base[:, 1:][:, :H, 2:]),
+    "the whole of it, viewed": ("bshd", (B, S, H * D), lambda base: base.view(B, S, H, D)),
+    "the whole of it, transposed": ("bhsd", (B, S, H, D), lambda base: base.transpose(1, 2)),
+    "packed tokens": ("thd", (S * B, 3, H, D), lambda base: base[:, 1]),
+}
+
+
+@each_pairing
+@pytest.mark.parametrize("kind", SLICES.values(), ids=SLICES.keys())
+def test_gradient_of_the_base_of_one_slice(kind, interleaved, device):
+    """The rest of the base has a gradient too, by which a forgotten rotation shows."""
+    tensor_format, shape, cut = kind
+    sample = Sample(device, tensor_format, shape, interleaved)
+    base, want = sample.leaf * 1, sample.leaf * 1
+    part = cut(base)
+    assert sample.rotate(part) is part
+    cut(want).copy_(sample.expected(cut(sample.leaf)))
+    assert_rounded_once(base.detach(), want.detach())
+    assert_rounded_once(sample.gradient(base), sample.gradient(want))
+
+
+def test_gradient_through_the_slice_itself_and_its_base(device):
+    sample = Sample(device, shape=(S, B, H + 2, D))
+    base, want = sample.leaf * 1, sample.leaf * 1
+    out = sample.rotate(base[:, :, :H])
+    want[:, :, :H] = sample.expected(sample.leaf[:, :, :H])
+    got = sample.gradient(base**2 * out.sin().sum())
+    torch.testing.assert_close(got, sample.gradient(want**2 * want[:, :, :H].sin().sum()))
+
+
+@pytest.mark.parametrize("sliced", ("first", "when needed"))
+def test_gradient_of_the_base_of_two_slices_in_two_calls(sliced, device):
+    sample = Sample(device, shape=(S, B, 2 * H, D))
+    base = sample.leaf * 1
+    if sliced == "first":
+        q, k = base[:, :, :H], base[:, :, H:]
+        sample.rotate(q), sample.rotate(k)
+    else:
+        sample.rotate(base[:, :, :H])
+        sample.rotate(base[:, :, H:])
+    want = sample.expected(sample.leaf)  # each head alike
+    assert_rounded_once(base.detach(), want.detach())
+    assert_rounded_once(sample.gradient(base), sample.gradient(want))
+
+
+@pytest.mark.parametrize(
+    "tensor_format,shape,sliced", (("bshd", (1, 2, 2, 4), True), ("thd", (2, 2, 4), False))
+)
+def test_gradcheck_and_gradgradcheck(tensor_format, shape, sliced, device):
+    leaf, freqs = contiguous(shape, torch.float64, device).requires_grad_(), angles(2, 2, device)
+    starts = torch.tensor([0, 2], device=device) if tensor_format == "thd" else None
+
+    def rotate(leaf):
+        base = leaf * 1
+        t = base[..., 1:, :] if sliced else base
+        apply_rotary_pos_emb(t, freqs, tensor_format, cu_seqlens=starts, inplace=True)
+        return base
+
+    assert torch.autograd.gradcheck(rotate, (leaf,), fast_mode=True)
+    assert torch.autograd.gradgradcheck(rotate, (leaf,), fast_mode=True)
+
+
+def test_the_incoming_gradient_is_left_alone(device):
+    """Backward is never in place: someone else may hold the gradient."""
+    sample = Sample(device)
+    grad, out = torch.randn_like(sample.leaf), sample.rotate(sample.leaf * 1)
+    with nothing_touched(grad):
+        out.backward(grad)
+    assert_rounded_once(sample.leaf.grad, gradient_fp64(sample.leaf, sample.freqs, "sbhd", grad))
+
+
+@pytest.mark.parametrize("wants", ("q and k", "q", "k"))
+def test_gradients_of_rope_qk(wants, device):
+    """What requires no gradient is rotated too, and goes on requiring none."""
+    sample = Sample(device)
+    leaves = {name: sample.leaf.detach().clone().requires_grad_(name in wants) for name in "qk"}
+    q, k = leaves["q"] * 1, leaves["k"].sin()
+    q_out, k_out = rope_qk(q, k, sample.freqs, inplace=True)
+    assert q_out is q and k_out is k
+    assert [q.requires_grad, k.requires_grad] == [name in wants for name in "qk"]
+    want = [sample.expected(x) for x in (leaves["q"], leaves["k"].sin())]
+    used = [leaves[name] for name in "qk" if name in wants]
+    for got, wanted in zip((q, k), want, strict=True):
+        assert_rounded_once(got.detach(), wanted.detach())
+    got, want = ((sample.weight * q * k.exp()).sum() for q, k in ((q, k), want))
+    for one, other in zip(
+        torch.autograd.grad(got, used), torch.autograd.grad(want, used), strict=True
+    ):
+        torch.testing.assert_close(one, other)
+
+
+# what cannot be done in place
+
+
+def leaf(device):
+    return torch.randn(S, B, H, D, device=device, requires_grad=True)
+
+
+def with_gradient(device, *shape):
+    return torch.randn(*(shape or (S, B, H, D)), device=device, requires_grad=True) * 1
+
+
+def plain(device):
+    return torch.randn(S, B, H, D, device=device)
+
+
+def view_made_under_no_grad(device):
+    base = with_gradient(device, S, B, H + 1, D)
+    with torch.no_grad():
+        return base[:, :, 1:]
+
+
+REFUSED_BY_AUTOGRAD = {
+    "a leaf": leaf,
+    "a view of a leaf": lambda device: leaf(device)[:, :, 1:],
+    "the whole of a leaf, viewed": lambda device: leaf(device).view(S, B, H, D),
+    "chunk": lambda device: with_gradient(device, S, B, 3 * H, D).chunk(3, dim=2)[1],
+    "split": lambda device: with_gradient(device, S, B, H + 2, D).split((2, H), dim=2)[1],
+    "unbind": lambda device: with_gradient(device, 3, S, B, H, D).unbind(0)[0],
+    "a slice of a chunk": lambda device: with_gradient(device, S, B, 8, D).chunk(2, 2)[0][:, :, 1:],
+    "a view made under no_grad": view_made_under_no_grad,
+}
+
+
+@each_way
+@pytest.mark.parametrize("make", REFUSED_BY_AUTOGRAD.values(), ids=REFUSED_BY_AUTOGRAD.keys())
+def test_what_autograd_forbids_is_refused(make, fused, device):
+    t, freqs = make(device), angles(S, D2, device)
+    with nothing_touched(t), pytest.raises(ValueError, match=r"^t is .*; accepted: .*t\.clone\(\)"):
+        apply_rotary_pos_emb(t, freqs, inplace=True, fused=fused)
+
+
+@pytest.mark.parametrize("bad", ("q", "k"))
+@pytest.mark.parametrize("make", REFUSED_BY_AUTOGRAD.values(), ids=REFUSED_BY_AUTOGRAD.keys())
+def test_what_autograd_forbids_is_refused_as_q_and_as_k(make, bad, device):
+    others = {"q": with_gradient(device), "k": plain(device), bad: make(device)}
+    q, k = others["q"], others["k"]
+    advice = rf"^{bad} is .*; accepted: .*{bad}\.clone\(\)"
+    with nothing_touched(q, k), pytest.raises(ValueError, match=advice):
+        rope_qk(q, k, angles(S, D2, device), inplace=True)
+
+
+@pytest.mark.parametrize("bad", ("q", "k"))
+def test_a_sliced_view_is_refused_where_two_tensors_are_rotated(bad, device):
+    """PyTorch knows no way to rebase two outputs; the single function takes such a view."""
+    view = with_gradient(device, S, B, H + 1, D)[:, :, 1:]
+    q, k = (view, plain(device)) if bad == "q" else (plain(device), view)
+    advice = rf"^{bad} is a view .*; accepted: .*{bad}\.clone\(\)"
+    with nothing_touched(q, k), pytest.raises(ValueError, match=advice):
+        rope_qk(q, k, angles(S, D2, device), inplace=True)
+
+
+OVERLAPPING = {
+    "one number, expanded": lambda device: torch.randn((), device=device).expand(S, B, H, D),
+    "heads, expanded": lambda device: torch.randn(S, B, 1, D, device=device).expand(S, B, H, D),
+    "positions, expanded": lambda device: torch.randn(1, B, H, D, device=device).expand(S, B, H, D),
+    "head dimension, expanded": lambda device: torch.randn(S, B, H, 1, device=device).expand(
+        S, B, H, D
+    ),
+    "sliding windows": lambda device: (
+        torch.randn(B, H, 2 * S + D - 2, device=device).unfold(-1, D, 2).permute(2, 0, 1, 3)
+    ),
+    "strides 2 and 3": lambda device: torch.randn(60, device=device).as_strided(
+        (S, 1, 1, D), (2, 60, 60, 3)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ("t", "grad", "q", "k"))
+@pytest.mark.parametrize("make", OVERLAPPING.values(), ids=OVERLAPPING.keys())
+def test_elements_in_one_place_are_refused(make, name, device):
+    t, freqs = make(device), angles(S, D2, device)
+    other = torch.randn(t.shape, device=device)
+    call = {
+        "t": lambda: apply_rotary_pos_emb(t, freqs, inplace=True),
+        "grad": lambda: rope_bw(t, freqs, inplace=True),
+        "q": lambda: rope_qk(t, other, freqs, inplace=True),
+        "k": lambda: rope_qk(other, t, freqs, inplace=True),
+    }[name]
+    advice = rf"^{name} has .*; accepted: .*{name}\.(contiguous|clone)\(\)"
+    with nothing_touched(t, other), pytest.raises(ValueError, match=advice):
+        call()
+
+
+SHARING = {
+    "the same tensor": lambda x: (x, x),
+    "the same, viewed": lambda x: (x, x[:]),
+    "k within q": lambda x: (x, x[:, :, 2:4]),
+    "q within k": lambda x: (x[:, :, :1], x),
+    "one head in common": lambda x: (x[:, :, :4], x[:, :, 3:]),
+    "half a head in common": lambda x: (x[..., :D], x[..., D // 2 : D // 2 + D]),
+    "every other element of d": lambda x: (x[..., 0:-2:2], x[..., 2::2]),
+    "the same, transposed": lambda x: (x, x.transpose(0, 1)),
+}
+
+
+@pytest.mark.parametrize("split", SHARING.values(), ids=SHARING.keys())
+def test_q_and_k_that_share_elements_are_refused(split, device):
+    q, k = split(torch.randn(B, B, 7, 2 * D, device=device))
+    with nothing_touched(q, k), pytest.raises(ValueError, match=r"^k .*\bq\b.*; accepted: "):
+        rope_qk(q, k, angles(S, D2, device), inplace=True)
+
+
+@each_way
+@pytest.mark.parametrize("which", ("angles", "cos", "sin"))
+def test_freqs_that_require_a_gradient_are_refused(which, fused, device):
+    """The gradient of freqs needs what was overwritten."""
+    cos, sin = (
+        torch.randn(S, D2, device=device, requires_grad=which == name) for name in ("cos", "sin")
+    )
+    freqs = angles(S, D2, device).requires_grad_() if which == "angles" else (cos, sin)
+    t, k = plain(device), plain(device)
+    with nothing_touched(t, k):
+        for call in (
+            lambda: apply_rotary_pos_emb(t, freqs, inplace=True, fused=fused),
+            lambda: rope_qk(t, k, freqs, inplace=True, fused=fused),
+        ):
+            with pytest.raises(ValueError, match=r"^freqs requires a gradient; accepted: .*detach"):
+                call()
+
+
+def test_other_bad_arguments_leave_everything_as_it_was(device):
+    t, k = plain(device), plain(device)
+    good, wide = angles(S, D2, device), angles(S, D + 2, device)
+    short = angles(S - 1, D2, device)
+    with nothing_touched(t, k):
+        for freqs, options in ((wide, {}), (short, {}), (good, {"tensor_format": "thd"})):
+            for call in (apply_rotary_pos_emb, rope_fw, rope_bw):
+                with pytest.raises(ValueError):
+                    call(t, freqs, inplace=True, **options)
+            with pytest.raises(ValueError):
+                rope_qk(t, k, freqs, inplace=True, **options)
+        with pytest.raises(ValueError, match=r"^k has shape"):
+            rope_qk(t, k[1:], good, inplace=True)
+
+
+# what can
+
+
+def check_allowed(t, device):
+    before, freqs = t.detach().clone(), angles(S, D2, device)
+    with nothing_else_touched(t):
+        assert apply_rotary_pos_emb(t, freqs, inplace=True) is t
+    assert_rounded_once(t.detach(), rotate_fp64(before, freqs, "sbhd"))
+
+
+@pytest.mark.parametrize("make", REFUSED_BY_AUTOGRAD.values(), ids=REFUSED_BY_AUTOGRAD.keys())
+def test_what_autograd_forbids_is_fine_under_no_grad(make, device):
+    t = make(device)
+    version = t._version
+    with torch.no_grad():
+        check_allowed(t, device)
+    assert t._version == version + 1
+
+
+@pytest.mark.parametrize("function", (rope_fw, rope_bw))
+def test_the_bare_functions_overwrite_a_leaf(function, device):
+    """They are unknown to autograd, so that is the caller's business."""
+    t = leaf(device)
+    want, freqs = t.detach().clone(), angles(S, D2, device)
+    want = function(want, freqs)
+    assert function(t, freqs, inplace=True) is t
+    assert t.is_leaf and t.requires_grad
+    torch.testing.assert_close(t.detach(), want)
+
+
+def test_the_data_of_a_leaf(device):
+    t = leaf(device)
+    check_allowed(t.data, device)
+    check_allowed(t.detach(), device)
+
+
+@pytest.mark.parametrize("made_in_it", (False, True), ids=("before", "inside"))
+def test_under_inference_mode(made_in_it, device):
+    with nullcontext() if not made_in_it else torch.inference_mode():
+        t, qkv = plain(device), torch.randn(S, B, 3, H, D, device=device)
+    with torch.inference_mode():
+        check_allowed(t, device)
+        q, k, _ = qkv.unbind(2)
+        before, freqs = (q.clone(), k.clone()), angles(S, D2, device)
+        q_out, k_out = rope_qk(q, k, freqs, inplace=True)
+        assert q_out is q and k_out is k
+        for got, x in zip((q, k), before, strict=True):
+            assert_rounded_once(got, rotate_fp64(x, freqs, "sbhd"))
+
+
+def test_a_minus_sign_that_is_noted_and_not_stored(device):
+    t = negative_view((S, B, H, D), torch.float32, device)
+    assert t.is_neg()
+    check_allowed(t, device)
+    assert t.is_neg()
+    k = negative_view((S, B, 1, D), torch.float32, device)
+    before, freqs = (t.clone(), k.clone()), angles(S, D2, device)
+    rope_qk(t, k, freqs, inplace=True)
+    for got, x in zip((t, k), before, strict=True):
+        assert_rounded_once(got, rotate_fp64(x, freqs, "sbhd"))
+
+
+INTERLOCKED = {  # (strides of s, b, h, d): every element has a place of its own, if not in order
+    "s within d": (1, 60 * H, 60, S),
+    "s and d in steps of 10 and 3": (10, 1000 * H, 1000, 3),
+    "b within h within d": (200, 1, 2, 6),
+}
+
+
+@pytest.mark.parametrize("strides", INTERLOCKED.values(), ids=INTERLOCKED.keys())
+def test_interlocked_strides_without_overlap(strides, device):
+    s = 3 if strides[0] == 10 else S
+    memory = torch.full((8000,), float("nan"), device=device)
+    t = memory.as_strided((s, B, H, D), strides)
+    t.copy_(torch.randn(t.shape))
+    check_allowed(t, device)
+
+
+def test_freqs_that_require_a_gradient_are_fine_under_no_grad(device):
+    t, freqs = plain(device), angles(S, D2, device).requires_grad_()
+    before = t.clone()
+    with torch.no_grad():
+        assert apply_rotary_pos_emb(t, freqs, inplace=True) is t
+    assert not t.requires_grad
+    assert_rounded_once(t, rotate_fp64(before, freqs.detach(), "sbhd"))
+
+
+# torch.func and forward mode: right, or refused by an error that speaks of in place
+
+
+def right_or_refused(call, want):
+    try:
+        got = call()
+    except (ValueError, RuntimeError) as error:
+        assert "inplace" in str(error) or "in place" in str(error), error
+    else:
+        torch.testing.assert_close(got, want)
+
+
+class Functional:
+    """A rotation in place within a pure function, and what that should be."""
+
+    def __init__(self, kind, device, count=3):
+        self.kind, self.freqs = kind, angles(S, D2, device)
+        self.batch = contiguous((count, S, B, H, D), torch.float64, device)
+        self.t, self.weight = self.batch[0], torch.randn_like(self.batch[1])
+
+    def rotate(self, t):
+        base = t * 1
+        if self.kind == "q and k":
+            q, k = rope_qk(base, t[:, :, 1:].exp(), self.freqs, inplace=True)
+            return torch.cat([q, k], dim=2)[:, :, 2:]
+        part = base[:, :, 1:] if self.kind == "one slice" else base
+        assert apply_rotary_pos_emb(part, self.freqs, inplace=True) is part
+        return base
+
+    def expected(self, t):
+        out = rotate_fp64(t, self.freqs, "sbhd")
+        if self.kind == "one slice":
+            return torch.cat([t[:, :, :1], out[:, :, 1:]], dim=2)
+        if self.kind == "q and k":
+            k = rotate_fp64(t[:, :, 1:].exp(), self.freqs, "sbhd")
+            return torch.cat([out, k], dim=2)[:, :, 2:]
+        return out
+
+    def loss(self, rotate):
+        return lambda t: (self.weight * rotate(t).sin()).sum()
+
+
+FUNCTIONAL = {
+    "grad": lambda rotate, case: func.grad(case.loss(rotate))(case.t),
+    "vjp": lambda rotate, case: func.vjp(rotate, case.t)[1](case.weight),
+    "jvp": lambda rotate, case: func.jvp(rotate, (case.t,), (case.weight,)),
+    "vmap": lambda rotate, case: func.vmap(rotate)(case.batch),
+    "vmap along another dimension": lambda rotate, case: func.vmap(rotate, in_dims=2)(
+        case.batch.movedim(0, 2)
+    ),
+    "vmap of grad": lambda rotate, case: func.vmap(func.grad(case.loss(rotate)))(case.batch),
+    "grad of vmap": lambda rotate, case: func.grad(lambda t: func.vmap(rotate)(t).sin().sum())(
+        case.batch
+    ),
+    "grad of grad": lambda rotate, case: func.grad(
+        lambda t: (func.grad(case.loss(rotate))(t) ** 2).sum()
+    )(case.t),
+    "dual numbers": lambda rotate, case: dual_numbers(rotate, case),
+    "dual numbers under no_grad": lambda rotate, case: dual_numbers(rotate, case, torch.no_grad()),
+}
+
+
+def dual_numbers(rotate, case, context=None):
+    with forward_ad.dual_level(), context or nullcontext():
+        out = forward_ad.unpack_dual(rotate(forward_ad.make_dual(case.t, case.weight)))
+        return out.primal.clone(), out.tangent.clone()
+
+
+@pytest.mark.parametrize("kind", ("own memory", "one slice", "q and k"))
+@pytest.mark.parametrize("transform", FUNCTIONAL.values(), ids=FUNCTIONAL.keys())
+def test_transformed_it_is_right_or_refused(transform, kind, device):
+    case = Functional(kind, device)
+    want = transform(case.expected, case)
+    with nothing_touched(case.batch, case.weight, case.freqs):
+        right_or_refused(lambda: transform(case.rotate, case), want)
+
+
+def test_one_tensor_overwritten_for_many_freqs_is_refused(device):
+    """It cannot hold a result for each of them."""
+    case = Functional("own memory", device)
+    freqs = torch.stack([case.freqs, 2 * case.freqs])
+    with nothing_touched(case.t), pytest.raises((ValueError, RuntimeError), match=r"in ?place"):
+        func.vmap(lambda freqs: apply_rotary_pos_emb(case.t, freqs, inplace=True))(freqs)
+
+
+def test_the_argument_of_a_transformed_function_itself(device):
+    """A leaf to `grad`; to `vmap` a tensor like any other, which is overwritten."""
+    case = Functional("own memory", device)
+
+    def rotate(t):
+        return apply_rotary_pos_emb(t, case.freqs, inplace=True)
+
+    with nothing_touched(case.t), pytest.raises(ValueError, match=r"^t is a leaf"):
+        func.grad(case.loss(rotate))(case.t)
+    want = func.vmap(case.expected)(case.batch)
+    right_or_refused(lambda: func.vmap(rotate)(case.batch), want)
+
+
+# checkpointing
+
+each_checkpoint = pytest.mark.parametrize("use_reentrant", (False, True))
+
+
+@each_checkpoint
+@pytest.mark.parametrize("sliced", (False, True), ids=("own memory", "one slice"))
+def test_a_checkpointed_block_may_overwrite_what_it_made_itself(sliced, use_reentrant, device):
+    sample = Sample(device)
+
+    def block(rotate):
+        def run(t):
+            t = t * t
+            rotated = rotate(t[:, :, 1:] if sliced else t)
+            return (rotated.sin() * t.sum()).sum()
+
+        return run
+
+    (want,) = torch.autograd.grad(block(sample.rotate)(sample.leaf), sample.leaf)
+    checkpoint(block(sample.rotate), sample.leaf, use_reentrant=use_reentrant).backward()
+    torch.testing.assert_close(sample.leaf.grad, want, rtol=0, atol=0)
+
+
+@each_checkpoint
+def test_a_checkpointed_block_that_overwrites_its_input_is_an_error(use_reentrant, device):
+    """Run again in backward, it would turn by twice the angle."""
+    sample = Sample(device)
+    with pytest.raises((RuntimeError, ValueError), match=r"^one of the variables|^t is a leaf"):
+        out = checkpoint(
+            lambda t: sample.rotate(t).sin(), sample.leaf * 1, use_reentrant=use_reentrant
+        )
+        out.sum().backward()
+
+
+@each_checkpoint
+@each_function
+def test_overwriting_what_a_checkpoint_saved_is_an_error(function, use_reentrant, device):
+    t = torch.randn(S, B, H, D, device=device, requires_grad=True) * 1
+    out = checkpoint(torch.sin, t, use_reentrant=use_reentrant)
+    function(t, angles(S, D2, device), inplace=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()

@@ -1,0 +1,604 @@
+"""Which position each token has: starts, ids, packed sequences, ranks of context parallelism.
+
+Every case is computed in every way there is, forward and backward, and compared with fp64.
+"""
+
+import pytest
+import torch
+
+from inputs import FORMATS, angles, contiguous, sequence_starts, shape_of, transposed
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, checks, reference, rope_bw
+from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
+DENSE = tuple(form for form in FORMATS if form != "thd")
+S, B, H, D, D2 = 5, 3, 3, 9, 6  # no stride is divided by 16: formats share compiled kernels
+S2 = 60  # positions in the tables
+
+each_format = pytest.mark.parametrize("tensor_format", FORMATS)
+each_dense_format = pytest.mark.parametrize("tensor_format", DENSE)
+each_integer = pytest.mark.parametrize("integer", INTEGERS, ids=str)
+each_pairing = pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
+
+
+# every way to compute it: the function, its options, and how close to fp64 it must come
+
+
+def assert_rounded_at_each_step(got, want_fp64):
+    few = max(4 * torch.finfo(got.dtype).eps, 1e-13)
+    torch.testing.assert_close(got.double(), want_fp64, rtol=few, atol=8 * few, equal_nan=True)
+
+
+WAYS = {
+    "kernel": (apply_rotary_pos_emb, {}, assert_rounded_once),
+    "unfused": (apply_rotary_pos_emb, {"fused": False}, assert_rounded_at_each_step),
+    "reference": (reference.apply_rotary_pos_emb, {"round_once": True}, assert_rounded_once),
+}
+
+
+def check(t, freqs, tensor_format, **options):
+    """Forward and backward with a random gradient, in every way; the kernel's result is returned.
+
+    `t` and the gradient are handed over with strides of which none is what the shape suggests.
+    """
+    t = t.detach().transpose(0, 1).contiguous().transpose(0, 1)
+    grad = transposed(t.shape, t.dtype, t.device)
+    want = rotate_fp64(t, freqs, tensor_format, **options)
+    want_grad = gradient_fp64(t, freqs, tensor_format, grad, **options)
+    outs = []
+    for rotate, how, assert_close in WAYS.values():
+        leaf = t.detach().requires_grad_()
+        out = rotate(leaf, freqs, tensor_format, **how, **options)
+        (grad_t,) = torch.autograd.grad(out, leaf, grad)
+        assert out.dtype == grad_t.dtype == t.dtype and out.is_contiguous()
+        assert_close(out.detach(), want)
+        assert_close(grad_t, want_grad)
+        outs.append(out.detach())
+    torch.testing.assert_close(
+        rope_bw(grad, freqs, tensor_format, **options),
+        reference.apply_rotary_pos_emb(
+            grad, freqs, tensor_format, round_once=True, transpose=True, **options
+        ),
+        equal_nan=True,
+    )
+    return outs[0]
+
+
+def tensor(tensor_format, device, dtype=torch.float32, s=S, b=B):
+    return contiguous(shape_of(tensor_format, s, b, H, D), dtype, device)
+
+
+def random_ids(shape, device, dtype=torch.int64):
+    """Positions in no order, with repeats."""
+    return torch.randint(0, S2, shape, device=device).to(dtype)
+
+
+def places(tensor_format, device, dtype=torch.int64):
+    """Each way to say where the tokens are, by name."""
+    if tensor_format != "thd":
+        starts = torch.tensor([0, 17, 4], device=device, dtype=dtype)
+        return {
+            "starts": {"start_positions": starts},
+            "ids": {"position_ids": random_ids((B, S), device, dtype)},
+            "shared ids": {"position_ids": random_ids((1, S), device, dtype)},
+        }
+    cu_seqlens = sequence_starts("thd", S, B, device)
+    starts = torch.tensor([11, 0, 3, 40], device=device, dtype=dtype)
+    ids = random_ids((S * B,), device, dtype)
+    return {
+        "starts": {"cu_seqlens": cu_seqlens, "start_positions": starts},
+        "ids": {"position_ids": ids},
+        "ids and sequences": {"cu_seqlens": cu_seqlens, "position_ids": ids},
+    }
+
+
+PLACES = [
+    (tensor_format, place) for tensor_format in FORMATS for place in places(tensor_format, "cpu")
+]
+each_place = pytest.mark.parametrize("tensor_format,place", PLACES)
+
+
+# starts and ids
+
+
+@each_pairing
+@each_place
+def test_starts_and_ids_in_every_format(tensor_format, place, interleaved, device):
+    options = places(tensor_format, device)[place]
+    check(
+        tensor(tensor_format, device),
+        angles(S2, D2, device),
+        tensor_format,
+        interleaved=interleaved,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("tensor_format,place", (("bhsd", "ids"), ("thd", "starts")))
+def test_starts_and_ids_in_every_dtype(tensor_format, place, dtype, device):
+    options = places(tensor_format, device)[place]
+    check(tensor(tensor_format, device, dtype), angles(S2, D2, device), tensor_format, **options)
+
+
+@each_integer
+@pytest.mark.parametrize(
+    "tensor_format,place", [("sbhd", "ids"), ("bhsd", "starts"), ("thd", "starts")]
+)
+def test_any_integer_dtype_means_the_same(tensor_format, place, integer, device):
+    t, freqs = tensor(tensor_format, device), angles(S2, D2, device)
+    options = places(tensor_format, device)[place]
+    as_integer = {
+        name: value if name == "cu_seqlens" else value.to(integer)
+        for name, value in options.items()
+    }
+    for rotate, how, _ in WAYS.values():
+        got = rotate(t, freqs, tensor_format, **how, **as_integer)
+        assert torch.equal(got, rotate(t, freqs, tensor_format, **how, **options))
+
+
+@pytest.mark.parametrize("integer", (torch.uint8, torch.int16, torch.int32), ids=str)
+def test_the_largest_positions_of_a_small_integer(integer, device):
+    """200 is no negative number in uint8, and a position times a stride leaves int16 and int32."""
+    largest = min(torch.iinfo(integer).max, 40_000)
+    ids = torch.tensor([[largest, largest - 1, 3, largest - 55, 0]], device=device, dtype=integer)
+    freqs = angles(largest + 1, D2, device)
+    check(tensor("bshd", device), freqs, "bshd", position_ids=ids)
+
+
+def test_a_position_times_its_stride_passes_2_to_the_31(device):
+    """As int32 ids do in a table that is one narrow slice of something wide."""
+    step = 2**27
+    memory = torch.empty(16 * step + D2, dtype=torch.float16, device=device)
+    cos = memory.as_strided((17, D2), (step, 1))
+    cos.copy_(torch.randn(17, D2))
+    ids = torch.tensor([[16, 0, 15, 1, 8]], device=device, dtype=torch.int32)
+    check(tensor("sbhd", device), (cos, cos), "sbhd", position_ids=ids)
+
+
+def strided_ids(device):
+    ids = random_ids((B, S), device)
+    return {
+        "transposed": random_ids((S, B), device).T,
+        "every other": random_ids((2 * B, 3 * S), device)[::2, 1::3],
+        "one for all tokens of an entry": ids[:, :1].expand(B, S),
+        "one row for all": ids[:1].expand(B, S),
+        "one for all": ids[:1, :1].expand(B, S),
+        "a shared column": ids[:, 0].repeat(2)[None, :S],
+        "a shared row with a stride": random_ids((S, 4), device).T[1:2],
+    }
+
+
+@pytest.mark.parametrize("which", strided_ids("cpu"))
+@pytest.mark.parametrize("tensor_format", ("sbhd", "bhsd"))
+def test_ids_with_any_strides(tensor_format, which, device):
+    ids = strided_ids(device)[which]
+    check(tensor(tensor_format, device), angles(S2, D2, device), tensor_format, position_ids=ids)
+
+
+@pytest.mark.parametrize("which", ("every third", "one for all"))
+def test_packed_ids_and_starts_with_any_strides(which, device):
+    t, freqs, cu_seqlens = (
+        tensor("thd", device),
+        angles(S2, D2, device),
+        sequence_starts("thd", S, B, device),
+    )
+    many = random_ids((3 * S * B,), device)
+    if which == "every third":
+        ids, starts = many[1::3], (many[:12] // 2)[::3]
+    else:
+        ids, starts = many[:1].expand(S * B), (many[:1] // 2).expand(4)
+    check(t, freqs, "thd", position_ids=ids)
+    check(t, freqs, "thd", cu_seqlens=cu_seqlens, start_positions=starts)
+
+
+def test_dense_starts_with_any_strides(device):
+    many = random_ids((3 * B,), device) // 2
+    for starts in (many[1::3], many[:1].expand(B)):
+        check(tensor("bshd", device), angles(S2, D2, device), "bshd", start_positions=starts)
+
+
+@each_dense_format
+def test_starts_of_zero_and_ids_in_order_change_no_bit(tensor_format, device):
+    t, freqs = tensor(tensor_format, device), angles(S, D2, device)
+    ids = torch.arange(S, device=device)
+    for rotate, how, _ in WAYS.values():
+        plain = rotate(t, freqs, tensor_format, **how)
+        for options in (
+            {"start_positions": torch.zeros(B, device=device, dtype=torch.int32)},
+            {"position_ids": ids[None]},
+            {"position_ids": ids.expand(B, S)},
+        ):
+            assert torch.equal(rotate(t, freqs, tensor_format, **how, **options), plain)
+
+
+def test_starts_count_per_entry_whatever_the_number_of_heads_and_entries(device):
+    """One head, one entry; and more heads than a tile holds, so that one entry has many tiles."""
+    freqs = angles(S2, 64, device)
+    for b, h in ((1, 1), (4, 1), (2, 37)):
+        t = contiguous((S, b, h, 64), torch.float32, device)
+        check(t, freqs, "sbhd", start_positions=random_ids((b,), device) // 2)
+        check(t, freqs, "sbhd", position_ids=random_ids((b, S), device))
+
+
+@pytest.mark.parametrize("s", (1, 2, 7, 131))
+def test_several_positions_a_program_and_the_last_one_part_full(s, device):
+    """Few rows a position: a program of one batch entry must not run on into the next."""
+    t = contiguous((3, s, 1, 8), torch.float32, device)
+    check(t, angles(S2 + s, 8, device), "bshd", start_positions=random_ids((3,), device))
+    check(t, angles(S2, 8, device), "bshd", position_ids=random_ids((3, s), device))
+
+
+# decoding: one token a sequence
+
+
+@each_pairing
+@each_dense_format
+def test_decoding_with_starts_and_with_ids(tensor_format, interleaved, device):
+    t, freqs = tensor(tensor_format, device, s=1), angles(S2, D2, device)
+    starts = random_ids((B,), device)
+    by_starts = check(t, freqs, tensor_format, interleaved=interleaved, start_positions=starts)
+    by_ids = check(t, freqs, tensor_format, interleaved=interleaved, position_ids=starts[:, None])
+    assert torch.equal(by_starts, by_ids)
+    check(t, freqs, tensor_format, interleaved=interleaved, position_ids=starts[None, :1])
+
+
+def test_decoding_packed(device):
+    t, freqs = contiguous((B, H, D), torch.float32, device), angles(S2, D2, device)
+    starts = random_ids((B,), device)
+    one_each = torch.arange(B + 1, device=device)
+    by_starts = check(t, freqs, "thd", cu_seqlens=one_each, start_positions=starts)
+    assert torch.equal(by_starts, check(t, freqs, "thd", position_ids=starts))
+
+
+@each_dense_format
+def test_a_sequence_decoded_token_by_token_is_the_whole_sequence(tensor_format, device):
+    t, freqs, s_dim = tensor(tensor_format, device), angles(S, D2, device), tensor_format.index("s")
+    for rotate, how, _ in WAYS.values():
+        tokens = [
+            rotate(
+                token,
+                freqs,
+                tensor_format,
+                start_positions=torch.full((B,), position, device=device),
+                **how,
+            )
+            for position, token in enumerate(t.split(1, dim=s_dim))
+        ]
+        assert torch.equal(torch.cat(tokens, s_dim), rotate(t, freqs, tensor_format, **how))
+
+
+# packed sequences
+
+
+def packed(lengths, padding, device, dtype=torch.int64):
+    """t and cu_seqlens of sequences of these lengths, with tokens of no sequence behind them."""
+    ends = torch.tensor([0, *lengths]).cumsum(0)
+    t = contiguous((int(ends[-1]) + padding, H, D), torch.float32, device)
+    return t, ends.to(device, dtype)
+
+
+@pytest.mark.parametrize("cu_dtype", (torch.int32, torch.int64), ids=str)
+@pytest.mark.parametrize("count", (0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17))
+def test_any_number_of_sequences(count, cu_dtype, device):
+    """Around each power of two: a bisection that stops one step early is found out."""
+    lengths = [1] * count if count > 5 else [2, 0, 3, 1, 2][:count]
+    t, cu_seqlens = packed(lengths, 1, device, cu_dtype)
+    starts = torch.randint(0, 50, (count,), device=device)
+    freqs = angles(S2, D2, device)
+    check(t, freqs, "thd", cu_seqlens=cu_seqlens)
+    check(t, freqs, "thd", cu_seqlens=cu_seqlens, start_positions=starts)
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    ([0] * 40 + [3] + [0] * 30 + [2] + [0] * 9, [0] * 33 + [4], [4] + [0] * 33, [0] * 31),
+    ids=("amid", "last", "first", "none"),
+)
+@pytest.mark.parametrize("padding", (0, 2))
+def test_a_sequence_among_many_empty_ones(padding, lengths, device):
+    if sum(lengths) + padding == 0:
+        padding = 1
+    t, cu_seqlens = packed(lengths, padding, device)
+    starts = torch.arange(len(lengths), device=device) % 50
+    freqs = angles(S2, D2, device)
+    check(t, freqs, "thd", cu_seqlens=cu_seqlens, start_positions=starts)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("cp_size", (1, 2))
+def test_thousands_of_short_sequences(cp_size):
+    lengths = (torch.randint(0, 7, (5000,)) * (1 if cp_size == 1 else 4)).tolist()
+    t, cu_seqlens = packed(lengths, 777, "cuda")
+    t = t[: len(t) // cp_size]
+    starts = torch.randint(0, 30, (5000,), device="cuda")
+    freqs = angles(S2, D2, "cuda")
+    options = {"cu_seqlens": cu_seqlens, "cp_size": cp_size, "cp_rank": cp_size - 1}
+    check(t, freqs, "thd", **options)
+    check(t, freqs, "thd", start_positions=starts, **options)
+
+
+NOT_FINITE = (float("nan"), float("inf"), -0.0)
+
+
+@pytest.mark.parametrize(
+    "interleaved,dtype", ((False, torch.float32), (True, torch.bfloat16)), ids=str
+)
+@pytest.mark.parametrize("others", ("none", "starts", "ids", "ranks"))
+def test_tokens_of_no_sequence_come_out_bit_for_bit(others, dtype, interleaved, device):
+    """Also backward, where they hand on the gradient as it is."""
+    cu_seqlens, freqs = torch.tensor([0, 4, 4, 8], device=device), angles(S2, D2, device)
+    options = {
+        "none": {},
+        "starts": {"start_positions": torch.tensor([3, 1, 9], device=device)},
+        "ids": {"position_ids": torch.arange(12, device=device) * 3},
+        "ranks": {"cp_size": 2, "cp_rank": 1},
+    }[others]
+    inside = 8 // options.get("cp_size", 1)
+    t = contiguous((12, H, D), dtype, device)
+    for i, value in enumerate(NOT_FINITE):
+        t[inside + i, :, : 3 + i] = value
+    integer = torch.int32 if dtype == torch.float32 else torch.int16
+    for transpose in (False, True):
+        outs = [
+            reference.apply_rotary_pos_emb(
+                *(t, freqs, "thd"),
+                cu_seqlens=cu_seqlens,
+                round_once=round_once,
+                transpose=transpose,
+                interleaved=interleaved,
+                **options,
+            )
+            for round_once in (False, True)
+        ]
+        rotate = rope_bw if transpose else apply_rotary_pos_emb
+        outs.append(
+            rotate(t, freqs, "thd", cu_seqlens=cu_seqlens, interleaved=interleaved, **options)
+        )
+        for out in outs:
+            assert torch.equal(out[inside:].view(integer), t[inside:].view(integer))
+            assert (out[1:inside, :, :D2] != t[1:inside, :, :D2]).any(dim=-1).all()
+
+
+# ranks of context parallelism
+
+
+def tokens_of_rank(lengths, cp_size, cp_rank):
+    """Which tokens of the whole batch a rank holds: chunks r and 2 cp_size - 1 - r of each."""
+    index, start = [], 0
+    for length in lengths:
+        chunk = length // (2 * cp_size)
+        for number in (cp_rank, 2 * cp_size - 1 - cp_rank):
+            first = start + number * chunk
+            index += range(first, first + chunk)
+        start += length
+    return torch.tensor(index, dtype=torch.int64)
+
+
+def test_the_two_chunks_of_a_rank():
+    assert tokens_of_rank([8], 2, 0).tolist() == [0, 1, 6, 7]
+    assert tokens_of_rank([8], 2, 1).tolist() == [2, 3, 4, 5]
+    assert tokens_of_rank([6, 0, 12], 3, 1).tolist() == [1, 4, 8, 9, 14, 15]
+
+
+@pytest.mark.parametrize(
+    "cp_size,added",
+    ((2, "nothing"), (3, "nothing"), (4, "nothing"), (2, "starts"), (3, "starts"), (2, "ids")),
+)
+@each_format
+def test_the_ranks_put_together_are_the_whole_sequence(tensor_format, cp_size, added, device):
+    """Starts are added to a rank's positions; ids say all, and the rank nothing more."""
+    freqs, interleaved = angles(S2, D2, device), cp_size == 4
+    packs = tensor_format == "thd"
+    lengths = [2 * cp_size, 0, 4 * cp_size] if packs else [12 if cp_size == 3 else 8]
+    whole = tensor(tensor_format, device, s=sum(lengths), b=1 if packs else B)
+    options, entries = {"interleaved": interleaved}, 3 if packs else B
+    if packs and added != "ids":
+        options["cu_seqlens"] = torch.tensor([0, *lengths], device=device).cumsum(0)
+    if added == "starts":
+        options["start_positions"] = torch.tensor([7, 19, 2], device=device)[:entries]
+    ids = random_ids((sum(lengths),) if packs else (B, sum(lengths)), device)
+    in_one = apply_rotary_pos_emb(
+        *(whole, freqs, tensor_format),
+        **options,
+        **({"position_ids": ids} if added == "ids" else {}),
+    )
+    together, s_dim = torch.full_like(whole, float("nan")), 0 if packs else tensor_format.index("s")
+    for cp_rank in range(cp_size):
+        tokens = tokens_of_rank(lengths, cp_size, cp_rank).to(device)
+        mine = {"position_ids": ids[..., tokens]} if added == "ids" else {}
+        out = check(
+            *(whole.index_select(s_dim, tokens), freqs, tensor_format),
+            **options,
+            **mine,
+            cp_size=cp_size,
+            cp_rank=cp_rank,
+        )
+        together.index_copy_(s_dim, tokens, out)
+    assert torch.equal(together, in_one)
+
+
+def test_padding_behind_the_sequences_of_a_rank(device):
+    """cu_seqlens counts the tokens of all ranks; what this one has past its share is padding."""
+    t, freqs = contiguous((11, H, D), torch.float32, device), angles(S2, D2, device)
+    cu_seqlens = torch.tensor([0, 4, 4, 12], device=device, dtype=torch.int32)
+    for cp_rank in (0, 1):
+        out = check(t, freqs, "thd", cu_seqlens=cu_seqlens, cp_size=2, cp_rank=cp_rank)
+        assert torch.equal(out[6:], t[6:]) and not torch.equal(out[5], t[5])
+
+
+def test_many_positions_on_many_ranks(device):
+    """Ranks past 16 and a rank that 16 divides."""
+    cp_size = 17
+    t, freqs = contiguous((2, 1, 2, 8), torch.float32, device), angles(2 * cp_size, 8, device)
+    for cp_rank in (0, 15, 16):
+        check(t, freqs, "sbhd", cp_size=cp_size, cp_rank=cp_rank)
+
+
+def test_ids_leave_nothing_for_the_rank_to_say(device):
+    t, freqs, ids = tensor("bshd", device, s=4), angles(9, D2, device), random_ids((B, 4), device)
+    ids = ids % 9  # the table is shorter than the whole sequence: nobody asks for the rest
+    plain = apply_rotary_pos_emb(t, freqs, "bshd", position_ids=ids)
+    for cp_rank in (0, 2):
+        out = apply_rotary_pos_emb(t, freqs, "bshd", position_ids=ids, cp_size=3, cp_rank=cp_rank)
+        assert torch.equal(out, plain)
+
+
+def test_one_rank_is_no_rank(device):
+    t, freqs = tensor("sbhd", device), angles(S, D2, device)
+    out = apply_rotary_pos_emb(t, freqs, cp_size=1, cp_rank=0)  # and s is odd
+    assert torch.equal(out, apply_rotary_pos_emb(t, freqs))
+
+
+# torch.func.vmap, where positions have no values to be checked
+
+
+VMAPPED = {
+    "starts": ("bshd", {}, {"start_positions": [[3, 1, 0], [9, 0, 44]]}),
+    "ids": ("sbhd", {}, {"position_ids": [[[3, 1, 0, 0, 59]], [[9, 0, 44, 9, 9]]]}),
+    "packed ids": ("thd", {}, {"position_ids": [[*range(15)], [*range(40, 55)]]}),
+    "sequences": ("thd", {}, {"cu_seqlens": [[0, 2, 2, 14], [0, 0, 11, 15]]}),
+    "sequences and starts": (
+        "thd",
+        {},
+        {
+            "cu_seqlens": [[0, 2, 2, 14], [0, 0, 11, 15]],
+            "start_positions": [[7, 9, 0], [1, 0, 2]],
+        },
+    ),
+    "ranks": ("thd", {"cp_size": 2, "cp_rank": 1}, {"cu_seqlens": [[0, 4, 28], [0, 0, 24]]}),
+}
+
+
+@pytest.mark.parametrize("which", VMAPPED)
+def test_vmap_over_positions(which, device):
+    tensor_format, options, batched = VMAPPED[which]
+    t, freqs = tensor(tensor_format, device, torch.float64), angles(S2, D2, device)
+    batched = {name: torch.tensor(value, device=device) for name, value in batched.items()}
+
+    def rotate(batched):
+        return apply_rotary_pos_emb(t, freqs, tensor_format, **options, **batched)
+
+    for entry, out in enumerate(torch.func.vmap(rotate)(batched)):
+        one = {name: value[entry] for name, value in batched.items()}
+        assert_rounded_once(out, rotate_fp64(t, freqs, tensor_format, **options, **one))
+
+
+# positions past the table
+
+
+PAST = {
+    "starts": ("sbhd", {"start_positions": [0, S2 - 2, S2 + 9]}),
+    "a start below 0": ("bshd", {"start_positions": [0, -2, 3]}),
+    "ids": ("bhsd", {"position_ids": [[0, S2 - 1, S2, 3, 10**12]]}),
+    "ids below 0": ("bshd", {"position_ids": [[0, -1, 2, -(2**40), 4]]}),
+    "a packed start": ("thd", {"cu_seqlens": [0, 4, 4, 15], "start_positions": [S2 - 1, 3, 5]}),
+    "packed ids": ("thd", {"position_ids": [S2, *range(12), -1, S2 + 1]}),
+    "a long sequence": ("thd", {"cu_seqlens": [0, 2, 15]}),
+    "a rank": ("thd", {"cu_seqlens": [0, 24], "cp_size": 2, "cp_rank": 0}),
+}
+
+
+def past_the_table(which, device):
+    tensor_format, options = PAST[which]
+    options = {
+        name: torch.tensor(value, device=device) if isinstance(value, list) else value
+        for name, value in options.items()
+    }
+    positions = 9 if which in ("a long sequence", "a rank") else S2
+    return tensor_format, options, angles(positions, D2, device)
+
+
+@pytest.fixture
+def values_are_not_read(monkeypatch, device):
+    """As on a GPU, where it would cost: so the kernel's answer can be seen on a CPU too."""
+    if device == "cpu":
+        monkeypatch.setattr(checks, "check_values", lambda *_: None)
+
+
+@each_pairing
+@pytest.mark.parametrize("which", PAST)
+def test_a_position_past_the_table_gives_nan_where_values_are_not_read(
+    which, interleaved, values_are_not_read, device
+):
+    tensor_format, options, freqs = past_the_table(which, device)
+    t = tensor(tensor_format, device)
+    out = check(t, freqs, tensor_format, interleaved=interleaved, **options)
+    row_is_nan = out[..., :D2].isnan()
+    assert torch.equal(row_is_nan.all(-1), row_is_nan.any(-1))
+    assert row_is_nan.any() and not row_is_nan.all()
+    assert torch.equal(out[..., D2:], t[..., D2:])
+
+
+@pytest.mark.parametrize("which", ("starts", "ids below 0", "packed ids"))
+def test_a_position_past_the_table_of_cos_and_sin_gives_nan_too(which, values_are_not_read, device):
+    tensor_format, options, freqs = past_the_table(which, device)
+    table = freqs[:, 0, 0]
+    out = check(tensor(tensor_format, device), (table, table), tensor_format, **options)
+    assert out.isnan().any()
+
+
+def test_ids_of_tokens_in_no_sequence_are_not_used(values_are_not_read, device):
+    t, freqs = tensor("thd", device), angles(S2, D2, device)
+    cu_seqlens = torch.tensor([0, 1, 13], device=device)
+    ids = random_ids((15,), device)
+    ids[13:] = 0
+    out = check(t, freqs, "thd", cu_seqlens=cu_seqlens, position_ids=ids)
+    ids[13], ids[14] = -1, S2
+    for rotate, how, _ in (WAYS["kernel"], WAYS["reference"]):
+        leaf = t.clone().requires_grad_()
+        got = rotate(leaf, freqs, "thd", cu_seqlens=cu_seqlens, position_ids=ids, **how)
+        torch.testing.assert_close(got.detach(), out)
+        got.sum().backward()
+        assert leaf.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("fused", (True, False))
+@pytest.mark.parametrize("which", PAST)
+def test_a_position_past_the_table_is_an_error_on_the_cpu(which, fused):
+    tensor_format, options, freqs = past_the_table(which, "cpu")
+    with pytest.raises(ValueError, match=r"^(freqs|start_positions|position_ids) has|is \["):
+        apply_rotary_pos_emb(
+            tensor(tensor_format, "cpu"), freqs, tensor_format, fused=fused, **options
+        )
+
+
+@pytest.mark.parametrize("fused", (True, False))
+@pytest.mark.parametrize("which", ("ids", "ids below 0", "packed ids"))
+def test_no_position_is_past_angles_on_the_fly(which, fused, device):
+    tensor_format, options, _ = past_the_table(which, device)
+    module = RotaryPositionEmbedding(D2).to(device)
+    t = tensor(tensor_format, device)
+    out = apply_rotary_pos_emb(t, module, tensor_format, fused=fused, **options)
+    assert out.isfinite().all() and not torch.equal(out, t)
+
+
+# nothing to rotate
+
+
+EMPTY = {
+    "no position": ("sbhd", (0, 2, 3, D), {"start_positions": [4, 5]}),
+    "no position, ids": ("bshd", (2, 0, 3, D), {"position_ids": torch.zeros(2, 0)}),
+    "no entry": ("bhsd", (0, 3, 4, D), {"start_positions": []}),
+    "no entry, ids": ("bshd", (0, 4, 3, D), {"position_ids": torch.zeros(0, 4)}),
+    "no head": ("sbhd", (4, 2, 0, D), {"start_positions": [4, 5]}),
+    "no token": ("thd", (0, 3, D), {"cu_seqlens": [0, 0], "start_positions": [3]}),
+    "no token, ids": ("thd", (0, 3, D), {"position_ids": []}),
+    "no position, ranks": ("bhsd", (2, 3, 0, D), {"cp_size": 2, "cp_rank": 1}),
+}
+
+
+@pytest.mark.parametrize("which", EMPTY)
+def test_nothing_to_rotate(which, device):
+    tensor_format, shape, options = EMPTY[which]
+    options = {
+        name: value if isinstance(value, int) else torch.as_tensor(value).to(device, torch.int64)
+        for name, value in options.items()
+    }
+    freqs = angles(9, D2, device)
+    for rotate, how, _ in WAYS.values():
+        t = torch.empty(shape, device=device, requires_grad=True)
+        out = rotate(t, freqs, tensor_format, **how, **options)
+        out.sum().backward()
+        assert out.shape == t.shape == t.grad.shape
