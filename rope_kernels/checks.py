@@ -48,7 +48,7 @@ def check_arguments(
         raise _bad(f"cp_size is {cp_size!r}", "an integer from 1")
     if not (isinstance(cp_rank, int) and 0 <= cp_rank < cp_size):
         raise _bad(f"cp_rank is {cp_rank!r}", f"an integer from 0 to cp_size - 1 = {cp_size - 1}")
-    if cp_size > 1 and seq_len % 2 and not packed:
+    if cp_size > 1 and seq_len % 2 and not packed and position_ids is None:
         came = f"cp_size is {cp_size}, and {name} has s = {seq_len} positions"
         raise _bad(came, "an even s, for two chunks of equal length")
 
@@ -116,8 +116,10 @@ def check_values(angles: Angles, seq_len: int) -> None:
     if starts is not None:
         if (starts < 0).any():
             raise _bad(f"start_positions is {_head(starts)}", "values from 0")
-        if lengths is not None or angles.cu_seqlens is None:
-            lengths = starts + (tokens if lengths is None else lengths)
+        lengths = torch.full_like(starts, tokens) if angles.cu_seqlens is None else lengths
+        lengths = None if lengths is None else (starts + lengths)[lengths > 0]
+    if ids is not None and cu_seqlens is not None:
+        ids = ids[:, : cu_seqlens[-1] // angles.cp_size]  # padding is not rotated
     if angles.on_the_fly:
         return
     if ids is not None and (ids < 0).any():
@@ -167,7 +169,8 @@ def _check_freqs(
     if isinstance(freqs, RotaryPositionEmbedding):
         if freqs.interleaved != interleaved:
             raise _bad(f"freqs has interleaved = {freqs.interleaved}", f"the call's, {interleaved}")
-        _check_tensor(freqs.inv_freq, "freqs", (), None, t, name)
+        shape = (freqs.rotary_dim // 2,)
+        _check_tensor(freqs.inv_freq, "freqs", _FLOATS, [shape], t, name, " for inv_freq")
         if freqs.inv_freq.requires_grad:
             raise _bad("freqs has an inv_freq that requires a gradient", "freqs(max_seq_len)")
         return freqs.inv_freq, None, freqs.position_scale(positions)

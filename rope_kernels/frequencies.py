@@ -29,7 +29,8 @@ class RotaryPositionEmbedding(nn.Module):
 
     Attributes:
         inv_freq: (d2 / 2,), fp32, radians per position. Stays fp32 when the module is cast:
-            bf16 keeps 8 bits, so at position 1000 an angle would be wrong by radians.
+            bf16 keeps 8 bits, so at position 1000 an angle would be wrong by radians. It may be
+            assigned and changed in place, but not behind PyTorch's back (`inv_freq.data.mul_`).
 
     Raises:
         ValueError: an argument is out of range; the message names it.

@@ -463,14 +463,14 @@ BAD = [
         {"t": t(S, B, 1, D).expand(S, B, H, D), "inplace": True},
         "{t}",
         "elements in one place",
-        "{t}.contiguous()",
+        "{t}.clone()",
     ),
     Bad(
         "in place, windows",
         {"t": torch.zeros(99).as_strided((S, B, H, D), (20, 10, 5, 1)), "inplace": True},
         "{t}",
         "strides (20, 10, 5, 1)",
-        "{t}.contiguous()",
+        "{t}.clone()",
     ),
     # layouts
     Bad("t sparse", {"t": t().to_sparse()}, "{t}", "torch.sparse_coo", "torch.strided"),

@@ -395,6 +395,9 @@ BAD_VALUES = {
 }
 
 
+@pytest.mark.skipif(
+    torch.cuda.is_available(), reason="there no operator of ours runs on a CPU, to look at values"
+)
 @pytest.mark.parametrize("name", BAD_VALUES)
 def test_bad_values_on_the_cpu_are_errors_when_the_graph_runs(name):
     shape, tensor_format, argument, good, wrong, options = BAD_VALUES[name]
@@ -410,6 +413,36 @@ def test_bad_values_on_the_cpu_are_errors_when_the_graph_runs(name):
     with pytest.raises(ValueError, match=r"^(freqs|cu_seqlens|start_positions|position_ids) "):
         function(t, wrong)
     assert counter.frame_count == 1 and torch.equal(t, before)
+
+
+NOT_TO_OVERWRITE = {  # a function in place, and the shape that it takes
+    "one place for several elements": (
+        lambda t, freqs: apply_rotary_pos_emb((t * 2).expand(S, B, H, D), freqs, inplace=True),
+        (S, 1, H, D),
+    ),
+    "q as k": (lambda q, freqs: rope_qk(q, q, freqs, inplace=True), (S, B, H, D)),
+    "overlapping q and k": (
+        lambda t, freqs: rope_qk(t[:, :, :2], t[:, :, 1:], freqs, inplace=True),
+        (S, B, 3, D),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOT_TO_OVERWRITE)
+def test_memory_that_cannot_be_overwritten_is_an_error_when_the_graph_runs(name, device):
+    function, shape = NOT_TO_OVERWRITE[name]
+    t, freqs = torch.randn(shape, device=device), angles(S, D2, device)
+    before = t.clone()
+    with pytest.raises(ValueError, match=r"^(t|k) .*; accepted: with inplace=True"):
+        compiled(function)[0](t, freqs)
+    assert torch.equal(t, before)
+
+
+def test_a_leaf_in_place_is_an_error_under_compile_too(device):
+    t, freqs = torch.randn(S, B, H, D, device=device, requires_grad=True), angles(S, D2, device)
+    function, _ = compiled(lambda t: apply_rotary_pos_emb(t, freqs, inplace=True))
+    with pytest.raises(Exception, match="leaf Variable"):
+        function(t)
 
 
 def test_bad_shapes_are_errors_when_the_graph_is_traced():

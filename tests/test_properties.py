@@ -132,7 +132,7 @@ class Case:
             return table[0, :, None, None]
         table = table if entries > 1 else table[0]
         # a pair whose members differ need not lie on the circle
-        return (table.cos(), table.sin()) if self.kind["alike"] else (table, table.flip(0))
+        return table.cos(), (table if self.kind["alike"] else table.flip(-2)).sin()
 
     def make_positions(self):
         s, b, tokens = self.s, self.b, self.s * self.b
