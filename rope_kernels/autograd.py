@@ -62,8 +62,8 @@ def apply_rotary_pos_emb(
 
     Returns:
         A contiguous tensor of the shape and dtype of `t`, or `t` itself with `inplace`. Tokens past
-        `cu_seqlens[-1]` come out unrotated. A position past the table gives NaN, where the
-        positions are not read back because they lie on a GPU.
+        `cu_seqlens[-1]` come out unrotated. A position past the table gives NaN where its value is
+        not read back: on a GPU, and in plain PyTorch under `torch.compile`.
 
     Raises:
         TypeError: an argument has a type or a dtype that is not accepted.

@@ -145,15 +145,19 @@ def _tensors_for_kernel(angles: Angles) -> tuple[Tensor | None, ...]:
 
 def _turns(inv_freq: Tensor, scale: float) -> Tensor:
     """`in_turns`, remembered while `inv_freq` lives and does not change."""
-    if inv_freq.is_inference():  # which does not tell of changes
+    capturing = inv_freq.is_cuda and torch.cuda.is_current_stream_capturing()
+    if capturing or inv_freq.is_inference():  # holds nothing before the replay; hides its changes
         return in_turns(inv_freq, scale)
     made_from = inv_freq.data_ptr(), inv_freq._version, scale
     known_from, turns = _known_turns.get(inv_freq, (None, None))
     if known_from != made_from:
-        turns = in_turns(inv_freq, scale)
-        if inv_freq.is_cuda:
-            if torch.cuda.is_current_stream_capturing():
-                return turns  # empty until the graph is replayed
-            torch.cuda.current_stream(inv_freq.device).synchronize()  # for other streams to read
+        # on a stream of its own, out of any CUDA graph's memory; and done before others read it
+        side = torch.cuda.Stream(inv_freq.device) if inv_freq.is_cuda else None
+        if side:
+            side.wait_stream(torch.cuda.current_stream(inv_freq.device))
+        with torch.cuda.stream(side):
+            turns = in_turns(inv_freq, scale)
+        if side:
+            side.synchronize()
         _known_turns[inv_freq] = made_from, turns
     return turns
