@@ -13,24 +13,24 @@ import triton.language as tl
 @triton.jit
 def _sequences_of(
     token,  # (BLOCK_S,) int64: indices into the packed batch
-    cu_seqlens_ptr,  # (num_sequences + 1,) int32 or int64: sequence starts, then the last end
-    num_sequences,  # sequences in the packed batch
+    cu_seqlens_ptr,  # (sequences + 1,) int32 or int64: sequence starts, then the last end
+    sequences,  # number of packed sequences
     cp_size,  # ranks that share every sequence evenly
 ):
     """Of each token: its sequence, where that starts, its length, and whether there is one."""
     # Bisection for the last start <= token: it is never below `low` nor above `high`. Empty
     # sequences share their start with the next one, so the last such start is the right one. Each
-    # step halves what is left; it takes as many as num_sequences has bits.
+    # step halves what is left; it takes as many as sequences has bits.
     low = token * 0
-    high = low + num_sequences
-    span = num_sequences
+    high = low + sequences
+    span = sequences
     while span > 0:
         middle = (low + high + 1) // 2
         starts_at_or_before = tl.load(cu_seqlens_ptr + middle).to(tl.int64) <= token * cp_size
         low = tl.where(starts_at_or_before, middle, low)
         high = tl.where(starts_at_or_before, high, middle - 1)
         span = span // 2
-    in_sequence = token * cp_size < tl.load(cu_seqlens_ptr + num_sequences).to(tl.int64)
+    in_sequence = token * cp_size < tl.load(cu_seqlens_ptr + sequences).to(tl.int64)
     start = tl.load(cu_seqlens_ptr + low).to(tl.int64)
     end = tl.load(cu_seqlens_ptr + low + 1, in_sequence, other=0).to(tl.int64)
     return low, start // cp_size, (end - start) // cp_size, in_sequence
@@ -54,10 +54,10 @@ def rope_kernel(
     k_ptr,  # second input, alike, or None
     q_out_ptr,  # outputs, alike; they may be the inputs
     k_out_ptr,
-    table_ptr,  # angles or cosines, (b, s2, d2); or, of int64, 2^-64 turns a position, (d2 / 2,)
+    table_ptr,  # angles or cosines, (b, s2, d2); or int64, (d2 / 2,): 2^-64 turns a position
     sin_ptr,  # sines, if the table holds cosines, or None
     cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, and the last ends; or None
-    starts_ptr,  # (b,) or (sequences,): position of the first token of each; or None
+    starts_ptr,  # (b,) or (sequences,): position of the first token of each sequence; or None
     ids_ptr,  # (b, s): position of each token; or None
     seq_len,  # s, or the number of packed tokens
     batch,  # b
@@ -130,9 +130,8 @@ def rope_kernel(
         stored1 = tl.load(t_row + (first * t_strides[3])[None, None, :], mask)
         stored2 = tl.load(t_row + (second * t_strides[3])[None, None, :], mask)
     if TAIL > 0:
-        tail = tl.arange(0, BLOCK_TAIL).to(tl.int64)
-        tail_mask = row_exists & (tail < TAIL)[None, None, :]
-        tail += 2 * HALF
+        tail_mask = row_exists & (tl.arange(0, BLOCK_TAIL) < TAIL)[None, None, :]
+        tail = 2 * HALF + tl.arange(0, BLOCK_TAIL).to(tl.int64)
         passed_through = tl.load(t_row + (tail * t_strides[3])[None, None, :], tail_mask)
 
     # the position of each token in its sequence
@@ -171,12 +170,13 @@ def rope_kernel(
         table_row = (b * table_strides[0] + position * table_strides[1])[:, None]
         offset1 = table_row + (first * table_strides[2])[None, :]
         offset2 = table_row + (second * table_strides[2])[None, :]
-        cos1 = tl.load(table_ptr + offset1, table_mask, other=nan).to(computed)
-        cos2 = tl.load(table_ptr + offset2, table_mask, other=nan).to(computed)
+        loaded1 = tl.load(table_ptr + offset1, table_mask, other=nan).to(computed)
+        loaded2 = tl.load(table_ptr + offset2, table_mask, other=nan).to(computed)
         if sin_ptr is None:
-            cos1, sin1 = tl.cos(cos1), tl.sin(cos1)
-            cos2, sin2 = tl.cos(cos2), tl.sin(cos2)
+            cos1, sin1 = tl.cos(loaded1), tl.sin(loaded1)
+            cos2, sin2 = tl.cos(loaded2), tl.sin(loaded2)
         else:
+            cos1, cos2 = loaded1, loaded2
             sin1 = tl.load(sin_ptr + offset1, table_mask, other=nan).to(computed)
             sin2 = tl.load(sin_ptr + offset2, table_mask, other=nan).to(computed)
     cos1, sin1 = cos1[:, None, :], sin1[:, None, :]
