@@ -7,13 +7,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from .frequencies import in_turns
-
 
 class Angles(NamedTuple):
     """What `check_arguments` makes of the arguments: tensors first, then the rest."""
 
-    table: Tensor  # radians or cosines, (b or 1, s2, d2); or inv_freq, (d2 / 2,), for no table
+    table: Tensor  # radians or cosines, (b or 1, s2, d2); or turns a position, (d2 / 2,) int64
     sin: Tensor | None  # sines, if the table holds cosines
     cu_seqlens: Tensor | None  # (sequences + 1,)
     start_positions: Tensor | None  # (b,), or (sequences,)
@@ -22,11 +20,10 @@ class Angles(NamedTuple):
     interleaved: bool
     cp_size: int
     cp_rank: int
-    scale: float  # by which inv_freq is multiplied
 
     @property
     def on_the_fly(self) -> bool:
-        """Are angles computed from `inv_freq`, instead of read from a table?"""
+        """Are angles computed from turns, instead of read from a table?"""
         return self.table.dim() == 1
 
     @property
@@ -86,8 +83,8 @@ class Angles(NamedTuple):
     def add_rows(self, rows: Tensor) -> Tensor:
         """Add up the rows, (b or 1, s, d2), of all tokens at a position: a tensor like the table.
 
-        That is the gradient of taking rows from a table. `index_put` sorts on a GPU before it adds,
-        so the order of addition is always the same.
+        That is the gradient of taking rows from a table. Outside torch.compile, `index_put` sorts
+        on a GPU before it adds, so the order of addition is always the same.
         """
         seq_len, s2 = rows.shape[1], self.table.shape[1]
         if self.position_is_index or not s2:
@@ -102,7 +99,7 @@ class Angles(NamedTuple):
 
     def _radians(self, position: Tensor, dtype: torch.dtype) -> Tensor:
         """Angles (b or 1, s, d2) but for whole turns, which the overflow of int64 takes away."""
-        turned = position[:, :, None] * in_turns(self.table, self.scale)
+        turned = position[:, :, None] * self.table
         if dtype == torch.float64:
             angle = turned.double() * (2 * math.pi * 2.0**-64)
         else:

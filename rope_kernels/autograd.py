@@ -8,7 +8,7 @@ from . import launch, reference
 from .angles import Angles
 from .checks import check_arguments, check_inplace, check_values
 from .formats import sizes_in_sbhd
-from .frequencies import RotaryPositionEmbedding
+from .frequencies import RotaryPositionEmbedding, is_traced
 
 Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding
 
@@ -40,7 +40,7 @@ def apply_rotary_pos_emb(
         freqs: on the device of `t`, one of
             - angles in radians, (s2, 1, 1, d2), fp32 (fp64 too with fp64 `t`), even d2 <= d;
             - (cos, sin), each (s2, d2) or (b, s2, d2), of any of the dtypes above;
-            - a `RotaryPositionEmbedding`: angles are made on the fly, exact at any position.
+            - a `RotaryPositionEmbedding`: angles are made on the fly, right to fp32's last digits.
             s2 >= s, times `cp_size`. A pair's members may differ in angle (a table need not repeat
             itself). Elements d2, d2 + 1, ... of the head dimension pass through unchanged.
         tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd' (packed sequences).
@@ -149,13 +149,13 @@ def _rotate_named(
         return _rotate(tensors, angles, fused, transpose)
     check_inplace(named, angles)
     wants_grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-    compiling = torch.compiler.is_compiling()
-    if not _kernel_serves(tensors[0], fused) or (wants_grad and compiling):
+    traced = is_traced()
+    if not _kernel_serves(tensors[0], fused) or (wants_grad and traced):
         for t, out in zip(tensors, _rotate(tensors, angles, fused, transpose), strict=True):
             t[..., : angles.rotary_dim].copy_(out[..., : angles.rotary_dim])
     elif wants_grad:
         _Rotation.apply(*_two(tensors), transpose, True, *angles)
-    elif compiling:
+    elif traced:
         _rotate_inplace_op(*angles, transpose, tensors)
     else:
         launch.rotate(tensors, angles, transpose, inplace=True)
@@ -178,7 +178,9 @@ def _rotate(
 def _kernel_serves(t: Tensor, fused: bool) -> bool:
     """Or do PyTorch's operators? Within torch.func and forward mode they have all the rules."""
     transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
-    return fused and not transformed and launch.runs_in_triton(t)
+    # a wrapper, as DTensor is, has no memory of its own for a kernel to read
+    plain = torch.compiler.is_compiling() or type(t).__torch_dispatch__ is Tensor.__torch_dispatch__
+    return fused and plain and not transformed and launch.runs_in_triton(t)
 
 
 class _Rotation(torch.autograd.Function):
@@ -207,11 +209,14 @@ class _Rotation(torch.autograd.Function):
     def backward(ctx, *grads):
         saved = ctx.saved_tensors
         angles, tensors = Angles(*saved[:5], *ctx.options), saved[5:]
-        given = tuple(grad for grad in grads if grad is not None)
+        wants = [
+            need and g is not None for need, g in zip(ctx.needs_input_grad, grads, strict=False)
+        ]
+        given = tuple(g for g, wanted in zip(grads, wants, strict=True) if wanted)
         rotated = iter(_rotate(given, angles, True, not ctx.transpose) if given else ())
-        of_tensors = _two([None if grad is None else next(rotated) for grad in grads])
+        of_tensors = _two([next(rotated) if wanted else None for wanted in wants])
         of_table = of_sin = None
-        if ctx.table_wants and given:
+        if ctx.table_wants and any(g is not None for g in grads):
             pairs = [(t, g) for t, g in zip(tensors, grads, strict=True) if g is not None]
             pairs = [(g, t) for t, g in pairs] if ctx.transpose else pairs
             sums = [reference.table_gradients(t, g, angles) for t, g in pairs]
@@ -221,7 +226,7 @@ class _Rotation(torch.autograd.Function):
                 of_sin = None
             else:
                 of_table, of_sin = of_cos.to(angles.table.dtype), of_sin.to(angles.table.dtype)
-        return *of_tensors, None, None, of_table, of_sin, *[None] * 8
+        return *of_tensors, None, None, of_table, of_sin, *[None] * 7
 
 
 def _two(tensors) -> tuple:
@@ -229,7 +234,7 @@ def _two(tensors) -> tuple:
 
 
 def _launch(tensors: tuple, angles: Angles, transpose: bool, inplace: bool) -> tuple[Tensor, ...]:
-    if torch.compiler.is_compiling():  # never in place
+    if is_traced():  # never in place
         return tuple(_rotate_op(*angles, transpose, tensors))
     return launch.rotate(tensors, angles, transpose, inplace)
 
@@ -238,8 +243,7 @@ def _launch(tensors: tuple, angles: Angles, transpose: bool, inplace: bool) -> t
 
 _ANGLES = (
     "Tensor table, Tensor? sin, Tensor? cu_seqlens, Tensor? start_positions, Tensor? position_ids, "
-    "str tensor_format, bool interleaved, SymInt cp_size, SymInt cp_rank, float scale, "
-    "bool transpose"
+    "str tensor_format, bool interleaved, SymInt cp_size, SymInt cp_rank, bool transpose"
 )
 
 
@@ -247,14 +251,14 @@ _ANGLES = (
     "rope_kernels::rotate", mutates_args=(), schema=f"({_ANGLES}, Tensor[] tensors) -> Tensor[]"
 )
 def _rotate_op(*inputs, inplace=False):
-    angles, transpose, tensors = Angles(*inputs[:10]), inputs[10], tuple(inputs[11])
+    angles, transpose, tensors = Angles(*inputs[:9]), inputs[9], tuple(inputs[10])
     check_values(angles, sizes_in_sbhd(tensors[0], angles.tensor_format)[0])
     return list(launch.rotate(tensors, angles, transpose, inplace))
 
 
 @_rotate_op.register_fake
 def _(*inputs):
-    return [torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in inputs[11]]
+    return [torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in inputs[10]]
 
 
 @torch.library.custom_op(
@@ -263,6 +267,6 @@ def _(*inputs):
     schema=f"({_ANGLES}, Tensor(a!)[] tensors) -> ()",
 )
 def _rotate_inplace_op(*inputs):
-    names = ("t",) if len(inputs[11]) == 1 else ("q", "k")
-    check_inplace(dict(zip(names, inputs[11], strict=True)), Angles(*inputs[:10]))
+    names = ("t",) if len(inputs[10]) == 1 else ("q", "k")
+    check_inplace(dict(zip(names, inputs[10], strict=True)), Angles(*inputs[:9]))
     _rotate_op._init_fn(*inputs, inplace=True)

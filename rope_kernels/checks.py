@@ -54,7 +54,7 @@ def check_arguments(
 
     positions = None if packed or position_ids is not None else seq_len * cp_size
     known = positions if start_positions is None else None
-    table, sin, scale = _check_freqs(freqs, t, name, batch, interleaved, known)
+    table, sin = _check_freqs(freqs, t, name, batch, interleaved, known)
     rotary_dim = table.shape[-1] * (2 if table.dim() == 1 else 1)
     if rotary_dim % 2 or not 2 <= rotary_dim <= head_dim:
         accepted = f"an even number from 2 to {name}'s head dimension d = {head_dim}"
@@ -86,7 +86,7 @@ def check_arguments(
         _check_tensor(position_ids, "position_ids", _INTEGERS, shapes, t, name)
         position_ids = position_ids[None] if packed else position_ids
     tensors_of_angles = table, sin, cu_seqlens, start_positions, position_ids
-    angles = Angles(*tensors_of_angles, tensor_format, interleaved, cp_size, cp_rank, scale)
+    angles = Angles(*tensors_of_angles, tensor_format, interleaved, cp_size, cp_rank)
     if not torch.compiler.is_compiling():
         check_values(angles, seq_len)
     return angles
@@ -164,8 +164,8 @@ def check_last_dim_is_even(x: Tensor) -> None:
 
 def _check_freqs(
     freqs, t: Tensor, name: str, batch: int, interleaved: bool, positions: int | None
-) -> tuple[Tensor, Tensor | None, float]:
-    """A table (b or 1, s2, d2) of angles or cosines, or `inv_freq`; sines or None; a scale."""
+) -> tuple[Tensor, Tensor | None]:
+    """A table (b or 1, s2, d2) of angles or cosines, or turns (d2 / 2,); and sines or None."""
     if isinstance(freqs, RotaryPositionEmbedding):
         if freqs.interleaved != interleaved:
             raise _bad(f"freqs has interleaved = {freqs.interleaved}", f"the call's, {interleaved}")
@@ -173,7 +173,7 @@ def _check_freqs(
         _check_tensor(freqs.inv_freq, "freqs", _FLOATS, [shape], t, name, " for inv_freq")
         if freqs.inv_freq.requires_grad:
             raise _bad("freqs has an inv_freq that requires a gradient", "freqs(max_seq_len)")
-        return freqs.inv_freq, None, freqs.position_scale(positions)
+        return freqs.turns(positions), None
     if isinstance(freqs, tuple | list):
         if len(freqs) != 2:
             raise _bad(f"freqs has {len(freqs)} entries", "(cos, sin)")
@@ -183,13 +183,13 @@ def _check_freqs(
             accepted = f"(s2, d2) or (b, s2, d2), b = {batch} or 1"
             raise _bad(f"freqs[0] has shape {tuple(cos.shape)}", accepted)
         _check_tensor(sin, "freqs[1]", (cos.dtype,), [cos.shape], t, name, " beside freqs[0]")
-        return *(x if x.dim() == 3 else x[None] for x in (cos, sin)), 1.0
+        return tuple(x if x.dim() == 3 else x[None] for x in (cos, sin))
     # fp16 or bf16 angles cannot tell position 2048 from 2049: refused, never rounded up in silence
     accepted = (torch.float32, torch.float64) if t.dtype == torch.float64 else (torch.float32,)
     _check_tensor(freqs, "freqs", accepted, None, t, name, f" with {name} of {_short(t.dtype)}")
     if freqs.dim() != 4 or freqs.shape[1:3] != (1, 1):
         raise _bad(f"freqs has shape {tuple(freqs.shape)}", "(s2, 1, 1, d2)")
-    return freqs[None, :, 0, 0], None, 1.0
+    return freqs[None, :, 0, 0], None
 
 
 def _check_tensor(x, name, dtypes=(), shapes=None, t=None, t_name="t", why="") -> None:
@@ -216,9 +216,9 @@ def _overlaps_itself(t: Tensor) -> bool:
 
 def _share_elements(q: Tensor, k: Tensor) -> bool:
     """Is an element of `q` one of `k` too? Where their strides differ, it says yes to be safe."""
-    if q.untyped_storage().data_ptr() != k.untyped_storage().data_ptr():
+    if not (q.numel() and k.numel()):
         return False
-    distance = k.storage_offset() - q.storage_offset()
+    distance = (k.data_ptr() - q.data_ptr()) // q.element_size()
     dims = list(zip(q.stride(), q.shape, k.stride(), k.shape, strict=True))
     if all(q_step == k_step or 1 in (nq, nk) for q_step, nq, k_step, nk in dims):
         # from an element of q to the same of k, by steps along q and back along k

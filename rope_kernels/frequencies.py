@@ -12,7 +12,7 @@ class RotaryPositionEmbedding(nn.Module):
 
     Pair i of d2/2 turns by `position * rotary_base ** (-2 i / d2)` (RoFormer, section 3.2.2). The
     functions that rotate take the module itself in place of its table: then no angle is read from
-    memory, and each is exact, at any position.
+    memory, and each is right to fp32's last digits, up to position 10^12.
 
     Args:
         dim: head dimension d.
@@ -67,6 +67,8 @@ class RotaryPositionEmbedding(nn.Module):
         self.interleaved = interleaved
         exponent = torch.arange(0, rotary_dim, 2, dtype=torch.float32) / rotary_dim
         self.register_buffer("inv_freq", 1.0 / rotary_base**exponent)
+        self._known_turns = None, None  # what they were made from, and they
+        self._turns_in_graphs = []
 
     def forward(self, max_seq_len: int, offset: int = 0) -> Tensor:
         """Angles of positions offset, ..., offset + max_seq_len - 1.
@@ -105,12 +107,41 @@ class RotaryPositionEmbedding(nn.Module):
             )
         return 1.0 / max(factor, max_seq_len / trained)
 
+    def turns(self, max_seq_len: int | None) -> Tensor:
+        """`in_turns` of `inv_freq`, interpolated; remembered while that does not change."""
+        scale = self.position_scale(max_seq_len)
+        factor = self.seq_len_interpolation_factor
+        in_transform = torch._C._are_functorch_transforms_active()
+        changes_unseen = is_traced() or in_transform or self.inv_freq.is_inference()
+        if changes_unseen or scale not in (1.0, 1.0 / (factor or 1)):
+            return in_turns(self.inv_freq, scale)
+        made_from = self.inv_freq.data_ptr(), self.inv_freq._version, scale
+        known_from, turns = self._known_turns
+        capturing = self.inv_freq.is_cuda and torch.cuda.is_current_stream_capturing()
+        if known_from != made_from:
+            with torch.inference_mode(False), torch.no_grad():
+                turns = in_turns(self.inv_freq, scale)
+            if capturing:
+                return turns  # holds nothing before the graph is replayed
+            if self.inv_freq.is_cuda:
+                torch.cuda.current_stream(self.inv_freq.device).synchronize()  # others may read it
+            self._known_turns = made_from, turns
+        if capturing:
+            self._turns_in_graphs.append(turns)  # which read it as long as they live
+        return turns
+
     def _apply(self, fn, recurse=True):
         exact = self.inv_freq
         super()._apply(fn, recurse)
         if self.inv_freq.dtype != exact.dtype:  # .half(), .bfloat16(), .double(): move, don't round
             self.inv_freq = exact.to(self.inv_freq.device)
         return self
+
+
+def is_traced() -> bool:
+    """Does torch.compile or make_fx write down what is called, to be done later?"""
+    proxy = torch._C._TorchDispatchModeKey.PROXY
+    return torch.compiler.is_compiling() or torch._C._get_dispatch_mode(proxy) is not None
 
 
 def in_turns(inv_freq: Tensor, scale: float = 1.0) -> Tensor:

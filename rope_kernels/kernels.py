@@ -31,6 +31,7 @@ def _sequences_of(
         high = tl.where(starts_at_or_before, high, middle - 1)
         span = span // 2
     in_sequence = token * cp_size < tl.load(cu_seqlens_ptr + sequences).to(tl.int64)
+    in_sequence &= low < sequences  # if the first start is not 0
     start = tl.load(cu_seqlens_ptr + low).to(tl.int64)
     end = tl.load(cu_seqlens_ptr + low + 1, in_sequence, other=0).to(tl.int64)
     return low, start // cp_size, (end - start) // cp_size, in_sequence

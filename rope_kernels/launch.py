@@ -6,18 +6,14 @@ import warnings
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from .angles import Angles
 from .formats import sizes_in_sbhd, strides_in_sbhd
-from .frequencies import in_turns
 
 # Bytes of rows that one warp of a program holds, a power of two: 8 loads of 16 bytes a thread. One
 # warp needs no barrier to share cos and sin. benchmarks/NOTES.md: what was tried.
 BYTES_PER_WARP = 4096
 MAX_WARPS = 8
-
-_known_turns = WeakTensorKeyDictionary()  # inv_freq -> (what they were made from, turns)
 
 
 def runs_in_triton(t: Tensor) -> bool:
@@ -135,29 +131,7 @@ def _from_batch(x: Tensor | None) -> tuple[int, ...] | None:
 def _tensors_for_kernel(angles: Angles) -> tuple[Tensor | None, ...]:
     """The first five of the angles, stored as the kernel reads them."""
     table, sin, cu_seqlens, starts, ids = angles[:5]
-    if angles.on_the_fly:
-        table = _turns(table, angles.scale)
-    elif sin is not None and (table.stride() != sin.stride() or table.is_neg() or sin.is_neg()):
+    if sin is not None and (table.stride() != sin.stride() or table.is_neg() or sin.is_neg()):
         table, sin = (x.resolve_neg().contiguous() for x in (table, sin))
     cu_seqlens, starts = (None if x is None else x.contiguous() for x in (cu_seqlens, starts))
     return table.resolve_neg(), sin, cu_seqlens, starts, ids
-
-
-def _turns(inv_freq: Tensor, scale: float) -> Tensor:
-    """`in_turns`, remembered while `inv_freq` lives and does not change."""
-    capturing = inv_freq.is_cuda and torch.cuda.is_current_stream_capturing()
-    if capturing or inv_freq.is_inference():  # holds nothing before the replay; hides its changes
-        return in_turns(inv_freq, scale)
-    made_from = inv_freq.data_ptr(), inv_freq._version, scale
-    known_from, turns = _known_turns.get(inv_freq, (None, None))
-    if known_from != made_from:
-        # on a stream of its own, out of any CUDA graph's memory; and done before others read it
-        side = torch.cuda.Stream(inv_freq.device) if inv_freq.is_cuda else None
-        if side:
-            side.wait_stream(torch.cuda.current_stream(inv_freq.device))
-        with torch.cuda.stream(side):
-            turns = in_turns(inv_freq, scale)
-        if side:
-            side.synchronize()
-        _known_turns[inv_freq] = made_from, turns
-    return turns

@@ -13,6 +13,7 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch._dynamo.utils import counters, warn_once_cache
 from torch._inductor.utils import run_and_get_code
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from inputs import FORMATS, angles, contiguous, sequence_starts, shape_of, transposed
 from pairwise import all_pairs
@@ -465,7 +466,7 @@ def one_launch(name, device):
         "q and k": (lambda q, k: rope_qk(q, k, table, "bshd", start_positions=starts), [q, k]),
         "on the fly": (lambda q, k: rope_qk(q, k, module, "bshd"), [q, k]),
         "in place": (lambda q: (apply_rotary_pos_emb(q, table, "bshd", inplace=True),), [q]),
-        "of a packed qkv": (lambda qkv: rope_qk(*qkv.chunk(3, 2)[:2], module, "bshd"), [qkv]),
+        "of a packed qkv": (lambda qkv: rope_qk(*qkv.chunk(3, 2)[:2], table, "bshd"), [qkv]),
         "of a packed qkv, in place": (
             lambda qkv: rope_qk(*qkv.chunk(3, 2)[:2], table, "bshd", inplace=True),
             [qkv],
@@ -473,7 +474,7 @@ def one_launch(name, device):
     }[name]
 
 
-DIFFERENTIABLE = ("forward", "q and k", "on the fly")
+DIFFERENTIABLE = ("forward", "q and k")
 ONE_LAUNCH = (*DIFFERENTIABLE, "in place", "of a packed qkv", "of a packed qkv, in place")
 
 
@@ -513,6 +514,43 @@ def test_inductor_launches_the_one_kernel(name):
     for _ in range(2):
         function(*inputs)
     assert kernels_of(lambda: function(*inputs)) == ["rope_kernel"]
+
+
+@pytest.mark.gpu
+def test_on_the_fly_inductor_computes_the_turns_too():
+    """A graph cannot see whether `inv_freq` has changed: one small kernel more, each time."""
+    function, inputs = one_launch("on the fly", "cuda")
+    function = torch.compile(function, fullgraph=True)
+    for _ in range(2):
+        function(*inputs)
+    kernels = kernels_of(lambda: function(*inputs))
+    assert len(kernels) == 2 and "rope_kernel" in kernels
+
+
+@pytest.mark.parametrize("dynamic", (None, True))
+def test_interpolation_compiles_no_graph_for_each_length(dynamic, device):
+    """Its factor depends on the length; as a number in the graph it was a guard on each."""
+    module = RotaryPositionEmbedding(16, 1.0, 1, 3).to(device)
+    counters.clear()
+    compiled = torch.compile(
+        lambda t: apply_rotary_pos_emb(t, module),
+        fullgraph=True,
+        backend="aot_eager",
+        dynamic=dynamic,
+    )
+    for s in range(5, 17):
+        t = torch.randn(s, B, H, 16, device=device)
+        torch.testing.assert_close(compiled(t), apply_rotary_pos_emb(t, module))
+    assert counters["stats"]["unique_graphs"] <= 2
+
+
+def test_make_fx_writes_the_operator_down(device):
+    """It traces without compiling; a kernel launched meanwhile would be missing in the graph."""
+    module, t = RotaryPositionEmbedding(D).to(device), torch.randn(S, B, H, D, device=device)
+    graph = make_fx(lambda t: apply_rotary_pos_emb(t, module))(t)
+    assert "rope_kernels.rotate" in graph.code
+    t = torch.randn_like(t)
+    assert_same_bits([graph(t)], [apply_rotary_pos_emb(t, module)])
 
 
 @pytest.mark.gpu

@@ -414,7 +414,7 @@ def test_nothing_but_the_table_is_kept_for_backward(name, device):
     for freqs, tables in (
         (table := angles(S, D2, device), (table,)),
         (pair := tuple(torch.randn(2, S, D2, device=device).unbind()), pair[:1]),  # one memory
-        (module := RotaryPositionEmbedding(D2).to(device), (module.inv_freq,)),
+        (module := RotaryPositionEmbedding(D2).to(device), (module.turns(S),)),
     ):
         backward = Backward(name, device, freqs)
         assert kept_by(backward.forward) == memory(*tables)

@@ -851,3 +851,14 @@ def test_overwriting_what_a_checkpoint_saved_is_an_error(function, use_reentrant
     function(t, angles(S, D2, device), inplace=True)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()
+
+
+def test_q_and_k_that_share_memory_through_two_storages(device):
+    """As numpy's arrays do: each tensor believes that the memory is its own."""
+    memory = torch.randn(5, 2, 3, 10)
+    numbers = memory.numpy()
+    q, k = torch.from_numpy(numbers[:, :, :2]), torch.from_numpy(numbers[:, :, 1:])
+    before, freqs = memory.clone(), angles(5, 8, "cpu")
+    with pytest.raises(ValueError, match=r"^k shares memory with q"):
+        rope_qk(q, k, freqs, inplace=True)
+    assert torch.equal(memory, before)

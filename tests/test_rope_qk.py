@@ -524,3 +524,15 @@ def test_heads_of_llama_3_8b(inplace):
     for out, wanted in zip(outs, want, strict=True):
         assert_rounded_once(out, wanted)
     assert torch.equal(v, before_v)
+
+
+@pytest.mark.parametrize("leaf,launched", (("freqs", 0), ("k", 1)))
+def test_backward_launches_only_for_those_who_want_a_gradient(leaf, launched, launches, device):
+    """Where the table alone wants one, no gradient of a tensor is made."""
+    q, k = torch.randn(5, 2, 3, 10, device=device), torch.randn(5, 2, 1, 10, device=device)
+    freqs = angles(5, 8, device)
+    wants = {"freqs": freqs, "k": k}[leaf].requires_grad_()
+    out = rope_qk(q, k, freqs)[1]
+    before = len(launches)
+    torch.autograd.grad(out, wants, torch.randn_like(out))
+    assert len(launches) - before == launched
