@@ -8,7 +8,7 @@ from . import launch, reference
 from .angles import Angles
 from .checks import check_arguments, check_inplace, check_values
 from .formats import sizes_in_sbhd
-from .frequencies import RotaryPositionEmbedding, is_traced
+from .frequencies import RotaryPositionEmbedding, has_memory, is_traced
 
 Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding
 
@@ -177,10 +177,9 @@ def _rotate(
 
 def _kernel_serves(t: Tensor, fused: bool) -> bool:
     """Or do PyTorch's operators? Within torch.func and forward mode they have all the rules."""
-    transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
-    # a wrapper, as DTensor is, has no memory of its own for a kernel to read
-    plain = torch.compiler.is_compiling() or type(t).__torch_dispatch__ is Tensor.__torch_dispatch__
-    return fused and plain and not transformed and launch.runs_in_triton(t)
+    if forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active():
+        return False
+    return fused and launch.runs_in_triton(t) and (is_traced() or has_memory(t))
 
 
 class _Rotation(torch.autograd.Function):

@@ -111,9 +111,8 @@ class RotaryPositionEmbedding(nn.Module):
         """`in_turns` of `inv_freq`, interpolated; remembered while that does not change."""
         scale = self.position_scale(max_seq_len)
         factor = self.seq_len_interpolation_factor
-        in_transform = torch._C._are_functorch_transforms_active()
-        changes_unseen = is_traced() or in_transform or self.inv_freq.is_inference()
-        if changes_unseen or scale not in (1.0, 1.0 / (factor or 1)):
+        unseen = is_traced() or not has_memory(self.inv_freq) or self.inv_freq.is_inference()
+        if unseen or scale not in (1.0, 1.0 / (factor or 1)):
             return in_turns(self.inv_freq, scale)
         made_from = self.inv_freq.data_ptr(), self.inv_freq._version, scale
         known_from, turns = self._known_turns
@@ -142,6 +141,12 @@ def is_traced() -> bool:
     """Does torch.compile or make_fx write down what is called, to be done later?"""
     proxy = torch._C._TorchDispatchModeKey.PROXY
     return torch.compiler.is_compiling() or torch._C._get_dispatch_mode(proxy) is not None
+
+
+def has_memory(t: Tensor) -> bool:
+    """Is `t` no wrapper? Those of torch.func, DTensor and FakeTensor have nothing to point to."""
+    plain = type(t).__torch_dispatch__ is Tensor.__torch_dispatch__
+    return plain and not torch._C._are_functorch_transforms_active()
 
 
 def in_turns(inv_freq: Tensor, scale: float = 1.0) -> Tensor:

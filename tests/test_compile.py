@@ -13,6 +13,7 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch._dynamo.utils import counters, warn_once_cache
 from torch._inductor.utils import run_and_get_code
+from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from inputs import FORMATS, angles, contiguous, sequence_starts, shape_of, transposed
@@ -542,6 +543,15 @@ def test_interpolation_compiles_no_graph_for_each_length(dynamic, device):
         t = torch.randn(s, B, H, 16, device=device)
         torch.testing.assert_close(compiled(t), apply_rotary_pos_emb(t, module))
     assert counters["stats"]["unique_graphs"] <= 2
+
+
+def test_fake_tensors_give_shapes(device):
+    """They have no memory: neither the kernel nor what remembers turns may ask for it."""
+    with warnings.catch_warnings(), FakeTensorMode():
+        warnings.simplefilter("error")
+        module, t = RotaryPositionEmbedding(D), torch.randn(S, B, H, D)
+        for freqs in (module, module(S)):
+            assert apply_rotary_pos_emb(t, freqs).shape == (S, B, H, D)
 
 
 def test_make_fx_writes_the_operator_down(device):
