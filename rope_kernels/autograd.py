@@ -249,10 +249,8 @@ _ANGLES = (
 @torch.library.custom_op(
     "rope_kernels::rotate", mutates_args=(), schema=f"({_ANGLES}, Tensor[] tensors) -> Tensor[]"
 )
-def _rotate_op(*inputs, inplace=False):
-    angles, transpose, tensors = Angles(*inputs[:9]), inputs[9], tuple(inputs[10])
-    check_values(angles, sizes_in_sbhd(tensors[0], angles.tensor_format)[0])
-    return list(launch.rotate(tensors, angles, transpose, inplace))
+def _rotate_op(*inputs):
+    return _run(inputs, inplace=False)
 
 
 @_rotate_op.register_fake
@@ -268,4 +266,10 @@ def _(*inputs):
 def _rotate_inplace_op(*inputs):
     names = ("t",) if len(inputs[10]) == 1 else ("q", "k")
     check_inplace(dict(zip(names, inputs[10], strict=True)), Angles(*inputs[:9]))
-    _rotate_op._init_fn(*inputs, inplace=True)
+    _run(inputs, inplace=True)
+
+
+def _run(inputs: tuple, inplace: bool) -> list[Tensor]:
+    angles, transpose, tensors = Angles(*inputs[:9]), inputs[9], tuple(inputs[10])
+    check_values(angles, sizes_in_sbhd(tensors[0], angles.tensor_format)[0])
+    return list(launch.rotate(tensors, angles, transpose, inplace))

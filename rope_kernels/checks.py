@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .angles import Angles
 from .formats import FORMATS, sizes_in_sbhd
-from .frequencies import RotaryPositionEmbedding
+from .frequencies import RotaryPositionEmbedding, is_traced
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
@@ -87,7 +87,7 @@ def check_arguments(
         position_ids = position_ids[None] if packed else position_ids
     tensors_of_angles = table, sin, cu_seqlens, start_positions, position_ids
     angles = Angles(*tensors_of_angles, tensor_format, interleaved, cp_size, cp_rank)
-    if not torch.compiler.is_compiling():
+    if not is_traced():  # else the operator comes to it when it runs
         check_values(angles, seq_len)
     return angles
 

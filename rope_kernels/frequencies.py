@@ -68,7 +68,7 @@ class RotaryPositionEmbedding(nn.Module):
         exponent = torch.arange(0, rotary_dim, 2, dtype=torch.float32) / rotary_dim
         self.register_buffer("inv_freq", 1.0 / rotary_base**exponent)
         self._known_turns = None, None  # what they were made from, and they
-        self._turns_in_graphs = []
+        self._turns_in_graphs = {}  # address -> turns that a captured CUDA graph reads
 
     def forward(self, max_seq_len: int, offset: int = 0) -> Tensor:
         """Angles of positions offset, ..., offset + max_seq_len - 1.
@@ -126,7 +126,7 @@ class RotaryPositionEmbedding(nn.Module):
                 torch.cuda.current_stream(self.inv_freq.device).synchronize()  # others may read it
             self._known_turns = made_from, turns
         if capturing:
-            self._turns_in_graphs.append(turns)  # which read it as long as they live
+            self._turns_in_graphs[turns.data_ptr()] = turns  # not to be freed before it
         return turns
 
     def _apply(self, fn, recurse=True):

@@ -52,7 +52,7 @@ def apply_rotary_pos_emb(
 def rotate(t: Tensor, angles: Angles, round_once: bool, transpose: bool) -> Tensor:
     """Rotate a checked tensor; differentiable in it and in the table, as often as you like."""
     x = view_as_sbhd(t, angles.tensor_format)
-    dtype = torch.float64 if t.dtype == torch.float64 else torch.float32
+    dtype = _compute_dtype(t)
     cos, sin, in_sequence = angles.cos_sin(x.shape[0], dtype)
     cos, sin = (v.transpose(0, 1)[:, :, None] for v in (cos, sin))  # (s, b or 1, 1, d2)
 
@@ -80,10 +80,14 @@ def table_gradients(t: Tensor, grad: Tensor, angles: Angles) -> tuple[Tensor, Te
 
     Cosines were multiplied by `t`, sines by `rotate_half(t)`; the sum is over all heads alike.
     """
-    dtype = torch.float64 if t.dtype == torch.float64 else torch.float32
+    dtype = _compute_dtype(t)
     x, g = (view_as_sbhd(v, angles.tensor_format)[..., : angles.rotary_dim] for v in (t, grad))
     x, g = x.to(dtype), g.to(dtype)
     rows = [(g * v).sum(2).transpose(0, 1) for v in (x, _quarter_turn(x, angles.interleaved))]
     if not angles.per_batch:
         rows = [row.sum(0, keepdim=True) for row in rows]
     return angles.add_rows(rows[0]), angles.add_rows(rows[1])
+
+
+def _compute_dtype(t: Tensor) -> torch.dtype:
+    return torch.float64 if t.dtype == torch.float64 else torch.float32

@@ -563,6 +563,21 @@ def test_make_fx_writes_the_operator_down(device):
     assert_same_bits([graph(t)], [apply_rotary_pos_emb(t, module)])
 
 
+def test_make_fx_reads_no_value_of_cu_seqlens(device):
+    """The operator reads them, each time it runs: bad ones raise then."""
+    module, t = RotaryPositionEmbedding(D).to(device), torch.randn(9, H, D, device=device)
+
+    def rotate(t, cu_seqlens):
+        return apply_rotary_pos_emb(t, module, "thd", cu_seqlens=cu_seqlens)
+
+    first, other, bad = (torch.tensor(x, device=device) for x in ([0, 4, 9], [0, 1, 8], [1, 4, 9]))
+    graph = make_fx(rotate)(t, first)
+    assert_same_bits([graph(t, other)], [rotate(t, other)])
+    if device == "cpu":
+        with pytest.raises(ValueError, match=r"^cu_seqlens is \[1, 4, 9\]"):
+            graph(t, bad)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_inductor_launches_one_kernel_for_the_gradient(name):

@@ -18,15 +18,13 @@ from pathlib import Path
 
 import torch
 
-STAGES = ("ttir", "ttgir", "llir", "ptx", "sass")
-
 
 @dataclass(frozen=True)
 class Compiled:
     """A compiled kernel: the text of each stage, and what ptxas reports."""
 
     gpu: str
-    stages: dict[str, str] = field(repr=False)  # by the names in STAGES
+    stages: dict[str, str] = field(repr=False)  # ttir, ttgir, llir, ptx, sass
     registers: int  # a thread
     spilled: int  # bytes a thread stores and loads again, for want of registers
     stack: int  # bytes a thread
@@ -42,10 +40,6 @@ class Compiled:
     def stores(self) -> dict[int, int]:
         """Stores to global memory, alike."""
         return _widths("st", self.stages["ptx"])
-
-    def count(self, stage: str, pattern: str) -> int:
-        """How often a regular expression is found in a stage."""
-        return len(re.findall(pattern, self.stages[stage]))
 
 
 def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -> Compiled:

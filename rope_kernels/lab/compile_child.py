@@ -58,11 +58,11 @@ def compile_kernel(kernel, target: GPUTarget, job: dict):
     """What `JITFunction.run` does before it launches; Triton has no public name for it."""
     backend = make_backend(target)
     bind = create_function_from_signature(kernel.signature, kernel.params, backend)
-    options = {"num_warps": job["num_warps"]}
+    asked = {"num_warps": job["num_warps"]}
     arguments = [as_argument(argument) for argument in job["arguments"]]
-    bound, specialization, options = bind(*arguments, **job["constants"], **options, debug=False)
+    bound, specialization, options = bind(*arguments, **job["constants"], **asked, debug=False)
     options, signature, constexprs, attributes = kernel._pack_args(
-        backend, {"num_warps": job["num_warps"]}, bound, specialization, options
+        backend, asked, bound, specialization, options
     )
     source = ASTSource(kernel, signature, constexprs, attributes)
     return triton.compile(source, target=target, options=options.__dict__)
