@@ -11,15 +11,17 @@ from torch.nn.functional import pad
 class Angles(NamedTuple):
     """What `check_arguments` makes of the arguments: tensors first, then the rest."""
 
-    table: Tensor  # radians or cosines, (b or 1, s2, d2); or turns a position, (d2 / 2,) int64
+    # radians, (s2, 1, 1, d2); cosines, (s2, d2) or (b, s2, d2); or turns a position, (d2 / 2,)
+    table: Tensor
     sin: Tensor | None  # sines, if the table holds cosines
     cu_seqlens: Tensor | None  # (sequences + 1,)
     start_positions: Tensor | None  # (b,), or (sequences,)
-    position_ids: Tensor | None  # (b or 1, s); packed tokens are one batch entry
+    position_ids: Tensor | None  # (b or 1, s), or (tokens,)
     tensor_format: str
     interleaved: bool
     cp_size: int
     cp_rank: int
+    short_ways: dict | None = None  # to launch again what a call of this kind has launched before
 
     @property
     def on_the_fly(self) -> bool:
@@ -32,12 +34,26 @@ class Angles(NamedTuple):
         return self.table.shape[-1] * (2 if self.on_the_fly else 1)
 
     @property
+    def rows(self) -> tuple[Tensor, ...]:
+        """Tables of angles, or of cosines and of sines: (b or 1, s2, d2)."""
+        tables = [x for x in self[:2] if x is not None]
+        return tuple(
+            x[None, :, 0, 0] if x.dim() == 4 else x[None] if x.dim() == 2 else x for x in tables
+        )
+
+    @property
+    def ids(self) -> Tensor | None:
+        """Position ids, (b or 1, s): packed tokens are one batch entry."""
+        ids = self.position_ids
+        return ids[None] if ids is not None and ids.dim() == 1 else ids
+
+    @property
     def per_batch(self) -> bool:
         """Does each entry of a dense batch have angles of its own?"""
         return (
             (self.start_positions is not None and self.cu_seqlens is None)
-            or (self.position_ids is not None and self.position_ids.shape[0] > 1)
-            or (not self.on_the_fly and self.table.shape[0] > 1)
+            or (self.ids is not None and self.ids.shape[0] > 1)
+            or (self.table.dim() == 3 and self.table.shape[0] > 1)
         )
 
     @property
@@ -63,20 +79,20 @@ class Angles(NamedTuple):
             position = position + chunk * torch.where(position < chunk, self.cp_rank, last)
         if starts is not None:
             position = position + starts
-        if self.position_ids is not None:
-            position = self.position_ids.long()
+        if self.ids is not None:
+            position = self.ids.long()
         return position if position.dim() == 2 else position[None], in_sequence
 
     def cos_sin(self, seq_len: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
         """cos and sin, (b or 1, s, d2), NaN past the table; and `positions`' second result."""
         if self.position_is_index and not self.on_the_fly:
-            rows, in_sequence = [x[:, :seq_len] for x in self[:2] if x is not None], None
+            rows, in_sequence = [x[:, :seq_len] for x in self.rows], None
         else:
             position, in_sequence = self.positions(seq_len)
             if self.on_the_fly:
                 rows = [self._radians(position, dtype)]
             else:
-                rows = [_rows(x, position, in_sequence) for x in self[:2] if x is not None]
+                rows = [_rows_at(x, position, in_sequence) for x in self.rows]
         cos, sin = rows[0].to(dtype), rows[-1].to(dtype)
         return (cos.cos(), sin.sin(), in_sequence) if self.sin is None else (cos, sin, in_sequence)
 
@@ -86,16 +102,18 @@ class Angles(NamedTuple):
         That is the gradient of taking rows from a table. Outside torch.compile, `index_put` sorts
         on a GPU before it adds, so the order of addition is always the same.
         """
-        seq_len, s2 = rows.shape[1], self.table.shape[1]
+        seq_len, (entries, s2) = rows.shape[1], self.rows[0].shape[:2]
         if self.position_is_index or not s2:
-            return pad(rows[:, :s2], (0, 0, 0, max(0, s2 - seq_len)))
+            added = pad(rows[:, :s2], (0, 0, 0, max(0, s2 - seq_len)))
+            return added.reshape(self.table.shape)
         position, in_sequence = self.positions(seq_len)
         counts = (position >= 0) & (position < s2)
         counts = counts if in_sequence is None else counts & in_sequence
         rows = torch.where(counts[:, :, None], rows, 0)
-        entry = torch.arange(self.table.shape[0], device=rows.device)[:, None]
+        entry = torch.arange(entries, device=rows.device)[:, None]
         index = torch.broadcast_tensors(entry, position.clamp(0, s2 - 1))
-        return rows.new_zeros(self.table.shape).index_put(index, rows, accumulate=True)
+        added = rows.new_zeros(entries, s2, self.rotary_dim).index_put(index, rows, accumulate=True)
+        return added.reshape(self.table.shape)
 
     def _radians(self, position: Tensor, dtype: torch.dtype) -> Tensor:
         """Angles (b or 1, s, d2) but for whole turns, which the overflow of int64 takes away."""
@@ -107,7 +125,7 @@ class Angles(NamedTuple):
         return angle.repeat_interleave(2, -1) if self.interleaved else angle.repeat(1, 1, 2)
 
 
-def _rows(table: Tensor, position: Tensor, in_sequence: Tensor | None) -> Tensor:
+def _rows_at(table: Tensor, position: Tensor, in_sequence: Tensor | None) -> Tensor:
     """Rows of the table at each position, (b or 1, s, d2); NaN past its end."""
     s2 = table.shape[1]
     past_table = (position < 0) | (position >= s2)

@@ -9,6 +9,7 @@ from .angles import Angles
 from .checks import check_arguments, check_inplace, check_values
 from .formats import sizes_in_sbhd
 from .frequencies import RotaryPositionEmbedding, has_memory, is_traced
+from .launch import two
 
 Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding
 
@@ -150,13 +151,13 @@ def _rotate_named(
     check_inplace(named, angles)
     wants_grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     traced = is_traced()
-    if not _kernel_serves(tensors[0], fused) or (wants_grad and traced):
+    if not _kernel_serves(tensors[0], angles, fused) or (wants_grad and traced):
         for t, out in zip(tensors, _rotate(tensors, angles, fused, transpose), strict=True):
             t[..., : angles.rotary_dim].copy_(out[..., : angles.rotary_dim])
     elif wants_grad:
-        _Rotation.apply(*_two(tensors), transpose, True, *angles)
+        _Rotation.apply(*two(tensors), *angles[:2], angles, transpose, True)
     elif traced:
-        _rotate_inplace_op(*angles, transpose, tensors)
+        _rotate_inplace_op(*angles[:9], transpose, tensors)
     else:
         launch.rotate(tensors, angles, transpose, inplace=True)
         torch.autograd.graph.increment_version([t for t in tensors if not t.is_inference()])
@@ -167,19 +168,21 @@ def _rotate(
     tensors: tuple[Tensor, ...], angles: Angles, fused: bool, transpose: bool
 ) -> tuple[Tensor, ...]:
     """Rotate into new tensors, by the shortest way that has the derivatives asked for."""
-    if not _kernel_serves(tensors[0], fused):
+    if not _kernel_serves(tensors[0], angles, fused):
         return tuple(reference.rotate(t, angles, fused, transpose) for t in tensors)
-    wanted = (*tensors, *angles[:2]) if torch.is_grad_enabled() else ()
-    if any(x is not None and x.requires_grad for x in wanted):
-        return _Rotation.apply(*_two(tensors), transpose, False, *angles)
+    if torch.is_grad_enabled():
+        for x in (*tensors, *angles[:2]):
+            if x is not None and x.requires_grad:
+                return _Rotation.apply(*two(tensors), *angles[:2], angles, transpose, False)
     return _launch(tensors, angles, transpose, False)
 
 
-def _kernel_serves(t: Tensor, fused: bool) -> bool:
+def _kernel_serves(t: Tensor, angles: Angles, fused: bool) -> bool:
     """Or do PyTorch's operators? Within torch.func and forward mode they have all the rules."""
     if forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active():
         return False
-    return fused and launch.runs_in_triton(t) and (is_traced() or has_memory(t))
+    plain = angles.short_ways is not None or is_traced() or has_memory(t)
+    return fused and plain and launch.runs_in_triton(t)
 
 
 class _Rotation(torch.autograd.Function):
@@ -190,16 +193,17 @@ class _Rotation(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, q, k, transpose, inplace, *angles):
-        angles, tensors = Angles(*angles), (q,) if k is None else (q, k)
-        ctx.options, ctx.transpose = angles[5:], transpose
-        ctx.table_wants = any(ctx.needs_input_grad[4:6])
-        ctx.save_for_backward(*angles[:5], *(tensors if ctx.table_wants else ()))
+    def forward(ctx, q, k, table, sin, angles, transpose, inplace):
+        tensors = (q,) if k is None else (q, k)
+        # not the short ways: saved tensors may come back with other strides
+        ctx.options, ctx.transpose = angles[5:9], transpose
+        ctx.table_wants = ctx.needs_input_grad[2] or ctx.needs_input_grad[3]
+        ctx.save_for_backward(table, sin, *angles[2:5], *(tensors if ctx.table_wants else ()))
         ctx.set_materialize_grads(False)
         if inplace:
             ctx.mark_dirty(*tensors)
         outs = _launch(tensors, angles, transpose, inplace)
-        if not ctx.table_wants:
+        if k is not None and not ctx.table_wants:
             wants = zip(outs, ctx.needs_input_grad, strict=False)
             ctx.mark_non_differentiable(*(out for out, wanted in wants if not wanted))
         return outs
@@ -213,7 +217,7 @@ class _Rotation(torch.autograd.Function):
         ]
         given = tuple(g for g, wanted in zip(grads, wants, strict=True) if wanted)
         rotated = iter(_rotate(given, angles, True, not ctx.transpose) if given else ())
-        of_tensors = _two([next(rotated) if wanted else None for wanted in wants])
+        of_tensors = two([next(rotated) if wanted else None for wanted in wants])
         of_table = of_sin = None
         if ctx.table_wants and any(g is not None for g in grads):
             pairs = [(t, g) for t, g in zip(tensors, grads, strict=True) if g is not None]
@@ -225,16 +229,12 @@ class _Rotation(torch.autograd.Function):
                 of_sin = None
             else:
                 of_table, of_sin = of_cos.to(angles.table.dtype), of_sin.to(angles.table.dtype)
-        return *of_tensors, None, None, of_table, of_sin, *[None] * 7
-
-
-def _two(tensors) -> tuple:
-    return (*tensors, None)[:2]
+        return *of_tensors, of_table, of_sin, None, None, None
 
 
 def _launch(tensors: tuple, angles: Angles, transpose: bool, inplace: bool) -> tuple[Tensor, ...]:
-    if is_traced():  # never in place
-        return tuple(_rotate_op(*angles, transpose, tensors))
+    if angles.short_ways is None and is_traced():  # never in place
+        return tuple(_rotate_op(*angles[:9], transpose, tensors))
     return launch.rotate(tensors, angles, transpose, inplace)
 
 

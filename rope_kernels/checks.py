@@ -11,9 +11,12 @@ from torch import Tensor
 from .angles import Angles
 from .formats import FORMATS, sizes_in_sbhd
 from .frequencies import RotaryPositionEmbedding, is_traced
+from .kinds import Remembered, kind_of_call
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
+
+_ACCEPTED = Remembered()  # kind of a call -> what `_check_kind` returned, and short ways to launch
 
 
 def check_arguments(
@@ -31,6 +34,39 @@ def check_arguments(
 
     `tensors` are one or two to rotate, by the names that the caller knows them by.
     """
+    where = cu_seqlens, start_positions, position_ids
+    options = tensor_format, interleaved, cp_size, cp_rank
+    given = () if cu_seqlens is start_positions is position_ids is None else where
+    traced = is_traced()
+    kind = None if traced else kind_of_call(tensors.values(), freqs, given, options)
+    found = None if kind is None else _ACCEPTED.get(kind)
+    if found is None:
+        found = *_check_kind(tensors, freqs, *where, *options), None if kind is None else {}
+        if kind is not None:
+            _ACCEPTED[kind] = found
+    seq_len, positions, short_ways = found
+    if isinstance(freqs, RotaryPositionEmbedding):
+        table, sin = freqs.turns(positions), None
+    else:
+        table, sin = (freqs, None) if isinstance(freqs, Tensor) else freqs
+    angles = Angles(table, sin, *where, *options, short_ways)
+    if given and not traced:  # if traced, the operator comes to it when it runs
+        check_values(angles, seq_len)
+    return angles
+
+
+def _check_kind(
+    tensors: dict[str, Tensor],
+    freqs,
+    cu_seqlens: Tensor | None,
+    start_positions: Tensor | None,
+    position_ids: Tensor | None,
+    tensor_format: str,
+    interleaved: bool,
+    cp_size: int,
+    cp_rank: int,
+) -> tuple[int, int | None]:
+    """Do `check_arguments` but for values; return s, and how many positions there are if known."""
     if tensor_format not in FORMATS:
         raise _bad(f"tensor_format is {tensor_format!r}", ", ".join(FORMATS))
     packed, rank, heads = tensor_format == "thd", len(tensor_format), tensor_format.index("h")
@@ -44,6 +80,8 @@ def check_arguments(
         shape = (*t.shape[:heads], k.shape[heads], *t.shape[heads + 1 :])
         _check_tensor(k, k_name, (t.dtype,), [shape], t, name, f" beside {name}")
     seq_len, batch, _, head_dim = sizes_in_sbhd(t, tensor_format)
+    if not isinstance(interleaved, bool):
+        raise TypeError(f"interleaved is {interleaved!r}; accepted: False, True")
     if not (isinstance(cp_size, int) and cp_size >= 1):
         raise _bad(f"cp_size is {cp_size!r}", "an integer from 1")
     if not (isinstance(cp_rank, int) and 0 <= cp_rank < cp_size):
@@ -53,15 +91,13 @@ def check_arguments(
         raise _bad(came, "an even s, for two chunks of equal length")
 
     positions = None if packed or position_ids is not None else seq_len * cp_size
-    known = positions if start_positions is None else None
-    table, sin = _check_freqs(freqs, t, name, batch, interleaved, known)
-    rotary_dim = table.shape[-1] * (2 if table.dim() == 1 else 1)
+    rotary_dim, s2 = _check_freqs(freqs, t, name, batch, interleaved)
     if rotary_dim % 2 or not 2 <= rotary_dim <= head_dim:
         accepted = f"an even number from 2 to {name}'s head dimension d = {head_dim}"
         raise _bad(f"freqs has last dimension d2 = {rotary_dim}", accepted)
-    if table.dim() == 3 and positions is not None and table.shape[1] < positions:
+    if s2 is not None and positions is not None and s2 < positions:
         raise ValueError(
-            f"freqs has angles for s2 = {table.shape[1]} positions; {name} of shape "
+            f"freqs has angles for s2 = {s2} positions; {name} of shape "
             f"{tuple(t.shape)} in format {tensor_format!r} needs at least s = {positions}"
         )
 
@@ -84,12 +120,7 @@ def check_arguments(
             raise _bad("position_ids came with start_positions", "one of the two")
         shapes = [(seq_len,)] if packed else [(batch, seq_len), (1, seq_len)]
         _check_tensor(position_ids, "position_ids", _INTEGERS, shapes, t, name)
-        position_ids = position_ids[None] if packed else position_ids
-    tensors_of_angles = table, sin, cu_seqlens, start_positions, position_ids
-    angles = Angles(*tensors_of_angles, tensor_format, interleaved, cp_size, cp_rank)
-    if not is_traced():  # else the operator comes to it when it runs
-        check_values(angles, seq_len)
-    return angles
+    return seq_len, positions if start_positions is None else None
 
 
 def check_values(angles: Angles, seq_len: int) -> None:
@@ -119,14 +150,15 @@ def check_values(angles: Angles, seq_len: int) -> None:
         lengths = torch.full_like(starts, tokens) if angles.cu_seqlens is None else lengths
         lengths = None if lengths is None else (starts + lengths)[lengths > 0]
     if ids is not None and cu_seqlens is not None:
-        ids = ids[:, : cu_seqlens[-1] // angles.cp_size]  # padding is not rotated
+        ids = ids[: cu_seqlens[-1] // angles.cp_size]  # padding is not rotated
     if angles.on_the_fly:
         return
     if ids is not None and (ids < 0).any():
         raise _bad(f"position_ids has {ids.min()}", "values from 0")
     needed = lengths if ids is None else ids + 1
-    if needed is not None and needed.numel() and needed.max() > angles.table.shape[1]:
-        came = f"freqs has angles for s2 = {angles.table.shape[1]} positions"
+    s2 = angles.rows[0].shape[1]
+    if needed is not None and needed.numel() and needed.max() > s2:
+        came = f"freqs has angles for s2 = {s2} positions"
         raise ValueError(f"{came}; the last position in use needs {needed.max()}")
 
 
@@ -163,9 +195,9 @@ def check_last_dim_is_even(x: Tensor) -> None:
 
 
 def _check_freqs(
-    freqs, t: Tensor, name: str, batch: int, interleaved: bool, positions: int | None
-) -> tuple[Tensor, Tensor | None]:
-    """A table (b or 1, s2, d2) of angles or cosines, or turns (d2 / 2,); and sines or None."""
+    freqs, t: Tensor, name: str, batch: int, interleaved: bool
+) -> tuple[int, int | None]:
+    """Return d2, and s2 of a table."""
     if isinstance(freqs, RotaryPositionEmbedding):
         if freqs.interleaved != interleaved:
             raise _bad(f"freqs has interleaved = {freqs.interleaved}", f"the call's, {interleaved}")
@@ -173,7 +205,7 @@ def _check_freqs(
         _check_tensor(freqs.inv_freq, "freqs", _FLOATS, [shape], t, name, " for inv_freq")
         if freqs.inv_freq.requires_grad:
             raise _bad("freqs has an inv_freq that requires a gradient", "freqs(max_seq_len)")
-        return freqs.turns(positions), None
+        return freqs.rotary_dim, None
     if isinstance(freqs, tuple | list):
         if len(freqs) != 2:
             raise _bad(f"freqs has {len(freqs)} entries", "(cos, sin)")
@@ -183,13 +215,13 @@ def _check_freqs(
             accepted = f"(s2, d2) or (b, s2, d2), b = {batch} or 1"
             raise _bad(f"freqs[0] has shape {tuple(cos.shape)}", accepted)
         _check_tensor(sin, "freqs[1]", (cos.dtype,), [cos.shape], t, name, " beside freqs[0]")
-        return tuple(x if x.dim() == 3 else x[None] for x in (cos, sin))
+        return cos.shape[-1], cos.shape[-2]
     # fp16 or bf16 angles cannot tell position 2048 from 2049: refused, never rounded up in silence
     accepted = (torch.float32, torch.float64) if t.dtype == torch.float64 else (torch.float32,)
     _check_tensor(freqs, "freqs", accepted, None, t, name, f" with {name} of {_short(t.dtype)}")
     if freqs.dim() != 4 or freqs.shape[1:3] != (1, 1):
         raise _bad(f"freqs has shape {tuple(freqs.shape)}", "(s2, 1, 1, d2)")
-    return freqs[None, :, 0, 0], None
+    return freqs.shape[3], freqs.shape[0]
 
 
 def _check_tensor(x, name, dtypes=(), shapes=None, t=None, t_name="t", why="") -> None:

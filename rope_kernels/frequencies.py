@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+_PROXY = torch._C._TorchDispatchModeKey.PROXY
+
 # 1 / 2 pi, the turns in a radian, in pieces of 24 bits: fp64 multiplies with them exactly
 _TURNS_IN_A_RADIAN = (0x28BE60 * 2.0**-24, 0xDB9391 * 2.0**-48, 0x054A7F * 2.0**-72)
 
@@ -109,21 +111,20 @@ class RotaryPositionEmbedding(nn.Module):
 
     def turns(self, max_seq_len: int | None) -> Tensor:
         """`in_turns` of `inv_freq`, interpolated; remembered while that does not change."""
-        scale = self.position_scale(max_seq_len)
-        factor = self.seq_len_interpolation_factor
-        unseen = is_traced() or not has_memory(self.inv_freq) or self.inv_freq.is_inference()
-        if unseen or scale not in (1.0, 1.0 / (factor or 1)):
-            return in_turns(self.inv_freq, scale)
-        made_from = self.inv_freq.data_ptr(), self.inv_freq._version, scale
+        inv_freq, scale = self.inv_freq, self.position_scale(max_seq_len)
+        unseen = is_traced() or not has_memory(inv_freq) or inv_freq.is_inference()
+        if unseen or scale not in (1.0, 1.0 / (self.seq_len_interpolation_factor or 1)):
+            return in_turns(inv_freq, scale)
+        made_from = inv_freq.data_ptr(), inv_freq._version, scale
         known_from, turns = self._known_turns
-        capturing = self.inv_freq.is_cuda and torch.cuda.is_current_stream_capturing()
+        capturing = inv_freq.is_cuda and torch.cuda.is_current_stream_capturing()
         if known_from != made_from:
             with torch.inference_mode(False), torch.no_grad():
-                turns = in_turns(self.inv_freq, scale)
+                turns = in_turns(inv_freq, scale)
             if capturing:
                 return turns  # holds nothing before the graph is replayed
-            if self.inv_freq.is_cuda:
-                torch.cuda.current_stream(self.inv_freq.device).synchronize()  # others may read it
+            if inv_freq.is_cuda:
+                torch.cuda.current_stream(inv_freq.device).synchronize()  # others may read it
             self._known_turns = made_from, turns
         if capturing:
             self._turns_in_graphs[turns.data_ptr()] = turns  # not to be freed before it
@@ -139,8 +140,7 @@ class RotaryPositionEmbedding(nn.Module):
 
 def is_traced() -> bool:
     """Does torch.compile or make_fx write down what is called, to be done later?"""
-    proxy = torch._C._TorchDispatchModeKey.PROXY
-    return torch.compiler.is_compiling() or torch._C._get_dispatch_mode(proxy) is not None
+    return torch.compiler.is_compiling() or torch._C._get_dispatch_mode(_PROXY) is not None
 
 
 def has_memory(t: Tensor) -> bool:

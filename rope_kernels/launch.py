@@ -3,12 +3,14 @@
 import importlib.util
 import os
 import warnings
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from .angles import Angles
 from .formats import sizes_in_sbhd, strides_in_sbhd
+from .kinds import Remembered, kind_of
 
 # Bytes of rows that one warp of a program holds, a power of two: 8 loads of 16 bytes a thread. One
 # warp needs no barrier to share cos and sin. benchmarks/NOTES.md: what was tried.
@@ -38,6 +40,11 @@ def triton_is_installed() -> bool:
 
 _HAS_TRITON = triton_is_installed()
 
+# kind of a launch -> a short way to do it again, for calls that no public function has looked at
+_SHORT_WAYS = Remembered()
+# Triton promises nothing about its last step; tests/test_short_way.py compares it with the whole.
+_KNOWN_VERSIONS_OF_TRITON = (["3", "6"], ["3", "7"])
+
 
 def rotate(
     tensors: tuple[Tensor, ...], angles: Angles, transpose: bool, inplace: bool = False
@@ -50,51 +57,94 @@ def rotate(
     if inplace:
         outs = tensors  # a minus sign noted in a view may stay: -x turned is minus x turned
     else:
-        outs = tuple(torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in tensors)
-        tensors = tuple(t.resolve_neg() for t in tensors)  # a kernel sees what is stored
-    pairs = [(t, out) for t, out in zip(tensors, outs, strict=True) if t.numel()]
-    if pairs:
-        launch_rope(pairs, angles, transpose, inplace)
+        outs = tuple([torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors])
+    in_kernel = *two(tensors), *two(outs), *angles[:5]
+    short_ways, kind = angles.short_ways, (transpose, inplace)
+    if short_ways is None:
+        kind = *kind, angles[5:9], *[kind_of(x) for x in in_kernel]
+        short_ways = _SHORT_WAYS
+    launch_again, device = short_ways.get(kind), tensors[0].device
+    if launch_again and device.index == torch.cuda.current_device() and launch_again(in_kernel):
+        return outs
+    with torch.cuda.device(device if device.type == "cuda" else -1):  # Triton launches there
+        if not (launch_again and launch_again(in_kernel)):
+            short_ways[kind] = launch_rope(in_kernel, angles, transpose, inplace)
     return outs
 
 
-def launch_rope(pairs: list, angles: Angles, transpose: bool, inplace: bool) -> None:
-    """Rotate the first tensor of each pair into the second; one pair or two, none empty."""
+def launch_rope(
+    in_kernel: tuple[Tensor | None, ...], angles: Angles, transpose: bool, inplace: bool
+) -> Callable[[tuple], bool] | None:
+    """Launch through Triton's JIT, which compiles what it has not seen.
+
+    Returns `_short_way` to launch it again, if there is one.
+    """
     from .kernels import rope_kernel  # the first launch loads Triton, not the import of the package
 
-    (q, q_out), (k, k_out) = pairs[0], pairs[1] if len(pairs) == 2 else (None, None)
-    tensors = q, k, q_out, k_out, *_tensors_for_kernel(angles)
-    table, _, cu_seqlens, _, ids = tensors[4:]
+    tensors = _as_stored(*in_kernel, inplace)
+    if tensors[0] is None:
+        return None
+    q, k, _, _, table, _, cu_seqlens, _, _ = tensors
     tensor_format, half = angles.tensor_format, angles.rotary_dim // 2
     seq_len, batch, q_heads, head_dim = sizes_in_sbhd(q, tensor_format)
     k_heads = 0 if k is None else sizes_in_sbhd(k, tensor_format)[2]
     tail = 0 if inplace else head_dim - angles.rotary_dim
     batches, entries = (batch, 1) if angles.per_batch else (1, batch)  # rows of one entry, or all
     blocks = block_sizes(half, tail, entries * max(q_heads, k_heads), q.element_size())
+    num_warps = blocks.pop("num_warps")
     s_blocks = batches * -(-seq_len // blocks["BLOCK_S"])
     q_programs, k_programs = (
         s_blocks * -(-entries * heads // blocks["BLOCK_R"]) for heads in (q_heads, k_heads)
     )
+    (table,) = angles._replace(table=table, sin=None).rows
     s2 = 0 if angles.on_the_fly else table.shape[1]
     sequences = 0 if cu_seqlens is None else cu_seqlens.numel() - 1
     cp = (angles.cp_size, angles.cp_rank) if angles.cp_size > 1 else None
-    sizes = seq_len, batch, q_heads, k_heads, q_programs, s2, sequences, cp
-    strides = [None if x is None else strides_in_sbhd(x, tensor_format) for x in tensors[:4]]
-    # Triton launches on the current GPU
-    with torch.cuda.device(q.device if q.is_cuda else -1):
-        rope_kernel[(q_programs + k_programs,)](
-            *tensors,
-            *sizes,
-            *strides,
-            _from_batch(table),
-            _from_batch(ids),
-            HALF=half,
-            TAIL=tail,
-            TRANSPOSE=transpose,
-            INTERLEAVED=angles.interleaved,
-            PER_BATCH=angles.per_batch,
-            **blocks,
-        )
+    numbers = (
+        *(seq_len, batch, q_heads, k_heads, q_programs, s2, sequences, cp),
+        *(None if x is None else strides_in_sbhd(x, tensor_format) for x in tensors[:4]),
+        *(_from_batch(x) for x in (table, angles.ids)),
+    )
+    constants = {"HALF": half, "TAIL": tail, **blocks, "TRANSPOSE": transpose}
+    constants |= {"INTERLEAVED": angles.interleaved, "PER_BATCH": angles.per_batch}
+    programs = q_programs + k_programs
+    compiled = rope_kernel[(programs,)](*tensors, *numbers, **constants, num_warps=num_warps)
+    if compiled is None or any(x is not y for x, y in zip(tensors, in_kernel, strict=True)):
+        return None  # interpreted; or copied first, or left out
+    return _short_way(compiled, programs, (*numbers, *constants.values()), tensors)
+
+
+def _short_way(
+    compiled, programs: int, numbers: tuple, tensors: tuple[Tensor | None, ...]
+) -> Callable[[tuple], bool] | None:
+    """Triton's last step alone: what comes before it looks at every argument of every call anew.
+
+    That takes 11 us of a CPU on which this takes 2, and `kinds.py` has looked already. The function
+    that it returns takes tensors of the same kinds; it says whether it has launched.
+    """
+    import triton
+
+    def aligned(addresses):
+        # of outputs and turns, which are made after the kind was found out
+        return (addresses[2] | (addresses[3] or 0) | addresses[4]) % 16 == 0
+
+    if triton.__version__.split(".")[:2] not in _KNOWN_VERSIONS_OF_TRITON:
+        return None
+    if not aligned([x if x is None else x.data_ptr() for x in tensors]):
+        return None
+    driver, hooks, run = triton.runtime.driver.active, triton.knobs.runtime, compiled.run
+    function, metadata = compiled.function, compiled.packed_metadata
+    device, no_hooks = driver.get_current_device(), (None, None, None)
+
+    def launch_again(tensors: tuple[Tensor | None, ...]) -> bool:
+        addresses = [x if x is None else x.data_ptr() for x in tensors]
+        if hooks.launch_enter_hook.calls or not aligned(addresses):
+            return False  # a profiler that asks Triton for every launch gets Triton's own way
+        stream = driver.get_current_stream(device)
+        run(programs, 1, 1, stream, function, metadata, *no_hooks, *addresses, *numbers)
+        return True
+
+    return launch_again
 
 
 def block_sizes(half: int, tail: int, rows: int, element_bytes: int) -> dict[str, int]:
@@ -121,6 +171,11 @@ def _next_power_of_2(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
+def two(tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor | None]:
+    """Of one or two: the second is None if it is not there."""
+    return tensors if len(tensors) == 2 else (tensors[0], None)
+
+
 def _from_batch(x: Tensor | None) -> tuple[int, ...] | None:
     """Strides of a table or of position ids; 0 from batch entry to batch entry if all share one."""
     if x is None or x.dim() == 1:
@@ -128,10 +183,15 @@ def _from_batch(x: Tensor | None) -> tuple[int, ...] | None:
     return (0 if x.shape[0] == 1 else x.stride(0), *x.stride()[1:])
 
 
-def _tensors_for_kernel(angles: Angles) -> tuple[Tensor | None, ...]:
-    """The first five of the angles, stored as the kernel reads them."""
-    table, sin, cu_seqlens, starts, ids = angles[:5]
+def _as_stored(
+    q, k, q_out, k_out, table, sin, cu_seqlens, starts, ids, inplace: bool
+) -> tuple[Tensor | None, ...]:
+    """The tensors, stored as the kernel reads them; without q or k where there are no elements."""
+    pairs = [(t, out) for t, out in ((q, q_out), (k, k_out)) if t is not None and t.numel()]
+    (q, q_out), (k, k_out) = [*pairs, (None, None), (None, None)][:2]
+    if not inplace:
+        q, k = (None if t is None else t.resolve_neg() for t in (q, k))
     if sin is not None and (table.stride() != sin.stride() or table.is_neg() or sin.is_neg()):
         table, sin = (x.resolve_neg().contiguous() for x in (table, sin))
     cu_seqlens, starts = (None if x is None else x.contiguous() for x in (cu_seqlens, starts))
-    return table.resolve_neg(), sin, cu_seqlens, starts, ids
+    return q, k, q_out, k_out, table.resolve_neg(), sin, cu_seqlens, starts, ids

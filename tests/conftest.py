@@ -25,3 +25,19 @@ def pytest_collection_modifyitems(items):
         for item in items:
             if "gpu" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU"))
+
+
+@pytest.fixture
+def whole_way(monkeypatch):
+    """Every launch goes through `launch.launch_rope` and the kernel's JIT, for tests that stand
+    between them: what calls of the same kind have launched before is forgotten."""
+    from rope_kernels import checks, launch
+
+    def forget():
+        checks._ACCEPTED.clear()
+        launch._SHORT_WAYS.clear()
+
+    forget()
+    monkeypatch.setattr(launch, "_short_way", lambda *arguments: None)
+    yield
+    forget()

@@ -411,6 +411,14 @@ BAD = [
     packed_ids("packed, too few", cu(0, 1, 2), "(3,)", "(8,)"),
     packed_ids("packed, below 0", cu(0, 1, 2, 3, 0, 1, -2, 3), "has -2", "from 0", on_cpu=True),
     packed_ids("packed, with starts", cu(*[0] * 8), "start", "one", start_positions=cu(0)),
+    Bad(
+        "a word for interleaved",
+        {"interleaved": "no"},
+        "interleaved",
+        "is 'no'",
+        "False, True",
+        TypeError,
+    ),
     # cp_size and cp_rank
     ranks("no rank", 0, 0, "cp_size", "is 0", "an integer from 1"),
     ranks("fewer than none", -2, 0, "cp_size", "is -2", "an integer from 1"),

@@ -39,13 +39,13 @@ class Launches(list):
 
 
 @pytest.fixture
-def launches(monkeypatch):
+def launches(monkeypatch, whole_way):
     monkeypatch.setattr(kernels, "rope_kernel", Launches(kernels.rope_kernel, runs=True))
     return kernels.rope_kernel
 
 
 @pytest.fixture
-def launches_that_do_nothing(monkeypatch):
+def launches_that_do_nothing(monkeypatch, whole_way):
     """For tests of what happens around a launch. (The interpreter moves memory of its own.)"""
     monkeypatch.setattr(kernels, "rope_kernel", Launches(kernels.rope_kernel, runs=False))
     return kernels.rope_kernel
@@ -82,7 +82,7 @@ class Operators(TorchDispatchMode):
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
         result = operator(*args, **(kwargs or {}))
-        if operator is torch.ops.aten.empty.memory_format:
+        if operator in (torch.ops.aten.empty.memory_format, torch.ops.aten.empty_like.default):
             self.new_bytes += result.nbytes
         elif not operator.is_view and getattr(result, "numel", lambda: 0)() > self.few:
             self.writers.append(str(operator))

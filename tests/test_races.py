@@ -138,7 +138,7 @@ class InReverse:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU has an order of its own")
 @each_case
-def test_the_order_of_programs_does_not_matter(name, monkeypatch):
+def test_the_order_of_programs_does_not_matter(name, monkeypatch, whole_way):
     call = Call(name, "cpu")
     want = [out.clone() for out in call()]
     monkeypatch.setattr(kernels, "rope_kernel", InReverse(kernels.rope_kernel))
@@ -162,7 +162,7 @@ class WithWarps:
 @pytest.mark.gpu
 @pytest.mark.parametrize("num_warps", (1, 2, 4, 8))
 @each_case
-def test_a_thousand_runs_are_the_same_bits(name, num_warps, monkeypatch):
+def test_a_thousand_runs_are_the_same_bits(name, num_warps, monkeypatch, whole_way):
     call = Call(name, "cuda")
     want = [out.clone() for out in call(inplace=False)]
     monkeypatch.setattr(kernels, "rope_kernel", WithWarps(kernels.rope_kernel, num_warps))
