@@ -2,11 +2,13 @@
 #
 #   CPU=1           take the CPU build of torch:                 make lab CPU=1
 #   PYTHON=...      make the environment with another Python:    make lab PYTHON=python3.13
+#   BENCH_FLAGS=... options of the benchmark:                     make bench BENCH_FLAGS=--help
 #   LAB_FLAGS=...   more options for JupyterLab:                 make lab LAB_FLAGS=--no-browser
 #   VENV=...        use an environment of your own, make none:   make test VENV=$CONDA_PREFIX
 
 VENV ?= .venv
 LAB_FLAGS ?=
+BENCH_FLAGS ?=
 IMAGE ?= rope-kernels
 
 # JupyterLab refuses to run as root unless told, and rented GPU machines log you in as root.
@@ -35,7 +37,7 @@ notebooks: environment ## run the notebooks and store their output (on a GPU: th
 	$(VENV)/bin/python -m rope_kernels.lab.execute notebooks
 
 bench: environment ## measure the kernels beside their peers (needs a GPU)
-	$(VENV)/bin/python -m benchmarks
+	$(VENV)/bin/python -m benchmarks $(BENCH_FLAGS)
 
 docker_image: ## build the Docker image rope-kernels (CPU=1 for one without CUDA)
 	docker build --build-arg CPU=$(CPU) -t $(IMAGE) .

@@ -1,0 +1,112 @@
+"""One call to measure, as data: sizes, layout, angles, positions, and the clock that times it."""
+
+from dataclasses import asdict, dataclass
+
+DIRECTIONS = ("forward", "backward", "both")  # both: forward and backward through autograd
+CLOCKS = {
+    "device": "time on the GPU, L2 flushed",
+    "replay": "the same of a CUDA graph's replay",
+    "host": "time that the CPU takes to queue a call",
+}
+_SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Tensors to rotate, and how they are handed over."""
+
+    s: int  # with 'thd': all tokens
+    b: int
+    h: int
+    d: int
+    k_heads: int = 0  # heads of k, rotated together with q; 0: one tensor
+    dtype: str = "bfloat16"
+    tensor_format: str = "sbhd"
+    stored: str = ""  # order of the dimensions in memory, if it is not the format's
+    rotary_dim: int = 0  # 0: all of d
+    freqs: str = "angles"  # an fp32 table of them; or 'module': on the fly; or 'cos and sin'
+    positions: str = "index"  # or 'ids', 'starts'
+    sequences: int = 0  # 'thd' only, cut at random places
+    cu_seqlens: tuple[int, ...] = ()  # 'thd' only, instead of random places
+    interleaved: bool = False
+    inplace: bool = False
+    base: float = 10000.0
+    clock: str = "device"
+
+    @property
+    def heads(self) -> int:
+        """Of q and k together."""
+        return self.h + self.k_heads
+
+    @property
+    def d2(self) -> int:
+        """How much of the head dimension is rotated."""
+        return self.rotary_dim or self.d
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one element."""
+        return {"bf16": 2, "fp16": 2, "fp32": 4, "fp64": 8}[_SHORT[self.dtype]]
+
+    @property
+    def bytes_moved(self) -> int:
+        """Each element read once and written once, tables not counted."""
+        return 2 * self.s * self.b * self.heads * self.d * self.element_bytes
+
+    @property
+    def label(self) -> str:
+        """A name that tells it from every other case of its set."""
+        heads = f"{self.h}/{self.k_heads}" if self.k_heads else str(self.h)
+        sizes = {"s": self.s, "b": self.b, "h": heads, "d": self.d, "t": self.s}
+        shape = ", ".join(str(sizes[dim]) for dim in self.tensor_format)
+        return ", ".join([f"{self.tensor_format} ({shape}) {_SHORT[self.dtype]}", *self._options()])
+
+    def _options(self) -> list[str]:
+        count = self.sequences or len(self.cu_seqlens) - 1
+        said = {
+            "q + k": self.k_heads > 0,
+            f"d2 {self.d2}": self.d2 != self.d,
+            f"stored {self.stored}": self.stored not in ("", self.tensor_format),
+            f"{count} sequence{'s' * (count > 1)}": self.tensor_format == "thd",
+            "interleaved": self.interleaved,
+            "position ids": self.positions == "ids",
+            "start positions": self.positions == "starts",
+            "on the fly": self.freqs == "module",
+            "cos and sin": self.freqs == "cos and sin",
+            "in place": self.inplace,
+            "CUDA graph": self.clock == "replay",
+            "host time": self.clock == "host",
+        }
+        return [option for option, holds in said.items() if holds]
+
+    def fields(self) -> dict:
+        """What a row of the results says about its case."""
+        fields = asdict(self)
+        if not fields.pop("cu_seqlens"):
+            return fields
+        return fields | {"sequences": len(self.cu_seqlens) - 1}
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What is asked of rope_kernels. The limit is `copy_`; for host time it is `x * 2`."""
+
+    at_least: float | None = None  # share of the limit's speed
+    at_most: float | None = None  # times the limit's time
+    even: float | None = None  # slowest over fastest case of the group, minus 1
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cases under one title: asked the same, measured beside the same others."""
+
+    title: str
+    cases: tuple[Case, ...]
+    bars: tuple[tuple[str, Bar], ...] = ()  # direction, bar
+    beside: tuple[str, ...] = ()  # names of providers, beside the limit and rope_kernels
+    directions: tuple[str, ...] = DIRECTIONS
+    in_readme: bool = False
+
+    def bar(self, direction: str) -> Bar | None:
+        """The bar of a direction, if there is one."""
+        return dict(self.bars).get(direction)

@@ -1,0 +1,88 @@
+"""What a GPU is measured with: the package's own timer, its memory statistics, CUDA graphs."""
+
+import gc
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from rope_kernels.lab.bench import Timing, circumstances, measure, measure_host
+
+_ASKED = ("clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem", "temperature.gpu",
+          "power.limit")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GPU:
+    """All that tests replace by something that needs no GPU."""
+
+    rounds: int = 5
+    device: str = "cuda"
+
+    def device_time(self, calls: dict[str, Callable]) -> dict[str, Timing]:
+        """As `rope_kernels.lab.bench.measure` takes it: interleaved, L2 flushed."""
+        return measure(calls, rounds=self.rounds)
+
+    def host_time(self, calls: dict[str, Callable]) -> dict[str, Timing]:
+        """Time to queue one call, of tiny tensors."""
+        return measure_host(calls, rounds=self.rounds + 2)
+
+    def host_time_of_large(self, calls: dict[str, Callable]) -> dict[str, Timing]:
+        """The same where the GPU is slower than the CPU: few calls, so that the queue never fills
+        (it holds about a thousand launches, and an eager rotation is ten)."""
+        return measure_host(calls, rounds=3, calls=20)
+
+    def peak_bytes(self, call: Callable) -> int | None:
+        """Memory that a call takes at its peak, its results included, its arguments not."""
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        results = call()
+        torch.cuda.synchronize()
+        del results
+        return torch.cuda.max_memory_allocated() - before
+
+    def captured(self, call: Callable) -> tuple[Callable, tuple[torch.Tensor, ...]]:
+        """The call as a CUDA graph: a function that replays it, and what the replay writes."""
+        warm_up = torch.cuda.Stream()
+        warm_up.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(warm_up):
+            for _ in range(3):
+                call()
+        torch.cuda.current_stream().wait_stream(warm_up)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            results = call()
+
+        def replay() -> None:
+            graph.replay()
+
+        replay.holds = call, results  # the graph reads and writes the memory of both
+        return replay, results
+
+    def free(self) -> None:
+        """Give back the memory of a case before the next."""
+        gc.collect()
+        torch.cuda.empty_cache()
+
+    def circumstances(self) -> dict:
+        """GPU, versions and date."""
+        return circumstances()
+
+    def clocks(self) -> dict[str, str]:
+        """Clocks, temperature and power limit, if they can be read."""
+        uuid = getattr(torch.cuda.get_device_properties(), "uuid", None)
+        return read_clocks(f"GPU-{uuid}" if uuid else "0")
+
+
+def read_clocks(gpu: str) -> dict[str, str]:
+    """What nvidia-smi says of a GPU; nothing is ever set. Empty where it cannot be asked."""
+    command = ["nvidia-smi", "-i", gpu, f"--query-gpu={','.join(_ASKED)}", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    lines = answer.stdout.strip().splitlines()
+    values = [value.strip() for value in lines[0].split(",")] if lines else []
+    return dict(zip(_ASKED, values, strict=False)) if len(values) == len(_ASKED) else {}

@@ -1,0 +1,64 @@
+"""The function that the study started from, in plain PyTorch: eager, and compiled.
+
+As TransformerEngine's unfused one: cos and sin of a table of angles, rounded to the tensors' dtype,
+then arithmetic in it. Compiled, it is one kernel. Each shape is compiled for itself
+(`measure.py` makes torch.compile forget the one before): from the second shape on it would
+otherwise compile for all of them at once, and after the eighth no more.
+"""
+
+import torch
+from torch import Tensor
+
+from benchmarks.case import Case
+from benchmarks.providers.base import Provider
+from benchmarks.workload import Layout, Workload
+
+
+class PyTorch(Provider):
+    """Eager, in the case's own layout and memory."""
+
+    name = "PyTorch eager"
+
+    def layout(self, case: Case) -> Layout:
+        return Layout(case.tensor_format, case.stored)
+
+    def function(self, workload: Workload):
+        case, angles = workload.case, workload.angles()[:, 0, 0]  # (s2, d2)
+        place = case.tensor_format.index("h") - len(case.tensor_format)
+        if case.tensor_format == "sbhd":
+            index = workload.positions.T  # (s, b or 1)
+        else:
+            index = workload.positions[0] if case.tensor_format == "thd" else workload.positions
+        interleaved = case.interleaved
+        by_index = case.positions == "index" and case.tensor_format != "thd"
+        rows = angles[index] if by_index else None
+
+        def function(*tensors: Tensor) -> tuple[Tensor, ...]:
+            found = angles[index] if rows is None else rows
+            freqs = found.unsqueeze(place)  # where the heads are
+            return tuple(rotate(t, freqs, interleaved) for t in tensors)
+
+        return function
+
+
+class Compiled(PyTorch):
+    """The same by torch.compile."""
+
+    name = "torch.compile"
+
+    def function(self, workload: Workload):
+        return torch.compile(super().function(workload))
+
+
+def rotate(t: Tensor, freqs: Tensor, interleaved: bool) -> Tensor:
+    """The unfused function, without argument checks; `freqs` broadcast to `t`."""
+    cos, sin = freqs.cos().to(t.dtype), freqs.sin().to(t.dtype)
+    d2 = freqs.shape[-1]
+    rotary, tail = t[..., :d2], t[..., d2:]
+    if interleaved:
+        turned = torch.stack((-rotary[..., 1::2], rotary[..., ::2]), dim=-1).flatten(-2)
+    else:
+        first, second = rotary.chunk(2, dim=-1)
+        turned = torch.cat((-second, first), dim=-1)
+    rotary = rotary * cos + turned * sin
+    return torch.cat((rotary, tail), dim=-1) if tail.shape[-1] else rotary

@@ -1,0 +1,85 @@
+"""Which bars are met and which are missed, and by how much, from the rows of a file of results."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from benchmarks.rows import OURS, comparisons, share
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A bar, and how near or far the worst of the cases under it is."""
+
+    title: str
+    asked: str
+    found: str
+    met: bool
+    by: str  # how far on the right or the wrong side
+
+
+def verdicts(rows: list[dict]) -> list[Verdict]:
+    """One for each group and bar; a wrong result meets none."""
+    barred = [
+        (together[OURS], limit)
+        for together, limit in comparisons(rows)
+        if OURS in together and together[OURS].get("bar")
+    ]
+
+    def title_and_bar(pair: tuple[dict, dict]) -> tuple:
+        return pair[0]["group"], tuple(pair[0]["bar"].items())
+
+    found = []
+    for (title, _), group in groupby(barred, title_and_bar):
+        pairs = list(group)
+        of_group = _of_one_bar(title, pairs)
+        if not all(ours["right"] for ours, _ in pairs):
+            of_group = (replace(verdict, met=False, by="a wrong result") for verdict in of_group)
+        found += of_group
+    return found
+
+
+def _of_one_bar(title: str, pairs: list[tuple[dict, dict]]) -> Iterator[Verdict]:
+    bar, limit = pairs[0][0]["bar"], pairs[0][1]["provider"]
+    directions = list(dict.fromkeys(ours["direction"] for ours, _ in pairs))
+    if bar["at_least"] is not None:
+        worst = {
+            direction: min(share(*pair) for pair in pairs if pair[0]["direction"] == direction)
+            for direction in directions
+        }
+        yield Verdict(
+            title,
+            f"≥ {bar['at_least']:.0%} of {limit}",
+            _listed(worst, "{:.1%}"),
+            *_margin(min(worst.values()) - bar["at_least"], "{:.1f} points", 100),
+        )
+    if bar["at_most"] is not None:
+        worst = {
+            direction: max(1 / share(*pair) for pair in pairs if pair[0]["direction"] == direction)
+            for direction in directions
+        }
+        yield Verdict(
+            title,
+            f"≤ {bar['at_most']:g} times {limit}",
+            _listed(worst, "{:.2f} times"),
+            *_margin(bar["at_most"] - max(worst.values()), "{:.2f} times", 1),
+        )
+    if bar["even"] is not None:
+        uneven = {}
+        for direction in directions:
+            times = [ours["median_us"] for ours, _ in pairs if ours["direction"] == direction]
+            uneven[direction] = max(times) / min(times) - 1
+        yield Verdict(
+            f"{title}: slowest over fastest of {len(pairs) // len(directions)}",
+            f"< {bar['even']:.0%} apart",
+            _listed(uneven, "{:.1%}"),
+            *_margin(bar["even"] - max(uneven.values()), "{:.1f} points", 100),
+        )
+
+
+def _listed(values: dict[str, float], form: str) -> str:
+    return ", ".join(f"{direction} {form.format(value)}" for direction, value in values.items())
+
+
+def _margin(margin: float, form: str, factor: float) -> tuple[bool, str]:
+    return margin >= 0, form.format(abs(margin) * factor)

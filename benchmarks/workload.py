@@ -1,0 +1,168 @@
+"""The tensors of a case, in whatever layout a provider takes, and what is right: fp64.
+
+The values are the same for every provider. Two kinds of conversion are made here, outside of every
+measurement: of the layout, and, for who takes q and k where a case has one tensor, of half of its
+heads to q and half to k, which are the same bytes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from benchmarks.case import Case
+from rope_kernels import RotaryPositionEmbedding
+
+_CHUNK = 2**24  # elements that are compared in fp64 at a time
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a provider takes its tensors."""
+
+    tensor_format: str  # the order of the dimensions; 'thd' takes b * s for t
+    stored: str = ""  # their order in memory, if it is another
+    pair: bool = False  # takes q and k at once
+
+    @property
+    def memory(self) -> str:
+        """The order in memory."""
+        return self.stored or self.tensor_format
+
+    def __str__(self) -> str:
+        if self.memory == self.tensor_format:
+            return self.tensor_format
+        return f"{self.tensor_format} view of {self.memory} memory"
+
+
+class Workload:
+    """Random tensors of a case, their positions, and tables of angles."""
+
+    def __init__(self, case: Case, device: str = "cuda") -> None:
+        generator = torch.Generator(device).manual_seed(20261120)
+        sizes, dtype = (case.b, case.s, case.heads, case.d), getattr(torch, case.dtype)
+        options = {"device": device, "dtype": dtype, "generator": generator}
+        self.case = case
+        self.x, self.grad = (torch.randn(sizes, **options) for _ in range(2))  # (b, s, h, d)
+        self.module = RotaryPositionEmbedding(
+            case.d2, rotary_base=case.base, interleaved=case.interleaved
+        ).to(device)
+        self.cu_seqlens = self.starts = self.ids = None
+        index = torch.arange(case.s)
+        if case.tensor_format == "thd":
+            cuts = torch.tensor(_cu_seqlens(case))
+            self.cu_seqlens = cuts.to(device, torch.int32)
+            positions = (index - cuts[torch.searchsorted(cuts, index, right=True) - 1])[None]
+        elif case.positions == "ids":
+            positions = _documents(case)
+            self.ids = positions.to(device)
+        elif case.positions == "starts":
+            starts = torch.randint(0, 4096, (case.b,), generator=torch.Generator().manual_seed(1))
+            self.starts = starts.to(device, torch.int32)
+            positions = starts[:, None] + index
+        else:
+            positions = index[None]
+        self.positions = positions.to(device)  # (b or 1, s)
+        self.table_rows = case.s + (4096 if case.positions == "starts" else 0)
+
+    # what providers take
+
+    def angles(self) -> Tensor:
+        """The fp32 table that TransformerEngine's module makes: (s2, 1, 1, d2)."""
+        return self.module(self.table_rows)
+
+    def table(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """cos and sin of each position and pair: (s2, d2 / 2)."""
+        angle = torch.arange(self.table_rows, device=self.x.device)[:, None] * self.module.inv_freq
+        return angle.cos().to(dtype), angle.sin().to(dtype)
+
+    def cos_sin(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """cos and sin of each token and element, as models hand them round: (b or 1, s, d2)."""
+        angle = self.positions[:, :, None] * self.module.inv_freq
+        interleaved = self.case.interleaved
+        angle = angle.repeat_interleave(2, -1) if interleaved else angle.repeat(1, 1, 2)
+        return angle.cos().to(dtype), angle.sin().to(dtype)
+
+    def take(self, source: Tensor, layout: Layout) -> tuple[Tensor, ...]:
+        """`x` or `grad` in a layout: fresh tensors, one or two."""
+        return tuple(_from_bshd(part, layout) for part in source.split(self._heads(layout), 2))
+
+    def _heads(self, layout: Layout) -> list[int]:
+        h, k_heads = self.case.h, self.case.k_heads
+        if k_heads:
+            return [h, k_heads]
+        return [h - h // 2, h // 2] if layout.pair else [h]
+
+    # what is right
+
+    @torch.no_grad()
+    def relative_error(self, results: tuple[Tensor, ...], layout: Layout, direction: str) -> float:
+        """Norm of the difference from fp64 over the norm of what is right, over all results."""
+        transpose = direction in ("backward", "both")
+        source = self.grad if transpose else self.x
+        heads = self._heads(layout)
+        parts = [self._to_bshd(result, layout) for result in results]
+        shapes = [(self.case.b, self.case.s, count, self.case.d) for count in heads]
+        if [tuple(part.shape) for part in parts] != shapes:
+            raise ValueError(f"results have shapes {[tuple(result.shape) for result in results]}")
+        if any(part.dtype != source.dtype for part in parts):
+            raise ValueError(f"results have dtypes {[result.dtype for result in results]}")
+        wrong = right = 0.0
+        for tokens in self._chunks():
+            expected = self.rotated(source[:, tokens], self.positions[:, tokens], transpose)
+            for part, want in zip(parts, expected.split(heads, 2), strict=True):
+                wrong = wrong + (part[:, tokens].double() - want).square().sum()
+                right = right + want.square().sum()
+        return float((wrong / right).sqrt())
+
+    def rotated(self, x: Tensor, positions: Tensor, transpose: bool) -> Tensor:
+        """RoPE by its definition in fp64, of (b, s, h, d): exact positions, no table."""
+        angle = positions.double()[:, :, None, None] * self.module.inv_freq.double()
+        cos, sin = angle.cos(), angle.sin() * (-1 if transpose else 1)
+        d2, result = self.case.d2, x.double().clone()
+        pairs = (slice(0, d2, 2), slice(1, d2, 2))
+        if not self.case.interleaved:
+            pairs = (slice(0, d2 // 2), slice(d2 // 2, d2))
+        first, second = (x[..., pair].double() for pair in pairs)
+        result[..., pairs[0]] = first * cos - second * sin
+        result[..., pairs[1]] = second * cos + first * sin
+        return result
+
+    def _to_bshd(self, t: Tensor, layout: Layout) -> Tensor:
+        if layout.tensor_format == "thd":
+            return t.unflatten(0, (self.case.b, self.case.s))
+        return t.permute([layout.tensor_format.index(dim) for dim in "bshd"])
+
+    def _chunks(self) -> Iterator[slice]:
+        tokens = max(1, _CHUNK // (self.case.b * self.case.heads * self.case.d))
+        return (slice(start, start + tokens) for start in range(0, self.case.s, tokens))
+
+
+def _from_bshd(t: Tensor, layout: Layout) -> Tensor:
+    """A copy of (b, s, h, d) in a layout."""
+    if layout.tensor_format == "thd":
+        return t.flatten(0, 1).clone(memory_format=torch.contiguous_format)
+    in_memory = t.permute(["bshd".index(dim) for dim in layout.memory])
+    in_memory = in_memory.clone(memory_format=torch.contiguous_format)
+    return in_memory.permute([layout.memory.index(dim) for dim in layout.tensor_format])
+
+
+def _cu_seqlens(case: Case) -> list[int]:
+    """Where sequences start, cut at random places, none empty."""
+    if case.cu_seqlens:
+        return list(case.cu_seqlens)
+    order = torch.randperm(case.s - 1, generator=torch.Generator().manual_seed(2)) + 1
+    return [0, *sorted(order[: case.sequences - 1].tolist()), case.s]
+
+
+def _documents(case: Case, count: int = 8) -> Tensor:
+    """Position ids of several documents in each batch entry, as packing makes them: (b, s)."""
+    generator = torch.Generator().manual_seed(3)
+    rows = []
+    for _ in range(case.b):
+        starts = torch.randint(1, max(2, case.s), (min(count, case.s) - 1,), generator=generator)
+        starts = torch.cat([torch.zeros(1, dtype=torch.long), starts.sort().values])
+        index = torch.arange(case.s)
+        rows.append(index - starts[torch.searchsorted(starts, index, right=True) - 1])
+    return torch.stack(rows)

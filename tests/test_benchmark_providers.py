@@ -1,0 +1,170 @@
+"""Every provider of the benchmark rotates as fp64 does, in each layout and direction that it has.
+
+Packages that are not installed are stood in for (`stand_ins.py`); Hugging Face's and Liger's
+functions are tested where they are installed. bf16 is left to the GPU: the interpreter cuts it off.
+"""
+
+import importlib.util
+from dataclasses import replace
+
+import pytest
+import torch
+
+import stand_ins
+from benchmarks.case import Case
+from benchmarks.measure import allowed_error
+from benchmarks.providers import LIMITS, OURS, PROVIDERS
+from benchmarks.workload import Layout, Workload
+
+DENSE = Case(7, 2, 4, 16, dtype="float32")
+PACKED = Case(11, 1, 4, 16, dtype="float32", tensor_format="thd", sequences=3)
+PAIR = replace(DENSE, k_heads=2, tensor_format="bhsd")
+CASES = {
+    "sbhd": DENSE,
+    "bshd fp16": replace(DENSE, tensor_format="bshd", dtype="float16"),
+    "bhsd": replace(DENSE, tensor_format="bhsd"),
+    "q and k": PAIR,
+    "q and k as views": replace(PAIR, stored="bshd"),
+    "q and k in place": replace(PAIR, tensor_format="bshd", inplace=True, dtype="float16"),
+    "q and k in place, bhsd": replace(PAIR, inplace=True),
+    "half rotary": replace(DENSE, rotary_dim=8),
+    "half rotary in place": replace(DENSE, rotary_dim=8, inplace=True),
+    "packed": PACKED,
+    "packed q and k": replace(PACKED, k_heads=2, dtype="float16"),
+    "transposed": replace(DENSE, stored="bshd"),
+    "interleaved": replace(DENSE, interleaved=True),
+    "ids": replace(DENSE, tensor_format="bshd", positions="ids"),
+    "starts": replace(DENSE, tensor_format="bshd", positions="starts"),
+    "decoding": Case(
+        *(1, 3, 4, 16, 2, "float16", "bshd"), positions="starts", inplace=True, clock="replay"
+    ),
+    "on the fly": replace(DENSE, freqs="module", base=500000.0),
+}
+DIRECTIONS = ("forward", "backward", "both")
+STOOD_IN_FOR = ("TransformerEngine", "FlashAttention", "flashinfer", "Unsloth")
+
+
+@pytest.fixture(autouse=True)
+def compiled_without_a_compiler(monkeypatch):
+    """torch.compile's front half: what it would compile is run as it is."""
+    torch._dynamo.reset()
+    compile_ = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda f, **_: compile_(f, backend="eager"))
+
+
+def skip_unless_here(provider):
+    if provider.package and importlib.util.find_spec(provider.package) is None:
+        pytest.skip(f"needs {provider.distribution}")
+
+
+def run_of(provider, case, direction, device="cpu"):
+    workload = Workload(case, device)
+    return workload, provider.run(workload, provider.function(workload), direction)
+
+
+def calls_of(names):
+    """(name, case, direction) of every call that a provider has."""
+    return [
+        pytest.param(name, case, direction, id=f"{name}, {label}, {direction}")
+        for name in names
+        for label, case in CASES.items()
+        for direction in DIRECTIONS
+        if not PROVIDERS[name].cannot(case, direction)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "case", "direction"),
+    calls_of(n for n in PROVIDERS if n not in (*LIMITS, *STOOD_IN_FOR)),
+)
+def test_a_provider_rotates_as_fp64_does(name, case, direction, device):
+    skip_unless_here(PROVIDERS[name])
+    needs_the_gpu = name == "Liger-Kernel"  # if there is one; the others would only compile more
+    check(PROVIDERS[name], case, direction, device if needs_the_gpu else "cpu")
+
+
+@pytest.mark.parametrize(("name", "case", "direction"), calls_of(STOOD_IN_FOR))
+def test_an_adapter_hands_over_what_its_package_takes(name, case, direction, monkeypatch):
+    stand_ins.plant_all(monkeypatch)
+    check(PROVIDERS[name], case, direction)
+
+
+def check(provider, case, direction, device="cpu"):
+    workload, run = run_of(provider, case, direction, device)
+    before = [t.detach().clone() for t in run.overwrites]
+    error = workload.relative_error(run.call(), run.layout, direction)
+    assert error <= allowed_error(case, provider.name)
+    changed = [not torch.equal(t, was) for t, was in zip(run.overwrites, before, strict=True)]
+    assert all(changed), "does not overwrite what it says it overwrites"
+    assert ("in place" in run.how) == bool(run.overwrites)
+
+
+@pytest.mark.parametrize("name", ["PyTorch eager", OURS])
+def test_who_writes_new_tensors_leaves_its_own_alone(name):
+    workload, run = run_of(PROVIDERS[name], PAIR, "forward")
+    x = workload.x.clone()
+    for _ in range(2):
+        assert workload.relative_error(run.call(), run.layout, "forward") < 1e-6
+    assert torch.equal(workload.x, x)
+
+
+def test_overwriting_never_reaches_the_values_that_others_start_from():
+    workload, run = run_of(PROVIDERS[OURS], replace(DENSE, inplace=True), "forward")
+    x = workload.x.clone()
+    run.call()
+    assert torch.equal(workload.x, x)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_the_copy_moves_as_many_bytes_as_the_case_says(direction):
+    _, run = run_of(PROVIDERS["copy_"], PAIR, direction)
+    results = run.call()
+    assert all(t.is_contiguous() for t in results)
+    bytes_moved = sum(2 * t.numel() * t.element_size() for t in results)
+    assert bytes_moved == PAIR.bytes_moved * (2 if direction == "both" else 1)
+
+
+def test_a_pair_is_made_of_half_the_heads_each():
+    q, k = Workload(DENSE, "cpu").take(Workload(DENSE, "cpu").x, Layout("bhsd", "bshd", pair=True))
+    assert q.shape == k.shape == (2, 2, 7, 16)
+    assert q.transpose(1, 2).is_contiguous()
+
+
+WRONG = {
+    "the sign flipped": lambda t: -t,
+    "the tail forgotten": lambda t: torch.cat([t[..., :-1], 0 * t[..., -1:]], -1),
+    "a head swapped": lambda t: t.flip(2),
+    "one row left as it was": lambda t: torch.cat([t[:-1], t[-1:].roll(1, -1)]),
+    "not a number": lambda t: t * torch.where(torch.arange(t.shape[-1]) == 3, torch.nan, 1),
+}
+
+
+@pytest.mark.parametrize("spoil", WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_result_is_found(spoil):
+    workload, run = run_of(PROVIDERS[OURS], DENSE, "forward")
+    error = workload.relative_error(tuple(spoil(t) for t in run.call()), run.layout, "forward")
+    assert not error <= allowed_error(DENSE, "PyTorch eager")
+
+
+def test_a_gradient_turned_the_wrong_way_is_found():
+    workload, run = run_of(PROVIDERS[OURS], DENSE, "forward")
+    results = PROVIDERS[OURS].function(workload)(*workload.take(workload.grad, run.layout))
+    assert workload.relative_error(results, run.layout, "backward") > 0.1
+
+
+def test_results_of_another_shape_or_dtype_are_refused():
+    workload, run = run_of(PROVIDERS[OURS], DENSE, "forward")
+    (result,) = run.call()
+    for other in (result[:-1], result.double()):
+        with pytest.raises(ValueError, match="results have"):
+            workload.relative_error((other,), run.layout, "forward")
+
+
+def test_who_is_not_installed_has_no_version(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert {n for n, p in PROVIDERS.items() if p.version() is None} == {
+        *STOOD_IN_FOR,
+        "Hugging Face",
+        "Hugging Face, compiled",
+        "Liger-Kernel",
+    }

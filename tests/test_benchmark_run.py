@@ -1,0 +1,296 @@
+"""The benchmark's command, run from end to end without a GPU: tiny shapes, or times made up."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from benchmarks import __main__ as command
+from benchmarks import instruments, measure, plots
+from benchmarks.bars import BARS
+from benchmarks.case import Bar, Case, Group
+from benchmarks.measure import allowed_error, estimate_seconds, measure_groups
+from benchmarks.providers import OURS, PROVIDERS
+from benchmarks.rows import comparisons, load
+from benchmarks.shapes import RECORD, SETS
+from benchmarks.verdicts import verdicts
+from made_up_benchmark import FakeGPU, record_sets, without_tensors
+
+TINY = Case(5, 2, 2, 8, dtype="float32")
+GROUP = Group(
+    "tiny",
+    (TINY, replace(TINY, k_heads=2, tensor_format="bhsd", inplace=True)),
+    (("forward", Bar(at_least=0.98)), ("backward", Bar(at_least=0.98))),
+    beside=("PyTorch eager", "TransformerEngine", "rope_kernels, on the fly"),
+    in_readme=True,
+)
+DECODING = Group(
+    "decoding",
+    (replace(TINY, s=1, k_heads=2, positions="starts", inplace=True, clock="replay"),),
+    (("forward", Bar(at_most=1.3)),),
+    beside=("PyTorch eager",),
+    directions=("forward",),
+)
+HOST = Group(
+    "host",
+    (replace(TINY, clock="host"),),
+    (("forward", Bar(at_most=2.0)), ("both", Bar(at_most=1.5))),
+    beside=("PyTorch eager",),
+    directions=("forward", "forward, grad", "both"),
+)
+TINY_SETS = {"bars": (GROUP, DECODING, HOST), "seeds": (Group("sweep", (TINY,)),)}
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(request, monkeypatch):
+    """They take a second each; `with_pictures` has them drawn."""
+    if "with_pictures" not in request.fixturenames:
+        monkeypatch.setattr(plots, "draw_all", lambda results, path: [])
+
+
+@pytest.fixture
+def with_pictures():
+    """See `no_pictures`."""
+
+
+def run(tmp_path, *options, gpu=None, sets=TINY_SETS):
+    gpu = gpu or FakeGPU(device="cpu")
+    status = command.main([*options, "--out", str(tmp_path)], gpu, sets)
+    (path,) = tmp_path.glob("*.json")
+    return status, load(path), path
+
+
+def rows_of(results, **wanted):
+    return [r for r in results["rows"] if all(r[name] == value for name, value in wanted.items())]
+
+
+def test_a_run_checks_measures_and_writes(tmp_path, capsys, with_pictures):
+    status, results, path = run(tmp_path)
+    said = capsys.readouterr().out
+    assert status == 0 and results["complete"] and results["record"] and not results["quick"]
+    forward = rows_of(results, set="bars", group="tiny", direction="forward", dtype="float32")
+    assert {r["provider"] for r in forward} == {
+        "copy_",
+        "PyTorch eager",
+        "rope_kernels, on the fly",
+        OURS,
+    }
+    for row in results["rows"]:
+        assert row["right"] and row["samples"] and row["peak_bytes"]
+        assert row["host_us"] > 0 and row["bytes"] > 0
+        assert (row["error"] is None) == (row["provider"] in ("copy_", "x * 2"))
+    assert rows_of(results, provider=OURS, direction="forward", group="tiny")[0]["bar"]
+    assert not rows_of(results, provider="PyTorch eager", group="tiny")[0]["bar"]
+    assert "[4/5]" in said and "98.5%" in said and "TransformerEngine: not installed" in said
+    for suffix in (".md", ".png", "-bandwidth.png", "-shapes.png", "-host.png"):
+        assert (path.parent / (path.stem + suffix)).exists()
+
+
+def test_calls_in_place_are_measured_but_for_leaves(tmp_path):
+    _, results, _ = run(tmp_path, "--shapes", "bars")
+    inplace = rows_of(results, provider=OURS, inplace=True, clock="device")
+    assert [(r["direction"], r["how"]) for r in inplace] == [
+        ("forward", "bhsd, in place"),
+        ("backward", "bhsd"),  # of rope_qk: new gradients
+    ]
+    (left,) = [o for o in results["left_out"] if o["provider"] == OURS]
+    assert left["direction"] == "both" and not left["failed"]
+
+
+def test_host_time_is_compared_with_x_times_2_likewise(tmp_path):
+    _, results, _ = run(tmp_path, "--shapes", "bars")
+    host = rows_of(results, clock="host")
+    assert {r["direction"] for r in host} == {"forward", "forward, grad", "both"}
+    limits = {limit["provider"] for _, limit in comparisons(host)}
+    assert limits == {"x * 2"}
+    assert all(r["median_us"] == r["host_us"] for r in host)
+
+
+def test_a_graph_that_captured_nothing_is_wrong(tmp_path):
+    class Empty(FakeGPU):
+        def captured(self, call):
+            return (lambda: None), call()
+
+    status, results, _ = run(tmp_path, "--shapes", "bars", gpu=Empty(device="cpu"))
+    (ours,) = rows_of(results, clock="replay", provider=OURS)
+    (eager,) = rows_of(results, clock="replay", provider="PyTorch eager")
+    assert not ours["right"] and not eager["right"] and status == 1
+
+
+def test_a_provider_that_fails_is_left_out_and_the_others_are_measured(tmp_path, monkeypatch):
+    def fails(self, workload):
+        raise RuntimeError("no such | kernel\nand more")
+
+    monkeypatch.setattr(type(PROVIDERS["PyTorch eager"]), "function", fails)
+    status, results, path = run(tmp_path)
+    assert status == 0 and not rows_of(results, provider="PyTorch eager")
+    why = {o["why"] for o in results["left_out"] if o["provider"] == "PyTorch eager"}
+    assert why == {"RuntimeError: no such | kernel"}
+    assert "no such / kernel" in path.with_suffix(".md").read_text()
+
+
+def test_ours_failing_or_wrong_is_an_error(tmp_path, monkeypatch):
+    ours = type(PROVIDERS[OURS])
+    function = ours.function
+
+    def wrong(self, workload):
+        right = function(self, workload)
+        return lambda *tensors: tuple(-t for t in right(*tensors))
+
+    monkeypatch.setattr(ours, "function", wrong)
+    status, results, _ = run(tmp_path)
+    assert status == 1
+    forward = rows_of(results, provider=OURS, direction="forward")
+    assert forward and not any(r["right"] for r in forward)
+    assert "wrong" in (tmp_path / "made-up.md").read_text().lower()
+
+
+def test_a_run_out_of_time_says_so_and_is_no_record(tmp_path):
+    _, results, _ = run(tmp_path, "--minutes", "0")
+    assert not results["complete"] and not results["rows"]
+    assert {o["why"] for o in results["left_out"]} == {"no time left"}
+
+
+@pytest.mark.parametrize(
+    "options", [("--quick",), ("--shapes", "seeds"), ("--providers", "PyTorch eager")]
+)
+def test_what_is_not_the_whole_run_is_no_record(tmp_path, options):
+    _, results, path = run(tmp_path, *options)
+    assert not results["record"] and path.stem != "made-up"
+    assert results["quick"] == (options == ("--quick",))
+
+
+def test_providers_may_be_named(tmp_path):
+    _, results, _ = run(tmp_path, "--providers", "PyTorch eager", "--shapes", "seeds")
+    assert {"PyTorch eager", OURS, "copy_"} == {r["provider"] for r in results["rows"]} | {
+        o["provider"] for o in results["left_out"]
+    }
+
+
+def test_results_are_safe_after_every_case(tmp_path):
+    kept = []
+    measure_groups(
+        {"seeds": TINY_SETS["bars"]},
+        FakeGPU(device="cpu"),
+        say=lambda line: None,
+        after_each=lambda results: kept.append(len(results.rows)),
+    )
+    assert len(kept) == 4 and kept == sorted(set(kept))
+
+
+def test_without_a_gpu_nothing_is_measured(monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert command.main([]) == 1
+    assert "no CUDA GPU" in capsys.readouterr().err
+
+
+def test_the_interpreter_is_not_timed(monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert command.main([]) == 1
+    assert "interpreter" in capsys.readouterr().err
+    with pytest.raises(RuntimeError, match="not timed"):
+        instruments.GPU().device_time({})
+
+
+def test_clocks_are_read_where_they_can_be(monkeypatch):
+    asked = []
+
+    def nvidia_smi(command, **options):
+        asked.append(command)
+        return type("Answer", (), {"stdout": "1980 MHz, 3201 MHz, 1980 MHz, 3201 MHz, 31, 700 W\n"})
+
+    monkeypatch.setattr(instruments.subprocess, "run", nvidia_smi)
+    assert instruments.read_clocks("0")["clocks.sm"] == "1980 MHz"
+    assert all(
+        part.startswith(("nvidia-smi", "-i", "0", "--query", "--format")) for part in asked[0]
+    )
+
+    def absent(command, **options):
+        raise FileNotFoundError("nvidia-smi")
+
+    monkeypatch.setattr(instruments.subprocess, "run", absent)
+    assert instruments.read_clocks("0") == {}
+
+
+@pytest.mark.gpu
+def test_a_run_on_a_gpu(tmp_path):
+    status, results, _ = run(tmp_path, gpu=instruments.GPU(rounds=1))
+    assert status == 0 and results["gpu"] == torch.cuda.get_device_name()
+    assert not [left for left in results["left_out"] if left["failed"]]
+    copies = rows_of(results, provider="copy_", direction="forward", clock="device")
+    assert {row["peak_bytes"] for row in copies} == {0}  # into a buffer that is there
+    ours = rows_of(results, provider=OURS, direction="forward", clock="device", inplace=False)
+    assert all(512 <= row["peak_bytes"] <= 4096 for row in ours)  # its result and no more
+    assert all(row["right"] and 0 < row["median_us"] < 1e4 for row in results["rows"])
+
+
+# full sizes, times made up
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    gpu = FakeGPU(device="cpu")
+    without_tensors(monkeypatch, gpu)
+    return gpu
+
+
+def test_the_default_run_measures_every_bar(gpu, tmp_path):
+    _, results, _ = run(tmp_path, gpu=gpu, sets=SETS)
+    assert tuple(results["sets"]) == RECORD
+    for group in BARS:
+        for case in group.cases:
+            for direction, bar in group.bars:
+                (row,) = rows_of(
+                    results, set="bars", shape=case.label, direction=direction, provider=OURS
+                )
+                assert row["bar"]["at_least"] == bar.at_least
+    together = [r for r in results["rows"] if r["shape"].startswith("bhsd (2, 32/8, 4096")]
+    assert {"Liger-Kernel", "Hugging Face"} <= {r["provider"] for r in together}
+
+
+def test_the_default_run_takes_six_minutes_with_the_peers_that_need_torch_alone(gpu):
+    assert estimate_seconds(record_sets()) < 6.5 * 60
+
+
+def test_verdicts_are_the_worst_cases(gpu):
+    results = measure_groups({"bars": BARS}, gpu, say=lambda line: None)
+    rows = json.loads(json.dumps(results.rows))
+    assert [v.met for v in verdicts(rows) if v.title == "half rotary"] == [True]
+    (packed,) = [v for v in verdicts(rows) if v.title.startswith("packed sequences: slowest")]
+    assert packed.met
+    for row in rows:
+        if row["provider"] == OURS and row["shape"].startswith("bhsd (8, 32, 2048"):
+            row["median_us"] *= 1.10
+        if row["provider"] == OURS and "2401 sequences" in row["shape"]:
+            row["median_us"] *= 1.06
+    by_title = {v.title: v for v in verdicts(rows)}
+    layouts = by_title["shapes of models, each layout"]
+    assert not layouts.met and "89.5%" in layouts.found and layouts.by == "7.5 points"
+    uneven = by_title["packed sequences: slowest over fastest of 5"]
+    assert not uneven.met and "6.0%" in uneven.found
+    assert by_title["shapes of models"].met
+
+
+def test_of_several_ratios_the_largest_counts():
+    def rows(shape, ours, bar):
+        about = {"set": "bars", "group": "g", "shape": shape, "direction": "forward", "right": True}
+        times = {"copy_": (10.0, None), OURS: (ours, bar)}
+        return [
+            about | {"provider": name, "median_us": us, "bar": bar}
+            for name, (us, bar) in times.items()
+        ]
+
+    bar = {"at_least": None, "at_most": 1.3, "even": None}
+    (verdict,) = verdicts([*rows("a", 12.0, bar), *rows("b", 14.0, bar), *rows("c", 11.0, bar)])
+    assert not verdict.met and verdict.found == "forward 1.40 times"
+    assert verdict.by == "0.10 times"
+
+
+def test_errors_that_are_allowed_grow_with_fp32_angles_only():
+    long = Case(131072, 1, 8, 128, dtype="float32", freqs="module")
+    assert allowed_error(long, OURS) == allowed_error(replace(long, s=1), OURS) < 1e-6
+    table = replace(long, freqs="angles")
+    assert allowed_error(table, OURS) > 1e-3 > allowed_error(table, "rope_kernels, on the fly")
+    assert measure.allowed_error(TINY, "PyTorch eager") > allowed_error(TINY, OURS)
