@@ -2,9 +2,12 @@
 
 The work is done in a child process: where Triton's interpreter is on, it has taken the compiler's
 place. The child gets the kernel's source and what the JIT would look at in the arguments of a call:
-dtypes, alignment of pointers, integers divisible by 16 or equal to 1.
+dtypes, alignment of pointers, integers divisible by 16 or equal to 1. It stays until this process
+ends, for it takes longer to start than to compile.
 """
 
+import atexit
+import base64
 import inspect
 import json
 import os
@@ -12,24 +15,66 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
+from unittest import mock
 
 import torch
+
+from .. import launch
+
+HEADER = """\
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+"""
+
+
+@dataclass(frozen=True)
+class Multiprocessor:
+    """What the programs on one multiprocessor share, and how it is dealt out."""
+
+    warps: int  # at a time, at most
+    programs: int  # at a time, at most
+    shared: int  # bytes
+    registers: int = 65_536
+    parts: int = 4  # a warp lives in one of them, with a part of the registers
+    register_unit: int = 256  # a warp gets multiples of so many registers
+    shared_unit: int = 128  # a program gets multiples of so many bytes of shared memory,
+    shared_reserved: int = 1024  # and so many bytes besides
+
+
+# CUDA C++ Programming Guide, technical specifications by compute capability
+MULTIPROCESSORS = {
+    "sm_80": Multiprocessor(warps=64, programs=32, shared=164 * 1024),
+    "sm_90": Multiprocessor(warps=64, programs=32, shared=228 * 1024),
+}
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A compiled kernel: the text of each stage, and what ptxas reports."""
+    """A compiled kernel: the text of each stage, and what ptxas reports.
 
+    Shown in a notebook it is a short table. `lab.show_compiled` sets the text of a stage beside the
+    kernel's lines.
+    """
+
+    kernel: str
     gpu: str
-    stages: dict[str, str] = field(repr=False)  # ttir, ttgir, llir, ptx, sass
+    num_warps: int
+    program: str = field(repr=False)  # what was compiled; the stages refer to its lines
+    stages: dict[str, str] = field(repr=False)  # ttir, ttgir, llir, ptx
+    cubin: bytes = field(repr=False)
     registers: int  # a thread
     spilled: int  # bytes a thread stores and loads again, for want of registers
     stack: int  # bytes a thread
     shared: int  # bytes a program
-    num_warps: int
 
     @property
     def loads(self) -> dict[int, int]:
@@ -41,6 +86,51 @@ class Compiled:
         """Stores to global memory, alike."""
         return _widths("st", self.stages["ptx"])
 
+    @cached_property
+    def sass(self) -> str:
+        """The instructions that the GPU executes, disassembled with their lines in `program`."""
+        tool = Path(find_spec("triton").origin).parent / "backends" / "nvidia" / "bin" / "nvdisasm"
+        with tempfile.TemporaryDirectory() as folder:
+            cubin = Path(folder, "kernel.cubin")
+            cubin.write_bytes(self.cubin)
+            command = [tool, "--print-line-info", "--print-code", cubin]
+            return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    @property
+    def programs_at_a_time(self) -> int:
+        """Programs that one multiprocessor can hold.
+
+        Raises:
+            KeyError: a GPU that is not in `MULTIPROCESSORS`.
+        """
+        sm = MULTIPROCESSORS[self.gpu]
+        registers_a_warp = _up_to_multiple(32 * self.registers, sm.register_unit)
+        warps = min(sm.warps, sm.parts * (sm.registers // sm.parts // registers_a_warp))
+        shared = _up_to_multiple(self.shared + sm.shared_reserved, sm.shared_unit)
+        return min(sm.programs, warps // self.num_warps, sm.shared // shared)
+
+    @property
+    def occupancy(self) -> float:
+        """Share of the warps that one multiprocessor could hold at best."""
+        return self.programs_at_a_time * self.num_warps / MULTIPROCESSORS[self.gpu].warps
+
+    def __str__(self) -> str:
+        plural = "" if self.num_warps == 1 else "s"
+        rows = {
+            "loads": _in_words(self.loads),
+            "stores": _in_words(self.stores),
+            "registers": f"{self.registers} a thread, {self.spilled} bytes spilled",
+            "stack": f"{self.stack} bytes a thread",
+            "shared": f"{self.shared} bytes a program",
+        }
+        if self.gpu in MULTIPROCESSORS:
+            rows["occupancy"] = f"{self.programs_at_a_time} programs, {self.occupancy:.0%}"
+        head = f"{self.kernel} for {self.gpu}, {self.num_warps} warp{plural}"
+        return "\n".join([head, *(f"  {name:10}{text}" for name, text in rows.items())])
+
+    def _repr_pretty_(self, printer, cycle: bool) -> None:
+        printer.text(str(self))
+
 
 def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -> Compiled:
     """Compile `kernel` as a launch with these arguments would.
@@ -50,34 +140,102 @@ def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -
         kernel: a `@triton.jit` function, from a module or from a notebook's cell.
         arguments: as in a launch: tensors (on any device), integers, floats, None, tuples of them.
         num_warps: as in a launch.
-        constants: the kernel's constexpr arguments.
+        constants: the kernel's constexpr arguments, and options of the compiler, as
+            `enable_fp_fusion=False`.
 
     Raises:
         RuntimeError: the compiler refused; the message is its own.
     """
+    name = kernel.fn.__name__
+    program = HEADER + "\n\n".join(_sources(kernel))
     job = {
         "capability": int(gpu.removeprefix("sm_")),
-        "sources": _sources(kernel),
-        "kernel": kernel.fn.__name__,
+        "program": program,
+        "kernel": name,
         "arguments": [_describe(argument) for argument in arguments],
         "constants": constants,
         "num_warps": num_warps,
     }
-    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    with tempfile.TemporaryDirectory() as folder:
-        environment |= {"TRITON_CACHE_DIR": folder, "PYTHONPATH": os.pathsep.join(sys.path)}
-        child = subprocess.run(
-            # by its path: as a module it would import `rope_kernels.lab`, which picks an engine
-            [sys.executable, Path(__file__).with_name("compile_child.py"), folder],
-            input=json.dumps(job),
-            capture_output=True,
-            text=True,
-            env=environment,
-        )
-        result = Path(folder, "result.json")
-        if not result.exists():
-            raise RuntimeError(f"{job['kernel']} does not compile for {gpu}:\n{child.stderr}")
-        return Compiled(gpu=gpu, num_warps=num_warps, **json.loads(result.read_text()))
+    try:
+        result = _Child.current().compile(job)
+    except _Refused as refused:
+        raise RuntimeError(f"{name} does not compile for {gpu}:\n{refused}") from None
+    cubin = base64.b64decode(result.pop("cubin"))
+    return Compiled(name, gpu, num_warps, program, cubin=cubin, **result)
+
+
+def compile_call(gpu: str, call: Callable[[], object]) -> Compiled:
+    """Compile what a call of the package would launch, as in `lambda: rope_fw(t, freqs)`."""
+    from .. import kernels  # loads Triton
+
+    kernel, launches = kernels.rope_kernel, []
+
+    class Catcher:
+        def __getitem__(self, grid):
+            return lambda *arguments, **constants: launches.append((arguments, constants))
+
+    catch = mock.patch.object(kernels, "rope_kernel", Catcher())
+    with catch, mock.patch.object(launch, "runs_in_triton", lambda t: True), torch.no_grad():
+        call()
+    ((arguments, constants),) = launches
+    return compile_for(gpu, kernel, *arguments, **constants)
+
+
+class _Refused(Exception):
+    """What the child wrote to its standard error."""
+
+
+class _Child:
+    """The process that compiles, and the folder where it works."""
+
+    _current = None
+    _lock = threading.Lock()
+
+    @classmethod
+    def current(cls) -> "_Child":
+        with cls._lock:
+            if cls._current is None or cls._current.process.poll() is not None:
+                cls._current = cls()
+            return cls._current
+
+    def __init__(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.errors = Path(self.folder.name, "errors.txt")
+        environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+        environment["TRITON_CACHE_DIR"] = str(Path(self.folder.name, "cache"))
+        environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+        with self.errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                # by its path: as a module it would import `rope_kernels.lab`, which picks an engine
+                [sys.executable, Path(__file__).with_name("compile_child.py"), self.folder.name],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=environment,
+            )
+        atexit.register(self.end)
+
+    def compile(self, job: dict) -> dict:
+        """The answer to one job."""
+        with self._lock:
+            begin = self.errors.stat().st_size
+            try:
+                print(json.dumps(job), file=self.process.stdin, flush=True)
+                answer = self.process.stdout.readline()
+            except BrokenPipeError:
+                answer = ""
+            if answer not in ("", "null\n"):
+                return json.loads(answer)
+            if not answer:  # the compiler has crashed
+                self.process.wait()
+            message = self.errors.read_bytes()[begin:].decode(errors="replace")
+            raise _Refused(message or f"the compiler ended with {self.process.returncode}")
+
+    def end(self) -> None:
+        """The child ends when nothing can come any more."""
+        self.process.communicate()
+        self.folder.cleanup()
 
 
 def _sources(kernel) -> list[str]:
@@ -112,3 +270,11 @@ def _widths(instruction: str, ptx: str) -> dict[int, int]:
     found = re.findall(rf"\b{instruction}\.global(?!\.nc)\S*?(?:\.v(\d))?\.[bfsu](\d+)\s", ptx)
     widths = Counter(int(vector or 1) * int(bits) // 8 for vector, bits in found)
     return dict(sorted(widths.items()))
+
+
+def _up_to_multiple(number: int, unit: int) -> int:
+    return -(-number // unit) * unit
+
+
+def _in_words(widths: dict[int, int]) -> str:
+    return ", ".join(f"{count} of {width} bytes" for width, count in widths.items()) or "none"

@@ -1,10 +1,13 @@
-"""The child process of `lab.compile`: a job on standard input, `result.json` in a folder."""
+"""The child process of `lab.compile`: a job a line on standard input, an answer a line back."""
 
-import importlib.util
+import base64
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import triton
@@ -12,12 +15,6 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
 from triton.runtime.jit import create_function_from_signature
 
-HEADER = """\
-import triton
-import triton.language as tl
-from triton.language.extra import libdevice
-
-"""
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
 
@@ -35,34 +32,49 @@ class Memory:
 
 
 def main(folder: Path) -> None:
-    job = json.load(sys.stdin)
-    source = folder / "kernels_of_the_job.py"
-    source.write_text(HEADER + "\n\n".join(job["sources"]))
-    spec = importlib.util.spec_from_file_location(source.stem, source)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    kernel = getattr(module, job["kernel"])
+    """Answer until the input ends; `null` for a job that fails, whose reasons are on stderr."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what the compiler prints is no answer
+    for line in sys.stdin:
+        try:
+            answer = work_on(json.loads(line), folder)
+        except Exception:  # whatever it is, the parent reports it
+            traceback.print_exc()
+            sys.stderr.flush()
+            answer = None
+        print(json.dumps(answer), file=answers, flush=True)
+        shutil.rmtree(folder / "cache", ignore_errors=True)
+
+
+def work_on(job: dict, folder: Path) -> dict:
+    source = folder / "program.py"
+    source.write_text(job["program"])
+    names = {"__name__": source.stem}
+    exec(compile(job["program"], source, "exec"), names)  # not imported: each job has its own
+    kernel = names[job["kernel"]]
 
     target = GPUTarget("cuda", job["capability"], 32)
     compiled = compile_kernel(kernel, target, job)
     stages = {stage: str(compiled.asm[stage]) for stage in ("ttir", "ttgir", "llir", "ptx")}
-    cubin = folder / "kernel.cubin"
-    cubin.write_bytes(compiled.asm["cubin"])
-    stages["sass"] = run("nvdisasm", "-c", cubin)
-    result = {"stages": stages, **report_of_ptxas(stages["ptx"], folder)}
-    result["shared"] = compiled.metadata.shared
-    (folder / "result.json").write_text(json.dumps(result))
+    fused = job["constants"].get("enable_fp_fusion", True)
+    return {
+        "stages": stages,
+        "cubin": base64.b64encode(compiled.asm["cubin"]).decode(),
+        "shared": compiled.metadata.shared,
+        **report_of_ptxas(stages["ptx"], fused, folder),
+    }
 
 
 def compile_kernel(kernel, target: GPUTarget, job: dict):
     """What `JITFunction.run` does before it launches; Triton has no public name for it."""
     backend = make_backend(target)
     bind = create_function_from_signature(kernel.signature, kernel.params, backend)
-    asked = {"num_warps": job["num_warps"]}
+    named = job["constants"] | {"num_warps": job["num_warps"]}
+    options = {name: value for name, value in named.items() if name not in kernel.arg_names}
     arguments = [as_argument(argument) for argument in job["arguments"]]
-    bound, specialization, options = bind(*arguments, **job["constants"], **asked, debug=False)
+    bound, specialization, rest = bind(*arguments, **named, debug=False)
     options, signature, constexprs, attributes = kernel._pack_args(
-        backend, asked, bound, specialization, options
+        backend, options, bound, specialization, rest
     )
     source = ASTSource(kernel, signature, constexprs, attributes)
     return triton.compile(source, target=target, options=options.__dict__)
@@ -74,21 +86,18 @@ def as_argument(described):
     return tuple(map(as_argument, described)) if isinstance(described, list) else described
 
 
-def report_of_ptxas(ptx: str, folder: Path) -> dict[str, int]:
+def report_of_ptxas(ptx: str, fused: bool, folder: Path) -> dict[str, int]:
     source = folder / "kernel.ptx"
     source.write_text(ptx)
     gpu = re.search(r"\.target (\w+)", ptx)[1]
-    text = run("ptxas", "-v", f"--gpu-name={gpu}", source, "-o", folder / "again.cubin")
+    fusion = [] if fused else ["--fmad=false"]  # as Triton asks it
+    command = [TOOLS / "ptxas", "-v", *fusion, f"--gpu-name={gpu}", source, "-o", os.devnull]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     stack, stores, loads = map(
         int, re.search(r"(\d+) bytes stack frame, (\d+) \D+ (\d+) bytes spill loads", text).groups()
     )
     registers = int(re.search(r"Used (\d+) registers", text)[1])
     return {"registers": registers, "spilled": stores + loads, "stack": stack}
-
-
-def run(tool: str, *arguments) -> str:
-    done = subprocess.run([TOOLS / tool, *arguments], capture_output=True, text=True, check=True)
-    return done.stdout + done.stderr
 
 
 if __name__ == "__main__":

@@ -1,0 +1,174 @@
+"""Drawings of notebook 07: stages, a line on its way down, layouts, registers, sines, errors."""
+
+from textwrap import shorten
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from .draw import BLUE, GREEN, INK, ON_COLOR, ORANGE, PROGRAM_COLORS, PURPLE, RED
+from .show_compiled import kernel_lines, operations
+
+STAGE_COLORS = {"python": INK, "ttir": BLUE, "ttgir": ORANGE, "ptx": GREEN, "sass": PURPLE}
+
+_STAGES = (  # name, what it is about, who makes it
+    ("python", "your lines", ""),
+    ("ttir", "blocks of numbers", "Triton"),
+    ("ttgir", "who holds what", "Triton"),
+    ("ptx", "one thread,\nnames without end", "LLVM"),
+    ("sass", "one thread,\nreal registers", "ptxas"),
+)
+
+
+def stages() -> None:
+    """From the kernel's lines to machine code: five texts, and who writes each from the last."""
+    _, ax = plt.subplots(figsize=(8.8, 1.7))
+    for place, (name, about, maker) in enumerate(_STAGES):
+        left = 2.2 * place
+        ax.add_patch(Rectangle((left, 0), 1.5, 0.8, color=STAGE_COLORS[name], linewidth=0))
+        title = "Python" if name == "python" else name.upper()
+        ax.text(left + 0.75, 0.4, title, color=ON_COLOR, ha="center", va="center")
+        ax.text(left + 0.75, -0.15, about, ha="center", va="top", fontsize=9)
+        if maker:
+            arrow = {"arrowstyle": "-|>", "color": INK}
+            ax.annotate("", (left - 0.04, 0.4), (left - 0.66, 0.4), arrowprops=arrow)
+            ax.text(left - 0.35, 0.55, maker, ha="center", va="bottom", fontsize=9)
+    ax.set(xlim=(-0.1, 10.4), ylim=(-0.85, 0.95))
+    ax.axis("off")
+    plt.show()
+
+
+def one_line_down(code, piece: str, most: int = 6) -> None:
+    """One line of a kernel in every stage; no more than `most` operations of each."""
+    (line,) = (text.strip() for text in kernel_lines(code).values() if piece in text)
+    blocks = [("python", [line])]
+    for stage in ("ttir", "ttgir", "ptx", "sass"):
+        texts = [o.text for o in operations(code, stage, piece) if not _is_filler(o.text)]
+        rest = [f"... and {len(texts) - most} more"] if len(texts) > most else []
+        blocks.append((stage, texts[:most] + rest))
+    height = sum(len(texts) + 0.7 for _, texts in blocks)
+    _, ax = plt.subplots(figsize=(8.8, 0.21 * height))
+    top = height
+    for name, texts in blocks:
+        bottom = top - len(texts)
+        ax.add_patch(Rectangle((0, bottom), 0.9, len(texts), color=STAGE_COLORS[name], linewidth=0))
+        title = "Python" if name == "python" else name.upper()
+        middle = (top + bottom) / 2
+        ax.text(0.45, middle, title, color=ON_COLOR, ha="center", va="center", fontsize=9)
+        for number, text in enumerate(texts):
+            text = shorten(text, 102, placeholder=" ...")
+            ax.text(1.05, top - number - 0.5, text, family="monospace", fontsize=8.2, va="center")
+        top = bottom - 0.7
+    ax.set(xlim=(0, 11.5), ylim=(0, height))
+    ax.axis("off")
+    plt.show()
+
+
+def instructions_by_line(code) -> None:
+    """The kernel's lines, and beside each how many operations it is in every stage."""
+    counts = {}
+    for stage in ("ttir", "ptx", "sass"):
+        for operation in operations(code, stage):
+            row = counts.setdefault(operation.line, {"ttir": 0, "ptx": 0, "sass": 0})
+            row[stage] += 1
+    lines = kernel_lines(code)
+    body = [number for number in sorted(counts) if number > min(lines)]
+    _, (words, bars) = plt.subplots(
+        1, 2, figsize=(8.8, 0.9 + 0.26 * len(body)), width_ratios=(1.25, 1), sharey=True
+    )
+    longest = max(counts[number]["sass"] for number in body)
+    for place, number in enumerate(body):
+        text = shorten(lines[number].strip(), 50, placeholder=" ...")
+        words.text(0, place, text, family="monospace", fontsize=7.6, va="center")
+        row = counts[number]
+        bars.barh(place, row["sass"], color=PURPLE, height=0.7)
+        bars.text(row["sass"] + 0.015 * longest, place, str(row["sass"]), va="center", fontsize=9)
+        for x, stage in ((0.86, "ttir"), (0.97, "ptx")):
+            words.text(x, place, str(row[stage]), ha="right", va="center", fontsize=9)
+    for x, stage in ((0.86, "ttir"), (0.97, "ptx")):
+        words.text(
+            x, -0.9, stage.upper(), ha="right", va="center", fontsize=9, color=STAGE_COLORS[stage]
+        )
+    words.set(xlim=(0, 1), ylim=(len(body) - 0.4, -1.4))
+    words.axis("off")
+    bars.set(xlim=(0, 1.15 * longest), xlabel="machine instructions (SASS)", yticks=[])
+    bars.spines["left"].set_visible(False)
+    plt.show()
+
+
+def owners(ax: Axes, warp, lane, size: int, title: str) -> None:
+    """Who holds which element: `warp` and `lane` of every element, `size` neighbours a cell."""
+    rows, columns = warp.shape[0], warp.shape[1] // size
+    for row in range(rows):
+        for column in range(columns):
+            corner = (column + 0.04, rows - 1 - row + 0.04)
+            color = PROGRAM_COLORS[int(warp[row, column * size])]
+            ax.add_patch(Rectangle(corner, 0.92, 0.92, color=color, linewidth=0))
+            number = int(lane[row, column * size])
+            place = {"ha": "center", "va": "center", "fontsize": 7, "color": ON_COLOR}
+            ax.text(column + 0.5, rows - 0.5 - row, str(number), **place)
+        ax.text(-0.3, rows - 0.5 - row, str(row), ha="right", va="center", fontsize=9)
+    ax.text(columns / 2, -0.35, f"{warp.shape[1]} pairs, {size} a cell", ha="center", va="top")
+    ax.text(-1.2, rows / 2, "row", rotation=90, ha="right", va="center")
+    ax.set(xlim=(-2, columns + 0.2), ylim=(-1.4, rows + 0.1), title=title)
+    ax.axis("off")
+
+
+def registers_and_room(codes: dict) -> None:
+    """Registers a thread, and the warps that then have room: `codes[rows, warps]`."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 3.3))
+    all_rows, all_warps = (sorted(set(numbers)) for numbers in zip(*codes, strict=True))
+    for place, warps in enumerate(all_warps):
+        line = [codes[rows, warps] for rows in all_rows]
+        style = {"color": PROGRAM_COLORS[place], "marker": "os^D"[place]}
+        label = f"{warps} warp" + "s" * (warps > 1)
+        left.plot(all_rows, [code.registers for code in line], label=label, **style)
+        room = [code.programs_at_a_time * code.num_warps for code in line]
+        right.plot(all_rows, room, **style)
+        for rows, code in zip(all_rows, line, strict=True):
+            if code.spilled:
+                note = f"{code.spilled} bytes spilled"
+                left.text(1.1 * rows, 264, note, color=RED, ha="right", fontsize=9)
+    left.axhline(255, color=INK, linestyle=":", linewidth=1)
+    left.text(all_rows[0], 249, "255: all that there are", fontsize=9, va="top")
+    left.set(ylim=(0, 290), ylabel="registers a thread")
+    right.axhline(64, color=INK, linestyle=":", linewidth=1)
+    right.text(all_rows[-1], 62.5, "64: all that fit", fontsize=9, ha="right", va="top")
+    right.set(ylim=(0, 68), ylabel="warps that there is room for")
+    for ax in (left, right):
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(all_rows, [str(rows) for rows in all_rows])
+        ax.set_xlabel("rows a tile, BLOCK_R")
+    figure.legend(loc="outside upper center", ncols=len(all_warps))
+    plt.show()
+
+
+def branches(counts: dict[str, tuple[int, int]]) -> None:
+    """Machine instructions of each kernel: those on the way, and those of the slow branch."""
+    _, ax = plt.subplots(figsize=(7.0, 0.9 + 0.42 * len(counts)))
+    on_the_way = [way for way, _ in counts.values()]
+    slow = [slow for _, slow in counts.values()]
+    ax.barh(list(counts), on_the_way, color=BLUE, height=0.66, label="always passed")
+    ax.barh(list(counts), slow, left=on_the_way, color=ORANGE, height=0.66, label="slow branch")
+    for place, (way, more) in enumerate(counts.values()):
+        ax.text(way + more + 1, place, f"{way} + {more}" if more else str(way), va="center")
+    ax.invert_yaxis()
+    ax.set(xlabel="machine instructions", xlim=(0, 1.15 * max(map(sum, counts.values()))))
+    ax.legend(loc="lower right")
+    plt.show()
+
+
+def errors_of_turns(positions, errors: dict) -> None:
+    """Largest error of the sine up to each position, for several ways to the angle."""
+    _, ax = plt.subplots(figsize=(7.6, 3.6))
+    styles = zip((RED, BLUE, ORANGE, GREEN), ("--", "-", "-", "-"), strict=True)
+    for (name, error), (color, line) in zip(errors.items(), styles, strict=False):
+        ax.loglog(positions, error, line, color=color, label=name)
+    ax.set(xlabel="position", ylabel="largest error of the sine up to there")
+    ax.legend(loc="upper left")
+    plt.show()
+
+
+def _is_filler(text: str) -> bool:
+    """Zeros that Triton writes to registers before a load, in case its mask is off."""
+    return text.startswith("mov.u32") and text.endswith(", 0x0;")

@@ -1,0 +1,228 @@
+"""A compiled kernel, stage by stage, beside the lines of the kernel that it came from.
+
+Every stage carries the places in the source: TTIR and TTGIR as `loc(...)`, PTX as `.loc`, and the
+machine code in a table of line numbers that nvdisasm prints.
+"""
+
+import html
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import ipywidgets as widgets
+
+from .compile import Compiled
+
+STAGES = ("ttir", "ttgir", "ptx", "sass")
+_SOURCE = "program.py"  # what compile_child.py calls `Compiled.program`
+_INSTRUCTION = r"\s+/\*[0-9a-f]+\*/\s+(.*?)\s*;"  # of the machine code
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of a stage: its text, and the line of `Compiled.program` it came from."""
+
+    text: str
+    line: int  # counted from 1; 0 if from none
+
+    @property
+    def opcode(self) -> str:
+        """Its name: 'tt.load', 'ld.global.v4.b32', 'LDG.E.128'."""
+        text = re.sub(r"^@!?%?\w+\s+", "", self.text)  # PTX and SASS: executed if a predicate holds
+        text = re.sub(r"^%[\w:]+(?:, %[\w:]+)* = ", "", text)  # TTIR and TTGIR: its result
+        return re.split(r"[\s;]", text, maxsplit=1)[0].strip('"')
+
+
+def operations(code: Compiled, stage: str, piece: str = "") -> list[Operation]:
+    """The operations of a stage, in order; those of the kernel's lines that contain `piece`.
+
+    Raises:
+        ValueError: no line of the kernel contains it.
+    """
+    if stage == "ptx":
+        found = _in_ptx(code.stages["ptx"])
+    elif stage == "sass":
+        found = _in_sass(code)
+    else:
+        found = _in_mlir(code.stages[stage])
+    if not piece:
+        return list(found)
+    wanted = {number for number, text in kernel_lines(code).items() if piece in text}
+    if not wanted:
+        raise ValueError(f"no line of {code.kernel} contains {piece!r}")
+    return [operation for operation in found if operation.line in wanted]
+
+
+def opcodes(code: Compiled, stage: str, piece: str = "", keep: str = "") -> dict[str, int]:
+    """How often each operation occurs, in the order of first occurrence.
+
+    Args:
+        code: what `compile_for` returned.
+        stage: 'ttir', 'ttgir', 'ptx' or 'sass'.
+        piece: only from the kernel's lines that contain this text.
+        keep: only those whose name matches this regular expression.
+    """
+    names = (operation.opcode for operation in operations(code, stage, piece))
+    return dict(Counter(name for name in names if re.search(keep, name)))
+
+
+def excerpt(code: Compiled, stage: str, *pieces: str) -> str:
+    """Lines of the kernel, each with the operations that it became."""
+    shown = []
+    for number, line in kernel_lines(code).items():
+        if any(piece in line for piece in pieces):
+            shown.append(line.strip())
+            of_line = (o for o in operations(code, stage) if o.line == number)
+            shown += [f"    {operation.text}" for operation in of_line]
+    return "\n".join(shown)
+
+
+def jumped_over(code: Compiled) -> int:
+    """Machine instructions that the first branch forwards passes over: the sine's slow branch."""
+    count, target = 0, ""
+    for row in code.sass.splitlines():
+        if target:
+            if row.startswith(target):
+                return count
+            count += bool(re.match(_INSTRUCTION, row))
+        elif branch := re.search(r"@!?U?P\d BRA `\((\.L\w+)\)", row):
+            target = branch[1] + ":"
+    return 0
+
+
+def signature(code: Compiled) -> str:
+    """The arguments of the compiled function, a line each: what is left, and what is known."""
+    arguments = re.search(r"tt\.func public @\w+\((.*?)\) attributes", code.stages["ttir"])[1]
+    return re.sub(r" loc\(\"?\w+\"?(?:\(#loc\d*\))?\)", "", arguments).replace(", %", "\n%")
+
+
+def kernel_lines(code: Compiled) -> dict[int, str]:
+    """The kernel's lines by their number in `program`, from `def` on."""
+    lines = code.program.splitlines()
+    begin = max(n for n, line in enumerate(lines) if line.startswith(f"def {code.kernel}("))
+    return {n + 1: line for n, line in enumerate(lines) if n >= begin}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A blocked layout: who holds which element of a block. Per dimension, as TTGIR writes it."""
+
+    size_per_thread: tuple[int, ...]  # neighbours in one thread
+    threads_per_warp: tuple[int, ...]
+    warps: tuple[int, ...]
+    order: tuple[int, ...]  # the dimension that is counted through first, then the others
+
+
+def layout_of(code: Compiled, piece: str) -> Layout:
+    """Layout of what is loaded or computed in the kernel's line that contains `piece`."""
+    types = "\n".join(operation.text for operation in operations(code, "ttgir", piece))
+    name = re.search(r"(#blocked\d*)>$", types, re.MULTILINE)[1]
+    pattern = rf"^{name} = #ttg\.blocked<\{{sizePerThread = (.+?), threadsPerWarp = (.+?), "
+    pattern += r"warpsPerCTA = (.+?), order = (.+?)\}>"
+    found = re.search(pattern, code.stages["ttgir"], re.MULTILINE)
+    return Layout(*(tuple(map(int, re.findall(r"\d+", numbers))) for numbers in found.groups()))
+
+
+class StageExplorer(widgets.VBox):
+    """Choose a stage and a line of the kernel, and see what the line became.
+
+    Attributes:
+        stage: which stage.
+        line: which line of the kernel, by its number in `Compiled.program`; 0 for all.
+        text: HTML; the operations.
+    """
+
+    def __init__(self, code: Compiled) -> None:
+        self.code = code
+        self.stage = widgets.ToggleButtons(
+            options=[(stage.upper(), stage) for stage in STAGES], description="stage"
+        )
+        used = {operation.line for stage in STAGES for operation in operations(code, stage)}
+        lines = [(text.strip(), n) for n, text in kernel_lines(code).items() if n in used]
+        layout = widgets.Layout(width="90%")
+        self.line = widgets.Dropdown(
+            options=[("all lines", 0), *lines], description="line", layout=layout
+        )
+        self.text = widgets.HTML()
+        super().__init__([self.stage, self.line, self.text])
+        for choice in (self.stage, self.line):
+            choice.observe(self._update, names="value")
+        self._update()
+
+    def __repr__(self) -> str:
+        return "Stage explorer: run this cell to choose a stage and a line."
+
+    def _update(self, _change=None) -> None:
+        chosen = [
+            html.escape(operation.text)
+            for operation in operations(self.code, self.stage.value)
+            if self.line.value in (0, operation.line)
+        ]
+        self.text.value = (
+            f"{len(chosen)} operations"
+            "<pre style='max-height: 24em; overflow: auto; line-height: 1.3'>"
+            + "\n".join(chosen)
+            + "</pre>"
+        )
+
+
+def _in_mlir(text: str) -> Iterator[Operation]:
+    places = dict(re.findall(r"^(#loc\d*) = loc\((.*)\)$", text, re.MULTILINE))
+
+    def line(place: str) -> int:
+        """Of a place, or of who called it: the outermost one in the source."""
+        if call := re.fullmatch(r"callsite\((.+) at (.+)\)", place):
+            return line(call[2]) or line(call[1])
+        if named := re.fullmatch(r'"[^"]*"\((.+)\)', place):
+            return line(named[1])
+        if place in places:
+            return line(places[place])
+        numbers = re.search(rf'{_SOURCE}":(\d+):', place)
+        return int(numbers[1]) if numbers else 0
+
+    for match in re.finditer(r"^ {4,}(\S.*?)(?: loc\((\S+)\))?$", text, re.MULTILINE):
+        if not match[1].startswith(("}", "^")):
+            yield Operation(match[1], line(match[2] or ""))
+
+
+def _in_ptx(text: str) -> Iterator[Operation]:
+    line = 0
+    for row in text.splitlines():
+        if re.match(r"\s*\.loc\s", row):
+            line = _last_number(rf"{_SOURCE}:(\d+)", row)
+        elif re.match(r"\s+(?:@!?%p\d+ )?[a-z]", row):
+            yield Operation(re.sub(r"\s+", " ", row.split("//")[0]).strip(), line)
+
+
+def _in_sass(code: Compiled) -> Iterator[Operation]:
+    lines, called_from = kernel_lines(code), _callers(code.stages["ptx"])
+    line, label = 0, None
+    for row in code.sass.splitlines():
+        if "//##" in row:
+            line = _last_number(rf'{_SOURCE}", line (\d+)', row)
+            line = line if line in lines else called_from.get(line, 0)
+        elif instruction := re.match(_INSTRUCTION, row):
+            stop = instruction[1] == f"BRA `({label})"  # behind the end: a trap
+            if instruction[1] != "NOP" and not stop:
+                yield Operation(instruction[1], line)
+            label = None
+        elif row.startswith(".L"):
+            label = row.rstrip(":")
+
+
+def _callers(ptx: str) -> dict[int, int]:
+    """Of each line in a function that was inlined: the kernel's line, if there is but one.
+
+    PTX knows it, the table in the machine code does not.
+    """
+    found = {}
+    for places in re.findall(r"^\s*\.loc\s.*//(.*@\[.*)$", ptx, re.MULTILINE):
+        inner, *_, outer = re.findall(rf"(?:{_SOURCE}:(\d+)|\S+:\d+:\d+)", places)
+        if inner and outer:
+            found.setdefault(int(inner), set()).add(int(outer))
+    return {inner: outer.pop() for inner, outer in found.items() if len(outer) == 1}
+
+
+def _last_number(pattern: str, text: str) -> int:
+    return int((re.findall(pattern, text) or [0])[-1])

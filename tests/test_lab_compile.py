@@ -1,0 +1,310 @@
+"""`lab.compile` and `lab.show_compiled`: compiled like a launch, and shown as it is; no GPU."""
+
+import inspect
+import re
+
+import pytest
+import torch
+
+from rope_kernels import RotaryPositionEmbedding, lab, rope_fw
+from rope_kernels.lab.compile import Compiled, _Child, compile_call, compile_for
+
+triton = pytest.importorskip("triton", reason="needs Triton")
+
+import triton.language as tl  # noqa: E402
+
+from rope_kernels.lab.journey import half_split_tile_kernel  # noqa: E402
+from rope_kernels.lab.show_compiled import (  # noqa: E402
+    STAGES,
+    StageExplorer,
+    excerpt,
+    jumped_over,
+    kernel_lines,
+    layout_of,
+    opcodes,
+    operations,
+    signature,
+)
+
+MEMORY = torch.zeros(4096, dtype=torch.bfloat16)
+FP32 = torch.zeros(4096)
+assert lab.device  # the engine is picked before Triton is loaded
+
+
+@triton.jit
+def copy_kernel(t_ptr, out_ptr, stride, D: tl.constexpr):
+    column = tl.arange(0, D)
+    x = tl.load(t_ptr + tl.program_id(0) * stride + column)
+    tl.store(out_ptr + column, x)
+
+
+@triton.jit
+def doubled(x):
+    return x + x
+
+
+@triton.jit
+def fused_kernel(t_ptr, out_ptr, D: tl.constexpr):
+    column = tl.arange(0, D)
+    x = tl.load(t_ptr + column, mask=column < 100)
+    tl.store(out_ptr + column, x * x + tl.cdiv(D, 3))
+
+
+@triton.jit
+def calling_kernel(t_ptr, out_ptr, D: tl.constexpr):
+    column = tl.arange(0, D)
+    x = tl.load(t_ptr + column)
+    tl.store(out_ptr + column, tl.sin(doubled(x)))
+
+
+def copied(tensor=MEMORY, stride=256, **options):
+    return compile_for("sm_90", copy_kernel, tensor, MEMORY, stride, D=256, num_warps=1, **options)
+
+
+def compiled_tile(rows=8, num_warps=1, **options):
+    sizes = {"HALF": 128, "BLOCK_R": rows, "BLOCK_HALF": 128, "num_warps": num_warps}
+    arguments = MEMORY, FP32, MEMORY, 128
+    return compile_for("sm_90", half_split_tile_kernel, *arguments, **sizes, **options)
+
+
+@pytest.fixture(scope="module")
+def calling() -> Compiled:
+    return compile_for("sm_90", calling_kernel, FP32, FP32, D=128, num_warps=1)
+
+
+# Compiled as a launch would be
+
+
+def test_a_launch_is_specialised_on_alignment_and_divisibility():
+    assert copied().loads == {16: 1}
+    assert copied(MEMORY[1:]).loads == {2: 8}
+    assert copied(stride=264).loads == {2: 8}
+    assert copied(stride=264).stores == {16: 1}
+
+
+def test_a_signature_shows_what_is_known_of_each_argument():
+    first, second, third = signature(copied()).splitlines()
+    assert first == "%t_ptr: !tt.ptr<bf16> {tt.divisibility = 16 : i32}"
+    assert third == "%stride: i32 {tt.divisibility = 16 : i32}"
+    assert signature(copied(MEMORY[1:], stride=7)) == (
+        f"%t_ptr: !tt.ptr<bf16>\n{second}\n%stride: i32"
+    )
+    assert "stride" not in signature(copied(stride=1))
+
+
+def test_options_of_a_launch_are_no_arguments_of_the_kernel():
+    few = compiled_tile(maxnreg=64)
+    assert few.registers == 64 and few.spilled > 0 and few.stack > few.spilled / 4
+    assert compiled_tile().registers > 64 and compiled_tile().spilled == 0
+
+
+@pytest.mark.parametrize("fused", (True, False))
+def test_products_and_sums_are_fused_unless_forbidden(fused):
+    code = compile_for("sm_90", fused_kernel, FP32, FP32, D=128, enable_fp_fusion=fused)
+    assert bool(opcodes(code, "ptx", "tl.store", keep=r"^fma")) == fused
+    assert bool(opcodes(code, "sass", "tl.store", keep=r"^FFMA")) == fused
+
+
+def test_registers_are_those_of_code_that_is_not_fused(monkeypatch, tmp_path):
+    """The report comes from a second run of ptxas, which must be asked as Triton asks it."""
+    from rope_kernels.lab import compile_child
+
+    asked = []
+    text = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\nUsed 8 registers"
+    done = type("Done", (), {"stderr": text})
+    run = lambda command, **_: asked.append(command) or done  # noqa: E731
+    monkeypatch.setattr(compile_child.subprocess, "run", run)
+    for fused in (True, False):
+        compile_child.report_of_ptxas(".target sm_90a", fused, tmp_path)
+    assert ["--fmad=false" in command for command in asked] == [False, True]
+
+
+def test_what_the_compiler_refuses_is_said_in_its_words():
+    with pytest.raises(
+        RuntimeError, match=r"copy_kernel does not compile for sm_90:[\s\S]*power of 2"
+    ):
+        compile_for("sm_90", copy_kernel, MEMORY, MEMORY, 7, D=100)
+    with pytest.raises(RuntimeError, match="nonsense"):
+        copied(nonsense=1)
+
+
+def test_a_refusal_repeats_nothing_of_the_one_before():
+    messages = []
+    for size in (100, 99):
+        with pytest.raises(RuntimeError) as refused:
+            compile_for("sm_90", copy_kernel, MEMORY, MEMORY, 7, D=size)
+        messages.append(str(refused.value))
+    assert len(messages[1]) == len(messages[0])
+
+
+def test_the_child_stays_and_is_replaced_when_it_has_died():
+    copied()
+    child = _Child.current()
+    copied()
+    assert _Child.current() is child
+    child.process.kill()
+    child.process.wait()
+    assert copied().loads == {16: 1}
+    assert _Child.current() is not child
+
+
+@pytest.mark.parametrize("before_the_job", (True, False))
+def test_a_crash_is_reported(before_the_job):
+    child = _Child()
+    child.process.kill()
+    if before_the_job:
+        child.process.wait()
+    with pytest.raises(Exception, match="ended with -9"):
+        child.compile({})
+
+
+def test_two_kernels_of_one_name_are_two(monkeypatch):
+    getsource, used = inspect.getsource, []
+    for name in ("tl.sin", "tl.cos"):
+        source = lambda function, name=name: getsource(function).replace("tl.sin", name)  # noqa: E731
+        monkeypatch.setattr(inspect, "getsource", source)
+        code = compile_for("sm_90", calling_kernel, FP32, FP32, D=128)
+        used.append(list(opcodes(code, "ttir", keep="^math")))
+    assert used == [["math.sin"], ["math.cos"]]
+
+
+def test_the_gpu_is_the_one_that_was_named():
+    older = compile_for("sm_80", copy_kernel, MEMORY, MEMORY, 256, D=256, num_warps=1)
+    assert older.gpu == "sm_80" and ".target sm_80" in older.stages["ptx"]
+    assert ".target sm_90" in copied().stages["ptx"]
+
+
+def test_a_call_of_the_package_is_caught_and_compiled():
+    t = torch.zeros(8, 2, 8, 256, dtype=torch.bfloat16)
+    code = compile_call("sm_90", lambda: rope_fw(t, RotaryPositionEmbedding(256)))
+    assert code.kernel == "rope_kernel" and set(code.stores) == {16}
+    assert code.num_warps == 1
+
+
+# Room on a multiprocessor
+
+
+def with_registers(registers, num_warps=1, shared=0, gpu="sm_90"):
+    return Compiled("k", gpu, num_warps, "", {"ptx": ""}, b"", registers, 0, 0, shared)
+
+
+@pytest.mark.parametrize(
+    ("registers", "num_warps", "shared", "programs"),
+    [
+        (16, 1, 0, 32),  # no more than 32 programs
+        (16, 4, 0, 16),  # no more than 64 warps
+        (91, 1, 0, 20),  # 65536 / (32 * 91) = 22.5: 3072 registers a warp, 5 warps a part
+        (97, 1, 0, 16),  # 3104 would be 5 warps a part, but 3328 it is
+        (126, 1, 0, 16),
+        (128, 1, 0, 16),
+        (129, 1, 0, 12),  # 4352 a warp: 3 in each of four parts
+        (255, 1, 0, 8),
+        (255, 8, 0, 1),
+        (16, 1, 100 * 1024, 2),  # 228 KiB, and each program takes one more
+        (16, 1, 113 * 1024, 2),
+        (16, 1, 113 * 1024 + 1, 1),
+    ],
+)
+def test_programs_at_a_time(registers, num_warps, shared, programs):
+    code = with_registers(registers, num_warps, shared)
+    assert code.programs_at_a_time == programs
+    assert code.occupancy == programs * num_warps / 64
+
+
+@pytest.mark.gpu
+def test_the_driver_gives_programs_as_much_room():
+    import ctypes
+
+    driver = ctypes.CDLL("libcuda.so.1")
+    torch.zeros(1, device="cuda")
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("the kernels are compiled for sm_90")
+    for rows in (1, 4, 8, 16, 32):
+        for num_warps in (1, 2, 4, 8):
+            code = compiled_tile(rows, num_warps)
+            module, function, room = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
+            assert driver.cuModuleLoadData(ctypes.byref(module), code.cubin) == 0
+            name = code.kernel.encode()
+            assert driver.cuModuleGetFunction(ctypes.byref(function), module, name) == 0
+            ask = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor
+            shared = ctypes.c_size_t(code.shared)
+            assert ask(ctypes.byref(room), function, 32 * num_warps, shared) == 0
+            assert code.programs_at_a_time == room.value, (rows, num_warps)
+
+
+def test_a_summary_says_what_counts():
+    text = str(copied())
+    assert re.match(r"copy_kernel for sm_90, 1 warp\n", text)
+    assert "loads     1 of 16 bytes\n" in text and "stores    1 of 16 bytes\n" in text
+    assert "0 bytes spilled" in text and "occupancy 32 programs, 50%" in text
+    assert "occupancy" not in str(with_registers(16, gpu="sm_120"))
+
+
+# Beside the kernel's lines
+
+
+@pytest.mark.parametrize(
+    ("stage", "operation"),
+    [("ttir", "tt.load"), ("ttgir", "tt.load"), ("ptx", "ld.global.v4.b32"), ("sass", "LDG.E.128")],
+)
+def test_every_stage_knows_which_line_a_load_came_from(stage, operation):
+    code = copied()
+    assert opcodes(code, stage, "x = tl.load")[operation] == 1
+    assert operation not in opcodes(code, stage, "tl.store")
+    assert opcodes(code, stage)[operation] == 1
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_what_is_inlined_belongs_to_the_line_that_called_it(stage, calling):
+    of_store = operations(calling, stage, "tl.store")
+    adds = [o for o in of_store if re.search(r"arith\.addf|add\.f32|FADD|FMUL", o.opcode)]
+    assert adds, of_store
+    lines = set(kernel_lines(calling))
+    used = {operation.line for operation in operations(calling, stage)}
+    assert used <= lines | {0}
+
+
+def test_machine_code_ends_where_the_program_does(calling):
+    names = [operation.opcode for operation in operations(calling, "sass")]
+    assert names[-1] == "EXIT" and "NOP" not in names
+    assert not any("`(.L" in o.text and o.opcode != "BRA" for o in operations(copied(), "sass"))
+
+
+def test_predicates_are_not_part_of_a_name():
+    code = compile_for("sm_90", fused_kernel, FP32, FP32, D=128)
+    assert any(o.text.startswith("@") and ".global" in o.opcode for o in operations(code, "ptx"))
+    assert not any(name.startswith("@") for stage in STAGES for name in opcodes(code, stage))
+
+
+def test_an_excerpt_is_a_line_and_its_operations():
+    first, *rest = excerpt(copied(), "ttir", "x = tl.load").splitlines()
+    assert first == "x = tl.load(t_ptr + tl.program_id(0) * stride + column)"
+    assert any("tt.load" in line for line in rest) and not any("tt.store" in line for line in rest)
+    assert not any("loc(" in line for line in rest)
+    with pytest.raises(ValueError, match="no line of copy_kernel"):
+        opcodes(copied(), "ttir", "y = ")
+
+
+def test_the_slow_branch_of_a_sine_is_jumped_over(calling):
+    assert 30 < jumped_over(calling) < len(operations(calling, "sass"))
+    assert jumped_over(copied()) == 0
+
+
+def test_a_layout_is_read_from_the_line(calling):
+    layout = layout_of(compiled_tile(), "x1 =")
+    assert layout.size_per_thread == (1, 8) and layout.threads_per_warp == (2, 16)
+    assert layout.warps == (1, 1) and layout.order == (1, 0)
+    assert layout_of(compiled_tile(num_warps=4), "x1 =").warps == (4, 1)
+    assert layout_of(calling, "tl.load").size_per_thread == (4,)
+
+
+def test_the_explorer_shows_the_chosen_line_in_the_chosen_stage():
+    explorer = StageExplorer(copied())
+    assert "tt.load" in explorer.text.value and "tt.store" in explorer.text.value
+    explorer.line.value = next(n for text, n in explorer.line.options if "tl.load" in text)
+    assert "tt.load" in explorer.text.value and "tt.store" not in explorer.text.value
+    explorer.stage.value = "sass"
+    assert "LDG.E.128" in explorer.text.value and "STG" not in explorer.text.value
+    assert "&lt;" not in repr(explorer) and "\n" not in repr(explorer)
+    explorer.stage.value = "ttgir"
+    assert "ptr&lt;bf16&gt;" in explorer.text.value  # as text, not as tags
