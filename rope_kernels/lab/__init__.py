@@ -1,6 +1,6 @@
 """What the notebooks use. Importing it picks the engine (see `engine.py`), so import it first.
 
-`lab.draw` is loaded when it is first used, for it needs matplotlib.
+`lab.draw` is loaded when it is first used, for it needs matplotlib; `lab.specs`, for few cells do.
 """
 
 from importlib import import_module
@@ -9,6 +9,7 @@ from .bench import bench, observe
 from .check import check, compare
 from .count import count_eager_traffic
 from .engine import ENGINE, device, need_triton
+from .spec import spec
 
 __all__ = [
     "ENGINE",
@@ -20,10 +21,12 @@ __all__ = [
     "draw",
     "need_triton",
     "observe",
+    "spec",
+    "specs",
 ]
 
 
 def __getattr__(name: str):
-    if name == "draw":
-        return import_module(".draw", __name__)
+    if name in ("draw", "specs"):
+        return import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

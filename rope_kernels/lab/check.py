@@ -43,18 +43,26 @@ def check(
     spec: Callable[..., Tensor],
     *inputs: object,
     tolerance: tuple[float, float] | None = None,
-) -> Verdict:
+    share_of_copy: float | None = None,
+):
     """Run a candidate and its specification on the same inputs and compare their results.
 
     Args:
         candidate: the function under test. Gets clones of the tensors, with the same strides.
         spec: a function that is known to be right, with the same arguments.
-        inputs: arguments for both.
+        inputs: arguments for both. None at all: every case that follows from the shapes in the
+            spec's signature, in a process of its own (see `judge.py`).
         tolerance: (relative, absolute); by default one rounding of the dtype.
+        share_of_copy: without inputs: how fast it has to be, see `judge`.
 
     Returns:
-        A `Verdict`. An input that the candidate overwrote makes it wrong, too.
+        A `Verdict`, or without inputs a `Judgement`; both are true if all is right. An input that
+        the candidate overwrote makes it wrong, too.
     """
+    if not inputs:
+        from .judge import judge
+
+        return judge(candidate, spec, share_of_copy)
     given = [_clone(value) for value in inputs]
     got = candidate(*given)
     verdict = compare(got, spec(*inputs), tolerance)

@@ -1,0 +1,265 @@
+"""Judge a reader's function on all cases of a specification, in a process of its own.
+
+A kernel with a wrong index may end the process it runs in, on a GPU all later CUDA calls with it.
+So the candidate's source, with that of everything it uses from its notebook, goes to a child
+process; where that ends or does not come back, the verdict says so. The child runs Triton's
+interpreter, which can tell which program stored what. Where there is a GPU, a candidate that is
+right there is run once more, by a second child, compiled.
+"""
+
+import atexit
+import builtins
+import functools
+import inspect
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+
+from .bench import measure
+from .spec import Case, Spec, spec
+
+SECONDS = 120.0  # that a candidate may take
+_LARGE = Case("large", {"s": 2048, "b": 16, "h": 8, "g": 8, "d": 256, "n": 2**26}, torch.bfloat16)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What came out; true only if every case is right.
+
+    `kind` is what the mistake looks like; `owner` the program that stored the first wrong element.
+    """
+
+    state: str  # 'right', 'wrong' or 'not written yet'
+    right: tuple[str, ...] = ()  # names of cases
+    case: str = ""  # the first that is wrong; what follows is about it
+    kind: str = ""
+    result: str = ""  # which tensor is wrong
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    wrong: int = 0  # elements
+    first_wrong_index: tuple[int, ...] | None = None
+    got: float = 0.0
+    expected: float = 0.0
+    largest_error: float = 0.0
+    owner: str = ""
+    also: tuple[str, ...] = ()  # other cases that are wrong
+    engine: str = "interpreted"
+    speed: str = ""  # of a candidate that is right, where it was asked for
+    fast_enough: bool = True
+
+    def __bool__(self) -> bool:
+        return self.state == "right" and self.fast_enough
+
+    def __repr__(self) -> str:
+        if self.state == "not written yet":
+            return f"NOT YET: {self.kind}"
+        if self.state == "right":
+            right = f"RIGHT: {len(self.right)} cases: " + ", ".join(self.right)
+            return f"{right}\n  speed: {self.speed}" if self.speed else right
+        lines = [f"WRONG in the case '{self.case}'; right in {len(self.right)} others"]
+        if self.engine == "compiled":
+            lines[0] += ", and everywhere in the interpreter: here it ran on the GPU"
+        if self.shape or self.dtype:
+            lines.append(f"  {self.result}: shape {self.shape}, {self.dtype}")
+        if self.first_wrong_index is not None:
+            lines.append(
+                f"  first wrong index {self.first_wrong_index}: got {self.got:.4g}, "
+                f"expected {self.expected:.4g}; wrong: {self.wrong}; "
+                f"largest error {self.largest_error:.2g}"
+            )
+        if self.owner:
+            lines.append(f"  stored by: {self.owner}")
+        lines.append(f"  looks like: {self.kind}")
+        if self.also:
+            lines.append("  also wrong: " + ", ".join(self.also))
+        return "\n".join(lines)
+
+
+def judge(
+    candidate: Callable, specification: Spec | Callable, share_of_copy: float | None = None
+) -> Judgement:
+    """Try a candidate on every case of a specification.
+
+    Args:
+        candidate: a function that takes the specification's arguments, written in a notebook or a
+            module; what it uses from its notebook may be functions, kernels, modules and plain
+            values.
+        specification: a `Spec`, or a function whose arguments are annotated with shapes.
+        share_of_copy: how fast it has to be, as a share of the speed of a memory copy; judged only
+            where there is a GPU, on (2048, 16, 8, 256) in bf16.
+
+    Raises:
+        TypeError: something that the candidate uses cannot be sent to the child process.
+    """
+    wanted = spec(specification)
+    job = {"candidate": _Shipment().add_call(candidate), "spec": _shipped_spec(wanted)}
+    judgement = _Child.of("interpreted").judge(job)
+    if judgement and torch.cuda.is_available():
+        compiled = _Child.of("compiled").judge(job)
+        judgement = judgement if compiled else compiled
+    if judgement and share_of_copy is not None:
+        judgement = _with_speed(judgement, candidate, wanted, share_of_copy)
+    return judgement
+
+
+def _with_speed(judgement: Judgement, candidate: Callable, wanted: Spec, share: float) -> Judgement:
+    """It is right, so it may run in this process."""
+    if not torch.cuda.is_available():
+        return replace(judgement, speed="not judged here: there is no GPU")
+    inputs = wanted.inputs(_LARGE, "cuda")
+    source, target = inputs[0], torch.empty_like(inputs[0])
+    times = measure({"copy": lambda: target.copy_(source), "candidate": lambda: candidate(*inputs)})
+    reached = times["copy"].median_us / times["candidate"].median_us
+    words = f"{reached:.0%} of a copy on this {torch.cuda.get_device_name()}; asked: {share:.0%}"
+    return replace(judgement, speed=words, fast_enough=reached >= share)
+
+
+def _shipped_spec(wanted: Spec) -> dict:
+    shipped = _Shipment().add_call(wanted.function)
+    fields = {"angles": wanted.angles, "overwrites": wanted.overwrites}
+    return shipped | {"asked": fields | {"leave_out": wanted.leave_out}}
+
+
+class _Shipment:
+    """Source text of a module that holds a function and all that it uses."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, str] = {}  # name -> source
+
+    def add_call(self, function: Callable) -> dict:
+        """What the child needs to call `function`."""
+        options = {}
+        if isinstance(function, functools.partial):
+            function, options = function.func, dict(function.keywords)
+        if getattr(function, "__name__", "<lambda>") == "<lambda>":
+            raise TypeError("the candidate has no name; accepted: a function made by `def`")
+        name = function.__name__
+        self.add(name, function)
+        return {"program": "\n".join(self.parts.values()), "name": name, "options": options}
+
+    def add(self, name: str, value: object) -> None:
+        if name in self.parts:
+            return
+        self.parts[name] = ""  # being added; a function may use itself
+        source = self._source(name, value)
+        del self.parts[name]  # after what it uses
+        self.parts[name] = source
+
+    def _source(self, name: str, value: object) -> str:
+        function = getattr(value, "fn", value)  # of a kernel
+        if isinstance(value, types.ModuleType):
+            return f"import {value.__name__} as {name}"
+        if isinstance(value, Spec):
+            self.add(value.__name__, value.function)
+            return "" if value.__name__ == name else f"{name} = {value.__name__}"
+        module = getattr(function, "__module__", None)
+        if isinstance(function, types.FunctionType) and not _can_be_imported(module):
+            self._add_globals_of(function)
+            source = inspect.getsource(function)
+            alias = "" if function.__name__ == name else f"\n{name} = {function.__name__}"
+            return "\n" + _without_our_decorators(source) + alias
+        if callable(value) and module and _can_be_imported(module):
+            return f"from {module} import {function.__qualname__} as {name}"
+        if isinstance(value, torch.dtype):
+            return f"import torch\n{name} = {value}"
+        if isinstance(value, int | float | str | bool | tuple | type(None)):
+            return f"{name} = {value!r}"
+        raise TypeError(
+            f"{name} is of type {type(value).__name__}, which the check cannot pass on; accepted: "
+            "functions, kernels, modules, numbers, texts. Make it inside the function"
+        )
+
+    def _add_globals_of(self, function: types.FunctionType) -> None:
+        codes = [function.__code__]
+        for code in codes:
+            codes += [inner for inner in code.co_consts if isinstance(inner, types.CodeType)]
+            for name in code.co_names:
+                if name in function.__globals__ and not hasattr(builtins, name):
+                    self.add(name, function.__globals__[name])
+        # annotations and decorators
+        for name in ("tl", "triton", "torch"):
+            if isinstance(function.__globals__.get(name), types.ModuleType):
+                self.add(name, function.__globals__[name])
+
+
+def _can_be_imported(module: str | None) -> bool:
+    found = sys.modules.get(module or "__main__")
+    return module != "__main__" and getattr(found, "__spec__", None) is not None
+
+
+def _without_our_decorators(source: str) -> str:
+    """The child makes the `Spec` itself."""
+    lines = inspect.cleandoc("\n" + source).splitlines()
+    begin = next(i for i, line in enumerate(lines) if line.startswith(("def ", "@triton")))
+    return "\n".join(lines[begin:])
+
+
+class _Child:
+    """A process that judges, kept for the next candidate."""
+
+    _children: ClassVar[dict[str, "_Child"]] = {}
+
+    @classmethod
+    def of(cls, engine: str) -> "_Child":
+        child = cls._children.get(engine)
+        if child is None or child.process.poll() is not None:
+            child = cls._children[engine] = cls(engine)
+        return child
+
+    def __init__(self, engine: str) -> None:
+        self.engine = engine
+        self.folder = tempfile.TemporaryDirectory()
+        self.errors = Path(self.folder.name, "errors.txt")
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        environment |= {"TRITON_INTERPRET": "1" if engine == "interpreted" else "0"}
+        with self.errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "rope_kernels.lab.judge_child", self.folder.name],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=environment,
+            )
+        atexit.register(self.end)
+
+    def judge(self, job: dict) -> Judgement:
+        stopper = threading.Timer(SECONDS, self.process.kill)
+        stopper.start()
+        begin = self.errors.stat().st_size
+        try:
+            print(json.dumps(job), file=self.process.stdin, flush=True)
+            answer = self.process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        finished_in_time = stopper.is_alive()
+        stopper.cancel()
+        if answer:
+            fields = json.loads(answer)
+            for name in ("right", "shape", "also", "first_wrong_index"):
+                fields[name] = None if fields[name] is None else tuple(fields[name])
+            return Judgement(**fields, engine=self.engine)
+        self.process.wait()
+        if finished_in_time:
+            words = self.errors.read_bytes()[begin:].decode(errors="replace").strip()
+            last = words.splitlines()[-1] if words else ""
+            kind = f"it ended the process (exit {self.process.returncode}) {last}".strip()
+        else:
+            kind = f"it ran for {SECONDS:.0f} seconds without coming to an end"
+        return Judgement("wrong", case="unknown", kind=kind, engine=self.engine)
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+        self.folder.cleanup()

@@ -1,0 +1,223 @@
+"""The child process of `lab.judge`: jobs on standard input, a line of JSON back for each."""
+
+import contextlib
+import importlib.util
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..launch import interpreter_is_on
+from .check import compare
+from .diagnose import Evidence, kind_of_mistake
+from .spec import Case, Spec, spec
+
+HOW_TO_BEGIN = "replace what the stub raises by your code, then run this cell again"
+
+
+def main(folder: Path) -> None:
+    torch.set_num_threads(1)
+    # new memory holds NaN: what a candidate does not write cannot pass for right
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a candidate prints is no answer
+    for number, line in enumerate(sys.stdin):
+        job = json.loads(line)
+        candidate = load(job["candidate"], folder / f"candidate_{number}.py")
+        function = load(job["spec"], folder / f"spec_{number}.py")
+        asked = {k: tuple(v) if isinstance(v, list) else v for k, v in job["spec"]["asked"].items()}
+        print(json.dumps(judge(candidate, spec(function, **asked))), file=answers, flush=True)
+
+
+def load(shipped: dict, path: Path) -> Callable:
+    """The function from its source, which is also a file: Triton reads kernels from there."""
+    path.write_text(shipped["program"])
+    found = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    function = getattr(module, shipped["name"])
+    if isinstance(function, Spec):
+        function = function.function
+    options = shipped["options"]
+    return (lambda *inputs: function(*inputs, **options)) if options else function
+
+
+def judge(candidate: Callable, wanted: Spec) -> dict:
+    """The fields of a `Judgement`."""
+    right, wrong = [], []
+    for case in wanted.cases:
+        outcome = try_case(candidate, wanted, case, right, explain=not wrong)
+        if outcome is None:
+            right.append(case.name)
+        elif outcome["state"] == "not written yet":
+            return EMPTY | outcome
+        else:
+            wrong.append(outcome | {"case": case.name})
+    if not wrong:
+        return EMPTY | {"state": "right", "right": right}
+    return EMPTY | wrong[0] | {"right": right, "also": [x["case"] for x in wrong[1:]]}
+
+
+EMPTY = {
+    "state": "right",
+    "right": [],
+    "case": "",
+    "kind": "",
+    "result": "",
+    "shape": [],
+    "dtype": "",
+    "wrong": 0,
+    "first_wrong_index": None,
+    "got": 0.0,
+    "expected": 0.0,
+    "largest_error": 0.0,
+    "owner": "",
+    "also": [],
+}
+
+
+def try_case(
+    candidate: Callable, wanted: Spec, case: Case, earlier: list[str], explain: bool
+) -> dict | None:
+    """What is wrong with the candidate in this case; None if nothing is."""
+    device = "cpu" if interpreter_is_on() else "cuda"
+    inputs = wanted.inputs(case)  # for the specification
+    given = wanted.inputs(case, device)
+    before = [memory_of(x).clone() for x in given]
+    expected = results(wanted, inputs, exact=True)
+    with watch() as trace:
+        try:
+            outs = candidate(*given)
+        except NotImplementedError as error:
+            return {"state": "not written yet", "kind": str(error) or HOW_TO_BEGIN}
+        except Exception as error:  # whatever a reader's function may raise
+            return broken(*in_words(error))
+    if outs is None and not wanted.overwrites and not (trace and trace.launches):
+        return {"state": "not written yet", "kind": HOW_TO_BEGIN}
+    names = [argument.name for argument in wanted.arguments]
+    if wanted.overwrites:
+        outs = tuple(given[names.index(name)] for name in wanted.overwrites)
+    outs = outs if isinstance(outs, tuple | list) else (outs,)
+    if len(outs) != len(expected):
+        return broken(f"{len(outs)} results came back, {len(expected)} are asked for")
+    for number, (out, want) in enumerate(zip(outs, expected, strict=True)):
+        label = wanted.overwrites[number] if wanted.overwrites else "the result"
+        label = f"result {number}" if len(outs) > 1 and not wanted.overwrites else label
+        verdict = compare(out, want)
+        if verdict:
+            continue
+        if verdict.first_wrong_index is None:
+            return broken(verdict.reason)
+        if not explain:
+            return broken("")
+        evidence = make_evidence(candidate, wanted, case, inputs, out, want, number, trace, earlier)
+        at, owner = verdict.first_wrong_index, None
+        if trace:
+            owner = trace.owner_of(out, at)
+        return broken(kind_of_mistake(evidence)) | {
+            "result": label,
+            "shape": list(want.shape),
+            "dtype": str(want.dtype).removeprefix("torch."),
+            "wrong": verdict.wrong,
+            "first_wrong_index": list(at),
+            "got": float(out[at]),
+            "expected": float(want[at]),
+            "largest_error": verdict.largest_error,
+            "owner": said(owner) if trace else "",
+        }
+    for name, x, then in zip(names, given, before, strict=True):
+        if name in wanted.overwrites:
+            own = torch.zeros(then.shape, dtype=torch.bool)
+            own.as_strided(x.shape, x.stride(), x.storage_offset()).fill_(True)
+            if not same_bits(memory_of(x).cpu()[~own], then.cpu()[~own]):
+                return broken(f"it writes beside {name}: between its elements, or around them")
+        elif not same_bits(memory_of(x), then):
+            return broken(f"an input is overwritten: {name}")
+    if trace and trace.races:
+        return broken(f"a race between programs: {trace.races[0]}")
+    return None
+
+
+def results(function: Callable, inputs: list[Tensor], exact: bool = False) -> list[Tensor]:
+    """The specification's results, computed in fp64 and rounded once to the case's dtype."""
+    floats = [x.dtype for x in inputs if x.is_floating_point()]
+    if exact:
+        inputs = [x.double() if x.is_floating_point() else x for x in inputs]
+    outs = function(*inputs)
+    outs = outs if isinstance(outs, tuple | list) else (outs,)
+    return [out.to(floats[0]) for out in outs]
+
+
+def make_evidence(candidate, wanted, case, inputs, out, want, number, trace, earlier) -> Evidence:
+    def run(*others: Tensor) -> Tensor:
+        outs = candidate(*[x.to(out.device) for x in others])
+        return (outs if isinstance(outs, tuple | list) else (outs,))[number].cpu()
+
+    one = Spec(
+        lambda *xs: results(wanted, list(xs), exact=True)[number],
+        *(wanted.arguments, wanted.angles, wanted.overwrites),
+    )
+    got = out.detach().cpu()
+    wrong = ~torch.isclose(got.double(), want.double(), rtol=1e-2, atol=1e-3, equal_nan=True)
+    if not wrong.any():
+        wrong = got != want
+    poison = got.isnan() if got.is_floating_point() else torch.zeros_like(wrong)
+
+    def nobody_wrote(index: tuple[int, ...]) -> bool:
+        if trace:
+            return trace.owner_of(out, index) is None
+        return bool(poison[index])
+
+    races = trace.races if trace else []
+    return Evidence(one, case, inputs, got, want, wrong, nobody_wrote, run, earlier, races)
+
+
+def watch():
+    if not interpreter_is_on():
+        return contextlib.nullcontext()
+    from .trace import Trace
+
+    return Trace()
+
+
+def in_words(error: Exception) -> tuple[str, str]:
+    """An error in a line, and who ran into it; Triton wraps what happens within a kernel."""
+    from .trace import LeftItsTensors, name_of
+
+    inner = error
+    while inner.__cause__ is not None:
+        inner = inner.__cause__
+    if isinstance(inner, LeftItsTensors):
+        return f"out of bounds: {inner}", name_of(inner.program)
+    text = str(inner).strip().splitlines() or [""]
+    frames = [f for f in traceback.extract_tb(inner.__traceback__) if "candidate_" in f.filename]
+    where = f", at: {frames[-1].line}" if frames and frames[-1].line else ""
+    return f"it raises {type(inner).__name__}: {text[0]}{where}", ""
+
+
+def broken(kind: str, owner: str = "") -> dict:
+    return {"state": "wrong", "kind": kind, "owner": owner}
+
+
+def said(owner: tuple | None) -> str:
+    from .trace import name_of
+
+    return "no program" if owner is None else name_of(owner)
+
+
+def memory_of(x: Tensor) -> Tensor:
+    """All of a tensor's storage, from its beginning to its end."""
+    return torch.empty(0, dtype=x.dtype, device=x.device).set_(x.untyped_storage())
+
+
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    return torch.equal(a.view(torch.uint8), b.view(torch.uint8))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

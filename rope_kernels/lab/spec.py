@@ -1,0 +1,171 @@
+"""Specifications of exercises: PyTorch functions with shapes in their signatures, and their cases.
+
+    @spec
+    def rotate_half(x: "(s, b, h, d2)"):
+        first, second = x.chunk(2, dim=-1)
+        return torch.cat((-second, first), dim=-1)
+
+The letters say which sizes belong together: `s` positions, `b` texts, `h` heads (`g` of another
+tensor), `d` elements of a head, `d2` of them rotated (even), `s2` positions in a table, `n` what
+you like. From them follow the cases that a candidate is tried on. A word before the shape says what
+the tensor holds: "angles (s2, 1, 1, d2)" or "positions (b, s)"; without one it holds random numbers
+in the case's dtype.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+# Names of cases that leave the beaten track; an exercise may leave some out.
+STRIDED = ("texts and positions swapped in memory", "a slice of wider rows", "every other element")
+_ANNOTATION = re.compile(r"(?:(\w+) )?\((.*)\)")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A tensor that a specification takes."""
+
+    name: str
+    holds: str  # 'floats', 'angles' or 'positions'
+    letters: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One set of inputs to try a candidate on."""
+
+    name: str
+    sizes: dict[str, int]
+    dtype: torch.dtype = torch.float32
+    layout: str = "contiguous"
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A function that is known to be right, and what is asked of a candidate."""
+
+    function: Callable
+    arguments: tuple[Argument, ...]
+    angles: str = "unlike"  # halves of a table: 'unlike', 'halves' alike or 'pairs' alike
+    overwrites: tuple[str, ...] = ()  # arguments that the candidate overwrites with the results
+    leave_out: tuple[str, ...] = ()
+    extra: tuple[Case, ...] = ()
+
+    def __call__(self, *inputs):
+        return self.function(*inputs)
+
+    @property
+    def __name__(self) -> str:
+        return self.function.__name__
+
+    @property
+    def cases(self) -> list[Case]:
+        """From the plainest to the strangest."""
+        letters = {letter for argument in self.arguments for letter in argument.letters}
+        has_grad = any(argument.name.startswith("grad") for argument in self.arguments)
+        plain = {"s": 4, "b": 1, "h": 2, "g": 1, "d": 8, "n": 64}
+        odd = {"s": 7, "b": 3, "h": 5, "g": 2, "d": 24, "n": 1000}
+        cases = [
+            Case("small and plain", plain),
+            Case("several texts", plain | {"b": 3}),
+            Case("sizes that no block divides", odd),
+            Case(
+                "more elements than a block", plain | {"s": 3, "b": 2, "h": 3, "d": 200, "n": 3001}
+            ),
+            Case("one head", odd | {"h": 1}),
+            Case("part of the head rotated", odd | {"d": 20, "d2": 12}),
+            Case("a table longer than the text", plain | {"s2": 9}),
+            Case("half precision", odd, torch.float16),
+            *(Case(name, odd, layout=name) for name in STRIDED),
+            Case("one gradient for all", plain, layout="one gradient for all"),
+            *self.extra,
+        ]
+        without = set(self.leave_out)
+        if len(letters & {"s", "b", "h"}) < 3:
+            without |= {"several texts", "one head", STRIDED[0]}
+        if not {"d", "d2"} <= letters:
+            without.add("part of the head rotated")
+        if "s2" not in letters:
+            without.add("a table longer than the text")
+        if not has_grad:
+            without.add("one gradient for all")
+        return [case for case in cases if case.name not in without]
+
+    def inputs(self, case: Case, device: str = "cpu") -> list[Tensor]:
+        """The tensors of a case; the same every time."""
+        generator = torch.Generator().manual_seed(20261120)
+        sizes = {"s2": case.sizes["s"], "d2": case.sizes["d"]} | case.sizes
+        made = []
+        for argument in self.arguments:
+            shape = [sizes.get(letter) or int(letter) for letter in argument.letters]
+            if argument.holds == "angles":
+                made.append(_angles(shape, self.angles, generator))
+            elif argument.holds == "positions":
+                made.append(torch.randint(sizes["s2"], shape, generator=generator))
+            else:
+                made.append(_lay_out(shape, case, argument.name, generator))
+        return made if device == "cpu" else [_to(tensor, device) for tensor in made]
+
+
+def spec(function: Callable | None = None, **asked) -> Spec:
+    """Make a specification of a function whose arguments are annotated with shapes.
+
+    Args:
+        function: the function; None when `spec` is used as a decorator with options.
+        asked: `angles`, `overwrites`, `leave_out` or `extra` of `Spec`.
+
+    Raises:
+        ValueError: an argument has no shape in the form that this module's docstring shows.
+    """
+    if function is None:
+        return lambda function: spec(function, **asked)
+    if isinstance(function, Spec):
+        return function
+    arguments = []
+    code = function.__code__
+    for name in code.co_varnames[: code.co_argcount]:
+        found = _ANNOTATION.fullmatch(str(function.__annotations__.get(name, "")))
+        if not found:
+            raise ValueError(
+                f'{function.__name__}: {name} has no shape; accepted: {name}: "(s, d)"'
+            )
+        letters = tuple(letter.strip() for letter in found[2].split(",") if letter.strip())
+        arguments.append(Argument(name, found[1] or "floats", letters))
+    return Spec(function, tuple(arguments), **asked)
+
+
+def _angles(shape: list[int], alike: str, generator: torch.Generator) -> Tensor:
+    angles = torch.rand(shape, generator=generator) * 6 - 3
+    half = shape[-1] // 2
+    if alike == "halves":
+        angles = torch.cat((angles[..., :half], angles[..., :half]), dim=-1)
+    elif alike == "pairs":
+        angles = angles[..., :half].repeat_interleave(2, dim=-1)
+    return angles
+
+
+def _lay_out(shape: list[int], case: Case, name: str, generator: torch.Generator) -> Tensor:
+    """Random numbers, and memory around and between them that must be left alone."""
+    if case.layout == "texts and positions swapped in memory":
+        memory = torch.randn(shape[1], shape[0], *shape[2:], generator=generator).to(case.dtype)
+        return memory.transpose(0, 1)
+    if case.layout == "a slice of wider rows":
+        memory = torch.randn(*shape[:-1], shape[-1] + 5, generator=generator).to(case.dtype)
+        return memory[..., 2:-3]
+    if case.layout == "every other element":
+        memory = torch.randn(*shape[:-1], 2 * shape[-1], generator=generator).to(case.dtype)
+        return memory[..., ::2]
+    if case.layout == "one gradient for all" and name.startswith("grad"):
+        return torch.randn((), generator=generator).to(case.dtype).expand(shape)
+    return torch.randn(shape, generator=generator).to(case.dtype)
+
+
+def _to(tensor: Tensor, device: str) -> Tensor:
+    """On another device with the same strides and the same memory around it."""
+    memory = tensor.untyped_storage()
+    length = memory.nbytes() // tensor.element_size()
+    whole = torch.empty(0, dtype=tensor.dtype).set_(memory, 0, (length,), (1,)).to(device)
+    return whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())

@@ -1,0 +1,143 @@
+"""Watch an interpreted kernel: which program stores where, and whether it leaves its tensors.
+
+Triton's interpreter runs program after program, and every load and store of a kernel goes through
+two of its functions. They are wrapped while a `Trace` is open. An access outside the tensors of the
+launch is stopped before it happens, for in the interpreter as on a GPU it would read what happens
+to lie there, or overwrite it, or end the process.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+from triton.runtime.interpreter import GridExecutor, InterpreterBuilder
+
+NOBODY = -1
+
+
+class LeftItsTensors(Exception):
+    """A program touched memory that is none of the launch's."""
+
+    def __init__(self, program: tuple, does: str, where: str) -> None:
+        super().__init__(f"{name_of(program)} {does} {where}")
+        self.program, self.does = program, does
+
+
+@dataclass
+class Memory:
+    """The storage of a tensor that was passed to a kernel, and who stored there."""
+
+    name: str  # of the kernel's argument
+    begin: int  # address
+    end: int
+    storage: torch.UntypedStorage  # kept alive: an address is not used twice
+    writer: np.ndarray = None  # of each byte: number of the program that stored there last
+
+    def __post_init__(self) -> None:
+        self.writer = np.full(self.end - self.begin, NOBODY, dtype=np.int64)
+
+
+@dataclass
+class Trace:
+    """What happened in all launches while it was open."""
+
+    launches: int = 0
+    programs: list[tuple[int, int, int]] = field(default_factory=list)
+    memories: list[Memory] = field(default_factory=list)
+    races: list[str] = field(default_factory=list)
+    _first_of_launch: int = 0
+
+    def owner_of(self, tensor: Tensor, index: tuple[int, ...]) -> tuple[int, int, int] | None:
+        """The program that stored an element last; None if none did."""
+        steps = zip(index, tensor.stride(), strict=True)
+        address = tensor.data_ptr() + sum(i * step for i, step in steps) * tensor.element_size()
+        for memory in reversed(self.memories):
+            if memory.begin <= address < memory.end:
+                number = memory.writer[address - memory.begin]
+                return None if number == NOBODY else self.programs[number]
+        return None
+
+    def __enter__(self) -> "Trace":
+        self._undo = [
+            _wrap(GridExecutor, "_init_args_hst", self._at_launch),
+            _wrap(InterpreterBuilder, "set_grid_idx", self._at_program),
+            _wrap(InterpreterBuilder, "create_masked_load", self._at_load),
+            _wrap(InterpreterBuilder, "create_masked_store", self._at_store),
+        ]
+        return self
+
+    def __exit__(self, *_) -> None:
+        for undo in self._undo:
+            undo()
+
+    def _at_launch(self, original: Callable, executor, args, kwargs):
+        self.launches += 1
+        self._first_of_launch = len(self.programs)
+        named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
+        known = {memory.begin for memory in self.memories}
+        for name, value in named.items():
+            if isinstance(value, Tensor):
+                storage = value.untyped_storage()
+                begin = storage.data_ptr()
+                if begin not in known and storage.nbytes():
+                    known.add(begin)
+                    self.memories.append(Memory(name, begin, begin + storage.nbytes(), storage))
+        return original(executor, args, kwargs)
+
+    def _at_program(self, original: Callable, builder, x, y, z):
+        self.programs.append((x, y, z))
+        return original(builder, x, y, z)
+
+    def _at_load(self, original: Callable, builder, pointers, mask, *rest):
+        for memory, at, size in self._touched(pointers, mask, "reads"):
+            others = memory.writer[at]
+            mine = len(self.programs) - 1
+            foreign = (others >= self._first_of_launch) & (others != mine)
+            if foreign.any():
+                writer = self.programs[others[foreign][0]]
+                element = at[foreign][0] // size
+                reads = f"{name_of(self.programs[mine])} reads element {element} of {memory.name}"
+                self.races.append(f"{reads} after {name_of(writer)} has overwritten it")
+        return original(builder, pointers, mask, *rest)
+
+    def _at_store(self, original: Callable, builder, pointers, value, mask, *rest):
+        for memory, at, size in self._touched(pointers, mask, "writes"):
+            for byte in range(size):
+                memory.writer[at + byte] = len(self.programs) - 1
+        return original(builder, pointers, value, mask, *rest)
+
+    def _touched(self, pointers, mask, does: str):
+        """(memory, offsets in bytes, bytes an element) for each memory that an access touches."""
+        size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+        wanted = np.broadcast_to(mask.data, pointers.data.shape)
+        addresses = pointers.data[wanted].astype(np.int64)
+        left = np.ones(addresses.shape, dtype=bool)
+        for memory in self.memories:
+            inside = (addresses >= memory.begin) & (addresses + size <= memory.end)
+            if inside.any():
+                left &= ~inside
+                yield memory, addresses[inside] - memory.begin, size
+        if left.any():
+            program = self.programs[-1]
+            raise LeftItsTensors(program, does, self._place(int(addresses[left][0]), size))
+
+    def _place(self, address: int, size: int) -> str:
+        """Where an address lies, seen from the nearest tensor of the launch."""
+        near = min(self.memories, key=lambda m: max(m.begin - address, address - m.end + 1))
+        element, count = (address - near.begin) // size, (near.end - near.begin) // size
+        return f"element {element} of {near.name}, whose memory has elements 0 to {count - 1}"
+
+
+def name_of(program: tuple[int, int, int]) -> str:
+    """'program 3', or 'program (3, 1)' of a grid with more dimensions."""
+    while len(program) > 1 and program[-1] == 0:
+        program = program[:-1]
+    return f"program {program[0] if len(program) == 1 else program}"
+
+
+def _wrap(owner: type, name: str, around: Callable) -> Callable[[], None]:
+    original = getattr(owner, name)
+    setattr(owner, name, lambda *args: around(original, *args))
+    return lambda: setattr(owner, name, original)

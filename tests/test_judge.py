@@ -1,0 +1,244 @@
+"""`lab.check` without inputs: right candidates pass, wrong ones are told what they look like."""
+
+import functools
+from itertools import pairwise
+
+import pytest
+import torch
+
+import wrong_kernels
+from rope_kernels import apply_rotary_pos_emb, lab, rope_bw, rope_qk
+from rope_kernels.lab import judge as _  # noqa: F401  (so that `lab.judge` is the module)
+from rope_kernels.lab import specs
+from rope_kernels.lab.spec import STRIDED, Spec, spec
+
+judge_module = __import__("rope_kernels.lab.judge", fromlist=["judge"])
+judge = judge_module.judge
+
+
+def numbered(number):
+    return functools.partial(wrong_kernels.launch, mistake=number)
+
+
+WRONG = {
+    "it rotates backwards": (numbered(1), "a sign: it rotates by minus the angle"),
+    "a sign in the second half": (numbered(2), "a sign: that of the sine in the second half"),
+    "every sign": (numbered(14), "a sign: what is wrong has the opposite sign"),
+    "halves swapped": (numbered(3), "halves swapped"),
+    "no tail": (numbered(4), "the tail is forgotten"),
+    "zeros for a tail": (numbered(16), "the tail is wrong"),
+    "no mask": (numbered(5), "out of bounds: program"),
+    "rows counted for positions": (numbered(6), "out of bounds: program 8 reads element"),
+    "heads counted for positions": (
+        numbered(13),
+        "the wrong position: the angle is that of the head",
+    ),
+    "one position for all": (numbered(15), "the wrong position: the angle is that of 0"),
+    "a forgotten stride": (numbered(7), "several texts"),
+    "contiguous, it hopes": (numbered(8), "a wrong stride"),
+    "one half's angles": (numbered(9), "the second half takes the first half's angle"),
+    "swapped sines": (numbered(10), "the wrong sine"),
+    "the other pairing": (numbered(11), "the wrong pairing"),
+    "coarse cosines": (numbered(12), "rounding"),
+    "rows left out": (wrong_kernels.last_rows_left_out, "unwritten: no program stores the last"),
+    "over its input": (wrong_kernels.overwrites_its_input, "an input is overwritten: t"),
+    "another dtype": (wrong_kernels.in_another_dtype, "dtype float32, expected float16"),
+    "another shape": (wrong_kernels.in_another_shape, "shape (4, 1, 16), expected (4, 1, 2, 8)"),
+    "an error": (wrong_kernels.raises, "it raises RuntimeError: The size of tensor a (4)"),
+    "the end of the process": (wrong_kernels.ends_the_process, "it ended the process (exit 3)"),
+}
+
+
+@pytest.mark.parametrize("candidate, kind", WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_kernel_is_told_what_it_looks_like(candidate, kind):
+    verdict = judge(candidate, specs.rope)
+    assert not verdict and verdict.state == "wrong"
+    assert kind in repr(verdict), verdict
+
+
+def test_right_ones_pass():
+    for candidate in (wrong_kernels.right, apply_rotary_pos_emb):
+        verdict = judge(candidate, specs.rope)
+        assert verdict and len(verdict.right) == 11, verdict
+
+
+def test_the_verdict_says_where_and_who():
+    verdict = judge(numbered(2), specs.rope)
+    assert verdict.case == "small and plain" and verdict.shape == (4, 1, 2, 8)
+    assert verdict.first_wrong_index == (0, 0, 0, 4) and verdict.owner == "program 0"
+    assert verdict.wrong == 4 * 2 * 4 and verdict.dtype == "float32"
+    assert verdict.largest_error > abs(verdict.got - verdict.expected) > 0
+    assert len(verdict.also) == 10 and not verdict.right
+
+
+def test_the_owner_is_not_always_the_first():
+    verdict = judge(numbered(13), specs.rope)
+    assert verdict.first_wrong_index[:3] == (0, 0, 1) and verdict.owner == "program 1"
+
+
+def test_the_check_is_the_same_function():
+    assert lab.check(wrong_kernels.right, specs.rope)
+    assert "WRONG" in repr(lab.check(numbered(1), specs.rope))
+
+
+GRADIENT = {
+    "a constant": (wrong_kernels.of_a_constant, "the gradient is ignored"),
+    "the forward": (wrong_kernels.forward_for_backward, "a sign"),
+    "minus the angle": (wrong_kernels.minus_the_angle, "the wrong sine"),
+}
+
+
+@pytest.mark.parametrize("candidate, kind", GRADIENT.values(), ids=GRADIENT.keys())
+def test_wrong_gradients(candidate, kind):
+    verdict = judge(candidate, specs.rope_gradient)
+    assert not verdict and kind in verdict.kind, verdict
+
+
+def test_the_true_gradient_passes():
+    verdict = judge(rope_bw, specs.rope_gradient)
+    assert verdict and "one gradient for all" in verdict.right
+
+
+IN_PLACE = {
+    "a race": (wrong_kernels.racing, "a race between programs: program 1 reads element"),
+    "nothing overwritten": (wrong_kernels.copies_in_place, "unwritten"),
+    "memory between": (wrong_kernels.writes_between, "it writes beside t"),
+}
+
+
+@pytest.mark.parametrize("candidate, kind", IN_PLACE.values(), ids=IN_PLACE.keys())
+def test_wrong_in_place(candidate, kind):
+    verdict = judge(candidate, specs.rope_in_place)
+    assert not verdict and kind in verdict.kind, verdict
+
+
+def test_right_in_place():
+    assert judge(wrong_kernels.right_in_place, specs.rope_in_place)
+
+
+def test_several_results():
+    assert judge(rope_qk, specs.rope_of_q_and_k)
+    verdict = judge(of_q_only, specs.rope_of_q_and_k)
+    assert not verdict and verdict.result == "result 1"
+
+
+def of_q_only(q, k, freqs):
+    return wrong_kernels.launch(q, freqs), k.clone()
+
+
+def positions(t, freqs, position_ids):
+    return apply_rotary_pos_emb(t, freqs, position_ids=position_ids)
+
+
+def test_positions():
+    assert judge(positions, specs.rope_at_positions)
+
+
+@pytest.mark.parametrize("stub", (wrong_kernels.stub, wrong_kernels.stub_that_passes))
+def test_a_stub_is_told_how_to_begin(stub):
+    verdict = judge(stub, specs.rope)
+    assert not verdict and verdict.state == "not written yet"
+    assert repr(verdict).startswith("NOT YET: replace")
+
+
+def test_a_stub_may_have_words_of_its_own():
+    assert repr(judge(wrong_kernels.stub_with_words, specs.rope)) == "NOT YET: begin with the masks"
+
+
+def test_what_never_ends_is_ended(monkeypatch):
+    judge(wrong_kernels.stub, specs.rope)  # the child is there
+    monkeypatch.setattr(judge_module, "SECONDS", 1.0)
+    verdict = judge(wrong_kernels.never_ends, specs.rope)
+    assert "ran for 1 seconds without coming to an end" in verdict.kind
+
+
+def test_the_next_candidate_gets_a_new_process():
+    judge(wrong_kernels.ends_the_process, specs.rope)
+    assert judge(wrong_kernels.right, specs.rope)
+
+
+# speed
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
+def test_speed_is_not_judged_without_a_gpu():
+    verdict = lab.check(wrong_kernels.right, specs.rope, share_of_copy=0.9)
+    assert verdict and verdict.speed == "not judged here: there is no GPU"
+    assert not lab.check(numbered(1), specs.rope, share_of_copy=0.9).speed
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("share, enough", ((0.01, True), (2.0, False)))
+def test_speed_on_a_gpu(share, enough):
+    verdict = lab.check(apply_rotary_pos_emb, specs.rope, share_of_copy=share)
+    assert bool(verdict) is enough and "of a copy on this" in verdict.speed
+
+
+# specifications
+
+
+def test_a_plain_function_with_shapes_will_do():
+    def doubled(x: "(n,)"):  # noqa: F821
+        return 2 * x
+
+    assert isinstance(spec(doubled), Spec)
+    assert [case.name for case in spec(doubled).cases] == [
+        *("small and plain", "sizes that no block divides", "more elements than a block"),
+        *("half precision", "a slice of wider rows", "every other element"),
+    ]
+
+
+def test_an_argument_without_a_shape_is_an_error():
+    with pytest.raises(ValueError, match="nothing: x has no shape"):
+
+        @spec
+        def nothing(x):
+            return x
+
+
+def test_cases_can_be_left_out():
+    assert not set(STRIDED) & {case.name for case in specs.rope_of_contiguous.cases}
+
+
+@pytest.mark.parametrize("case", specs.rope.cases, ids=lambda case: case.name)
+def test_inputs_are_the_same_every_time(case):
+    for x, again in zip(specs.rope.inputs(case), specs.rope.inputs(case), strict=True):
+        assert torch.equal(x, again) and x.stride() == again.stride()
+
+
+def test_three_sections_turn_by_their_own_positions():
+    """Against `rope_at_positions`: with the same positions in all sections they agree."""
+    case = specs.rope_in_three_sections.cases[2]
+    t, freqs, ids = specs.rope_in_three_sections.inputs(case)
+    alike = specs.rope_in_three_sections(t, freqs, ids[:1].expand(3, -1, -1))
+    assert torch.allclose(alike, specs.rope_at_positions(t, freqs, ids[0]))
+    half = freqs.shape[-1] // 2
+    ends = (0, half // 4, half // 4 + 3 * half // 8, half)
+    apart = specs.rope_in_three_sections(t, freqs, ids)
+    for section, (begin, end) in enumerate(pairwise(ends)):
+        want = specs.rope_at_positions(t, freqs, ids[section])
+        for offset in (0, half):
+            columns = slice(begin + offset, end + offset)
+            assert torch.allclose(apart[..., columns], want[..., columns])
+
+
+# candidates from a notebook, which no module holds
+
+FACTOR = 2
+
+
+def test_what_cannot_be_sent_is_named():
+    table = torch.ones(3)
+
+    def candidate(t, freqs):
+        return t * TABLE  # noqa: F821
+
+    candidate.__module__ = "__main__"
+    candidate.__globals__["TABLE"] = table
+    with pytest.raises(TypeError, match="TABLE is of type Tensor"):
+        judge(candidate, specs.rope)
+
+
+def test_a_lambda_has_no_name():
+    with pytest.raises(TypeError, match="no name"):
+        judge(lambda t, freqs: t, specs.rope)
