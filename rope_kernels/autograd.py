@@ -72,11 +72,9 @@ def apply_rotary_pos_emb(
 
     Source: TransformerEngine's `apply_rotary_pos_emb`; RoFormer, equation (34).
     """
-    angles = check_arguments(
-        *({"t": t}, freqs, tensor_format, cu_seqlens, start_positions, position_ids),
-        *(interleaved, cp_size, cp_rank),
-    )
-    return _rotate_named({"t": t}, angles, inplace, fused)[0]
+    named, where = {"t": t}, (cu_seqlens, start_positions, position_ids)
+    angles = check_arguments(named, freqs, tensor_format, *where, interleaved, cp_size, cp_rank)
+    return _rotate_named(named, angles, inplace, fused)[0]
 
 
 def rope_qk(
@@ -173,7 +171,10 @@ def _rotate(
     if torch.is_grad_enabled():
         for x in (*tensors, *angles[:2]):
             if x is not None and x.requires_grad:
-                return _Rotation.apply(*two(tensors), *angles[:2], angles, transpose, False)
+                apply = _Rotation.apply if angles.short_ways is None else _apply
+                return apply(*two(tensors), *angles[:2], angles, transpose, False)
+    if angles.short_ways is not None:
+        return launch.rotate(tensors, angles, transpose)
     return _launch(tensors, angles, transpose, False)
 
 
@@ -230,6 +231,10 @@ class _Rotation(torch.autograd.Function):
             else:
                 of_table, of_sin = of_cos.to(angles.table.dtype), of_sin.to(angles.table.dtype)
         return *of_tensors, of_table, of_sin, None, None, None
+
+
+# `_Rotation.apply` but for its look for what torch.func left behind, which has no kind
+_apply = super(torch.autograd.Function, _Rotation).apply
 
 
 def _launch(tensors: tuple, angles: Angles, transpose: bool, inplace: bool) -> tuple[Tensor, ...]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from .angles import Angles
 from .formats import FORMATS, sizes_in_sbhd
 from .frequencies import RotaryPositionEmbedding, is_traced
-from .kinds import Remembered, kind_of_call
+from .kinds import Remembered, kind_of
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
@@ -38,17 +38,23 @@ def check_arguments(
     options = tensor_format, interleaved, cp_size, cp_rank
     given = () if cu_seqlens is start_positions is position_ids is None else where
     traced = is_traced()
-    kind = None if traced else kind_of_call(tensors.values(), freqs, given, options)
+    if traced or torch._C._get_tracing_state() is not None:  # torch.jit's shapes are tensors
+        kind = None
+    else:  # True == 1 == 1.0
+        known = options, type(interleaved), type(cp_size), type(cp_rank)
+        kind = kind_of(freqs, known, *tensors.values(), *given)
     found = None if kind is None else _ACCEPTED.get(kind)
     if found is None:
         found = *_check_kind(tensors, freqs, *where, *options), None if kind is None else {}
         if kind is not None:
             _ACCEPTED[kind] = found
     seq_len, positions, short_ways = found
-    if isinstance(freqs, RotaryPositionEmbedding):
+    if isinstance(freqs, Tensor):
+        table, sin = freqs, None
+    elif isinstance(freqs, RotaryPositionEmbedding):
         table, sin = freqs.turns(positions), None
     else:
-        table, sin = (freqs, None) if isinstance(freqs, Tensor) else freqs
+        table, sin = freqs
     angles = Angles(table, sin, *where, *options, short_ways)
     if given and not traced:  # if traced, the operator comes to it when it runs
         check_values(angles, seq_len)

@@ -69,7 +69,7 @@ class RotaryPositionEmbedding(nn.Module):
         self.interleaved = interleaved
         exponent = torch.arange(0, rotary_dim, 2, dtype=torch.float32) / rotary_dim
         self.register_buffer("inv_freq", 1.0 / rotary_base**exponent)
-        self._known_turns = None, None  # what they were made from, and they
+        self._known_turns = None, None, None  # what they were made from, its state then, and they
         self._turns_in_graphs = {}  # address -> turns that a captured CUDA graph reads
 
     def forward(self, max_seq_len: int, offset: int = 0) -> Tensor:
@@ -115,17 +115,17 @@ class RotaryPositionEmbedding(nn.Module):
         unseen = is_traced() or not has_memory(inv_freq) or inv_freq.is_inference()
         if unseen or scale not in (1.0, 1.0 / (self.seq_len_interpolation_factor or 1)):
             return in_turns(inv_freq, scale)
-        made_from = inv_freq.data_ptr(), inv_freq._version, scale
-        known_from, turns = self._known_turns
+        state = inv_freq.data_ptr(), inv_freq._version, scale
+        made_from, state_then, turns = self._known_turns
         capturing = inv_freq.is_cuda and torch.cuda.is_current_stream_capturing()
-        if known_from != made_from:
+        if made_from is not inv_freq or state_then != state:
             with torch.inference_mode(False), torch.no_grad():
                 turns = in_turns(inv_freq, scale)
             if capturing:
                 return turns  # holds nothing before the graph is replayed
             if inv_freq.is_cuda:
                 torch.cuda.current_stream(inv_freq.device).synchronize()  # others may read it
-            self._known_turns = made_from, turns
+            self._known_turns = inv_freq, state, turns
         if capturing:
             self._turns_in_graphs[turns.data_ptr()] = turns  # not to be freed before it
         return turns

@@ -22,40 +22,33 @@ class Remembered(dict):
         super().__setitem__(kind, found)
 
 
-def kind_of(x: Tensor | None) -> tuple | None:
-    """All that checks, the compiler and a launch look at in a tensor.
-
-    Raises:
-        AttributeError, RuntimeError, TypeError: `x` is no plain tensor with memory of its own.
-    """
-    if x is None:
-        return None
-    if type(x) not in _PLAIN:
-        raise TypeError
-    return x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16, x.is_neg()
-
-
-def kind_of_call(tensors, freqs, where: tuple, options: tuple) -> tuple | None:
-    """The kind of a public function's call, or None if it has none.
+def kind_of(freqs, options: tuple, *tensors: Tensor | None) -> tuple | None:
+    """All that checks, the compiler and a launch look at in a call; None if one cannot know.
 
     Args:
-        tensors: the one or two to rotate.
-        freqs: as the functions take it.
-        where: `cu_seqlens`, `start_positions` and `position_ids`; empty if all are None.
+        freqs: as the public functions take it.
         options: what is no tensor.
+        tensors: those to rotate, then those that say where. All must be plain, with memory.
     """
     try:
-        hash(options)
         if type(freqs) in _PLAIN:
-            angles = kind_of(freqs)
-        elif isinstance(freqs, tuple | list):
-            angles = tuple([kind_of(x) for x in freqs])
+            tensors = freqs, *tensors
         elif isinstance(freqs, RotaryPositionEmbedding):
-            table = freqs.inv_freq
-            angles = kind_of(table), table.requires_grad, freqs.rotary_dim, freqs.interleaved
+            tensors = freqs.inv_freq, *tensors
+            options = options, freqs.inv_freq.requires_grad, freqs.rotary_dim, freqs.interleaved
+        elif isinstance(freqs, (tuple, list)):
+            tensors, options = (*freqs, *tensors), (options, len(freqs))
         else:
             return None
-        # a list within brackets is quicker than a generator, and this is in every call's way
-        return angles, options, *[kind_of(x) for x in tensors], *[kind_of(x) for x in where]
+        kind = [options]
+        for x in tensors:
+            if type(x) in _PLAIN:
+                # no function and no generator: this is in every call's way
+                x = x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16, x.is_neg()
+            elif x is not None:
+                return None
+            kind.append(x)
+        hash(options)
+        return tuple(kind)
     except (AttributeError, RuntimeError, TypeError):
         return None

@@ -61,8 +61,8 @@ def rotate(
     in_kernel = *two(tensors), *two(outs), *angles[:5]
     short_ways, kind = angles.short_ways, (transpose, inplace)
     if short_ways is None:
-        kind = *kind, angles[5:9], *[kind_of(x) for x in in_kernel]
-        short_ways = _SHORT_WAYS
+        kind = kind_of((), (*kind, *angles[5:9]), *in_kernel)
+        short_ways = {} if kind is None else _SHORT_WAYS
     launch_again, device = short_ways.get(kind), tensors[0].device
     if launch_again and device.index == torch.cuda.current_device() and launch_again(in_kernel):
         return outs
@@ -124,22 +124,22 @@ def _short_way(
     """
     import triton
 
-    def aligned(addresses):
-        # of outputs and turns, which are made after the kind was found out
-        return (addresses[2] | (addresses[3] or 0) | addresses[4]) % 16 == 0
-
     if triton.__version__.split(".")[:2] not in _KNOWN_VERSIONS_OF_TRITON:
         return None
-    if not aligned([x if x is None else x.data_ptr() for x in tensors]):
+    # of outputs and turns, which are made after the kind was found out
+    if any(x is not None and x.data_ptr() % 16 for x in tensors[2:5]):
         return None
-    driver, hooks, run = triton.runtime.driver.active, triton.knobs.runtime, compiled.run
+    driver, knobs, run = triton.runtime.driver.active, triton.knobs.runtime, compiled.run
     function, metadata = compiled.function, compiled.packed_metadata
     device, no_hooks = driver.get_current_device(), (None, None, None)
 
     def launch_again(tensors: tuple[Tensor | None, ...]) -> bool:
         addresses = [x if x is None else x.data_ptr() for x in tensors]
-        if hooks.launch_enter_hook.calls or not aligned(addresses):
-            return False  # a profiler that asks Triton for every launch gets Triton's own way
+        if (addresses[2] | (addresses[3] or 0) | addresses[4]) % 16:
+            return False
+        for hook in (knobs.launch_enter_hook, knobs.launch_exit_hook):
+            if getattr(hook, "calls", hook):
+                return False  # a profiler that asks Triton for every launch gets Triton's own way
         stream = driver.get_current_stream(device)
         run(programs, 1, 1, stream, function, metadata, *no_hooks, *addresses, *numbers)
         return True

@@ -1,12 +1,13 @@
 """The table of angles: its values, and that it stays fp32 wherever the module goes."""
 
 import copy
+import weakref
 
 import pytest
 import torch
 from torch import nn
 
-from rope_kernels import RotaryPositionEmbedding
+from rope_kernels import RotaryPositionEmbedding, rope_fw
 
 TRAINED, FACTOR = 8, 4.0  # a model trained on 8 positions, interpolated to 32
 
@@ -246,3 +247,33 @@ def test_a_table_of_none_or_one(length):
 def test_a_negative_length_is_named():
     with pytest.raises(ValueError, match="max_seq_len is -1; accepted: "):
         RotaryPositionEmbedding(16)(-1)
+
+
+def test_turns_know_frequencies_that_lie_where_others_lay():
+    """Same address, same version: a slice of the same memory, or memory that was given back."""
+    t, big = torch.randn(5, 1, 2, 8), torch.rand(8)
+    module = RotaryPositionEmbedding(8)
+    for frequencies in (big[:4], big[::2]):
+        module.inv_freq = frequencies
+        fresh = RotaryPositionEmbedding(8)
+        fresh.inv_freq = frequencies.clone()
+        assert torch.equal(rope_fw(t, module), rope_fw(t, fresh))
+
+
+def test_turns_know_frequencies_that_became_fewer():
+    module, t = RotaryPositionEmbedding(8), torch.randn(5, 1, 2, 8)
+    rope_fw(t, module)
+    module.inv_freq, module.rotary_dim = module.inv_freq[:2], 4
+    fresh = RotaryPositionEmbedding(8)
+    fresh.inv_freq, fresh.rotary_dim = module.inv_freq.clone(), 4
+    assert torch.equal(rope_fw(t, module), rope_fw(t, fresh))
+
+
+def test_the_frequencies_that_turns_were_made_from_are_kept():
+    """Else their address could be taken by the next ones."""
+    module, t = RotaryPositionEmbedding(8), torch.randn(5, 1, 2, 8)
+    module.inv_freq = module.inv_freq * 1
+    rope_fw(t, module)
+    made_from = weakref.ref(module.inv_freq)
+    module.inv_freq = module.inv_freq * 2
+    assert made_from() is not None

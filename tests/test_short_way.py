@@ -110,7 +110,7 @@ def test_forward_and_backward_new_and_in_place_are_four_kernels(noted):
 @no_gpu
 @no_compiler
 def test_a_profiler_that_asks_triton_sees_every_launch(noted):
-    assert noted["with a profiler's hook"] == {"seen": 1, "whole way": 0}
+    assert noted["with a profiler's hook"] == {"seen": 3, "whole way without": 0}
 
 
 @no_gpu
@@ -176,7 +176,7 @@ def test_turns_follow_the_frequencies_within_a_kind(device):
     assert_rounded_once(call(t, module), rotate_fp64(t, module, "sbhd"))
 
 
-T = torch.randn(4, 4)
+T, OPTIONS = torch.randn(4, 4), ("sbhd", False, 1, 0)
 OTHERS = {
     "shape": T.view(2, 8),
     "strides": T.t(),
@@ -187,23 +187,91 @@ OTHERS = {
 }
 
 
+def kind_of(*tensors, freqs=T, options=OPTIONS):
+    return kinds.kind_of(freqs, options, *tensors)
+
+
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
 def test_tensors_that_differ_are_of_another_kind(other):
-    assert kinds.kind_of(other) != kinds.kind_of(T) == kinds.kind_of(torch.randn(4, 4))
+    assert kind_of(other) != kind_of(T) == kind_of(torch.randn(4, 4))
+    assert kind_of(T, freqs=other) != kind_of(T)
+    assert kind_of(T, freqs=(T, other)) != kind_of(T, freqs=(T, T))
+
+
+def test_calls_with_other_tensors_are_of_another_kind():
+    calls = [
+        kind_of(T),
+        kind_of(T, T),
+        kind_of(T, T, None, None),
+        kind_of(T, None, T, None),
+        kind_of(T, None, None, T),
+        kind_of(T, freqs=(T, T)),
+        kind_of(T, freqs=[T]),
+        kind_of(T, freqs=RotaryPositionEmbedding(8)),
+        kind_of(T, freqs=RotaryPositionEmbedding(10)),
+        kind_of(T, freqs=RotaryPositionEmbedding(8, interleaved=True)),
+    ]
+    assert None not in calls and len(set(calls)) == len(calls)
+
+
+class Mine(torch.Tensor):
+    pass
 
 
 def test_what_is_no_plain_tensor_has_no_kind():
-    class Mine(torch.Tensor):
-        pass
+    assert kind_of(torch.nn.Parameter(T)) == kind_of(T)
+    for odd in (T.as_subclass(Mine), T.to_sparse(), "text", 3):
+        assert kind_of(odd) is None and kind_of(T, freqs=odd) is None
+    assert kind_of(T, freqs=None) is None
+    assert kind_of(T, options=("sbhd", [], 1, 0)) is None
+    module = RotaryPositionEmbedding(8)
+    module.interleaved = []
+    assert kind_of(T, freqs=module) is None
 
-    options = "sbhd", False, 1, 0
-    assert kinds.kind_of_call([T], T, (), options) is not None
-    assert kinds.kind_of_call([torch.nn.Parameter(T)], T, (), options) is not None
-    for odd in (T.as_subclass(Mine), T.to_sparse(), None, "text", 3):
-        assert kinds.kind_of_call([T], odd, (), options) is None
-        if odd is not None:
-            assert kinds.kind_of_call([odd], T, (), options) is None
-    assert kinds.kind_of_call([T], T, (), ("sbhd", [], 1, 0)) is None
+
+SUBCLASSES = ("t", "freqs", "position_ids", "inplace", "grad", "saved")
+
+
+@pytest.mark.parametrize("which", SUBCLASSES)
+def test_tensors_of_a_subclass_are_rotated_too(which, device):
+    freqs, t = RotaryPositionEmbedding(8).to(device)(5), torch.randn(5, 2, 3, 8, device=device)
+    ids = torch.randint(5, (2, 5), device=device)
+    want = call(t, freqs, position_ids=ids)
+    mine = {name: x.as_subclass(Mine) for name, x in {"t": t, "freqs": freqs}.items()}
+    given = {"t": t, "freqs": freqs, "position_ids": ids}
+    if which in mine:
+        given[which] = mine[which]
+    elif which == "position_ids":
+        given[which] = ids.as_subclass(Mine)
+    elif which == "inplace":
+        given |= {"t": t.clone().as_subclass(Mine), "inplace": True}
+    if which not in ("grad", "saved"):
+        assert torch.equal(call(**given).as_subclass(torch.Tensor), want)
+        return
+    leaf, grad = t.clone().requires_grad_(), torch.randn_like(t)
+    (want,) = torch.autograd.grad(call(leaf, freqs), leaf, grad)
+    wrapped = grad.as_subclass(Mine) if which == "grad" else grad
+    unpack = (lambda x: x.as_subclass(Mine)) if which == "saved" else (lambda x: x)
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x, unpack):
+        (got,) = torch.autograd.grad(call(leaf, freqs), leaf, wrapped)
+    assert torch.equal(got.as_subclass(torch.Tensor), want)
+
+
+@pytest.mark.parametrize(
+    "option", ({"interleaved": 0}, {"cp_size": 1.0}, {"cp_size": 1, "cp_rank": 0.0})
+)
+def test_equal_is_not_enough(option):
+    """0 == False and 1 == 1.0; what is refused at first is refused after a good call, too."""
+    t, freqs = torch.randn(5, 2, 3, 8), RotaryPositionEmbedding(8)(5)
+    call(t, freqs)
+    with pytest.raises((TypeError, ValueError), match=next(reversed(option))):
+        call(t, freqs, **option)
+
+
+def test_torch_jit_leaves_nothing_behind():
+    freqs, before = RotaryPositionEmbedding(8)(5), len(checks._ACCEPTED)
+    torch.jit.trace(lambda t: call(t, freqs, fused=False), torch.randn(5, 2, 3, 8))
+    assert len(checks._ACCEPTED) <= before + 1  # the trace is compared with a plain run
 
 
 def test_memory_has_a_bound():

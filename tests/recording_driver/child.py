@@ -188,13 +188,21 @@ def flags() -> list:
 
 def with_a_profilers_hook() -> dict:
     """Who asks Triton for every launch, gets to see every launch."""
-    seen, call, tensors = [], *single(torch.randn(6, 2, 4, 32), RotaryPositionEmbedding(32)(9))
+    seen, (call, _) = [], single(torch.randn(6, 2, 4, 32), RotaryPositionEmbedding(32)(9))
+    runtime = triton.knobs.runtime
     call()
-    hooks = triton.knobs.runtime.launch_enter_hook
-    hooks.add(seen.append)
+    for hooks in (runtime.launch_enter_hook, runtime.launch_exit_hook):
+        hooks.add(seen.append)
+        call()
+        hooks.remove(seen.append)
+    chain = runtime.launch_enter_hook
+    for hook in (seen.append, None):  # older ways to say it
+        runtime.launch_enter_hook = hook
+        call()
+    runtime.launch_enter_hook = chain
+    before = whole_ways.count
     call()
-    hooks.remove(seen.append)
-    return {"seen": len(seen), "whole way": launched(call, tensors)["whole way"]}
+    return {"seen": len(seen), "whole way without": whole_ways.count - before}
 
 
 def output_off_by_one() -> dict:
