@@ -15,7 +15,7 @@ IMAGE ?= rope-kernels
 ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help environment lab test notebooks bench docker_image clean
+.PHONY: help environment lab test notebooks bench site docker_image clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -38,6 +38,16 @@ notebooks: environment ## run the notebooks and store their output (on a GPU: th
 
 bench: environment ## measure the kernels beside their peers (needs a GPU)
 	$(VENV)/bin/python -m benchmarks $(BENCH_FLAGS)
+
+# tools/make_environment.sh writes .venv/made-from anew whenever it has installed something.
+.venv/made-from: environment ;
+
+.venv/made-for-site: .venv/made-from
+	.venv/bin/python -m pip install --quiet -c constraints.txt -e '.[site]'
+	touch $@
+
+site: environment $(if $(filter .venv,$(VENV)),.venv/made-for-site) ## build the site into build/site (needs npm)
+	$(VENV)/bin/python tools/make_site.py
 
 docker_image: ## build the Docker image rope-kernels (CPU=1 for one without CUDA)
 	docker build --build-arg CPU=$(CPU) -t $(IMAGE) .

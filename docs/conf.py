@@ -1,0 +1,151 @@
+"""What Sphinx needs to know of the site. tools/make_site.py runs it; `make site` runs that.
+
+Sphinx reads a folder that has the repository's layout (pages of this folder at the top, notebooks
+in notebooks/), so that a link between notebooks that works on GitHub works on the site as it is.
+"""
+
+import os
+import re
+from itertools import pairwise
+from pathlib import Path
+
+from docutils import nodes
+from sphinx import addnodes
+
+import rope_kernels
+
+ROOT = Path(__file__).resolve().parent.parent
+
+project = "RoPE in Triton"
+author = copyright = "the rope_kernels authors"
+version = release = rope_kernels.__version__
+language = "en"
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+
+# The notebooks are shown with the outputs that are stored in them; nothing is run.
+nb_execution_mode = "off"
+# A widget lives in a running kernel only. In its place its text is shown, and the figure that
+# follows it in the notebook; the script that would draw it comes from another host.
+nb_ipywidgets_js = {}
+nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json", None)]
+nb_merge_streams = True
+
+myst_enable_extensions = ["amsmath", "dollarmath"]
+myst_heading_anchors = 3
+
+# A dead reference is an error (-n -W). Only names that other projects define, whose pages are not
+# looked up over the network, may stay without a link.
+nitpick_ignore_regex = [
+    ("py:.*", r"(torch|triton|collections|pathlib)\..*"),
+]
+
+# The docstrings are plain text for a terminal: `name` is code there.
+default_role = "code"
+autodoc_typehints_format = "short"
+autodoc_member_order = "bysource"
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+python_use_unqualified_type_names = True
+maximum_signature_line_length = 80  # longer ones: an argument a line
+toc_object_entries_show_parents = "hide"
+add_module_names = False
+
+html_theme = "sphinx_book_theme"
+html_title = "rope_kernels"  # after each page's own title
+html_favicon = "static/favicon.svg"
+html_context = {"default_mode": "auto"}  # light or dark, as the reader's system has it
+html_static_path = ["static"]  # tools/make_site.py adds the folder with MathJax
+html_css_files = ["site.css"]
+html_show_sphinx = False
+mathjax_path = "mathjax/tex-chtml.js"  # served from the site
+
+# GitHub's runners say where the repository is; a build at home does not know.
+REPOSITORY = ""
+if "GITHUB_REPOSITORY" in os.environ:
+    REPOSITORY = f"{os.environ['GITHUB_SERVER_URL']}/{os.environ['GITHUB_REPOSITORY']}"
+
+html_theme_options = {
+    "logo": {"text": project},
+    "home_page_in_toc": True,
+    "show_toc_level": 2,
+    "use_download_button": True,
+    "use_fullscreen_button": False,
+    "navbar_persistent": [],  # the sidebar has the search
+    "repository_url": REPOSITORY,
+    "repository_provider": "github",
+    "use_repository_button": bool(REPOSITORY),
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+
+
+def link_to_the_repository(app, doctree):
+    """Point links to files of the repository that are no pages to GitHub.
+
+    Where the repository's address is not known, their text stays. A link to a file that does not
+    exist is left alone: Sphinx reports it.
+    """
+    for link in list(doctree.findall(addnodes.pending_xref)):
+        if link["reftype"] != "myst" or link["refdomain"] == "doc":
+            continue
+        target, _, anchor = link["reftarget"].partition("#")
+        path = os.path.normpath(Path(app.env.docname).parent / target)
+        if not target or path.startswith("..") or not (ROOT / path).exists():
+            continue
+        if REPOSITORY:
+            address = f"{REPOSITORY}/blob/main/{path}" + (f"#{anchor}" if anchor else "")
+            link.replace_self(nodes.reference("", "", *link.children, refuri=address))
+        else:
+            link.replace_self(link.children)
+
+
+def describe_figures(app, doctree):
+    """Give the pictures that a cell has drawn an alternative text other than their file's name."""
+    for image in doctree.findall(nodes.image):
+        if image.get("alt"):
+            continue
+        section = image
+        while not isinstance(section, nodes.section):
+            section = section.parent
+        title = section.next_node(nodes.title).astext()
+        image["alt"] = f"Figure drawn by the cell above it, in the section “{title}”."
+
+
+def show_equations_as_written(app, doctree):
+    r"""Equations with \\ stay as they are; Sphinx's environment around them does not know \tag."""
+    for equation in doctree.findall(nodes.math_block):
+        if not equation.get("no-wrap"):
+            equation["no-wrap"] = True
+            equation.children[:] = [nodes.Text(rf"\[{equation.astext()}\]")]
+
+
+def set_lists_apart(app, what, name, obj, options, lines):
+    """Put the empty lines around lists that a terminal does not need and reStructuredText does."""
+
+    def indent(line):
+        return len(line) - len(line.lstrip())
+
+    apart, dash = lines[:1], None
+    for before, line in pairwise(lines):
+        if re.match(r" *- ", line):
+            if dash is None and before.strip():
+                apart.append("")
+            dash = indent(line)
+        elif line.strip() and dash is not None and indent(line) <= dash:
+            if before.strip():
+                apart.append("")
+            dash = None
+        apart.append(line)
+    lines[:] = apart
+    if what == "property":  # napoleon would take what stands before a colon for the type
+        lines[:0] = ["..", ""]
+
+
+def setup(app):
+    app.connect("doctree-read", link_to_the_repository)
+    app.connect("doctree-read", describe_figures)
+    app.connect("doctree-read", show_equations_as_written)
+    app.connect("autodoc-process-docstring", set_lists_apart, priority=100)  # before napoleon

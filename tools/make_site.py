@@ -1,0 +1,148 @@
+"""Build the site into build/site: `make site`. Needs npm, which brings MathJax.
+
+From nothing each time: what Sphinx reads is put together in build/site-source, with the layout of
+the repository. Any warning is an error. Afterwards every link, picture and script of every page
+is looked up, those too that Sphinx does not check.
+"""
+
+import base64
+import hashlib
+import shutil
+import subprocess
+import sys
+import tarfile
+from html.parser import HTMLParser
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+
+# From npm, served from the site: no page asks another host for anything.
+MATHJAX = "mathjax@3.2.2"
+MATHJAX_SHA512 = (
+    "Bt+SSVU8eBG27zChVewOicYs7Xsdt40qm4+UpHyX7k0/O9NliPc+x77k1/FEsPsjKPZGJvtRZM1vO+geW0OhGw=="
+)
+# The script that the pages load, and what it loads when it is needed: packages of TeX, fonts,
+# and, if asked for in the menu of an equation, what reads it aloud.
+MATHJAX_PARTS = (
+    *("tex-chtml.js", "input/tex/extensions/", "output/chtml/fonts/"),
+    *("a11y/", "input/mml", "sre/"),
+)
+
+
+def stop(sentence: str) -> None:
+    sys.exit(f"error: {sentence}")
+
+
+def copy_source(source: Path) -> None:
+    """Put what Sphinx reads together, each file where it is in the repository."""
+    pages = [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*.rst")]
+    files = {path: path.name for path in pages}
+    files[ROOT / "README.md"] = "README.txt"  # a part of the first page, not one of its own
+    for pattern in ("notebooks/*.ipynb", "notebooks/solutions/*.ipynb", "benchmarks/results/*.png"):
+        files |= {path: path.relative_to(ROOT) for path in ROOT.glob(pattern)}
+    for path, place in files.items():
+        (source / place).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, source / place)
+
+
+def has_the_hash(archive: Path) -> bool:
+    return (
+        base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode() == MATHJAX_SHA512
+    )
+
+
+def fetch_mathjax(folder: Path) -> None:
+    """Unpack MathJax into a folder; from the registry the first time, then from build/."""
+    archive = BUILD / (MATHJAX.replace("@", "-") + ".tgz")
+    if not archive.exists():
+        npm = shutil.which("npm")
+        if npm is None:
+            stop("npm was not found: on Debian or Ubuntu, run 'sudo apt-get install npm'.")
+        command = [npm, "pack", MATHJAX, "--silent", "--pack-destination", str(BUILD)]
+        if subprocess.run(command, stdout=subprocess.DEVNULL).returncode != 0:
+            stop(f"npm could not fetch {MATHJAX}, for the reason given above.")
+    if not has_the_hash(archive):
+        stop(f"{archive} is not the {MATHJAX} that this script knows: remove it and try again.")
+    with tarfile.open(archive) as packed:
+        for member in packed:
+            name = member.name.removeprefix("package/es5/")
+            if member.isfile() and (name.startswith(MATHJAX_PARTS) or name == "package/LICENSE"):
+                place = folder / name.removeprefix("package/")
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(packed.extractfile(member).read())
+
+
+def run_sphinx(source: Path, static: Path, site: Path) -> None:
+    command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--nitpicky", "--quiet"]
+    command += ["--jobs=auto", "--conf-dir", str(ROOT / "docs")]
+    command += ["--define", f"html_static_path=static,{static}"]
+    command += ["--doctree-dir", str(site.with_name("site-doctrees")), str(source), str(site)]
+    if subprocess.run(command, cwd=ROOT).returncode != 0:
+        stop("the site was not built: see the warnings above.")
+
+
+class Page(HTMLParser):
+    """What a page links to, what the browser loads for it, and the places one may link to."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.links, self.loads, self.anchors = [], [], set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list) -> None:
+        found = dict(attributes)
+        self.anchors |= {found[key] for key in ("id", "name") if found.get(key)}
+        if tag == "a" and found.get("href"):
+            self.links.append(found["href"])
+        elif tag == "link" and found.get("href"):
+            self.loads.append(found["href"])
+        elif found.get("src"):
+            self.loads.append(found["src"])
+
+
+def dead_links(site: Path) -> list[str]:
+    """Links within the site that lead nowhere, and whatever is loaded from elsewhere."""
+    found = (path.relative_to(site) for path in site.rglob("*.html"))
+    names = [path.as_posix() for path in found if path.parts[0] != "_static"]  # the theme's own
+    pages = {name: Page((site / name).read_text("utf-8")) for name in names}
+    complaints = []
+    for name, page in sorted(pages.items()):
+        for address in page.loads:
+            if urlsplit(address).netloc:
+                complaints.append(f"{name} loads {address}")
+        for address in page.links + page.loads:
+            parts = urlsplit(address)
+            if parts.scheme or parts.netloc:
+                continue
+            path, anchor = urldefrag(urljoin(f"/{name}", address))
+            path = unquote(urlsplit(path).path).lstrip("/") or "index.html"
+            if not (site / path).is_file():
+                complaints.append(f"{name} links to {address}, which does not exist")
+            elif anchor and path in pages and unquote(anchor) not in pages[path].anchors:
+                complaints.append(f"{name} links to {address}: no such place on that page")
+    return sorted(set(complaints))
+
+
+def main() -> None:
+    if missing := [
+        name for name in ("sphinx", "myst_nb", "sphinx_book_theme") if not find_spec(name)
+    ]:
+        stop(f"{missing[0]} is missing: run \"pip install -c constraints.txt -e '.[site]'\".")
+    source, static, site = (BUILD / name for name in ("site-source", "site-static", "site"))
+    for folder in (source, static, site, site.with_name("site-doctrees")):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    copy_source(source)
+    fetch_mathjax(static / "mathjax")
+    run_sphinx(source, static, site)
+    if complaints := dead_links(site):
+        print(*complaints, sep="\n", file=sys.stderr)
+        stop("the site was built, but has dead links: see above.")
+    print(f"The site is in {site.relative_to(ROOT)}: open index.html there.")
+
+
+if __name__ == "__main__":
+    main()
