@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "notebooks"
 
 TAGS = {"nbval-ignore-output", "nbval-skip", "raises-exception"}
+# planned between those that exist: their neighbours name them, and link to none
+IN_PREPARATION = {"08": "08 Profiling", "09": "09 To the memory limit"}
 # notebooks that measure much may leave more cells uncompared
 MEASURING = {"03", "05", "08", "09"}
 MAX_BYTES = 1_000_000
@@ -147,20 +149,20 @@ def first_cell_introduces(notebook: Notebook) -> list[str]:
 
 
 def last_cell_concludes(notebook: Notebook) -> list[str]:
-    """Recap, three to five exercises, references with equation numbers, the way on."""
+    """Recap, three to five questions, references with equation numbers, the way on."""
     last = notebook.node.cells[-1].source
     wanted = {
         "a recap": r"^## Recap$",
-        "exercises": r"^## Exercises$",
+        "questions": r"^## To think about$",
         "references": r"^## References$",
         "an equation number in the references": r"## References[\s\S]*\(\d+\)",
         "the way on": r"^\*\*Next:\*\* ",
     }
     complaints = [f"no {what}" for what, sign in wanted.items() if not re.search(sign, last, re.M)]
-    exercises = re.search(r"## Exercises([\s\S]*?)(?=^## |\Z)", last, re.M)
-    count = len(re.findall(r"^\d+\. ", exercises.group(1), re.M)) if exercises else 0
+    questions = re.search(r"## To think about([\s\S]*?)(?=^## |\Z)", last, re.M)
+    count = len(re.findall(r"^\d+\. ", questions.group(1), re.M)) if questions else 0
     if not 3 <= count <= 5:
-        complaints.append(f"{count} exercises")
+        complaints.append(f"{count} questions")
     return complaints
 
 
@@ -268,26 +270,32 @@ def widgets_have_a_figure(notebook: Notebook) -> list[str]:
 
 
 def links_lead_somewhere(notebook: Notebook) -> list[str]:
-    """Links between notebooks exist, and previous and next are the neighbours."""
+    """Links between notebooks exist; previous and next are the neighbours, there or announced."""
     complaints = []
     for cell in notebook.markdown:
         for target in re.findall(r"\]\((?!https?:|#)([^)\s]+)\)", cell.source):
             if not (notebook.folder / target.split("#")[0]).exists():
                 complaints.append(f"{cell.id}: {target} does not exist")
-    names = names_of_notebooks()
-    place = names.index(notebook.name)
     navigation = re.search(
         r"^\| Previous · next \| (.+?) · (.+) \|$", notebook.node.cells[0].source, re.M
     )
-    for neighbour, text in (
-        (place - 1, navigation.group(1) if navigation else ""),
-        (place + 1, navigation.group(2) if navigation else ""),
-    ):
-        if 0 <= neighbour < len(names) and f"({names[neighbour]})" not in text:
-            complaints.append(f"no link to {names[neighbour]} in the first cell")
-    if place + 1 < len(names) and f"({names[place + 1]})" not in notebook.node.cells[-1].source:
-        complaints.append(f"no link to {names[place + 1]} in the last cell")
+    before, after = (_sign_of_neighbour(notebook, step) for step in (-1, 1))
+    if before and before not in (navigation.group(1) if navigation else ""):
+        complaints.append(f"no {before} in the first cell")
+    if after and after not in (navigation.group(2) if navigation else ""):
+        complaints.append(f"no {after} in the first cell")
+    if after and after not in notebook.node.cells[-1].source:
+        complaints.append(f"no {after} in the last cell")
     return complaints
+
+
+def _sign_of_neighbour(notebook: Notebook, step: int) -> str | None:
+    """What has to be said of the notebook before or after; None where there is none."""
+    number = f"{int(notebook.number) + step:02d}"
+    if number in IN_PREPARATION:
+        return f"{IN_PREPARATION[number]} (in preparation)"
+    found = [name for name in names_of_notebooks() if name.startswith(number)]
+    return f"({found[0]})" if found else None
 
 
 def measurements_are_on_record(notebook: Notebook) -> list[str]:

@@ -1,7 +1,9 @@
 """`lab.check` without inputs: right candidates pass, wrong ones are told what they look like."""
 
 import functools
+import os
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,10 +12,11 @@ import wrong_kernels
 from rope_kernels import apply_rotary_pos_emb, lab, rope_bw, rope_qk
 from rope_kernels.lab import judge as _  # noqa: F401  (so that `lab.judge` is the module)
 from rope_kernels.lab import specs
-from rope_kernels.lab.spec import STRIDED, Spec, spec
+from rope_kernels.lab.spec import STRIDED, Case, Spec, spec
 
 judge_module = __import__("rope_kernels.lab.judge", fromlist=["judge"])
 judge = judge_module.judge
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def numbered(number):
@@ -196,6 +199,13 @@ def test_an_argument_without_a_shape_is_an_error():
             return x
 
 
+def test_one_tensor_alone_may_be_strided():
+    sizes = {"s": 3, "b": 1, "h": 2, "g": 2, "d": 8}
+    case = Case("apart", sizes, layout="only q is a slice of wider rows")
+    q, k = specs.rope_of_q_and_k.inputs(case)[:2]
+    assert not q.is_contiguous() and k.is_contiguous()
+
+
 def test_cases_can_be_left_out():
     assert not set(STRIDED) & {case.name for case in specs.rope_of_contiguous.cases}
 
@@ -242,3 +252,122 @@ def test_what_cannot_be_sent_is_named():
 def test_a_lambda_has_no_name():
     with pytest.raises(TypeError, match="no name"):
         judge(lambda t, freqs: t, specs.rope)
+
+
+# functions of PyTorch alone, numbers, cases of a specification's own
+
+
+def frequencies(d, base):
+    return float(base) ** (-torch.arange(0, d, 2) / d)
+
+
+def frequencies_of_one_base(d, base):
+    return frequencies(d, 10_000)
+
+
+def test_arguments_may_be_whole_numbers():
+    inputs = [specs.frequencies.inputs(case) for case in specs.frequencies.cases]
+    assert inputs == [[8, 10_000], [24, 500], [200, 500_000]]
+    assert judge(frequencies, specs.frequencies)
+    verdict = judge(frequencies_of_one_base, specs.frequencies)
+    assert verdict.right == ("small and plain",) and verdict.case == "other sizes"
+    assert verdict.kind == "base is ignored: another one gives the same result"
+
+
+def turned_but_in_long_rows(x, angle):
+    return specs.turned_pairs.function(x, -angle if x.shape[-1] == 200 else angle)
+
+
+def test_a_specification_may_have_cases_of_its_own():
+    verdict = judge(turned_but_in_long_rows, specs.turned_pairs)
+    assert verdict.case == "long rows" and verdict.right == ("small and plain", "other sizes")
+    assert verdict.kind == "a sign: it rotates by minus the angle"
+
+
+def minus_the_half_turn(x):
+    return -specs.rotate_half.function(x) + (torch.arange(x.shape[-1]) == 3)
+
+
+def of_new_memory(x):
+    return torch.empty(x.shape, dtype=x.dtype)
+
+
+def test_without_a_kernel_no_program_is_blamed():
+    verdict = judge(minus_the_half_turn, specs.rotate_half)
+    assert not verdict and verdict.owner == "" and "unwritten" not in verdict.kind
+    assert "unwritten" in judge(of_new_memory, specs.rotate_half).kind
+
+
+def test_launches_are_counted():
+    """Where there are none, the verdict of the CPU stands on a GPU as well."""
+    assert judge(specs.rope.function, specs.rope).launches == 0
+    assert judge(wrong_kernels.right, specs.rope).launches == 11
+
+
+def one_value_after_another(x):
+    return wrong_kernels.stored_by_all(x, first_is_wrong=True)
+
+
+def the_same_value_again(x):
+    return wrong_kernels.stored_by_all(x, first_is_wrong=False)
+
+
+def three_times(x: "(n)"):  # noqa: F821
+    return 3 * x
+
+
+def test_a_result_that_needs_an_order_of_programs_is_wrong():
+    verdict = judge(one_value_after_another, spec(leave_out=STRIDED)(three_times))
+    assert not verdict and "a race between programs: program 1 stores in element 0 of" in repr(
+        verdict
+    )
+    assert judge(the_same_value_again, spec(leave_out=STRIDED)(three_times))
+
+
+def test_functions_of_pytorch_are_judged_where_there_is_no_triton(tmp_path):
+    from test_import import WITHOUT_TRITON, run_python
+
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_TRITON)  # for the child, too
+    (tmp_path / "answers.py").write_text(
+        "import torch\n\n"
+        "def right(x):\n    a, b = x.chunk(2, -1)\n    return torch.cat((-b, a), -1)\n\n"
+        "def wrong(d, base):\n    return base / 0\n"
+    )
+    said = run_python(
+        """
+        import answers
+        from rope_kernels import lab
+        assert lab.ENGINE.kind == "PyTorch alone"
+        print(lab.check(answers.right, lab.specs.rotate_half))
+        print(lab.check(answers.wrong, lab.specs.frequencies))
+        """,
+        PYTHONPATH=os.pathsep.join((str(tmp_path), str(ROOT))),
+    )
+    assert said.startswith("RIGHT: ") and "it raises ZeroDivisionError" in said
+
+
+DEFAULT = 3.0
+
+
+def test_names_in_defaults_are_sent_too():
+    """As a notebook's function has them: `def f(x, kernel=my_kernel)`."""
+    program = judge_module._Shipment()
+
+    def candidate(t, freqs, factor=DEFAULT):
+        return factor * t
+
+    candidate.__module__ = "__main__"
+    assert "DEFAULT = 3.0" in program.add_call(candidate)["program"]
+
+
+@pytest.mark.parametrize(
+    "candidate, state, color",
+    (
+        (wrong_kernels.right, "right", "#009e73"),
+        (numbered(1), "wrong", "#d55e00"),
+        (wrong_kernels.stub, "not-written-yet", "#e69f00"),
+    ),
+)
+def test_a_verdict_has_its_colour_on_a_page(candidate, state, color):
+    page = judge(candidate, specs.rope)._repr_html_()
+    assert f"lab-{state}" in page and color in page and page.startswith("<pre")

@@ -220,3 +220,21 @@ def copy_kernel(
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + i, i < n)
     tl.store(out_ptr + i, x, i < n)
+
+
+@triton.jit
+def stored_by_all_kernel(x_ptr, out_ptr, n, FIRST_IS_WRONG: tl.constexpr, BLOCK: tl.constexpr):
+    """Every program stores everything; the last one comes last here, and nowhere else for sure."""
+    program = tl.program_id(0)
+    for begin in range(0, n, BLOCK):
+        i = begin + tl.arange(0, BLOCK)
+        y = 3 * tl.load(x_ptr + i, i < n)
+        if FIRST_IS_WRONG:
+            y = tl.where(program == 0, -y, y)
+        tl.store(out_ptr + i, y, i < n)
+
+
+def stored_by_all(x, first_is_wrong):
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    stored_by_all_kernel[(2,)](x, out, x.numel(), FIRST_IS_WRONG=first_is_wrong, BLOCK=1024)
+    return out

@@ -5,6 +5,7 @@
 
 from importlib import import_module
 
+from .answer import check_answer
 from .bench import bench, observe
 from .check import check, compare
 from .count import count_eager_traffic
@@ -15,6 +16,7 @@ __all__ = [
     "ENGINE",
     "bench",
     "check",
+    "check_answer",
     "compare",
     "count_eager_traffic",
     "device",

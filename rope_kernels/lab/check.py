@@ -4,6 +4,7 @@ A verdict reads the same on every engine when the candidate is right; when it is
 first wrong index, so that a reader knows where to look.
 """
 
+import html
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -108,6 +109,14 @@ def compare(got: Tensor, expected: Tensor, tolerance: tuple[float, float] | None
         f"got {got[first]:.4g}, expected {expected[first]:.4g}; largest error {largest:.2g}"
     )
     return Verdict(False, reason, shape, dtype, largest, wrong, first)
+
+
+def boxed(verdict: str, state: str) -> str:
+    """A verdict for a page, with a green line beside it if it is 'right', red if 'wrong'."""
+    color = {"right": "#009e73", "wrong": "#d55e00"}.get(state, "#e69f00")
+    style = f"border-left: 4px solid {color}; padding-left: 0.8em; white-space: pre-wrap"
+    classes = f"lab-verdict lab-{state.replace(' ', '-')}"
+    return f'<pre class="{classes}" style="{style}">{html.escape(verdict)}</pre>'
 
 
 def _clone(value: object) -> object:

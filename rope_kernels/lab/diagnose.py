@@ -28,6 +28,7 @@ class Evidence:
     run: Callable[..., Tensor]  # the candidate on other inputs
     earlier: list[str]  # cases that came out right
     races: list[str]
+    twice: list[str]  # places that were stored twice, or read after they were stored
 
 
 def kind_of_mistake(evidence: Evidence) -> str:
@@ -82,17 +83,109 @@ def _halves_swapped(e: Evidence) -> str | None:
     return None
 
 
+def _neighbours_swapped(e: Evidence) -> str | None:
+    d2 = _rotary_dim(e)
+    if d2 % 2 or d2 > e.got.shape[-1]:
+        return None
+    swapped, tail = e.got[..., :d2].unflatten(-1, (-1, 2)).flip(-1).flatten(-2), e.got[..., d2:]
+    if _close(torch.cat((swapped, tail), -1), e.expected, e):
+        return "neighbours swapped: each of the two stands where the other belongs"
+    if _close(torch.cat((-swapped, tail), -1), e.expected, e):
+        return "neighbours swapped, and a sign: each of the two stands where the other belongs"
+    return None
+
+
+def _order(e: Evidence) -> str | None:
+    """Right numbers in a wrong order; and where elements are only to be put in order."""
+    d2 = _rotary_dim(e)
+    if d2 % 2 or d2 > e.expected.shape[-1]:
+        return None
+    apart = torch.arange(d2).view(-1, 2).t().flatten()  # neighbours -> halves
+    for x, argument in _arguments(e):
+        if argument.holds != "floats" or x.shape != e.expected.shape:
+            continue
+        for there, back in ((apart, apart.argsort()), (apart.argsort(), apart)):
+            if _close(_ordered(x, there), e.expected, e) and _is(_ordered(x, back), e):
+                return "the order: the permutation goes the other way round"
+    if _is(_ordered(e.expected, apart), e):
+        return "the order: the right numbers, with halves where neighbours are asked for"
+    if _is(_ordered(e.expected, apart.argsort()), e):
+        return "the order: the right numbers, with neighbours where halves are asked for"
+    if _is(e.expected.flip(-1), e):
+        return "the order: the last dimension runs backwards"
+    return None
+
+
+def _nothing_done(e: Evidence) -> str | None:
+    for x, argument in _arguments(e):
+        if argument.holds == "floats" and _is(x, e):
+            return f"nothing has happened: the result is {argument.name} as it came"
+    return None
+
+
+def _twice(e: Evidence) -> str | None:
+    return f"two for one place: {e.twice[0]}" if e.twice else None
+
+
+def _transposed(e: Evidence) -> str | None:
+    if e.expected.dim() > 1 and _is(e.expected.transpose(-1, -2), e):
+        return "transposed: rows and columns have changed places"
+    return None
+
+
+def _plain_relation(e: Evidence) -> str | None:
+    """The right numbers in another place, or a simple function of them."""
+    got, expected = e.got.double(), e.expected.double()
+    if got.shape[-1] > 2 and _close(got[..., :-1], expected[..., 1:], e):
+        return "shifted: every element stands one place too early"
+    if got.shape[-1] > 2 and _close(got[..., 1:], expected[..., :-1], e):
+        return "shifted: every element stands one place too late"
+    positive = bool((expected > 0).all() and (got > 0).all())
+    if positive and _close(got * expected, torch.ones_like(got), e):
+        return "the reciprocal: it is one divided by what is expected"
+    if positive and _close(got.log(), expected.log() / 2, e):
+        return "a factor in the exponent: it is the square root of what is expected"
+    if positive and _close(got.log(), expected.log() * 2, e):
+        return "a factor in the exponent: it is the square of what is expected"
+    factor = float((got * expected).sum() / (expected * expected).sum())
+    if abs(factor) > 1e-2 and _close(got, factor * expected, e):
+        return f"a factor: everything is {factor:.3g} times what is expected"
+    return None
+
+
 def _pairing(e: Evidence) -> str | None:
     """The other of the two conventions."""
     d2 = _rotary_dim(e)
+    if d2 % 2:
+        return None
     order = torch.arange(d2).view(2, -1).t().flatten()  # halves -> neighbours
     for there, back, wanted in (
-        (order, order.argsort(), "neighbours (2i, 2i + 1), where halves (i, i + d2/2) are asked"),
-        (order.argsort(), order, "halves (i, i + d2/2), where neighbours (2i, 2i + 1) are asked"),
+        (order, order.argsort(), "halves (i, i + d2/2), where neighbours (2i, 2i + 1) are asked"),
+        (order.argsort(), order, "neighbours (2i, 2i + 1), where halves (i, i + d2/2) are asked"),
     ):
         inputs = [_reorder(x, there, d2, a.holds) for x, a in _arguments(e)]
-        if _is(_reorder(e.spec(*inputs), back, d2, "floats"), e):
+        guess = _reorder(e.spec(*inputs), back, d2, "floats")
+        if _is(guess, e):
             return f"the wrong pairing: it pairs {wanted} for"
+        is_matrix = guess.shape[-2:] == (d2, d2)
+        if is_matrix and _is(_reorder(guess.mT, back, d2, "floats").mT, e):
+            return f"the wrong pairing: it pairs {wanted} for"
+        if not _halves_have_angles(e):
+            continue
+        # one angle for both of a wrong pair
+        asks_neighbours = back is not order
+        for pick in (lambda x: x[..., : d2 // 2], lambda x: x[..., ::2]):
+            one_angle = [
+                _for_both(pick(x), asks_neighbours) if a.holds == "angles" else y
+                for x, y, a in zip(e.inputs, inputs, e.spec.arguments, strict=True)
+            ]
+            if _is(_reorder(e.spec(*one_angle), back, d2, "floats"), e):
+                return f"the wrong pairing: it pairs {wanted} for"
+        inputs = [
+            _reorder(x, there, d2, "floats") if a.holds == "angles" else x for x, a in _arguments(e)
+        ]
+        if _is(e.spec(*inputs), e):
+            return "the wrong angle: the table's angles stand in another order than the elements"
     return None
 
 
@@ -100,15 +193,28 @@ def _gradient_ignored(e: Evidence) -> str | None:
     for number, argument in enumerate(e.spec.arguments):
         if not argument.name.startswith("grad"):
             continue
-        other = [x.clone() for x in e.inputs]
+        other = list(e.inputs)
         other[number] = torch.randn(other[number].shape).to(other[number].dtype)
         if _same(e.run(*other), e.got, e):
             return "the gradient is ignored: another incoming gradient gives the same result"
     return None
 
 
+def _number_ignored(e: Evidence) -> str | None:
+    for number, argument in enumerate(e.spec.arguments):
+        if argument.holds != "number":
+            continue
+        other = list(e.inputs)
+        other[number] *= 2
+        if _same(e.run(*other), e.got, e):
+            return f"{argument.name} is ignored: another one gives the same result"
+    return None
+
+
 def _half_angles(e: Evidence) -> str | None:
     """The spec with one half's angles taken for both."""
+    if not _halves_have_angles(e):
+        return None
     for what, pick in (
         ("the second half takes the first half's angle", lambda a, b: (a, a)),
         ("the first half takes the second half's angle", lambda a, b: (b, b)),
@@ -123,28 +229,59 @@ def _half_angles(e: Evidence) -> str | None:
     return None
 
 
+def _an_angle_for_each_half(e: Evidence) -> str | None:
+    """Where the specification asks for one angle a pair."""
+    if not _halves_have_angles(e):
+        return None
+    by_half = []
+    for half in (0, 1):
+        inputs = [
+            torch.cat([x.chunk(2, -1)[half]] * 2, -1) if argument.holds == "angles" else x
+            for x, argument in _arguments(e)
+        ]
+        by_half.append(e.spec(*inputs))
+    in_first = torch.arange(e.expected.shape[-1]) < _rotary_dim(e) // 2
+    if _is(torch.where(in_first, *by_half), e):
+        return "the wrong angle: each half takes its own, where one is asked for both"
+    return None
+
+
 def _wrong_sine(e: Evidence) -> str | None:
     """A rotation has a cosine part, the same for minus the angle, and a sine part, which turns."""
     if not any(argument.holds == "angles" for argument in e.spec.arguments):
         return None
 
-    def at(sign: int, swap: bool) -> Tensor:
-        return e.spec(
-            *[
-                sign * (x.roll(x.shape[-1] // 2, -1) if swap else x) if a.holds == "angles" else x
-                for x, a in _arguments(e)
-            ]
-        )
+    def at(sign: int, swap: Callable[[Tensor], Tensor]) -> Tensor:
+        return e.spec(*[sign * swap(x) if a.holds == "angles" else x for x, a in _arguments(e)])
 
-    cosines, sines = (at(1, False) + at(-1, False)) / 2, (at(1, False) - at(-1, False)) / 2
-    in_first = torch.arange(sines.shape[-1]) < _rotary_dim(e) // 2
-    for half, sign in (("first", in_first), ("second", ~in_first)):
+    def as_it_is(x: Tensor) -> Tensor:
+        return x
+
+    forth, back = at(1, as_it_is), at(-1, as_it_is)
+    cosines, sines = (forth + back) / 2, (forth - back) / 2
+    place = torch.arange(sines.shape[-1])
+    in_first = place < _rotary_dim(e) // 2
+    for where, sign in (
+        ("the first half", in_first),
+        ("the second half", ~in_first),
+        ("the first of each two neighbours", place % 2 == 0),
+        ("the second of each two neighbours", place % 2 == 1),
+    ):
         if _is(cosines + torch.where(sign, -sines, sines), e):
-            return f"a sign: that of the sine in the {half} half"
-    if e.spec.angles == "unlike" and _is(cosines + (at(1, True) - at(-1, True)) / 2, e):
-        return "the wrong sine: each half takes the sine that the other should take"
-    if e.spec.angles == "unlike" and _is(cosines - (at(1, True) - at(-1, True)) / 2, e):
-        return "a sign and the wrong sine: the map itself, where its transpose is asked for"
+            return f"a sign: that of the sine in {where}"
+    if not _halves_have_angles(e):
+        return None
+    if e.spec.angles != "unlike":
+        return None
+    for who, swap in (
+        ("half", lambda x: x.roll(x.shape[-1] // 2, -1)),
+        ("of two neighbours", lambda x: x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)),
+    ):
+        swapped = (at(1, swap) - at(-1, swap)) / 2
+        if _is(cosines + swapped, e):
+            return f"the wrong sine: each {who} takes the sine that the other should take"
+        if _is(cosines - swapped, e):
+            return "a sign and the wrong sine: the map itself, where its transpose is asked for"
     return None
 
 
@@ -184,16 +321,80 @@ def _position(e: Evidence) -> str | None:
     return None
 
 
+def _position_ids(e: Evidence) -> str | None:
+    """Positions that are given, read from another place."""
+    for number, argument in enumerate(e.spec.arguments):
+        ids = e.inputs[number]
+        if argument.holds != "positions" or argument.letters[-2:] != ("b", "s"):
+            continue
+        *sections, b, s = ids.shape
+
+        def turned_by(others: Tensor, number: int = number) -> Tensor:
+            return e.spec(*(*e.inputs[:number], others, *e.inputs[number + 1 :]))
+
+        guesses = {
+            "that of the place in the text, not of the id": torch.arange(s).expand_as(ids),
+            "0, the first one, for all": ids * 0,
+            "the ids are read as (s, b), where (b, s) is asked": ids.reshape(*sections, s, b).mT,
+            "that of the first text's token, for all texts": ids[..., :1, :].expand_as(ids),
+        }
+        if sections:
+            for k in range(3):
+                guesses[f"every section takes those of section {k}"] = ids[[k, k, k]]
+            for order in ((2, 1, 0), (1, 0, 2), (0, 2, 1), (1, 2, 0), (2, 0, 1)):
+                words = "the sections take those of " + ", ".join(map(str, order))
+                guesses[words] = ids[list(order)]
+        for what, others in guesses.items():
+            if not torch.equal(others, ids) and _is(turned_by(others), e):
+                return f"the wrong position: {what}"
+        if sections:
+            by_section = torch.stack([turned_by(ids[[k, k, k]]) for k in range(3)])
+            difference = (by_section.double() - e.got.double()).abs().amin(0)
+            if _close(difference, torch.zeros_like(difference), e):
+                return "the wrong position: the sections begin or end elsewhere"
+        for x, a in _arguments(e):
+            if a.holds == "floats" and not sections and x.shape[:2] == (s, b):
+                moved = x[ids.t().clamp(max=s - 1), torch.arange(b)]
+                inputs = [moved if y is x else y for y in e.inputs]
+                if _is(e.spec(*inputs), e):
+                    return f"the wrong token: {a.name} is read where the position says, too"
+    return None
+
+
+def _strides_exchanged(e: Evidence) -> str | None:
+    """Of the first three dimensions."""
+    for x, argument in _arguments(e):
+        if argument.holds != "floats" or x.dim() != 4 or e.case.name in STRIDED:
+            continue
+        for order, names in (
+            ((1, 0, 2), "s and b"),
+            ((0, 2, 1), "b and h"),
+            ((2, 1, 0), "s and h"),
+        ):
+            strides = [*(x.stride(dimension) for dimension in order), x.stride(3)]
+            reach = sum((size - 1) * step for size, step in zip(x.shape, strides, strict=True))
+            memory = x.new_zeros(max(reach + 1, x.numel()))
+            memory[: x.numel()] = x.flatten()
+            wrong = memory.as_strided(x.shape, strides)
+            inputs = [wrong if y is x else y for y in e.inputs]
+            if x.is_contiguous() and _is(e.spec(*inputs), e):
+                return f"a wrong stride: those of {names} have changed places"
+    return None
+
+
 def _strides(e: Evidence) -> str | None:
     """Inputs read as if they were contiguous, or a result laid down like a strided input."""
     inputs = []
-    for x, _argument in _arguments(e):
+    for x, argument in _arguments(e):
+        if argument.holds == "number":
+            inputs.append(x)
+            continue
         memory = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())[x.storage_offset() :]
         missing = x.numel() - memory.numel()
         if missing > 0:
             memory = torch.cat((memory, memory.new_zeros(missing)))
         inputs.append(memory[: x.numel()].view(x.shape))
-    strided = any(not x.is_contiguous() for x in e.inputs)
+    strided = any(isinstance(x, Tensor) and not x.is_contiguous() for x in e.inputs)
     if strided and _mostly(e.spec(*inputs), e):
         return "a wrong stride: it reads the memory as if the tensor were contiguous"
     if e.case.name in STRIDED and e.earlier:
@@ -222,8 +423,22 @@ def _several_texts(e: Evidence) -> str | None:
 
 
 _LOOKS = (
-    *(_race, _unwritten, _rounding, _sign, _halves_swapped, _gradient_ignored, _half_angles),
-    *(_wrong_sine, _pairing, _tail, _position, _rest_of_block, _strides, _several_texts),
+    *(_race, _unwritten, _rounding, _sign, _halves_swapped, _neighbours_swapped),
+    *(_gradient_ignored, _number_ignored, _half_angles, _wrong_sine, _an_angle_for_each_half),
+    *(_pairing,),
+    *(
+        _nothing_done,
+        _order,
+        _transposed,
+        _plain_relation,
+        _tail,
+        _position,
+        _position_ids,
+        _strides_exchanged,
+        _twice,
+        _rest_of_block,
+    ),
+    *(_strides, _several_texts),
 )
 
 
@@ -232,8 +447,17 @@ def _arguments(e: Evidence):
 
 
 def _rotary_dim(e: Evidence) -> int:
-    tables = [x.shape[-1] for x, argument in _arguments(e) if argument.holds == "angles"]
-    return tables[0] if tables else e.expected.shape[-1]
+    """How many elements of the last dimension turn, as far as the angles tell."""
+    for x, argument in _arguments(e):
+        if argument.holds == "angles" and argument.letters[-1:] in (("d2",), ("p",)):
+            return x.shape[-1] * (2 if argument.letters[-1] == "p" else 1)
+    return e.expected.shape[-1]
+
+
+def _halves_have_angles(e: Evidence) -> bool:
+    """Does each half have angles of its own, rather than each pair one?"""
+    tables = [argument for argument in e.spec.arguments if argument.holds == "angles"]
+    return bool(tables) and all(argument.letters[-1] == "d2" for argument in tables)
 
 
 def _only_in_tail(e: Evidence) -> bool:
@@ -252,10 +476,19 @@ def _rotated_back(e: Evidence) -> bool:
     return any(a.holds == "angles" for a in e.spec.arguments) and _is(e.spec(*inputs), e)
 
 
+def _ordered(x: Tensor, order: Tensor) -> Tensor:
+    return torch.cat((x[..., order], x[..., len(order) :]), -1)
+
+
 def _reorder(x: Tensor, order: Tensor, d2: int, holds: str) -> Tensor:
-    if holds == "positions" or x.shape[-1] < d2:
+    if holds in ("positions", "number") or x.shape[-1] < d2:
         return x
-    return torch.cat((x[..., :d2][..., order], x[..., d2:]), -1)
+    return _ordered(x, order)
+
+
+def _for_both(angle: Tensor, neighbours: bool) -> Tensor:
+    """A table from the angle of each pair."""
+    return angle.repeat_interleave(2, -1) if neighbours else torch.cat((angle, angle), -1)
 
 
 def _is(guess: Tensor, e: Evidence) -> bool:

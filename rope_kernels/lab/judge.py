@@ -3,10 +3,11 @@
 A kernel with a wrong index may end the process it runs in, on a GPU all later CUDA calls with it.
 So the candidate's source, with that of everything it uses from its notebook, goes to a child
 process; where that ends or does not come back, the verdict says so. The child runs Triton's
-interpreter, which can tell which program stored what. Where there is a GPU, a candidate that is
-right there is run once more, by a second child, compiled.
+interpreter, which can tell which program stored what. Where there is a GPU, a candidate that
+launches kernels and is right there is run once more, by a second child, compiled.
 """
 
+import ast
 import atexit
 import builtins
 import functools
@@ -16,6 +17,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import textwrap
 import threading
 import types
 from collections.abc import Callable
@@ -26,6 +28,7 @@ from typing import ClassVar
 import torch
 
 from .bench import measure
+from .check import boxed
 from .spec import Case, Spec, spec
 
 SECONDS = 120.0  # that a candidate may take
@@ -53,12 +56,17 @@ class Judgement:
     largest_error: float = 0.0
     owner: str = ""
     also: tuple[str, ...] = ()  # other cases that are wrong
+    launches: int = 0  # of kernels, in the interpreter
     engine: str = "interpreted"
     speed: str = ""  # of a candidate that is right, where it was asked for
     fast_enough: bool = True
 
     def __bool__(self) -> bool:
         return self.state == "right" and self.fast_enough
+
+    def _repr_html_(self) -> str:
+        state = "right" if self else "wrong" if self.state == "right" else self.state
+        return boxed(repr(self), state)
 
     def __repr__(self) -> str:
         if self.state == "not written yet":
@@ -104,7 +112,7 @@ def judge(
     wanted = spec(specification)
     job = {"candidate": _Shipment().add_call(candidate), "spec": _shipped_spec(wanted)}
     judgement = _Child.of("interpreted").judge(job)
-    if judgement and torch.cuda.is_available():
+    if judgement and judgement.launches and torch.cuda.is_available():
         compiled = _Child.of("compiled").judge(job)
         judgement = judgement if compiled else compiled
     if judgement and share_of_copy is not None:
@@ -126,8 +134,14 @@ def _with_speed(judgement: Judgement, candidate: Callable, wanted: Spec, share: 
 
 def _shipped_spec(wanted: Spec) -> dict:
     shipped = _Shipment().add_call(wanted.function)
-    fields = {"angles": wanted.angles, "overwrites": wanted.overwrites}
-    return shipped | {"asked": fields | {"leave_out": wanted.leave_out}}
+    asked = {
+        "angles": wanted.angles,
+        "overwrites": wanted.overwrites,
+        "leave_out": wanted.leave_out,
+        "launches": wanted.launches,
+        "extra": [vars(case) | {"dtype": str(case.dtype)} for case in wanted.extra],
+    }
+    return shipped | {"asked": asked}
 
 
 class _Shipment:
@@ -180,15 +194,16 @@ class _Shipment:
         )
 
     def _add_globals_of(self, function: types.FunctionType) -> None:
-        codes = [function.__code__]
+        """What its body names, and what decorators, defaults and annotations name."""
+        names, codes = [], [function.__code__]
         for code in codes:
             codes += [inner for inner in code.co_consts if isinstance(inner, types.CodeType)]
-            for name in code.co_names:
-                if name in function.__globals__ and not hasattr(builtins, name):
-                    self.add(name, function.__globals__[name])
-        # annotations and decorators
-        for name in ("tl", "triton", "torch"):
-            if isinstance(function.__globals__.get(name), types.ModuleType):
+            names += code.co_names
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+        for part in (*tree.decorator_list, tree.args):
+            names += [node.id for node in ast.walk(part) if isinstance(node, ast.Name)]
+        for name in names:
+            if name in function.__globals__ and not hasattr(builtins, name):
                 self.add(name, function.__globals__[name])
 
 

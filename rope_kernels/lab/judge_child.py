@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..launch import interpreter_is_on
+from ..launch import interpreter_is_on, triton_is_installed
 from .check import compare
 from .diagnose import Evidence, kind_of_mistake
 from .spec import Case, Spec, spec
@@ -30,8 +30,22 @@ def main(folder: Path) -> None:
         job = json.loads(line)
         candidate = load(job["candidate"], folder / f"candidate_{number}.py")
         function = load(job["spec"], folder / f"spec_{number}.py")
-        asked = {k: tuple(v) if isinstance(v, list) else v for k, v in job["spec"]["asked"].items()}
-        print(json.dumps(judge(candidate, spec(function, **asked))), file=answers, flush=True)
+        wanted = spec(function, **as_asked(**job["spec"]["asked"]))
+        print(json.dumps(judge(candidate, wanted)), file=answers, flush=True)
+
+
+def as_asked(
+    angles: str, overwrites: list, leave_out: list, launches: int | None, extra: list
+) -> dict:
+    """The options of a `Spec` from what JSON made of them."""
+    cases = [case | {"dtype": getattr(torch, case["dtype"].split(".")[-1])} for case in extra]
+    return {
+        "angles": angles,
+        "overwrites": tuple(overwrites),
+        "leave_out": tuple(leave_out),
+        "launches": launches,
+        "extra": tuple(Case(**case) for case in cases),
+    }
 
 
 def load(shipped: dict, path: Path) -> Callable:
@@ -49,9 +63,11 @@ def load(shipped: dict, path: Path) -> Callable:
 
 def judge(candidate: Callable, wanted: Spec) -> dict:
     """The fields of a `Judgement`."""
-    right, wrong = [], []
+    right, wrong, launches = [], [], 0
     for case in wanted.cases:
-        outcome = try_case(candidate, wanted, case, right, explain=not wrong)
+        watched = watch()
+        outcome = try_case(candidate, wanted, case, right, watched, explain=not wrong)
+        launches += getattr(watched, "launches", 0)
         if outcome is None:
             right.append(case.name)
         elif outcome["state"] == "not written yet":
@@ -59,7 +75,7 @@ def judge(candidate: Callable, wanted: Spec) -> dict:
         else:
             wrong.append(outcome | {"case": case.name})
     if not wrong:
-        return EMPTY | {"state": "right", "right": right}
+        return EMPTY | {"state": "right", "right": right, "launches": launches}
     return EMPTY | wrong[0] | {"right": right, "also": [x["case"] for x in wrong[1:]]}
 
 
@@ -78,19 +94,25 @@ EMPTY = {
     "largest_error": 0.0,
     "owner": "",
     "also": [],
+    "launches": 0,
 }
 
 
 def try_case(
-    candidate: Callable, wanted: Spec, case: Case, earlier: list[str], explain: bool
+    candidate: Callable,
+    wanted: Spec,
+    case: Case,
+    earlier: list[str],
+    watched: contextlib.AbstractContextManager,
+    explain: bool,
 ) -> dict | None:
     """What is wrong with the candidate in this case; None if nothing is."""
     device = "cpu" if interpreter_is_on() else "cuda"
     inputs = wanted.inputs(case)  # for the specification
     given = wanted.inputs(case, device)
-    before = [memory_of(x).clone() for x in given]
+    before = [memory_of(x).clone() if isinstance(x, Tensor) else x for x in given]
     expected = results(wanted, inputs, exact=True)
-    with watch() as trace:
+    with watched as trace:
         try:
             outs = candidate(*given)
         except NotImplementedError as error:
@@ -116,9 +138,9 @@ def try_case(
         if not explain:
             return broken("")
         evidence = make_evidence(candidate, wanted, case, inputs, out, want, number, trace, earlier)
-        at, owner = verdict.first_wrong_index, None
-        if trace:
-            owner = trace.owner_of(out, at)
+        at, owner = verdict.first_wrong_index, ""
+        if trace and trace.knows(out):
+            owner = said(trace.owner_of(out, at))
         return broken(kind_of_mistake(evidence)) | {
             "result": label,
             "shape": list(want.shape),
@@ -128,9 +150,11 @@ def try_case(
             "got": float(out[at]),
             "expected": float(want[at]),
             "largest_error": verdict.largest_error,
-            "owner": said(owner) if trace else "",
+            "owner": owner,
         }
     for name, x, then in zip(names, given, before, strict=True):
+        if not isinstance(x, Tensor):
+            continue
         if name in wanted.overwrites:
             own = torch.zeros(then.shape, dtype=torch.bool)
             own.as_strided(x.shape, x.stride(), x.storage_offset()).fill_(True)
@@ -138,24 +162,30 @@ def try_case(
                 return broken(f"it writes beside {name}: between its elements, or around them")
         elif not same_bits(memory_of(x), then):
             return broken(f"an input is overwritten: {name}")
-    if trace and trace.races:
-        return broken(f"a race between programs: {trace.races[0]}")
+    if trace and (trace.races or trace.collisions):
+        return broken(f"a race between programs: {(trace.races + trace.collisions)[0]}")
+    if trace and wanted.launches is not None and trace.launches > wanted.launches:
+        return broken(f"too many launches: {trace.launches}, where {wanted.launches} would do")
     return None
 
 
-def results(function: Callable, inputs: list[Tensor], exact: bool = False) -> list[Tensor]:
+def results(function: Callable, inputs: list, exact: bool = False) -> list[Tensor]:
     """The specification's results, computed in fp64 and rounded once to the case's dtype."""
-    floats = [x.dtype for x in inputs if x.is_floating_point()]
+
+    def is_float(x: object) -> bool:
+        return isinstance(x, Tensor) and x.is_floating_point()
+
+    floats = [*(x.dtype for x in inputs if is_float(x)), torch.float32]
     if exact:
-        inputs = [x.double() if x.is_floating_point() else x for x in inputs]
+        inputs = [x.double() if is_float(x) else x for x in inputs]
     outs = function(*inputs)
     outs = outs if isinstance(outs, tuple | list) else (outs,)
     return [out.to(floats[0]) for out in outs]
 
 
 def make_evidence(candidate, wanted, case, inputs, out, want, number, trace, earlier) -> Evidence:
-    def run(*others: Tensor) -> Tensor:
-        outs = candidate(*[x.to(out.device) for x in others])
+    def run(*others: Tensor | int) -> Tensor:
+        outs = candidate(*[x.to(out.device) if isinstance(x, Tensor) else x for x in others])
         return (outs if isinstance(outs, tuple | list) else (outs,))[number].cpu()
 
     one = Spec(
@@ -169,16 +199,16 @@ def make_evidence(candidate, wanted, case, inputs, out, want, number, trace, ear
     poison = got.isnan() if got.is_floating_point() else torch.zeros_like(wrong)
 
     def nobody_wrote(index: tuple[int, ...]) -> bool:
-        if trace:
+        if trace and trace.knows(out):
             return trace.owner_of(out, index) is None
         return bool(poison[index])
 
-    races = trace.races if trace else []
-    return Evidence(one, case, inputs, got, want, wrong, nobody_wrote, run, earlier, races)
+    seen = (trace.races, trace.twice) if trace else ([], [])
+    return Evidence(one, case, inputs, got, want, wrong, nobody_wrote, run, earlier, *seen)
 
 
 def watch():
-    if not interpreter_is_on():
+    if not (interpreter_is_on() and triton_is_installed()):
         return contextlib.nullcontext()
     from .trace import Trace
 
@@ -187,13 +217,14 @@ def watch():
 
 def in_words(error: Exception) -> tuple[str, str]:
     """An error in a line, and who ran into it; Triton wraps what happens within a kernel."""
-    from .trace import LeftItsTensors, name_of
-
     inner = error
     while inner.__cause__ is not None:
         inner = inner.__cause__
-    if isinstance(inner, LeftItsTensors):
-        return f"out of bounds: {inner}", name_of(inner.program)
+    if triton_is_installed():
+        from .trace import LeftItsTensors, name_of
+
+        if isinstance(inner, LeftItsTensors):
+            return f"out of bounds: {inner}", name_of(inner.program)
     text = str(inner).strip().splitlines() or [""]
     frames = [f for f in traceback.extract_tb(inner.__traceback__) if "candidate_" in f.filename]
     where = f", at: {frames[-1].line}" if frames and frames[-1].line else ""

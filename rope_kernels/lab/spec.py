@@ -6,10 +6,11 @@
         return torch.cat((-second, first), dim=-1)
 
 The letters say which sizes belong together: `s` positions, `b` texts, `h` heads (`g` of another
-tensor), `d` elements of a head, `d2` of them rotated (even), `s2` positions in a table, `n` what
-you like. From them follow the cases that a candidate is tried on. A word before the shape says what
-the tensor holds: "angles (s2, 1, 1, d2)" or "positions (b, s)"; without one it holds random numbers
-in the case's dtype.
+tensor), `d` elements of a head, `d2` of them rotated (even), `p` pairs of these, `s2` positions in
+a table, `n` what you like. From them follow the cases that a candidate is tried on. A word before
+the shape says what the tensor holds: "angles (s2, 1, 1, d2)" or "positions (b, s)"; without one it
+holds random numbers in the case's dtype. "number (d)" is no tensor but the size itself, a whole
+number; "number (base)" the base of the frequencies.
 """
 
 import re
@@ -26,10 +27,10 @@ _ANNOTATION = re.compile(r"(?:(\w+) )?\((.*)\)")
 
 @dataclass(frozen=True)
 class Argument:
-    """A tensor that a specification takes."""
+    """A tensor, or a whole number, that a specification takes."""
 
     name: str
-    holds: str  # 'floats', 'angles' or 'positions'
+    holds: str  # 'floats', 'angles', 'positions' or 'number'
     letters: tuple[str, ...]
 
 
@@ -52,6 +53,7 @@ class Spec:
     angles: str = "unlike"  # halves of a table: 'unlike', 'halves' alike or 'pairs' alike
     overwrites: tuple[str, ...] = ()  # arguments that the candidate overwrites with the results
     leave_out: tuple[str, ...] = ()
+    launches: int | None = None  # of kernels, at most; None: as many as it takes
     extra: tuple[Case, ...] = ()
 
     def __call__(self, *inputs):
@@ -66,8 +68,9 @@ class Spec:
         """From the plainest to the strangest."""
         letters = {letter for argument in self.arguments for letter in argument.letters}
         has_grad = any(argument.name.startswith("grad") for argument in self.arguments)
-        plain = {"s": 4, "b": 1, "h": 2, "g": 1, "d": 8, "n": 64}
-        odd = {"s": 7, "b": 3, "h": 5, "g": 2, "d": 24, "n": 1000}
+        has_floats = any(argument.holds == "floats" for argument in self.arguments)
+        plain = {"s": 4, "b": 1, "h": 2, "g": 1, "d": 8, "n": 64, "base": 10_000}
+        odd = {"s": 7, "b": 3, "h": 5, "g": 2, "d": 24, "n": 1000, "base": 500}
         cases = [
             Case("small and plain", plain),
             Case("several texts", plain | {"b": 3}),
@@ -90,24 +93,29 @@ class Spec:
             without.add("part of the head rotated")
         if "s2" not in letters:
             without.add("a table longer than the text")
+        if not has_floats:
+            without |= {"half precision", *STRIDED}
         if not has_grad:
             without.add("one gradient for all")
         return [case for case in cases if case.name not in without]
 
-    def inputs(self, case: Case, device: str = "cpu") -> list[Tensor]:
-        """The tensors of a case; the same every time."""
+    def inputs(self, case: Case, device: str = "cpu") -> list[Tensor | int]:
+        """The tensors and numbers of a case; the same every time."""
         generator = torch.Generator().manual_seed(20261120)
         sizes = {"s2": case.sizes["s"], "d2": case.sizes["d"]} | case.sizes
+        sizes["p"] = sizes["d2"] // 2
         made = []
         for argument in self.arguments:
             shape = [sizes.get(letter) or int(letter) for letter in argument.letters]
-            if argument.holds == "angles":
+            if argument.holds == "number":
+                made.append(shape[0])
+            elif argument.holds == "angles":
                 made.append(_angles(shape, self.angles, generator))
             elif argument.holds == "positions":
                 made.append(torch.randint(sizes["s2"], shape, generator=generator))
             else:
                 made.append(_lay_out(shape, case, argument.name, generator))
-        return made if device == "cpu" else [_to(tensor, device) for tensor in made]
+        return made if device == "cpu" else [_to(value, device) for value in made]
 
 
 def spec(function: Callable | None = None, **asked) -> Spec:
@@ -115,7 +123,7 @@ def spec(function: Callable | None = None, **asked) -> Spec:
 
     Args:
         function: the function; None when `spec` is used as a decorator with options.
-        asked: `angles`, `overwrites`, `leave_out` or `extra` of `Spec`.
+        asked: `angles`, `overwrites`, `leave_out`, `launches` or `extra` of `Spec`.
 
     Raises:
         ValueError: an argument has no shape in the form that this module's docstring shows.
@@ -152,7 +160,7 @@ def _lay_out(shape: list[int], case: Case, name: str, generator: torch.Generator
     if case.layout == "texts and positions swapped in memory":
         memory = torch.randn(shape[1], shape[0], *shape[2:], generator=generator).to(case.dtype)
         return memory.transpose(0, 1)
-    if case.layout == "a slice of wider rows":
+    if case.layout in ("a slice of wider rows", f"only {name} is a slice of wider rows"):
         memory = torch.randn(*shape[:-1], shape[-1] + 5, generator=generator).to(case.dtype)
         return memory[..., 2:-3]
     if case.layout == "every other element":
@@ -163,8 +171,10 @@ def _lay_out(shape: list[int], case: Case, name: str, generator: torch.Generator
     return torch.randn(shape, generator=generator).to(case.dtype)
 
 
-def _to(tensor: Tensor, device: str) -> Tensor:
+def _to(tensor: Tensor | int, device: str) -> Tensor | int:
     """On another device with the same strides and the same memory around it."""
+    if not isinstance(tensor, Tensor):
+        return tensor
     memory = tensor.untyped_storage()
     length = memory.nbytes() // tensor.element_size()
     whole = torch.empty(0, dtype=tensor.dtype).set_(memory, 0, (length,), (1,)).to(device)

@@ -3,7 +3,7 @@
 
 import torch
 
-from .spec import STRIDED, spec
+from .spec import STRIDED, Case, spec
 
 
 @spec
@@ -81,17 +81,168 @@ def rope_in_three_sections(
 
     Source: Qwen2-VL, section 2.1; its 16, 24 and 24 pairs of 64. What does not divide goes last.
     """
+    return _rotated(t, _angles_in_three_sections(freqs, position_ids), rotate_half.function)
+
+
+def _angles_in_three_sections(freqs, position_ids):
     pairs = freqs.shape[-1] // 2
     ends = pairs // 4, pairs // 4 + 3 * pairs // 8
     section = torch.bucketize(
-        torch.arange(pairs, device=t.device), torch.tensor(ends, device=t.device), right=True
+        torch.arange(pairs, device=freqs.device),
+        torch.tensor(ends, device=freqs.device),
+        right=True,
     )
     by_section = freqs[position_ids, 0, 0].permute(2, 1, 0, 3)  # (s, b, 3, d2)
     section = section.repeat(2).expand(*by_section.shape[:2], 1, -1)
-    return _rotated(t, by_section.gather(2, section), rotate_half.function)
+    return by_section.gather(2, section)
 
 
 def _rotated(t, angles, quarter_turn):
     rotary, tail = t[..., : angles.shape[-1]], t[..., angles.shape[-1] :]
     rotated = rotary * angles.cos() + quarter_turn(rotary) * angles.sin()
     return torch.cat((rotated.to(t.dtype), tail), dim=-1)
+
+
+# Notebooks 05 to 07
+
+
+@spec(leave_out=(*STRIDED, "part of the head rotated"))
+def rope_by_first_half(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
+    """`rope` of whole heads by the table's first half; what its second half holds is of no matter.
+
+    So it shows whether a kernel reads only one half.
+    """
+    first = freqs[..., : freqs.shape[-1] // 2]
+    return rope.function(t, torch.cat((first, first), dim=-1))
+
+
+@spec(angles="pairs", overwrites=("t",))
+def rope_of_neighbours_in_place(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
+    """`rope_of_neighbours`, written over its input and nowhere else."""
+    return rope_of_neighbours.function(t, freqs)
+
+
+@spec(launches=1)
+def rope_of_q_and_k_at_once(q: "(s, b, h, d)", k: "(s, b, g, d)", freqs: "angles (s2, 1, 1, d2)"):
+    """`rope_of_q_and_k` by a single launch."""
+    return rope_of_q_and_k.function(q, k, freqs)
+
+
+@spec(leave_out=("part of the head rotated",))
+def rope_gradient_of_whole_heads(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
+    """`rope_gradient`, and every head was rotated as a whole."""
+    return rope_gradient.function(grad, freqs)
+
+
+@spec
+def rope_of_neighbours_gradient(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
+    """The transpose of `rope_of_neighbours`; the two angles of a pair may differ."""
+    return _rotated_back(grad, freqs[: grad.shape[0]], rotate_half_of_neighbours.function)
+
+
+@spec
+def rope_in_three_sections_gradient(
+    grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)", position_ids: "positions (3, b, s)"
+):
+    """The transpose of `rope_in_three_sections`."""
+    angles = _angles_in_three_sections(freqs, position_ids)
+    return _rotated_back(grad, angles, rotate_half.function)
+
+
+@spec(angles="pairs", leave_out=(*STRIDED, "part of the head rotated"))
+def rope_of_neighbours_of_whole_heads(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
+    """`rope_of_neighbours`, and every tensor contiguous and every head rotated as a whole."""
+    return rope_of_neighbours.function(t, freqs)
+
+
+def _rotated_back(grad, angles, quarter_turn):
+    rotary, tail = grad[..., : angles.shape[-1]], grad[..., angles.shape[-1] :]
+    back = rotary * angles.cos() - quarter_turn(rotary * angles.sin())
+    return torch.cat((back.to(grad.dtype), tail), dim=-1)
+
+
+# Notebooks 01 to 03
+
+# Case names for readers who have not met blocks yet.
+_BLOCKS = ("sizes that no block divides", "more elements than a block")
+_ODD, _LONG = (
+    {"s": 7, "b": 3, "h": 5, "d": 24, "base": 500},
+    {"s": 3, "b": 2, "h": 3, "d": 200, "base": 500_000},
+)
+_OTHER_SIZES = (Case("other sizes", _ODD), Case("long rows", _LONG))
+_MATH = {"leave_out": (*_BLOCKS, *STRIDED, "half precision"), "extra": _OTHER_SIZES}
+_PYTORCH = {"leave_out": _BLOCKS, "extra": _OTHER_SIZES}
+_KERNEL = {"leave_out": STRIDED}
+
+
+@spec(**_MATH)
+def turned_pairs(x: "(s, d)", angle: "angles (s, p)"):
+    """Each row's neighbours turned by that row's angles, one for each pair."""
+    x, y = x[..., ::2], x[..., 1::2]
+    cos, sin = angle.cos(), angle.sin()
+    return torch.stack((x * cos - y * sin, x * sin + y * cos), dim=-1).flatten(-2)
+
+
+@spec(**_MATH)
+def frequencies(d: "number (d)", base: "number (base)"):
+    """The angles per position of d/2 pairs."""
+    return float(base) ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
+
+
+@spec(**_MATH)
+def table_of_scores(q: "(s, d)", k: "(s, d)", theta: "angles (p)"):
+    """Row m, column n: the query at position m, rotated, times the key at position n, rotated."""
+    angle = torch.arange(len(q))[:, None] * theta
+    return turned_pairs.function(q, angle) @ turned_pairs.function(k, angle).T
+
+
+@spec(**_MATH)
+def rotation_matrices(angle: "angles (s, p)"):
+    """For each position the matrix with a rotation for each pair on its diagonal."""
+    one = torch.eye(2 * angle.shape[-1], dtype=angle.dtype)
+    return torch.stack([turned_pairs.function(one, row.expand(len(one), -1)).T for row in angle])
+
+
+@spec(**_PYTORCH)
+def halves_to_neighbours(x: "(s, b, h, d2)"):
+    """From half-split order to interleaved order: (0, 4, 1, 5, 2, 6, 3, 7) of eight."""
+    return torch.stack(x.chunk(2, dim=-1), dim=-1).flatten(-2)
+
+
+# the same as above, without words about blocks
+rotate_half_of_neighbours_in_pytorch = spec(rotate_half_of_neighbours.function, **_PYTORCH)
+rope_in_pytorch = spec(rope.function, **_PYTORCH)
+rope_of_neighbours_in_pytorch = spec(rope_of_neighbours.function, angles="pairs", **_PYTORCH)
+
+
+@spec(**_KERNEL)
+def three_times(x: "(n)"):
+    """The first exercise with a mask."""
+    return 3 * x
+
+
+@spec(**_KERNEL)
+def contiguous_halves_to_neighbours(x: "(s, d2)"):
+    """`halves_to_neighbours` of contiguous rows."""
+    return halves_to_neighbours.function(x)
+
+
+@spec(**_KERNEL)
+def rotate_half_of_rows(x: "(s, d2)"):
+    """`rotate_half` of contiguous rows."""
+    return rotate_half.function(x)
+
+
+@spec(overwrites=("x",), **_KERNEL)
+def rotate_half_in_place(x: "(s, b, h, d2)"):
+    """`rotate_half` of a contiguous tensor, written over it."""
+    return rotate_half.function(x)
+
+
+# Notebook 10
+
+
+@spec(leave_out=("part of the head rotated",))
+def rope_heads_first(t: "(b, h, s, d)", freqs: "angles (s2, 1, 1, d2)"):
+    """`rope` of whole heads in the format bhsd."""
+    return rope.function(t.permute(2, 0, 1, 3), freqs).permute(1, 2, 0, 3)

@@ -6,6 +6,7 @@ launch is stopped before it happens, for in the interpreter as on a GPU it would
 to lie there, or overwrite it, or end the process.
 """
 
+import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -34,9 +35,12 @@ class Memory:
     end: int
     storage: torch.UntypedStorage  # kept alive: an address is not used twice
     writer: np.ndarray = None  # of each byte: number of the program that stored there last
+    content: np.ndarray = None  # the bytes themselves, as they are now
 
     def __post_init__(self) -> None:
-        self.writer = np.full(self.end - self.begin, NOBODY, dtype=np.int64)
+        size = self.end - self.begin
+        self.writer = np.full(size, NOBODY, dtype=np.int64)
+        self.content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self.begin))
 
 
 @dataclass
@@ -47,7 +51,14 @@ class Trace:
     programs: list[tuple[int, int, int]] = field(default_factory=list)
     memories: list[Memory] = field(default_factory=list)
     races: list[str] = field(default_factory=list)
+    twice: list[str] = field(default_factory=list)  # what is read or stored after it was stored
+    # programs that store another value where one has stored: right only in the order of here
+    collisions: list[str] = field(default_factory=list)
     _first_of_launch: int = 0
+
+    def knows(self, tensor: Tensor) -> bool:
+        """Was its memory handed to a kernel?"""
+        return any(memory.begin == tensor.untyped_storage().data_ptr() for memory in self.memories)
 
     def owner_of(self, tensor: Tensor, index: tuple[int, ...]) -> tuple[int, int, int] | None:
         """The program that stored an element last; None if none did."""
@@ -91,7 +102,7 @@ class Trace:
         return original(builder, x, y, z)
 
     def _at_load(self, original: Callable, builder, pointers, mask, *rest):
-        for memory, at, size in self._touched(pointers, mask, "reads"):
+        for memory, at, size, _ in self._touched(pointers, mask, "reads"):
             others = memory.writer[at]
             mine = len(self.programs) - 1
             foreign = (others >= self._first_of_launch) & (others != mine)
@@ -100,16 +111,54 @@ class Trace:
                 element = at[foreign][0] // size
                 reads = f"{name_of(self.programs[mine])} reads element {element} of {memory.name}"
                 self.races.append(f"{reads} after {name_of(writer)} has overwritten it")
+            elif (others == mine).any():
+                element = at[others == mine][0] // size
+                reads = f"{name_of(self.programs[mine])} reads element {element} of {memory.name}"
+                self.twice.append(f"{reads} after it has overwritten it itself")
         return original(builder, pointers, mask, *rest)
 
     def _at_store(self, original: Callable, builder, pointers, value, mask, *rest):
-        for memory, at, size in self._touched(pointers, mask, "writes"):
+        for memory, at, size, which in self._touched(pointers, mask, "writes"):
+            stored = np.broadcast_to(value.data, pointers.data.shape)[which]
+            self._note_a_second_store(memory, at, stored)
             for byte in range(size):
                 memory.writer[at + byte] = len(self.programs) - 1
         return original(builder, pointers, value, mask, *rest)
 
+    def _note_a_second_store(self, memory: Memory, at: np.ndarray, values: np.ndarray) -> None:
+        """Two values for one place: the last one wins, and on a GPU nobody knows which that is."""
+        size = values.itemsize
+        first_place, counts = np.unique(at, return_counts=True)
+        mine = self.programs[-1]
+        if (counts > 1).any():
+            element = first_place[counts > 1][0] // size
+            words = f"{name_of(mine)} stores two values in element {element} of {memory.name}"
+            self.twice.append(words)
+            return
+        earlier = memory.writer[at] >= self._first_of_launch
+        if earlier.any():
+            writer = self.programs[memory.writer[at][earlier][0]]
+            element = at[earlier][0] // size
+            who = "it" if writer == mine else name_of(writer)
+            words = f"{name_of(mine)} stores in element {element} of {memory.name}"
+            self.twice.append(f"{words}, where {who} has stored before")
+            self._note_a_collision(memory, at[earlier], values[earlier])
+
+    def _note_a_collision(self, memory: Memory, at: np.ndarray, values: np.ndarray) -> None:
+        size = values.itemsize
+        new = np.ascontiguousarray(values).view(np.uint8).reshape(-1, size)
+        old = memory.content[at[:, None] + np.arange(size)]
+        foreign = memory.writer[at] != len(self.programs) - 1
+        other = foreign & (new != old).any(axis=1)
+        if other.any():
+            mine, writer = self.programs[-1], self.programs[memory.writer[at][other][0]]
+            place = f"element {at[other][0] // size} of {memory.name}"
+            words = f"{name_of(mine)} stores in {place} another value than {name_of(writer)} did"
+            self.collisions.append(words)
+
     def _touched(self, pointers, mask, does: str):
-        """(memory, offsets in bytes, bytes an element) for each memory that an access touches."""
+        """For each memory that an access touches: it, offsets in bytes, bytes an element, and
+        which elements of the block these are."""
         size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
         wanted = np.broadcast_to(mask.data, pointers.data.shape)
         addresses = pointers.data[wanted].astype(np.int64)
@@ -118,7 +167,9 @@ class Trace:
             inside = (addresses >= memory.begin) & (addresses + size <= memory.end)
             if inside.any():
                 left &= ~inside
-                yield memory, addresses[inside] - memory.begin, size
+                which = np.zeros(wanted.shape, dtype=bool)
+                which[wanted] = inside
+                yield memory, addresses[inside] - memory.begin, size, which
         if left.any():
             program = self.programs[-1]
             raise LeftItsTensors(program, does, self._place(int(addresses[left][0]), size))

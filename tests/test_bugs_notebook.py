@@ -1,0 +1,182 @@
+"""Notebook 10: every bug is found, by the words that its text relies on, and every fix is right.
+
+Stored outputs are read, and the cells' functions are judged once more: changed ones in a file here.
+"""
+
+import ast
+import json
+import re
+import types
+
+import pytest
+import torch
+
+from notebook_form import FOLDER, load
+from rope_kernels import lab
+from rope_kernels.lab import specs
+
+NOTEBOOK = load("10_spot_the_bug.ipynb")
+CELLS = {cell.id: cell for cell in NOTEBOOK.code}
+SECTIONS = range(1, 10)
+
+
+def shown(cell_id):
+    """What a cell printed, and its value."""
+    texts = []
+    for output in CELLS[cell_id].outputs:
+        texts.append(output.get("text") or output.get("data", {}).get("text/plain", ""))
+    return "\n".join(texts)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The notebook's imports, functions, classes and specifications, without what it runs."""
+    kept = []
+    for cell in NOTEBOOK.code:
+        for statement in ast.parse(cell.source).body:
+            names = [getattr(target, "id", "") for target in getattr(statement, "targets", [])]
+            definition = ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom
+            if isinstance(statement, definition) or set(names) & {"name", "q_and_k", "in_place"}:
+                lines = cell.source.splitlines()
+                decorators = getattr(statement, "decorator_list", [])
+                begin = min([statement.lineno, *(line.lineno for line in decorators)])
+                kept.append("\n".join(lines[begin - 1 : statement.end_lineno]))
+    path = tmp_path_factory.mktemp("notebook") / "notebook_10.py"
+    path.write_text("\n\n\n".join(kept) + "\n")
+    module = types.ModuleType("notebook_10")  # in no list of modules: as if written in a notebook
+    exec(compile(path.read_text(), str(path), "exec"), vars(module))
+    return module
+
+
+# what a verdict says of each, here and in the stored output of a cell
+FOUND = {
+    "hurried_rope": ("10-13", "a sign: that of the sine in the second half"),
+    "rope_bhsd": ("10-25", "an input is overwritten: t"),
+    "rope_by_head_blocks": ("10-33", "out of bounds: program (20, 1) reads element 2520 of t_ptr"),
+    "rope_q_k": ("10-44", "out of bounds: program (20, 6) reads element 1008 of k_ptr"),
+}
+MENDED = {
+    "half_split_row": "10-17",
+    "rope_bhsd_mended": "10-27",
+    "rope_by_head_blocks_mended": "10-38",
+    "rope_q_k_mended": "10-49",
+    "half_split_in_place": "10-98",
+}
+
+
+def asked_of(name, written):
+    if "bhsd" in name:
+        return specs.rope_heads_first
+    if "q_k" in name:
+        return written.q_and_k
+    return written.in_place if "in_place" in name else specs.rope_of_whole_heads
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_bug_is_found_and_named(name, written):
+    cell, kind = FOUND[name]
+    verdict = lab.check(getattr(written, name), asked_of(name, written))
+    assert not verdict and kind in verdict.kind, verdict
+    assert "WRONG in the case" in shown(cell) and kind in shown(cell)
+
+
+@pytest.mark.parametrize("name", MENDED)
+def test_a_fix_is_right(name, written):
+    verdict = lab.check(getattr(written, name), asked_of(name, written))
+    assert verdict and len(verdict.right) >= 6, verdict
+    assert f"RIGHT: {len(verdict.right)} cases" in shown(MENDED[name])
+
+
+def test_bugs_hide_where_projects_test():
+    """The cases that each is right in are what makes it a bug that was shipped."""
+    assert "right in 9 others" in shown("10-25")
+    assert re.findall(r"heads: +(\d+), right: True", shown("10-33")) == ["2", "4", "8", "16"]
+    assert "only q is a slice of wider rows" in shown("10-44")
+    assert "right in 9 others" in shown("10-44")
+
+
+def test_the_value_check_passes_anything(written):
+    for rope in (written.hurried_rope, written.nonsense):
+        assert written.value_check(rope) == "exactly the same"
+        with pytest.raises(AssertionError, match="not close"):
+            written.honest_value_check(rope)
+    assert written.honest_value_check(written.half_split_row) == "close"
+    assert shown("10-13").startswith("value check: exactly the same")
+
+
+def test_tokens_past_the_table_are_not_rotated_then_nan(written):
+    table, t = torch.randn(16, 8).to(lab.device), torch.randn(4, 2, 16).to(lab.device)
+    out, mended = written.rope_from(t, table, 14), written.rope_from_mended(t, table, 14)
+    assert torch.equal(out[2:], t[2:]) and mended[2:].isnan().all()
+    assert torch.equal(out[:2], mended[:2]) and not torch.equal(out[:2], t[:2])
+    assert "start 14: right False, first wrong index (2, 0, 0)" in shown("10-53")
+    assert shown("10-53").count("right True") == 3 and "[2, 3]" in shown("10-55")
+    assert shown("10-58").count("RIGHT") == 2
+
+
+def test_bf16_positions_are_found_by_a_longer_text(written):
+    arguments, tolerance = (64, torch.bfloat16), (0.0, 0.02)
+    wrong, exact = written.cosines, written.exact_cosines
+    assert lab.check(wrong, exact, 8, *arguments, tolerance=tolerance)
+    assert lab.check(wrong, exact, 512, *arguments, tolerance=tolerance).first_wrong_index[0] < 257
+    assert lab.check(written.cosines_mended, exact, 4096, *arguments, tolerance=tolerance)
+    assert "right True" in shown("10-62") and "s 512: right False" in shown("10-62")
+    assert "first position lost 257, 513 different" in shown("10-64")
+    assert shown("10-66").startswith("RIGHT")
+
+
+@pytest.mark.parametrize("heads", (8, 32, 64))
+def test_offsets_wrap_around_where_the_equation_says(heads, written):
+    most, row = 2**31 // (heads * 128), heads * 128
+    exact = written.exact_row_offsets
+    assert lab.check(written.row_offsets, exact, most - 4, row)
+    assert lab.check(written.row_offsets, exact, most - 1, row).first_wrong_index == (1,)
+    assert lab.check(written.row_offsets_mended, exact, most - 1, row)
+    assert f"row {most:7} at -2147483648" in re.sub(r"at +-", "at -", shown("10-75"))
+    assert shown("10-73").count("RIGHT") == 3 and "first at index (2,)" in shown("10-73")
+    assert shown("10-77").startswith("RIGHT")
+
+
+def test_only_checkpointing_tells_that_the_input_was_overwritten(written):
+    t, freqs = torch.randn(3, 1, 2, 8).to(lab.device), torch.randn(3, 1, 1, 4).to(lab.device)
+    freqs = torch.cat((freqs, freqs), dim=-1)
+    right = written.gradient(t, freqs, written.Rope.apply, written.all_of_it)
+    for keep, wanted in ((written.all_of_it, True), (written.its_input, False)):
+        loss, got = written.gradient(t, freqs, written.ThriftyRope.apply, keep)
+        assert torch.allclose(loss, right[0])
+        assert torch.allclose(got, right[1], atol=1e-4) is wanted
+        assert torch.allclose(
+            written.gradient(t, freqs, written.Rope.apply, keep)[1], right[1], atol=1e-4
+        )
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        written.gradient(t, freqs, written.HonestRope.apply, written.its_input)
+    assert "its_input  loss right: True, gradient right: False" in shown("10-83")
+    assert shown("10-88").count("RIGHT") == 2
+
+
+@pytest.mark.skipif(lab.ENGINE.kind == "compiled", reason="a GPU may show it")
+def test_the_interpreter_does_not_show_the_race_and_the_record_does(written):
+    assert lab.check(written.rope_in_place, written.in_place)
+    assert shown("10-92").startswith("RIGHT: 6 cases")
+    record = json.loads((FOLDER / "records" / "04.json").read_text())["04/race-between-warps"]
+    rows = {case: seen for case, seen in record["values"].items() if "block 256" in case}
+    assert len(rows) == 3 and any(wrong for wrong, _ in rows.values())
+    for case, (wrong, runs) in rows.items():
+        assert re.search(rf"{re.escape(case)} +{wrong} of {runs} runs wrong", shown("10-94"))
+    assert record["gpu"] in shown("10-94") and record["date"] in shown("10-94")
+    assert "different warps: 128" in shown("10-96") and "and stores: 0" in shown("10-96")
+    assert shown("10-98").startswith("one layout for both members: True")
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_each_bug_has_its_hunt_and_its_story(section):
+    text = "\n".join(cell.source for cell in NOTEBOOK.markdown if cell.id[3] == str(section))
+    for part in (f"## {section}. ", "**Predict.**", "<summary>Hint", "**Look back.**"):
+        assert part in text, part
+    assert "**The story.**" in text and "*The habit:*" in text
+
+
+def test_every_argument_of_a_kernel_says_what_it_is():
+    for cell in NOTEBOOK.code:
+        for head in re.findall(r"^@triton\.jit\ndef \w+\(\n(.*?)^\):", cell.source, re.M | re.S):
+            assert all(re.search(r",  # \S", line) for line in head.splitlines()), head

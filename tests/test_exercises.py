@@ -1,0 +1,230 @@
+"""The exercises of notebooks 04 to 07: each has a kind stub, a solution, and wrong answers told so.
+
+What stubs and solutions print is stored in the notebooks, and nbval holds it; here it is read.
+"""
+
+import ast
+import re
+import types
+from collections import Counter
+
+import nbformat
+import pytest
+
+import notebook_form
+import wrong_kernels
+from rope_kernels import lab, rope_fw, rope_qk
+from rope_kernels.lab import specs
+from wrong_answers import WRONG_ANSWERS
+
+NUMBERS = ("04", "05", "06", "07")
+SOLUTIONS = notebook_form.FOLDER / "solutions"
+
+
+def notebook(number):
+    (name,) = (n for n in notebook_form.names_of_notebooks() if n.startswith(number))
+    return notebook_form.load(name)
+
+
+def solutions(number):
+    (path,) = SOLUTIONS.glob(f"{number}_*_solutions.ipynb")
+    node = nbformat.read(path, as_version=4)
+    return notebook_form.Notebook(path.name, node, SOLUTIONS)
+
+
+def cell(book, suffix):
+    (found,) = (c for c in book.node.cells if c.id.endswith(suffix))
+    return found
+
+
+def texts(code_cell):
+    """What a cell printed and returned, output by output."""
+    return [o.get("text") or o["data"]["text/plain"] for o in code_cell.outputs]
+
+
+def titles(book, level):
+    return re.findall(
+        rf"^{level} Exercise (\d): (.+?)(?: \(\d+ minutes.*\))?$",
+        "\n".join(c.source for c in book.markdown),
+        re.MULTILINE,
+    )
+
+
+EXERCISES = [(number, int(k)) for number in NUMBERS for k, _ in titles(notebook(number), "###")]
+
+
+# stubs and solutions
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_there_are_three_to_five_and_each_has_a_solution(number):
+    found = titles(notebook(number), "###")
+    assert 3 <= len(found) <= 5
+    assert [int(k) for k, _ in found] == list(range(1, len(found) + 1))
+    assert found == titles(solutions(number), "##")
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_from_a_warm_up_to_a_challenge(number):
+    source = "\n".join(c.source for c in notebook(number).markdown)
+    minutes = [int(m) for m in re.findall(r"^### Exercise .*\((\d+) minutes", source, re.M)]
+    assert minutes[0] <= 10 and minutes == sorted(minutes) and minutes[-1] >= 30
+    said = re.search(r"## Exercises\n\n\*(\d+) minutes, not counted", source)
+    assert int(said[1]) == sum(minutes)
+
+
+@pytest.mark.parametrize("number, k", EXERCISES)
+def test_a_stub_says_kindly_what_to_do(number, k):
+    book = notebook(number)
+    task, stub = cell(book, f"-ex{k}-task").source, cell(book, f"-ex{k}")
+    assert "<details><summary>Hint</summary>" in task
+    assert f"[Solution](solutions/{solutions(number).name})" in task
+    assert stub.outputs and all(text.startswith("NOT YET: ") for text in texts(stub))
+
+
+@pytest.mark.parametrize("number, k", EXERCISES)
+def test_a_solution_is_right(number, k):
+    outputs = texts(cell(solutions(number), f"-ex{k}"))
+    assert outputs and all(text.startswith("RIGHT: ") for text in outputs)
+    assert check_of(notebook(number), k) == check_of(solutions(number), k)
+
+
+def check_of(book, k):
+    """The lines of a cell from the check on."""
+    source = cell(book, f"-ex{k}").source
+    return source[source.index("lab.check") :]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_solutions_keep_the_form(number):
+    book = solutions(number)
+    for check in (
+        notebook_form.small_and_normal,
+        notebook_form.executed_from_top_to_bottom,
+        notebook_form.nothing_of_the_machine,
+        notebook_form.first_code_cell_picks_the_engine,
+    ):
+        assert check(book) == []
+    for source in (c.source for c in book.markdown):
+        for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", source):
+            assert (SOLUTIONS / target).exists(), target
+
+
+def test_only_what_names_a_speed_is_left_uncompared():
+    for number in NUMBERS:
+        ignored = [c for c in solutions(number).code if notebook_form.tags_of(c)]
+        assert all("share_of_copy" in c.source for c in ignored)
+
+
+# wrong answers
+
+
+def functions_of(source):
+    """Imports and functions of a cell, without what it runs."""
+    lines, kept = source.splitlines(), []
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef | ast.Import | ast.ImportFrom):
+            begin = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+            kept.append("\n".join(lines[begin - 1 : node.end_lineno]))
+    return "\n\n\n".join(kept) + "\n"
+
+
+def candidate_and_spec(wrong, folder):
+    """A function as a reader would have it in a notebook, and what it is judged by."""
+    book = solutions(wrong.notebook)
+    source = functions_of(cell(book, f"-ex{wrong.exercise}").source)
+    for right, instead in wrong.instead.items():
+        assert right in source, f"not in the solution any more: {right}"
+        source = source.replace(right, instead)
+    path = folder / "answer.py"
+    path.write_text(functions_of(book.code[0].source) + "\n\n" + source)
+    module = types.ModuleType("answer")
+    exec(compile(path.read_text(), path, "exec"), module.__dict__)
+    checks = dict(
+        re.findall(r"lab\.check\((\w+), lab\.specs\.(\w+)", check_of(book, wrong.exercise))
+    )
+    name = wrong.candidate or next(iter(checks))
+    return getattr(module, name), getattr(specs, checks[name])
+
+
+@pytest.mark.parametrize("wrong", WRONG_ANSWERS, ids=str)
+def test_a_wrong_answer_is_told_what_it_looks_like(wrong, tmp_path):
+    verdict = lab.check(*candidate_and_spec(wrong, tmp_path))
+    assert not verdict and verdict.state == "wrong"
+    assert wrong.told in verdict.kind, verdict
+
+
+def test_each_exercise_with_a_kernel_has_three_wrong_answers():
+    counts = Counter((wrong.notebook, wrong.exercise) for wrong in WRONG_ANSWERS)
+    with_a_kernel = [(n, k) for n, k in EXERCISES if "lab.check(" in check_of(notebook(n), k)]
+    assert set(counts) == set(with_a_kernel)
+    assert min(counts.values()) >= 3
+
+
+# what was added to the judge for them
+
+
+def neighbours_for_halves(t, freqs):
+    return wrong_kernels.launch(t, freqs, mistake=11)
+
+
+def test_which_pairing_was_taken_for_which():
+    kind = lab.check(neighbours_for_halves, specs.rope).kind
+    assert "pairs neighbours (2i, 2i + 1), where halves (i, i + d2/2) are asked" in kind
+    kind = lab.check(rope_fw, specs.rope_of_neighbours).kind
+    assert "pairs halves (i, i + d2/2), where neighbours (2i, 2i + 1) are asked" in kind
+
+
+def test_launches_are_counted_where_that_is_asked():
+    """And two are too many: see the wrong answers to exercise 3 of notebook 05."""
+    assert specs.rope_of_q_and_k_at_once.launches == 1
+    assert lab.check(rope_qk, specs.rope_of_q_and_k_at_once)
+
+
+# numbers that a reader predicts
+
+
+@pytest.mark.parametrize(
+    "answer, right, said",
+    [
+        (None, 3, "NOT YET: put your answer in place of None"),
+        ([8, None], [8, 2], "NOT YET: put your answer in place of each None"),
+        (16384, 16384, "RIGHT: 16 384 bytes"),
+        (990, 1000, "NOT RIGHT: 990 is too small, but not far off"),
+        (300, 1000, "NOT RIGHT: 300 is too small"),
+        (4000, 1000, "NOT RIGHT: 4 000 is too large, by far"),
+        (1.5, 1, "NOT RIGHT: 1.5 is too large"),
+        (0, 5, "NOT RIGHT: 0 is too small"),
+        ([8, 4], [8, 2], "NOT RIGHT: answer 2 of 2: 4 is too large"),
+        ([8], [8, 2], "NOT RIGHT: 2 answers are wanted, 1 came"),
+        (8, [8, 2], "NOT RIGHT: 2 answers are wanted, in a list"),
+        ((8, 2), [8, 2], "RIGHT: 8, 2 bytes"),
+        ("many", 3, "NOT RIGHT: a number is wanted, 'many' came"),
+        (True, 1, "NOT RIGHT: a number is wanted, True came"),
+        (" Gather ", "gather", "RIGHT: Gather"),
+        ("scatter", "gather", "NOT RIGHT: it is not scatter"),
+        (1, True, "NOT RIGHT: True or False is wanted, 1 came"),
+        (False, True, "NOT RIGHT: it is not False"),
+    ],
+)
+def test_an_answer(answer, right, said):
+    verdict = lab.check_answer(answer, right, unit="bytes")
+    assert repr(verdict) == said
+    assert bool(verdict) is said.startswith("RIGHT")
+
+
+def test_an_answer_may_be_a_little_off_where_that_is_allowed():
+    assert lab.check_answer(990, 1000, tolerance=0.01)
+    assert not lab.check_answer(989, 1000, tolerance=0.01)
+    assert lab.check_answer([990, 2], [1000, 2], tolerance=0.01)
+
+
+def test_a_hint_is_said_only_where_it_helps():
+    assert "think of the mask" in repr(lab.check_answer(1, 2, hint="the mask"))
+    assert "think" not in repr(lab.check_answer(2, 2, hint="the mask"))
+    assert "think" not in repr(lab.check_answer(None, 2, hint="the mask"))
+
+
+def test_a_verdict_does_not_give_the_answer_away():
+    for answer in (None, 7, "x", [1, 2], True):
+        assert "12345" not in repr(lab.check_answer(answer, 12345))

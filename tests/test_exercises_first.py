@@ -1,0 +1,154 @@
+"""The exercises of notebooks 01 to 03: stubs are kind, solutions right, wrong answers are named."""
+
+import re
+
+import nbformat
+import pytest
+
+from notebook_form import FOLDER
+from rope_kernels import lab
+from wrong_answers_first import WRONG_ANSWERS
+
+NAMES = ("01_roformer_math", "02_rotate_half", "03_first_triton_kernel")
+_TITLE = re.compile(r"^###? (Exercise (\d): .+?)(?: \((\d+) minutes.*\))?$", re.MULTILINE)
+_CHECK = re.compile(r"^(?:\w+ = )?lab\.check(?:_answer)?\(", re.MULTILINE)
+
+
+def cells_of(name):
+    folder = FOLDER / "solutions" if name.endswith("_solutions") else FOLDER
+    return nbformat.read(folder / f"{name}.ipynb", as_version=4).cells
+
+
+def titles(cells):
+    """(title, minutes) of each exercise, in order; minutes are empty in solutions."""
+    found = [_TITLE.findall(cell.source) for cell in cells if cell.cell_type == "markdown"]
+    return [(title, minutes) for each in found for title, _, minutes in each]
+
+
+def checks(cells):
+    """(number of the exercise, cell) for each cell that asks for a verdict below an exercise."""
+    number, found = None, []
+    for cell in cells:
+        if cell.cell_type == "markdown" and _TITLE.search(cell.source):
+            number = int(_TITLE.search(cell.source)[2])
+        elif cell.cell_type == "code" and number and _CHECK.search(cell.source):
+            found.append((number, cell))
+    return found
+
+
+def stored(cell):
+    return cell.outputs[-1].data["text/plain"] if "data" in cell.outputs[-1] else ""
+
+
+def answer_of(notebook, exercise):
+    """The first check of an exercise among the solutions."""
+    name = next(name for name in NAMES if name.startswith(notebook)) + "_solutions"
+    cells = cells_of(name)
+    return next(cell for number, cell in checks(cells) if number == exercise), cells
+
+
+def run(sources, path):
+    """Cells as one module, from a file, for kernels are read from there; its names."""
+    text = "\n\n".join(_CHECK.split(source)[0] for source in sources)
+    path.write_text(text)
+    names = {"__name__": "an_answer"}
+    exec(compile(text, path, "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_three_to_five_exercises_from_a_warm_up_to_a_challenge(name):
+    exercises = titles(cells_of(name))
+    assert 3 <= len(exercises) <= 5
+    assert [title.split(":")[0][-1] for title, _ in exercises] == list("12345"[: len(exercises)])
+    minutes = [int(minutes) for _, minutes in exercises]
+    assert minutes[0] == 5 and minutes[-1] == max(minutes) >= 20
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_exercise_has_a_hint_and_a_solution_of_its_name(name):
+    cells = cells_of(name)
+    solutions = cells_of(f"{name}_solutions")
+    assert [title for title, _ in titles(cells)] == [title for title, _ in titles(solutions)]
+    for cell in cells:
+        if cell.cell_type == "markdown" and _TITLE.search(cell.source):
+            assert "<details><summary>Hint</summary>\n\n" in cell.source
+            assert f"[Solution](solutions/{name}_solutions.ipynb)" in cell.source
+    for cell in solutions:
+        if cell.cell_type == "markdown" and _TITLE.search(cell.source):
+            assert f"](../{name}.ipynb)" in cell.source
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_minutes_add_up(name):
+    text = "\n".join(cell.source for cell in cells_of(name))
+    announced = re.search(r"^## Exercises\n\n\*(\d+) minutes", text, re.MULTILINE)
+    assert int(announced[1]) == sum(int(minutes) for _, minutes in titles(cells_of(name)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_stub_says_kindly_what_to_do(name):
+    found = checks(cells_of(name))
+    assert {number for number, _ in found} == set(range(1, len(titles(cells_of(name))) + 1))
+    for _, cell in found:
+        assert re.fullmatch(r"NOT YET: [a-z][^\n]+", stored(cell)), cell.id
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_stub_says_so_today_too(name, tmp_path):
+    """Not only in the stored output: with the imports of the first cell and nothing else."""
+    cells = cells_of(name)
+    imports = next(cell for cell in cells if cell.cell_type == "code").source
+    for number, (_, cell) in enumerate(checks(cells)):
+        if "lab.check(" not in cell.source:
+            continue
+        names = run([imports, cell.source], tmp_path / f"stub_{number}.py")
+        candidate, wanted = re.search(
+            r"lab\.check\((\w+), lab\.specs\.(\w+)\)", cell.source
+        ).groups()
+        verdict = lab.check(names[candidate], getattr(lab.specs, wanted))
+        assert repr(verdict) == stored(cell)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_solution_is_right(name):
+    """What is stored; nbval compares it with what comes out today."""
+    found = checks(cells_of(f"{name}_solutions"))
+    for exercise in range(1, len(titles(cells_of(name))) + 1):
+        first = next(cell for number, cell in found if number == exercise)
+        assert stored(first).startswith("RIGHT: "), first.id
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_exercise_and_solution_are_judged_alike(name):
+    asked = {}
+    for which in (name, f"{name}_solutions"):
+        asked[which] = {}
+        for number, cell in checks(cells_of(which)):
+            spec = re.search(r"lab\.specs\.\w+", cell.source)
+            if spec:
+                asked[which].setdefault(number, spec[0])
+    assert asked[name] == asked[f"{name}_solutions"]
+
+
+@pytest.mark.parametrize("wrong", WRONG_ANSWERS, ids=str)
+def test_a_wrong_answer_is_told_what_it_is(wrong, tmp_path):
+    cell, cells = answer_of(wrong.notebook, wrong.exercise)
+    source = cell.source
+    for text, instead in wrong.instead.items():
+        assert text in source, f"the solution has changed: {text!r} is not in it"
+        source = source.replace(text, instead)
+    before = [c.source for c in cells[: cells.index(cell)] if c.cell_type == "code"]
+    names = run([*before, source], tmp_path / "answer.py")
+    candidate, wanted = re.search(r"lab\.check\((\w+), lab\.specs\.(\w+)\)", source).groups()
+    verdict = lab.check(names[candidate], getattr(lab.specs, wanted))
+    assert not verdict and verdict.state == "wrong"
+    assert wrong.told in repr(verdict), verdict
+
+
+def test_every_exercise_with_a_function_has_three_wrong_answers():
+    for name in NAMES:
+        numbers = {n for n, cell in checks(cells_of(name)) if "lab.check(" in cell.source}
+        for number in numbers:
+            wrong = [w for w in WRONG_ANSWERS if (w.notebook, w.exercise) == (name[:2], number)]
+            assert len(wrong) >= 3, (name, number)

@@ -1,0 +1,336 @@
+"""Answers to the exercises of notebooks 04 to 07 that are wrong, and what they must be told.
+
+Each is the worked solution with a line or two as readers write them: text of the solution on the
+left, what stands there instead on the right. `tests/test_exercises.py` has them judged.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A solution with a mistake in it."""
+
+    notebook: str
+    exercise: int
+    mistake: str
+    instead: dict[str, str]  # text of the solution: what stands in its place
+    told: str  # words of the verdict
+    candidate: str = ""  # where the exercise has more than one
+
+    def __str__(self) -> str:
+        return f"{self.notebook}-{self.exercise} {self.mistake}"
+
+
+WRONG_ANSWERS = [
+    # 04: the tail
+    Wrong(
+        *("04", 1, "no tail"),
+        {"    tl.store(out_ptr + row * D + column, tail, mask=passes)\n": ""},
+        "the tail is forgotten",
+    ),
+    Wrong(
+        *("04", 1, "zeros for a tail"),
+        {"tail, mask=passes)": "tail * 0, mask=passes)"},
+        "the tail is wrong",
+    ),
+    Wrong(
+        *("04", 1, "a tail without an end"),
+        {"passes = (column >= D2) & (column < D)": "passes = column >= D2"},
+        "out of bounds: program",
+    ),
+    Wrong(
+        *("04", 1, "the tail's angles as well"),
+        {
+            "mask=rotates).to": "mask=column < D).to",
+            "+ column, mask=rotates)": "+ column % D2, mask=column < D)",
+            "tail = tl.load(t_ptr + row * D + column, mask=passes)": "",
+            "tl.store(out_ptr + row * D + column, tail, mask=passes)": "",
+            "tl.sin(angle), mask=rotates)": "tl.sin(angle), mask=column < D)",
+        },
+        "the tail is wrong",
+    ),
+    # 04: the fourth stride
+    Wrong(
+        *("04", 2, "only for the element itself"),
+        {"partner * stride_d": "partner"},
+        "a wrong stride: right for contiguous tensors",
+    ),
+    Wrong(
+        *("04", 2, "three strides"),
+        {"column * stride_d": "column", "partner * stride_d": "partner"},
+        "a wrong stride",
+    ),
+    Wrong(
+        *("04", 2, "strides in another order"),
+        {"*t.stride(),": "t.stride(1), t.stride(0), t.stride(2), t.stride(3),"},
+        "a wrong stride: those of s and b have changed places",
+    ),
+    Wrong(
+        *("04", 2, "the output laid out like the input"),
+        {
+            "tl.store(out_ptr + i,": "out_row_ptr = out_ptr + position * stride_s "
+            "+ text * stride_b + head * stride_h\n"
+            "    tl.store(out_row_ptr + column * stride_d,"
+        },
+        "a wrong stride",
+    ),
+    # 04: the interleaved kernel
+    Wrong(
+        *("04", 3, "halves"),
+        {
+            "comes_first = column % 2 == 0": "comes_first = column < D2 // 2",
+            "column + 1, column - 1": "column + D2 // 2, column - D2 // 2",
+        },
+        "the wrong pairing: it pairs halves",
+    ),
+    Wrong(
+        *("04", 3, "minus at the second"),
+        {"tl.where(comes_first, -other, other)": "tl.where(comes_first, other, -other)"},
+        "a sign: it rotates by minus the angle",
+    ),
+    Wrong(
+        *("04", 3, "minus at both"),
+        {"tl.where(comes_first, -other, other)": "-other"},
+        "a sign: that of the sine in the second of each two neighbours",
+    ),
+    Wrong(
+        *("04", 3, "no tail"),
+        {"tl.sin(angle), mask=exists)": "tl.sin(angle), mask=rotates)"},
+        "the tail is forgotten",
+    ),
+    # 04: positions
+    Wrong(
+        *("04", 4, "the place for the position"),
+        {"freqs_ptr + position * D2": "freqs_ptr + place * D2"},
+        "the wrong position: that of the place in the text",
+    ),
+    Wrong(
+        *("04", 4, "ids read as (s, b)"),
+        {"text * seq_len + place": "place * batch + text"},
+        "the wrong position: the ids are read as (s, b), where (b, s) is asked",
+    ),
+    Wrong(
+        *("04", 4, "the first text's ids for all"),
+        {"text * seq_len + place": "place"},
+        "the wrong position: that of the first text's token",
+    ),
+    Wrong(
+        *("04", 4, "the row of t found by the id"),
+        {"t_ptr + place * stride_s": "t_ptr + position * stride_s"},
+        "the wrong token: t is read where the position says, too",
+    ),
+    # 05: half a table
+    Wrong(
+        *("05", 1, "each half its own angle"),
+        {
+            "    cos, sin =": "    angle2 = tl.load(freqs_ptr + position * 2 * HALF + HALF + pair, "
+            "mask=exists)\n    cos, sin =",
+            "x2 * cos + x1 * sin": "x2 * tl.cos(angle2) + x1 * tl.sin(angle2)",
+        },
+        "the wrong angle: each half takes its own, where one is asked for both",
+    ),
+    Wrong(
+        *("05", 1, "the second half"),
+        {"position * 2 * HALF + pair, mask": "position * 2 * HALF + HALF + pair, mask"},
+        "the wrong angle: the first half takes the second half's angle",
+    ),
+    Wrong(
+        *("05", 1, "two minuses"),
+        {"x2 * cos + x1 * sin": "x2 * cos - x1 * sin"},
+        "a sign: that of the sine in the second half",
+    ),
+    # 05: neighbours in place
+    Wrong(
+        *("05", 2, "halves"),
+        {
+            "row_ptr + 2 * pair * stride_d": "row_ptr + pair * stride_d",
+            "x1_ptr + stride_d": "x1_ptr + HALF * stride_d",
+            "HALF + 2 * pair": "HALF + pair",
+        },
+        "the wrong pairing: it pairs halves",
+    ),
+    Wrong(
+        *("05", 2, "a member loaded again"),
+        {
+            "    tl.store(x1_ptr + stride_d,": "    x1 = tl.load(x1_ptr, mask=exists)\n"
+            "    tl.store(x1_ptr + stride_d,"
+        },
+        "after it has overwritten it itself",
+    ),
+    Wrong(
+        *("05", 2, "the neighbour one element on"),
+        {"x1_ptr + stride_d": "x1_ptr + 1"},
+        "a wrong stride",
+    ),
+    Wrong(
+        *("05", 2, "no mask"),
+        {"exists = pair < HALF": "exists = pair < BLOCK_HALF"},
+        "out of bounds: program",
+    ),
+    # 05: q and k
+    Wrong(
+        *("05", 3, "k by q's strides"),
+        {"row - q_rows, k_heads, k_strides": "row - q_rows, k_heads, q_strides"},
+        "out of bounds: program 10 reads element 32 of k_ptr",
+    ),
+    Wrong(
+        *("05", 3, "too few programs"),
+        {"(s * b * (h + g),)": "(s * b * h,)"},
+        "unwritten: no program stores these elements",
+    ),
+    Wrong(
+        *("05", 3, "two launches"),
+        {
+            "def rope_q_and_k(": "def both(",
+            "    return q_out, k_out\n": "    return q_out, k_out\n\n\n"
+            "def rope_q_and_k(q, k, freqs):\n"
+            "    return both(q, k, freqs)[0], both(q, k, freqs)[1]\n",
+        },
+        "too many launches: 2, where 1 would do",
+    ),
+    # 05: as fast as a copy
+    Wrong(
+        *("05", 4, "no end of the rows"),
+        {"row_exists = (row < rows)[:, None]": "row_exists = (row >= 0)[:, None]"},
+        "out of bounds: program 1 reads element 64 of t_ptr",
+    ),
+    Wrong(
+        *("05", 4, "no tail"),
+        {"        tl.store(out_ptr + tail_offset, x, mask=passes)\n": ""},
+        "the tail is forgotten",
+    ),
+    Wrong(
+        *("05", 4, "rows of a table as long as a head"),
+        {"freqs_ptr + position * 2 * HALF": "freqs_ptr + position * (2 * HALF + TAIL)"},
+        "out of bounds: program",
+    ),
+    Wrong(
+        *("05", 4, "one half's angles"),
+        {"angle2 = tl.load(angle_ptr + HALF,": "angle2 = tl.load(angle_ptr,"},
+        "the second half takes the first half's angle",
+    ),
+    # 06: the backward of the naive kernel
+    Wrong(
+        *("06", 1, "only the sign"),
+        {"tl.sin(partners_angle)": "tl.sin(angle)"},
+        "the wrong sine",
+    ),
+    Wrong(
+        *("06", 1, "only the sine"),
+        {"tl.where(in_first_half, other, -other)": "tl.where(in_first_half, -other, other)"},
+        "a sign: it rotates by minus the angle",
+    ),
+    Wrong(
+        *("06", 1, "the forward"),
+        {
+            "tl.sin(partners_angle)": "tl.sin(angle)",
+            "tl.where(in_first_half, other, -other)": "tl.where(in_first_half, -other, other)",
+        },
+        "a sign and the wrong sine: the map itself",
+    ),
+    # 06: strides of 0
+    Wrong(
+        *("06", 2, "contiguous, it hopes"),
+        {
+            "grad_ptr + position * stride_s + text * stride_b + head * stride_h": "grad_ptr "
+            "+ row * 2 * HALF",
+            "pair * stride_d": "pair",
+            "(pair + HALF) * stride_d": "pair + HALF",
+        },
+        "a wrong stride",
+    ),
+    Wrong(
+        *("06", 2, "three strides"),
+        {"pair * stride_d": "pair", "(pair + HALF) * stride_d": "pair + HALF"},
+        "a wrong stride",
+    ),
+    Wrong(
+        *("06", 2, "ones for a gradient"),
+        {
+            "    out = torch.empty(": "    grad = torch.ones_like(grad)\n    out = torch.empty(",
+        },
+        "the gradient is ignored",
+    ),
+    Wrong(
+        *("06", 2, "an output like the gradient"),
+        {"torch.empty(grad.shape, dtype=grad.dtype, device=grad.device)": "torch.empty_like(grad)"},
+        "a wrong stride",
+    ),
+    # 06: the interleaved backward
+    Wrong(
+        *("06", 3, "halves"),
+        {
+            "first = 2 * tl.arange(0, BLOCK_HALF)": "first = tl.arange(0, BLOCK_HALF)",
+            "exists = first < 2 * HALF": "exists = first < HALF",
+            "(first + 1) * stride_d": "(first + HALF) * stride_d",
+            "angle_ptr + 1": "angle_ptr + HALF",
+            "first + 1, g2": "first + HALF, g2",
+        },
+        "the wrong pairing: it pairs halves",
+    ),
+    Wrong(
+        *("06", 3, "minus the angle"),
+        {
+            "g2 * tl.sin(angle2)": "g2 * tl.sin(angle1)",
+            "- g1 * tl.sin(angle1)": "- g1 * tl.sin(angle2)",
+        },
+        "the wrong sine",
+    ),
+    Wrong(
+        *("06", 3, "no tail"),
+        {"        tl.store(out_row_ptr + column, g, mask=passes)\n": ""},
+        "the tail is forgotten",
+    ),
+    Wrong(
+        *("06", 3, "the forward"),
+        {
+            "+ g2 * tl.sin(angle2)": "- g2 * tl.sin(angle1)",
+            "- g1 * tl.sin(angle1)": "+ g1 * tl.sin(angle2)",
+        },
+        "a sign and the wrong sine: the map itself",
+    ),
+    # 06: three sections
+    Wrong(
+        *("06", 4, "time for all sections"),
+        {"ids_ptr + (section * batch + text)": "ids_ptr + (0 * section + text)"},
+        "the wrong position: every section takes those of section 0",
+    ),
+    Wrong(
+        *("06", 4, "sections in another order"),
+        {
+            "tl.where(pair < HALF // 4, 0,": "tl.where(pair < HALF // 4, 2,",
+            "8, 1, 2))": "8, 1, 0))",
+        },
+        "the wrong position: the sections take those of 2, 1, 0",
+    ),
+    Wrong(
+        *("06", 4, "sections of elements"),
+        {"HALF // 4": "HALF // 2", "3 * HALF // 8": "3 * HALF // 4"},
+        "the wrong position: the sections begin or end elsewhere",
+    ),
+    Wrong(
+        *("06", 4, "the gradient by the forward"),
+        {"position_ids, transpose=True)": "position_ids, transpose=False)"},
+        "a sign and the wrong sine: the map itself",
+        "three_sections_backward",
+    ),
+    # 07: wide loads
+    Wrong(
+        *("07", 4, "second, first"),
+        {
+            "x1 * cos - x2 * sin, x2 * cos + x1 * sin": "x2 * cos + x1 * sin, x1 * cos - x2 * sin",
+        },
+        "neighbours swapped",
+    ),
+    Wrong(
+        *("07", 4, "rows without an end"),
+        {"(row < rows)[:, None]": "(row >= 0)[:, None]"},
+        "out of bounds: program 1 reads element 64 of t_ptr",
+    ),
+    Wrong(
+        *("07", 4, "minus the angle"),
+        {"x1 * cos - x2 * sin, x2 * cos + x1 * sin": "x1 * cos + x2 * sin, x2 * cos - x1 * sin"},
+        "a sign: it rotates by minus the angle",
+    ),
+]

@@ -1,0 +1,263 @@
+"""Answers to the exercises of notebooks 01 to 03 that are wrong, and what they must be told.
+
+As in `wrong_answers.py`: the worked solution, and what a reader writes instead of some of its text.
+`tests/test_exercises_first.py` has them judged.
+"""
+
+from wrong_answers import Wrong
+
+_P = "    P = torch.cat([torch.arange(0, d2, 2), torch.arange(1, d2, 2)])\n"
+
+WRONG_ANSWERS = [
+    # 01: turn pairs by complex numbers
+    Wrong(*("01", 1, "the conjugate"), {"exp(1j": "exp(-1j"}, "it rotates by minus the angle"),
+    Wrong(
+        *("01", 1, "halves"),
+        {
+            "x.unflatten(-1, (-1, 2))": "x.unflatten(-1, (2, -1)).mT.contiguous()",
+            "view_as_real(turned)": "view_as_real(turned).mT",
+        },
+        "the wrong pairing: it pairs halves (i, i + d2/2), where neighbours",
+    ),
+    Wrong(
+        *("01", 1, "the imaginary part first"),
+        {"(turned)": "(turned).flip(-1)"},
+        "neighbours swapped: each of the two",
+    ),
+    Wrong(*("01", 1, "pairs for ever"), {".flatten(-2)": ""}, "shape (4, 4, 2), expected (4, 8)"),
+    # 01: frequencies
+    Wrong(*("01", 2, "always 10000"), {"float(base)": "10000.0"}, "base is ignored"),
+    Wrong(
+        *("01", 2, "without the 2"),
+        {"arange(0, d, 2)": "arange(d // 2)"},
+        "a factor in the exponent: it is the square root",
+    ),
+    Wrong(
+        *("01", 2, "counted from 1"),
+        {"arange(0, d, 2)": "arange(2, d + 2, 2)"},
+        "shifted: every element stands one place too early",
+    ),
+    Wrong(*("01", 2, "without the minus"), {"(-torch": "(torch"}, "the reciprocal"),
+    Wrong(
+        *("01", 2, "one for each element"),
+        {"arange(0, d, 2)": "arange(d)"},
+        "shape (8,), expected (4,)",
+    ),
+    # 01: a table of scores
+    Wrong(*("01", 3, "backwards"), {"* theta": "* -theta"}, "it rotates by minus the angle"),
+    Wrong(
+        *("01", 3, "keys in rows"),
+        {
+            "return turn_pairs(q, angle)": "return turn_pairs(k, angle)",
+            "@ turn_pairs(k, angle)": "@ turn_pairs(q, angle)",
+        },
+        "transposed: rows and columns",
+    ),
+    Wrong(
+        *("01", 3, "divided by the root of d"),
+        {"angle).T": "angle).T / math.sqrt(q.shape[-1])"},
+        "a factor: everything is 0.354 times",
+    ),
+    # 01: all rotation matrices
+    Wrong(
+        *("01", 4, "transposed"),
+        {"= -angle.sin()": "= angle.sin()", "first] = angle.sin()": "first] = -angle.sin()"},
+        "a sign: what is wrong has the opposite sign",
+    ),
+    Wrong(
+        *("01", 4, "halves"),
+        {"arange(0, 2 * pairs, 2)": "arange(pairs)", "first + 1": "first + pairs"},
+        "the wrong pairing: it pairs halves",
+    ),
+    Wrong(
+        *("01", 4, "two plus"), {"= -angle": "= angle"}, "a sign: what is wrong has the opposite"
+    ),
+    # 02: the way back
+    Wrong(
+        *("02", 1, "the way there"),
+        {
+            "first, second = x.chunk(2, dim=-1)": "d2 = x.shape[-1]\n" + _P.rstrip("\n"),
+            "torch.stack([first, second], dim=-1).flatten(-2)": "x[..., P]",
+        },
+        "the order: the permutation goes the other way round",
+    ),
+    Wrong(
+        *("02", 1, "there and back"),
+        {"torch.stack([first, second], dim=-1).flatten(-2)": "torch.cat([first, second], -1)"},
+        "nothing has happened: the result is x as it came",
+    ),
+    Wrong(
+        *("02", 1, "the second first"), {"[first, second]": "[second, first]"}, "neighbours swapped"
+    ),
+    # 02: quarter turns of neighbours
+    Wrong(
+        *("02", 2, "the partner's sign"),
+        {"2 * (i % 2) - 1": "1 - 2 * (i % 2)"},
+        "a sign: what is wrong has the opposite sign",
+    ),
+    Wrong(*("02", 2, "no sign"), {"* sign": ""}, "a sign: what is wrong has the opposite sign"),
+    Wrong(
+        *("02", 2, "no partner"),
+        {"x[..., partner]": "x"},
+        "neighbours swapped, and a sign",
+    ),
+    Wrong(
+        *("02", 2, "halves"),
+        {
+            "i + 1 - 2 * (i % 2)": "(i + len(i) // 2) % len(i)",
+            "2 * (i % 2) - 1": "torch.where(i < len(i) // 2, -1, 1)",
+        },
+        "the wrong pairing: it pairs halves",
+    ),
+    # 02: the whole function
+    Wrong(
+        *("02", 3, "no tail"),
+        {"torch.cat([rotated.to(t.dtype), tail], dim=-1)": "rotated.to(t.dtype)"},
+        "shape (7, 3, 5, 12), expected (7, 3, 5, 20)",
+    ),
+    Wrong(*("02", 3, "zeros for a tail"), {", tail]": ", tail * 0]"}, "the tail is wrong"),
+    Wrong(
+        *("02", 3, "left in fp32"), {"rotated.to(t.dtype)": "rotated"}, "dtype float32, expected"
+    ),
+    Wrong(
+        *("02", 3, "rounded before"),
+        {"angles.cos()": "angles.cos().to(t.dtype)", "angles.sin()": "angles.sin().to(t.dtype)"},
+        "rounding: compute in fp32",
+    ),
+    Wrong(
+        *("02", 3, "the whole table"), {"freqs[:s]": "freqs"}, "it raises RuntimeError: The size"
+    ),
+    Wrong(
+        *("02", 3, "a minus"), {"+ rotate_half": "- rotate_half"}, "it rotates by minus the angle"
+    ),
+    # 02: interleaved, with a half-split function
+    Wrong(
+        *("02", 5, "the table forgotten"),
+        {"freqs[..., P])": "freqs)"},
+        "the wrong angle: the table's angles stand in another order",
+    ),
+    Wrong(
+        *("02", 5, "no way back"),
+        {"rotated[..., P.argsort()]": "rotated"},
+        "the order: the right numbers, with halves where neighbours are asked for",
+    ),
+    Wrong(
+        *("02", 5, "no permutation"),
+        {
+            "(rotary[..., P], freqs[..., P])": "(rotary, freqs)",
+            "rotated[..., P.argsort()]": "rotated",
+        },
+        "the wrong pairing: it pairs halves",
+    ),
+    Wrong(*("02", 5, "zeros for a tail"), {", tail]": ", tail * 0]"}, "the tail is wrong"),
+    # 03: three times
+    Wrong(
+        *("03", 1, "one too many"), {"i < n": "i <= n"}, "out of bounds: program 0 reads element 64"
+    ),
+    Wrong(
+        *("03", 1, "a mask for the load alone"),
+        {"3 * x, mask=exists": "3 * x"},
+        "out of bounds: program 0 writes element 64 of out_ptr",
+    ),
+    Wrong(
+        *("03", 1, "rounded down"),
+        {"triton.cdiv(x.numel(), block)": "x.numel() // block"},
+        "unwritten: no program stores",
+    ),
+    Wrong(
+        *("03", 1, "every program the first"),
+        {"tl.program_id(0) * BLOCK + ": ""},
+        "unwritten: no program stores these elements",
+    ),
+    Wrong(*("03", 1, "twice"), {"3 * x,": "2 * x,"}, "a factor: everything is 0.667 times"),
+    # 03: a scatter
+    Wrong(
+        *("03", 2, "a gather"),
+        {
+            "tl.load(x_ptr + i, mask": "tl.load(x_ptr + (i - column) + place, mask",
+            "tl.store(out_ptr + (i - column) + place": "tl.store(out_ptr + i",
+        },
+        "the order: the permutation goes the other way round",
+    ),
+    Wrong(
+        *("03", 2, "all into the first row"),
+        {"(i - column) + place": "place"},
+        "two for one place: program 0 stores two values in element 0 of out_ptr",
+    ),
+    Wrong(
+        *("03", 2, "even places twice"),
+        {"(column - HALF) + 1": "(column - HALF)"},
+        "two for one place: program 0 stores two values in element 0 of out_ptr",
+    ),
+    Wrong(
+        *("03", 2, "odd places first"),
+        {"HALF, 2 * column, 2 * (column - HALF) + 1": "HALF, 2 * column + 1, 2 * (column - HALF)"},
+        "neighbours swapped",
+    ),
+    Wrong(*("03", 2, "no mask"), {"exists = i < n": "exists = i >= 0"}, "out of bounds: program 0"),
+    # 03: a grid of two dimensions
+    Wrong(
+        *("03", 3, "over the end of the row"),
+        {
+            "    in_first_half =": "    exists = column < (tl.num_programs(0) - row) * 2 * HALF\n"
+            "    in_first_half =",
+        },
+        "a race between programs: program 1 stores in element 8 of out_ptr another value",
+    ),
+    Wrong(
+        *("03", 3, "the axes swapped"),
+        {
+            "tl.program_id(0)": "tl.program_id(1)",
+            "tl.program_id(1) * BLOCK": "tl.program_id(0) * BLOCK",
+        },
+        "unwritten: no program stores",
+    ),
+    Wrong(
+        *("03", 3, "one block a row"), {"triton.cdiv(width, block)": "1"}, "unwritten: no program"
+    ),
+    Wrong(*("03", 3, "the sign elsewhere"), {"-x, x)": "x, -x)"}, "a sign: what is wrong has the"),
+    Wrong(
+        *("03", 3, "no mask"),
+        {"exists = column < 2 * HALF": "exists = column >= 0"},
+        "out of bounds: program",
+    ),
+    # 03: in place
+    Wrong(
+        *("03", 4, "a gather"),
+        {
+            "first = pair // HALF * 2 * HALF + pair % HALF": "first = pair",
+            "second = first + HALF": "in_first = pair % (2 * HALF) < HALF\n"
+            "    second = tl.where(in_first, pair + HALF, pair - HALF)",
+            "    x1 = tl.load(x_ptr + first, mask=exists)\n": "",
+            "-x2, mask": "tl.where(second > first, -x2, x2), mask",
+            "    tl.store(x_ptr + second, x1, mask=exists)\n": "",
+            "x.numel() // 2": "x.numel()",
+        },
+        "a race between programs: program 1 reads element",
+    ),
+    Wrong(
+        *("03", 4, "loaded too late"),
+        {
+            "    x1 = tl.load(x_ptr + first, mask=exists)\n": "",
+            "    tl.store(x_ptr + second, x1": "    x1 = tl.load(x_ptr + first, mask=exists)\n"
+            "    tl.store(x_ptr + second, x1",
+        },
+        "two for one place: program 0 reads element 0 of x_ptr after it has overwritten it itself",
+    ),
+    Wrong(*("03", 4, "no minus"), {"-x2,": "x2,"}, "a sign: what is wrong has the opposite sign"),
+    Wrong(
+        *("03", 4, "members at home"),
+        {"first, -x2": "first, -x1", "second, x1": "second, x2"},
+        "halves swapped, and a sign",
+    ),
+    Wrong(
+        *("03", 4, "as many pairs as elements"),
+        {"x.numel() // 2": "x.numel()"},
+        "out of bounds: program 0 reads element",
+    ),
+    Wrong(
+        *("03", 4, "half of the pairs"),
+        {"x.numel() // 2": "x.numel() // 4"},
+        "unwritten: no program",
+    ),
+]
