@@ -261,7 +261,7 @@ def widgets_have_a_figure(notebook: Notebook) -> list[str]:
     """A page that shows no widgets (GitHub) still shows a picture soon after."""
     complaints = []
     for place, cell in enumerate(notebook.code):
-        if not re.search(r"\bExplorer\(|Explorer\(", cell.source):
+        if not re.search(r"\b(?:Explorer|WhoLoadsWhat)\(|Explorer\(", cell.source):
             continue
         following = [o for later in notebook.code[place + 1 : place + 4] for o in later.outputs]
         if not any("image/png" in output.get("data", {}) for output in following):

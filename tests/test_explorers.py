@@ -14,13 +14,24 @@ import numpy as np
 import torch
 from PIL import Image
 
-from rope_kernels.lab.explorer import PermutationExplorer, RotationExplorer, WhoLoadsWhat
+from rope_kernels.lab.explorer import (
+    PermutationExplorer,
+    RotationExplorer,
+    TileExplorer,
+    WhoLoadsWhat,
+)
 
-EXPLORERS = (RotationExplorer, PermutationExplorer, WhoLoadsWhat)
+EXPLORERS = (RotationExplorer, PermutationExplorer, WhoLoadsWhat, TileExplorer)
 
 
 def sliders_of(explorer):
     return explorer.children[0].children
+
+
+def another_value(slider):
+    if hasattr(slider, "options"):
+        return next(value for value in slider.options if value != slider.value)
+    return slider.value + slider.step
 
 
 def pixels(explorer):
@@ -34,7 +45,7 @@ def test_every_slider_changes_what_is_seen(make):
         explorer = make()
         slider = sliders_of(explorer)[number]
         before = explorer.said.value, explorer.picture.value
-        slider.value = slider.value + slider.step
+        slider.value = another_value(slider)
         assert (explorer.said.value, explorer.picture.value) != before, slider.description
         assert explorer.picture.value != before[1], slider.description
 
@@ -55,6 +66,15 @@ def test_pictures_fit_on_light_and_dark(make):
     picture = pixels(make())
     assert picture.shape[2] == 4 and picture[0, 0, 3] == 0  # transparent
     assert make().picture.layout.width == f"{picture.shape[1]}px"
+
+
+def test_the_picture_is_shown_alone_too(monkeypatch):
+    shown = []
+    monkeypatch.setattr("rope_kernels.lab.explorer.display", shown.append)
+    explorer = RotationExplorer()
+    explorer.m.value += 1
+    explorer.show()
+    assert [image.data for image in shown] == [explorer.picture.value]
 
 
 def test_the_score_is_that_of_the_difference():
@@ -156,3 +176,75 @@ def test_the_compiler_deals_out_the_same(block, num_warps, dtype):
     (piece,) = layout_of(code, "tl.load").size_per_thread
     explorer = WhoLoadsWhat(4096, block, num_warps, x.element_size())
     assert explorer.elements().shape[3] == piece
+
+
+# a tile
+
+
+def test_a_lane_holds_both_members_of_its_pairs_wherever_the_sliders_stand():
+    explorer = TileExplorer()
+    for warps in explorer.num_warps.options:
+        explorer.num_warps.value = warps
+        for holder in explorer.holders():
+            assert np.array_equal(holder[:, 0], holder[:, 1])
+        assert explorer.said.value.endswith(" 0 members without their partner")
+
+
+def test_members_without_their_partner_are_counted(monkeypatch):
+    """One block of whole rows: in fp32 with 4 warps no lane has a pair (notebook 04)."""
+    explorer = TileExplorer()
+    lane = np.arange(20 * 256).reshape(20, 2, 128) // 4
+    monkeypatch.setattr(explorer, "holders", lambda: (lane // 512, lane // 32 % 4, lane % 32))
+    explorer.lane.value = 1
+    assert re.search(r": 0 pairs .*, \d+ members without their partner", explorer.said.value)
+    assert not explorer.said.value.endswith(" 0 members without their partner")
+
+
+@pytest.mark.parametrize("warps, rows", ((1, "0, 2, 4, 6"), (2, "0, 4"), (4, "0")))
+def test_the_rows_of_a_lane(warps, rows):
+    """16 lanes a row, two rows a warp: equation (8) of notebook 05."""
+    explorer = TileExplorer()
+    explorer.lane.value, explorer.num_warps.value = 5, warps
+    pairs = 8 * (rows.count(",") + 1)
+    assert f"warp 0 of {warps}, lane 5: {pairs} pairs (rows: {rows})," in explorer.said.value
+
+
+def test_some_warps_of_the_last_tile_have_no_row():
+    explorer = TileExplorer(rows=20, block_r=8)
+    explorer.program.value = 2
+    idle = []
+    for warp in range(4):
+        explorer.warp.value = warp
+        idle.append("(rows: none)" in explorer.said.value)
+    assert idle == [False, False, True, True]
+
+
+def test_a_warp_that_is_not_there_is_the_last():
+    explorer = TileExplorer()
+    explorer.warp.value, explorer.num_warps.value = 3, 2
+    assert ", warp 1 of 2, " in explorer.said.value
+
+
+@pytest.mark.parametrize("dtype", ("float32", "bfloat16"))
+@pytest.mark.parametrize("half, warps", ((128, 1), (128, 2), (128, 4), (64, 4), (512, 4)))
+def test_the_compiler_deals_out_tiles_alike(half, warps, dtype):
+    """Against notebook 05's tile kernel, compiled for an H200; both halves have one layout."""
+    pytest.importorskip("triton")
+    from rope_kernels.lab.compile import compile_for
+    from rope_kernels.lab.journey import half_split_tile_kernel
+    from rope_kernels.lab.show_compiled import layout_of
+
+    t, freqs = torch.empty(2, 4, 8, 2 * half, dtype=getattr(torch, dtype)), torch.empty(2, 2 * half)
+    sizes = {"HALF": half, "BLOCK_R": 8, "BLOCK_HALF": half, "num_warps": warps}
+    code = compile_for("sm_90", half_split_tile_kernel, t, freqs, t, 32, **sizes)
+    layout = layout_of(code, "x1 =")
+    assert layout == layout_of(code, "x2 =")
+    explorer = TileExplorer(32, half, 8, t.element_size())
+    explorer.num_warps.value = warps
+    row, pair = np.indices((8, half))
+    _, warp, lane = (holder[:8, 0] for holder in explorer.holders())
+    place = [row // layout.size_per_thread[0], pair // layout.size_per_thread[1]]
+    for mine, size in ((lane, layout.threads_per_warp), (warp, layout.warps)):
+        assert np.array_equal(mine, place[1] % size[1] + size[1] * (place[0] % size[0]))
+        place = [place[0] // size[0], place[1] // size[1]]
+    assert layout.order == (1, 0)

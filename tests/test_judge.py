@@ -62,7 +62,7 @@ def test_a_wrong_kernel_is_told_what_it_looks_like(candidate, kind):
 def test_right_ones_pass():
     for candidate in (wrong_kernels.right, apply_rotary_pos_emb):
         verdict = judge(candidate, specs.rope)
-        assert verdict and len(verdict.right) == 11, verdict
+        assert verdict and len(verdict.right) == 12, verdict
 
 
 def test_the_verdict_says_where_and_who():
@@ -71,7 +71,7 @@ def test_the_verdict_says_where_and_who():
     assert verdict.first_wrong_index == (0, 0, 0, 4) and verdict.owner == "program 0"
     assert verdict.wrong == 4 * 2 * 4 and verdict.dtype == "float32"
     assert verdict.largest_error > abs(verdict.got - verdict.expected) > 0
-    assert len(verdict.also) == 10 and not verdict.right
+    assert len(verdict.also) == 11 and not verdict.right
 
 
 def test_the_owner_is_not_always_the_first():
@@ -301,7 +301,7 @@ def test_without_a_kernel_no_program_is_blamed():
 def test_launches_are_counted():
     """Where there are none, the verdict of the CPU stands on a GPU as well."""
     assert judge(specs.rope.function, specs.rope).launches == 0
-    assert judge(wrong_kernels.right, specs.rope).launches == 11
+    assert judge(wrong_kernels.right, specs.rope).launches == 12
 
 
 def one_value_after_another(x):
@@ -371,3 +371,46 @@ def test_names_in_defaults_are_sent_too():
 def test_a_verdict_has_its_colour_on_a_page(candidate, state, color):
     page = judge(candidate, specs.rope)._repr_html_()
     assert f"lab-{state}" in page and color in page and page.startswith("<pre")
+
+
+@spec(leave_out=STRIDED)
+def twice(x: "(n,)"):  # noqa: F821
+    return 2 * x
+
+
+def doubled(how):
+    return functools.partial(wrong_kernels.doubled, how=how)
+
+
+DOUBLED = {
+    "a mask for the block": (doubled("one mask for all"), "out of bounds: program 0 reads element"),
+    "and": (doubled("and"), "a block has no one truth value"),
+    "masked off": (doubled("what a masked load gives"), "got nan"),
+    "no return": (wrong_kernels.without_return, "it returns None: is a `return` missing?"),
+    "nothing at all": (wrong_kernels.without_a_kernel_or_return, "it returns None"),
+    "no program": (wrong_kernels.empty_grid, "no program ran: the grid is empty"),
+    "no tuple": (wrong_kernels.whole_number_for_a_grid, "a grid is a tuple, as in (n,)"),
+}
+
+
+@pytest.mark.parametrize("candidate, kind", DOUBLED.values(), ids=DOUBLED.keys())
+def test_slips_of_beginners(candidate, kind):
+    verdict = judge(candidate, twice)
+    assert verdict.state == "wrong" and kind in repr(verdict), verdict
+
+
+def test_a_mask_may_be_one_for_all():
+    assert judge(doubled("right"), twice) and judge(wrong_kernels.by_whole_blocks, twice)
+
+
+def test_a_tail_and_a_stride_at_once():
+    """The likeliest slip of all: the last stride is forgotten in the tail alone."""
+    verdict = judge(numbered(17), specs.rope)
+    assert verdict.case == "part of the head rotated, every other element"
+    assert verdict.kind.startswith("a wrong stride, in the tail")
+
+
+def test_answers_may_be_tensors():
+    for answer in (29, torch.tensor(29), torch.tensor([29]), torch.tensor(29.0).numpy()[()]):
+        assert lab.check_answer(answer, 29)
+    assert not lab.check_answer(torch.tensor([28, 29]), 29)

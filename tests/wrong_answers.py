@@ -219,7 +219,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("06", 1, "only the sine"),
         {"tl.where(in_first_half, other, -other)": "tl.where(in_first_half, -other, other)"},
-        "a sign: it rotates by minus the angle",
+        "a sign: it is the gradient for minus the angles",
     ),
     Wrong(
         *("06", 1, "the forward"),

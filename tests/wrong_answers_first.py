@@ -162,7 +162,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("03", 1, "rounded down"),
         {"triton.cdiv(x.numel(), block)": "x.numel() // block"},
-        "unwritten: no program stores",
+        "no program ran: the grid is empty",
     ),
     Wrong(
         *("03", 1, "every program the first"),

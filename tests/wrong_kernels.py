@@ -80,6 +80,8 @@ def kernel(
     if D > 2 * HALF and MISTAKE != 4:
         tail = 2 * HALF + tl.arange(0, BLOCK_TAIL)
         x = tl.load(x_ptr + tail * stride_d, tail < D)
+        if MISTAKE == 17:
+            x = tl.load(x_ptr + tail, tail < D)
         if MISTAKE == 16:
             x = x * 0
         tl.store(y_ptr + tail * out_d, x, tail < D)
@@ -238,3 +240,68 @@ def stored_by_all(x, first_is_wrong):
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     stored_by_all_kernel[(2,)](x, out, x.numel(), FIRST_IS_WRONG=first_is_wrong, BLOCK=1024)
     return out
+
+
+@triton.jit
+def doubling_kernel(
+    x_ptr,  # (n,)
+    out_ptr,  # (n,)
+    n,
+    BLOCK: tl.constexpr,
+    HOW: tl.constexpr,
+):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    exists = i < n
+    if HOW == "one mask for all":
+        exists = tl.program_id(0) * BLOCK < n
+    if HOW == "and":
+        exists = (i < n) and (i >= 0)
+    x = tl.load(x_ptr + i, exists)
+    if HOW == "what a masked load gives":
+        tl.store(out_ptr, tl.sum(2 * x, 0), tl.program_id(0) == 0)
+    tl.store(out_ptr + i, 2 * x, exists & (i > 0 if HOW == "what a masked load gives" else True))
+
+
+@triton.jit
+def whole_blocks_kernel(
+    x_ptr,  # (n,)
+    out_ptr,  # (n,)
+    n,
+    BLOCK: tl.constexpr,
+):
+    """Right: blocks that are full as a whole, and the rest one by one, by the last program."""
+    begin = tl.program_id(0) * BLOCK
+    i, full = begin + tl.arange(0, BLOCK), begin + BLOCK <= n
+    tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, full), full)
+    if begin + BLOCK > n:
+        for j in range(begin, n):
+            tl.store(out_ptr + j, 2 * tl.load(x_ptr + j))
+
+
+def doubled(x, how="right", kernel=doubling_kernel, block=256):
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    options = {"HOW": how} if kernel is doubling_kernel else {}
+    kernel[(triton.cdiv(x.numel(), block),)](x, out, x.numel(), BLOCK=block, **options)
+    return out
+
+
+def by_whole_blocks(x):
+    return doubled(x, kernel=whole_blocks_kernel, block=64)
+
+
+def without_return(x):
+    doubled(x)
+
+
+def without_a_kernel_or_return(x):
+    2 * x
+
+
+def empty_grid(x):
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    doubling_kernel[(0,)](x, out, x.numel(), BLOCK=256, HOW="right")
+    return out
+
+
+def whole_number_for_a_grid(x):
+    doubling_kernel[4](x, x, x.numel(), BLOCK=256, HOW="right")

@@ -1,5 +1,6 @@
 """Is a reader's number right? A verdict that does not give the number away."""
 
+import math
 from dataclasses import dataclass
 
 from .check import boxed
@@ -62,6 +63,8 @@ def _of_lists(answer: object, right: object, tolerance: float) -> str:
 
 
 def _of_one(answer: object, right: object, tolerance: float) -> str:
+    if math.prod(getattr(answer, "shape", (0,))) == 1:  # a tensor of one number, or NumPy's
+        answer = answer.item()
     if not _is_number(right):
         right_kind = "a text" if _is_text(right) else "True or False"
         if type(answer) is not type(right):

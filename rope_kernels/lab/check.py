@@ -82,7 +82,8 @@ def compare(got: Tensor, expected: Tensor, tolerance: tuple[float, float] | None
         tolerance: (relative, absolute); by default one rounding of the dtype.
     """
     if not isinstance(got, Tensor):
-        return Verdict(False, f"no tensor came back but {got!r}", (), "")
+        what = got if got is None else f"an object of type {type(got).__name__}"
+        return Verdict(False, f"no tensor came back but {what}", (), "")
     shape, dtype = tuple(got.shape), str(got.dtype).removeprefix("torch.")
     if got.shape != expected.shape:
         return Verdict(False, f"shape {shape}, expected {tuple(expected.shape)}", shape, dtype)

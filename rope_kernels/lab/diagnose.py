@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .spec import STRIDED, Case, Spec
+from .spec import STRIDED, TAIL_AND_STRIDE, Case, Spec
 
 
 @dataclass
@@ -60,7 +60,7 @@ def _unwritten(e: Evidence) -> str | None:
 
 
 def _tail(e: Evidence) -> str | None:
-    if _only_in_tail(e):
+    if _only_in_tail(e) and e.case.name != TAIL_AND_STRIDE:
         return "the tail is wrong: elements d2 and up have to come out as they came in"
     return None
 
@@ -69,6 +69,8 @@ def _sign(e: Evidence) -> str | None:
     if _close(e.got[e.wrong], -e.expected[e.wrong], e):
         return "a sign: what is wrong has the opposite sign"
     if _rotated_back(e):
+        if any(name.startswith("grad") for name in e.spec.names):
+            return "a sign: it is the gradient for minus the angles; every sine has the wrong sign"
         return "a sign: it rotates by minus the angle"
     return None
 
@@ -121,6 +123,12 @@ def _nothing_done(e: Evidence) -> str | None:
         if argument.holds == "floats" and _is(x, e):
             return f"nothing has happened: the result is {argument.name} as it came"
     return None
+
+
+def _two_values_for_one_place(e: Evidence) -> str | None:
+    """Before it is said that nothing has happened: it has, and was overwritten."""
+    stored = [words for words in e.twice if "stores" in words]
+    return f"two for one place: {stored[0]}" if stored and _nothing_done(e) else None
 
 
 def _twice(e: Evidence) -> str | None:
@@ -397,7 +405,11 @@ def _strides(e: Evidence) -> str | None:
     strided = any(isinstance(x, Tensor) and not x.is_contiguous() for x in e.inputs)
     if strided and _mostly(e.spec(*inputs), e):
         return "a wrong stride: it reads the memory as if the tensor were contiguous"
-    if e.case.name in STRIDED and e.earlier:
+    if e.case.name in (*STRIDED, TAIL_AND_STRIDE) and e.earlier:
+        if not e.got.is_contiguous():
+            return "a wrong stride: the output is not contiguous, for its input is not"
+        if _only_in_tail(e):
+            return "a wrong stride, in the tail: right where its elements are neighbours"
         return "a wrong stride: right for contiguous tensors, wrong for this one"
     return None
 
@@ -427,6 +439,7 @@ _LOOKS = (
     *(_gradient_ignored, _number_ignored, _half_angles, _wrong_sine, _an_angle_for_each_half),
     *(_pairing,),
     *(
+        _two_values_for_one_place,
         _nothing_done,
         _order,
         _transposed,

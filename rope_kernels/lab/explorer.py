@@ -7,6 +7,7 @@ import math
 
 import ipywidgets as widgets
 import numpy as np
+from IPython.display import Image, display
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -39,6 +40,10 @@ class Explorer(widgets.VBox):
 
     def __repr__(self) -> str:
         return f"{self.NAME}: run this cell to move its sliders."
+
+    def show(self) -> None:
+        """Display the picture alone, for pages that show no widgets."""
+        display(Image(self.picture.value))
 
     def _update(self, _change=None) -> None:
         self.said.value = self._said()
@@ -219,14 +224,87 @@ class WhoLoadsWhat(Explorer):
         chosen = everything[:, self.warp.value]
         for shade, elements in ((2, everything), (3, chosen), (4, chosen[:, self.lane.value])):
             memory[self._bytes_of(elements) // self.element_bytes] = shade
-        colors = ("none", "#7f7f7f33", "#3d8fd166", draw.BLUE, draw.ORANGE)
-        ax.imshow(
-            memory.reshape(rows, columns),
-            cmap=draw.plt.matplotlib.colors.ListedColormap(colors),
-            vmin=0,
-            vmax=4,
-            aspect="auto",
-            interpolation="none",
-        )
+        _shade(ax, memory.reshape(rows, columns))
         ax.set(xlabel="element within a kilobyte of memory", ylabel="kilobyte")
-        ax.set(title="orange: the lane, blue: its warp, pale: its program")
+
+
+class TileExplorer(Explorer):
+    """Which elements of a tile a program, a warp and a lane hold; a tile has both halves of rows.
+
+    Each half is a block of its own. Its elements are dealt out as Triton deals them out: up to 16
+    bytes of neighbours to a lane, then the next lane and the next warp along the row, then those
+    of the next row.
+
+    Attributes:
+        program, warp, lane, num_warps: sliders.
+        said: how many pairs the lane holds, of which rows, and how many single members.
+        picture: the rows of one position; the program, the warp and the lane in colour.
+    """
+
+    NAME, SIZE = "Tile explorer", (7.0, 3.0)
+    GAP = 6  # between the halves, in the picture
+
+    def __init__(
+        self, rows: int = 20, half: int = 128, block_r: int = 8, element_bytes: int = 2
+    ) -> None:
+        self.rows, self.half, self.block_r = rows, half, block_r
+        self.element_bytes = element_bytes
+        last = -(-rows // block_r) - 1
+        self.program = widgets.IntSlider(value=0, min=0, max=last, description="program")
+        self.warp = widgets.IntSlider(value=0, min=0, max=3, description="warp")
+        self.lane = widgets.IntSlider(value=0, min=0, max=31, description="lane")
+        self.num_warps = widgets.SelectionSlider(
+            value=4, options=(1, 2, 4), description="num_warps"
+        )
+        super().__init__(self.program, self.warp, self.lane, self.num_warps)
+
+    def holders(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Program, warp and lane of each element (rows, 2, half)."""
+        row, _, pair = np.indices((self.rows, 2, self.half))
+        program, row = np.divmod(row, self.block_r)
+        at_once = self.block_r * self.half // (32 * self.num_warps.value)
+        at_once = max(1, min(16 // self.element_bytes, at_once))
+        pieces = self.half // at_once  # of a row
+        lanes = min(32, pieces)  # beside one another
+        warps = max(1, min(self.num_warps.value, pieces // lanes))
+        row, lane = np.divmod(row, 32 // lanes)
+        piece, in_row = np.divmod(pair // at_once, lanes)
+        warp = piece % warps + warps * (row % (self.num_warps.value // warps))
+        return program, warp, in_row + lanes * lane
+
+    def _chosen(self) -> tuple[int, int, int]:
+        return self.program.value, min(self.warp.value, self.num_warps.value - 1), self.lane.value
+
+    def _held(self) -> np.ndarray:
+        """(4, rows, 2, half): everything, then the program's, of these the warp's, the lane's."""
+        equal = [
+            mine == chosen for mine, chosen in zip(self.holders(), self._chosen(), strict=True)
+        ]
+        return np.logical_and.accumulate([np.ones_like(equal[0]), *equal])
+
+    def _said(self) -> str:
+        first, second = self._held()[-1].swapaxes(0, 1)
+        program, warp, lane = self._chosen()
+        rows = ", ".join(str(row) for row in np.flatnonzero((first | second).any(axis=1)))
+        return (
+            f"program {program}, warp {warp} of {self.num_warps.value}, lane {lane}: "
+            f"{(first & second).sum()} pairs (rows: {rows or 'none'}), "
+            f"{(first != second).sum()} members without their partner"
+        )
+
+    def _draw_on(self, ax: Axes) -> None:
+        shades = self._held().sum(axis=0)
+        gap = np.zeros((self.rows, self.GAP), dtype=int)
+        _shade(ax, np.hstack([shades[:, 0], gap, shades[:, 1]]))
+        columns = np.arange(0, self.half, self.half // 4)
+        ax.set_xticks([*columns, *columns + self.half + self.GAP], [*columns, *columns])
+        ax.set(xlabel="pair: its first member in x1 (left), its second in x2", ylabel="row")
+        ax.set_yticks(range(0, self.rows, self.block_r))
+
+
+def _shade(ax: Axes, chosen: np.ndarray) -> None:
+    """An element a cell: 0 nothing, 1 an element, 2 the program's, 3 the warp's, 4 the lane's."""
+    colors = ("none", "#7f7f7f33", "#3d8fd166", draw.BLUE, draw.ORANGE)
+    cmap = draw.plt.matplotlib.colors.ListedColormap(colors)
+    ax.imshow(chosen, cmap=cmap, vmin=0, vmax=4, aspect="auto", interpolation="none")
+    ax.set(title="orange: the lane, blue: its warp, pale: its program")

@@ -74,7 +74,8 @@ class Judgement:
         if self.state == "right":
             right = f"RIGHT: {len(self.right)} cases: " + ", ".join(self.right)
             return f"{right}\n  speed: {self.speed}" if self.speed else right
-        lines = [f"WRONG in the case '{self.case}'; right in {len(self.right)} others"]
+        others = {0: "no other", 1: "1 other"}.get(len(self.right), f"{len(self.right)} others")
+        lines = [f"WRONG in the case '{self.case}'; right in {others}"]
         if self.engine == "compiled":
             lines[0] += ", and everywhere in the interpreter: here it ran on the GPU"
         if self.shape or self.dtype:
@@ -88,7 +89,7 @@ class Judgement:
         if self.owner:
             lines.append(f"  stored by: {self.owner}")
         lines.append(f"  looks like: {self.kind}")
-        if self.also:
+        if self.also and self.right:
             lines.append("  also wrong: " + ", ".join(self.also))
         return "\n".join(lines)
 

@@ -17,6 +17,11 @@ from .check import compare
 from .diagnose import Evidence, kind_of_mistake
 from .spec import Case, Spec, spec
 
+ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
+    "object of type 'int' has no len()": "a grid is a tuple, as in (n,)",
+    "'int' object is not iterable": "pointers have no index: tl.load(x_ptr + i)",
+    "has no attribute 'scalar'": "is a kernel called without its grid, kernel[grid](...)?",
+}
 HOW_TO_BEGIN = "replace what the stub raises by your code, then run this cell again"
 
 
@@ -119,11 +124,18 @@ def try_case(
             return {"state": "not written yet", "kind": str(error) or HOW_TO_BEGIN}
         except Exception as error:  # whatever a reader's function may raise
             return broken(*in_words(error))
-    if outs is None and not wanted.overwrites and not (trace and trace.launches):
-        return {"state": "not written yet", "kind": HOW_TO_BEGIN}
-    names = [argument.name for argument in wanted.arguments]
+    if outs is None and not wanted.overwrites:
+        if not (trace and trace.launches) and is_empty(candidate):
+            return {"state": "not written yet", "kind": HOW_TO_BEGIN}
+        return broken("it returns None: is a `return` missing?")
+    changed = [
+        name
+        for name, x, then in zip(wanted.names, given, before, strict=True)
+        if isinstance(x, Tensor) and name not in wanted.overwrites
+        if not same_bits(memory_of(x), then)
+    ]
     if wanted.overwrites:
-        outs = tuple(given[names.index(name)] for name in wanted.overwrites)
+        outs = tuple(given[wanted.names.index(name)] for name in wanted.overwrites)
     outs = outs if isinstance(outs, tuple | list) else (outs,)
     if len(outs) != len(expected):
         return broken(f"{len(outs)} results came back, {len(expected)} are asked for")
@@ -141,7 +153,15 @@ def try_case(
         at, owner = verdict.first_wrong_index, ""
         if trace and trace.knows(out):
             owner = said(trace.owner_of(out, at))
-        return broken(kind_of_mistake(evidence)) | {
+        kind = kind_of_mistake(evidence)
+        if kind.startswith("unwritten"):
+            if changed:
+                kind = f"an input is overwritten: {changed[0]}"
+            elif trace and trace.launches and not trace.programs:
+                kind = "no program ran: the grid is empty"
+            elif not (trace and trace.launches):
+                kind = "unwritten: new memory came back, and nothing was put there"
+        return broken(kind) | {
             "result": label,
             "shape": list(want.shape),
             "dtype": str(want.dtype).removeprefix("torch."),
@@ -152,21 +172,25 @@ def try_case(
             "largest_error": verdict.largest_error,
             "owner": owner,
         }
-    for name, x, then in zip(names, given, before, strict=True):
-        if not isinstance(x, Tensor):
-            continue
+    for name, x, then in zip(wanted.names, given, before, strict=True):
         if name in wanted.overwrites:
             own = torch.zeros(then.shape, dtype=torch.bool)
             own.as_strided(x.shape, x.stride(), x.storage_offset()).fill_(True)
             if not same_bits(memory_of(x).cpu()[~own], then.cpu()[~own]):
                 return broken(f"it writes beside {name}: between its elements, or around them")
-        elif not same_bits(memory_of(x), then):
-            return broken(f"an input is overwritten: {name}")
+    if changed:
+        return broken(f"an input is overwritten: {changed[0]}")
     if trace and (trace.races or trace.collisions):
         return broken(f"a race between programs: {(trace.races + trace.collisions)[0]}")
     if trace and wanted.launches is not None and trace.launches > wanted.launches:
         return broken(f"too many launches: {trace.launches}, where {wanted.launches} would do")
     return None
+
+
+def is_empty(candidate: Callable) -> bool:
+    """Does its body do nothing at all?"""
+    code = getattr(candidate, "__code__", None)
+    return code is not None and code.co_code == (lambda: None).__code__.co_code
 
 
 def results(function: Callable, inputs: list, exact: bool = False) -> list[Tensor]:
@@ -224,8 +248,11 @@ def in_words(error: Exception) -> tuple[str, str]:
         from .trace import LeftItsTensors, name_of
 
         if isinstance(inner, LeftItsTensors):
-            return f"out of bounds: {inner}", name_of(inner.program)
+            return f"out of bounds: {inner}", name_of(inner.program) * (inner.does == "writes")
     text = str(inner).strip().splitlines() or [""]
+    for found, advice in ADVICE.items():
+        if found in text[0]:
+            text[0] += f" ({advice})"
     frames = [f for f in traceback.extract_tb(inner.__traceback__) if "candidate_" in f.filename]
     where = f", at: {frames[-1].line}" if frames and frames[-1].line else ""
     return f"it raises {type(inner).__name__}: {text[0]}{where}", ""

@@ -22,6 +22,7 @@ from torch import Tensor
 
 # Names of cases that leave the beaten track; an exercise may leave some out.
 STRIDED = ("texts and positions swapped in memory", "a slice of wider rows", "every other element")
+TAIL_AND_STRIDE = "part of the head rotated, every other element"
 _ANNOTATION = re.compile(r"(?:(\w+) )?\((.*)\)")
 
 
@@ -64,6 +65,10 @@ class Spec:
         return self.function.__name__
 
     @property
+    def names(self) -> list[str]:
+        return [argument.name for argument in self.arguments]
+
+    @property
     def cases(self) -> list[Case]:
         """From the plainest to the strangest."""
         letters = {letter for argument in self.arguments for letter in argument.letters}
@@ -83,18 +88,21 @@ class Spec:
             Case("a table longer than the text", plain | {"s2": 9}),
             Case("half precision", odd, torch.float16),
             *(Case(name, odd, layout=name) for name in STRIDED),
+            Case(TAIL_AND_STRIDE, odd | {"d": 20, "d2": 12}, layout=STRIDED[-1]),
             Case("one gradient for all", plain, layout="one gradient for all"),
             *self.extra,
         ]
         without = set(self.leave_out)
+        if {"part of the head rotated", STRIDED[-1]} & without:
+            without.add(TAIL_AND_STRIDE)
         if len(letters & {"s", "b", "h"}) < 3:
             without |= {"several texts", "one head", STRIDED[0]}
         if not {"d", "d2"} <= letters:
-            without.add("part of the head rotated")
+            without |= {"part of the head rotated", TAIL_AND_STRIDE}
         if "s2" not in letters:
             without.add("a table longer than the text")
         if not has_floats:
-            without |= {"half precision", *STRIDED}
+            without |= {"half precision", *STRIDED, TAIL_AND_STRIDE}
         if not has_grad:
             without.add("one gradient for all")
         return [case for case in cases if case.name not in without]

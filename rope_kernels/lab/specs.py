@@ -73,7 +73,10 @@ def rope_of_q_and_k(q: "(s, b, h, d)", k: "(s, b, g, d)", freqs: "angles (s2, 1,
     return rope.function(q, freqs), rope.function(k, freqs)
 
 
-@spec
+_TEN_PAIRS = Case("ten pairs", {"s": 4, "b": 2, "h": 2, "d": 20, "n": 64})
+
+
+@spec(extra=(_TEN_PAIRS,))  # sections of 2, 3 and 5: what the division leaves goes last
 def rope_in_three_sections(
     t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)", position_ids: "positions (3, b, s)"
 ):
@@ -140,7 +143,7 @@ def rope_of_neighbours_gradient(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, 
     return _rotated_back(grad, freqs[: grad.shape[0]], rotate_half_of_neighbours.function)
 
 
-@spec
+@spec(extra=(_TEN_PAIRS,))
 def rope_in_three_sections_gradient(
     grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)", position_ids: "positions (3, b, s)"
 ):

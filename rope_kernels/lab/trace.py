@@ -7,15 +7,25 @@ to lie there, or overwrite it, or end the process.
 """
 
 import ctypes
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import torch
+import triton
 from torch import Tensor
-from triton.runtime.interpreter import GridExecutor, InterpreterBuilder
+from triton.runtime import interpreter
+from triton.runtime.interpreter import (
+    GridExecutor,
+    InterpreterBuilder,
+    TensorHandle,
+    _get_np_dtype,
+)
 
 NOBODY = -1
+_TRITON = str(Path(triton.__file__).parent)
 
 
 class LeftItsTensors(Exception):
@@ -76,6 +86,7 @@ class Trace:
             _wrap(InterpreterBuilder, "set_grid_idx", self._at_program),
             _wrap(InterpreterBuilder, "create_masked_load", self._at_load),
             _wrap(InterpreterBuilder, "create_masked_store", self._at_store),
+            _wrap(interpreter, "_patch_lang_tensor", _ask_no_block_for_one_truth),
         ]
         return self
 
@@ -101,7 +112,7 @@ class Trace:
         self.programs.append((x, y, z))
         return original(builder, x, y, z)
 
-    def _at_load(self, original: Callable, builder, pointers, mask, *rest):
+    def _at_load(self, original: Callable, builder, pointers, mask, other, *rest):
         for memory, at, size, _ in self._touched(pointers, mask, "reads"):
             others = memory.writer[at]
             mine = len(self.programs) - 1
@@ -115,7 +126,9 @@ class Trace:
                 element = at[others == mine][0] // size
                 reads = f"{name_of(self.programs[mine])} reads element {element} of {memory.name}"
                 self.twice.append(f"{reads} after it has overwritten it itself")
-        return original(builder, pointers, mask, *rest)
+        if other is None:
+            other = _anything(pointers)
+        return original(builder, pointers, mask, other, *rest)
 
     def _at_store(self, original: Callable, builder, pointers, value, mask, *rest):
         for memory, at, size, which in self._touched(pointers, mask, "writes"):
@@ -160,7 +173,7 @@ class Trace:
         """For each memory that an access touches: it, offsets in bytes, bytes an element, and
         which elements of the block these are."""
         size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
-        wanted = np.broadcast_to(mask.data, pointers.data.shape)
+        wanted = np.broadcast_to(mask.data, pointers.data.shape).astype(bool)  # one for all, too
         addresses = pointers.data[wanted].astype(np.int64)
         left = np.ones(addresses.shape, dtype=bool)
         for memory in self.memories:
@@ -188,7 +201,30 @@ def name_of(program: tuple[int, int, int]) -> str:
     return f"program {program[0] if len(program) == 1 else program}"
 
 
-def _wrap(owner: type, name: str, around: Callable) -> Callable[[], None]:
+def _anything(pointers) -> TensorHandle:
+    """What a masked load without `other` gives where its mask is off: a GPU promises nothing."""
+    zeros = np.zeros_like(pointers.data, dtype=_get_np_dtype(pointers.get_element_ty()))
+    anything = np.nan if zeros.dtype.kind == "f" else np.iinfo(zeros.dtype).max // 3
+    return TensorHandle(np.full_like(zeros, anything), pointers.get_element_ty())
+
+
+def _ask_no_block_for_one_truth(original: Callable, tensor, scope) -> None:
+    """The interpreter takes a block for true; the compiler refuses it, or does something else."""
+    original(tensor, scope)
+
+    def truth(self) -> bool:
+        if self.handle.data.size == 1:
+            return bool(self.handle.data)
+        if sys._getframe(1).f_code.co_filename.startswith(_TRITON):
+            return True  # Triton's own code asks whether there is a block
+        raise ValueError(
+            "a block has no one truth value: for and, or, not, if write &, |, ~, where"
+        )
+
+    scope.set_attr(tensor, "__bool__", truth)
+
+
+def _wrap(owner: object, name: str, around: Callable) -> Callable[[], None]:
     original = getattr(owner, name)
     setattr(owner, name, lambda *args: around(original, *args))
     return lambda: setattr(owner, name, original)
