@@ -24,6 +24,7 @@ from rope_kernels.lab.show_compiled import (  # noqa: E402
     opcodes,
     operations,
     signature,
+    with_names,
 )
 
 MEMORY = torch.zeros(4096, dtype=torch.bfloat16)
@@ -55,6 +56,15 @@ def calling_kernel(t_ptr, out_ptr, D: tl.constexpr):
     column = tl.arange(0, D)
     x = tl.load(t_ptr + column)
     tl.store(out_ptr + column, tl.sin(doubled(x)))
+
+
+@triton.jit
+def summing_kernel(t_ptr, out_ptr, scale, D: tl.constexpr):
+    column = tl.arange(0, D)
+    x = tl.load(t_ptr + column)
+    scaled = x * scale
+    moved = scaled + 1.5
+    tl.store(out_ptr + column, moved)
 
 
 def copied(tensor=MEMORY, stride=256, **options):
@@ -285,6 +295,25 @@ def test_an_excerpt_is_a_line_and_its_operations():
         opcodes(copied(), "ttir", "y = ")
 
 
+@pytest.mark.parametrize(
+    ("fused", "scaled", "moved"),
+    [
+        (True, [], ["fma.rn.f32 moved, scale, x, 1.5"]),
+        (False, ["mul.rn.f32 scaled, scale, x"], ["add.rn.f32 moved, scaled, 1.5"]),
+    ],
+)
+def test_arithmetic_is_shown_with_the_kernels_names(fused, scaled, moved):
+    options = {"D": 32, "num_warps": 1, "enable_fp_fusion": fused}
+    code = compile_for("sm_90", summing_kernel, FP32, FP32, 0.3, **options)
+    assert in_any_order(with_names(code, "scaled =")) == in_any_order(scaled)
+    assert in_any_order(with_names(code, "moved =")) == in_any_order(moved)
+
+
+def in_any_order(instructions):
+    """Of the factors or terms; the compiler may exchange them."""
+    return [sorted(re.split(r",? ", text)) for text in instructions]
+
+
 def test_the_slow_branch_of_a_sine_is_jumped_over(calling):
     assert 30 < jumped_over(calling) < len(operations(calling, "sass"))
     assert jumped_over(copied()) == 0
@@ -296,6 +325,19 @@ def test_a_layout_is_read_from_the_line(calling):
     assert layout.warps == (1, 1) and layout.order == (1, 0)
     assert layout_of(compiled_tile(num_warps=4), "x1 =").warps == (4, 1)
     assert layout_of(calling, "tl.load").size_per_thread == (4,)
+
+
+@triton.jit
+def row_of_a_tile_kernel(t_ptr, out_ptr, R: tl.constexpr, D: tl.constexpr):
+    row, column = tl.arange(0, R), tl.arange(0, D)
+    x = tl.load(t_ptr + column)
+    tl.store(out_ptr + row[:, None] * D + column[None, :], x[None, :] + row[:, None])
+
+
+def test_a_layout_that_is_not_blocked_is_named():
+    code = compile_for("sm_90", row_of_a_tile_kernel, FP32, FP32, R=2, D=32, num_warps=2)
+    with pytest.raises(ValueError, match=r"not a blocked layout: .*#ttg\.slice"):
+        layout_of(code, "x = tl.load")
 
 
 def test_the_explorer_shows_the_chosen_line_in_the_chosen_stage():

@@ -72,7 +72,7 @@ class Compiled:
     stages: dict[str, str] = field(repr=False)  # ttir, ttgir, llir, ptx
     cubin: bytes = field(repr=False)
     registers: int  # a thread
-    spilled: int  # bytes a thread stores and loads again, for want of registers
+    spilled: int  # for want of registers: bytes a thread stores, plus bytes it loads again
     stack: int  # bytes a thread
     shared: int  # bytes a program
 

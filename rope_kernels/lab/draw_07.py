@@ -43,9 +43,10 @@ def one_line_down(code, piece: str, most: int = 6) -> None:
     (line,) = (text.strip() for text in kernel_lines(code).values() if piece in text)
     blocks = [("python", [line])]
     for stage in ("ttir", "ttgir", "ptx", "sass"):
-        texts = [o.text for o in operations(code, stage, piece) if not _is_filler(o.text)]
-        rest = [f"... and {len(texts) - most} more"] if len(texts) > most else []
-        blocks.append((stage, texts[:most] + rest))
+        texts = [operation.text for operation in operations(code, stage, piece)]
+        shown = [text for text in texts if not _is_filler(text)][:most]
+        more = len(texts) - len(shown)
+        blocks.append((stage, shown + [f"... and {more} more"] * (more > 0)))
     height = sum(len(texts) + 0.7 for _, texts in blocks)
     _, ax = plt.subplots(figsize=(8.8, 0.21 * height))
     top = height
@@ -115,7 +116,7 @@ def owners(ax: Axes, warp, lane, size: int, title: str) -> None:
 
 
 def registers_and_room(codes: dict) -> None:
-    """Registers a thread, and the warps that then have room: `codes[rows, warps]`."""
+    """Registers a thread, and the programs that then have room: `codes[rows, warps]`."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 3.3))
     all_rows, all_warps = (sorted(set(numbers)) for numbers in zip(*codes, strict=True))
     for place, warps in enumerate(all_warps):
@@ -123,18 +124,17 @@ def registers_and_room(codes: dict) -> None:
         style = {"color": PROGRAM_COLORS[place], "marker": "os^D"[place]}
         label = f"{warps} warp" + "s" * (warps > 1)
         left.plot(all_rows, [code.registers for code in line], label=label, **style)
-        room = [code.programs_at_a_time * code.num_warps for code in line]
-        right.plot(all_rows, room, **style)
+        right.plot(all_rows, [code.programs_at_a_time for code in line], **style)
         for rows, code in zip(all_rows, line, strict=True):
             if code.spilled:
                 note = f"{code.spilled} bytes spilled"
-                left.text(1.1 * rows, 264, note, color=RED, ha="right", fontsize=9)
+                left.text(rows, 264, note, color=RED, ha="right", fontsize=9)
     left.axhline(255, color=INK, linestyle=":", linewidth=1)
     left.text(all_rows[0], 249, "255: all that there are", fontsize=9, va="top")
     left.set(ylim=(0, 290), ylabel="registers a thread")
-    right.axhline(64, color=INK, linestyle=":", linewidth=1)
-    right.text(all_rows[-1], 62.5, "64: all that fit", fontsize=9, ha="right", va="top")
-    right.set(ylim=(0, 68), ylabel="warps that there is room for")
+    right.axhline(32, color=INK, linestyle=":", linewidth=1)
+    right.text(all_rows[-1], 31.3, "32: the most", fontsize=9, ha="right", va="top")
+    right.set(ylim=(0, 34), ylabel="programs at a time")
     for ax in (left, right):
         ax.set_xscale("log", base=2)
         ax.set_xticks(all_rows, [str(rows) for rows in all_rows])
@@ -143,12 +143,45 @@ def registers_and_room(codes: dict) -> None:
     plt.show()
 
 
+def room_and_speed(codes: dict, under_way: dict, sines: dict, record: dict) -> None:
+    """Speed of each tile, from notebook 05's record, over two things that might explain it.
+
+    Args:
+        codes: compiled tiles, `codes[rows, warps]`.
+        under_way: bytes that the programs of a multiprocessor ask for, alike.
+        sines: computed for one pair, alike.
+        record: of notebook 05's sweep.
+    """
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 3.5), sharey=True)
+    times = {case: timing["median_us"] for case, timing in record["cases"].items()}
+    speed = {key: 100 * times["copy"] / times["{} rows, {} warps".format(*key)] for key in codes}
+    groups = {"4": (4,), "2": (2,), "1": (1,), "½ or ¼": (0.5, 0.25)}
+    for place, (label, values) in enumerate(groups.items()):
+        keys = [key for key in codes if sines[key] in values]
+        style = {"color": PROGRAM_COLORS[place], "marker": "os^D"[place], "linestyle": "none"}
+        y = [speed[key] for key in keys]
+        left.plot([100 * codes[key].occupancy for key in keys], y, label=label, **style)
+        right.plot([under_way[key] / 1024 for key in keys], y, **style)
+    notes = {key: "spills" for key, code in codes.items() if code.spilled}
+    best = max(speed, key=speed.get)
+    for key, note in {best: "{} rows, {} warp".format(*best), **notes}.items():
+        place = {"ha": "right", "va": "center", "fontsize": 9}
+        right.text(0.93 * under_way[key] / 1024, speed[key], note, **place)
+    left.set(xlim=(0, 80), xlabel="occupancy, %", ylabel="% of the copy's speed", ylim=(30, 90))
+    right.set_xscale("log", base=2)
+    right.set_xticks([32, 64, 128], ["32", "64", "128"])
+    right.set(xlim=(20, 150), xlabel="KiB under way a multiprocessor")
+    left.set_title(f"notebook 05's sweep: {record['gpu']}, {record['date']}", loc="left")
+    figure.legend(loc="outside upper center", ncols=4, title="sines a pair")
+    plt.show()
+
+
 def branches(counts: dict[str, tuple[int, int]]) -> None:
     """Machine instructions of each kernel: those on the way, and those of the slow branch."""
     _, ax = plt.subplots(figsize=(7.0, 0.9 + 0.42 * len(counts)))
     on_the_way = [way for way, _ in counts.values()]
     slow = [slow for _, slow in counts.values()]
-    ax.barh(list(counts), on_the_way, color=BLUE, height=0.66, label="always passed")
+    ax.barh(list(counts), on_the_way, color=BLUE, height=0.66, label="always executed")
     ax.barh(list(counts), slow, left=on_the_way, color=ORANGE, height=0.66, label="slow branch")
     for place, (way, more) in enumerate(counts.values()):
         ax.text(way + more + 1, place, f"{way} + {more}" if more else str(way), va="center")
@@ -159,12 +192,12 @@ def branches(counts: dict[str, tuple[int, int]]) -> None:
 
 
 def errors_of_turns(positions, errors: dict) -> None:
-    """Largest error of the sine up to each position, for several ways to the angle."""
+    """Largest error up to each position, in turns, for several ways to the angle."""
     _, ax = plt.subplots(figsize=(7.6, 3.6))
     styles = zip((RED, BLUE, ORANGE, GREEN), ("--", "-", "-", "-"), strict=True)
     for (name, error), (color, line) in zip(errors.items(), styles, strict=False):
         ax.loglog(positions, error, line, color=color, label=name)
-    ax.set(xlabel="position", ylabel="largest error of the sine up to there")
+    ax.set(xlabel="position", ylabel="largest error up to there, in turns")
     ax.legend(loc="upper left")
     plt.show()
 

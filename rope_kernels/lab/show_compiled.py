@@ -6,6 +6,7 @@ machine code in a table of line numbers that nvdisasm prints.
 
 import html
 import re
+import struct
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -78,6 +79,26 @@ def excerpt(code: Compiled, stage: str, *pieces: str) -> str:
     return "\n".join(shown)
 
 
+def with_names(code: Compiled, piece: str) -> list[str]:
+    """The fp32 arithmetic of a line in PTX, with the kernel's names in the place of registers.
+
+    For kernels in which a thread holds one element of a block. A name stands for what its line has
+    loaded or computed, or for an argument; a value without a name is called a, b, ... Constants are
+    shown in decimal.
+    """
+    names, letters = _names_of_registers(code), iter("abcdefghijklmno")
+
+    def name(match: re.Match) -> str:
+        if match[1]:
+            return f"{struct.unpack('>f', bytes.fromhex(match[1]))[0]:g}"
+        if match[0] not in names:
+            names[match[0]] = next(letters)
+        return names[match[0]]
+
+    found = (o.text.rstrip(";") for o in operations(code, "ptx", piece) if _computes(o))
+    return [re.sub(r"%\w+|\b0f([0-9A-F]{8})", name, text) for text in found]
+
+
 def jumped_over(code: Compiled) -> int:
     """Machine instructions that the first branch forwards passes over: the sine's slow branch."""
     count, target = 0, ""
@@ -115,9 +136,16 @@ class Layout:
 
 
 def layout_of(code: Compiled, piece: str) -> Layout:
-    """Layout of what is loaded or computed in the kernel's line that contains `piece`."""
-    types = "\n".join(operation.text for operation in operations(code, "ttgir", piece))
-    name = re.search(r"(#blocked\d*)>$", types, re.MULTILINE)[1]
+    """Layout of what is loaded or computed in the kernel's line that contains `piece`.
+
+    Raises:
+        ValueError: it is none that TTGIR calls `blocked`, as that of a part of another block.
+    """
+    types = [operation.text for operation in operations(code, "ttgir", piece)]
+    names = re.findall(r"(#blocked\d*)>$", "\n".join(types), re.MULTILINE)
+    if not names:
+        raise ValueError(f"not a blocked layout: {types[-1] if types else piece}")
+    name = names[0]
     pattern = rf"^{name} = #ttg\.blocked<\{{sizePerThread = (.+?), threadsPerWarp = (.+?), "
     pattern += r"warpsPerCTA = (.+?), order = (.+?)\}>"
     found = re.search(pattern, code.stages["ttgir"], re.MULTILINE)
@@ -209,6 +237,25 @@ def _in_sass(code: Compiled) -> Iterator[Operation]:
             label = None
         elif row.startswith(".L"):
             label = row.rstrip(":")
+
+
+def _computes(operation: Operation) -> bool:
+    return re.match(r"(fma|mul|add|sub|neg|cvt)\..*f32", operation.opcode) is not None
+
+
+def _names_of_registers(code: Compiled) -> dict[str, str]:
+    """Of PTX: registers with an argument, or with what a line of the kernel has assigned."""
+    arguments = re.findall(r"^%(\w+):", signature(code), re.MULTILINE)
+    lines, register_of = kernel_lines(code), {}
+    for operation in operations(code, "ptx"):
+        assigned = re.match(r"\s*(\w+) = ", lines.get(operation.line, ""))
+        loaded = re.match(r"ld\.param\S* (%\w+), \[\w+_param_(\d+)\]", operation.text)
+        if loaded and int(loaded[2]) < len(arguments):
+            register_of[arguments[int(loaded[2])]] = loaded[1]
+        elif assigned and (_computes(operation) or operation.opcode.startswith("ld.global")):
+            result = re.search(r"%\w+", operation.text.split(operation.opcode)[1])
+            register_of[assigned[1]] = result[0]  # the last one of a line stays
+    return {register: name for name, register in register_of.items()}
 
 
 def _callers(ptx: str) -> dict[int, int]:
