@@ -414,3 +414,38 @@ def test_answers_may_be_tensors():
     for answer in (29, torch.tensor(29), torch.tensor([29]), torch.tensor(29.0).numpy()[()]):
         assert lab.check_answer(answer, 29)
     assert not lab.check_answer(torch.tensor([28, 29]), 29)
+
+
+# slips in the table, in PyTorch: the verdict looks at numbers, wherever they come from
+
+
+def the_others_cosine(t, freqs):
+    d2, length = freqs.shape[-1], t.shape[0]
+    x, angles = t[..., :d2], freqs[:length]
+    turned = x * angles.roll(d2 // 2, -1).cos() + specs.rotate_half.function(x) * angles.sin()
+    return torch.cat((turned.to(t.dtype), t[..., d2:]), -1)
+
+
+def half_a_step(t, freqs):
+    d2 = freqs.shape[-1]
+    begin = torch.arange(freqs.shape[0])[:, None] * (d2 // 2)
+    table = freqs.flatten()[begin + torch.arange(d2)].view(freqs.shape)
+    return specs.rope.function(t, table)
+
+
+def column_i_for_pair_i(t, freqs):
+    half = freqs[..., : freqs.shape[-1] // 2]
+    return specs.rope_of_neighbours.function(t, half.repeat_interleave(2, -1))
+
+
+@pytest.mark.parametrize(
+    "candidate, asked, kind",
+    (
+        (the_others_cosine, specs.rope, "the wrong cosine"),
+        (half_a_step, specs.rope, "the step of the table"),
+        (column_i_for_pair_i, specs.rope_of_neighbours, "the columns of the table"),
+    ),
+)
+def test_slips_in_the_table(candidate, asked, kind):
+    verdict = judge(candidate, asked)
+    assert not verdict and verdict.kind.startswith(kind), verdict

@@ -293,6 +293,45 @@ def _wrong_sine(e: Evidence) -> str | None:
     return None
 
 
+def _wrong_cosine(e: Evidence) -> str | None:
+    """The partner's angle for the cosine, too, which the turned vector's own element keeps."""
+    if not _halves_have_angles(e) or e.spec.angles != "unlike":
+        return None
+
+    def at(sign: int, halves: int) -> Tensor:
+        return e.spec(
+            *[
+                sign * x.roll(halves * (x.shape[-1] // 2), -1) if a.holds == "angles" else x
+                for x, a in _arguments(e)
+            ]
+        )
+
+    cosines = {halves: (at(1, halves) + at(-1, halves)) / 2 for halves in (0, 1)}
+    sines = {halves: (at(1, halves) - at(-1, halves)) / 2 for halves in (0, 1)}
+    if any(_is(cosines[1] + sines[halves], e) for halves in (0, 1)):
+        return "the wrong cosine: each half takes the cosine of the other's angle"
+    return None
+
+
+def _columns_of_the_table(e: Evidence) -> str | None:
+    """Row and column of an angle, as somebody may count them who thinks in pairs."""
+    for x, argument in _arguments(e):
+        if argument.holds != "angles" or x.dim() != 4 or x.shape[-1] % 2:
+            continue
+        d2, half = x.shape[-1], x.shape[-1] // 2
+        steps = torch.arange(x.shape[0])[:, None] * half + torch.arange(d2)
+        narrow = x.flatten()[steps].view(x.shape)
+        one_a_pair = x[..., :half].repeat_interleave(2, -1)
+        for wrong, words in (
+            (narrow, "the step of the table: the row of the next position begins d2 elements on"),
+            (one_a_pair, "the columns of the table: the angle of pair i is in column 2i, not i"),
+        ):
+            inputs = [wrong if a.holds == "angles" else y for y, a in _arguments(e)]
+            if _is(e.spec(*inputs), e):
+                return words
+    return None
+
+
 def _position(e: Evidence) -> str | None:
     """Angles of rows counted in another way than by position."""
     floats = next((x for x, a in _arguments(e) if a.holds == "floats" and x.dim() == 4), None)
@@ -437,6 +476,7 @@ def _several_texts(e: Evidence) -> str | None:
 _LOOKS = (
     *(_race, _unwritten, _rounding, _sign, _halves_swapped, _neighbours_swapped),
     *(_gradient_ignored, _number_ignored, _half_angles, _wrong_sine, _an_angle_for_each_half),
+    *(_wrong_cosine, _columns_of_the_table),
     *(_pairing,),
     *(
         _two_values_for_one_place,
