@@ -327,6 +327,24 @@ def _is_named(case: str, source: str) -> bool:
     return re.search(r'f"' + r"(?:\{[^}]*\}|\d+)".join(parts) + '"', source) is not None
 
 
+def sections_say_how_long_they_take(notebook: Notebook) -> list[str]:
+    """Minutes under each numbered heading, which add up to the time in the first cell."""
+    if notebook.number == "00":
+        return []  # a quarter of an hour in all
+    stated = re.search(r"^\| Time \| (\d+) minutes", notebook.node.cells[0].source, re.M)
+    complaints, total = [], 0
+    for cell in notebook.markdown:
+        for title, minutes in re.findall(
+            r"^## (\d+\. [^\n]*)\n\n(?:\*(\d+) minutes)?", cell.source, re.M
+        ):
+            total += int(minutes or 0)
+            if not minutes:
+                complaints.append(f"no minutes under '{title}'")
+    if stated is None or abs(int(stated[1]) - total) > 5:
+        complaints.append(f"{total} minutes in sections, {stated and stated[1]} in the first cell")
+    return complaints
+
+
 CHECKS = (
     small_and_normal,
     executed_from_top_to_bottom,
@@ -336,6 +354,7 @@ CHECKS = (
     last_cell_concludes,
     first_code_cell_picks_the_engine,
     cells_are_short,
+    sections_say_how_long_they_take,
     every_equation_is_evaluated,
     predictions_are_looked_back_at,
     pictures_have_words,

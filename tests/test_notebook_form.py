@@ -132,6 +132,10 @@ BREAKS = {
         (MATH, lambda n: n.code[2].update(source="from triton import language as tl")),
     ],
     "cells_are_short": [(MATH, lengthen)],
+    "sections_say_how_long_they_take": [
+        (MATH, lambda n: replace_in(n.node.cells[0], "55 minutes", "75 minutes")),
+        (MATH, lambda n: replace_in(first_with(n, "markdown", "## 2. "), " minutes", " min")),
+    ],
     "every_equation_is_evaluated": [
         (MATH, lambda n: forget_equation(n, 3)),
         (MATH, lambda n: replace_in(first_with(n, "markdown", r"\tag{4}"), r"\tag{4}", "")),
