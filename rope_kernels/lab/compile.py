@@ -6,14 +6,11 @@ dtypes, alignment of pointers, integers divisible by 16 or equal to 1. It stays 
 ends, for it takes longer to start than to compile.
 """
 
-import atexit
 import base64
 import inspect
 import json
-import os
 import re
 import subprocess
-import sys
 import tempfile
 import threading
 from collections import Counter
@@ -27,6 +24,7 @@ from unittest import mock
 import torch
 
 from .. import launch
+from .child import Child
 
 HEADER = """\
 import triton
@@ -185,8 +183,8 @@ class _Refused(Exception):
     """What the child wrote to its standard error."""
 
 
-class _Child:
-    """The process that compiles, and the folder where it works."""
+class _Child(Child):
+    """The process that compiles."""
 
     _current = None
     _lock = threading.Lock()
@@ -199,43 +197,17 @@ class _Child:
             return cls._current
 
     def __init__(self) -> None:
-        self.folder = tempfile.TemporaryDirectory()
-        self.errors = Path(self.folder.name, "errors.txt")
-        environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-        environment["TRITON_CACHE_DIR"] = str(Path(self.folder.name, "cache"))
-        environment["PYTHONPATH"] = os.pathsep.join(sys.path)
-        with self.errors.open("w") as errors:
-            self.process = subprocess.Popen(
-                # by its path: as a module it would import `rope_kernels.lab`, which picks an engine
-                [sys.executable, Path(__file__).with_name("compile_child.py"), self.folder.name],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                env=environment,
-            )
-        atexit.register(self.end)
+        # by its path: as a module it would import `rope_kernels.lab`, which picks an engine
+        script = Path(__file__).with_name("compile_child.py")
+        super().__init__(script, environment={"TRITON_INTERPRET": None})
 
     def compile(self, job: dict) -> dict:
         """The answer to one job."""
         with self._lock:
-            begin = self.errors.stat().st_size
-            try:
-                print(json.dumps(job), file=self.process.stdin, flush=True)
-                answer = self.process.stdout.readline()
-            except BrokenPipeError:
-                answer = ""
-            if answer not in ("", "null\n"):
-                return json.loads(answer)
-            if not answer:  # the compiler has crashed
-                self.process.wait()
-            message = self.errors.read_bytes()[begin:].decode(errors="replace")
+            answer, message = self.ask(job)
+        if answer in ("", "null\n"):
             raise _Refused(message or f"the compiler ended with {self.process.returncode}")
-
-    def end(self) -> None:
-        """The child ends when nothing can come any more."""
-        self.process.communicate()
-        self.folder.cleanup()
+        return json.loads(answer)
 
 
 def _sources(kernel) -> list[str]:

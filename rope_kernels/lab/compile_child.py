@@ -33,6 +33,7 @@ class Memory:
 
 def main(folder: Path) -> None:
     """Answer until the input ends; `null` for a job that fails, whose reasons are on stderr."""
+    os.environ["TRITON_CACHE_DIR"] = str(folder / "cache")  # Triton asks when it compiles
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what the compiler prints is no answer
     for line in sys.stdin:

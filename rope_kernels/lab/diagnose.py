@@ -228,11 +228,7 @@ def _half_angles(e: Evidence) -> str | None:
         ("the first half takes the second half's angle", lambda a, b: (b, b)),
         ("each half takes the other's angle", lambda a, b: (b, a)),
     ):
-        inputs = [
-            torch.cat(pick(*x.chunk(2, -1)), -1) if argument.holds == "angles" else x
-            for x, argument in _arguments(e)
-        ]
-        if _is(e.spec(*inputs), e):
+        if _is(_by_angles(e, lambda x, pick=pick: torch.cat(pick(*x.chunk(2, -1)), -1)), e):
             return f"the wrong angle: {what}"
     return None
 
@@ -241,13 +237,10 @@ def _an_angle_for_each_half(e: Evidence) -> str | None:
     """Where the specification asks for one angle a pair."""
     if not _halves_have_angles(e):
         return None
-    by_half = []
-    for half in (0, 1):
-        inputs = [
-            torch.cat([x.chunk(2, -1)[half]] * 2, -1) if argument.holds == "angles" else x
-            for x, argument in _arguments(e)
-        ]
-        by_half.append(e.spec(*inputs))
+    by_half = [
+        _by_angles(e, lambda x, half=half: torch.cat([x.chunk(2, -1)[half]] * 2, -1))
+        for half in (0, 1)
+    ]
     in_first = torch.arange(e.expected.shape[-1]) < _rotary_dim(e) // 2
     if _is(torch.where(in_first, *by_half), e):
         return "the wrong angle: each half takes its own, where one is asked for both"
@@ -259,14 +252,7 @@ def _wrong_sine(e: Evidence) -> str | None:
     if not any(argument.holds == "angles" for argument in e.spec.arguments):
         return None
 
-    def at(sign: int, swap: Callable[[Tensor], Tensor]) -> Tensor:
-        return e.spec(*[sign * swap(x) if a.holds == "angles" else x for x, a in _arguments(e)])
-
-    def as_it_is(x: Tensor) -> Tensor:
-        return x
-
-    forth, back = at(1, as_it_is), at(-1, as_it_is)
-    cosines, sines = (forth + back) / 2, (forth - back) / 2
+    cosines, sines = _parts(e, lambda x: x)
     place = torch.arange(sines.shape[-1])
     in_first = place < _rotary_dim(e) // 2
     for where, sign in (
@@ -285,7 +271,7 @@ def _wrong_sine(e: Evidence) -> str | None:
         ("half", lambda x: x.roll(x.shape[-1] // 2, -1)),
         ("of two neighbours", lambda x: x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)),
     ):
-        swapped = (at(1, swap) - at(-1, swap)) / 2
+        _, swapped = _parts(e, swap)
         if _is(cosines + swapped, e):
             return f"the wrong sine: each {who} takes the sine that the other should take"
         if _is(cosines - swapped, e):
@@ -298,17 +284,9 @@ def _wrong_cosine(e: Evidence) -> str | None:
     if not _halves_have_angles(e) or e.spec.angles != "unlike":
         return None
 
-    def at(sign: int, halves: int) -> Tensor:
-        return e.spec(
-            *[
-                sign * x.roll(halves * (x.shape[-1] // 2), -1) if a.holds == "angles" else x
-                for x, a in _arguments(e)
-            ]
-        )
-
-    cosines = {halves: (at(1, halves) + at(-1, halves)) / 2 for halves in (0, 1)}
-    sines = {halves: (at(1, halves) - at(-1, halves)) / 2 for halves in (0, 1)}
-    if any(_is(cosines[1] + sines[halves], e) for halves in (0, 1)):
+    cosines, sines_of_other = _parts(e, lambda x: x.roll(x.shape[-1] // 2, -1))
+    _, sines_of_own = _parts(e, lambda x: x)
+    if any(_is(cosines + sines, e) for sines in (sines_of_own, sines_of_other)):
         return "the wrong cosine: each half takes the cosine of the other's angle"
     return None
 
@@ -326,8 +304,7 @@ def _columns_of_the_table(e: Evidence) -> str | None:
             (narrow, "the step of the table: the row of the next position begins d2 elements on"),
             (one_a_pair, "the columns of the table: the angle of pair i is in column 2i, not i"),
         ):
-            inputs = [wrong if a.holds == "angles" else y for y, a in _arguments(e)]
-            if _is(e.spec(*inputs), e):
+            if _is(_by_angles(e, lambda _, wrong=wrong: wrong), e):
                 return words
     return None
 
@@ -474,29 +451,49 @@ def _several_texts(e: Evidence) -> str | None:
 
 
 _LOOKS = (
-    *(_race, _unwritten, _rounding, _sign, _halves_swapped, _neighbours_swapped),
-    *(_gradient_ignored, _number_ignored, _half_angles, _wrong_sine, _an_angle_for_each_half),
-    *(_wrong_cosine, _columns_of_the_table),
-    *(_pairing,),
-    *(
-        _two_values_for_one_place,
-        _nothing_done,
-        _order,
-        _transposed,
-        _plain_relation,
-        _tail,
-        _position,
-        _position_ids,
-        _strides_exchanged,
-        _twice,
-        _rest_of_block,
-    ),
-    *(_strides, _several_texts),
+    _race,
+    _unwritten,
+    _rounding,
+    _sign,
+    _halves_swapped,
+    _neighbours_swapped,
+    _gradient_ignored,
+    _number_ignored,
+    _half_angles,
+    _wrong_sine,
+    _an_angle_for_each_half,
+    _wrong_cosine,
+    _columns_of_the_table,
+    _pairing,
+    _two_values_for_one_place,
+    _nothing_done,
+    _order,
+    _transposed,
+    _plain_relation,
+    _tail,
+    _position,
+    _position_ids,
+    _strides_exchanged,
+    _twice,
+    _rest_of_block,
+    _strides,
+    _several_texts,
 )
 
 
 def _arguments(e: Evidence):
     return zip(e.inputs, e.spec.arguments, strict=True)
+
+
+def _by_angles(e: Evidence, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """What the specification makes of other angles."""
+    return e.spec(*[change(x) if a.holds == "angles" else x for x, a in _arguments(e)])
+
+
+def _parts(e: Evidence, change: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """The cosine part of a rotation, which minus the angle leaves as it is, and the sine part."""
+    forth, back = _by_angles(e, change), _by_angles(e, lambda x: -change(x))
+    return (forth + back) / 2, (forth - back) / 2
 
 
 def _rotary_dim(e: Evidence) -> int:
@@ -525,8 +522,8 @@ def _last_of_memory(e: Evidence) -> bool:
 
 
 def _rotated_back(e: Evidence) -> bool:
-    inputs = [-x if argument.holds == "angles" else x for x, argument in _arguments(e)]
-    return any(a.holds == "angles" for a in e.spec.arguments) and _is(e.spec(*inputs), e)
+    has_angles = any(argument.holds == "angles" for argument in e.spec.arguments)
+    return has_angles and _is(_by_angles(e, torch.neg), e)
 
 
 def _ordered(x: Tensor, order: Tensor) -> Tensor:

@@ -8,27 +8,23 @@ launches kernels and is right there is run once more, by a second child, compile
 """
 
 import ast
-import atexit
 import builtins
 import functools
 import inspect
 import json
-import os
-import subprocess
 import sys
-import tempfile
 import textwrap
 import threading
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar
 
 import torch
 
 from .bench import measure
 from .check import boxed
+from .child import Child
 from .spec import Case, Spec, spec
 
 SECONDS = 120.0  # that a candidate may take
@@ -220,7 +216,7 @@ def _without_our_decorators(source: str) -> str:
     return "\n".join(lines[begin:])
 
 
-class _Child:
+class _Child(Child):
     """A process that judges, kept for the next candidate."""
 
     _children: ClassVar[dict[str, "_Child"]] = {}
@@ -234,30 +230,14 @@ class _Child:
 
     def __init__(self, engine: str) -> None:
         self.engine = engine
-        self.folder = tempfile.TemporaryDirectory()
-        self.errors = Path(self.folder.name, "errors.txt")
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        environment |= {"TRITON_INTERPRET": "1" if engine == "interpreted" else "0"}
-        with self.errors.open("w") as errors:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "rope_kernels.lab.judge_child", self.folder.name],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                env=environment,
-            )
-        atexit.register(self.end)
+        interpret = "1" if engine == "interpreted" else "0"
+        script = "-m", "rope_kernels.lab.judge_child"
+        super().__init__(*script, environment={"TRITON_INTERPRET": interpret})
 
     def judge(self, job: dict) -> Judgement:
         stopper = threading.Timer(SECONDS, self.process.kill)
         stopper.start()
-        begin = self.errors.stat().st_size
-        try:
-            print(json.dumps(job), file=self.process.stdin, flush=True)
-            answer = self.process.stdout.readline()
-        except BrokenPipeError:
-            answer = ""
+        answer, words = self.ask(job)
         finished_in_time = stopper.is_alive()
         stopper.cancel()
         if answer:
@@ -265,17 +245,9 @@ class _Child:
             for name in ("right", "shape", "also", "first_wrong_index"):
                 fields[name] = None if fields[name] is None else tuple(fields[name])
             return Judgement(**fields, engine=self.engine)
-        self.process.wait()
         if finished_in_time:
-            words = self.errors.read_bytes()[begin:].decode(errors="replace").strip()
             last = words.splitlines()[-1] if words else ""
             kind = f"it ended the process (exit {self.process.returncode}) {last}".strip()
         else:
             kind = f"it ran for {SECONDS:.0f} seconds without coming to an end"
         return Judgement("wrong", case="unknown", kind=kind, engine=self.engine)
-
-    def end(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
-        self.folder.cleanup()
