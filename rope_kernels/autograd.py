@@ -173,8 +173,6 @@ def _rotate(
             if x is not None and x.requires_grad:
                 apply = _Rotation.apply if angles.short_ways is None else _apply
                 return apply(*two(tensors), *angles[:2], angles, transpose, False)
-    if angles.short_ways is not None:
-        return launch.rotate(tensors, angles, transpose)
     return _launch(tensors, angles, transpose, False)
 
 
