@@ -59,7 +59,12 @@ class Angles(NamedTuple):
     @property
     def position_is_index(self) -> bool:
         """Is the position of each token its index along the sequence dimension?"""
-        return self.cp_size == 1 and all(x is None for x in self[2:5])
+        return self.cp_size == 1 and not self.positions_are_looked_up
+
+    @property
+    def positions_are_looked_up(self) -> bool:
+        """Is a token's position known only after a load: of its sequence, its start, or its id?"""
+        return any(x is not None for x in self[2:5])
 
     def positions(self, seq_len: int) -> tuple[Tensor, Tensor | None]:
         """Position of each token, (b or 1, s), and whether it lies in a sequence (None: all do)."""

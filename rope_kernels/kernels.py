@@ -8,6 +8,7 @@ position. An argument that is None is not there, and Triton leaves out the lines
 
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 
 @triton.jit
@@ -16,25 +17,43 @@ def _sequences_of(
     cu_seqlens_ptr,  # (sequences + 1,) int32 or int64: sequence starts, then the last end
     sequences,  # number of packed sequences
     cp_size,  # ranks that share every sequence evenly
+    PROBES: tl.constexpr,  # starts looked at in one step of the search, a power of two
 ):
     """Of each token: its sequence, where that starts, its length, and whether there is one."""
-    # Bisection for the last start <= token: it is never below `low` nor above `high`. Empty
-    # sequences share their start with the next one, so the last such start is the right one. Each
-    # step halves what is left; it takes as many as sequences has bits.
+    # The last start <= token is `low` or one of the `span` starts after it. Empty sequences share
+    # their start with the next one, so the last such start is the right one. A step looks at PROBES
+    # starts at once, evenly apart: each step waits for memory, so few steps count, not few loads.
     low = token * 0
-    high = low + sequences
     span = sequences
     while span > 0:
-        middle = (low + high + 1) // 2
-        starts_at_or_before = tl.load(cu_seqlens_ptr + middle).to(tl.int64) <= token * cp_size
-        low = tl.where(starts_at_or_before, middle, low)
-        high = tl.where(starts_at_or_before, high, middle - 1)
-        span = span // 2
+        apart = (span - 1) // PROBES + 1
+        probe = low[:, None] + apart * tl.arange(1, PROBES + 1)[None, :]
+        start = tl.load(cu_seqlens_ptr + probe, probe <= sequences, other=0).to(tl.int64)
+        before = (start <= (token * cp_size)[:, None]) & (probe <= sequences)
+        low += apart * tl.sum(before.to(tl.int64), 1)
+        span = apart - 1
     in_sequence = token * cp_size < tl.load(cu_seqlens_ptr + sequences).to(tl.int64)
     in_sequence &= low < sequences  # if the first start is not 0
     start = tl.load(cu_seqlens_ptr + low).to(tl.int64)
     end = tl.load(cu_seqlens_ptr + low + 1, in_sequence, other=0).to(tl.int64)
     return low, start // cp_size, (end - start) // cp_size, in_sequence
+
+
+@triton.jit
+def _cos_sin(
+    angle,  # radians
+    FAST_SINE: tl.constexpr,  # by the hardware's sine, which errs by 5e-7
+):
+    """Cosine and sine."""
+    if FAST_SINE:
+        # It is good from -pi to pi: whole turns away. 2 pi comes in three pieces, of which two have
+        # few bits: up to ten million radians, fused multiply-adds round nothing but the last step.
+        turns = tl.floor(tl.fma(angle, 0.15915494309189535, 0.5))
+        angle = tl.fma(turns, -6.28125, angle)
+        angle = tl.fma(turns, -0.0019350051879882812, angle)
+        angle = tl.fma(turns, -3.019915981956753e-07, angle)
+        return libdevice.fast_cosf(angle), libdevice.fast_sinf(angle)
+    return tl.cos(angle), tl.sin(angle)
 
 
 @triton.jit
@@ -47,9 +66,7 @@ def _either(
     return s, b, tl.where(is_k, k[2], q[2]), tl.where(is_k, k[3], q[3])
 
 
-@triton.jit(
-    do_not_specialize=["seq_len", "batch", "q_heads", "k_heads", "q_programs", "s2", "sequences"]
-)
+@triton.jit(do_not_specialize=["seq_len", "batch", "q_heads", "k_heads", "s2", "sequences"])
 def rope_kernel(
     q_ptr,  # input, viewed as (s, b, h, d)
     k_ptr,  # second input, alike, or None
@@ -64,7 +81,6 @@ def rope_kernel(
     batch,  # b
     q_heads,  # h of q
     k_heads,  # h of k
-    q_programs,  # programs that rotate q; the others rotate k
     s2,  # positions in the table
     sequences,  # number of packed sequences
     cp,  # (cp_size, cp_rank): this rank has two chunks of every sequence; or None
@@ -82,33 +98,54 @@ def rope_kernel(
     BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two, or 0
     TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
     INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
-    PER_BATCH: tl.constexpr,  # each batch entry has positions or a table of its own
+    PER_BATCH: tl.constexpr,  # a program has rows of one batch entry; False: all share their angles
+    ROWS_OUTER: tl.constexpr,  # order of programs: positions run faster than rows, not slower
+    STRETCH: tl.constexpr,  # blocks of positions that all rows have done before the next ones begin
+    FAST_SINE: tl.constexpr,  # the hardware's sine, whose error is lost in 16 bits
 ):
     stored: tl.constexpr = q_ptr.dtype.element_ty
     computed: tl.constexpr = tl.float64 if stored == tl.float64 else tl.float32
 
+    # Which positions and rows are mine: one batch entry's rows, if entries are told apart. Programs
+    # start about in order, and this is the order in which memory lies: so what is under way at one
+    # time lies in few places. The rows of k follow those of q, which turn by the same angles.
+    entries = batch if PER_BATCH else 1
+    q_rows, k_rows = q_heads * (batch // entries), k_heads * (batch // entries)
+    q_blocks = (q_rows - 1) // BLOCK_R + 1
+    row_blocks = q_blocks
+    if k_ptr is not None:
+        row_blocks += (k_rows - 1) // BLOCK_R + 1
+    s_blocks = (seq_len - 1) // BLOCK_S + 1
+    program = tl.program_id(0)
+    first_block = program // (row_blocks * entries) // STRETCH * STRETCH
+    program -= first_block * row_blocks * entries
+    blocks = 1
+    if STRETCH > 1:
+        blocks = min(s_blocks - first_block, STRETCH)
+    if ROWS_OUTER:
+        s_block, program = program % blocks, program // blocks
+        row_block, b = program % row_blocks, program // row_blocks
+    else:
+        row_block, program = program % row_blocks, program // row_blocks
+        s_block, b = program % blocks, program // blocks
+
     # which tensor is mine
-    program, heads, t_ptr, out_ptr = tl.program_id(0), q_heads, q_ptr, q_out_ptr
+    heads, rows, t_ptr, out_ptr = q_heads, q_rows, q_ptr, q_out_ptr
     t_strides, out_strides = q_strides, q_out_strides
     if k_ptr is not None:
-        is_k = program >= q_programs
-        program -= tl.where(is_k, q_programs, 0)
-        heads = tl.where(is_k, k_heads, q_heads)
+        is_k = row_block >= q_blocks
+        row_block -= tl.where(is_k, q_blocks, 0)
+        heads, rows = tl.where(is_k, k_heads, q_heads), tl.where(is_k, k_rows, q_rows)
         t_ptr, out_ptr = tl.where(is_k, k_ptr, q_ptr), tl.where(is_k, k_out_ptr, q_out_ptr)
         t_strides = _either(is_k, k_strides, q_strides)
         out_strides = _either(is_k, k_out_strides, q_out_strides)
+    row = row_block * BLOCK_R + tl.arange(0, BLOCK_R)
 
-    # which positions and rows of it; one batch entry's rows if entries turn by different angles
-    rows = heads if PER_BATCH else heads * batch
-    row_blocks = (rows - 1) // BLOCK_R + 1
-    row = (program % row_blocks) * BLOCK_R + tl.arange(0, BLOCK_R)
-    s_block, b = program // row_blocks, 0
-    if PER_BATCH:
-        s_blocks = (seq_len - 1) // BLOCK_S + 1
-        s_block, b = s_block % s_blocks, (s_block // s_blocks).to(tl.int64)
     # 64-bit from here on: an offset may pass 2^31 elements
-    s = s_block.to(tl.int64) * BLOCK_S + tl.arange(0, BLOCK_S)
-    row_batch, head = (row // heads).to(tl.int64) + b, (row % heads).to(tl.int64)
+    s = (first_block + s_block).to(tl.int64) * BLOCK_S + tl.arange(0, BLOCK_S)
+    row_batch, head = (row * 0).to(tl.int64) + b, row.to(tl.int64)
+    if not PER_BATCH:
+        row_batch, head = (row // heads).to(tl.int64), (row % heads).to(tl.int64)
     s_offset, row_offset = s * t_strides[0], row_batch * t_strides[1] + head * t_strides[2]
     t_row = t_ptr + (s_offset[:, None] + row_offset[None, :])[:, :, None]
     s_offset, row_offset = s * out_strides[0], row_batch * out_strides[1] + head * out_strides[2]
@@ -139,7 +176,10 @@ def rope_kernel(
     sequence, start, length, in_sequence = s * 0 + b, 0, seq_len, s_exists
     if cu_seqlens_ptr is not None:
         cp_size = 1 if cp is None else cp[0]
-        sequence, start, length, in_sequence = _sequences_of(s, cu_seqlens_ptr, sequences, cp_size)
+        probes: tl.constexpr = 32 // BLOCK_S if BLOCK_S < 16 else 2  # one a thread
+        sequence, start, length, in_sequence = _sequences_of(
+            s, cu_seqlens_ptr, sequences, cp_size, probes
+        )
     position = s - start
     if cp is not None:
         # of 2 cp_size chunks, rank r has number r and, counted from the end, number r again
@@ -161,7 +201,7 @@ def rope_kernel(
             angle = turned.to(computed) * (6.283185307179586 * 2.0**-64)
         else:
             angle = (turned >> 32).to(tl.int32).to(computed) * (6.283185307179586 * 2.0**-32)
-        cos1, sin1 = tl.cos(angle), tl.sin(angle)
+        cos1, sin1 = _cos_sin(angle, FAST_SINE)
         cos2, sin2 = cos1, sin1
     else:
         # a position past the table turns by NaN
@@ -174,8 +214,8 @@ def rope_kernel(
         loaded1 = tl.load(table_ptr + offset1, table_mask, other=nan).to(computed)
         loaded2 = tl.load(table_ptr + offset2, table_mask, other=nan).to(computed)
         if sin_ptr is None:
-            cos1, sin1 = tl.cos(loaded1), tl.sin(loaded1)
-            cos2, sin2 = tl.cos(loaded2), tl.sin(loaded2)
+            cos1, sin1 = _cos_sin(loaded1, FAST_SINE)
+            cos2, sin2 = _cos_sin(loaded2, FAST_SINE)
         else:
             cos1, cos2 = loaded1, loaded2
             sin1 = tl.load(sin_ptr + offset1, table_mask, other=nan).to(computed)

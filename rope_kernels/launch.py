@@ -12,9 +12,18 @@ from .angles import Angles
 from .formats import sizes_in_sbhd, strides_in_sbhd
 from .kinds import Remembered, kind_of
 
-# Bytes of rows that one warp of a program holds, a power of two: 8 loads of 16 bytes a thread. One
-# warp needs no barrier to share cos and sin. benchmarks/NOTES.md: what was tried.
-BYTES_PER_WARP = 4096
+# Sizes measured on an H200; benchmarks/NOTES.md: what was tried.
+# Bytes of rows of one program, powers of two: 4 or 8 loads of 16 bytes a thread of its one warp,
+# which needs no barrier to share cos and sin. A program that has to look up its positions waits
+# longer before it can begin, and is given more to do.
+TILE_BYTES = 2048
+TILE_BYTES_AFTER_LOOKUP = 4096
+# A stretch is so many positions that a table's part for it stays in the L2 cache until all batch
+# entries, or all heads, have used it.
+STRETCH_OF_BATCH = 1024
+STRETCH_OF_ROWS = 4096
+WHOLE = 2**30  # where there is no table, or batch entries do not share its rows
+BYTES_PER_WARP = 4096  # of a row that is larger than a tile
 MAX_WARPS = 8
 
 
@@ -89,25 +98,27 @@ def launch_rope(
     seq_len, batch, q_heads, head_dim = sizes_in_sbhd(q, tensor_format)
     k_heads = 0 if k is None else sizes_in_sbhd(k, tensor_format)[2]
     tail = 0 if inplace else head_dim - angles.rotary_dim
-    batches, entries = (batch, 1) if angles.per_batch else (1, batch)  # rows of one entry, or all
-    blocks = block_sizes(half, tail, entries * max(q_heads, k_heads), q.element_size())
+    order = order_of_programs(strides_in_sbhd(q, tensor_format), angles)
+    entries, shared = (batch, 1) if order["PER_BATCH"] else (1, batch)  # one entry's rows, or all
+    # With k, whose heads are few, a large tile would be half empty.
+    tile = TILE_BYTES_AFTER_LOOKUP if angles.positions_are_looked_up and k is None else TILE_BYTES
+    blocks = block_sizes(half, tail, shared * max(q_heads, k_heads), q.element_size(), tile)
     num_warps = blocks.pop("num_warps")
-    s_blocks = batches * -(-seq_len // blocks["BLOCK_S"])
-    q_programs, k_programs = (
-        s_blocks * -(-entries * heads // blocks["BLOCK_R"]) for heads in (q_heads, k_heads)
-    )
+    order["STRETCH"] = max(1, order["STRETCH"] // blocks["BLOCK_S"])
+    row_blocks = sum(-(-shared * heads // blocks["BLOCK_R"]) for heads in (q_heads, k_heads))
+    programs = entries * -(-seq_len // blocks["BLOCK_S"]) * row_blocks
     (table,) = angles._replace(table=table, sin=None).rows
     s2 = 0 if angles.on_the_fly else table.shape[1]
     sequences = 0 if cu_seqlens is None else cu_seqlens.numel() - 1
     cp = (angles.cp_size, angles.cp_rank) if angles.cp_size > 1 else None
     numbers = (
-        *(seq_len, batch, q_heads, k_heads, q_programs, s2, sequences, cp),
+        *(seq_len, batch, q_heads, k_heads, s2, sequences, cp),
         *(None if x is None else strides_in_sbhd(x, tensor_format) for x in tensors[:4]),
         *(_from_batch(x) for x in (table, angles.ids)),
     )
     constants = {"HALF": half, "TAIL": tail, **blocks, "TRANSPOSE": transpose}
-    constants |= {"INTERLEAVED": angles.interleaved, "PER_BATCH": angles.per_batch}
-    programs = q_programs + k_programs
+    fast_sine = q.element_size() == 2 and not interpreter_is_on()  # there is none there
+    constants |= {"INTERLEAVED": angles.interleaved, **order, "FAST_SINE": fast_sine}
     compiled = rope_kernel[(programs,)](*tensors, *numbers, **constants, num_warps=num_warps)
     if compiled is None or any(x is not y for x, y in zip(tensors, in_kernel, strict=True)):
         return None  # interpreted; or copied first, or left out
@@ -147,7 +158,29 @@ def _short_way(
     return launch_again
 
 
-def block_sizes(half: int, tail: int, rows: int, element_bytes: int) -> dict[str, int]:
+def order_of_programs(strides: tuple[int, ...], angles: Angles) -> dict[str, int]:
+    """In which order programs take tiles: about as memory lies, by the strides of s, b, h, d.
+
+    STRETCH is in positions here.
+    """
+    s, b, h, _ = strides
+    batch_is_outer, rows_are_outer = b > s, h > s
+    if not (batch_is_outer or rows_are_outer):
+        stretch = 1
+    elif angles.on_the_fly or (angles.per_batch and not rows_are_outer):
+        stretch = WHOLE
+    else:
+        stretch = STRETCH_OF_ROWS if rows_are_outer else STRETCH_OF_BATCH
+    return {
+        "PER_BATCH": angles.per_batch or batch_is_outer,
+        "ROWS_OUTER": rows_are_outer,
+        "STRETCH": stretch,
+    }
+
+
+def block_sizes(
+    half: int, tail: int, rows: int, element_bytes: int, tile_bytes: int
+) -> dict[str, int]:
     """Tile of one program: whole rows, first of one position, then of several, up to a fixed size.
 
     One warp, unless a single row is already too much for it. The sequence length plays no part, so
@@ -156,7 +189,7 @@ def block_sizes(half: int, tail: int, rows: int, element_bytes: int) -> dict[str
     block_half = _next_power_of_2(half)
     block_tail = _next_power_of_2(tail) if tail else 0
     row_bytes = _next_power_of_2(2 * block_half + block_tail) * element_bytes
-    rows_that_fit = max(1, BYTES_PER_WARP // row_bytes)
+    rows_that_fit = max(1, tile_bytes // row_bytes)
     block_r = min(_next_power_of_2(rows), rows_that_fit)
     return {
         "BLOCK_S": rows_that_fit // block_r,

@@ -1,10 +1,13 @@
 """The fused kernel, forward and transposed, against fp64: shapes, strides, dtypes, formats."""
 
+from collections import namedtuple
+
 import pytest
 import torch
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
-from rope_kernels import rope_bw, rope_fw
+from rope_kernels import launch, rope_bw, rope_fw, rope_qk
+from rope_kernels.formats import strides_in_sbhd
 from rope_kernels.launch import BYTES_PER_WARP, MAX_WARPS, block_sizes
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
@@ -177,9 +180,10 @@ def test_interleaved_is_half_split_in_another_order(device):
 @pytest.mark.parametrize("half", (1, 6, 64, 128, 4096))
 @pytest.mark.parametrize("rows", (1, 3, 64, 4096))
 @pytest.mark.parametrize("element_bytes", (2, 4, 8))
-def test_a_tile_covers_its_rows_and_fits_its_warps(half, tail, rows, element_bytes):
+@pytest.mark.parametrize("tile_bytes", (2048, 4096))
+def test_a_tile_covers_its_rows_and_fits_its_warps(half, tail, rows, element_bytes, tile_bytes):
     """A tail that the tile's size forgets costs spilled registers, and minutes of compilation."""
-    blocks = block_sizes(half, tail, rows, element_bytes)
+    blocks = block_sizes(half, tail, rows, element_bytes, tile_bytes)
     num_warps = blocks.pop("num_warps")
     assert all(size & (size - 1) == 0 for size in blocks.values())
     assert half <= blocks["BLOCK_HALF"] < 2 * half
@@ -188,10 +192,75 @@ def test_a_tile_covers_its_rows_and_fits_its_warps(half, tail, rows, element_byt
     tile_rows = blocks["BLOCK_S"] * blocks["BLOCK_R"]
     row_bytes = (2 * half + tail) * element_bytes
     if tile_rows > 1:
-        assert tile_rows * row_bytes <= BYTES_PER_WARP
+        assert tile_rows * row_bytes <= tile_bytes
         assert num_warps == 1
     else:
         assert num_warps >= min(MAX_WARPS, row_bytes // BYTES_PER_WARP)
+
+
+@pytest.mark.parametrize("own_angles", (False, True), ids=("shared angles", "own angles"))
+@pytest.mark.parametrize("tensor_format", ("sbhd", "bshd", "bhsd"))
+@pytest.mark.parametrize("stretch", (1, 2, 4, 2**30))
+def test_every_tile_is_rotated_once_in_every_order(
+    stretch, tensor_format, own_angles, device, monkeypatch, whole_way
+):
+    """In place: a tile left out stays as it was, and one taken twice is turned twice."""
+    for name in ("STRETCH_OF_BATCH", "STRETCH_OF_ROWS"):
+        monkeypatch.setattr(launch, name, stretch)
+    monkeypatch.setattr(launch, "TILE_BYTES", 64)  # two rows
+    sizes = {"s": 7, "b": 3, "d": 8}
+    q, k = (
+        torch.randn([(sizes | {"h": heads})[dim] for dim in tensor_format], device=device)
+        for heads in (5, 2)
+    )
+    freqs = angles(12, 8, device)
+    starts = torch.tensor([2, 0, 5], device=device) if own_angles else None
+    wants = [rotate_fp64(t, freqs, tensor_format, start_positions=starts) for t in (q, k)]
+    rope_qk(q, k, freqs, tensor_format, start_positions=starts, inplace=True)
+    for t, want in zip((q, k), wants, strict=True):
+        assert_rounded_once(t, want)
+
+
+def test_programs_take_tiles_in_the_order_of_memory():
+    """sbhd: position after position; bshd: entry after entry; bhsd: head after head."""
+    table = namedtuple("Table", "per_batch on_the_fly")(False, False)
+    orders = {
+        name: launch.order_of_programs(strides_in_sbhd(torch.empty(2, 3, 4, 8), name), table)
+        for name in ("sbhd", "bshd", "bhsd")
+    }
+    assert orders == {
+        "sbhd": {"PER_BATCH": False, "ROWS_OUTER": False, "STRETCH": 1},
+        "bshd": {"PER_BATCH": True, "ROWS_OUTER": False, "STRETCH": launch.STRETCH_OF_BATCH},
+        "bhsd": {"PER_BATCH": True, "ROWS_OUTER": True, "STRETCH": launch.STRETCH_OF_ROWS},
+    }
+    transposed = torch.empty(3, 2, 4, 8).transpose(0, 1)  # sbhd over bshd memory
+    order = launch.order_of_programs(strides_in_sbhd(transposed, "sbhd"), table)
+    assert order == orders["bshd"]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16), ids=str)
+@pytest.mark.parametrize("largest", (3.0, 300.0, 1e5, 1e6, 1e8))
+def test_the_hardwares_sine_is_lost_in_a_16_bit_rounding(largest, dtype):
+    """Ones and zeros turn into cosines and sines."""
+    freqs = (2 * torch.rand(4096, 1, 1, 128, device="cuda") - 1) * largest
+    freqs[..., 64:] = freqs[..., :64]
+    t = torch.zeros(4096, 1, 1, 128, device="cuda", dtype=dtype)
+    t[..., :64] = 1
+    out = rope_fw(t, freqs).double()
+    angle = freqs[..., :64].double()
+    want = torch.cat([angle.cos(), angle.sin()], -1)
+    half_a_step = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}[dtype] * want.abs()
+    error = (out - want).abs() - half_a_step.clamp_min(2.0**-25)
+    assert error.max() <= (1e-6 if largest <= 1e6 else 1e-5)
+
+
+@pytest.mark.parametrize("dtype", (torch.float16, torch.float32), ids=str)
+def test_an_angle_that_is_no_number_turns_into_none(dtype, device):
+    freqs = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0], device=device)
+    freqs = freqs[:, None, None, None].expand(4, 1, 1, 8).contiguous()
+    out = rope_fw(torch.ones(4, 1, 1, 8, device=device, dtype=dtype), freqs)
+    assert out[:3].isnan().all() and torch.equal(out[3], torch.ones_like(out[3]))
 
 
 @pytest.mark.parametrize("rotary_dim", (2, 4, 16, 64))

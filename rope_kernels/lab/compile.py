@@ -172,8 +172,9 @@ def compile_call(gpu: str, call: Callable[[], object]) -> Compiled:
         def __getitem__(self, grid):
             return lambda *arguments, **constants: launches.append((arguments, constants))
 
+    as_compiled = {"runs_in_triton": lambda t: True, "interpreter_is_on": lambda: False}
     catch = mock.patch.object(kernels, "rope_kernel", Catcher())
-    with catch, mock.patch.object(launch, "runs_in_triton", lambda t: True), torch.no_grad():
+    with catch, mock.patch.multiple(launch, **as_compiled), torch.no_grad():
         call()
     ((arguments, constants),) = launches
     return compile_for(gpu, kernel, *arguments, **constants)
