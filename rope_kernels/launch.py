@@ -25,6 +25,7 @@ STRETCH_OF_ROWS = 4096
 WHOLE = 2**30  # where there is no table, or batch entries do not share its rows
 BYTES_PER_WARP = 4096  # of a row that is larger than a tile
 MAX_WARPS = 8
+BYTES_PER_LOAD = 32 * 8  # of a warp, at which a table's rows are no longer slow to read
 
 
 def runs_in_triton(t: Tensor) -> bool:
@@ -102,7 +103,11 @@ def launch_rope(
     entries, shared = (batch, 1) if order["PER_BATCH"] else (1, batch)  # one entry's rows, or all
     # With k, whose heads are few, a large tile would be half empty.
     tile = TILE_BYTES_AFTER_LOOKUP if angles.positions_are_looked_up and k is None else TILE_BYTES
-    blocks = block_sizes(half, tail, shared * max(q_heads, k_heads), q.element_size(), tile)
+    # A warp reads a row of cosines or sines 8 bytes a thread, or else those of several positions.
+    row_bytes = half * table.element_size()
+    positions = 1 if angles.sin is None else max(1, BYTES_PER_LOAD // row_bytes)
+    rows = shared * max(q_heads, k_heads)
+    blocks = block_sizes(half, tail, rows, q.element_size(), tile, positions)
     num_warps = blocks.pop("num_warps")
     order["STRETCH"] = max(1, order["STRETCH"] // blocks["BLOCK_S"])
     row_blocks = sum(-(-shared * heads // blocks["BLOCK_R"]) for heads in (q_heads, k_heads))
@@ -179,9 +184,11 @@ def order_of_programs(strides: tuple[int, ...], angles: Angles) -> dict[str, int
 
 
 def block_sizes(
-    half: int, tail: int, rows: int, element_bytes: int, tile_bytes: int
+    half: int, tail: int, rows: int, element_bytes: int, tile_bytes: int, positions: int = 1
 ) -> dict[str, int]:
     """Tile of one program: whole rows, first of one position, then of several, up to a fixed size.
+
+    Of at least so many positions as are asked for, if the tile has room for them.
 
     One warp, unless a single row is already too much for it. The sequence length plays no part, so
     no new length compiles a new kernel.
@@ -190,7 +197,8 @@ def block_sizes(
     block_tail = _next_power_of_2(tail) if tail else 0
     row_bytes = _next_power_of_2(2 * block_half + block_tail) * element_bytes
     rows_that_fit = max(1, tile_bytes // row_bytes)
-    block_r = min(_next_power_of_2(rows), rows_that_fit)
+    rows_a_position = max(1, rows_that_fit // _next_power_of_2(positions))
+    block_r = min(_next_power_of_2(rows), rows_a_position)
     return {
         "BLOCK_S": rows_that_fit // block_r,
         "BLOCK_R": block_r,
