@@ -5,6 +5,8 @@ launched. Values that lie on the GPU are not read back (that would stall the GPU
 graphs): there only shapes, dtypes and devices are checked.
 """
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
@@ -16,6 +18,7 @@ from .kinds import Remembered, kind_of
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
 
+_MOST = 4096  # layouts of tensors to be overwritten that are remembered
 _ACCEPTED = Remembered()  # kind of a call -> what `_check_kind` returned, and short ways to launch
 
 
@@ -181,7 +184,7 @@ def check_inplace(tensors: dict[str, Tensor], angles: Angles) -> None:
         base, accepted = t._base if t._is_view() else t, f"with inplace=True e.g. {name}.clone()"
         if with_grad and base.is_leaf and base.requires_grad:
             raise _bad(f"{name} is a leaf that requires a gradient, or a view of one", accepted)
-        if not transformed and _overlaps_itself(t):
+        if not transformed and _overlaps_itself(t.shape, t.stride()):
             raise _bad(f"{name} has elements in one place: strides {t.stride()}", accepted)
         plain = torch._C._autograd.CreationMeta.DEFAULT  # not from chunk or split, nor in no_grad
         if (with_grad and t._is_view() and not transformed) and (
@@ -246,26 +249,36 @@ def _check_tensor(x, name, dtypes=(), shapes=None, t=None, t_name="t", why="") -
         raise ValueError(f"{name} is on {x.device}; it must be on {t_name}'s device, {t.device}")
 
 
-def _overlaps_itself(t: Tensor) -> bool:
-    steps = sorted((stride, 1 - n, n - 1) for stride, n in zip(t.stride(), t.shape, strict=True))
+@lru_cache(_MOST)
+def _overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    steps = sorted((stride, 1 - n, n - 1) for stride, n in zip(strides, shape, strict=True))
     steps = [step for step in steps if step[2] > 0]
     return bool(steps) and (steps[0][0] == 0 or _lead_to(0, steps))
 
 
 def _share_elements(q: Tensor, k: Tensor) -> bool:
     """Is an element of `q` one of `k` too? Where their strides differ, it says yes to be safe."""
-    if not (q.numel() and k.numel()):
-        return False
     distance = (k.data_ptr() - q.data_ptr()) // q.element_size()
-    dims = list(zip(q.stride(), q.shape, k.stride(), k.shape, strict=True))
-    if all(q_step == k_step or 1 in (nq, nk) for q_step, nq, k_step, nk in dims):
-        # from an element of q to the same of k, by steps along q and back along k
-        steps = [(k_step if nq == 1 else q_step, 1 - nk, nq - 1) for q_step, nq, k_step, nk in dims]
-        return _lead_to(distance, sorted(step for step in steps if step[1:] != (0, 0)), moved=True)
-    q_end, k_end = (
-        sum(step * (n - 1) for step, n in zip(x.stride(), x.shape, strict=True)) for x in (q, k)
-    )
-    return -k_end <= distance <= q_end
+    q, k = (q.shape, q.stride()), (k.shape, k.stride())
+    return -_last_element(*k) <= distance <= _last_element(*q) and _may_meet(distance, *q, *k)
+
+
+@lru_cache(_MOST)
+def _last_element(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """Where the last element lies, counted from the first."""
+    return sum(step * (n - 1) for step, n in zip(strides, shape, strict=True))
+
+
+@lru_cache(_MOST)
+def _may_meet(distance: int, q_shape, q_strides, k_shape, k_strides) -> bool:
+    if 0 in q_shape or 0 in k_shape:
+        return False
+    dims = list(zip(q_strides, q_shape, k_strides, k_shape, strict=True))
+    if any(q_step != k_step and 1 not in (nq, nk) for q_step, nq, k_step, nk in dims):
+        return True
+    # from an element of q to the same of k, by steps along q and back along k
+    steps = [(k_step if nq == 1 else q_step, 1 - nk, nq - 1) for q_step, nq, k_step, nk in dims]
+    return _lead_to(distance, sorted(step for step in steps if step[1:] != (0, 0)), moved=True)
 
 
 def _lead_to(distance: int, steps: list[tuple[int, int, int]], moved: bool = False) -> bool:

@@ -42,17 +42,20 @@ def _sequences_of(
 @triton.jit
 def _cos_sin(
     angle,  # radians
-    FAST_SINE: tl.constexpr,  # by the hardware's sine, which errs by 5e-7
+    FAST_SINE: tl.constexpr,  # as below
+    BITS: tl.constexpr,  # of an element of the result
 ):
-    """Cosine and sine."""
+    """Cosine and sine: with 16 bits to 5e-7, with 32 to 2e-7, with 64 to the last."""
     if FAST_SINE:
-        # It is good from -pi to pi: whole turns away. 2 pi comes in three pieces, of which two have
-        # few bits: up to ten million radians, fused multiply-adds round nothing but the last step.
+        # Whole turns away first: the library's sine has a slow branch for large angles, and the
+        # hardware's is good from -pi to pi. 2 pi comes in three pieces, of which two have few bits:
+        # up to ten million radians, fused multiply-adds round nothing but the last step.
         turns = tl.floor(tl.fma(angle, 0.15915494309189535, 0.5))
         angle = tl.fma(turns, -6.28125, angle)
         angle = tl.fma(turns, -0.0019350051879882812, angle)
         angle = tl.fma(turns, -3.019915981956753e-07, angle)
-        return libdevice.fast_cosf(angle), libdevice.fast_sinf(angle)
+        if BITS == 16:
+            return libdevice.fast_cosf(angle), libdevice.fast_sinf(angle)
     return tl.cos(angle), tl.sin(angle)
 
 
@@ -101,7 +104,7 @@ def rope_kernel(
     PER_BATCH: tl.constexpr,  # a program has rows of one batch entry; False: all share their angles
     ROWS_OUTER: tl.constexpr,  # order of programs: positions run faster than rows, not slower
     STRETCH: tl.constexpr,  # blocks of positions that all rows have done before the next ones begin
-    FAST_SINE: tl.constexpr,  # the hardware's sine, whose error is lost in 16 bits
+    FAST_SINE: tl.constexpr,  # sines in fewer steps, which the interpreter and fp64 cannot take
 ):
     stored: tl.constexpr = q_ptr.dtype.element_ty
     computed: tl.constexpr = tl.float64 if stored == tl.float64 else tl.float32
@@ -201,7 +204,7 @@ def rope_kernel(
             angle = turned.to(computed) * (6.283185307179586 * 2.0**-64)
         else:
             angle = (turned >> 32).to(tl.int32).to(computed) * (6.283185307179586 * 2.0**-32)
-        cos1, sin1 = _cos_sin(angle, FAST_SINE)
+        cos1, sin1 = _cos_sin(angle, FAST_SINE, stored.primitive_bitwidth)
         cos2, sin2 = cos1, sin1
     else:
         # a position past the table turns by NaN
@@ -214,8 +217,8 @@ def rope_kernel(
         loaded1 = tl.load(table_ptr + offset1, table_mask, other=nan).to(computed)
         loaded2 = tl.load(table_ptr + offset2, table_mask, other=nan).to(computed)
         if sin_ptr is None:
-            cos1, sin1 = _cos_sin(loaded1, FAST_SINE)
-            cos2, sin2 = _cos_sin(loaded2, FAST_SINE)
+            cos1, sin1 = _cos_sin(loaded1, FAST_SINE, stored.primitive_bitwidth)
+            cos2, sin2 = _cos_sin(loaded2, FAST_SINE, stored.primitive_bitwidth)
         else:
             cos1, cos2 = loaded1, loaded2
             sin1 = tl.load(sin_ptr + offset1, table_mask, other=nan).to(computed)

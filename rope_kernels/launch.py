@@ -122,7 +122,7 @@ def launch_rope(
         *(_from_batch(x) for x in (table, angles.ids)),
     )
     constants = {"HALF": half, "TAIL": tail, **blocks, "TRANSPOSE": transpose}
-    fast_sine = q.element_size() == 2 and not interpreter_is_on()  # there is none there
+    fast_sine = q.dtype != torch.float64 and not interpreter_is_on()
     constants |= {"INTERLEAVED": angles.interleaved, **order, "FAST_SINE": fast_sine}
     compiled = rope_kernel[(programs,)](*tensors, *numbers, **constants, num_warps=num_warps)
     if compiled is None or any(x is not y for x, y in zip(tensors, in_kernel, strict=True)):

@@ -862,3 +862,17 @@ def test_q_and_k_that_share_memory_through_two_storages(device):
     with pytest.raises(ValueError, match=r"^k shares memory with q"):
         rope_qk(q, k, freqs, inplace=True)
     assert torch.equal(memory, before)
+
+
+def test_what_is_remembered_of_strides_says_nothing_of_other_places(device):
+    """The same shapes and strides, apart, one element into the other, apart again."""
+    memory = torch.randn(2 * S * B * H * D + 1, device=device)
+    q = memory[: S * B * H * D].view(S, B, H, D)
+    freqs = angles(S, D2, device)
+    for distance, fits in ((S * B * H * D, True), (1, False), (S * B * H * D, True), (D, False)):
+        k = memory[distance : distance + q.numel()].view(S, B, H, D)
+        if fits:
+            rope_qk(q, k, freqs, inplace=True)
+        else:
+            with pytest.raises(ValueError, match=r"^k shares memory with q"):
+                rope_qk(q, k, freqs, inplace=True)
