@@ -102,23 +102,22 @@ class Angles(NamedTuple):
         return (cos.cos(), sin.sin(), in_sequence) if self.sin is None else (cos, sin, in_sequence)
 
     def add_rows(self, rows: Tensor) -> Tensor:
-        """Add up the rows, (b or 1, s, d2), of all tokens at a position: a tensor like the table.
+        """Add up the rows, (b or 1, s, n), of all tokens at a position: (b or 1, s2, n).
 
-        That is the gradient of taking rows from a table. Outside torch.compile, `index_put` sorts
+        That is the gradient of taking rows from tables. Outside torch.compile, `index_put` sorts
         on a GPU before it adds, so the order of addition is always the same.
         """
         seq_len, (entries, s2) = rows.shape[1], self.rows[0].shape[:2]
         if self.position_is_index or not s2:
-            added = pad(rows[:, :s2], (0, 0, 0, max(0, s2 - seq_len)))
-            return added.reshape(self.table.shape)
+            return pad(rows[:, :s2], (0, 0, 0, max(0, s2 - seq_len)))
         position, in_sequence = self.positions(seq_len)
         counts = (position >= 0) & (position < s2)
         counts = counts if in_sequence is None else counts & in_sequence
         rows = torch.where(counts[:, :, None], rows, 0)
         entry = torch.arange(entries, device=rows.device)[:, None]
         index = torch.broadcast_tensors(entry, position.clamp(0, s2 - 1))
-        added = rows.new_zeros(entries, s2, self.rotary_dim).index_put(index, rows, accumulate=True)
-        return added.reshape(self.table.shape)
+        zeros = rows.new_zeros(entries, s2, rows.shape[2])
+        return zeros.index_put(index, rows, accumulate=True)
 
     def _radians(self, position: Tensor, dtype: torch.dtype) -> Tensor:
         """Angles (b or 1, s, d2) but for whole turns, which the overflow of int64 takes away."""

@@ -210,6 +210,10 @@ class _Rotation(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *grads):
         saved = ctx.saved_tensors
+        if not ctx.table_wants and _values_suffice():
+            again = launch.rotate_again(grads, saved, ctx.options, not ctx.transpose)
+            if again:
+                return *two(again), None, None, None, None, None
         angles, tensors = Angles(*saved[:5], *ctx.options), saved[5:]
         wants = [
             need and g is not None for need, g in zip(ctx.needs_input_grad, grads, strict=False)
@@ -221,8 +225,7 @@ class _Rotation(torch.autograd.Function):
         if ctx.table_wants and any(g is not None for g in grads):
             pairs = [(t, g) for t, g in zip(tensors, grads, strict=True) if g is not None]
             pairs = [(g, t) for t, g in pairs] if ctx.transpose else pairs
-            sums = [reference.table_gradients(t, g, angles) for t, g in pairs]
-            of_cos, of_sin = (sum(column) for column in zip(*sums, strict=True))
+            of_cos, of_sin = reference.table_gradients(pairs, angles)
             if angles.sin is None:
                 of_table = angles.table.cos() * of_sin - angles.table.sin() * of_cos
                 of_sin = None
@@ -233,6 +236,12 @@ class _Rotation(torch.autograd.Function):
 
 # `_Rotation.apply` but for its look for what torch.func left behind, which has no kind
 _apply = super(torch.autograd.Function, _Rotation).apply
+
+
+def _values_suffice() -> bool:
+    """Does nobody want derivatives of what is computed, nor write down how?"""
+    derivatives = torch.is_grad_enabled() or forward_ad._current_level >= 0
+    return not (derivatives or torch._C._are_functorch_transforms_active() or is_traced())
 
 
 def _launch(tensors: tuple, angles: Angles, transpose: bool, inplace: bool) -> tuple[Tensor, ...]:

@@ -144,9 +144,13 @@ def is_traced() -> bool:
 
 
 def has_memory(t: Tensor) -> bool:
-    """Is `t` no wrapper? Those of torch.func, DTensor and FakeTensor have nothing to point to."""
+    """Is `t` no wrapper? Those of torch.func, DTensor and FakeTensor have nothing to point to.
+
+    Nor have those of `torch.autograd.grad(..., is_grads_batched=True)`.
+    """
     plain = type(t).__torch_dispatch__ is Tensor.__torch_dispatch__
-    return plain and not torch._C._are_functorch_transforms_active()
+    wrapped = torch._C._functorch.is_legacy_batchedtensor(t)
+    return plain and not (wrapped or torch._C._are_functorch_transforms_active())
 
 
 def in_turns(inv_freq: Tensor, scale: float = 1.0) -> Tensor:

@@ -54,6 +54,8 @@ _HAS_TRITON = triton_is_installed()
 _SHORT_WAYS = Remembered()
 # Triton promises nothing about its last step; tests/test_short_way.py compares it with the whole.
 _KNOWN_VERSIONS_OF_TRITON = (["3", "6"], ["3", "7"])
+# `torch.cuda.current_device` looks first whether PyTorch has begun to use the GPU
+_current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
 
 
 def rotate(
@@ -71,15 +73,35 @@ def rotate(
     in_kernel = *two(tensors), *two(outs), *angles[:5]
     short_ways, kind = angles.short_ways, (transpose, inplace)
     if short_ways is None:
-        kind = kind_of((), (*kind, *angles[5:9]), *in_kernel)
+        kind = _kind(tensors, angles[:5], angles[5:9], *kind)
         short_ways = {} if kind is None else _SHORT_WAYS
     launch_again, device = short_ways.get(kind), tensors[0].device
-    if launch_again and device.index == torch.cuda.current_device() and launch_again(in_kernel):
+    if launch_again and launch_again(in_kernel):
         return outs
     with torch.cuda.device(device if device.type == "cuda" else -1):  # Triton launches there
         if not (launch_again and launch_again(in_kernel)):
             short_ways[kind] = launch_rope(in_kernel, angles, transpose, inplace)
     return outs
+
+
+def rotate_again(
+    tensors: tuple[Tensor | None, ...], angles: tuple, options: tuple, transpose: bool
+) -> tuple[Tensor, ...] | None:
+    """`rotate` into new tensors, if it has done so for tensors of this kind before; else None.
+
+    `angles` are the tensors in `Angles`, `options` what follows them. For backwards, in a thread of
+    their own: there each object that Python touches comes from another core's cache.
+    """
+    kind = _kind(tensors, angles, options, transpose, False)
+    launch_again = None if kind is None else _SHORT_WAYS.get(kind)
+    if launch_again is None:
+        return None
+    outs = tuple([torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors])
+    return outs if launch_again((*two(tensors), *two(outs), *angles)) else None
+
+
+def _kind(tensors, angles: tuple, options: tuple, transpose: bool, inplace: bool) -> tuple | None:
+    return kind_of(angles[0], (options, transpose, inplace), *tensors, *angles[1:])
 
 
 def launch_rope(
@@ -99,7 +121,7 @@ def launch_rope(
     seq_len, batch, q_heads, head_dim = sizes_in_sbhd(q, tensor_format)
     k_heads = 0 if k is None else sizes_in_sbhd(k, tensor_format)[2]
     tail = 0 if inplace else head_dim - angles.rotary_dim
-    order = order_of_programs(strides_in_sbhd(q, tensor_format), angles)
+    order = order_of_programs(q, angles)
     entries, shared = (batch, 1) if order["PER_BATCH"] else (1, batch)  # one entry's rows, or all
     # With k, whose heads are few, a large tile would be half empty.
     tile = TILE_BYTES_AFTER_LOOKUP if angles.positions_are_looked_up and k is None else TILE_BYTES
@@ -135,41 +157,51 @@ def _short_way(
 ) -> Callable[[tuple], bool] | None:
     """Triton's last step alone: what comes before it looks at every argument of every call anew.
 
-    That takes 11 us of a CPU on which this takes 2, and `kinds.py` has looked already. The function
-    that it returns takes tensors of the same kinds; it says whether it has launched.
+    That takes 11 us of a CPU on which this takes 1.4, and `kinds.py` has looked already. What is
+    returned takes tensors of the same kinds; it says whether it has launched.
     """
     import triton
 
-    if triton.__version__.split(".")[:2] not in _KNOWN_VERSIONS_OF_TRITON:
+    version, run = triton.__version__.split(".")[:2], compiled.run
+    needs_memory = run.global_scratch_size or run.profile_scratch_size
+    if version not in _KNOWN_VERSIONS_OF_TRITON or needs_memory:
         return None
     # of outputs and turns, which are made after the kind was found out
     if any(x is not None and x.data_ptr() % 16 for x in tensors[2:5]):
         return None
-    driver, knobs, run = triton.runtime.driver.active, triton.knobs.runtime, compiled.run
-    function, metadata = compiled.function, compiled.packed_metadata
-    device, no_hooks = driver.get_current_device(), (None, None, None)
+    driver, knobs, launch = triton.runtime.driver.active, triton.knobs.runtime, run.launch
+    device, get_stream = driver.get_current_device(), driver.get_current_stream
+    how = compiled.function, run.launch_cooperative_grid, run.launch_pdl
+    metadata, no_hooks, no_memory = compiled.packed_metadata, (None, None, None), (None, None)
+    in_a_tuple = version != ["3", "6"]  # how `launch`, a C function, takes the kernel's arguments
+    if in_a_tuple:
+        how += metadata, *no_hooks, *no_memory, run.arg_annotations, run.kernel_signature
+    else:
+        how += *no_memory, metadata, *no_hooks
 
     def launch_again(tensors: tuple[Tensor | None, ...]) -> bool:
         addresses = [x if x is None else x.data_ptr() for x in tensors]
-        if (addresses[2] | (addresses[3] or 0) | addresses[4]) % 16:
+        if (addresses[2] | (addresses[3] or 0) | addresses[4]) % 16 or _current_device() != device:
             return False
-        for hook in (knobs.launch_enter_hook, knobs.launch_exit_hook):
-            if getattr(hook, "calls", hook):
-                return False  # a profiler that asks Triton for every launch gets Triton's own way
-        stream = driver.get_current_stream(device)
-        run(programs, 1, 1, stream, function, metadata, *no_hooks, *addresses, *numbers)
+        enter, leave = knobs.launch_enter_hook, knobs.launch_exit_hook
+        if getattr(enter, "calls", enter) or getattr(leave, "calls", leave):
+            return False  # a profiler that asks Triton for every launch gets Triton's own way
+        if in_a_tuple:
+            launch(programs, 1, 1, get_stream(device), *how, (*addresses, *numbers))
+        else:
+            launch(programs, 1, 1, get_stream(device), *how, *addresses, *numbers)
         return True
 
     return launch_again
 
 
-def order_of_programs(strides: tuple[int, ...], angles: Angles) -> dict[str, int]:
-    """In which order programs take tiles: about as memory lies, by the strides of s, b, h, d.
-
-    STRETCH is in positions here.
-    """
-    s, b, h, _ = strides
-    batch_is_outer, rows_are_outer = b > s, h > s
+def order_of_programs(t: Tensor, angles: Angles) -> dict[str, int]:
+    """In which order programs take tiles: about as memory lies. STRETCH is in positions here."""
+    # of equal strides, as beside a dimension of one index, the format's first is the outer one
+    dims = sorted(range(t.dim()), key=lambda dim: -t.stride(dim))
+    memory = "".join(angles.tensor_format.replace("t", "s")[dim] for dim in dims)
+    batch_is_outer = memory.find("b") in range(memory.index("s"))
+    rows_are_outer = memory.index("h") < memory.index("s")
     if not (batch_is_outer or rows_are_outer):
         stretch = 1
     elif angles.on_the_fly or (angles.per_batch and not rows_are_outer):

@@ -56,7 +56,7 @@ def rotate(t: Tensor, angles: Angles, round_once: bool, transpose: bool) -> Tens
     cos, sin, in_sequence = angles.cos_sin(x.shape[0], dtype)
     cos, sin = (v.transpose(0, 1)[:, :, None] for v in (cos, sin))  # (s, b or 1, 1, d2)
 
-    rotary, tail = x[..., : angles.rotary_dim], x[..., angles.rotary_dim :]
+    rotary, tail = x.split((angles.rotary_dim, x.shape[-1] - angles.rotary_dim), dim=-1)
     if in_sequence is not None:
         in_sequence = in_sequence.view(-1, 1, 1, 1)
         rotary = torch.where(in_sequence, rotary, 0)  # padding may hold anything, NaN too
@@ -75,18 +75,20 @@ def rotate(t: Tensor, angles: Angles, round_once: bool, transpose: bool) -> Tens
     return view_from_sbhd(rotated, angles.tensor_format).contiguous()
 
 
-def table_gradients(t: Tensor, grad: Tensor, angles: Angles) -> tuple[Tensor, Tensor]:
-    """Gradients of a table's cosines and sines, from `t` and the gradient of what it became.
+def table_gradients(pairs: list[tuple[Tensor, Tensor]], angles: Angles) -> tuple[Tensor, Tensor]:
+    """Gradients of a table's cosines and sines, from each `t` and the gradient of what it became.
 
     Cosines were multiplied by `t`, sines by `rotate_half(t)`; the sum is over all heads alike.
     """
-    dtype = _compute_dtype(t)
-    x, g = (view_as_sbhd(v, angles.tensor_format)[..., : angles.rotary_dim] for v in (t, grad))
-    x, g = x.to(dtype), g.to(dtype)
-    rows = [(g * v).sum(2).transpose(0, 1) for v in (x, _quarter_turn(x, angles.interleaved))]
-    if not angles.per_batch:
-        rows = [row.sum(0, keepdim=True) for row in rows]
-    return angles.add_rows(rows[0]), angles.add_rows(rows[1])
+    total = 0
+    for t, grad in pairs:
+        dtype, views = _compute_dtype(t), (view_as_sbhd(x, angles.tensor_format) for x in (t, grad))
+        x, g = (view[..., : angles.rotary_dim].to(dtype) for view in views)
+        factors = x, _quarter_turn(x, angles.interleaved)
+        total = total + torch.cat([(g * factor).sum(2) for factor in factors], -1)
+    rows = total.transpose(0, 1) if angles.per_batch else total.sum(1)[None]
+    of_cos, of_sin = angles.add_rows(rows).chunk(2, -1)
+    return of_cos.reshape(angles.table.shape), of_sin.reshape(angles.table.shape)
 
 
 def _compute_dtype(t: Tensor) -> torch.dtype:

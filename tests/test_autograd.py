@@ -467,6 +467,19 @@ def test_the_gradient_through_vmap_reaches_freqs(device):
     torch.testing.assert_close(got, want)
 
 
+@pytest.mark.parametrize("rotary_dim", (8, 6))
+def test_gradients_in_batches(rotary_dim, device):
+    """As `torch.autograd.functional.jacobian(vectorize=True)` asks for them."""
+    t, freqs = torch.randn(5, 2, 3, 8, device=device), angles(5, rotary_dim, device)
+    grads = torch.randn(4, *t.shape, device=device)
+    out = apply_rotary_pos_emb(t.requires_grad_(), freqs)
+    for _ in range(2):
+        (got,) = torch.autograd.grad(out, t, grads, retain_graph=True, is_grads_batched=True)
+        for grad, x in zip(grads, got, strict=True):
+            torch.testing.assert_close(x, rope_bw(grad, freqs))
+        torch.autograd.grad(out, t, grads[0], retain_graph=True)  # of a kind seen before
+
+
 def test_the_gradient_of_a_conjugate_has_its_sign(device):
     """Its gradient arrives as a view whose minus sign is noted and not stored."""
     sample = Sample("sbhd", device)

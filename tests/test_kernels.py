@@ -7,7 +7,6 @@ import torch
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
 from rope_kernels import kernels, launch, rope_bw, rope_fw, rope_qk
-from rope_kernels.formats import strides_in_sbhd
 from rope_kernels.launch import BYTES_PER_WARP, MAX_WARPS, block_sizes
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
@@ -246,21 +245,31 @@ def test_every_tile_is_rotated_once_in_every_order(
         assert_rounded_once(t, want)
 
 
+def order_of(t, tensor_format):
+    """Of a tensor that turns by a table for all."""
+    angles = namedtuple("Angles", "per_batch on_the_fly tensor_format")
+    return launch.order_of_programs(t, angles(False, False, tensor_format))
+
+
 def test_programs_take_tiles_in_the_order_of_memory():
     """sbhd: position after position; bshd: entry after entry; bhsd: head after head."""
-    table = namedtuple("Table", "per_batch on_the_fly")(False, False)
-    orders = {
-        name: launch.order_of_programs(strides_in_sbhd(torch.empty(2, 3, 4, 8), name), table)
-        for name in ("sbhd", "bshd", "bhsd")
-    }
+    orders = {name: order_of(torch.empty(2, 3, 4, 8), name) for name in ("sbhd", "bshd", "bhsd")}
     assert orders == {
         "sbhd": {"PER_BATCH": False, "ROWS_OUTER": False, "STRETCH": 1},
         "bshd": {"PER_BATCH": True, "ROWS_OUTER": False, "STRETCH": launch.STRETCH_OF_BATCH},
         "bhsd": {"PER_BATCH": True, "ROWS_OUTER": True, "STRETCH": launch.STRETCH_OF_ROWS},
     }
+    assert order_of(torch.empty(6, 4, 8), "thd") == orders["sbhd"]
     transposed = torch.empty(3, 2, 4, 8).transpose(0, 1)  # sbhd over bshd memory
-    order = launch.order_of_programs(strides_in_sbhd(transposed, "sbhd"), table)
-    assert order == orders["bshd"]
+    assert order_of(transposed, "sbhd") == orders["bshd"]
+
+
+@pytest.mark.parametrize("shape", ((1, 3, 4, 8), (2, 1, 4, 8), (2, 3, 1, 8)), ids=str)
+@pytest.mark.parametrize("tensor_format", ("sbhd", "bshd", "bhsd"))
+def test_a_dimension_of_one_index_changes_no_order(tensor_format, shape):
+    """Or the first token of a length of 1 would compile another kernel."""
+    many = order_of(torch.empty(2, 3, 4, 8), tensor_format)
+    assert order_of(torch.empty(shape), tensor_format) == many
 
 
 @pytest.mark.gpu

@@ -13,9 +13,21 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import rope_kernels
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, checks, kinds, launch
+from rope_kernels import (
+    RotaryPositionEmbedding,
+    apply_rotary_pos_emb,
+    autograd,
+    checks,
+    kinds,
+    launch,
+    reference,
+    rope_qk,
+)
+from rope_kernels.angles import Angles
 from yardstick import assert_rounded_once, rotate_fp64
 
 triton = pytest.importorskip("triton", reason="needs Triton")
@@ -120,6 +132,13 @@ def test_an_output_that_is_not_aligned_goes_the_whole_way(noted):
     assert noted["output off by one"]["launches"] == 1
 
 
+@no_gpu
+@no_compiler
+def test_on_another_current_device_it_is_not_gone(noted):
+    assert noted["another current device"]["whole way"] == 1
+    assert noted["another current device"]["launches"] == 1
+
+
 @pytest.mark.gpu
 def test_offsets_by_turns_on_the_gpu():
     """Aligned, off by one element, aligned, twice: the second time by the short way."""
@@ -137,6 +156,171 @@ def test_the_second_call_goes_the_short_way(monkeypatch):
     want = apply_rotary_pos_emb(t, freqs)
     monkeypatch.setattr(launch, "launch_rope", None)  # would fail
     assert torch.equal(apply_rotary_pos_emb(t, freqs), want)
+
+
+# the short way of a backward
+
+
+@pytest.fixture
+def repeated(monkeypatch):
+    """A short way that needs no GPU: it goes the whole way again. Which ones were gone: whether
+    back, and how many tensors."""
+    gone, launch_rope = [], launch.launch_rope
+
+    def forget():
+        checks._ACCEPTED.clear()
+        launch._SHORT_WAYS.clear()
+
+    def launch_and_remember(in_kernel, angles, transpose, inplace):
+        def launch_again(tensors):
+            gone.append((transpose, sum(t is not None for t in tensors[:2])))
+            launch_rope(tensors, Angles(*tensors[4:], *angles[5:9]), transpose, inplace)
+            return True
+
+        launch_rope(in_kernel, angles, transpose, inplace)
+        return launch_again
+
+    forget()
+    monkeypatch.setattr(launch, "launch_rope", launch_and_remember)
+    yield gone
+    forget()
+
+
+def q_k_and_more(device):
+    """q, k, freqs, their outputs and gradients for them; after one backward."""
+    q, k = (torch.randn(5, 2, h, 8, device=device, requires_grad=True) for h in (3, 1))
+    freqs = RotaryPositionEmbedding(8).to(device)(5)
+    outs = rope_qk(q, k, freqs)
+    grads = tuple(torch.randn_like(out) for out in outs)
+    torch.autograd.grad(outs, (q, k), grads, retain_graph=True)
+    return q, k, freqs, outs, grads
+
+
+def turned_back(grads, freqs):
+    return tuple(reference.apply_rotary_pos_emb(g, freqs, transpose=True) for g in grads)
+
+
+def all_close(got, want):
+    return all(torch.allclose(x, y, atol=1e-6) for x, y in zip(got, want, strict=True))
+
+
+def test_the_second_backward_goes_the_short_way(repeated, device, monkeypatch):
+    q, k, freqs, outs, grads = q_k_and_more(device)
+    assert repeated == []
+    monkeypatch.setattr(autograd, "_rotate", None)  # would fail
+    got = torch.autograd.grad(outs, (q, k), grads)
+    assert repeated == [(True, 2)]
+    assert all_close(got, turned_back(grads, freqs))
+
+
+LIKE = {
+    "other strides": lambda g: torch.randn(g.shape[::-1], device=g.device).permute(3, 2, 1, 0),
+    "one number, expanded": lambda g: torch.randn((), device=g.device).expand(g.shape),
+    "off by one element": lambda g: torch.randn(g.numel() + 1, device=g.device)[1:].view(g.shape),
+    "a sign of its own": lambda g: torch._neg_view(torch.randn_like(g)),
+}
+
+
+@pytest.mark.parametrize("like", LIKE.values(), ids=LIKE)
+def test_other_gradients_are_of_another_kind(like, repeated, device):
+    q, k, freqs, outs, grads = q_k_and_more(device)
+    grads = tuple(like(g) for g in grads)
+    got = torch.autograd.grad(outs, (q, k), grads)
+    assert repeated == [] and all_close(got, turned_back(grads, freqs))
+
+
+@pytest.mark.parametrize("given", (0, 1))
+def test_one_gradient_of_two_is_turned_alone(given, repeated, device):
+    *tensors, freqs, outs, grads = q_k_and_more(device)
+    for _ in range(2):
+        (got,) = torch.autograd.grad(outs[given], tensors[given], grads[given], retain_graph=True)
+        assert all_close([got], [turned_back(grads, freqs)[given]])
+    assert repeated == [(True, 1)]
+
+
+def test_a_second_derivative_after_a_short_way_back(repeated, device):
+    q, k, freqs, outs, grads = q_k_and_more(device)
+    grads = tuple(g.requires_grad_() for g in grads)
+    got = torch.autograd.grad(outs, (q, k), grads, create_graph=True)
+    back = tuple(torch.randn_like(g) for g in got)
+    seconds = torch.autograd.grad(got, grads, back)
+    assert all_close(seconds, [reference.apply_rotary_pos_emb(g, freqs) for g in back])
+
+
+def test_dual_numbers_after_a_short_way_back(repeated, device):
+    q, k, freqs, outs, grads = q_k_and_more(device)
+    tangents = tuple(torch.randn_like(g) for g in grads)
+    with forward_ad.dual_level():
+        duals = tuple(forward_ad.make_dual(g, x) for g, x in zip(grads, tangents, strict=True))
+        got = torch.autograd.grad(outs, (q, k), duals)
+        got = [forward_ad.unpack_dual(x).tangent for x in got]
+    assert all_close(got, turned_back(tangents, freqs))
+
+
+def test_a_graph_written_down_after_a_short_way_back(repeated, device):
+    q, k, freqs, outs, grads = q_k_and_more(device)
+
+    def back(*grads):
+        return torch.autograd.grad(outs, (q, k), grads, retain_graph=True)
+
+    graph = make_fx(back)(*grads)
+    grads = tuple(torch.randn_like(g) for g in grads)
+    assert all_close(graph(*grads), turned_back(grads, freqs))
+
+
+def test_saved_tables_may_come_back_with_other_strides(repeated, device):
+    q, k, freqs, outs, grads = q_k_and_more(device)
+
+    def unpack(x):
+        return x.expand(5, 2, 1, 8).contiguous()[:, :1]
+
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x, unpack):
+        outs = rope_qk(q, k, freqs)
+    repeated.clear()
+    got = torch.autograd.grad(outs, (q, k), grads)
+    assert repeated == [] and all_close(got, turned_back(grads, freqs))
+
+
+def test_within_a_transform_a_short_way_back_is_right(repeated, device):
+    q, k, freqs, outs, grads = q_k_and_more(device)
+
+    def times_the_gradient(x):
+        return x * torch.autograd.grad(outs, (q, k), grads, retain_graph=True)[0]
+
+    want, _ = turned_back(grads, freqs)
+    x = torch.ones(2, *want.shape, device=device)
+    assert all_close(torch.vmap(times_the_gradient)(x), [want, want])
+    (got,) = torch.func.vjp(times_the_gradient, x[0])[1](x[1])
+    assert all_close([got], [want])
+
+
+def test_backwards_with_other_options_are_of_another_kind(repeated, device):
+    t = torch.randn(6, 2, 3, 8, device=device, requires_grad=True)
+    module, ids = RotaryPositionEmbedding(8).to(device), torch.randint(6, (2, 6), device=device)
+    table, grad = module(6), torch.randn_like(t)
+    pair = tuple(x[:, 0, 0].contiguous() for x in (table.cos(), table.sin()))
+    calls = {
+        "a table": (table, {}),
+        "half of it": (table[..., :4], {}),
+        "cos and sin": (pair, {}),
+        "on the fly": (module, {}),
+        "a rank's": (module, {"cp_size": 2, "cp_rank": 1}),
+        "another rank's": (module, {"cp_size": 2, "cp_rank": 0}),
+        "interleaved": (table, {"interleaved": True}),
+        "starts": (table, {"start_positions": ids[:, 0] * 0}),
+        "ids": (table, {"position_ids": ids}),
+        "ids of int32": (table, {"position_ids": ids.int()}),
+        "ids, s first in memory": (table, {"position_ids": ids.t().contiguous().t()}),
+        "ids for all": (table, {"position_ids": ids[:1]}),
+    }
+    for name, (freqs, options) in calls.items():
+        out = apply_rotary_pos_emb(t, freqs, **options)
+        want = reference.apply_rotary_pos_emb(grad, freqs, transpose=True, **options)
+        for times in range(2):
+            repeated.clear()
+            got = torch.autograd.grad(out, t, grad, retain_graph=True)
+            assert repeated == [(True, 1)] * times, name
+            assert all_close(got, [want]), name
 
 
 # what is remembered of checks

@@ -25,13 +25,15 @@ from rope_kernels import (
 BYTES = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u1": 1, "fp32": 4, "fp64": 8}
 
 
+NUMBERS = "launches", "function", "programs", "threads", "shared", "stream", "attributes"
+
+
 class Noted(ctypes.Structure):
     """As in `libcuda.c`."""
 
-    _fields_ = [
-        (name, ctypes.c_ulonglong)
-        for name in ("launches", "function", "programs", "threads", "shared", "stream")
-    ] + [("parameters", ctypes.c_ulonglong * 128)]
+    _fields_ = [(name, ctypes.c_ulonglong) for name in NUMBERS] + [
+        ("parameters", ctypes.c_ulonglong * 128)
+    ]
 
 
 class RecordingDriver(CudaDriver):
@@ -49,7 +51,7 @@ class RecordingDriver(CudaDriver):
 cuda = ctypes.CDLL("libcuda.so.1")
 triton.runtime.driver.set_active(RecordingDriver())
 launch.runs_in_triton = lambda t: True
-torch.cuda.current_device = lambda: None  # the index of the device of our tensors
+launch._current_device = lambda: 0
 
 whole_ways = SimpleNamespace(count=0, names=[])
 
@@ -101,6 +103,7 @@ def launched(call, tensors) -> dict:
         "kernel": noted.function,
         "programs": noted.programs,
         "threads": noted.threads,
+        "attributes": noted.attributes,
         "parameters": parameters,
     }
 
@@ -205,6 +208,17 @@ def with_a_profilers_hook() -> dict:
     return {"seen": len(seen), "whole way without": whole_ways.count - before}
 
 
+def another_current_device() -> dict:
+    """Than that of the tensors: then the short way is for within `torch.cuda.device`."""
+    call, tensors = single(torch.randn(6, 2, 4, 32), RotaryPositionEmbedding(32)(9))
+    call()
+    here, launch._current_device = launch._current_device, lambda: 1
+    try:
+        return launched(call, tensors)
+    finally:
+        launch._current_device = here
+
+
 def output_off_by_one() -> dict:
     """As from an allocator that aligns nothing."""
     t, table = torch.randn(6, 2, 4, 32), RotaryPositionEmbedding(32)(9)
@@ -227,5 +241,6 @@ if __name__ == "__main__":
         "flags": flags(),
         "with a profiler's hook": with_a_profilers_hook(),
         "output off by one": output_off_by_one(),
+        "another current device": another_current_device(),
     }
     json.dump(result, sys.stdout)

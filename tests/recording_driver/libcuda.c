@@ -9,7 +9,8 @@
 enum { MOST = 128 };
 
 static struct {
-  unsigned long long launches, function, programs, threads, shared, stream, parameters[MOST];
+  unsigned long long launches, function, programs, threads, shared, stream, attributes;
+  unsigned long long parameters[MOST];
 } noted;
 static int count, sizes[MOST];
 static long long functions;
@@ -29,6 +30,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **par
   noted.threads = config->blockDimX * config->blockDimY * config->blockDimZ;
   noted.shared = config->sharedMemBytes;
   noted.stream = (unsigned long long)config->hStream;
+  noted.attributes = config->numAttrs;
   memset(noted.parameters, 0, sizeof noted.parameters);
   for (int i = 0; i < count; i++)
     memcpy(&noted.parameters[i], parameters[i], sizes[i]);
