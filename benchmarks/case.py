@@ -44,6 +44,11 @@ class Case:
         return self.rotary_dim or self.d
 
     @property
+    def elements(self) -> int:
+        """To rotate, those that pass through included."""
+        return self.s * self.b * self.heads * self.d
+
+    @property
     def element_bytes(self) -> int:
         """Bytes of one element."""
         return {"bf16": 2, "fp16": 2, "fp32": 4, "fp64": 8}[_SHORT[self.dtype]]
@@ -51,7 +56,7 @@ class Case:
     @property
     def bytes_moved(self) -> int:
         """Each element read once and written once, tables not counted."""
-        return 2 * self.s * self.b * self.heads * self.d * self.element_bytes
+        return 2 * self.elements * self.element_bytes
 
     @property
     def label(self) -> str:

@@ -290,7 +290,26 @@ def test_of_several_ratios_the_largest_counts():
 
 def test_errors_that_are_allowed_grow_with_fp32_angles_only():
     long = Case(131072, 1, 8, 128, dtype="float32", freqs="module")
-    assert allowed_error(long, OURS) == allowed_error(replace(long, s=1), OURS) < 1e-6
+    wide = replace(long, s=1, b=131072)
+    assert allowed_error(long, OURS) == allowed_error(wide, OURS) < 1e-6
     table = replace(long, freqs="angles")
     assert allowed_error(table, OURS) > 1e-3 > allowed_error(table, "rope_kernels, on the fly")
     assert measure.allowed_error(TINY, "PyTorch eager") > allowed_error(TINY, OURS)
+
+
+@pytest.mark.parametrize("dtype", ("float16", "bfloat16"))
+@pytest.mark.parametrize("elements", (2**8, 2**12, 2**20))
+def test_one_rounding_is_allowed_and_two_of_many_elements_are_not(elements, dtype):
+    """The errors of few elements differ by a third; none of a thousand may be called wrong."""
+    values = torch.randn(max(1, 2**18 // elements), elements, dtype=torch.float64)
+
+    def rounded(x):
+        return x.to(getattr(torch, dtype)).double()
+
+    def errors(results):
+        return (results - values).norm(dim=1) / values.norm(dim=1)
+
+    allowed = allowed_error(Case(1, elements, 1, 1, dtype=dtype, freqs="module"), OURS)
+    assert errors(rounded(values)).max() <= allowed
+    if elements >= 2**12:
+        assert errors(rounded(rounded(values * 0.7) / 0.7)).min() > allowed

@@ -514,7 +514,13 @@ def to(device, value):
         return type(value)(to(device, x) for x in value)
     # a layer that is no parameter of anything: its copy moves
     value = copy.deepcopy(value) if isinstance(value, RotaryPositionEmbedding) else value
-    return value.to(device) if isinstance(value, torch.Tensor | nn.Module) else value
+    moved = value.to(device) if isinstance(value, torch.Tensor | nn.Module) else value
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        return moved
+    if moved.stride() != value.stride():  # elements in one place move to places of their own
+        memory = value.new_empty(0).set_(value.untyped_storage()).to(device)
+        moved = memory.as_strided(value.shape, value.stride(), value.storage_offset())
+    return moved
 
 
 def check_message(error, bad, t_name):
@@ -534,6 +540,16 @@ def test_bad_argument(bad, call, device, nothing_may_run):
         call(arguments.pop("t"), arguments.pop("freqs"), bad.tensor_format, **arguments)
     assert error.type is bad.error
     check_message(error, bad, name_of_t(call))
+
+
+def test_bad_arguments_are_as_bad_on_another_device():
+    """Or a test would hand over something good there."""
+    for bad in BAD:
+        for value in bad.change.values():
+            if isinstance(value, torch.Tensor) and value.layout == torch.strided:
+                moved = to("meta", value)
+                assert (moved.shape, moved.dtype) == (value.shape, value.dtype)
+                assert moved.stride() == value.stride(), bad.what
 
 
 @each_call

@@ -403,6 +403,28 @@ def test_a_mask_may_be_one_for_all():
     assert judge(doubled("right"), twice) and judge(wrong_kernels.by_whole_blocks, twice)
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
+def test_numbers_are_indices_whatever_triton_and_numpy(monkeypatch):
+    """As in Triton 3.6 with NumPy 2.4, where `range(0, n)` fails in an interpreted kernel."""
+    from triton.runtime import interpreter
+
+    from rope_kernels.lab.trace import let_numbers_be_indices
+
+    def refuse(number):
+        raise TypeError("only 0-dimensional arrays can be converted")
+
+    def of_triton_3_6(tensor, scope, original=interpreter._patch_lang_tensor):
+        original(tensor, scope)
+        scope.set_attr(tensor, "__index__", refuse)
+
+    monkeypatch.setattr(interpreter, "_patch_lang_tensor", of_triton_3_6)
+    x = torch.randn(5)
+    with pytest.raises(Exception, match="only 0-dimensional arrays"):
+        wrong_kernels.by_whole_blocks(x)
+    let_numbers_be_indices()
+    assert torch.equal(wrong_kernels.by_whole_blocks(x), 2 * x)
+
+
 def test_a_tail_and_a_stride_at_once():
     """The likeliest slip of all: the last stride is forgotten in the tail alone."""
     verdict = judge(numbered(17), specs.rope)

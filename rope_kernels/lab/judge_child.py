@@ -31,6 +31,10 @@ def main(folder: Path) -> None:
     torch.use_deterministic_algorithms(True, warn_only=True)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a candidate prints is no answer
+    if interpreter_is_on() and triton_is_installed():
+        from .trace import let_numbers_be_indices
+
+        let_numbers_be_indices()
     for number, line in enumerate(sys.stdin):
         job = json.loads(line)
         candidate = load(job["candidate"], folder / f"candidate_{number}.py")

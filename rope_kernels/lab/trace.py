@@ -224,6 +224,20 @@ def _ask_no_block_for_one_truth(original: Callable, tensor, scope) -> None:
     scope.set_attr(tensor, "__bool__", truth)
 
 
+def let_numbers_be_indices() -> None:
+    """Let `range(0, n)` run in an interpreted kernel, from now on, whatever Triton and NumPy.
+
+    A number is an array of one element there, of which Triton 3.6 makes an index by `int(array)`;
+    NumPy 2.4 refuses that. Triton 3.7 squeezes it first, and so does this.
+    """
+
+    def around(original: Callable, tensor, scope) -> None:
+        original(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
+
+    _wrap(interpreter, "_patch_lang_tensor", around)
+
+
 def _wrap(owner: object, name: str, around: Callable) -> Callable[[], None]:
     original = getattr(owner, name)
     setattr(owner, name, lambda *args: around(original, *args))
