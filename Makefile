@@ -11,6 +11,9 @@ LAB_FLAGS ?=
 BENCH_FLAGS ?=
 IMAGE ?= rope-kernels
 
+# Several processes share the tests, file by file; each takes some memory, of a GPU too.
+SHARED := -n auto --maxprocesses 8
+
 # JupyterLab refuses to run as root unless told, and rented GPU machines log you in as root.
 ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
@@ -30,8 +33,8 @@ lab: environment ## make the environment, then open JupyterLab on the first note
 test: environment ## lint, then the tests, then every notebook against its stored output
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
-	$(VENV)/bin/python -m pytest tests
-	$(VENV)/bin/python -m pytest --nbval notebooks
+	$(VENV)/bin/python -m pytest tests $(SHARED) --dist loadfile
+	$(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope
 
 notebooks: environment ## run the notebooks and store their output (on a GPU: the measurements too)
 	$(VENV)/bin/python -m rope_kernels.lab.execute notebooks
