@@ -145,6 +145,7 @@ def rope_kernel(
     row = row_block * BLOCK_R + tl.arange(0, BLOCK_R)
 
     # 64-bit from here on: an offset may pass 2^31 elements
+    b = b.to(tl.int64)
     s = (first_block + s_block).to(tl.int64) * BLOCK_S + tl.arange(0, BLOCK_S)
     row_batch, head = (row * 0).to(tl.int64) + b, row.to(tl.int64)
     if not PER_BATCH:
