@@ -19,10 +19,11 @@ FOLDER = ROOT / "notebooks"
 
 TAGS = {"nbval-ignore-output", "nbval-skip", "raises-exception"}
 # planned between those that exist: their neighbours name them, and link to none
-IN_PREPARATION = {"08": "08 Profiling", "09": "09 To the memory limit"}
+IN_PREPARATION: dict[str, str] = {}
 # notebooks that measure much may leave more cells uncompared
 MEASURING = {"03", "05", "08", "09"}
 MAX_BYTES = 1_000_000
+SKIP = re.compile(r"Skip |Not to be skipped|The heart of this notebook|optional|Optional")
 MAX_MEDIAN_LINES = 10
 
 
@@ -328,18 +329,21 @@ def _is_named(case: str, source: str) -> bool:
 
 
 def sections_say_how_long_they_take(notebook: Notebook) -> list[str]:
-    """Minutes under each numbered heading, which add up to the time in the first cell."""
+    """Minutes under each numbered heading, which add up to the time in the first cell; and who may
+    skip it."""
     if notebook.number == "00":
         return []  # a quarter of an hour in all
     stated = re.search(r"^\| Time \| (\d+) minutes", notebook.node.cells[0].source, re.M)
     complaints, total = [], 0
     for cell in notebook.markdown:
-        for title, minutes in re.findall(
-            r"^## (\d+\. [^\n]*)\n\n(?:\*(\d+) minutes)?", cell.source, re.M
+        for title, minutes, advice in re.findall(
+            r"^## (\d+\. [^\n]*)\n\n(?:\*(\d+) minutes\.([^*\n]*))?", cell.source, re.M
         ):
             total += int(minutes or 0)
             if not minutes:
                 complaints.append(f"no minutes under '{title}'")
+            if notebook.number < "10" and not SKIP.search(advice):
+                complaints.append(f"who may skip '{title}'?")
     if stated is None or abs(int(stated[1]) - total) > 5:
         complaints.append(f"{total} minutes in sections, {stated and stated[1]} in the first cell")
     return complaints

@@ -1,4 +1,4 @@
-"""The exercises of notebooks 04 to 07: each has a kind stub, a solution, and wrong answers told so.
+"""The exercises of notebooks 04 to 09: each has a kind stub, a solution, and wrong answers told so.
 
 What stubs and solutions print is stored in the notebooks, and nbval holds it; here it is read.
 """
@@ -17,7 +17,7 @@ from rope_kernels import lab, rope_fw, rope_qk
 from rope_kernels.lab import specs
 from wrong_answers import WRONG_ANSWERS
 
-NUMBERS = ("04", "05", "06", "07")
+NUMBERS = ("04", "05", "06", "07", "08", "09")
 SOLUTIONS = notebook_form.FOLDER / "solutions"
 
 

@@ -20,8 +20,9 @@ from rope_kernels.lab.explorer import (
     TileExplorer,
     WhoLoadsWhat,
 )
+from rope_kernels.lab.roofline import RooflineExplorer
 
-EXPLORERS = (RotationExplorer, PermutationExplorer, WhoLoadsWhat, TileExplorer)
+EXPLORERS = (RotationExplorer, PermutationExplorer, WhoLoadsWhat, TileExplorer, RooflineExplorer)
 
 
 def sliders_of(explorer):

@@ -21,6 +21,8 @@ GLOSSARY = {
     "graph, Jacobian, hook, out of bounds, leaf",
     "07": "TTIR, TTGIR, PTX, SASS, ptxas, operation, static single assignment, layout, shuffles, "
     "shared memory, predicate, specialisation, stack, occupancy, slow branch, fma, contracts",
+    "08": "L2 cache, knee, roofline, ridge, sectors, stall",
+    "09": "diff, waterfall, bars",
     "10": "checkpointing",
 }
 FUNCTIONS_OF_TORCH = {"transpose", "stack"}  # in code they are these

@@ -8,6 +8,7 @@ import nbformat
 import pytest
 from PIL import Image
 
+import notebook_form
 from notebook_form import CHECKS, IN_PREPARATION, Notebook, load, names_of_notebooks
 
 NAMES = names_of_notebooks()
@@ -76,8 +77,6 @@ def whiten_a_picture(notebook):
 START = "00_start_here.ipynb"
 LAST = "02_rotate_half.ipynb"
 MATH = "01_roformer_math.ipynb"
-BEFORE_GAP = "07_inside_the_compiler.ipynb"
-BEHIND_GAP = "10_spot_the_bug.ipynb"
 
 BREAKS = {
     "small_and_normal": [
@@ -135,6 +134,7 @@ BREAKS = {
     "sections_say_how_long_they_take": [
         (MATH, lambda n: replace_in(n.node.cells[0], "55 minutes", "75 minutes")),
         (MATH, lambda n: replace_in(first_with(n, "markdown", "## 2. "), " minutes", " min")),
+        (MATH, lambda n: replace_in(first_with(n, "markdown", "## 2. "), "Skip it", "Read it")),
     ],
     "every_equation_is_evaluated": [
         (MATH, lambda n: forget_equation(n, 3)),
@@ -170,9 +170,6 @@ BREAKS = {
         ),
         (MATH, lambda n: replace_in(n.node.cells[-1], "(02_rotate_half.ipynb)", "")),
         (LAST, lambda n: replace_in(n.node.cells[0], "(01_roformer_math.ipynb) ·", "() ·")),
-        (BEFORE_GAP, lambda n: replace_in(n.node.cells[0], " (in preparation)", "")),
-        (BEFORE_GAP, lambda n: replace_in(n.node.cells[-1], "08 Profiling", "more")),
-        (BEHIND_GAP, lambda n: replace_in(n.node.cells[0], "09 To the memory limit", "07")),
     ],
     "measurements_are_on_record": [
         (LAST, lambda n: replace_in(first_with(n, "code", "lab.bench("), '"02/', '"02/other-')),
@@ -180,6 +177,20 @@ BREAKS = {
         (LAST, lambda n: first_with(n, "code", "lab.bench(").update(source="pass")),
     ],
 }
+
+
+def test_a_notebook_in_preparation_is_announced_by_its_neighbours(monkeypatch):
+    monkeypatch.setitem(IN_PREPARATION, "02", "02 Rotate half")
+    before, behind = load(MATH), load("03_first_triton_kernel.ipynb")
+    wanted = ["no 02 Rotate half (in preparation) in the first cell"]
+    assert notebook_form.links_lead_somewhere(behind) == wanted
+    wanted.append("no 02 Rotate half (in preparation) in the last cell")
+    assert notebook_form.links_lead_somewhere(before) == wanted
+    link, said = "[02 Rotate half](02_rotate_half.ipynb)", "02 Rotate half (in preparation)"
+    for notebook in (before, behind):
+        for cell in (notebook.node.cells[0], notebook.node.cells[-1]):
+            cell.source = cell.source.replace(link, said)
+        assert notebook_form.links_lead_somewhere(notebook) == []
 
 
 def test_every_check_has_a_broken_sample():

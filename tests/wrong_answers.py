@@ -1,4 +1,4 @@
-"""Answers to the exercises of notebooks 04 to 07 that are wrong, and what they must be told.
+"""Answers to the exercises of notebooks 04 to 09 that are wrong, and what they must be told.
 
 Each is the worked solution with a line or two as readers write them: text of the solution on the
 left, what stands there instead on the right. `tests/test_exercises.py` has them judged.
@@ -331,6 +331,40 @@ WRONG_ANSWERS = [
     Wrong(
         *("07", 4, "minus the angle"),
         {"x1 * cos - x2 * sin, x2 * cos + x1 * sin": "x1 * cos + x2 * sin, x2 * cos - x1 * sin"},
+        "a sign: it rotates by minus the angle",
+    ),
+    # 09: rotated and scaled
+    Wrong(*("09", 3, "not scaled"), {" * scale": ""}, "a factor: everything is 2.83 times"),
+    Wrong(
+        *("09", 3, "minus the angle"),
+        {
+            "- x2 * tl.sin(angle1)": "+ x2 * tl.sin(angle1)",
+            "+ x1 * tl.sin(angle2)": "- x1 * tl.sin(angle2)",
+        },
+        "a sign: it rotates by minus the angle",
+    ),
+    Wrong(
+        *("09", 3, "pairs without an end"),
+        {"exists = pair < HALF": "exists = pair < BLOCK_HALF"},
+        "out of bounds: program",
+    ),
+    # 09: normalised and rotated
+    Wrong(
+        *("09", 4, "a mean over half"),
+        {"squares / (2 * HALF)": "squares / HALF"},
+        "a factor: everything is 0.707 times",
+    ),
+    Wrong(
+        *("09", 4, "rows without an end"),
+        {"(row < rows)[:, None]": "(row >= 0)[:, None]"},
+        "out of bounds: program 3 reads element 64 of t_ptr",
+    ),
+    Wrong(
+        *("09", 4, "minus the angle"),
+        {
+            "x1 * cos1 - x2 * sin1": "x1 * cos1 + x2 * sin1",
+            "x2 * cos2 + x1 * sin2": "x2 * cos2 - x1 * sin2",
+        },
         "a sign: it rotates by minus the angle",
     ),
 ]

@@ -148,6 +148,11 @@ def observe(key: str, experiment: Callable[[], dict], records: Path | None = Non
     return observation
 
 
+def recorded(key: str, records: Path | None = None) -> Observation:
+    """What an experiment of another notebook returned when it was recorded, on every machine."""
+    return Observation(key=key, replayed=True, **_replay(_record_of(key, records), key))
+
+
 def measure(cases: dict[str, Callable[[], object]], rounds: int = 5) -> dict[str, Timing]:
     """Device time of each case, in microseconds, L2 flushed; the cases take turns.
 

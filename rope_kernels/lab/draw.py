@@ -21,7 +21,9 @@ ON_COLOR = "#111111"  # text on a filled patch, whose colour does not change wit
 PROGRAM_COLORS = (BLUE, ORANGE, GREEN, PURPLE)  # of program, warp, ... 0, 1, 2, 3
 SEQUENTIAL, DIVERGING = "cividis", "PuOr"
 
-_BAR_COLORS = {"copy": INK, "fused": GREEN, "our kernel": GREEN}
+# bars that are PyTorch's; the others, but for copies, are kernels of this series
+_PYTORCH = {"PyTorch", "PyTorch, compiled", "eager"}
+_PYTORCH |= {"t * cos", "neg of a half", "cat of halves", "sum", "cat with nothing"}  # notebook 02
 
 
 def style() -> None:
@@ -164,11 +166,17 @@ def bars_on(
 def time_bars(measurement, title: str) -> None:
     """Horizontal bars of a `lab.bench` measurement, with its source under them.
 
-    The copy is grey, ours ('fused', 'our kernel') green, everything else blue.
+    A copy is grey, PyTorch's are blue, ours are green.
     """
     times = {name: timing.median_us for name, timing in measurement.cases.items()}
     figure, ax = plt.subplots(figsize=(7.0, 0.9 + 0.42 * len(times)))
-    bars_on(ax, times, [_BAR_COLORS.get(name, BLUE) for name in times], room=1.1)
+    bars_on(ax, times, [_bar_color(name) for name in times], room=1.1)
     ax.set(xlabel="device time in microseconds (shorter is better)", title=title)
     cite(figure, measurement.source)
     plt.show()
+
+
+def _bar_color(name: str) -> str:
+    if "copy" in name:
+        return INK
+    return BLUE if name in _PYTORCH else GREEN

@@ -6,7 +6,8 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from .draw import BLUE, GREEN, INK, ON_COLOR, ORANGE, PROGRAM_COLORS, RED, bars_on, cite
 
-_MARKERS = {1: ("o", BLUE), 2: ("s", ORANGE), 4: ("^", GREEN), 8: ("D", RED)}  # by warps
+# by warps: marker, size, colour; where curves lie on one line, each still shows around the next
+_MARKERS = {1: ("o", 11, BLUE), 2: ("s", 8, ORANGE), 4: ("^", 5, GREEN), 8: ("D", 5, RED)}
 
 
 def who_loads_what(ax: Axes, n: int, block: int) -> None:
@@ -34,7 +35,7 @@ def warps_and_lanes(ax: Axes, warps: int, per_lane: int, element_bytes: int = 4)
             first = (warp * lanes + lane) * per_lane
             ax.text(
                 lane + 0.5, y + 0.5, f"{first}–{first + per_lane - 1}", color=ON_COLOR,
-                fontsize=7, rotation=90, ha="center", va="center",
+                fontsize=9, rotation=90, ha="center", va="center",
             )  # fmt: skip
         ax.text(-0.4, y + 0.5, f"warp {warp}", ha="right", va="center")
         for start in range(0, lanes, line):
@@ -101,6 +102,7 @@ def bars(measurement, title: str, ours: tuple[str, ...], pytorch: tuple[str, ...
 def curves(host, device, sizes: list[int]) -> None:
     """Host and device time against the number of elements; beside it the larger of the two."""
     figure, (parts, larger) = plt.subplots(1, 2, figsize=(8.8, 3.7), sharey=True)
+    low, high = float("inf"), 0.0
     for who, color, marker in (("PyTorch", BLUE, "o"), ("ours", GREEN, "^")):
         labels = [f"{who}, {n} elements" for n in sizes]
         on_host = [host[label].median_us for label in labels]
@@ -110,10 +112,15 @@ def curves(host, device, sizes: list[int]) -> None:
         parts.plot(sizes, on_device, label=f"{who}, device", **style)
         both = [max(pair) for pair in zip(on_host, on_device, strict=True)]
         larger.plot(sizes, both, label=who, **style)
+        low, high = min(low, *on_host, *on_device), max(high, *both)
     parts.set(ylabel="time of a call in microseconds", title="two clocks")
     larger.set(title="the larger of the two")
     for ax in (parts, larger):
         ax.set(xscale="log", yscale="log", xlabel="elements (fp32)")
+        ticks = [1, 2, 4, 10, 20, 40, 100, 200, 400]
+        ax.set_yticks(ticks, [str(tick) for tick in ticks])
+        ax.set_yticks([], minor=True)
+        ax.set_ylim(0.8 * low, 1.2 * high)
         ax.grid(True)
         ax.legend(fontsize=8.5, handlelength=3.5)
     cite(figure, host.source)
@@ -125,12 +132,12 @@ def block_sweep(measurement, sizes: list[int], blocks: list[int]) -> None:
     figure, axes = plt.subplots(1, len(sizes), figsize=(8.8, 3.7), sharey=True)
     for ax, n in zip(axes, sizes, strict=True):
         copy = measurement[f"copy, {n} elements"].median_us
-        for warps, (marker, color) in _MARKERS.items():
+        for warps, (marker, size, color) in _MARKERS.items():
             labels = {b: f"{n} elements, block {b}, {warps} warps" for b in blocks}
             taken = {b: label for b, label in labels.items() if label in measurement.cases}
             share = [100 * copy / measurement[label].median_us for label in taken.values()]
             name = f"num_warps={warps}"
-            ax.plot(list(taken), share, marker=marker, markersize=5, color=color, label=name)
+            ax.plot(list(taken), share, marker=marker, markersize=size, color=color, label=name)
         ax.axhline(100, color=INK, linewidth=1.0, linestyle=":")
         ax.set_xscale("log", base=2)
         ax.set_xticks(blocks[::2], [str(b) for b in blocks[::2]])

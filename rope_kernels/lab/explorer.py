@@ -307,4 +307,4 @@ def _shade(ax: Axes, chosen: np.ndarray) -> None:
     colors = ("none", "#7f7f7f33", "#3d8fd166", draw.BLUE, draw.ORANGE)
     cmap = draw.plt.matplotlib.colors.ListedColormap(colors)
     ax.imshow(chosen, cmap=cmap, vmin=0, vmax=4, aspect="auto", interpolation="none")
-    ax.set(title="orange: the lane, blue: its warp, pale: its program")
+    ax.set(title="orange: the lane, blue: its warp, pale: its program, grey: others")

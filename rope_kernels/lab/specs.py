@@ -249,3 +249,24 @@ def rotate_half_in_place(x: "(s, b, h, d2)"):
 def rope_heads_first(t: "(b, h, s, d)", freqs: "angles (s2, 1, 1, d2)"):
     """`rope` of whole heads in the format bhsd."""
     return rope.function(t.permute(2, 0, 1, 3), freqs).permute(1, 2, 0, 3)
+
+
+# Notebook 09: rotated together with what stands beside it in a model
+
+
+@spec(leave_out=STRIDED, launches=1)
+def rope_scaled(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d)"):
+    """`rope`, and every number divided by the square root of d."""
+    return (_in_fp64(t, freqs) * t.shape[-1] ** -0.5).to(t.dtype)
+
+
+@spec(leave_out=STRIDED, launches=1)
+def rope_of_normalised(t: "(s, b, h, d)", weight: "(d)", freqs: "angles (s2, 1, 1, d)"):
+    """Each row over the root of its mean square, times a weight a column; then `rope`."""
+    x = t.double()
+    x = x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * weight.double()
+    return _in_fp64(x, freqs).to(t.dtype)
+
+
+def _in_fp64(t, freqs):
+    return rope.function(t.double(), freqs.double())

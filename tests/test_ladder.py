@@ -1,0 +1,206 @@
+"""The steps of notebook 09: right, each one change from the last, and counted rightly."""
+
+from itertools import combinations, pairwise
+
+import matplotlib.pyplot as plt
+import pytest
+import torch
+
+from inputs import contiguous
+from rope_kernels import RotaryPositionEmbedding, lab, rope_fw
+from rope_kernels.lab import draw_09, ladder
+from rope_kernels.lab.bench import Measurement, Timing
+from rope_kernels.lab.ladder import STEPS, Diff
+from yardstick import assert_rounded_once, rotate_fp64
+
+SHAPE = (5, 2, 8, 32)
+ON_THE_WAY = [name for name in STEPS if name != "streaming"]
+PACKAGE = RotaryPositionEmbedding
+
+
+def unlike_angles(device):
+    """A table whose halves differ, with angles of many turns."""
+    return 1000 * torch.randn(5, 1, 1, 32, device=device)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float16))
+@pytest.mark.parametrize("name", STEPS)
+def test_each_step_rotates(name, dtype, device):
+    step, rope = STEPS[name], PACKAGE(32).to(device)
+    t = contiguous(SHAPE, dtype, device)
+    freqs = rope if step.on_the_fly else unlike_angles(device)
+    table = rope(5) if step.on_the_fly else freqs
+    got, want = step(t, freqs), rotate_fp64(t, table, "sbhd")
+    if "FAST" in step.kernel.arg_names:  # whole turns are taken away in fp32; the GPU's own sine
+        half_unit = torch.finfo(dtype).eps / 2
+        torch.testing.assert_close(got.double(), want, rtol=1.01 * half_unit, atol=1e-5)
+    else:
+        assert_rounded_once(got, want)
+
+
+@pytest.mark.parametrize("name", ("on the fly", "streaming"))
+def test_turns_may_be_made_beforehand(name, device):
+    t, rope = contiguous(SHAPE, torch.float32, device), PACKAGE(32).to(device)
+    assert torch.equal(STEPS[name](t, ladder.turns_of(rope)), STEPS[name](t, rope))
+
+
+@pytest.mark.parametrize("name", ("on the fly", "streaming"))
+def test_turns_are_right_far_out(name, device):
+    """As the package's are, where fp32 angles are off by milliradians."""
+    rope = PACKAGE(8).to(device)
+    turns = ladder.turns_of(rope)
+    exact = rope.inv_freq.double() / (2 * torch.pi)
+    far = (turns * 1_000_003).double() * 2.0**-64  # its overflow takes whole turns away
+    error = (far - exact * 1_000_003 + 0.5) % 1 - 0.5
+    assert error.abs().max() < 1e-8
+
+
+@pytest.mark.parametrize(
+    "shape, name",
+    (((5, 1, 12, 32), "tile"), ((5, 1, 8, 24), "gather"), ((5, 1, 4, 32), "small tile")),
+)
+def test_a_shape_that_needs_masks_is_refused(shape, name, device):
+    with pytest.raises(ValueError, match="has no masks"):
+        STEPS[name](contiguous(shape, torch.float32, device), unlike_angles(device))
+
+
+def test_a_tensor_with_gaps_is_refused(device):
+    t = contiguous((8, 2, 5, 32), torch.float32, device).transpose(0, 2)
+    with pytest.raises(ValueError, match="has no masks"):
+        STEPS["gather"](t, unlike_angles(device))
+
+
+def test_each_step_is_a_small_change_of_the_last():
+    for before, after in pairwise(ON_THE_WAY):
+        one, other = STEPS[before], STEPS[after]
+        changed = [line for line in Diff(one.kernel, other.kernel).lines if line[0] in "+-"]
+        tile = (one.block_r, one.num_warps) != (other.block_r, other.num_warps)
+        assert bool(changed) != tile, (before, after)  # one or the other
+        assert len(changed) <= 23
+
+
+def test_a_diff_shows_what_goes_and_what_comes_and_no_markup_of_its_own():
+    diff = Diff(STEPS["fast sine"].kernel, STEPS["on the fly"].kernel)
+    assert "-    freqs_ptr,  # angles (s, D), contiguous" in diff.lines
+    assert any("turned.to(tl.int32)" in line for line in diff.lines)
+    assert "&gt;&gt; 32" in diff._repr_html_() and ">> 32" in repr(diff)
+    assert repr(Diff(STEPS["tile"].kernel, STEPS["tile"].kernel)) == ""
+
+
+def instructions(name, **changes):
+    return ladder.warp_instructions(STEPS[name].compiled(4096, 2, 32, 128), **changes)
+
+
+def test_what_the_notebook_says_of_instructions():
+    assert instructions("shared") == instructions("pairs")  # four warps share nothing
+    per_row = {
+        name: instructions(name) * STEPS[name].num_warps / STEPS[name].block_r for name in STEPS
+    }
+    assert per_row["tile"] < per_row["shared"] / 5
+    assert per_row["fast sine"] < per_row["asking first"]
+    assert per_row["on the fly"] < per_row["small tile"]
+
+
+def test_instructions_are_counted_past_the_slow_branches():
+    exact = STEPS["asking first"].compiled(4096, 2, 32, 128)
+    fast = STEPS["fast sine"].compiled(4096, 2, 32, 128)
+    all_of = {code.kernel: code.sass.count(" ;") for code in (exact, fast)}
+    assert ladder.warp_instructions(exact) < 0.7 * all_of[exact.kernel]
+    assert ladder.warp_instructions(fast) > 0.9 * all_of[fast.kernel]
+
+
+SASS = """
+.L_start:
+        /*0000*/                   MOV R1, c[0x0][0x28] ;
+        /*0010*/              @!P0 BRA `(.L_x_1) ;
+        /*0020*/                   MUFU.SIN R2, R3 ;
+        /*0030*/              @P1  EXIT ;
+.L_x_1:
+        /*0040*/                   IADD3 R2, R2, 0x1, RZ ;
+        /*0050*/               @P2 BRA `(.L_x_1) ;
+        /*0060*/                   EXIT ;
+.L_x_2:
+        /*0070*/                   BRA `(.L_x_2) ;
+"""
+
+
+def test_a_walk_through_machine_code():
+    class Code:
+        sass = SASS
+
+    assert ladder.warp_instructions(Code) == 5  # MOV, BRA taken, IADD3, BRA not taken, EXIT
+
+
+@pytest.mark.parametrize(
+    "options, elements",
+    (
+        ({}, 2 * 1024 * 2),
+        ({"table": True}, 2 * 1024 * 2 + 4 * 4 * 32),
+        ({"rotary_dim": 16, "table": True}, 2 * 1024 * 2 + 4 * 4 * 16),
+        ({"rotary_dim": 16, "inplace": True}, 2 * 512 * 2),
+        ({"inplace": True}, 2 * 1024 * 2),
+    ),
+)
+def test_bytes_moved(options, elements):
+    assert ladder.bytes_moved(4, 2, 4, 32, 2, **options) == elements
+
+
+def test_a_launch_can_be_done_again(device):
+    t, rope = contiguous((3, 1, 11, 16), torch.float32, device), PACKAGE(16).to(device)
+    results = []
+    launch = ladder.launched_by(lambda: results.append(rope_fw(t, rope)))
+    want = results[0].clone()
+    results[0].zero_()
+    launch()
+    assert lab.compare(results[0], want, (0.0, 0.0)).ok
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    figures = []
+    monkeypatch.setattr(plt, "show", lambda: figures.append(plt.gcf()))
+    yield figures
+    plt.close("all")
+
+
+def texts(figure):
+    return [text.get_text() for ax in figure.axes for text in ax.texts]
+
+
+def made_up(cases):
+    timings = {name: Timing(us, us, us, 0.0, 1) for name, us in cases.items()}
+    return Measurement(key="09/x", gpu="none", versions={}, date="2026-01-01", cases=timings)
+
+
+def test_waterfall_says_each_time_and_what_went(shown):
+    times = {"eager": 400.0, "a": 90.0, "b": 40.0, "c": 41.0}
+    draw_09.waterfall(times, 33.0, "source", close=2)
+    found = texts(shown[0])
+    assert any(text.startswith("90.0  (-310.0)") for text in found)
+    assert sum("41.0  (+1.0)" in text for text in found) == 2  # on the left and enlarged
+
+
+def test_tiles_have_their_shares(shown):
+    cases = {"copy": 30.0}
+    cases |= {
+        f"{r} rows, {w} warps{e}": 30.0 * r * w for r in (1, 2) for w in (1, 2) for e in ("", "!")
+    }
+    draw_09.tiles(made_up(cases), (1, 2), (1, 2), {"one": "", "two": "!"}, 1024)
+    assert texts(shown[0])[:4] == ["100.0", "50.0", "50.0", "25.0"]
+
+
+def test_host_times_that_are_close_keep_their_names_apart(shown):
+    draw_09.host_and_device({"a": 10.0, "b": 40.0, "c": 42.0}, 3.7, 4.4e6, [2**16, 2**26])
+    figure = shown[0]
+    figure.canvas.draw()
+    names = [text for text in figure.axes[0].texts if text.get_text().startswith("host")]
+    boxes = [name.get_window_extent() for name in names]
+    assert len(boxes) == 3
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+
+
+def test_the_other_drawings_draw(shown):
+    draw_09.law_of_copies([(2**20, 4.0), (2**24, 8.0), (2**28, 64.0)], 3.7, 4.4e6, "source")
+    draw_09.shares_of_peers({"x": {"a": 10.0, "rope_kernels": 99.0}, "y": {"a": 20.0}}, "source")
+    draw_09.host_and_device({"a": 10.0, "b": 40.0}, 3.7, 4.4e6, [2**16, 2**26])
+    assert len(shown) == 3
