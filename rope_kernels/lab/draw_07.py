@@ -160,34 +160,43 @@ def room_and_speed(codes: dict, under_way: dict, sines: dict, record: dict) -> N
         keys = [key for key in codes if sines[key] in values]
         style = {"color": PROGRAM_COLORS[place], "marker": "os^D"[place], "linestyle": "none"}
         y = [speed[key] for key in keys]
-        left.plot([100 * codes[key].occupancy for key in keys], y, label=label, **style)
-        right.plot([under_way[key] / 1024 for key in keys], y, **style)
+        aside = {1: 0.95, 2: 1, 4: 1.05}  # by warps, that no tile hides another
+        x = [100 * codes[key].occupancy * aside[key[1]] for key in keys]
+        left.plot(x, y, label=label, fillstyle="none", **style)
+        x = [under_way[key] / 1024 * aside[key[1]] for key in keys]
+        right.plot(x, y, fillstyle="none", **style)
     notes = {key: "spills" for key, code in codes.items() if code.spilled}
     best = max(speed, key=speed.get)
     for key, note in {best: "{} rows, {} warp".format(*best), **notes}.items():
         place = {"ha": "right", "va": "center", "fontsize": 9}
-        right.text(0.93 * under_way[key] / 1024, speed[key], note, **place)
-    left.set(xlim=(0, 80), xlabel="occupancy, %", ylabel="% of the copy's speed", ylim=(30, 90))
+        right.text(0.88 * under_way[key] / 1024, speed[key], note, **place)
+    left.set(xlim=(0, 88), xlabel="occupancy, %", ylabel="% of the copy's speed", ylim=(30, 90))
     right.set_xscale("log", base=2)
     right.set_xticks([32, 64, 128], ["32", "64", "128"])
-    right.set(xlim=(20, 150), xlabel="KiB under way a multiprocessor")
+    right.set(xlim=(20, 150), xlabel="KiB under way per multiprocessor")
     left.set_title(f"notebook 05's sweep: {record['gpu']}, {record['date']}", loc="left")
-    figure.legend(loc="outside upper center", ncols=4, title="sines a pair")
+    figure.legend(
+        loc="outside upper center",
+        ncols=4,
+        title="sines per pair; tiles of 1 and 4 warps are moved aside a little",
+    )
     plt.show()
 
 
 def branches(counts: dict[str, tuple[int, int]]) -> None:
     """Machine instructions of each kernel: those on the way, and those of the slow branch."""
-    _, ax = plt.subplots(figsize=(7.0, 0.9 + 0.42 * len(counts)))
+    figure, ax = plt.subplots(figsize=(7.0, 1.2 + 0.42 * len(counts)))
     on_the_way = [way for way, _ in counts.values()]
     slow = [slow for _, slow in counts.values()]
+    longest = max(map(sum, counts.values()))
     ax.barh(list(counts), on_the_way, color=BLUE, height=0.66, label="always executed")
     ax.barh(list(counts), slow, left=on_the_way, color=ORANGE, height=0.66, label="slow branch")
     for place, (way, more) in enumerate(counts.values()):
-        ax.text(way + more + 1, place, f"{way} + {more}" if more else str(way), va="center")
+        text = f"{way} + {more}" if more else str(way)
+        ax.text(way + more + 0.01 * longest, place, text, va="center")
     ax.invert_yaxis()
-    ax.set(xlabel="machine instructions", xlim=(0, 1.15 * max(map(sum, counts.values()))))
-    ax.legend(loc="lower right")
+    ax.set(xlabel="machine instructions", xlim=(0, 1.2 * longest))
+    figure.legend(loc="outside upper center", ncols=2)
     plt.show()
 
 
