@@ -199,6 +199,12 @@ def test_host_times_that_are_close_keep_their_names_apart(shown):
     assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
 
 
+def test_a_host_time_below_the_device_time_has_its_name_below(shown):
+    draw_09.host_and_device({"a": 10.0, "b": 3.0}, 3.7, 4.4e6, [2**16, 2**26])
+    places = {text.get_text(): text.get_position()[1] for text in shown[0].axes[0].texts}
+    assert places["host: a"] > 10.0 and places["host: b"] < 3.0
+
+
 def test_the_other_drawings_draw(shown):
     draw_09.law_of_copies([(2**20, 4.0), (2**24, 8.0), (2**28, 64.0)], 3.7, 4.4e6, "source")
     draw_09.shares_of_peers({"x": {"a": 10.0, "rope_kernels": 99.0}, "y": {"a": 20.0}}, "source")

@@ -145,7 +145,7 @@ def host_and_device(host: dict[str, float], fixed: float, rate: float, sizes: li
     ax.text(sizes[-1], fixed + sizes[-1] / rate, "device, by (1) ", ha="right", va="bottom")
     for place, (name, us) in enumerate(host.items()):
         ax.axhline(us, color=PROGRAM_COLORS[place % 4], linestyle=("--", "-.", ":", "-")[place % 4])
-        below = any(us < other < 1.5 * us for other in host.values())  # no room above
+        below = any(us < y < 1.5 * us for y in (*host.values(), fixed))  # no room above
         y, va = (us / 1.06, "top") if below else (1.03 * us, "bottom")
         ax.text(sizes[0], y, f"host: {name}", va=va, fontsize=9)
         ax.plot((us - fixed) * rate, us, "o", color=INK)
