@@ -45,8 +45,10 @@ def apply_rotary_pos_emb(
             s2 >= s, times `cp_size`. A pair's members may differ in angle (a table need not repeat
             itself). Elements d2, d2 + 1, ... of the head dimension pass through unchanged.
         tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd' (packed sequences).
-        fused: True: one kernel, fp32 math (fp64 for fp64 `t`), one rounding. False: plain PyTorch
-            that rounds cos and sin to `t.dtype` first, as TransformerEngine's unfused function.
+        fused: True: one kernel, fp32 math (fp64 for fp64 `t`), one rounding; cos and sin of angles
+            up to 10^7 radians to 2e-7, and to 5e-7 for fp16 and bf16, where a GPU computes them.
+            False: plain PyTorch that rounds cos and sin to `t.dtype` first, as TransformerEngine's
+            unfused function.
         cu_seqlens: for 'thd', and only there: (number of sequences + 1,), int32 or int64: where
             each sequence starts, then where the last one ends. Positions restart at 0 in each.
             With `cp_size` > 1: of the whole, padded sequences.
