@@ -144,7 +144,9 @@ def launch_rope(
         *(_from_batch(x) for x in (table, angles.ids)),
     )
     constants = {"HALF": half, "TAIL": tail, **blocks, "TRANSPOSE": transpose}
-    fast_sine = q.dtype != torch.float64 and not interpreter_is_on()
+    # of NVIDIA's library; AMD's was not tried
+    nvidia = not interpreter_is_on() and torch.version.hip is None
+    fast_sine = nvidia and q.dtype != torch.float64
     constants |= {"INTERLEAVED": angles.interleaved, **order, "FAST_SINE": fast_sine}
     compiled = rope_kernel[(programs,)](*tensors, *numbers, **constants, num_warps=num_warps)
     if compiled is None or any(x is not y for x, y in zip(tensors, in_kernel, strict=True)):
