@@ -180,7 +180,7 @@ def _rotate(
 
 def _kernel_serves(t: Tensor, angles: Angles, fused: bool) -> bool:
     """Or do PyTorch's operators? Within torch.func and forward mode they have all the rules."""
-    if forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active():
+    if _is_transformed():
         return False
     plain = angles.short_ways is not None or is_traced() or has_memory(t)
     return fused and plain and launch.runs_in_triton(t)
@@ -242,8 +242,12 @@ _apply = super(torch.autograd.Function, _Rotation).apply
 
 def _values_suffice() -> bool:
     """Does nobody want derivatives of what is computed, nor write down how?"""
-    derivatives = torch.is_grad_enabled() or forward_ad._current_level >= 0
-    return not (derivatives or torch._C._are_functorch_transforms_active() or is_traced())
+    return not (torch.is_grad_enabled() or _is_transformed() or is_traced())
+
+
+def _is_transformed() -> bool:
+    """Within torch.func, or forward mode?"""
+    return forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()
 
 
 def _launch(tensors: tuple, angles: Angles, transpose: bool, inplace: bool) -> tuple[Tensor, ...]:
