@@ -115,7 +115,8 @@ def compare(got: Tensor, expected: Tensor, tolerance: tuple[float, float] | None
 def boxed(verdict: str, state: str) -> str:
     """A verdict for a page, with a green line beside it if it is 'right', red if 'wrong'."""
     color = {"right": "#009e73", "wrong": "#d55e00"}.get(state, "#e69f00")
-    style = f"border-left: 4px solid {color}; padding-left: 0.8em; white-space: pre-wrap"
+    style = f"border-left: 4px solid {color}; padding-left: 0.8em; "
+    style += "white-space: pre-wrap; word-break: normal"  # lines end between words
     classes = f"lab-verdict lab-{state.replace(' ', '-')}"
     return f'<pre class="{classes}" style="{style}">{html.escape(verdict)}</pre>'
 

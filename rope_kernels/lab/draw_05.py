@@ -15,7 +15,8 @@ def loads_and_stores(ax: Axes, nodes: list, title: str) -> None:
     count = 1 + max(max(stored) for _, stored, _ in nodes)
     for place in range(count):
         for height, name in ((2, "t"), (0, "out")):
-            ax.add_patch(Rectangle((place - 0.4, height - 0.16), 0.8, 0.32, color=INK, alpha=0.35))
+            box = Rectangle((place - 0.4, height - 0.16), 0.8, 0.32, fill=False, edgecolor=INK)
+            ax.add_patch(box)  # hollow: its label is read on light and on dark pages
             ax.text(place, height, f"{name}{place}", ha="center", va="center", fontsize=9)
     for number, (loaded, stored, program) in enumerate(nodes):
         middle = (number + 0.5) * count / len(nodes) - 0.5
