@@ -113,7 +113,8 @@ def shares_of_peers(shapes: dict[str, dict[str, float]], source: str) -> None:
     """
     providers = list(dict.fromkeys(name for shares in shapes.values() for name in shares))
     markers = "osD^vP*X<>"
-    figure, ax = plt.subplots(figsize=(8.8, 1.3 + 0.6 * len(shapes)))
+    size = (9.4, 1.3 + 0.6 * len(shapes))
+    figure, axes = plt.subplots(1, 2, figsize=size, sharey=True, width_ratios=(1, 1.3))
     apart = 0.8 / len(providers)
     full = next((name for name in providers if name == "rope_kernels"), None)
     for number, provider in enumerate(providers):
@@ -127,13 +128,19 @@ def shares_of_peers(shapes: dict[str, dict[str, float]], source: str) -> None:
         color = GREEN if ours else (BLUE, ORANGE, RED, PROGRAM_COLORS[3], INK)[number % 5]
         style = {"marker": markers[number % len(markers)], "color": color, "linestyle": "none"}
         style["fillstyle"] = "none" if ours and provider != full else "full"
-        ax.plot(*zip(*points, strict=True), label=provider, markersize=6, **style)
-    ax.axvline(100, color=INK, linestyle=":", linewidth=1)
-    ax.set_yticks(range(len(shapes)), list(shapes))
-    for y in range(1, len(shapes)):
-        ax.axhline(y - 0.5, color=INK, linewidth=0.4)
-    ax.set(xlabel="% of the copy's speed", ylim=(len(shapes) - 0.5, -0.5), xlim=(0, None))
-    figure.legend(loc="outside upper center", ncols=4, fontsize=9)
+        for ax in axes:
+            ax.plot(*zip(*points, strict=True), label=provider, markersize=6, **style)
+    for ax in axes:
+        ax.axvline(100, color=INK, linestyle=":", linewidth=1)
+        for y in range(1, len(shapes)):
+            ax.axhline(y - 0.5, color=INK, linewidth=0.4)
+    axes[0].set_yticks(range(len(shapes)), list(shapes))
+    axes[0].set(xlabel="% of the copy's speed", ylim=(len(shapes) - 0.5, -0.5), xlim=(0, None))
+    axes[1].set(xlabel="the same, near 100 %", xlim=(86, 104))
+    axes[1].tick_params(left=False)
+    figure.legend(
+        *axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=9
+    )
     cite(figure, source)
     plt.show()
 
