@@ -88,7 +88,10 @@ def _peers(rows: list[dict]) -> list[str]:
     rows = [
         r for r in rows if r["in_readme"] and (r["direction"], r["clock"]) != ("both", "device")
     ]
-    providers = [name for name in _providers(rows) if name not in LIMITS]
+    peers = [name for name in _providers(rows) if name not in LIMITS]
+    mine = [name for name in reversed(peers) if name.startswith(OURS)]
+    # ours first: a narrow page cuts a table off on the right
+    providers = mine + [name for name in peers if name not in mine]
     lines = _head(["", "", "limit", *providers], 2)
     for together, limit in comparisons(rows):
         cells = [_cell(together.get(name), limit) for name in providers]
