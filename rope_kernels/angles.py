@@ -53,7 +53,7 @@ class Angles(NamedTuple):
         return (
             (self.start_positions is not None and self.cu_seqlens is None)
             or (self.ids is not None and self.ids.shape[0] > 1)
-            or (self.table.dim() == 3 and self.table.shape[0] > 1)
+            or (self.table.dim() == 3 and self.table.shape[0] != 1)
         )
 
     @property
@@ -109,7 +109,7 @@ class Angles(NamedTuple):
         """
         seq_len, (entries, s2) = rows.shape[1], self.rows[0].shape[:2]
         if self.position_is_index or not s2:
-            return pad(rows[:, :s2], (0, 0, 0, max(0, s2 - seq_len)))
+            return pad(rows.narrow(1, 0, min(s2, seq_len)), (0, 0, 0, max(0, s2 - seq_len)))
         position, in_sequence = self.positions(seq_len)
         counts = (position >= 0) & (position < s2)
         counts = counts if in_sequence is None else counts & in_sequence

@@ -52,10 +52,10 @@ def apply_rotary_pos_emb(
         cu_seqlens: for 'thd', and only there: (number of sequences + 1,), int32 or int64: where
             each sequence starts, then where the last one ends. Positions restart at 0 in each.
             With `cp_size` > 1: of the whole, padded sequences.
-        start_positions: (b,), or (number of sequences,) with `cu_seqlens`, any integer dtype: the
-            position of the first token of each sequence, if it is not 0.
-        position_ids: (b, s) or (1, s), or (t,) with 'thd', any integer dtype: the position of every
-            token. Leaves nothing for `cp_rank` and for the starts in `cu_seqlens` to say.
+        start_positions: (b,), or (number of sequences,) with `cu_seqlens`, int8 to int64 or uint8:
+            the position of the first token of each sequence, if it is not 0.
+        position_ids: (b, s) or (1, s), or (t,) with 'thd', int8 to int64 or uint8: the position of
+            every token. Leaves nothing for `cp_rank` and for the starts in `cu_seqlens` to say.
         interleaved: neighbours are a pair; a table of angles repeats as 0, 0, 1, 1, ...
         inplace: overwrite the rotary slice of `t` and return `t`. A view is fine, `q` in a packed
             qkv too, unless autograd forbids it: then an error says so.
@@ -69,7 +69,7 @@ def apply_rotary_pos_emb(
         not read back: on a GPU, and in plain PyTorch under `torch.compile`.
 
     Raises:
-        TypeError: an argument has a type or a dtype that is not accepted.
+        TypeError: a dtype that is not accepted, or something else where a tensor or a bool is due.
         ValueError: shapes, devices, values or options do not fit together.
 
     Source: TransformerEngine's `apply_rotary_pos_emb`; RoFormer, equation (34).
@@ -151,7 +151,7 @@ def _rotate_named(
     check_inplace(named, angles)
     wants_grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     traced = is_traced()
-    if not _kernel_serves(tensors[0], angles, fused) or (wants_grad and traced):
+    if not _kernel_serves(tensors, angles, fused) or (wants_grad and traced):
         for t, out in zip(tensors, _rotate(tensors, angles, fused, transpose), strict=True):
             t[..., : angles.rotary_dim].copy_(out[..., : angles.rotary_dim])
     elif wants_grad:
@@ -168,22 +168,36 @@ def _rotate(
     tensors: tuple[Tensor, ...], angles: Angles, fused: bool, transpose: bool
 ) -> tuple[Tensor, ...]:
     """Rotate into new tensors, by the shortest way that has the derivatives asked for."""
-    if not _kernel_serves(tensors[0], angles, fused):
+    if not _kernel_serves(tensors, angles, fused):
         return tuple(reference.rotate(t, angles, fused, transpose) for t in tensors)
     if torch.is_grad_enabled():
         for x in (*tensors, *angles[:2]):
             if x is not None and x.requires_grad:
-                apply = _Rotation.apply if angles.short_ways is None else _apply
-                return apply(*two(tensors), *angles[:2], angles, transpose, False)
+                inputs = *two(tensors), *angles[:2]
+                if angles.short_ways is not None:
+                    return _apply(*inputs, angles, transpose, False)
+                return _Rotation.apply(*_distinct(inputs), angles, transpose, False)
     return _launch(tensors, angles, transpose, False)
 
 
-def _kernel_serves(t: Tensor, angles: Angles, fused: bool) -> bool:
+def _kernel_serves(tensors: tuple[Tensor, ...], angles: Angles, fused: bool) -> bool:
     """Or do PyTorch's operators? Within torch.func and forward mode they have all the rules."""
     if _is_transformed():
         return False
-    plain = angles.short_ways is not None or is_traced() or has_memory(t)
-    return fused and plain and launch.runs_in_triton(t)
+    if angles.short_ways is None and not is_traced():
+        if torch._C._get_tracing_state() is not None:  # torch.jit's shapes are tensors
+            return False
+        if not all(x is None or has_memory(x) for x in (*tensors, *angles[:5])):
+            return False
+    return fused and launch.runs_in_triton(tensors[0])
+
+
+def _distinct(tensors: tuple[Tensor | None, ...]) -> list[Tensor | None]:
+    """The same, each but once as an object: torch.compile wants that of a Function's inputs."""
+    return [
+        x.view_as(x) if x is not None and any(x is y for y in tensors[:i]) else x
+        for i, x in enumerate(tensors)
+    ]
 
 
 class _Rotation(torch.autograd.Function):

@@ -12,7 +12,13 @@ from torch import Tensor
 
 from .angles import Angles
 from .formats import FORMATS, sizes_in_sbhd
-from .frequencies import RotaryPositionEmbedding, is_traced
+from .frequencies import (
+    RotaryPositionEmbedding,
+    has_memory,
+    is_differentiated,
+    is_traced,
+    is_wrapper,
+)
 from .kinds import Remembered, kind_of
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -91,8 +97,8 @@ def _check_kind(
     seq_len, batch, _, head_dim = sizes_in_sbhd(t, tensor_format)
     if not isinstance(interleaved, bool):
         raise TypeError(f"interleaved is {interleaved!r}; accepted: False, True")
-    if not (isinstance(cp_size, int) and cp_size >= 1):
-        raise _bad(f"cp_size is {cp_size!r}", "an integer from 1")
+    if not (isinstance(cp_size, int) and 1 <= cp_size < 2**31):
+        raise _bad(f"cp_size is {cp_size!r}", "an integer from 1, below 2^31")
     if not (isinstance(cp_rank, int) and 0 <= cp_rank < cp_size):
         raise _bad(f"cp_rank is {cp_rank!r}", f"an integer from 0 to cp_size - 1 = {cp_size - 1}")
     if cp_size > 1 and seq_len % 2 and not packed and position_ids is None:
@@ -135,8 +141,10 @@ def _check_kind(
 def check_values(angles: Angles, seq_len: int) -> None:
     """Check the values of tensors on the CPU, where to read them costs nothing."""
     readable = [
-        # under vmap there are no values
-        x is not None and x.is_cpu and not torch._C._functorch.is_batchedtensor(x)
+        # under vmap there are no values, nor in FakeTensors
+        x is not None
+        and x.is_cpu
+        and not (is_wrapper(x) or torch._C._functorch.is_batchedtensor(x))
         for x in angles[2:5]
     ]
     if not any(readable):
@@ -156,6 +164,7 @@ def check_values(angles: Angles, seq_len: int) -> None:
     if starts is not None:
         if (starts < 0).any():
             raise _bad(f"start_positions is {_head(starts)}", "values from 0")
+        starts = starts.clamp(max=2**62)  # the sum has to fit in 64 bits
         lengths = torch.full_like(starts, tokens) if angles.cu_seqlens is None else lengths
         lengths = None if lengths is None else (starts + lengths)[lengths > 0]
     if ids is not None and cu_seqlens is not None:
@@ -164,11 +173,13 @@ def check_values(angles: Angles, seq_len: int) -> None:
         return
     if ids is not None and (ids < 0).any():
         raise _bad(f"position_ids has {ids.min()}", "values from 0")
-    needed = lengths if ids is None else ids + 1
-    s2 = angles.rows[0].shape[1]
-    if needed is not None and needed.numel() and needed.max() > s2:
+    ends = lengths if ids is None else ids
+    s2, needed = angles.rows[0].shape[1], 0
+    if ends is not None and ends.numel():
+        needed = int(ends.max()) + (ids is not None)
+    if needed > s2:
         came = f"freqs has angles for s2 = {s2} positions"
-        raise ValueError(f"{came}; the last position in use needs {needed.max()}")
+        raise ValueError(f"{came}; the last position in use needs {needed}")
 
 
 def check_inplace(tensors: dict[str, Tensor], angles: Angles) -> None:
@@ -176,7 +187,7 @@ def check_inplace(tensors: dict[str, Tensor], angles: Angles) -> None:
     with_grad = torch.is_grad_enabled()
     if with_grad and any(x is not None and x.requires_grad for x in angles[:2]):
         raise _bad("freqs requires a gradient", "with inplace=True freqs.detach()")
-    if torch.compiler.is_compiling():
+    if is_traced():
         return  # PyTorch checks gradients when it traces; the operator comes here when it runs
     transformed = torch._C._are_functorch_transforms_active()  # there PyTorch overwrites
     with_grad = with_grad and any(t.requires_grad for t in tensors.values())
@@ -192,7 +203,8 @@ def check_inplace(tensors: dict[str, Tensor], angles: Angles) -> None:
         ):
             accepted += ", or one slice (not from chunk or split) a call"
             raise _bad(f"{name} is a view that autograd cannot overwrite", accepted)
-    if len(tensors) == 2 and not transformed and _share_elements(*tensors.values()):
+    have_memory = all(has_memory(t) and not t.is_meta for t in tensors.values())
+    if len(tensors) == 2 and have_memory and _share_elements(*tensors.values()):
         raise _bad("k shares memory with q", "with inplace=True separate elements")
 
 
@@ -212,7 +224,7 @@ def _check_freqs(
             raise _bad(f"freqs has interleaved = {freqs.interleaved}", f"the call's, {interleaved}")
         shape = (freqs.rotary_dim // 2,)
         _check_tensor(freqs.inv_freq, "freqs", _FLOATS, [shape], t, name, " for inv_freq")
-        if freqs.inv_freq.requires_grad:
+        if is_differentiated(freqs.inv_freq):
             raise _bad("freqs has an inv_freq that requires a gradient", "freqs(max_seq_len)")
         return freqs.rotary_dim, None
     if isinstance(freqs, tuple | list):
@@ -237,8 +249,9 @@ def _check_tensor(x, name, dtypes=(), shapes=None, t=None, t_name="t", why="") -
     """`x` must be a tensor, of one of the dtypes and of the shapes, on the device of `t`."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} is of type {type(x).__name__}; accepted: torch.Tensor")
-    if x.layout != torch.strided:
-        raise _bad(f"{name} has layout {x.layout}", "torch.strided")
+    if x.layout != torch.strided or x.is_nested:
+        layout = "of a nested tensor" if x.is_nested else x.layout
+        raise _bad(f"{name} has layout {layout}", "torch.strided")
     if dtypes and x.dtype not in dtypes:
         names = ", ".join(_short(dtype) for dtype in dtypes)
         raise TypeError(f"{name} has dtype {_short(x.dtype)}; accepted{why}: {names}")
@@ -251,6 +264,8 @@ def _check_tensor(x, name, dtypes=(), shapes=None, t=None, t_name="t", why="") -
 
 @lru_cache(_MOST)
 def _overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    if 0 in shape:
+        return False
     steps = sorted((stride, 1 - n, n - 1) for stride, n in zip(strides, shape, strict=True))
     steps = [step for step in steps if step[2] > 0]
     return bool(steps) and (steps[0][0] == 0 or _lead_to(0, steps))

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 _PROXY = torch._C._TorchDispatchModeKey.PROXY
 
@@ -32,7 +33,9 @@ class RotaryPositionEmbedding(nn.Module):
     Attributes:
         inv_freq: (d2 / 2,), fp32, radians per position. Stays fp32 when the module is cast:
             bf16 keeps 8 bits, so at position 1000 an angle would be wrong by radians. It may be
-            assigned and changed in place, but not behind PyTorch's back (`inv_freq.data.mul_`).
+            assigned and changed in place, but not behind PyTorch's back: by `inv_freq.data.mul_`,
+            or a collective such as `torch.distributed.broadcast`, which PyTorch does not count as
+            a change. After these, `rope.inv_freq = rope.inv_freq.clone()`. Finite numbers only.
 
     Raises:
         ValueError: an argument is out of range; the message names it.
@@ -130,6 +133,10 @@ class RotaryPositionEmbedding(nn.Module):
             self._turns_in_graphs[turns.data_ptr()] = turns  # not to be freed before it
         return turns
 
+    def __getstate__(self):
+        """What copies and files get: what is remembered holds for this memory alone."""
+        return self.__dict__ | {"_known_turns": (None, None, None), "_turns_in_graphs": {}}
+
     def _apply(self, fn, recurse=True):
         exact = self.inv_freq
         super()._apply(fn, recurse)
@@ -148,9 +155,24 @@ def has_memory(t: Tensor) -> bool:
 
     Nor have those of `torch.autograd.grad(..., is_grads_batched=True)`.
     """
-    plain = type(t).__torch_dispatch__ is Tensor.__torch_dispatch__
-    wrapped = torch._C._functorch.is_legacy_batchedtensor(t)
-    return plain and not (wrapped or torch._C._are_functorch_transforms_active())
+    batched = torch._C._functorch.is_legacy_batchedtensor(t)
+    return not (is_wrapper(t) or batched or torch._C._are_functorch_transforms_active())
+
+
+def is_wrapper(t: Tensor) -> bool:
+    """Is `t` of a class that does what operators do by itself, as DTensor and FakeTensor?"""
+    return type(t).__torch_dispatch__ is not Tensor.__torch_dispatch__
+
+
+def is_differentiated(t: Tensor) -> bool:
+    """Does anybody want derivatives with respect to `t`, be it in forward mode or in torch.func?"""
+    if torch.compiler.is_compiling():
+        return t.requires_grad
+    if forward_ad._current_level >= 0 and forward_ad.unpack_dual(t).tangent is not None:
+        return True
+    while not t.requires_grad and torch._C._functorch.is_functorch_wrapped_tensor(t):
+        t = torch._C._functorch.get_unwrapped(t)
+    return t.requires_grad
 
 
 def in_turns(inv_freq: Tensor, scale: float = 1.0) -> Tensor:

@@ -188,7 +188,8 @@ def rope_kernel(
     if cp is not None:
         # of 2 cp_size chunks, rank r has number r and, counted from the end, number r again
         chunk = length // 2
-        position += tl.where(position < chunk, cp[1], 2 * cp[0] - 2 - cp[1]) * chunk
+        counted_back = 2 * cp[0].to(tl.int64) - 2 - cp[1]
+        position += tl.where(position < chunk, cp[1], counted_back) * chunk
     if starts_ptr is not None:
         position += tl.load(starts_ptr + sequence, in_sequence, other=0).to(tl.int64)
     if ids_ptr is not None:

@@ -5,6 +5,7 @@ remembered: a call should not keep the CPU longer than the GPU.
 """
 
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn import Parameter
 
 from .frequencies import RotaryPositionEmbedding
@@ -34,6 +35,8 @@ def kind_of(freqs, options: tuple, *tensors: Tensor | None) -> tuple | None:
         if type(freqs) in _PLAIN:
             tensors = freqs, *tensors
         elif isinstance(freqs, RotaryPositionEmbedding):
+            if forward_ad._current_level >= 0:
+                return None  # a derivative that inv_freq may carry does not show in its kind
             tensors = freqs.inv_freq, *tensors
             options = options, freqs.inv_freq.requires_grad, freqs.rotary_dim, freqs.interleaved
         elif isinstance(freqs, (tuple, list)):

@@ -122,6 +122,7 @@ def launch_rope(
     k_heads = 0 if k is None else sizes_in_sbhd(k, tensor_format)[2]
     tail = 0 if inplace else head_dim - angles.rotary_dim
     order = order_of_programs(q, angles)
+    order["PER_BATCH"] |= batch * max(q_heads, k_heads) >= 2**31  # rows are counted in 32 bits
     entries, shared = (batch, 1) if order["PER_BATCH"] else (1, batch)  # one entry's rows, or all
     # With k, whose heads are few, a large tile would be half empty.
     tile = TILE_BYTES_AFTER_LOOKUP if angles.positions_are_looked_up and k is None else TILE_BYTES

@@ -30,7 +30,7 @@ def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
 
 def _quarter_turn(x: Tensor, interleaved: bool) -> Tensor:
     if interleaved:
-        return torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).flatten(-2)
+        return torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).reshape(x.shape)
     first, second = x.chunk(2, dim=-1)
     return torch.cat((-second, first), dim=-1)
 
@@ -83,7 +83,7 @@ def table_gradients(pairs: list[tuple[Tensor, Tensor]], angles: Angles) -> tuple
     total = 0
     for t, grad in pairs:
         dtype, views = _compute_dtype(t), (view_as_sbhd(x, angles.tensor_format) for x in (t, grad))
-        x, g = (view[..., : angles.rotary_dim].to(dtype) for view in views)
+        x, g = (view.narrow(-1, 0, angles.rotary_dim).to(dtype) for view in views)
         factors = x, _quarter_turn(x, angles.interleaved)
         total = total + torch.cat([(g * factor).sum(2) for factor in factors], -1)
     rows = total.transpose(0, 1) if angles.per_batch else total.sum(1)[None]

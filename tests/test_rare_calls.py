@@ -1,0 +1,194 @@
+"""Rare calls that were once wrong, refused or crashed, each found by a review of the package."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import func
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.testing._internal.two_tensor import TwoTensor
+
+from inputs import angles
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, launch, rope_qk
+from rope_kernels.angles import Angles
+from rope_kernels.launch import launch_rope
+from yardstick import gradient_fp64
+
+S, B, H, D = 5, 2, 3, 8
+
+
+@pytest.mark.parametrize("cp_rank", (0, 2**28 - 1))
+def test_context_parallel_positions_beyond_32_bits(cp_rank, device):
+    t, rope = torch.randn(16, 1, 2, D, device=device), RotaryPositionEmbedding(D).to(device)
+    ranks = {"cp_size": 2**28, "cp_rank": cp_rank}
+    got = apply_rotary_pos_emb(t, rope, **ranks)
+    torch.testing.assert_close(got, apply_rotary_pos_emb(t, rope, fused=False, **ranks))
+
+
+@pytest.mark.parametrize(("batch", "per_batch"), ((2**16, True), (2**15, False)))
+def test_rows_beyond_32_bits_are_counted_by_batch_entry(batch, per_batch, monkeypatch):
+    pytest.importorskip("triton")
+    from rope_kernels import kernels
+
+    class Launched:
+        def __getitem__(self, grid):
+            return lambda *_, **constants: seen.update(constants)
+
+    seen = {}
+    monkeypatch.setattr(kernels, "rope_kernel", Launched())
+    t = torch.zeros(()).expand(1, batch, 2**15, 2)
+    turns = RotaryPositionEmbedding(2).turns(None)
+    on_the_fly = Angles(turns, None, None, None, None, "sbhd", False, 1, 0)
+    launch_rope((t, None, t, None, *on_the_fly[:5]), on_the_fly, False, False)
+    assert seen["PER_BATCH"] is per_batch
+
+
+@pytest.mark.parametrize("copied", (copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))))
+def test_a_copy_of_the_module_remembers_no_turns(copied, device):
+    """An address, and the number of changes there, say nothing about other memory."""
+    rope, t = RotaryPositionEmbedding(D).to(device), torch.randn(S, B, H, D, device=device)
+    apply_rotary_pos_emb(t, rope)
+    other = copied(rope)
+    assert other._known_turns == (None, None, None) and other._turns_in_graphs == {}
+    assert rope._known_turns[2] is not None
+    other.inv_freq.mul_(2)
+    torch.testing.assert_close(apply_rotary_pos_emb(t, other), apply_rotary_pos_emb(t, other(S)))
+
+
+def rotated_by(inv_freq, t):
+    rope = RotaryPositionEmbedding(D)
+    rope.inv_freq = inv_freq
+    return apply_rotary_pos_emb(t, rope)
+
+
+@pytest.mark.parametrize("mode", ("forward", "reverse through vmap", "reverse"))
+def test_a_derivative_in_inv_freq_is_refused_and_not_lost(mode, device):
+    """Angles on the fly are made of integers, which have none."""
+    inv_freq = RotaryPositionEmbedding(D).to(device).inv_freq
+    t = torch.randn(S, B, H, D, device=device)
+    rotated_by(inv_freq, t)  # a call of this kind has been accepted
+    with pytest.raises(ValueError, match=r"^freqs has an inv_freq that requires a gradient"):
+        if mode == "forward":
+            func.jvp(lambda x: rotated_by(x, t), (inv_freq,), (torch.ones_like(inv_freq),))
+        elif mode == "reverse":
+            func.grad(lambda x: rotated_by(x, t).sum())(inv_freq)
+        else:
+            many = torch.stack([inv_freq] * 2).requires_grad_()
+            func.vmap(lambda x: rotated_by(x, t))(many)
+
+
+def test_vmap_over_inv_freq_without_derivatives(device):
+    many = torch.rand(2, D // 2, device=device)
+    t = torch.randn(S, B, H, D, device=device)
+    got = func.vmap(lambda x: rotated_by(x, t))(many)
+    for x, inv_freq in zip(got, many, strict=True):
+        torch.testing.assert_close(x, rotated_by(inv_freq, t))
+
+
+@pytest.mark.parametrize("which", ("position_ids", "start_positions"))
+def test_the_largest_position_of_all_is_past_the_table(which):
+    t, where = torch.randn(S, B, H, D), torch.zeros(B, S, dtype=torch.int64)
+    where[0, 0] = 2**63 - 1
+    where = where if which == "position_ids" else where[:, 0].contiguous()
+    with pytest.raises(ValueError, match=r"^freqs has angles for s2 = 9 .* needs \d{19}$"):
+        apply_rotary_pos_emb(t, angles(9, D, "cpu"), **{which: where})
+
+
+def test_gradients_in_batches_of_neighbours_and_of_tables(device):
+    t = torch.randn(S, B, H, D, device=device, requires_grad=True)
+    table = torch.randn(S + 2, 1, 1, D, device=device, requires_grad=True)
+    out = apply_rotary_pos_emb(t, table, interleaved=True)
+    grads = torch.randn(4, *t.shape, device=device)
+    got = torch.autograd.grad(out, (t, table), grads, retain_graph=True, is_grads_batched=True)
+    for i, grad in enumerate(grads):
+        want = torch.autograd.grad(out, (t, table), grad, retain_graph=True)
+        for x, y in zip(got, want, strict=True):
+            torch.testing.assert_close(x[i], y)
+    want = gradient_fp64(t.detach(), table.detach(), "sbhd", grads[0], interleaved=True)
+    torch.testing.assert_close(got[0][0].double(), want, atol=1e-5, rtol=1e-5)
+
+
+def test_no_batch_entry_but_cosines_for_each(device):
+    tables = [torch.randn(0, S, D, device=device, requires_grad=True) for _ in "cs"]
+    t = torch.empty(0, S, H, D, device=device, requires_grad=True)
+    apply_rotary_pos_emb(t, tuple(tables), "bshd").sum().backward()
+    assert [x.grad.shape for x in (t, *tables)] == [x.shape for x in (t, *tables)]
+
+
+def test_q_and_k_without_memory_share_none():
+    q, k = (torch.empty(S, B, heads, D, device="meta") for heads in (H, 1))
+    table = torch.empty(S, 1, 1, D, device="meta")
+    assert rope_qk(q, k, table, inplace=True) == (q, k)
+    assert rope_qk(q, k, table)[1].shape == k.shape
+
+
+def test_an_empty_tensor_with_strides_of_zero_in_place(device):
+    t = torch.randn(2, 0, 1, D, device=device) * 1
+    assert 0 in t.stride()
+    assert apply_rotary_pos_emb(t, RotaryPositionEmbedding(D).to(device), inplace=True) is t
+
+
+@pytest.mark.parametrize("tracing_mode", ("real", "fake", "symbolic"))
+def test_make_fx_in_place(tracing_mode, device):
+    table = angles(S, D, device)
+    q, k = (torch.randn(S, B, heads, D, device=device) for heads in (H, 1))
+
+    def rotate(q, k, table):
+        return rope_qk(q * 1, k * 1, table, inplace=True)
+
+    graph = make_fx(rotate, tracing_mode=tracing_mode)(q, k, table)
+    assert "rope_kernels.rotate_inplace" in graph.code
+    for got, want in zip(graph(q, k, table), rope_qk(q, k, table), strict=True):
+        assert torch.equal(got, want)
+
+
+def test_positions_in_fake_tensors_are_not_read():
+    with FakeTensorMode():
+        t, table, starts = torch.randn(6, H, D), torch.randn(9, 1, 1, D), torch.tensor([0, 6])
+        assert apply_rotary_pos_emb(t, table, "thd", cu_seqlens=starts).shape == t.shape
+
+
+def test_one_tensor_as_q_and_k_under_compile(device):
+    t = torch.randn(S, B, H, D, device=device, requires_grad=True)
+    table, grad = angles(S, D, device), torch.randn(S, B, H, D, device=device)
+    both = torch.compile(lambda t: rope_qk(t, t, table), backend="aot_eager", fullgraph=True)(t)
+    (got,) = torch.autograd.grad(both, t, [grad, grad])
+    (want,) = torch.autograd.grad(rope_qk(t, t, table), t, [grad, grad])
+    assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize("which", ("table", "k"))
+def test_a_wrapper_beside_a_plain_tensor_takes_pytorchs_operators(which, device, monkeypatch):
+    def no_kernel(*_):
+        raise AssertionError("a wrapper has no memory that a kernel could read")
+
+    monkeypatch.setattr(launch, "rotate", no_kernel)
+    q, k = (torch.randn(S, B, H, D, device=device) for _ in "qk")
+    table = angles(S, D, device)
+    want = rope_qk(q, k, table, fused=False)
+    wrapped = {"q": q, "k": k, "freqs": table}
+    name = "freqs" if which == "table" else "k"
+    wrapped[name] = TwoTensor(wrapped[name], wrapped[name].clone())
+    got = rope_qk(**wrapped)[1]
+    torch.testing.assert_close(got.a, want[1])
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
+def test_torch_jit_trace(device):
+    t, table = torch.randn(S, B, H, D, device=device), angles(S, D, device)
+    traced = torch.jit.trace(lambda t: apply_rotary_pos_emb(t, table), t)
+    other = torch.randn_like(t)
+    torch.testing.assert_close(traced(other), apply_rotary_pos_emb(other, table))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("cp_size", (2**31, 2**64, 0))
+def test_what_has_no_shape_and_sizes_that_are_too_large_are_named(cp_size):
+    t, rope = torch.randn(6, B, H, D), RotaryPositionEmbedding(D)
+    with pytest.raises(ValueError, match=f"^cp_size is {cp_size}; accepted: an integer from 1"):
+        apply_rotary_pos_emb(t, rope, cp_size=cp_size)
+    nested = torch.nested.nested_tensor([torch.randn(2, 3, D)])
+    with pytest.raises(ValueError, match=r"^t has layout of a nested tensor; accepted"):
+        apply_rotary_pos_emb(nested, rope)
