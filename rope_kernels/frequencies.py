@@ -138,10 +138,13 @@ class RotaryPositionEmbedding(nn.Module):
         return self.__dict__ | {"_known_turns": (None, None, None), "_turns_in_graphs": {}}
 
     def _apply(self, fn, recurse=True):
-        exact = self.inv_freq
+        exact = self.inv_freq.detach()  # a parameter in its place would be cast where it lies
         super()._apply(fn, recurse)
         if self.inv_freq.dtype != exact.dtype:  # .half(), .bfloat16(), .double(): move, don't round
-            self.inv_freq = exact.to(self.inv_freq.device)
+            exact = exact.to(self.inv_freq.device)
+            if isinstance(self.inv_freq, nn.Parameter):
+                exact = nn.Parameter(exact, self.inv_freq.requires_grad)
+            self.inv_freq = exact
         return self
 
 

@@ -157,6 +157,17 @@ def test_a_cast_of_the_module_leaves_the_angles_exact(cast):
     assert torch.equal(module(1000), before)
 
 
+@pytest.mark.parametrize("learnt", (False, True))
+def test_a_cast_leaves_a_parameter_in_its_place_exact(learnt, device):
+    module = RotaryPositionEmbedding(32)
+    module.inv_freq = nn.Parameter(module.inv_freq, requires_grad=learnt)
+    before = module(1000).detach()
+    module.to(device, torch.bfloat16)
+    assert isinstance(module.inv_freq, nn.Parameter) and module.inv_freq.requires_grad is learnt
+    assert module.inv_freq.dtype == torch.float32 and module.inv_freq.device.type == device
+    torch.testing.assert_close(module(1000).detach().cpu(), before, rtol=1e-6, atol=1e-6)
+
+
 def test_a_cast_of_the_parent_leaves_the_angles_exact(device):
     parent = nn.Sequential(nn.Linear(3, 3), RotaryPositionEmbedding(32))
     before = parent[1](1000)
