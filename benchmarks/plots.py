@@ -207,6 +207,7 @@ def host(results: dict) -> Figure | None:
     axes[0, 0].set_yticks(range(len(sizes)), labels, fontsize=9)
     axes[0, 0].invert_yaxis()
     _legend(figure, axes[0, 0])
+    figure.get_layout_engine().set(w_pad=0.12)  # inches: room between one scale's end and the next
     return figure
 
 

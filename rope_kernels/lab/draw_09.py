@@ -108,8 +108,8 @@ def waterfall(times: dict[str, float], limit: float, source: str, close: int = 5
 def shares_of_peers(shapes: dict[str, dict[str, float]], source: str) -> None:
     """Speed of each provider beside the copy's: `shapes[shape][provider]`, in per cent.
 
-    Providers stand a little above one another, since several may have the same share; of our own
-    calls the first is drawn full, the others hollow.
+    Once whole, and once near 100 %. Providers stand a little above one another, since several may
+    have the same share; of our own calls the first is drawn full, the others hollow.
     """
     providers = list(dict.fromkeys(name for shares in shapes.values() for name in shares))
     markers = "osD^vP*X<>"
