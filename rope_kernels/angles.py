@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from .frequencies import for_both_members, radians
+
 
 class Angles(NamedTuple):
     """What `check_arguments` makes of the arguments: tensors first, then the rest."""
@@ -21,7 +23,7 @@ class Angles(NamedTuple):
     interleaved: bool
     cp_size: int
     cp_rank: int
-    short_ways: dict | None = None  # to launch again what a call of this kind has launched before
+    known: dict | None = None  # `kinds.known_of` this call
 
     @property
     def on_the_fly(self) -> bool:
@@ -34,12 +36,10 @@ class Angles(NamedTuple):
         return self.table.shape[-1] * (2 if self.on_the_fly else 1)
 
     @property
-    def rows(self) -> tuple[Tensor, ...]:
+    def rows(self) -> list[Tensor]:
         """Tables of angles, or of cosines and of sines: (b or 1, s2, d2)."""
         tables = [x for x in self[:2] if x is not None]
-        return tuple(
-            x[None, :, 0, 0] if x.dim() == 4 else x[None] if x.dim() == 2 else x for x in tables
-        )
+        return [x if x.dim() == 3 else x.flatten(1)[None] for x in tables]
 
     @property
     def ids(self) -> Tensor | None:
@@ -50,19 +50,12 @@ class Angles(NamedTuple):
     @property
     def per_batch(self) -> bool:
         """Does each entry of a dense batch have angles of its own?"""
-        return (
-            (self.start_positions is not None and self.cu_seqlens is None)
-            or (self.ids is not None and self.ids.shape[0] > 1)
-            or (self.table.dim() == 3 and self.table.shape[0] != 1)
-        )
+        own_starts = self.start_positions is not None and self.cu_seqlens is None
+        own_ids = self.position_ids is not None and self.ids.shape[0] > 1
+        return own_starts or own_ids or (self.table.dim() == 3 and self.table.shape[0] != 1)
 
     @property
-    def position_is_index(self) -> bool:
-        """Is the position of each token its index along the sequence dimension?"""
-        return self.cp_size == 1 and not self.positions_are_looked_up
-
-    @property
-    def positions_are_looked_up(self) -> bool:
+    def are_looked_up(self) -> bool:
         """Is a token's position known only after a load: of its sequence, its start, or its id?"""
         return any(x is not None for x in self[2:5])
 
@@ -84,49 +77,22 @@ class Angles(NamedTuple):
             position = position + chunk * torch.where(position < chunk, self.cp_rank, last)
         if starts is not None:
             position = position + starts
-        if self.ids is not None:
+        if self.position_ids is not None:
             position = self.ids.long()
         return position if position.dim() == 2 else position[None], in_sequence
 
     def cos_sin(self, seq_len: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
         """cos and sin, (b or 1, s, d2), NaN past the table; and `positions`' second result."""
-        if self.position_is_index and not self.on_the_fly:
+        if not (self.on_the_fly or self.are_looked_up or self.cp_size > 1):
             rows, in_sequence = [x[:, :seq_len] for x in self.rows], None
         else:
             position, in_sequence = self.positions(seq_len)
             if self.on_the_fly:
-                rows = [self._radians(position, dtype)]
+                rows = [for_both_members(radians(self.table, position, dtype), self.interleaved)]
             else:
                 rows = [_rows_at(x, position, in_sequence) for x in self.rows]
         cos, sin = rows[0].to(dtype), rows[-1].to(dtype)
         return (cos.cos(), sin.sin(), in_sequence) if self.sin is None else (cos, sin, in_sequence)
-
-    def add_rows(self, rows: Tensor) -> Tensor:
-        """Add up the rows, (b or 1, s, n), of all tokens at a position: (b or 1, s2, n).
-
-        That is the gradient of taking rows from tables. Outside torch.compile, `index_put` sorts
-        on a GPU before it adds, so the order of addition is always the same.
-        """
-        seq_len, (entries, s2) = rows.shape[1], self.rows[0].shape[:2]
-        if self.position_is_index or not s2:
-            return pad(rows.narrow(1, 0, min(s2, seq_len)), (0, 0, 0, max(0, s2 - seq_len)))
-        position, in_sequence = self.positions(seq_len)
-        counts = (position >= 0) & (position < s2)
-        counts = counts if in_sequence is None else counts & in_sequence
-        rows = torch.where(counts[:, :, None], rows, 0)
-        entry = torch.arange(entries, device=rows.device)[:, None]
-        index = torch.broadcast_tensors(entry, position.clamp(0, s2 - 1))
-        zeros = rows.new_zeros(entries, s2, rows.shape[2])
-        return zeros.index_put(index, rows, accumulate=True)
-
-    def _radians(self, position: Tensor, dtype: torch.dtype) -> Tensor:
-        """Angles (b or 1, s, d2) but for whole turns, which the overflow of int64 takes away."""
-        turned = position[:, :, None] * self.table
-        if dtype == torch.float64:
-            angle = turned.double() * (2 * math.pi * 2.0**-64)
-        else:
-            angle = (turned >> 32).to(dtype) * (2 * math.pi * 2.0**-32)
-        return angle.repeat_interleave(2, -1) if self.interleaved else angle.repeat(1, 1, 2)
 
 
 def _rows_at(table: Tensor, position: Tensor, in_sequence: Tensor | None) -> Tensor:

@@ -2,13 +2,13 @@
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from . import launch, reference
 from .angles import Angles
 from .checks import check_arguments, check_inplace, check_values
-from .formats import sizes_in_sbhd
-from .frequencies import RotaryPositionEmbedding, has_memory, is_traced
+from .formats import view_as_sbhd
+from .frequencies import RotaryPositionEmbedding
+from .kinds import is_traced, is_transformed, known_of
 from .launch import two
 
 Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding
@@ -150,13 +150,12 @@ def _rotate_named(
         return _rotate(tensors, angles, fused, transpose)
     check_inplace(named, angles)
     wants_grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-    traced = is_traced()
-    if not _kernel_serves(tensors, angles, fused) or (wants_grad and traced):
+    if not _kernel_serves(tensors, angles, fused) or (wants_grad and angles.known is None):
         for t, out in zip(tensors, _rotate(tensors, angles, fused, transpose), strict=True):
             t[..., : angles.rotary_dim].copy_(out[..., : angles.rotary_dim])
     elif wants_grad:
         _Rotation.apply(*two(tensors), *angles[:2], angles, transpose, True)
-    elif traced:
+    elif angles.known is None:
         _rotate_inplace_op(*angles[:9], transpose, tensors)
     else:
         launch.rotate(tensors, angles, transpose, inplace=True)
@@ -169,35 +168,30 @@ def _rotate(
 ) -> tuple[Tensor, ...]:
     """Rotate into new tensors, by the shortest way that has the derivatives asked for."""
     if not _kernel_serves(tensors, angles, fused):
-        return tuple(reference.rotate(t, angles, fused, transpose) for t in tensors)
+        return reference.rotate(tensors, angles, fused, transpose)
     if torch.is_grad_enabled():
         for x in (*tensors, *angles[:2]):
             if x is not None and x.requires_grad:
                 inputs = *two(tensors), *angles[:2]
-                if angles.short_ways is not None:
+                if angles.known is not None:
                     return _apply(*inputs, angles, transpose, False)
-                return _Rotation.apply(*_distinct(inputs), angles, transpose, False)
+                # torch.compile wants each input of a Function to be an object of its own
+                inputs = (None if x is None else x.view_as(x) for x in inputs)
+                return _Rotation.apply(*inputs, angles, transpose, False)
     return _launch(tensors, angles, transpose, False)
 
 
 def _kernel_serves(tensors: tuple[Tensor, ...], angles: Angles, fused: bool) -> bool:
-    """Or do PyTorch's operators? Within torch.func and forward mode they have all the rules."""
-    if _is_transformed():
+    """Or do PyTorch's operators? They have all the rules, and suit tensors of every class."""
+    if angles.known is None and (is_transformed() or not is_traced()):
         return False
-    if angles.short_ways is None and not is_traced():
-        if torch._C._get_tracing_state() is not None:  # torch.jit's shapes are tensors
-            return False
-        if not all(x is None or has_memory(x) for x in (*tensors, *angles[:5])):
-            return False
     return fused and launch.runs_in_triton(tensors[0])
 
 
-def _distinct(tensors: tuple[Tensor | None, ...]) -> list[Tensor | None]:
-    """The same, each but once as an object: torch.compile wants that of a Function's inputs."""
-    return [
-        x.view_as(x) if x is not None and any(x is y for y in tensors[:i]) else x
-        for i, x in enumerate(tensors)
-    ]
+def _launch(tensors: tuple, angles: Angles, transpose: bool, inplace: bool) -> tuple[Tensor, ...]:
+    if angles.known is None:  # traced, and never in place
+        return tuple(_rotate_op(*angles[:9], transpose, tensors))
+    return launch.rotate(tensors, angles, transpose, inplace)
 
 
 class _Rotation(torch.autograd.Function):
@@ -210,7 +204,6 @@ class _Rotation(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, table, sin, angles, transpose, inplace):
         tensors = (q,) if k is None else (q, k)
-        # not the short ways: saved tensors may come back with other strides
         ctx.options, ctx.transpose = angles[5:9], transpose
         ctx.table_wants = ctx.needs_input_grad[2] or ctx.needs_input_grad[3]
         ctx.save_for_backward(table, sin, *angles[2:5], *(tensors if ctx.table_wants else ()))
@@ -225,53 +218,24 @@ class _Rotation(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        saved = ctx.saved_tensors
-        if not ctx.table_wants and _values_suffice():
-            again = launch.rotate_again(grads, saved, ctx.options, not ctx.transpose)
-            if again:
-                return *two(again), None, None, None, None, None
-        angles, tensors = Angles(*saved[:5], *ctx.options), saved[5:]
+        saved, transpose = ctx.saved_tensors, not ctx.transpose
         wants = [
             need and g is not None for need, g in zip(ctx.needs_input_grad, grads, strict=False)
         ]
-        given = tuple(g for g, wanted in zip(grads, wants, strict=True) if wanted)
-        rotated = iter(_rotate(given, angles, True, not ctx.transpose) if given else ())
+        given = tuple([g for g, wanted in zip(grads, wants, strict=True) if wanted])
+        known = known_of(saved[0], ctx.options, *given, *saved[1:5])
+        angles, of_tables = Angles(*saved[:5], *ctx.options, known), (None, None)
+        rotated = iter(_rotate(given, angles, True, transpose) if given else ())
         of_tensors = two([next(rotated) if wanted else None for wanted in wants])
-        of_table = of_sin = None
         if ctx.table_wants and any(g is not None for g in grads):
-            pairs = [(t, g) for t, g in zip(tensors, grads, strict=True) if g is not None]
-            pairs = [(g, t) for t, g in pairs] if ctx.transpose else pairs
-            of_cos, of_sin = reference.table_gradients(pairs, angles)
-            if angles.sin is None:
-                of_table = angles.table.cos() * of_sin - angles.table.sin() * of_cos
-                of_sin = None
-            else:
-                of_table, of_sin = of_cos.to(angles.table.dtype), of_sin.to(angles.table.dtype)
-        return *of_tensors, of_table, of_sin, None, None, None
+            of_tables = reference.table_gradients(saved[5:], grads, angles, ctx.transpose)
+        return *of_tensors, *of_tables, None, None, None
 
 
-# `_Rotation.apply` but for its look for what torch.func left behind, which has no kind
+# `_Rotation.apply` but for its look for what torch.func left behind: `known_of` has looked
 _apply = super(torch.autograd.Function, _Rotation).apply
 
-
-def _values_suffice() -> bool:
-    """Does nobody want derivatives of what is computed, nor write down how?"""
-    return not (torch.is_grad_enabled() or _is_transformed() or is_traced())
-
-
-def _is_transformed() -> bool:
-    """Within torch.func, or forward mode?"""
-    return forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()
-
-
-def _launch(tensors: tuple, angles: Angles, transpose: bool, inplace: bool) -> tuple[Tensor, ...]:
-    if angles.short_ways is None and is_traced():  # never in place
-        return tuple(_rotate_op(*angles[:9], transpose, tensors))
-    return launch.rotate(tensors, angles, transpose, inplace)
-
-
 # For torch.compile, which does not look into an operator: the same launch.
-
 _ANGLES = (
     "Tensor table, Tensor? sin, Tensor? cu_seqlens, Tensor? start_positions, Tensor? position_ids, "
     "str tensor_format, bool interleaved, SymInt cp_size, SymInt cp_rank, bool transpose"
@@ -296,12 +260,14 @@ def _(*inputs):
     schema=f"({_ANGLES}, Tensor(a!)[] tensors) -> ()",
 )
 def _rotate_inplace_op(*inputs):
-    names = ("t",) if len(inputs[10]) == 1 else ("q", "k")
-    check_inplace(dict(zip(names, inputs[10], strict=True)), Angles(*inputs[:9]))
     _run(inputs, inplace=True)
 
 
 def _run(inputs: tuple, inplace: bool) -> list[Tensor]:
-    angles, transpose, tensors = Angles(*inputs[:9]), inputs[9], tuple(inputs[10])
-    check_values(angles, sizes_in_sbhd(tensors[0], angles.tensor_format)[0])
+    transpose, tensors = inputs[9], tuple(inputs[10])
+    known = known_of(inputs[0], inputs[5:9], *tensors, *inputs[1:5])
+    angles = Angles(*inputs[:9], known)
+    if inplace:
+        check_inplace(dict(zip("qk" if len(tensors) == 2 else "t", tensors, strict=True)), angles)
+    check_values(angles, view_as_sbhd(tensors[0], angles.tensor_format).shape[0])
     return list(launch.rotate(tensors, angles, transpose, inplace))

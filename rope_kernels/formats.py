@@ -6,31 +6,10 @@ packed batch. TransformerEngine's names; the order of the letters is the order o
 
 from torch import Tensor
 
-# dense format -> which of its dimensions are s, b, h and d
+# dense format -> which of its dimensions are s, b, h and d, and how to permute them back
 _SBHD = {"sbhd": (0, 1, 2, 3), "bshd": (1, 0, 2, 3), "bhsd": (2, 0, 1, 3)}
-
+_BACK = {"sbhd": (0, 1, 2, 3), "bshd": (1, 0, 2, 3), "bhsd": (1, 2, 0, 3)}
 FORMATS = (*_SBHD, "thd")
-
-
-def sizes_in_sbhd(t: Tensor, tensor_format: str) -> tuple[int, ...]:
-    """Sizes of s, b, h and d; packed tokens are one batch entry."""
-    return _in_sbhd(t.shape, tensor_format, batch=1)
-
-
-def strides_in_sbhd(t: Tensor, tensor_format: str) -> tuple[int, ...]:
-    """Strides of s, b, h and d, in elements; 0 where there is one index only.
-
-    (There a stride says nothing, but 1 would make the compiler expect unaligned rows.)
-    """
-    strides = tuple(0 if n == 1 else step for n, step in zip(t.shape, t.stride(), strict=True))
-    return _in_sbhd(strides, tensor_format, batch=0)
-
-
-def _in_sbhd(dims: tuple[int, ...], tensor_format: str, batch: int) -> tuple[int, ...]:
-    if tensor_format == "thd":
-        return dims[0], batch, dims[1], dims[2]
-    s, b, h, d = _SBHD[tensor_format]
-    return dims[s], dims[b], dims[h], dims[d]
 
 
 def view_as_sbhd(t: Tensor, tensor_format: str) -> Tensor:
@@ -40,6 +19,4 @@ def view_as_sbhd(t: Tensor, tensor_format: str) -> Tensor:
 
 def view_from_sbhd(t: Tensor, tensor_format: str) -> Tensor:
     """Undo `view_as_sbhd`, without a copy."""
-    if tensor_format == "thd":
-        return t.squeeze(1)
-    return t.permute([_SBHD[tensor_format].index(dim) for dim in range(4)])
+    return t.squeeze(1) if tensor_format == "thd" else t.permute(_BACK[tensor_format])

@@ -1,10 +1,9 @@
 """The angles: how far each pair turns at each position."""
 
+import math
+
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
-
-_PROXY = torch._C._TorchDispatchModeKey.PROXY
 
 # 1 / 2 pi, the turns in a radian, in pieces of 24 bits: fp64 multiplies with them exactly
 _TURNS_IN_A_RADIAN = (0x28BE60 * 2.0**-24, 0xDB9391 * 2.0**-48, 0x054A7F * 2.0**-72)
@@ -19,23 +18,21 @@ class RotaryPositionEmbedding(nn.Module):
 
     Args:
         dim: head dimension d.
-        rotary_percent: share of the head dimension that is rotated; d2 = int(dim * rotary_percent),
+        rotary_percent: share of the head dimension that is rotated: d2 = int(dim * rotary_percent),
             which must be even.
-        seq_len_interpolation_factor: divide positions by this (position interpolation). Has an
-            effect only together with `pretrained_max_position_embeddings`.
-        pretrained_max_position_embeddings: sequence length the model was trained with, in
-            positions. Past it times the interpolation factor, positions are divided by
-            `max_seq_len / pretrained_max_position_embeddings` instead.
+        seq_len_interpolation_factor: divide positions by this (position interpolation), if
+            `pretrained_max_position_embeddings` is given too.
+        pretrained_max_position_embeddings: sequence length of the training, in positions. Past it
+            times the factor, `max_seq_len / pretrained_max_position_embeddings` divides instead.
         rotary_base: base of the geometric series of frequencies.
-        interleaved: repeat each angle pairwise (a, a, b, b, ...) for the interleaved pairing
-            instead of half by half (a, b, ..., a, b, ...) for the half-split one.
+        interleaved: each angle stands twice side by side (a, a, b, b, ...), for the interleaved
+            pairing, instead of once in each half (a, b, ..., a, b, ...).
 
     Attributes:
-        inv_freq: (d2 / 2,), fp32, radians per position. Stays fp32 when the module is cast:
-            bf16 keeps 8 bits, so at position 1000 an angle would be wrong by radians. It may be
-            assigned and changed in place, but not behind PyTorch's back: by `inv_freq.data.mul_`,
-            or a collective such as `torch.distributed.broadcast`, which PyTorch does not count as
-            a change. After these, `rope.inv_freq = rope.inv_freq.clone()`. Finite numbers only.
+        inv_freq: (d2 / 2,), fp32, radians per position, finite. Stays fp32 when the module is cast:
+            in bf16 an angle at position 1000 would be wrong by radians. May be assigned, and
+            changed in place where PyTorch counts changes (not by `.data`, nor by a collective such
+            as `torch.distributed.broadcast`: then `rope.inv_freq = rope.inv_freq.clone()`).
 
     Raises:
         ValueError: an argument is out of range; the message names it.
@@ -53,27 +50,23 @@ class RotaryPositionEmbedding(nn.Module):
         interleaved: bool = False,
     ) -> None:
         super().__init__()
+        factor, trained = seq_len_interpolation_factor, pretrained_max_position_embeddings
         if not 0.0 < rotary_percent <= 1.0:
             raise ValueError(f"rotary_percent is {rotary_percent}; accepted: above 0, up to 1")
-        rotary_dim = int(dim * rotary_percent)
-        if rotary_dim < 2 or rotary_dim % 2:
-            raise ValueError(
-                f"dim = {dim} and rotary_percent = {rotary_percent} give {rotary_dim} rotary "
-                "dimensions; accepted: an even number, at least 2"
-            )
-        factor, trained = seq_len_interpolation_factor, pretrained_max_position_embeddings
+        self.rotary_dim = int(dim * rotary_percent)
+        if self.rotary_dim < 2 or self.rotary_dim % 2:
+            came = f"dim = {dim} and rotary_percent = {rotary_percent} give {self.rotary_dim}"
+            raise ValueError(f"{came} rotary dimensions; accepted: an even number, at least 2")
         _require_positive("rotary_base", rotary_base)
         _require_positive("seq_len_interpolation_factor", 1 if factor is None else factor)
         _require_positive("pretrained_max_position_embeddings", 1 if trained is None else trained)
-        self.rotary_dim = rotary_dim
-        self.rotary_base = rotary_base
-        self.seq_len_interpolation_factor = seq_len_interpolation_factor
-        self.pretrained_max_position_embeddings = pretrained_max_position_embeddings
-        self.interleaved = interleaved
-        exponent = torch.arange(0, rotary_dim, 2, dtype=torch.float32) / rotary_dim
+        self.rotary_base, self.interleaved = rotary_base, interleaved
+        self.seq_len_interpolation_factor = factor
+        self.pretrained_max_position_embeddings = trained
+        exponent = torch.arange(0, self.rotary_dim, 2, dtype=torch.float32) / self.rotary_dim
         self.register_buffer("inv_freq", 1.0 / rotary_base**exponent)
         self._known_turns = None, None, None  # what they were made from, its state then, and they
-        self._turns_in_graphs = {}  # address -> turns that a captured CUDA graph reads
+        self._turns_in_graphs = []  # that captured CUDA graphs read: not to be freed before them
 
     def forward(self, max_seq_len: int, offset: int = 0) -> Tensor:
         """Angles of positions offset, ..., offset + max_seq_len - 1.
@@ -94,11 +87,7 @@ class RotaryPositionEmbedding(nn.Module):
         position = torch.arange(max_seq_len, dtype=torch.float32, device=self.inv_freq.device)
         position = (position + offset) * self.position_scale(max_seq_len)
         angles = position[:, None] * self.inv_freq  # no matmul: autocast leaves it in fp32
-        if self.interleaved:
-            angles = angles.repeat_interleave(2, dim=-1)
-        else:
-            angles = torch.cat((angles, angles), dim=-1)
-        return angles[:, None, None, :]
+        return for_both_members(angles, self.interleaved)[:, None, None, :]
 
     def position_scale(self, max_seq_len: int | None) -> float:
         """Factor for positions, which depends on how many they are (None: not known)."""
@@ -112,11 +101,11 @@ class RotaryPositionEmbedding(nn.Module):
             )
         return 1.0 / max(factor, max_seq_len / trained)
 
-    def turns(self, max_seq_len: int | None) -> Tensor:
-        """`in_turns` of `inv_freq`, interpolated; remembered while that does not change."""
+    def turns(self, max_seq_len: int | None, remember: bool = True) -> Tensor:
+        """`in_turns` of `inv_freq`, interpolated; remembered, if wished, while that stays so."""
         inv_freq, scale = self.inv_freq, self.position_scale(max_seq_len)
-        unseen = is_traced() or not has_memory(inv_freq) or inv_freq.is_inference()
-        if unseen or scale not in (1.0, 1.0 / (self.seq_len_interpolation_factor or 1)):
+        scales = 1.0, 1.0 / (self.seq_len_interpolation_factor or 1)  # others come and go
+        if not remember or scale not in scales or inv_freq.is_inference():
             return in_turns(inv_freq, scale)
         state = inv_freq.data_ptr(), inv_freq._version, scale
         made_from, state_then, turns = self._known_turns
@@ -130,52 +119,22 @@ class RotaryPositionEmbedding(nn.Module):
                 torch.cuda.current_stream(inv_freq.device).synchronize()  # others may read it
             self._known_turns = inv_freq, state, turns
         if capturing:
-            self._turns_in_graphs[turns.data_ptr()] = turns  # not to be freed before it
+            self._turns_in_graphs.append(turns)
         return turns
 
     def __getstate__(self):
         """What copies and files get: what is remembered holds for this memory alone."""
-        return self.__dict__ | {"_known_turns": (None, None, None), "_turns_in_graphs": {}}
+        return self.__dict__ | {"_known_turns": (None, None, None), "_turns_in_graphs": []}
 
     def _apply(self, fn, recurse=True):
         exact = self.inv_freq.detach()  # a parameter in its place would be cast where it lies
         super()._apply(fn, recurse)
         if self.inv_freq.dtype != exact.dtype:  # .half(), .bfloat16(), .double(): move, don't round
             exact = exact.to(self.inv_freq.device)
-            if isinstance(self.inv_freq, nn.Parameter):
-                exact = nn.Parameter(exact, self.inv_freq.requires_grad)
-            self.inv_freq = exact
+            is_parameter = isinstance(self.inv_freq, nn.Parameter)
+            wants_grad = self.inv_freq.requires_grad
+            self.inv_freq = nn.Parameter(exact, wants_grad) if is_parameter else exact
         return self
-
-
-def is_traced() -> bool:
-    """Does torch.compile or make_fx write down what is called, to be done later?"""
-    return torch.compiler.is_compiling() or torch._C._get_dispatch_mode(_PROXY) is not None
-
-
-def has_memory(t: Tensor) -> bool:
-    """Is `t` no wrapper? Those of torch.func, DTensor and FakeTensor have nothing to point to.
-
-    Nor have those of `torch.autograd.grad(..., is_grads_batched=True)`.
-    """
-    batched = torch._C._functorch.is_legacy_batchedtensor(t)
-    return not (is_wrapper(t) or batched or torch._C._are_functorch_transforms_active())
-
-
-def is_wrapper(t: Tensor) -> bool:
-    """Is `t` of a class that does what operators do by itself, as DTensor and FakeTensor?"""
-    return type(t).__torch_dispatch__ is not Tensor.__torch_dispatch__
-
-
-def is_differentiated(t: Tensor) -> bool:
-    """Does anybody want derivatives with respect to `t`, be it in forward mode or in torch.func?"""
-    if torch.compiler.is_compiling():
-        return t.requires_grad
-    if forward_ad._current_level >= 0 and forward_ad.unpack_dual(t).tangent is not None:
-        return True
-    while not t.requires_grad and torch._C._functorch.is_functorch_wrapped_tensor(t):
-        t = torch._C._functorch.get_unwrapped(t)
-    return t.requires_grad
 
 
 def in_turns(inv_freq: Tensor, scale: float = 1.0) -> Tensor:
@@ -186,13 +145,25 @@ def in_turns(inv_freq: Tensor, scale: float = 1.0) -> Tensor:
     fp32 product of position and `inv_freq` is wrong by up to 0.05.
     """
     frequency = inv_freq.double() * scale
-    coarse = frequency.float().double()
-    total = torch.zeros_like(frequency, dtype=torch.int64)
+    coarse, total = frequency.float().double(), 0
     for part in (coarse, frequency - coarse):
         for piece in _TURNS_IN_A_RADIAN:
             turns = part * piece  # exact: 24 or 29 bits times 24
             total += ((turns - turns.round()) * 2.0**64).round().long()
     return total
+
+
+def radians(turns: Tensor, position: Tensor, dtype: torch.dtype) -> Tensor:
+    """Angles of `in_turns` at each position, but for whole turns, which int64's overflow drops."""
+    turned = position[..., None] * turns
+    if dtype == torch.float64:
+        return turned.double() * (2 * math.pi * 2.0**-64)
+    return (turned >> 32).to(dtype) * (2 * math.pi * 2.0**-32)
+
+
+def for_both_members(angles: Tensor, interleaved: bool) -> Tensor:
+    """Of one angle a pair (..., d2 / 2), one for each of its members (..., d2)."""
+    return angles.repeat_interleave(2, -1) if interleaved else torch.cat((angles, angles), -1)
 
 
 def _require_positive(name: str, value: float) -> None:

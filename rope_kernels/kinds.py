@@ -4,6 +4,7 @@ Calls of one kind pass the same checks and need the same launch. Both are done w
 remembered: a call should not keep the CPU longer than the GPU.
 """
 
+import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import Parameter
@@ -12,37 +13,43 @@ from .frequencies import RotaryPositionEmbedding
 
 _PLAIN = (Tensor, Parameter)
 _MOST = 4096  # kinds; of more, all are forgotten (a serving loop may meet any sequence length)
+_PROXY = torch._C._TorchDispatchModeKey.PROXY
 
 
 class Remembered(dict):
-    """Kind -> what was found out about it."""
+    """Kind -> a dict of what was found out about it, empty at first."""
 
-    def __setitem__(self, kind: tuple, found) -> None:
+    def __missing__(self, kind: tuple) -> dict:
         if len(self) >= _MOST:
             self.clear()
-        super().__setitem__(kind, found)
+        return self.setdefault(kind, {})
 
 
-def kind_of(freqs, options: tuple, *tensors: Tensor | None) -> tuple | None:
-    """All that checks, the compiler and a launch look at in a call; None if one cannot know.
+REMEMBERED = Remembered()
+
+
+def known_of(freqs, options: tuple, *tensors: Tensor | None) -> dict | None:
+    """What is remembered of calls that look like this one to checks, compiler and launch.
 
     Args:
         freqs: as the public functions take it.
         options: what is no tensor.
-        tensors: those to rotate, then those that say where. All must be plain, with memory.
+        tensors: those to rotate, then those that say where.
+
+    Returns:
+        The same dict for each call of a kind, to be added to. None for what cannot go straight to a
+        kernel: tensors of classes of their own, and calls that PyTorch traces or transforms.
     """
+    if is_traced() or is_transformed():
+        return None
     try:
-        if type(freqs) in _PLAIN:
-            tensors = freqs, *tensors
-        elif isinstance(freqs, RotaryPositionEmbedding):
-            if forward_ad._current_level >= 0:
-                return None  # a derivative that inv_freq may carry does not show in its kind
+        if isinstance(freqs, RotaryPositionEmbedding):
             tensors = freqs.inv_freq, *tensors
             options = options, freqs.inv_freq.requires_grad, freqs.rotary_dim, freqs.interleaved
         elif isinstance(freqs, (tuple, list)):
             tensors, options = (*freqs, *tensors), (options, len(freqs))
         else:
-            return None
+            tensors = freqs, *tensors
         kind = [options]
         for x in tensors:
             if type(x) in _PLAIN:
@@ -51,7 +58,29 @@ def kind_of(freqs, options: tuple, *tensors: Tensor | None) -> tuple | None:
             elif x is not None:
                 return None
             kind.append(x)
-        hash(options)
-        return tuple(kind)
-    except (AttributeError, RuntimeError, TypeError):
+        return REMEMBERED[tuple(kind)]
+    except (AttributeError, RuntimeError, TypeError):  # no strides or memory, or not hashable
         return None
+
+
+def is_traced() -> bool:
+    """Does torch.compile or make_fx write down what is called, to be done later?"""
+    return torch.compiler.is_compiling() or torch._C._get_dispatch_mode(_PROXY) is not None
+
+
+def is_transformed() -> bool:
+    """Within torch.func, forward mode or torch.jit.trace, which know PyTorch's operators alone?"""
+    if forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active():
+        return True
+    return torch._C._get_tracing_state() is not None
+
+
+def is_differentiated(t: Tensor) -> bool:
+    """Does anybody want derivatives with respect to `t`, be it in forward mode or in torch.func?"""
+    if torch.compiler.is_compiling():
+        return t.requires_grad
+    if forward_ad._current_level >= 0 and forward_ad.unpack_dual(t).tangent is not None:
+        return True
+    while not t.requires_grad and torch._C._functorch.is_functorch_wrapped_tensor(t):
+        t = torch._C._functorch.get_unwrapped(t)
+    return t.requires_grad

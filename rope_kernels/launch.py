@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from .angles import Angles
-from .formats import sizes_in_sbhd, strides_in_sbhd
-from .kinds import Remembered, kind_of
+from .formats import view_as_sbhd
 
 # Sizes measured on an H200; benchmarks/NOTES.md: what was tried.
 # Bytes of rows of one program, powers of two: 4 or 8 loads of 16 bytes a thread of its one warp,
@@ -26,6 +25,11 @@ WHOLE = 2**30  # where there is no table, or batch entries do not share its rows
 BYTES_PER_WARP = 4096  # of a row that is larger than a tile
 MAX_WARPS = 8
 BYTES_PER_LOAD = 32 * 8  # of a warp, at which a table's rows are no longer slow to read
+
+# Triton promises nothing about its last step; tests/test_short_way.py compares it with the whole.
+_KNOWN_VERSIONS_OF_TRITON = (["3", "6"], ["3", "7"])
+# `torch.cuda.current_device` looks first whether PyTorch has begun to use the GPU
+_current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
 
 
 def runs_in_triton(t: Tensor) -> bool:
@@ -50,13 +54,6 @@ def triton_is_installed() -> bool:
 
 _HAS_TRITON = triton_is_installed()
 
-# kind of a launch -> a short way to do it again, for calls that no public function has looked at
-_SHORT_WAYS = Remembered()
-# Triton promises nothing about its last step; tests/test_short_way.py compares it with the whole.
-_KNOWN_VERSIONS_OF_TRITON = (["3", "6"], ["3", "7"])
-# `torch.cuda.current_device` looks first whether PyTorch has begun to use the GPU
-_current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
-
 
 def rotate(
     tensors: tuple[Tensor, ...], angles: Angles, transpose: bool, inplace: bool = False
@@ -70,38 +67,15 @@ def rotate(
         outs = tensors  # a minus sign noted in a view may stay: -x turned is minus x turned
     else:
         outs = tuple([torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors])
-    in_kernel = *two(tensors), *two(outs), *angles[:5]
-    short_ways, kind = angles.short_ways, (transpose, inplace)
-    if short_ways is None:
-        kind = _kind(tensors, angles[:5], angles[5:9], *kind)
-        short_ways = {} if kind is None else _SHORT_WAYS
-    launch_again, device = short_ways.get(kind), tensors[0].device
+    in_kernel, device = (*two(tensors), *two(outs), *angles[:5]), tensors[0].device
+    known, how = {} if angles.known is None else angles.known, (transpose, inplace)
+    launch_again = known.get(how)
     if launch_again and launch_again(in_kernel):
         return outs
     with torch.cuda.device(device if device.type == "cuda" else -1):  # Triton launches there
         if not (launch_again and launch_again(in_kernel)):
-            short_ways[kind] = launch_rope(in_kernel, angles, transpose, inplace)
+            known[how] = launch_rope(in_kernel, angles, *how)
     return outs
-
-
-def rotate_again(
-    tensors: tuple[Tensor | None, ...], angles: tuple, options: tuple, transpose: bool
-) -> tuple[Tensor, ...] | None:
-    """`rotate` into new tensors, if it has done so for tensors of this kind before; else None.
-
-    `angles` are the tensors in `Angles`, `options` what follows them. For backwards, in a thread of
-    their own: there each object that Python touches comes from another core's cache.
-    """
-    kind = _kind(tensors, angles, options, transpose, False)
-    launch_again = None if kind is None else _SHORT_WAYS.get(kind)
-    if launch_again is None:
-        return None
-    outs = tuple([torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors])
-    return outs if launch_again((*two(tensors), *two(outs), *angles)) else None
-
-
-def _kind(tensors, angles: tuple, options: tuple, transpose: bool, inplace: bool) -> tuple | None:
-    return kind_of(angles[0], (options, transpose, inplace), *tensors, *angles[1:])
 
 
 def launch_rope(
@@ -117,38 +91,36 @@ def launch_rope(
     if tensors[0] is None:
         return None
     q, k, _, _, table, _, cu_seqlens, _, _ = tensors
-    tensor_format, half = angles.tensor_format, angles.rotary_dim // 2
-    seq_len, batch, q_heads, head_dim = sizes_in_sbhd(q, tensor_format)
-    k_heads = 0 if k is None else sizes_in_sbhd(k, tensor_format)[2]
-    tail = 0 if inplace else head_dim - angles.rotary_dim
+    views = [None if x is None else view_as_sbhd(x, angles.tensor_format) for x in tensors[:4]]
+    seq_len, batch, q_heads, head_dim = views[0].shape
+    k_heads, half = 0 if k is None else views[1].shape[2], angles.rotary_dim // 2
+    tail = 0 if inplace else head_dim - 2 * half
     order = order_of_programs(q, angles)
     order["PER_BATCH"] |= batch * max(q_heads, k_heads) >= 2**31  # rows are counted in 32 bits
     entries, shared = (batch, 1) if order["PER_BATCH"] else (1, batch)  # one entry's rows, or all
     # With k, whose heads are few, a large tile would be half empty.
-    tile = TILE_BYTES_AFTER_LOOKUP if angles.positions_are_looked_up and k is None else TILE_BYTES
+    tile = TILE_BYTES_AFTER_LOOKUP if angles.are_looked_up and k is None else TILE_BYTES
     # A warp reads a row of cosines or sines 8 bytes a thread, or else those of several positions.
-    row_bytes = half * table.element_size()
-    positions = 1 if angles.sin is None else max(1, BYTES_PER_LOAD // row_bytes)
+    positions = 1
+    if angles.sin is not None:
+        positions = max(1, BYTES_PER_LOAD // (half * table.element_size()))
     rows = shared * max(q_heads, k_heads)
     blocks = block_sizes(half, tail, rows, q.element_size(), tile, positions)
     num_warps = blocks.pop("num_warps")
     order["STRETCH"] = max(1, order["STRETCH"] // blocks["BLOCK_S"])
     row_blocks = sum(-(-shared * heads // blocks["BLOCK_R"]) for heads in (q_heads, k_heads))
     programs = entries * -(-seq_len // blocks["BLOCK_S"]) * row_blocks
-    (table,) = angles._replace(table=table, sin=None).rows
-    s2 = 0 if angles.on_the_fly else table.shape[1]
+    table = None if angles.on_the_fly else angles._replace(table=table, sin=None).rows[0]
+    s2 = 0 if table is None else table.shape[1]
     sequences = 0 if cu_seqlens is None else cu_seqlens.numel() - 1
     cp = (angles.cp_size, angles.cp_rank) if angles.cp_size > 1 else None
-    numbers = (
-        *(seq_len, batch, q_heads, k_heads, s2, sequences, cp),
-        *(None if x is None else strides_in_sbhd(x, tensor_format) for x in tensors[:4]),
-        *(_from_batch(x) for x in (table, angles.ids)),
-    )
-    constants = {"HALF": half, "TAIL": tail, **blocks, "TRANSPOSE": transpose}
+    strides = [_strides(x) for x in (*views, table, angles.ids)]
+    numbers = seq_len, batch, q_heads, k_heads, s2, sequences, cp, *strides
     # of NVIDIA's library; AMD's was not tried
     nvidia = not interpreter_is_on() and torch.version.hip is None
-    fast_sine = nvidia and q.dtype != torch.float64
-    constants |= {"INTERLEAVED": angles.interleaved, **order, "FAST_SINE": fast_sine}
+    constants = {"HALF": half, "TAIL": tail, **blocks, "TRANSPOSE": transpose}
+    constants |= {"INTERLEAVED": angles.interleaved, **order}
+    constants |= {"FAST_SINE": nvidia and q.dtype != torch.float64}
     compiled = rope_kernel[(programs,)](*tensors, *numbers, **constants, num_warps=num_warps)
     if compiled is None or any(x is not y for x, y in zip(tensors, in_kernel, strict=True)):
         return None  # interpreted; or copied first, or left out
@@ -252,11 +224,14 @@ def two(tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor | None]:
     return tensors if len(tensors) == 2 else (tensors[0], None)
 
 
-def _from_batch(x: Tensor | None) -> tuple[int, ...] | None:
-    """Strides of a table or of position ids; 0 from batch entry to batch entry if all share one."""
-    if x is None or x.dim() == 1:
+def _strides(x: Tensor | None) -> tuple[int, ...] | None:
+    """In elements; 0 where there is one index only.
+
+    (There a stride says nothing, but 1 would make the compiler expect unaligned rows.)
+    """
+    if x is None:
         return None
-    return (0 if x.shape[0] == 1 else x.stride(0), *x.stride()[1:])
+    return tuple(0 if n == 1 else step for n, step in zip(x.shape, x.stride(), strict=True))
 
 
 def _as_stored(

@@ -44,52 +44,48 @@ def apply_rotary_pos_emb(
     unfused function does; True computes in fp32 (fp64 for fp64) and rounds once, as the kernel
     does. `transpose` applies the transposed linear map, which takes gradients back.
     """
-    return rotate(
-        t, check_arguments({"t": t}, freqs, tensor_format, **options), round_once, transpose
-    )
+    angles = check_arguments({"t": t}, freqs, tensor_format, **options)
+    return rotate((t,), angles, round_once, transpose)[0]
 
 
-def rotate(t: Tensor, angles: Angles, round_once: bool, transpose: bool) -> Tensor:
-    """Rotate a checked tensor; differentiable in it and in the table, as often as you like."""
-    x = view_as_sbhd(t, angles.tensor_format)
-    dtype = _compute_dtype(t)
-    cos, sin, in_sequence = angles.cos_sin(x.shape[0], dtype)
+def rotate(
+    tensors: tuple[Tensor, ...], angles: Angles, round_once: bool, transpose: bool
+) -> tuple[Tensor, ...]:
+    """Rotate checked tensors; differentiable in them and in the table, as often as you like."""
+    seq_len = view_as_sbhd(tensors[0], angles.tensor_format).shape[0]
+    dtype = torch.float64 if tensors[0].dtype == torch.float64 else torch.float32
+    cos, sin, in_sequence = angles.cos_sin(seq_len, dtype)
     cos, sin = (v.transpose(0, 1)[:, :, None] for v in (cos, sin))  # (s, b or 1, 1, d2)
-
-    rotary, tail = x.split((angles.rotary_dim, x.shape[-1] - angles.rotary_dim), dim=-1)
-    if in_sequence is not None:
-        in_sequence = in_sequence.view(-1, 1, 1, 1)
-        rotary = torch.where(in_sequence, rotary, 0)  # padding may hold anything, NaN too
-    if round_once:
-        rotary = rotary.to(dtype)
-    else:
-        cos, sin = cos.to(t.dtype), sin.to(t.dtype)
-    if transpose:
-        # the transpose of a quarter turn is its negative
-        rotated = rotary * cos - _quarter_turn(rotary * sin, angles.interleaved)
-    else:
-        rotated = rotary * cos + _quarter_turn(rotary, angles.interleaved) * sin
-    rotated = torch.cat((rotated.to(t.dtype), tail), dim=-1)
-    if in_sequence is not None:
-        rotated = torch.where(in_sequence, rotated, x)
-    return view_from_sbhd(rotated, angles.tensor_format).contiguous()
-
-
-def table_gradients(pairs: list[tuple[Tensor, Tensor]], angles: Angles) -> tuple[Tensor, Tensor]:
-    """Gradients of a table's cosines and sines, from each `t` and the gradient of what it became.
-
-    Cosines were multiplied by `t`, sines by `rotate_half(t)`; the sum is over all heads alike.
-    """
-    total = 0
-    for t, grad in pairs:
-        dtype, views = _compute_dtype(t), (view_as_sbhd(x, angles.tensor_format) for x in (t, grad))
-        x, g = (view.narrow(-1, 0, angles.rotary_dim).to(dtype) for view in views)
-        factors = x, _quarter_turn(x, angles.interleaved)
-        total = total + torch.cat([(g * factor).sum(2) for factor in factors], -1)
-    rows = total.transpose(0, 1) if angles.per_batch else total.sum(1)[None]
-    of_cos, of_sin = angles.add_rows(rows).chunk(2, -1)
-    return of_cos.reshape(angles.table.shape), of_sin.reshape(angles.table.shape)
+    if not round_once:
+        cos, sin = cos.to(tensors[0].dtype), sin.to(tensors[0].dtype)
+    outs = []
+    for t in tensors:
+        x = view_as_sbhd(t, angles.tensor_format)
+        rotary, tail = x.split((angles.rotary_dim, x.shape[-1] - angles.rotary_dim), dim=-1)
+        if in_sequence is not None:
+            in_sequence = in_sequence.view(-1, 1, 1, 1)
+            rotary = torch.where(in_sequence, rotary, 0)  # padding may hold anything, NaN too
+        rotary = rotary.to(cos.dtype)
+        if transpose:
+            # the transpose of a quarter turn is its negative
+            rotated = rotary * cos - _quarter_turn(rotary * sin, angles.interleaved)
+        else:
+            rotated = rotary * cos + _quarter_turn(rotary, angles.interleaved) * sin
+        rotated = torch.cat((rotated.to(t.dtype), tail), dim=-1)
+        if in_sequence is not None:
+            rotated = torch.where(in_sequence, rotated, x)
+        outs.append(view_from_sbhd(rotated, angles.tensor_format).contiguous())
+    return tuple(outs)
 
 
-def _compute_dtype(t: Tensor) -> torch.dtype:
-    return torch.float64 if t.dtype == torch.float64 else torch.float32
+def table_gradients(tensors: tuple, grads: tuple, angles: Angles, transpose: bool) -> tuple:
+    """Gradients of the table, and of the sines if it has them, from those of what was rotated."""
+    tables = [x for x in angles[:2] if x is not None]
+    given = [(t, grad) for t, grad in zip(tensors, grads, strict=True) if grad is not None]
+    tensors, grads = zip(*given, strict=True)
+
+    def rotated(*tables: Tensor) -> tuple[Tensor, ...]:
+        return rotate(tensors, Angles(*tables, *angles[len(tables) :]), True, transpose)
+
+    of_tables = torch.func.vjp(rotated, *tables)[1](grads)
+    return of_tables if len(tables) == 2 else (*of_tables, None)

@@ -31,13 +31,9 @@ def pytest_collection_modifyitems(items):
 def whole_way(monkeypatch):
     """Every launch goes through `launch.launch_rope` and the kernel's JIT, for tests that stand
     between them: what calls of the same kind have launched before is forgotten."""
-    from rope_kernels import checks, launch
+    from rope_kernels import kinds, launch
 
-    def forget():
-        checks._ACCEPTED.clear()
-        launch._SHORT_WAYS.clear()
-
-    forget()
+    kinds.REMEMBERED.clear()
     monkeypatch.setattr(launch, "_short_way", lambda *arguments: None)
     yield
-    forget()
+    kinds.REMEMBERED.clear()

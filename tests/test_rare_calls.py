@@ -51,7 +51,7 @@ def test_a_copy_of_the_module_remembers_no_turns(copied, device):
     rope, t = RotaryPositionEmbedding(D).to(device), torch.randn(S, B, H, D, device=device)
     apply_rotary_pos_emb(t, rope)
     other = copied(rope)
-    assert other._known_turns == (None, None, None) and other._turns_in_graphs == {}
+    assert other._known_turns == (None, None, None) and other._turns_in_graphs == []
     assert rope._known_turns[2] is not None
     other.inv_freq.mul_(2)
     torch.testing.assert_close(apply_rotary_pos_emb(t, other), apply_rotary_pos_emb(t, other(S)))
@@ -87,12 +87,18 @@ def test_vmap_over_inv_freq_without_derivatives(device):
         torch.testing.assert_close(x, rotated_by(inv_freq, t))
 
 
-@pytest.mark.parametrize("which", ("position_ids", "start_positions"))
+PAST = {
+    "position_ids": r"^freqs has angles for s2 = 9 .* needs \d{19}$",
+    "start_positions": r"^start_positions is \[\d{19}, 0\]; accepted: values from 0 to 2\^62$",
+}
+
+
+@pytest.mark.parametrize("which", PAST)
 def test_the_largest_position_of_all_is_past_the_table(which):
     t, where = torch.randn(S, B, H, D), torch.zeros(B, S, dtype=torch.int64)
     where[0, 0] = 2**63 - 1
     where = where if which == "position_ids" else where[:, 0].contiguous()
-    with pytest.raises(ValueError, match=r"^freqs has angles for s2 = 9 .* needs \d{19}$"):
+    with pytest.raises(ValueError, match=PAST[which]):
         apply_rotary_pos_emb(t, angles(9, D, "cpu"), **{which: where})
 
 

@@ -15,7 +15,7 @@ from triton.backends.nvidia.driver import CudaDriver
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
-    checks,
+    kinds,
     launch,
     rope_bw,
     rope_fw,
@@ -78,8 +78,7 @@ launch.launch_rope, launch._short_way = launch_rope, short_way
 
 
 def forget():
-    checks._ACCEPTED.clear()
-    launch._SHORT_WAYS.clear()
+    kinds.REMEMBERED.clear()
 
 
 def launched(call, tensors) -> dict:
