@@ -5,7 +5,6 @@ from .frequencies import RotaryPositionEmbedding
 from .reference import rotate_half
 
 __version__ = "0.1.0"
-
 __all__ = [
     "RotaryPositionEmbedding",
     "apply_rotary_pos_emb",

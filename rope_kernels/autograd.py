@@ -1,5 +1,7 @@
 """The public functions: check the arguments, rotate, know the gradient."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -30,10 +32,9 @@ def apply_rotary_pos_emb(
 ) -> Tensor:
     """Apply rotary position embedding to a query or key tensor.
 
-    Element i of the rotary slice is rotated together with element i + d2/2 (half-split pairing), or
-    element 2i with 2i + 1 (interleaved). Takes TransformerEngine's keyword calls as they are, with
-    one difference: `fused` is True unless you say otherwise (there it defaults to False).
-    Differentiable in `t` and `freqs`, as often as you like.
+    Element i of the rotary slice turns together with element i + d2/2 (half-split pairing), or
+    element 2i with 2i + 1 (interleaved). Differentiable in `t` and `freqs`, as often as you like.
+    Takes TransformerEngine's keyword calls as they are, but that `fused` is False there by default.
 
     Args:
         t: (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), as `tensor_format` says; fp32,
@@ -42,24 +43,24 @@ def apply_rotary_pos_emb(
             - angles in radians, (s2, 1, 1, d2), fp32 (fp64 too with fp64 `t`), even d2 <= d;
             - (cos, sin), each (s2, d2) or (b, s2, d2), of any of the dtypes above;
             - a `RotaryPositionEmbedding`: angles are made on the fly, right to fp32's last digits.
-            s2 >= s, times `cp_size`. A pair's members may differ in angle (a table need not repeat
-            itself). Elements d2, d2 + 1, ... of the head dimension pass through unchanged.
+            s2 >= s * cp_size. A pair's members may differ in angle. Elements d2, d2 + 1, ... of the
+            head dimension pass through unchanged.
         tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd' (packed sequences).
         fused: True: one kernel, fp32 math (fp64 for fp64 `t`), one rounding; cos and sin of angles
             up to 10^7 radians to 2e-7, and to 5e-7 for fp16 and bf16, where a GPU computes them.
             False: plain PyTorch that rounds cos and sin to `t.dtype` first, as TransformerEngine's
             unfused function.
-        cu_seqlens: for 'thd', and only there: (number of sequences + 1,), int32 or int64: where
-            each sequence starts, then where the last one ends. Positions restart at 0 in each.
-            With `cp_size` > 1: of the whole, padded sequences.
-        start_positions: (b,), or (number of sequences,) with `cu_seqlens`, int8 to int64 or uint8:
-            the position of the first token of each sequence, if it is not 0.
+        cu_seqlens: for 'thd' alone, (sequences + 1,), int32 or int64: where each sequence starts,
+            then where the last one ends. Positions restart at 0 in each. With `cp_size` > 1: of the
+            whole, padded sequences.
+        start_positions: (b,), or (sequences,) with `cu_seqlens`, int8 to int64 or uint8: the
+            position of the first token of each sequence, if it is not 0.
         position_ids: (b, s) or (1, s), or (t,) with 'thd', int8 to int64 or uint8: the position of
             every token. Leaves nothing for `cp_rank` and for the starts in `cu_seqlens` to say.
         interleaved: neighbours are a pair; a table of angles repeats as 0, 0, 1, 1, ...
         inplace: overwrite the rotary slice of `t` and return `t`. A view is fine, `q` in a packed
             qkv too, unless autograd forbids it: then an error says so.
-        cp_size: context parallelism: the number of ranks that share each sequence. `t` holds two of
+        cp_size: number of ranks that share each sequence (context parallelism). `t` holds two of
             its 2 * cp_size chunks: number cp_rank and number 2 * cp_size - 1 - cp_rank.
         cp_rank: which of these ranks this is.
 
@@ -80,21 +81,14 @@ def apply_rotary_pos_emb(
 
 
 def rope_qk(
-    q: Tensor,
-    k: Tensor,
-    freqs: Freqs,
-    tensor_format: str = "sbhd",
-    *,
-    fused: bool = True,
-    inplace: bool = False,
-    **options: Tensor | bool | int | None,
+    q: Tensor, k: Tensor, freqs: Freqs, tensor_format: str = "sbhd", **options
 ) -> tuple[Tensor, Tensor]:
     """Apply rotary position embedding to queries and keys, both in one launch.
 
     Args:
-        q: queries, as `t` in `apply_rotary_pos_emb`.
+        q: queries, as `t` in `apply_rotary_pos_emb`; what is not named here is as there.
         k: keys, like `q` but for the number of heads and the strides.
-        options: the other keyword arguments of `apply_rotary_pos_emb`, with the same meaning.
+        options: the keyword arguments of `apply_rotary_pos_emb`, `fused` and `inplace` too.
 
     Returns:
         (q, k) rotated: each as `apply_rotary_pos_emb` returns it, bit by bit.
@@ -102,6 +96,7 @@ def rope_qk(
     Raises:
         TypeError, ValueError: as `apply_rotary_pos_emb`.
     """
+    inplace, fused = options.pop("inplace", False), options.pop("fused", True)
     angles = check_arguments({"q": q, "k": k}, freqs, tensor_format, **options)
     return _rotate_named({"q": q, "k": k}, angles, inplace, fused)
 
@@ -121,17 +116,9 @@ def rope_bw(grad: Tensor, freqs: Freqs, tensor_format: str = "sbhd", **options) 
     """Take the gradient of the rotated tensor to that of `t`: the backward pass alone.
 
     The transpose of the forward's linear map: the rotation by minus the angle where the members of
-    a pair have the same angle, and still the exact gradient where they have not.
-
-    Args:
-        grad: gradient of the loss with respect to the output of `rope_fw`, of the same shape; any
-            strides, stride 0 of expanded gradients included. The rest as in `rope_fw`.
-
-    Returns:
-        The gradient with respect to `t`, contiguous; `grad` itself with `inplace`.
-
-    Raises:
-        TypeError, ValueError: as `apply_rotary_pos_emb`.
+    a pair have the same angle, and still the exact gradient where they have not. `grad` has the
+    shape of `rope_fw`'s output, and any strides, 0 in expanded gradients too; the other arguments,
+    the result and the errors are as in `apply_rotary_pos_emb`.
 
     Source: the study's `rope_bw`; TransformerEngine's `fused_rope_backward`.
     """
@@ -242,32 +229,29 @@ _ANGLES = (
 )
 
 
-@torch.library.custom_op(
-    "rope_kernels::rotate", mutates_args=(), schema=f"({_ANGLES}, Tensor[] tensors) -> Tensor[]"
-)
-def _rotate_op(*inputs):
-    return _run(inputs, inplace=False)
-
-
-@_rotate_op.register_fake
-def _(*inputs):
-    return [torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in inputs[10]]
-
-
-@torch.library.custom_op(
-    "rope_kernels::rotate_inplace",
-    mutates_args={"tensors"},
-    schema=f"({_ANGLES}, Tensor(a!)[] tensors) -> ()",
-)
-def _rotate_inplace_op(*inputs):
-    _run(inputs, inplace=True)
-
-
-def _run(inputs: tuple, inplace: bool) -> list[Tensor]:
+def _run(*inputs, inplace: bool = False) -> list[Tensor] | None:
     transpose, tensors = inputs[9], tuple(inputs[10])
     known = known_of(inputs[0], inputs[5:9], *tensors, *inputs[1:5])
     angles = Angles(*inputs[:9], known)
     if inplace:
         check_inplace(dict(zip("qk" if len(tensors) == 2 else "t", tensors, strict=True)), angles)
     check_values(angles, view_as_sbhd(tensors[0], angles.tensor_format).shape[0])
-    return list(launch.rotate(tensors, angles, transpose, inplace))
+    outs = launch.rotate(tensors, angles, transpose, inplace)
+    return None if inplace else list(outs)
+
+
+_rotate_op = torch.library.custom_op(
+    "rope_kernels::rotate",
+    _run,
+    mutates_args=(),
+    schema=f"({_ANGLES}, Tensor[] tensors) -> Tensor[]",
+)
+_rotate_op.register_fake(
+    lambda *inputs: [torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in inputs[10]]
+)
+_rotate_inplace_op = torch.library.custom_op(
+    "rope_kernels::rotate_inplace",
+    partial(_run, inplace=True),
+    mutates_args={"tensors"},
+    schema=f"({_ANGLES}, Tensor(a!)[] tensors) -> ()",
+)

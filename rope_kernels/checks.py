@@ -34,41 +34,30 @@ def check_arguments(
 
     `tensors` are one or two to rotate, by the names that the caller knows them by.
     """
-    where, options = (cu_seqlens, start_positions, position_ids), (tensor_format, interleaved)
-    options = *options, cp_size, cp_rank
+    where = cu_seqlens, start_positions, position_ids
+    options = tensor_format, interleaved, cp_size, cp_rank
     types = type(interleaved), type(cp_size), type(cp_rank)  # True == 1 == 1.0
     given = () if cu_seqlens is start_positions is position_ids is None else where
     known = known_of(freqs, (options, types), *tensors.values(), *given)
     checked = None if known is None else known.get("checked")
     if checked is None:
-        checked = _check_kind(tensors, freqs, *where, *options)
+        checked = _check_kind(tensors, freqs, where, options)
         if known is not None:
             known["checked"] = checked
     seq_len, positions = checked
-    if isinstance(freqs, Tensor):
-        table, sin = freqs, None
-    elif isinstance(freqs, RotaryPositionEmbedding):
-        table, sin = freqs.turns(positions, known is not None), None
-    else:
-        table, sin = freqs
-    angles = Angles(table, sin, *where, *options, known)
+    if isinstance(freqs, RotaryPositionEmbedding):
+        freqs = freqs.turns(positions, known is not None)
+    tables = (freqs, None) if isinstance(freqs, Tensor) else freqs
+    angles = Angles(*tables, *where, *options, known)
     if given and known is not None:  # if traced, the operator comes to it when it runs
         check_values(angles, seq_len)
     return angles
 
 
-def _check_kind(
-    tensors: dict[str, Tensor],
-    freqs,
-    cu_seqlens: Tensor | None,
-    start_positions: Tensor | None,
-    position_ids: Tensor | None,
-    tensor_format: str,
-    interleaved: bool,
-    cp_size: int,
-    cp_rank: int,
-) -> tuple[int, int | None]:
+def _check_kind(tensors: dict[str, Tensor], freqs, where: tuple, options: tuple) -> tuple:
     """Do `check_arguments` but for values; return s, and how many positions there are if known."""
+    cu_seqlens, start_positions, position_ids = where
+    tensor_format, interleaved, cp_size, cp_rank = options
     if tensor_format not in FORMATS:
         raise bad(f"tensor_format is {tensor_format!r}", ", ".join(FORMATS))
     packed, rank, heads = tensor_format == "thd", len(tensor_format), tensor_format.index("h")

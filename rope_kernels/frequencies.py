@@ -12,8 +12,8 @@ _TURNS_IN_A_RADIAN = (0x28BE60 * 2.0**-24, 0xDB9391 * 2.0**-48, 0x054A7F * 2.0**
 class RotaryPositionEmbedding(nn.Module):
     """Make the table of angles: position times inverse frequency, in radians.
 
-    Pair i of d2/2 turns by `position * rotary_base ** (-2 i / d2)` (RoFormer, section 3.2.2). The
-    functions that rotate take the module itself in place of its table: then no angle is read from
+    Pair i of d2/2 turns by `position * rotary_base ** (-2 i / d2)` (RoFormer, section 3.2.2). In
+    place of its table, the functions that rotate take the module itself: then no angle is read from
     memory, and each is right to fp32's last digits, up to position 10^12.
 
     Args:
@@ -127,14 +127,11 @@ class RotaryPositionEmbedding(nn.Module):
         return self.__dict__ | {"_known_turns": (None, None, None), "_turns_in_graphs": []}
 
     def _apply(self, fn, recurse=True):
-        exact = self.inv_freq.detach()  # a parameter in its place would be cast where it lies
-        super()._apply(fn, recurse)
-        if self.inv_freq.dtype != exact.dtype:  # .half(), .bfloat16(), .double(): move, don't round
-            exact = exact.to(self.inv_freq.device)
-            is_parameter = isinstance(self.inv_freq, nn.Parameter)
-            wants_grad = self.inv_freq.requires_grad
-            self.inv_freq = nn.Parameter(exact, wants_grad) if is_parameter else exact
-        return self
+        def move(x: Tensor) -> Tensor:  # but don't round, for .half(), .bfloat16() and .double()
+            moved = fn(x)
+            return moved if moved.dtype == x.dtype else x.to(moved.device)
+
+        return super()._apply(move, recurse)
 
 
 def in_turns(inv_freq: Tensor, scale: float = 1.0) -> Tensor:
