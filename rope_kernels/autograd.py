@@ -205,17 +205,19 @@ class _Rotation(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        saved, transpose = ctx.saved_tensors, not ctx.transpose
-        wants = [
-            need and g is not None for need, g in zip(ctx.needs_input_grad, grads, strict=False)
-        ]
-        given = tuple([g for g, wanted in zip(grads, wants, strict=True) if wanted])
+        saved, of_tables = ctx.saved_tensors, (None, None)
+        needs = ctx.needs_input_grad
+        wanted = [g if need else None for need, g in zip(needs, grads, strict=False)]
+        given = tuple([g for g in wanted if g is not None])
         known = known_of(saved[0], ctx.options, *given, *saved[1:5])
-        angles, of_tables = Angles(*saved[:5], *ctx.options, known), (None, None)
-        rotated = iter(_rotate(given, angles, True, transpose) if given else ())
-        of_tensors = two([next(rotated) if wanted else None for wanted in wants])
+        angles = *saved[:5], *ctx.options, known
+        if given and known is not None and not torch.is_grad_enabled():
+            rotated = launch.rotate(given, angles, not ctx.transpose)
+        else:
+            rotated = _rotate(given, Angles(*angles), True, not ctx.transpose) if given else ()
+        of_tensors = (*((None,) if wanted[0] is None else ()), *rotated, None)[:2]
         if ctx.table_wants and any(g is not None for g in grads):
-            of_tables = reference.table_gradients(saved[5:], grads, angles, ctx.transpose)
+            of_tables = reference.table_gradients(saved[5:], grads, Angles(*angles), ctx.transpose)
         return *of_tensors, *of_tables, None, None, None
 
 

@@ -63,13 +63,13 @@ def _check_kind(tensors: dict[str, Tensor], freqs, where: tuple, options: tuple)
     packed, rank, heads = tensor_format == "thd", len(tensor_format), tensor_format.index("h")
     (name, t), *others = tensors.items()
     for x_name, x in tensors.items():
-        _check_tensor(x_name, x, _FLOATS)
+        check_tensor(x_name, x, _FLOATS)
         if x.dim() != rank:
             came = f"{x_name} has shape {tuple(x.shape)}, {x.dim()} dimensions"
             raise ValueError(f"{came}; tensor_format {tensor_format!r} needs {rank}")
     for k_name, k in others:
         shape = (*t.shape[:heads], k.shape[heads], *t.shape[heads + 1 :])
-        _check_tensor(k_name, k, (t.dtype,), [shape], t, name, f" beside {name}")
+        check_tensor(k_name, k, (t.dtype,), [shape], t, name, f" beside {name}")
     seq_len, batch, _, head_dim = view_as_sbhd(t, tensor_format).shape
     if not isinstance(interleaved, bool):
         raise bad(f"interleaved is {interleaved!r}", "False, True", TypeError)
@@ -96,7 +96,7 @@ def _check_kind(tensors: dict[str, Tensor], freqs, where: tuple, options: tuple)
         if not packed:
             came = f"cu_seqlens came with tensor_format {tensor_format!r}"
             raise ValueError(f"{came}; accepted only with 'thd'")
-        _check_tensor("cu_seqlens", cu_seqlens, _INTEGERS[:2], None, t, name)
+        check_tensor("cu_seqlens", cu_seqlens, _INTEGERS[:2], None, t, name)
         if cu_seqlens.dim() != 1 or cu_seqlens.numel() == 0:
             raise bad(f"cu_seqlens has shape {tuple(cu_seqlens.shape)}", "(b + 1,)")
         sequences = cu_seqlens.numel() - 1
@@ -104,12 +104,12 @@ def _check_kind(tensors: dict[str, Tensor], freqs, where: tuple, options: tuple)
         accepted = "the cumulative sequence lengths, int32 or int64 of shape (b + 1,)"
         raise bad("cu_seqlens is None with tensor_format 'thd'", f"{accepted}, or position_ids")
     if start_positions is not None:
-        _check_tensor("start_positions", start_positions, _INTEGERS, [(sequences,)], t, name)
+        check_tensor("start_positions", start_positions, _INTEGERS, [(sequences,)], t, name)
     if position_ids is not None:
         if start_positions is not None:
             raise bad("position_ids came with start_positions", "one of the two")
         shapes = [(seq_len,)] if packed else [(batch, seq_len), (1, seq_len)]
-        _check_tensor("position_ids", position_ids, _INTEGERS, shapes, t, name)
+        check_tensor("position_ids", position_ids, _INTEGERS, shapes, t, name)
     return seq_len, positions if start_positions is None else None
 
 
@@ -119,7 +119,7 @@ def _check_freqs(freqs, t: Tensor, name: str, batch: int, interleaved: bool) -> 
         if freqs.interleaved != interleaved:
             raise bad(f"freqs has interleaved = {freqs.interleaved}", f"the call's, {interleaved}")
         shape = (freqs.rotary_dim // 2,)
-        _check_tensor("freqs", freqs.inv_freq, _FLOATS, [shape], t, name, " for inv_freq")
+        check_tensor("freqs", freqs.inv_freq, _FLOATS, [shape], t, name, " for inv_freq")
         if is_differentiated(freqs.inv_freq):
             raise bad("freqs has an inv_freq that requires a gradient", "freqs(max_seq_len)")
         return freqs.rotary_dim, None
@@ -127,21 +127,21 @@ def _check_freqs(freqs, t: Tensor, name: str, batch: int, interleaved: bool) -> 
         if len(freqs) != 2:
             raise bad(f"freqs has {len(freqs)} entries", "(cos, sin)")
         cos, sin = freqs
-        _check_tensor("freqs[0]", cos, _FLOATS, None, t, name)
+        check_tensor("freqs[0]", cos, _FLOATS, None, t, name)
         if cos.dim() not in (2, 3) or cos.shape[:-2] not in ((), (1,), (batch,)):
             accepted = f"(s2, d2) or (b, s2, d2), b = {batch} or 1"
             raise bad(f"freqs[0] has shape {tuple(cos.shape)}", accepted)
-        _check_tensor("freqs[1]", sin, (cos.dtype,), [cos.shape], t, name, " beside freqs[0]")
+        check_tensor("freqs[1]", sin, (cos.dtype,), [cos.shape], t, name, " beside freqs[0]")
         return cos.shape[-1], cos.shape[-2]
     # fp16 or bf16 angles cannot tell position 2048 from 2049: refused, never rounded up in silence
     accepted = (torch.float32, torch.float64) if t.dtype == torch.float64 else (torch.float32,)
-    _check_tensor("freqs", freqs, accepted, None, t, name, f" with {name} of {_short(t.dtype)}")
+    check_tensor("freqs", freqs, accepted, None, t, name, f" with {name} of {_short(t.dtype)}")
     if freqs.dim() != 4 or freqs.shape[1:3] != (1, 1):
         raise bad(f"freqs has shape {tuple(freqs.shape)}", "(s2, 1, 1, d2)")
     return freqs.shape[3], freqs.shape[0]
 
 
-def _check_tensor(name, x, dtypes=(), shapes=None, t=None, t_name="t", why="") -> None:
+def check_tensor(name, x, dtypes=(), shapes=None, t=None, t_name="t", why="") -> None:
     """`x` must be a tensor, of one of the dtypes and of the shapes, on the device of `t`."""
     if not isinstance(x, Tensor):
         raise bad(f"{name} is of type {type(x).__name__}", "torch.Tensor", TypeError)
@@ -212,13 +212,6 @@ def check_inplace(tensors: dict[str, Tensor], angles: Angles) -> None:
     have_memory = angles.known is not None and not angles.table.is_meta
     if len(tensors) == 2 and have_memory and _share_elements(*tensors.values()):
         raise bad("k shares memory with q", "with inplace=True separate elements")
-
-
-def check_last_dim_is_even(x: Tensor) -> None:
-    """`rotate_half` needs a tensor whose last dimension has two equal halves."""
-    _check_tensor("x", x)
-    if x.dim() == 0 or x.shape[-1] % 2:
-        raise bad(f"x has shape {tuple(x.shape)}", "an even last dimension, to have two halves")
 
 
 def bad(came: str, accepted: str, error: type[Exception] = ValueError) -> Exception:

@@ -16,29 +16,15 @@ _MOST = 4096  # kinds; of more, all are forgotten (a serving loop may meet any s
 _PROXY = torch._C._TorchDispatchModeKey.PROXY
 
 
-class Remembered(dict):
-    """Kind -> a dict of what was found out about it, empty at first."""
-
-    def __missing__(self, kind: tuple) -> dict:
-        if len(self) >= _MOST:
-            self.clear()
-        return self.setdefault(kind, {})
-
-
-REMEMBERED = Remembered()
+REMEMBERED = {}  # kind -> a dict of what was found out about it
 
 
 def known_of(freqs, options: tuple, *tensors: Tensor | None) -> dict | None:
     """What is remembered of calls that look like this one to checks, compiler and launch.
 
-    Args:
-        freqs: as the public functions take it.
-        options: what is no tensor.
-        tensors: those to rotate, then those that say where.
-
-    Returns:
-        The same dict for each call of a kind, to be added to. None for what cannot go straight to a
-        kernel: tensors of classes of their own, and calls that PyTorch traces or transforms.
+    That is the same dict, to be added to, for each call of a kind: with `freqs`, tensors to rotate
+    or to say where, and `options` that are alike. None for what cannot go straight to a kernel:
+    tensors of classes of their own, and calls that PyTorch traces or transforms.
     """
     if is_traced() or is_transformed():
         return None
@@ -58,7 +44,12 @@ def known_of(freqs, options: tuple, *tensors: Tensor | None) -> dict | None:
             elif x is not None:
                 return None
             kind.append(x)
-        return REMEMBERED[tuple(kind)]
+        known = REMEMBERED.get(kind := tuple(kind))
+        if known is None:
+            if len(REMEMBERED) >= _MOST:
+                REMEMBERED.clear()
+            known = REMEMBERED[kind] = {}
+        return known
     except (AttributeError, RuntimeError, TypeError):  # no strides or memory, or not hashable
         return None
 

@@ -63,18 +63,17 @@ def rotate(
     The results are new and contiguous; or with `inplace` the tensors themselves, of which no more
     than the rotary slice is touched.
     """
-    if inplace:
-        outs = tensors  # a minus sign noted in a view may stay: -x turned is minus x turned
-    else:
+    outs = tensors  # a minus sign noted in a view may stay: -x turned is minus x turned
+    if not inplace:
         outs = tuple([torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors])
     in_kernel, device = (*two(tensors), *two(outs), *angles[:5]), tensors[0].device
-    known, how = {} if angles.known is None else angles.known, (transpose, inplace)
+    known, how = {} if angles[9] is None else angles[9], (transpose, inplace)
     launch_again = known.get(how)
     if launch_again and launch_again(in_kernel):
         return outs
     with torch.cuda.device(device if device.type == "cuda" else -1):  # Triton launches there
         if not (launch_again and launch_again(in_kernel)):
-            known[how] = launch_rope(in_kernel, angles, *how)
+            known[how] = launch_rope(in_kernel, Angles(*angles), *how)
     return outs
 
 
@@ -101,10 +100,8 @@ def launch_rope(
     # With k, whose heads are few, a large tile would be half empty.
     tile = TILE_BYTES_AFTER_LOOKUP if angles.are_looked_up and k is None else TILE_BYTES
     # A warp reads a row of cosines or sines 8 bytes a thread, or else those of several positions.
-    positions = 1
-    if angles.sin is not None:
-        positions = max(1, BYTES_PER_LOAD // (half * table.element_size()))
-    rows = shared * max(q_heads, k_heads)
+    row_bytes, rows = half * table.element_size(), shared * max(q_heads, k_heads)
+    positions = 1 if angles.sin is None else max(1, BYTES_PER_LOAD // row_bytes)
     blocks = block_sizes(half, tail, rows, q.element_size(), tile, positions)
     num_warps = blocks.pop("num_warps")
     order["STRETCH"] = max(1, order["STRETCH"] // blocks["BLOCK_S"])
@@ -118,9 +115,9 @@ def launch_rope(
     numbers = seq_len, batch, q_heads, k_heads, s2, sequences, cp, *strides
     # of NVIDIA's library; AMD's was not tried
     nvidia = not interpreter_is_on() and torch.version.hip is None
-    constants = {"HALF": half, "TAIL": tail, **blocks, "TRANSPOSE": transpose}
-    constants |= {"INTERLEAVED": angles.interleaved, **order}
-    constants |= {"FAST_SINE": nvidia and q.dtype != torch.float64}
+    flags = {"TRANSPOSE": transpose, "INTERLEAVED": angles.interleaved, **order}
+    flags["FAST_SINE"] = nvidia and q.dtype != torch.float64
+    constants = {"HALF": half, "TAIL": tail, **blocks, **flags}
     compiled = rope_kernel[(programs,)](*tensors, *numbers, **constants, num_warps=num_warps)
     if compiled is None or any(x is not y for x, y in zip(tensors, in_kernel, strict=True)):
         return None  # interpreted; or copied first, or left out
@@ -195,10 +192,8 @@ def block_sizes(
 ) -> dict[str, int]:
     """Tile of one program: whole rows, first of one position, then of several, up to a fixed size.
 
-    Of at least so many positions as are asked for, if the tile has room for them.
-
-    One warp, unless a single row is already too much for it. The sequence length plays no part, so
-    no new length compiles a new kernel.
+    Of at least so many `positions`, if there is room. One warp, unless a single row is too much for
+    it. The sequence length plays no part, so no new length compiles a new kernel.
     """
     block_half = _next_power_of_2(half)
     block_tail = _next_power_of_2(tail) if tail else 0

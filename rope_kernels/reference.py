@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from .angles import Angles
-from .checks import check_arguments, check_last_dim_is_even
+from .checks import bad, check_arguments, check_tensor
 from .formats import view_as_sbhd, view_from_sbhd
 
 
@@ -24,7 +24,9 @@ def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
 
     Source: TransformerEngine's `_rotate_half`; the quarter turn in RoFormer, equation (34).
     """
-    check_last_dim_is_even(x)
+    check_tensor("x", x)
+    if x.dim() == 0 or x.shape[-1] % 2:
+        raise bad(f"x has shape {tuple(x.shape)}", "an even last dimension, to have two halves")
     return _quarter_turn(x, interleaved)
 
 

@@ -64,8 +64,8 @@ def launch_rope(*arguments, launch_rope=launch.launch_rope):
 def short_way(compiled, *rest, short_way=launch._short_way):
     """Note the kernel's signature on the way."""
     names, sizes = [], []
-    for name, kinds in compiled.src.signature.items():
-        for kind in kinds if isinstance(kinds, tuple) else (kinds,):
+    for name, types in compiled.src.signature.items():
+        for kind in types if isinstance(types, tuple) else (types,):
             if kind != "constexpr":
                 names.append(name)
                 sizes.append(8 if kind[0] == "*" else BYTES[kind])
