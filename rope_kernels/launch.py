@@ -192,8 +192,10 @@ def block_sizes(
 ) -> dict[str, int]:
     """Tile of one program: whole rows, first of one position, then of several, up to a fixed size.
 
-    Of at least so many `positions`, if there is room. One warp, unless a single row is too much for
-    it. The sequence length plays no part, so no new length compiles a new kernel.
+    Of at least so many positions as are asked for, if the tile has room for them.
+
+    One warp, unless a single row is already too much for it. The sequence length plays no part, so
+    no new length compiles a new kernel.
     """
     block_half = _next_power_of_2(half)
     block_tail = _next_power_of_2(tail) if tail else 0
