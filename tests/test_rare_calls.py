@@ -198,3 +198,50 @@ def test_what_has_no_shape_and_sizes_that_are_too_large_are_named(cp_size):
     nested = torch.nested.nested_tensor([torch.randn(2, 3, D)])
     with pytest.raises(ValueError, match=r"^t has layout of a nested tensor; accepted"):
         apply_rotary_pos_emb(nested, rope)
+
+
+@pytest.mark.parametrize("transform", ("vmap", "grad"))
+def test_a_transform_under_compile_takes_pytorchs_operators(transform, device):
+    """The operator has no rule for them."""
+    t, table = torch.randn(3, S, B, H, D, device=device), angles(S, D, device)
+
+    def rotate(t):
+        return apply_rotary_pos_emb(t, table)
+
+    def transformed(t):
+        if transform == "vmap":
+            return func.vmap(rotate)(t)
+        return func.grad(lambda t: (rotate(t) ** 3).sum())(t[0])
+
+    got = torch.compile(transformed, backend="aot_eager", fullgraph=True)(t)
+    torch.testing.assert_close(got, transformed(t))
+
+
+@pytest.mark.parametrize("cp_rank", (0, 1, 2))
+def test_all_ranks_refuse_a_table_that_is_too_short_for_one(cp_rank):
+    """Or some of them would wait for the others."""
+    t, starts = torch.randn(4, 1, H, D), torch.tensor([1])
+    ranks = {"cp_size": 3, "cp_rank": cp_rank, "start_positions": starts}
+    with pytest.raises(ValueError, match=r"^freqs has angles for s2 = 12 .* needs 13$"):
+        apply_rotary_pos_emb(t, angles(12, D, "cpu"), **ranks)
+    apply_rotary_pos_emb(t, angles(13, D, "cpu"), **ranks)
+
+
+def test_padding_behind_the_sequences_needs_no_angles():
+    t, starts = torch.randn(9, H, D), torch.tensor([0, 1, 3])
+    got = apply_rotary_pos_emb(t, angles(2, D, "cpu"), "thd", cu_seqlens=starts)
+    assert torch.equal(got[3:], t[3:])
+
+
+def test_a_position_below_zero_is_refused():
+    ids = torch.tensor([[0, 1, -1, 2, 3]])
+    with pytest.raises(ValueError, match=r"^position_ids has -1; accepted: values from 0$"):
+        apply_rotary_pos_emb(torch.randn(S, B, H, D), angles(S, D, "cpu"), position_ids=ids)
+
+
+def test_a_module_that_is_trained_later_is_refused_then(device):
+    rope, t = RotaryPositionEmbedding(D).to(device), torch.randn(S, B, H, D, device=device)
+    apply_rotary_pos_emb(t, rope)
+    rope.inv_freq.requires_grad_()
+    with pytest.raises(ValueError, match=r"^freqs has an inv_freq that requires a gradient"):
+        apply_rotary_pos_emb(t, rope)
