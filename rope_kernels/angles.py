@@ -42,16 +42,11 @@ class Angles(NamedTuple):
         return [x if x.dim() == 3 else x.flatten(1)[None] for x in tables]
 
     @property
-    def ids(self) -> Tensor | None:
-        """Position ids, (b or 1, s): packed tokens are one batch entry."""
-        ids = self.position_ids
-        return ids[None] if ids is not None and ids.dim() == 1 else ids
-
-    @property
     def per_batch(self) -> bool:
         """Does each entry of a dense batch have angles of its own?"""
         own_starts = self.start_positions is not None and self.cu_seqlens is None
-        own_ids = self.position_ids is not None and self.ids.shape[0] > 1
+        ids = self.position_ids
+        own_ids = ids is not None and ids.dim() == 2 and ids.shape[0] > 1
         return own_starts or own_ids or (self.table.dim() == 3 and self.table.shape[0] != 1)
 
     @property
@@ -78,7 +73,7 @@ class Angles(NamedTuple):
         if starts is not None:
             position = position + starts
         if self.position_ids is not None:
-            position = self.ids.long()
+            position = self.position_ids.long()
         return position if position.dim() == 2 else position[None], in_sequence
 
     def cos_sin(self, seq_len: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -90,17 +85,31 @@ class Angles(NamedTuple):
             if self.on_the_fly:
                 rows = [for_both_members(radians(self.table, position, dtype), self.interleaved)]
             else:
-                rows = [_rows_at(x, position, in_sequence) for x in self.rows]
+                rows = [_rows_at(x, position) for x in self.rows]
         cos, sin = rows[0].to(dtype), rows[-1].to(dtype)
         return (cos.cos(), sin.sin(), in_sequence) if self.sin is None else (cos, sin, in_sequence)
 
+    def add_rows(self, rows: Tensor) -> Tensor:
+        """Add up the rows, (b or 1, s, n), of all tokens at a position: (b or 1, s2, n).
 
-def _rows_at(table: Tensor, position: Tensor, in_sequence: Tensor | None) -> Tensor:
+        That is the gradient of taking rows from tables. Outside torch.compile, `index_put` sorts
+        on a GPU before it adds, so the order of addition is always the same.
+        """
+        seq_len, (entries, s2) = rows.shape[1], self.rows[0].shape[:2]
+        if not (self.are_looked_up or self.cp_size > 1):
+            return pad(rows, (0, 0, 0, s2 - seq_len))
+        position, in_sequence = self.positions(seq_len)
+        counts = (position >= 0) & (position < s2)
+        counts = counts if in_sequence is None else counts & in_sequence
+        entry = torch.arange(entries, device=rows.device)[:, None]
+        # others are added to a row behind the last
+        index = torch.broadcast_tensors(entry, torch.where(counts, position, s2))
+        zeros = rows.new_zeros(entries, s2 + 1, rows.shape[2])
+        return zeros.index_put(index, rows, accumulate=True)[:, :s2]
+
+
+def _rows_at(table: Tensor, position: Tensor) -> Tensor:
     """Rows of the table at each position, (b or 1, s, d2); NaN past its end."""
-    s2 = table.shape[1]
-    past_table = (position < 0) | (position >= s2)
-    if in_sequence is not None:
-        past_table = past_table & in_sequence  # what lies in none is not rotated
-    entry = torch.arange(table.shape[0], device=table.device)[:, None]
-    rows = pad(table, (0, 0, 0, 1))[entry, position.clamp(0, s2)]
-    return rows.masked_fill(past_table[:, :, None], math.nan)
+    entry, s2 = torch.arange(table.shape[0], device=table.device)[:, None], table.shape[1]
+    row = torch.where(position < 0, s2, position).clamp(max=s2)
+    return pad(table, (0, 0, 0, 1), value=math.nan)[entry, row]

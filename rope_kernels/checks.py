@@ -13,7 +13,7 @@ from torch import Tensor
 from .angles import Angles
 from .formats import FORMATS, view_as_sbhd
 from .frequencies import RotaryPositionEmbedding
-from .kinds import is_differentiated, is_traced, known_of
+from .kinds import has_values, is_differentiated, is_traced, known_of
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
@@ -39,17 +39,15 @@ def check_arguments(
     types = type(interleaved), type(cp_size), type(cp_rank)  # True == 1 == 1.0
     given = () if cu_seqlens is start_positions is position_ids is None else where
     known = known_of(freqs, (options, types), *tensors.values(), *given)
-    checked = None if known is None else known.get("checked")
-    if checked is None:
-        checked = _check_kind(tensors, freqs, where, options)
-        if known is not None:
-            known["checked"] = checked
-    seq_len, positions = checked
+    memory = {} if known is None else known
+    if "checked" not in memory:
+        memory["checked"] = _check_kind(tensors, freqs, where, options)
+    seq_len, positions = memory["checked"]
     if isinstance(freqs, RotaryPositionEmbedding):
         freqs = freqs.turns(positions, known is not None)
     tables = (freqs, None) if isinstance(freqs, Tensor) else freqs
     angles = Angles(*tables, *where, *options, known)
-    if given and known is not None:  # if traced, the operator comes to it when it runs
+    if given and not is_traced():  # if traced, the operator comes to it when it runs
         check_values(angles, seq_len)
     return angles
 
@@ -161,18 +159,17 @@ def check_tensor(name, x, dtypes=(), shapes=None, t=None, t_name="t", why="") ->
 def check_values(angles: Angles, seq_len: int) -> None:
     """Check the values of tensors on the CPU, where to read them costs nothing."""
     cu_seqlens, starts = angles[2:4]
-    if not angles.table.is_cpu:
+    if not (angles.table.is_cpu and all(has_values(x) for x in angles[2:5])):
         return
     if cu_seqlens is not None:
-        lengths, tokens = cu_seqlens.long().diff(), seq_len * angles.cp_size
+        came, size = f"cu_seqlens is {_head(cu_seqlens)}", angles.cp_size
+        lengths, tokens = cu_seqlens.long().diff(), seq_len * size
         if cu_seqlens[0] != 0 or (lengths < 0).any():
-            raise bad(f"cu_seqlens is {_head(cu_seqlens)}", "values that start at 0 and never fall")
+            raise bad(came, "values that start at 0 and never fall")
         if cu_seqlens[-1] > tokens:
-            accepted = f"values up to {tokens}, the number of tokens on all ranks"
-            raise bad(f"cu_seqlens is {_head(cu_seqlens)}", accepted)
-        if angles.cp_size > 1 and (lengths % (2 * angles.cp_size)).any():
-            accepted = f"lengths that 2 * cp_size = {2 * angles.cp_size} divides"
-            raise bad(f"cu_seqlens is {_head(cu_seqlens)}", accepted)
+            raise bad(came, f"values up to {tokens}, the number of tokens on all ranks")
+        if size > 1 and (lengths % (2 * size)).any():
+            raise bad(came, f"lengths that 2 * cp_size = {2 * size} divides")
     if starts is not None and ((starts < 0) | (starts.long() > 2**62)).any():
         raise bad(f"start_positions is {_head(starts)}", "values from 0 to 2^62")
     if angles.on_the_fly:
@@ -180,12 +177,12 @@ def check_values(angles: Angles, seq_len: int) -> None:
     # of the first rank, which has the last positions too: so all ranks agree
     position, in_sequence = angles._replace(cp_rank=0).positions(seq_len)
     used = position if in_sequence is None else position[:, in_sequence]
-    s2 = angles.rows[0].shape[1]
-    if used.numel() and used.min() < 0:
-        raise bad(f"position_ids has {used.min()}", "values from 0")
-    if used.numel() and used.max() >= s2:
+    first, last = used.aminmax() if used.numel() else (0, -1)
+    if first < 0:
+        raise bad(f"position_ids has {first}", "values from 0")
+    if last >= (s2 := angles.rows[0].shape[1]):
         came = f"freqs has angles for s2 = {s2} positions"
-        raise ValueError(f"{came}; the last position in use needs {int(used.max()) + 1}")
+        raise ValueError(f"{came}; the last position in use needs {int(last) + 1}")
 
 
 def check_inplace(tensors: dict[str, Tensor], angles: Angles) -> None:
@@ -209,7 +206,7 @@ def check_inplace(tensors: dict[str, Tensor], angles: Angles) -> None:
         ):
             accepted += ", or one slice (not from chunk or split) a call"
             raise bad(f"{name} is a view that autograd cannot overwrite", accepted)
-    have_memory = angles.known is not None and not angles.table.is_meta
+    have_memory = not transformed and all(has_values(t) for t in tensors.values())
     if len(tensors) == 2 and have_memory and _share_elements(*tensors.values()):
         raise bad("k shares memory with q", "with inplace=True separate elements")
 

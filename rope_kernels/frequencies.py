@@ -66,7 +66,7 @@ class RotaryPositionEmbedding(nn.Module):
         exponent = torch.arange(0, self.rotary_dim, 2, dtype=torch.float32) / self.rotary_dim
         self.register_buffer("inv_freq", 1.0 / rotary_base**exponent)
         self._known_turns = None, None, None  # what they were made from, its state then, and they
-        self._turns_in_graphs = []  # that captured CUDA graphs read: not to be freed before them
+        self._turns_in_graphs = {}  # address -> turns that a captured CUDA graph reads
 
     def forward(self, max_seq_len: int, offset: int = 0) -> Tensor:
         """Angles of positions offset, ..., offset + max_seq_len - 1.
@@ -119,18 +119,19 @@ class RotaryPositionEmbedding(nn.Module):
                 torch.cuda.current_stream(inv_freq.device).synchronize()  # others may read it
             self._known_turns = inv_freq, state, turns
         if capturing:
-            self._turns_in_graphs.append(turns)
+            self._turns_in_graphs[turns.data_ptr()] = turns  # not to be freed before it
         return turns
 
     def __getstate__(self):
         """What copies and files get: what is remembered holds for this memory alone."""
-        return self.__dict__ | {"_known_turns": (None, None, None), "_turns_in_graphs": []}
+        return self.__dict__ | {"_known_turns": (None, None, None), "_turns_in_graphs": {}}
 
     def _apply(self, fn, recurse=True):
         def move(x: Tensor) -> Tensor:  # but don't round, for .half(), .bfloat16() and .double()
-            moved = fn(x)
-            return moved if moved.dtype == x.dtype else x.to(moved.device)
+            moved, ours = fn(x), any(x is y for y in (inv_freq, inv_freq.grad))
+            return x.to(moved.device) if ours and moved.dtype != x.dtype else moved
 
+        inv_freq = self.inv_freq
         return super()._apply(move, recurse)
 
 

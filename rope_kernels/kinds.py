@@ -4,6 +4,8 @@ Calls of one kind pass the same checks and need the same launch. Both are done w
 remembered: a call should not keep the CPU longer than the GPU.
 """
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
@@ -12,11 +14,13 @@ from torch.nn import Parameter
 from .frequencies import RotaryPositionEmbedding
 
 _PLAIN = (Tensor, Parameter)
-_MOST = 4096  # kinds; of more, all are forgotten (a serving loop may meet any sequence length)
 _PROXY = torch._C._TorchDispatchModeKey.PROXY
 
 
-REMEMBERED = {}  # kind -> a dict of what was found out about it
+@lru_cache(4096)  # a serving loop may meet any sequence length
+def remembered(kind: tuple) -> dict:
+    """What was found out about this kind of call; nothing at first."""
+    return {}
 
 
 def known_of(freqs, options: tuple, *tensors: Tensor | None) -> dict | None:
@@ -44,12 +48,7 @@ def known_of(freqs, options: tuple, *tensors: Tensor | None) -> dict | None:
             elif x is not None:
                 return None
             kind.append(x)
-        known = REMEMBERED.get(kind := tuple(kind))
-        if known is None:
-            if len(REMEMBERED) >= _MOST:
-                REMEMBERED.clear()
-            known = REMEMBERED[kind] = {}
-        return known
+        return remembered(tuple(kind))
     except (AttributeError, RuntimeError, TypeError):  # no strides or memory, or not hashable
         return None
 
@@ -64,6 +63,14 @@ def is_transformed() -> bool:
     if forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active():
         return True
     return torch._C._get_tracing_state() is not None
+
+
+def has_values(x: Tensor | None) -> bool:
+    """Can its numbers be read? Not under vmap, nor those of DTensor, FakeTensor and the like."""
+    if x is None:
+        return True
+    plain = type(x).__torch_dispatch__ is Tensor.__torch_dispatch__
+    return plain and not (x.is_meta or torch._C._functorch.is_batchedtensor(x))
 
 
 def is_differentiated(t: Tensor) -> bool:

@@ -80,16 +80,13 @@ def rotate(
 def launch_rope(
     in_kernel: tuple[Tensor | None, ...], angles: Angles, transpose: bool, inplace: bool
 ) -> Callable[[tuple], bool] | None:
-    """Launch through Triton's JIT, which compiles what it has not seen.
-
-    Returns `_short_way` to launch it again, if there is one.
-    """
+    """Launch through Triton's JIT, which compiles what is new; return `_short_way`, if any."""
     from .kernels import rope_kernel  # the first launch loads Triton, not the import of the package
 
     tensors = _as_stored(*in_kernel, inplace)
     if tensors[0] is None:
         return None
-    q, k, _, _, table, _, cu_seqlens, _, _ = tensors
+    q, k, _, _, table, _, cu_seqlens, _, ids = tensors
     views = [None if x is None else view_as_sbhd(x, angles.tensor_format) for x in tensors[:4]]
     seq_len, batch, q_heads, head_dim = views[0].shape
     k_heads, half = 0 if k is None else views[1].shape[2], angles.rotary_dim // 2
@@ -107,26 +104,24 @@ def launch_rope(
     order["STRETCH"] = max(1, order["STRETCH"] // blocks["BLOCK_S"])
     row_blocks = sum(-(-shared * heads // blocks["BLOCK_R"]) for heads in (q_heads, k_heads))
     programs = entries * -(-seq_len // blocks["BLOCK_S"]) * row_blocks
-    table = None if angles.on_the_fly else angles._replace(table=table, sin=None).rows[0]
+    table = None if angles.on_the_fly else angles._replace(table=table).rows[0]
     s2 = 0 if table is None else table.shape[1]
     sequences = 0 if cu_seqlens is None else cu_seqlens.numel() - 1
     cp = (angles.cp_size, angles.cp_rank) if angles.cp_size > 1 else None
-    strides = [_strides(x) for x in (*views, table, angles.ids)]
+    ids = ids[None] if ids is not None and ids.dim() == 1 else ids  # packed tokens: one entry
+    strides = [_strides(x) for x in (*views, table, ids)]
     numbers = seq_len, batch, q_heads, k_heads, s2, sequences, cp, *strides
-    # of NVIDIA's library; AMD's was not tried
-    nvidia = not interpreter_is_on() and torch.version.hip is None
+    nvidia = not interpreter_is_on() and torch.version.hip is None  # AMD's sine was not tried
     flags = {"TRANSPOSE": transpose, "INTERLEAVED": angles.interleaved, **order}
     flags["FAST_SINE"] = nvidia and q.dtype != torch.float64
     constants = {"HALF": half, "TAIL": tail, **blocks, **flags}
     compiled = rope_kernel[(programs,)](*tensors, *numbers, **constants, num_warps=num_warps)
     if compiled is None or any(x is not y for x, y in zip(tensors, in_kernel, strict=True)):
         return None  # interpreted; or copied first, or left out
-    return _short_way(compiled, programs, (*numbers, *constants.values()), tensors)
+    return _short_way(compiled, programs, (*numbers, *constants.values()))
 
 
-def _short_way(
-    compiled, programs: int, numbers: tuple, tensors: tuple[Tensor | None, ...]
-) -> Callable[[tuple], bool] | None:
+def _short_way(compiled, programs: int, numbers: tuple) -> Callable[[tuple], bool] | None:
     """Triton's last step alone: what comes before it looks at every argument of every call anew.
 
     That takes 11 us of a CPU on which this takes 1.4, and `kinds.py` has looked already. What is
@@ -137,9 +132,6 @@ def _short_way(
     version, run = triton.__version__.split(".")[:2], compiled.run
     needs_memory = run.global_scratch_size or run.profile_scratch_size
     if version not in _KNOWN_VERSIONS_OF_TRITON or needs_memory:
-        return None
-    # of outputs and turns, which are made after the kind was found out
-    if any(x is not None and x.data_ptr() % 16 for x in tensors[2:5]):
         return None
     driver, knobs, launch = triton.runtime.driver.active, triton.knobs.runtime, run.launch
     device, get_stream = driver.get_current_device(), driver.get_current_stream
@@ -153,6 +145,7 @@ def _short_way(
 
     def launch_again(tensors: tuple[Tensor | None, ...]) -> bool:
         addresses = [x if x is None else x.data_ptr() for x in tensors]
+        # of outputs and turns, which are made after the kind was found out
         if (addresses[2] | (addresses[3] or 0) | addresses[4]) % 16 or _current_device() != device:
             return False
         enter, leave = knobs.launch_enter_hook, knobs.launch_exit_hook
@@ -180,11 +173,8 @@ def order_of_programs(t: Tensor, angles: Angles) -> dict[str, int]:
         stretch = WHOLE
     else:
         stretch = STRETCH_OF_ROWS if rows_are_outer else STRETCH_OF_BATCH
-    return {
-        "PER_BATCH": angles.per_batch or batch_is_outer,
-        "ROWS_OUTER": rows_are_outer,
-        "STRETCH": stretch,
-    }
+    per_batch = angles.per_batch or batch_is_outer
+    return {"PER_BATCH": per_batch, "ROWS_OUTER": rows_are_outer, "STRETCH": stretch}
 
 
 def block_sizes(
@@ -222,10 +212,7 @@ def two(tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor | None]:
 
 
 def _strides(x: Tensor | None) -> tuple[int, ...] | None:
-    """In elements; 0 where there is one index only.
-
-    (There a stride says nothing, but 1 would make the compiler expect unaligned rows.)
-    """
+    """In elements; 0 beside a single index, where 1 would have the compiler see unaligned rows."""
     if x is None:
         return None
     return tuple(0 if n == 1 else step for n, step in zip(x.shape, x.stride(), strict=True))

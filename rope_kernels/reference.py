@@ -54,26 +54,25 @@ def rotate(
     tensors: tuple[Tensor, ...], angles: Angles, round_once: bool, transpose: bool
 ) -> tuple[Tensor, ...]:
     """Rotate checked tensors; differentiable in them and in the table, as often as you like."""
-    seq_len = view_as_sbhd(tensors[0], angles.tensor_format).shape[0]
-    dtype = torch.float64 if tensors[0].dtype == torch.float64 else torch.float32
-    cos, sin, in_sequence = angles.cos_sin(seq_len, dtype)
-    cos, sin = (v.transpose(0, 1)[:, :, None] for v in (cos, sin))  # (s, b or 1, 1, d2)
-    if not round_once:
-        cos, sin = cos.to(tensors[0].dtype), sin.to(tensors[0].dtype)
+    views = [view_as_sbhd(t, angles.tensor_format) for t in tensors]
+    stored, d2 = tensors[0].dtype, angles.rotary_dim
+    dtype = _compute_dtype(tensors[0])
+    cos, sin, in_sequence = angles.cos_sin(views[0].shape[0], dtype)
+    in_sequence = None if in_sequence is None else in_sequence.view(-1, 1, 1, 1)
+    dtype = dtype if round_once else stored
+    cos, sin = (v.transpose(0, 1)[:, :, None].to(dtype) for v in (cos, sin))  # (s, b or 1, 1, d2)
     outs = []
-    for t in tensors:
-        x = view_as_sbhd(t, angles.tensor_format)
-        rotary, tail = x.split((angles.rotary_dim, x.shape[-1] - angles.rotary_dim), dim=-1)
+    for x in views:
+        rotary, tail = x.split((d2, x.shape[-1] - d2), dim=-1)
         if in_sequence is not None:
-            in_sequence = in_sequence.view(-1, 1, 1, 1)
             rotary = torch.where(in_sequence, rotary, 0)  # padding may hold anything, NaN too
-        rotary = rotary.to(cos.dtype)
+        rotary = rotary.to(dtype)
         if transpose:
             # the transpose of a quarter turn is its negative
             rotated = rotary * cos - _quarter_turn(rotary * sin, angles.interleaved)
         else:
             rotated = rotary * cos + _quarter_turn(rotary, angles.interleaved) * sin
-        rotated = torch.cat((rotated.to(t.dtype), tail), dim=-1)
+        rotated = torch.cat((rotated.to(stored), tail), dim=-1)
         if in_sequence is not None:
             rotated = torch.where(in_sequence, rotated, x)
         outs.append(view_from_sbhd(rotated, angles.tensor_format).contiguous())
@@ -81,13 +80,25 @@ def rotate(
 
 
 def table_gradients(tensors: tuple, grads: tuple, angles: Angles, transpose: bool) -> tuple:
-    """Gradients of the table, and of the sines if it has them, from those of what was rotated."""
-    tables = [x for x in angles[:2] if x is not None]
-    given = [(t, grad) for t, grad in zip(tensors, grads, strict=True) if grad is not None]
-    tensors, grads = zip(*given, strict=True)
+    """Gradients of the table, and of the sines if it has them, from those of what was rotated.
 
-    def rotated(*tables: Tensor) -> tuple[Tensor, ...]:
-        return rotate(tensors, Angles(*tables, *angles[len(tables) :]), True, transpose)
+    Cosines were multiplied by `t`, sines by `rotate_half(t)`; the sum is over all heads alike.
+    """
+    dtype, total = _compute_dtype(tensors[0]), 0
+    for t, grad in zip(tensors, grads, strict=True):
+        if grad is not None:
+            views = (view_as_sbhd(v, angles.tensor_format) for v in (t, grad))
+            x, g = (v.narrow(-1, 0, angles.rotary_dim).to(dtype) for v in views)
+            x, g = (g, x) if transpose else (x, g)
+            factors = x, _quarter_turn(x, angles.interleaved)
+            total = total + torch.cat([(g * factor).sum(2) for factor in factors], -1)
+    total = total.transpose(0, 1) if angles.per_batch else total.sum(1)[None]
+    table = angles.table
+    of_cos, of_sin = (v.reshape(table.shape) for v in angles.add_rows(total).chunk(2, -1))
+    if angles.sin is not None:
+        return of_cos.to(table.dtype), of_sin.to(table.dtype)
+    return (table.to(dtype).cos() * of_sin - table.to(dtype).sin() * of_cos).to(table.dtype), None
 
-    of_tables = torch.func.vjp(rotated, *tables)[1](grads)
-    return of_tables if len(tables) == 2 else (*of_tables, None)
+
+def _compute_dtype(t: Tensor) -> torch.dtype:
+    return torch.float64 if t.dtype == torch.float64 else torch.float32

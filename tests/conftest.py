@@ -33,7 +33,7 @@ def whole_way(monkeypatch):
     between them: what calls of the same kind have launched before is forgotten."""
     from rope_kernels import kinds, launch
 
-    kinds.REMEMBERED.clear()
+    kinds.remembered.cache_clear()
     monkeypatch.setattr(launch, "_short_way", lambda *arguments: None)
     yield
-    kinds.REMEMBERED.clear()
+    kinds.remembered.cache_clear()

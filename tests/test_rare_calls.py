@@ -5,10 +5,12 @@ import pickle
 
 import pytest
 import torch
-from torch import func
+from torch import func, nn
 from torch._subclasses import FakeTensorMode
+from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal.two_tensor import TwoTensor
+from torch.utils.checkpoint import checkpoint
 
 from inputs import angles
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, launch, rope_qk
@@ -51,7 +53,7 @@ def test_a_copy_of_the_module_remembers_no_turns(copied, device):
     rope, t = RotaryPositionEmbedding(D).to(device), torch.randn(S, B, H, D, device=device)
     apply_rotary_pos_emb(t, rope)
     other = copied(rope)
-    assert other._known_turns == (None, None, None) and other._turns_in_graphs == []
+    assert other._known_turns == (None, None, None) and other._turns_in_graphs == {}
     assert rope._known_turns[2] is not None
     other.inv_freq.mul_(2)
     torch.testing.assert_close(apply_rotary_pos_emb(t, other), apply_rotary_pos_emb(t, other(S)))
@@ -245,3 +247,115 @@ def test_a_module_that_is_trained_later_is_refused_then(device):
     rope.inv_freq.requires_grad_()
     with pytest.raises(ValueError, match=r"^freqs has an inv_freq that requires a gradient"):
         apply_rotary_pos_emb(t, rope)
+
+
+def step_with_a_table(rotate, device):
+    """Gradients of a tensor and of its table, under what `rotate` does around it."""
+    t = torch.randn(S, B, H, D, device=device, requires_grad=True)
+    table, grad = angles(S, D, device).requires_grad_(), torch.randn(S, B, H, D, device=device)
+    want = torch.autograd.grad(apply_rotary_pos_emb(t, table), (t, table), grad)
+    return torch.autograd.grad(rotate(t, table), (t, table), grad), want
+
+
+def under_saved_tensors_hooks(t, table):
+    with torch.autograd.graph.save_on_cpu():
+        return apply_rotary_pos_emb(t, table)
+
+
+def in_a_checkpoint(t, table):
+    return checkpoint(apply_rotary_pos_emb, t, table, use_reentrant=False)
+
+
+def compiled_in_a_checkpoint(t, table):
+    return checkpoint(
+        torch.compile(apply_rotary_pos_emb, backend="aot_eager"), t, table, use_reentrant=False
+    )
+
+
+@pytest.mark.parametrize(
+    "rotate", (under_saved_tensors_hooks, in_a_checkpoint, compiled_in_a_checkpoint)
+)
+def test_a_learnt_table_where_hooks_watch_saved_tensors(rotate, device):
+    for got, want in zip(*step_with_a_table(rotate, device), strict=True):
+        torch.testing.assert_close(got, want)
+
+
+def test_a_backward_within_saved_tensors_hooks(device):
+    t = torch.randn(S, B, H, D, device=device, requires_grad=True)
+    table, grad = angles(S, D, device).requires_grad_(), torch.randn(S, B, H, D, device=device)
+    want = torch.autograd.grad(apply_rotary_pos_emb(t, table), (t, table), grad)
+    with torch.autograd.graph.save_on_cpu():
+        got = torch.autograd.grad(apply_rotary_pos_emb(t, table), (t, table), grad)
+    for x, y in zip(got, want, strict=True):
+        torch.testing.assert_close(x, y)
+
+
+@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16))
+def test_a_row_of_a_table_adds_thousands_of_tokens_up_in_fp32(dtype, device):
+    """bf16 itself counts no further than 256."""
+    count = 3000
+    t = torch.ones(count, 1, D, device=device, dtype=dtype)
+    cos = torch.ones(2, D, device=device, dtype=dtype).requires_grad_()
+    starts = torch.arange(count + 1, device=device)
+    out = apply_rotary_pos_emb(t, (cos, torch.zeros_like(cos)), "thd", cu_seqlens=starts)
+    (got,) = torch.autograd.grad(out, cos, torch.ones_like(out))
+    assert torch.equal(got[0], torch.full((D,), count, device=device, dtype=dtype))
+    assert not got[1].any()
+
+
+class Mine(torch.Tensor):
+    pass
+
+
+BAD_VALUES = {
+    "position_ids": (torch.tensor([[0, 1, 2, 3, 99]]), r"^freqs has angles .* needs 100$"),
+    "start_positions": (torch.tensor([0, -3]), r"^start_positions is \[0, -3\]"),
+}
+
+
+@pytest.mark.parametrize("within", ("func.grad", "vmap", "forward mode", "a subclass"))
+@pytest.mark.parametrize("which", BAD_VALUES)
+def test_values_on_the_cpu_are_checked_wherever_they_can_be_read(which, within):
+    t, table = torch.randn(S, B, H, D), angles(S + 4, D, "cpu")
+    values, message = BAD_VALUES[which]
+
+    def rotate(t):
+        return apply_rotary_pos_emb(t, table, **{which: values})
+
+    with pytest.raises(ValueError, match=message):
+        if within == "func.grad":
+            func.grad(lambda t: rotate(t).sum())(t)
+        elif within == "vmap":
+            func.vmap(rotate)(t[None])
+        elif within == "forward mode":
+            with forward_ad.dual_level():
+                rotate(forward_ad.make_dual(t, t))
+        else:
+            rotate(t.as_subclass(Mine))
+
+
+@pytest.mark.parametrize("within", ("forward mode", "a subclass"))
+def test_q_that_is_k_in_place_is_refused_there_too(within, device):
+    t, table = torch.randn(S, B, H, D, device=device), angles(S, D, device)
+    before = t.clone()
+    with pytest.raises(ValueError, match=r"^k shares memory with q"):
+        if within == "a subclass":
+            rope_qk(t.as_subclass(Mine), t.as_subclass(Mine), table, inplace=True)
+        else:
+            with forward_ad.dual_level():
+                rope_qk(t, t, table, inplace=True)
+    assert torch.equal(t, before)
+
+
+class Scaled(RotaryPositionEmbedding):
+    """With more in it than frequencies."""
+
+    def __init__(self):
+        super().__init__(D)
+        self.scale, self.layer = nn.Parameter(torch.ones(2)), nn.Linear(2, 2)
+
+
+def test_a_cast_casts_all_but_the_frequencies():
+    scaled = Scaled().half()
+    dtypes = [x.dtype for x in (scaled.inv_freq, scaled.scale, scaled.layer.weight)]
+    assert dtypes == [torch.float32, torch.float16, torch.float16]

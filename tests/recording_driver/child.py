@@ -78,7 +78,7 @@ launch.launch_rope, launch._short_way = launch_rope, short_way
 
 
 def forget():
-    kinds.REMEMBERED.clear()
+    kinds.remembered.cache_clear()
 
 
 def launched(call, tensors) -> dict:
