@@ -449,9 +449,8 @@ def test_equal_is_not_enough(option):
 def test_torch_jit_leaves_nothing_behind():
     freqs, before = RotaryPositionEmbedding(8)(5), kinds.remembered.cache_info().currsize
     torch.jit.trace(lambda t: call(t, freqs, fused=False), torch.randn(5, 2, 3, 8))
-    assert (
-        kinds.remembered.cache_info().currsize <= before + 1
-    )  # the trace is compared with a plain run
+    # the trace is compared with a plain run
+    assert kinds.remembered.cache_info().currsize <= before + 1
 
 
 def test_memory_has_a_bound():
