@@ -205,20 +205,20 @@ class _Rotation(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        saved, of_tables = ctx.saved_tensors, (None, None)
-        needs = ctx.needs_input_grad
-        wanted = [g if need else None for need, g in zip(needs, grads, strict=False)]
-        given = tuple([g for g in wanted if g is not None])
-        known = known_of(saved[0], ctx.options, *given, *saved[1:5])
-        angles = *saved[:5], *ctx.options, known
+        saved, needs, gradients = ctx.saved_tensors, ctx.needs_input_grad, [None] * 7
+        given = {i: g for i, g in enumerate(grads) if g is not None and needs[i]}
+        known = known_of(saved[0], ctx.options, *given.values(), *saved[1:5])
+        angles, rotated = (*saved[:5], *ctx.options, known), ()
         if given and known is not None and not torch.is_grad_enabled():
-            rotated = launch.rotate(given, angles, not ctx.transpose)
-        else:
-            rotated = _rotate(given, Angles(*angles), True, not ctx.transpose) if given else ()
-        of_tensors = (*((None,) if wanted[0] is None else ()), *rotated, None)[:2]
+            rotated = launch.rotate(tuple(given.values()), angles, not ctx.transpose)
+        elif given:
+            rotated = _rotate(tuple(given.values()), Angles(*angles), True, not ctx.transpose)
+        for i, gradient in zip(given, rotated, strict=True):
+            gradients[i] = gradient
         if ctx.table_wants and any(g is not None for g in grads):
-            of_tables = reference.table_gradients(saved[5:], grads, Angles(*angles), ctx.transpose)
-        return *of_tensors, *of_tables, None, None, None
+            tensors, angles = saved[5:], Angles(*angles)
+            gradients[2:4] = reference.table_gradients(tensors, grads, angles, ctx.transpose)
+        return tuple(gradients)
 
 
 # `_Rotation.apply` but for its look for what torch.func left behind: `known_of` has looked
