@@ -127,11 +127,13 @@ class RotaryPositionEmbedding(nn.Module):
         return self.__dict__ | {"_known_turns": (None, None, None), "_turns_in_graphs": {}}
 
     def _apply(self, fn, recurse=True):
-        def move(x: Tensor) -> Tensor:  # but don't round, for .half(), .bfloat16() and .double()
-            moved, ours = fn(x), any(x is y for y in (inv_freq, inv_freq.grad))
-            return x.to(moved.device) if ours and moved.dtype != x.dtype else moved
+        exact = self.inv_freq, self.inv_freq.grad  # .half() and the like move them, but don't round
 
-        inv_freq = self.inv_freq
+        def move(x: Tensor) -> Tensor:
+            moved = fn(x)
+            rounded = moved.dtype != x.dtype and any(x is y for y in exact)
+            return x.to(moved.device) if rounded else moved
+
         return super()._apply(move, recurse)
 
 
