@@ -127,7 +127,8 @@ class RotaryPositionEmbedding(nn.Module):
         return self.__dict__ | {"_known_turns": (None, None, None), "_turns_in_graphs": {}}
 
     def _apply(self, fn, recurse=True):
-        exact = self.inv_freq, self.inv_freq.grad  # .half() and the like move them, but don't round
+        # .half() and the like move these, but don't round
+        exact = self.inv_freq, self.inv_freq.grad if self.inv_freq.is_leaf else None
 
         def move(x: Tensor) -> Tensor:
             moved = fn(x)

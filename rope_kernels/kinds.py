@@ -27,10 +27,11 @@ def known_of(freqs, options: tuple, *tensors: Tensor | None) -> dict | None:
     """What is remembered of calls that look like this one to checks, compiler and launch.
 
     That is the same dict, to be added to, for each call of a kind: with `freqs`, tensors to rotate
-    or to say where, and `options` that are alike. None for what cannot go straight to a kernel:
-    tensors of classes of their own, and calls that PyTorch traces or transforms.
+    or to say where, and `options` that are alike; for tensors of a class of their own a new one.
+    None for what cannot go straight to a kernel: classes that do operators by themselves, and calls
+    that PyTorch traces or transforms.
     """
-    if is_traced() or is_transformed():
+    if freqs is None or is_traced() or is_transformed():
         return None
     try:
         if isinstance(freqs, RotaryPositionEmbedding):
@@ -40,15 +41,17 @@ def known_of(freqs, options: tuple, *tensors: Tensor | None) -> dict | None:
             tensors, options = (*freqs, *tensors), (options, len(freqs))
         else:
             tensors = freqs, *tensors
-        kind = [options]
+        kind, plain = [options], True
         for x in tensors:
             if type(x) in _PLAIN:
                 # no function and no generator: this is in every call's way
                 x = x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16, x.is_neg()
             elif x is not None:
-                return None
+                plain = False
+                if not has_values(x):
+                    return None
             kind.append(x)
-        return remembered(tuple(kind))
+        return remembered(tuple(kind)) if plain else {}
     except (AttributeError, RuntimeError, TypeError):  # no strides or memory, or not hashable
         return None
 
