@@ -1,0 +1,326 @@
+"""The parts that kernels are made of. `kernels.py` tells how they fit together.
+
+A row is one head of one batch entry at one position: d elements. A Triton program (a thread block)
+rotates a tile of BLOCK_S positions x BLOCK_R rows. Every part takes and returns values of one tile:
+positions have shape (BLOCK_S,), rows (BLOCK_R,), pairs (BLOCK_HALF,), and elements
+(BLOCK_S, BLOCK_R, BLOCK_HALF).
+"""
+
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+
+@triton.jit
+def tile_of_program(
+    s_blocks,  # blocks of BLOCK_S positions
+    row_blocks,  # blocks of BLOCK_R rows, those of k after those of q
+    entries,  # batch entries that have row blocks of their own
+    ROWS_OUTER: tl.constexpr,  # positions run faster than rows, not slower
+    STRETCH: tl.constexpr,  # blocks of positions that all rows finish before the next ones begin
+):
+    """This program's block of positions, block of rows, and batch entry.
+
+    Programs start roughly in order. This is the order of the elements in memory, so the programs
+    that are in flight together read neighboring DRAM pages and share the table's rows in L2.
+    """
+    program = tl.program_id(0)
+    first_block = program // (row_blocks * entries) // STRETCH * STRETCH
+    program -= first_block * row_blocks * entries
+    blocks = 1
+    if STRETCH > 1:
+        blocks = min(s_blocks - first_block, STRETCH)
+    if ROWS_OUTER:
+        s_block, program = program % blocks, program // blocks
+        row_block, b = program % row_blocks, program // row_blocks
+    else:
+        row_block, program = program % row_blocks, program // row_blocks
+        s_block, b = program % blocks, program // blocks
+    return first_block + s_block, row_block, b
+
+
+@triton.jit
+def choose_strides(
+    is_k,  # whether this program rotates k
+    k_strides,  # of s, b, h, d
+    q_strides,  # of s, b, h, d
+):
+    """The strides of k or of q: `tl.where` takes no tuples."""
+    s_stride = tl.where(is_k, k_strides[0], q_strides[0])
+    b_stride = tl.where(is_k, k_strides[1], q_strides[1])
+    h_stride = tl.where(is_k, k_strides[2], q_strides[2])
+    d_stride = tl.where(is_k, k_strides[3], q_strides[3])
+    return s_stride, b_stride, h_stride, d_stride
+
+
+@triton.jit
+def batch_and_head(
+    row,  # (BLOCK_R,) int32
+    b,  # int64, this program's batch entry
+    heads,  # heads of this program's tensor
+    PER_BATCH: tl.constexpr,  # rows are the heads of entry b; False: the heads of all entries
+):
+    """Batch entry and head of each row, int64."""
+    row_batch, head = (row * 0).to(tl.int64) + b, row.to(tl.int64)
+    if not PER_BATCH:
+        row_batch, head = (row // heads).to(tl.int64), (row % heads).to(tl.int64)
+    return row_batch, head
+
+
+@triton.jit
+def row_pointers(
+    ptr,  # a tensor viewed as (s, b, h, d)
+    strides,  # of s, b, h, d; in elements
+    s,  # (BLOCK_S,) int64
+    row_batch,  # (BLOCK_R,) int64
+    head,  # (BLOCK_R,) int64
+):
+    """Pointers to element 0 of each row, (BLOCK_S, BLOCK_R, 1). The offsets are 64-bit."""
+    s_offset, row_offset = s * strides[0], row_batch * strides[1] + head * strides[2]
+    return ptr + (s_offset[:, None] + row_offset[None, :])[:, :, None]
+
+
+@triton.jit
+def load_pairs(
+    rows,  # pointers, (BLOCK_S, BLOCK_R, 1)
+    stride,  # of d
+    exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
+    HALF: tl.constexpr,  # number of pairs
+    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
+    INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
+):
+    """First and second members of all pairs, in the stored dtype."""
+    if INTERLEAVED:
+        # both members come with one wide load, and are separated in registers
+        both = tl.arange(0, 2 * BLOCK_HALF).to(tl.int64)[None, None, :]
+        members = tl.load(rows + both * stride, exists & (both < 2 * HALF))
+        shape: tl.constexpr = (members.shape[0], members.shape[1], BLOCK_HALF, 2)
+        first, second = tl.split(tl.reshape(members, shape))
+    else:
+        pair = tl.arange(0, BLOCK_HALF).to(tl.int64)
+        mask = exists & (pair < HALF)[None, None, :]
+        first = tl.load(rows + (pair * stride)[None, None, :], mask)
+        second = tl.load(rows + ((pair + HALF) * stride)[None, None, :], mask)
+    return first, second
+
+
+@triton.jit
+def store_pairs(
+    rows,  # pointers, (BLOCK_S, BLOCK_R, 1)
+    stride,  # of d
+    first,  # first members of the pairs, in the stored dtype
+    second,  # second members
+    exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
+    HALF: tl.constexpr,  # number of pairs
+    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
+    INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
+):
+    """Write both members of all pairs to where `load_pairs` would read them."""
+    if INTERLEAVED:
+        both = tl.arange(0, 2 * BLOCK_HALF).to(tl.int64)[None, None, :]
+        shape: tl.constexpr = (first.shape[0], first.shape[1], 2 * BLOCK_HALF)
+        members = tl.reshape(tl.join(first, second), shape)
+        tl.store(rows + both * stride, members, exists & (both < 2 * HALF))
+    else:
+        pair = tl.arange(0, BLOCK_HALF).to(tl.int64)
+        mask = exists & (pair < HALF)[None, None, :]
+        tl.store(rows + (pair * stride)[None, None, :], first, mask)
+        tl.store(rows + ((pair + HALF) * stride)[None, None, :], second, mask)
+
+
+@triton.jit
+def tail_columns(
+    exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
+    HALF: tl.constexpr,  # number of pairs
+    TAIL: tl.constexpr,  # elements after the pairs
+    BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two
+):
+    """Columns of the elements after the pairs, (1, 1, BLOCK_TAIL), and which of them exist."""
+    mask = exists & (tl.arange(0, BLOCK_TAIL) < TAIL)[None, None, :]
+    column = 2 * HALF + tl.arange(0, BLOCK_TAIL).to(tl.int64)
+    return column[None, None, :], mask
+
+
+@triton.jit
+def find_sequences(
+    token,  # (BLOCK_S,) int64: indices into the packed batch
+    cu_seqlens_ptr,  # (sequences + 1,) int32 or int64: sequence starts, then the last end
+    sequences,  # number of packed sequences
+    cp_size,  # ranks that share every sequence evenly
+    PROBES: tl.constexpr,  # starts compared in one step of the search, a power of two
+):
+    """Each token's sequence, that sequence's start and length, and whether the token is in one."""
+    # The last start <= token is `low` or one of the `span` starts after it. Empty sequences share
+    # their start with the next one, so the last such start is the right one. A step compares PROBES
+    # evenly spaced starts at once: every step waits for memory, so fewer steps are faster, even
+    # with more loads.
+    low = token * 0
+    span = sequences
+    while span > 0:
+        apart = (span - 1) // PROBES + 1
+        probe = low[:, None] + apart * tl.arange(1, PROBES + 1)[None, :]
+        start = tl.load(cu_seqlens_ptr + probe, probe <= sequences, other=0).to(tl.int64)
+        before = (start <= (token * cp_size)[:, None]) & (probe <= sequences)
+        low += apart * tl.sum(before.to(tl.int64), 1)
+        span = apart - 1
+    in_sequence = token * cp_size < tl.load(cu_seqlens_ptr + sequences).to(tl.int64)
+    in_sequence &= low < sequences  # if the first start is not 0
+    start = tl.load(cu_seqlens_ptr + low).to(tl.int64)
+    end = tl.load(cu_seqlens_ptr + low + 1, in_sequence, other=0).to(tl.int64)
+    return low, start // cp_size, (end - start) // cp_size, in_sequence
+
+
+@triton.jit
+def positions(
+    s,  # (BLOCK_S,) int64: tokens of this tile
+    s_exists,  # (BLOCK_S,): whether there is such a token
+    b,  # int64, this program's batch entry
+    seq_len,  # s, or the number of packed tokens
+    cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, and the last ends; or None
+    sequences,  # number of packed sequences
+    starts_ptr,  # (b,) or (sequences,): position of the first token of each sequence; or None
+    ids_ptr,  # (b, s): position of each token; or None
+    ids_strides,  # of b, s
+    cp,  # (cp_size, cp_rank): this rank has two chunks of every sequence; or None
+):
+    """Each token's position in its sequence, int64, and whether it is in a sequence."""
+    sequence, start, length, in_sequence = s * 0 + b, 0, seq_len, s_exists
+    if cu_seqlens_ptr is not None:
+        cp_size = 1 if cp is None else cp[0]
+        block_s: tl.constexpr = s.shape[0]
+        probes: tl.constexpr = 32 // block_s if block_s < 16 else 2  # one per thread of a warp
+        sequence, start, length, in_sequence = find_sequences(
+            s, cu_seqlens_ptr, sequences, cp_size, probes
+        )
+    position = s - start
+    if cp is not None:
+        # Each sequence has 2 * cp_size chunks. Rank r holds chunk r, and chunk r from the end.
+        chunk = length // 2
+        counted_back = 2 * cp[0].to(tl.int64) - 2 - cp[1]
+        position += tl.where(position < chunk, cp[1], counted_back) * chunk
+    if starts_ptr is not None:
+        position += tl.load(starts_ptr + sequence, in_sequence, other=0).to(tl.int64)
+    if ids_ptr is not None:
+        id_ptr = ids_ptr + b * ids_strides[0] + s * ids_strides[1]
+        position = tl.load(id_ptr, s_exists, other=0).to(tl.int64)
+    return position, in_sequence
+
+
+@triton.jit
+def cos_sin_of(
+    angle,  # radians
+    FAST_SINE: tl.constexpr,  # fewer steps, which the interpreter and fp64 cannot take
+    BITS: tl.constexpr,  # of an element of the result
+):
+    """Cosine and sine, to 5e-7 for 16-bit elements, to 2e-7 for 32-bit, to the last for 64-bit."""
+    if FAST_SINE:
+        # Remove whole turns first: the library's sine has a slow branch for large angles, and the
+        # hardware's is accurate from -pi to pi. 2 pi comes in three pieces, two of them with few
+        # bits: up to ten million radians, only the last fused multiply-add rounds.
+        turns = tl.floor(tl.fma(angle, 0.15915494309189535, 0.5))
+        angle = tl.fma(turns, -6.28125, angle)
+        angle = tl.fma(turns, -0.0019350051879882812, angle)
+        angle = tl.fma(turns, -3.019915981956753e-07, angle)
+        if BITS == 16:
+            return libdevice.fast_cosf(angle), libdevice.fast_sinf(angle)
+    return tl.cos(angle), tl.sin(angle)
+
+
+@triton.jit
+def angle_from_turns(
+    position,  # (BLOCK_S,) int64
+    turns_ptr,  # (HALF,) int64: 2^-64 turns per position
+    COMPUTED: tl.constexpr,  # fp32 or fp64
+    HALF: tl.constexpr,  # number of pairs
+    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
+):
+    """Angles in radians, from -pi to pi, (BLOCK_S, BLOCK_HALF)."""
+    # In units of 2^-64 turns, an int64 wraps around once per turn: its overflow removes whole turns
+    # and nothing else. The upper 32 bits are all that fp32 can use.
+    pair = tl.arange(0, BLOCK_HALF).to(tl.int64)
+    turns = tl.load(turns_ptr + pair, pair < HALF, other=0)
+    turned = position[:, None] * turns[None, :]
+    if COMPUTED == tl.float64:
+        angle = turned.to(COMPUTED) * (6.283185307179586 * 2.0**-64)
+    else:
+        angle = (turned >> 32).to(tl.int32).to(COMPUTED) * (6.283185307179586 * 2.0**-32)
+    return angle
+
+
+@triton.jit
+def table_offsets(
+    position,  # (BLOCK_S,) int64
+    b,  # int64, this program's batch entry
+    strides,  # of b, s, d
+    HALF: tl.constexpr,  # number of pairs
+    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
+    INTERLEAVED: tl.constexpr,  # a pair is columns 2i and 2i + 1, not i and i + HALF
+):
+    """Offsets of both members' entries in a table (b, s2, d2), each (BLOCK_S, BLOCK_HALF)."""
+    pair = tl.arange(0, BLOCK_HALF).to(tl.int64)
+    if INTERLEAVED:
+        first, second = 2 * pair, 2 * pair + 1
+    else:
+        first, second = pair, pair + HALF
+    row = (b * strides[0] + position * strides[1])[:, None]
+    return row + (first * strides[2])[None, :], row + (second * strides[2])[None, :]
+
+
+@triton.jit
+def cos_sin(
+    position,  # (BLOCK_S,) int64
+    s_exists,  # (BLOCK_S,): whether there is such a token
+    b,  # int64, this program's batch entry
+    table_ptr,  # angles or cosines, (b, s2, d2); or int64, (HALF,): 2^-64 turns per position
+    sin_ptr,  # sines, if the table holds cosines, or None
+    table_strides,  # of b, s, d
+    s2,  # positions in the table
+    COMPUTED: tl.constexpr,  # fp32 or fp64
+    BITS: tl.constexpr,  # of a stored element
+    HALF: tl.constexpr,  # number of pairs
+    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
+    INTERLEAVED: tl.constexpr,  # a pair is columns 2i and 2i + 1, not i and i + HALF
+    FAST_SINE: tl.constexpr,  # fewer steps, which the interpreter and fp64 cannot take
+):
+    """cos and sin of first members, then of second members, each (BLOCK_S, 1, BLOCK_HALF)."""
+    if table_ptr.dtype.element_ty == tl.int64:
+        angle = angle_from_turns(position, table_ptr, COMPUTED, HALF, BLOCK_HALF)
+        cos1, sin1 = cos_sin_of(angle, FAST_SINE, BITS)
+        cos2, sin2 = cos1, sin1
+    else:
+        offset1, offset2 = table_offsets(
+            position, b, table_strides, HALF, BLOCK_HALF, INTERLEAVED
+        )
+        in_table = s_exists & (position >= 0) & (position < s2)
+        mask = in_table[:, None] & (tl.arange(0, BLOCK_HALF).to(tl.int64) < HALF)[None, :]
+        nan = float("nan")  # a position past the table
+        loaded1 = tl.load(table_ptr + offset1, mask, other=nan).to(COMPUTED)
+        loaded2 = tl.load(table_ptr + offset2, mask, other=nan).to(COMPUTED)
+        if sin_ptr is None:
+            cos1, sin1 = cos_sin_of(loaded1, FAST_SINE, BITS)
+            cos2, sin2 = cos_sin_of(loaded2, FAST_SINE, BITS)
+        else:
+            cos1, cos2 = loaded1, loaded2
+            sin1 = tl.load(sin_ptr + offset1, mask, other=nan).to(COMPUTED)
+            sin2 = tl.load(sin_ptr + offset2, mask, other=nan).to(COMPUTED)
+    return cos1[:, None, :], sin1[:, None, :], cos2[:, None, :], sin2[:, None, :]
+
+
+@triton.jit
+def turn(
+    x1,  # first members of the pairs
+    x2,  # second members
+    cos1,  # of the first member's angle
+    sin1,
+    cos2,  # of the second member's angle, which may differ
+    sin2,
+    TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
+):
+    """Rotate every pair. The transpose differs in two signs, and in which sine it takes."""
+    if TRANSPOSE:
+        y1 = x1 * cos1 + x2 * sin2
+        y2 = x2 * cos2 - x1 * sin1
+    else:
+        y1 = x1 * cos1 - x2 * sin1
+        y2 = x2 * cos2 + x1 * sin2
+    return y1, y2
