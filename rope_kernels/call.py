@@ -1,0 +1,29 @@
+"""What a public function was asked for, before anything is known to be good."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from .frequencies import RotaryPositionEmbedding
+
+Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding
+TensorFormat = Literal["sbhd", "bshd", "bhsd", "thd"]
+
+
+@dataclass(slots=True)
+class Call:
+    """Every argument of a call, as it came. `api.apply_rotary_pos_emb` says what they mean."""
+
+    tensors: dict[str, Tensor]  # one or two to rotate, by the names that the caller knows them by
+    freqs: Freqs
+    tensor_format: TensorFormat
+    cu_seqlens: Tensor | None
+    start_positions: Tensor | None
+    position_ids: Tensor | None
+    interleaved: bool
+    cp_size: int
+    cp_rank: int
+    fused: bool
+    inplace: bool
+    transpose: bool = False  # take gradients back
