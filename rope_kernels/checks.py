@@ -5,51 +5,31 @@ launched. Values that lie on the GPU are not read back (that would stall the GPU
 graphs): there only shapes, dtypes and devices are checked.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from .angles import Angles
+from .call import Call
 from .formats import FORMATS, view_as_sbhd
 from .frequencies import RotaryPositionEmbedding
-from .kinds import has_values, is_differentiated, is_traced, known_of
+from .modes import has_values, is_differentiated, is_traced
+from .rotation import Rotation
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
 
 
-def check_arguments(
-    tensors: dict[str, Tensor],
-    freqs: Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding,
-    tensor_format: str,
-    cu_seqlens: Tensor | None = None,
-    start_positions: Tensor | None = None,
-    position_ids: Tensor | None = None,
-    interleaved: bool = False,
-    cp_size: int = 1,
-    cp_rank: int = 0,
-) -> Angles:
-    """Raise `TypeError` or `ValueError` unless the arguments fit together; else return the angles.
+def check_call(call: Call) -> int | None:
+    """Raise `TypeError` or `ValueError` unless the arguments fit together, values aside.
 
-    `tensors` are one or two to rotate, by the names that the caller knows them by.
+    Returns:
+        How many positions a module may interpolate by, if that is known.
     """
-    where = cu_seqlens, start_positions, position_ids
-    options = tensor_format, interleaved, cp_size, cp_rank
-    types = type(interleaved), type(cp_size), type(cp_rank)  # True == 1 == 1.0
-    given = () if cu_seqlens is start_positions is position_ids is None else where
-    known = known_of(freqs, (options, types), *tensors.values(), *given)
-    memory = {} if known is None else known
-    if "checked" not in memory:
-        memory["checked"] = _check_kind(tensors, freqs, where, options)
-    seq_len, positions = memory["checked"]
-    if isinstance(freqs, RotaryPositionEmbedding):
-        freqs = freqs.turns(positions, known is not None)
-    tables = (freqs, None) if isinstance(freqs, Tensor) else freqs
-    angles = Angles(*tables, *where, *options, known)
-    if given and not is_traced():  # if traced, the operator comes to it when it runs
-        check_values(angles, seq_len)
-    return angles
+    where = call.cu_seqlens, call.start_positions, call.position_ids
+    options = call.tensor_format, call.interleaved, call.cp_size, call.cp_rank
+    return _check_kind(call.tensors, call.freqs, where, options)[1]
 
 
 def _check_kind(tensors: dict[str, Tensor], freqs, where: tuple, options: tuple) -> tuple:
@@ -156,13 +136,23 @@ def check_tensor(name, x, dtypes=(), shapes=None, t=None, t_name="t", why="") ->
         raise ValueError(f"{name} is on {x.device}; it must be on {t_name}'s device, {t.device}")
 
 
-def check_values(angles: Angles, seq_len: int) -> None:
+def check_rotate_half(x) -> None:
+    """`x` must be a tensor with an even last dimension."""
+    check_tensor("x", x)
+    if x.dim() == 0 or x.shape[-1] % 2:
+        raise bad(f"x has shape {tuple(x.shape)}", "an even last dimension, to have two halves")
+
+
+def check_values(rotation: Rotation, seq_len: int) -> None:
     """Check the values of tensors on the CPU, where to read them costs nothing."""
-    cu_seqlens, starts = angles[2:4]
-    if not (angles.table.is_cpu and all(has_values(x) for x in angles[2:5])):
+    cu_seqlens, starts = rotation.cu_seqlens, rotation.start_positions
+    if not (
+        rotation.table.is_cpu
+        and all(has_values(x) for x in (cu_seqlens, starts, rotation.position_ids))
+    ):
         return
     if cu_seqlens is not None:
-        came, size = f"cu_seqlens is {_head(cu_seqlens)}", angles.cp_size
+        came, size = f"cu_seqlens is {_head(cu_seqlens)}", rotation.cp_size
         lengths, tokens = cu_seqlens.long().diff(), seq_len * size
         if cu_seqlens[0] != 0 or (lengths < 0).any():
             raise bad(came, "values that start at 0 and never fall")
@@ -172,23 +162,23 @@ def check_values(angles: Angles, seq_len: int) -> None:
             raise bad(came, f"lengths that 2 * cp_size = {2 * size} divides")
     if starts is not None and ((starts < 0) | (starts.long() > 2**62)).any():
         raise bad(f"start_positions is {_head(starts)}", "values from 0 to 2^62")
-    if angles.on_the_fly:
+    if rotation.on_the_fly:
         return
     # of the first rank, which has the last positions too: so all ranks agree
-    position, in_sequence = angles._replace(cp_rank=0).positions(seq_len)
+    position, in_sequence = replace(rotation, cp_rank=0).positions(seq_len)
     used = position if in_sequence is None else position[:, in_sequence]
     first, last = used.aminmax() if used.numel() else (0, -1)
     if first < 0:
         raise bad(f"position_ids has {first}", "values from 0")
-    if last >= (s2 := angles.rows[0].shape[1]):
+    if last >= (s2 := rotation.tables[0].shape[1]):
         came = f"freqs has angles for s2 = {s2} positions"
         raise ValueError(f"{came}; the last position in use needs {int(last) + 1}")
 
 
-def check_inplace(tensors: dict[str, Tensor], angles: Angles) -> None:
+def check_inplace(tensors: dict[str, Tensor], rotation: Rotation) -> None:
     """Raise `ValueError` where tensors cannot be overwritten, before anything is written."""
     with_grad = torch.is_grad_enabled()
-    if with_grad and any(x is not None and x.requires_grad for x in angles[:2]):
+    if with_grad and any(x is not None and x.requires_grad for x in (rotation.table, rotation.sin)):
         raise bad("freqs requires a gradient", "with inplace=True freqs.detach()")
     if is_traced():
         return  # PyTorch checks gradients when it traces; the operator comes here when it runs
