@@ -97,6 +97,11 @@ def _entry(signature: tuple) -> Entry:
     return Entry()
 
 
+def forget() -> None:
+    """Forget all entries."""
+    _entry.cache_clear()
+
+
 _KNOWN_VERSIONS_OF_TRITON = (["3", "6"], ["3", "7"])
 # `torch.cuda.current_device` looks first whether PyTorch has begun to use the GPU
 _current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
