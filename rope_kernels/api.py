@@ -238,16 +238,28 @@ def _rotate_call(call: Call) -> tuple[Tensor, ...]:
             entry.checked, entry.num_positions = True, num_positions
     else:
         num_positions = entry.num_positions
-    if isinstance(call.freqs, RotaryPositionEmbedding):
-        tables = (call.freqs.turns(num_positions, route is Route.KERNEL), None)
-    table, sin = tables
-    options = call.tensor_format, call.interleaved, call.cp_size, call.cp_rank, call.transpose
-    rotation = Rotation(table, sin, *where, *options)
+    rotation = rotation_of(call, num_positions, remember_turns=route is Route.KERNEL)
     if rotation.looks_up_positions and not is_traced():  # if traced, the operator checks them
         check_values(rotation, view_as_sbhd(tensors[0], call.tensor_format).shape[0])
     if call.inplace:
         check_inplace(call.tensors, rotation)
     return _rotate(tensors, rotation, route, entry, call.fused, call.inplace)
+
+
+def rotation_of(call: Call, num_positions: int | None, remember_turns: bool) -> Rotation:
+    """The rotation that a checked call asks for.
+
+    Args:
+        call: good, as far as `check_call` knows.
+        num_positions: what `check_call` returned.
+        remember_turns: a module keeps the turns that it makes here for its next call.
+    """
+    table, sin = _tables_of(call.freqs)
+    if isinstance(call.freqs, RotaryPositionEmbedding):
+        table = call.freqs.turns(num_positions, remember_turns)
+    where = call.cu_seqlens, call.start_positions, call.position_ids
+    options = call.tensor_format, call.interleaved, call.cp_size, call.cp_rank, call.transpose
+    return Rotation(table, sin, *where, *options)
 
 
 def _tables_of(freqs: Freqs) -> tuple[Tensor, Tensor | None]:

@@ -98,15 +98,7 @@ def rotate(
     outs = tensors  # a pending minus sign of a view may stay: -x turned is minus x turned
     if not inplace:
         outs = tuple([torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors])
-    given = KernelTensors(
-        *both(tensors),
-        *both(outs),
-        rotation.table,
-        rotation.sin,
-        rotation.cu_seqlens,
-        rotation.start_positions,
-        rotation.position_ids,
-    )
+    given = kernel_tensors(tensors, outs, rotation)
     if entry is not None and entry.launch is not None and entry.launch(given):
         return outs
     device = tensors[0].device
@@ -127,6 +119,21 @@ def _plan_and_run(
     copied = any(x is not y for x, y in zip(tensors, given, strict=True))
     if entry is not None and not copied:
         entry.launch = fastpath.shortest_launch(compiled, plan.programs, plan.numbers)
+
+
+def kernel_tensors(
+    tensors: tuple[Tensor, ...], outs: tuple[Tensor, ...], rotation: Rotation
+) -> KernelTensors:
+    """The kernel's tensors as a call has them; `outs` may be `tensors`."""
+    return KernelTensors(
+        *both(tensors),
+        *both(outs),
+        rotation.table,
+        rotation.sin,
+        rotation.cu_seqlens,
+        rotation.start_positions,
+        rotation.position_ids,
+    )
 
 
 def as_stored(given: KernelTensors, inplace: bool) -> KernelTensors:
