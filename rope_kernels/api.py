@@ -205,9 +205,9 @@ def choose_route(fused: bool, tensors: tuple[Tensor | None, ...]) -> Route:
     ===================================================================  ========
     `fused` is not True, or the arguments are no tensors                 PYTORCH
     torch.func, forward mode or torch.jit.trace                          PYTORCH
-    no engine: a CPU without the interpreter, no Triton, another device  PYTORCH
+    no engine: a CPU without the interpreter, no Triton, a meta tensor   PYTORCH
     torch.compile or make_fx                                             OPERATOR
-    a class that overrides operators (DTensor), vmap, meta tensors       PYTORCH
+    a class that overrides operators (DTensor, FakeTensor)               PYTORCH
     else                                                                 KERNEL
     ===================================================================  ========
     """
