@@ -1,7 +1,7 @@
 """How much a call does: kernels launched, bytes allocated and kept, kernels compiled, no waiting.
 
-On the GPU PyTorch's profiler and its allocator count. Everywhere a stand-in for `launch.run`
-counts launches, and PyTorch's dispatcher tells of every operator that makes or writes memory besides.
+On the GPU PyTorch's profiler and its allocator count. Everywhere a stand-in for `launch.run` counts
+launches, and PyTorch's dispatcher tells of every operator that makes or writes memory besides.
 """
 
 from functools import cache
