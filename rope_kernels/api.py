@@ -12,7 +12,7 @@ from .checks import check_call, check_inplace, check_rotate_half, check_values
 from .engine import runs_in_triton
 from .formats import view_as_sbhd
 from .frequencies import RotaryPositionEmbedding
-from .modes import has_values, is_traced, is_transformed
+from .modes import has_values, is_batched_gradient, is_traced, is_transformed
 from .rotation import Rotation
 
 
@@ -275,6 +275,8 @@ def _rotate_gradients(grads: tuple[Tensor, ...], rotation: Rotation) -> tuple[Te
     """Rotate the gradients of checked tensors, by the transposed map."""
     where = rotation.cu_seqlens, rotation.start_positions, rotation.position_ids
     route = choose_route(True, (*grads, rotation.table, rotation.sin, *where))
+    if route is Route.KERNEL and any(is_batched_gradient(grad) for grad in grads):
+        route = Route.PYTORCH
     entry = None
     if route is Route.KERNEL:
         entry = fastpath.entry_of_rotation(rotation, grads, inplace=False)

@@ -33,6 +33,14 @@ def has_values(x: Tensor | None) -> bool:
     return plain and not (x.is_meta or torch._C._functorch.is_batchedtensor(x))
 
 
+def is_batched_gradient(grad: Tensor) -> bool:
+    """Whether `grad` has no memory of its own: `torch.autograd.grad(..., is_grads_batched=True)`.
+
+    That is a vmap of its own, unknown to torch.func, which only a backward ever meets.
+    """
+    return torch._C._functorch.is_legacy_batchedtensor(grad)
+
+
 def is_differentiated(t: Tensor) -> bool:
     """Whether derivatives with respect to `t` are wanted, in forward mode or torch.func too."""
     if torch.compiler.is_compiling():
