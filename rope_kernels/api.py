@@ -12,7 +12,7 @@ from .checks import check_call, check_inplace, check_rotate_half, check_values
 from .engine import runs_in_triton
 from .formats import view_as_sbhd
 from .frequencies import RotaryPositionEmbedding
-from .modes import has_values, is_traced, is_transformed
+from .modes import has_values, is_batched_gradient, is_traced, is_transformed
 from .rotation import Rotation
 
 
@@ -208,9 +208,9 @@ def choose_route(fused: bool, tensors: tuple[Tensor | None, ...]) -> Route:
     ===================================================================  ========
     `fused` is not True, or an argument is no tensor                     PYTORCH
     torch.func, forward mode or torch.jit.trace                          PYTORCH
-    no engine: a CPU without the interpreter, no Triton, another device  PYTORCH
+    no engine: a CPU without the interpreter, no Triton, a meta tensor   PYTORCH
     torch.compile or make_fx                                             OPERATOR
-    a class that overrides operators (DTensor), vmap, meta tensors       PYTORCH
+    a class that overrides operators (DTensor, FakeTensor), vmap         PYTORCH
     else                                                                 KERNEL
     ===================================================================  ========
     """
@@ -218,7 +218,7 @@ def choose_route(fused: bool, tensors: tuple[Tensor | None, ...]) -> Route:
         return PYTORCH
     traced = is_traced()
     for x in tensors:
-        if x is None or type(x) in fastpath.PLAIN:
+        if x is None or (type(x) in fastpath.PLAIN and not is_batched_gradient(x)):
             continue
         if not isinstance(x, Tensor) or not (traced or has_values(x)):
             return PYTORCH
@@ -229,7 +229,7 @@ def choose_route(fused: bool, tensors: tuple[Tensor | None, ...]) -> Route:
 
 def _rotate_call(call: Call) -> tuple[Tensor, ...]:
     """What every public function does: check, describe the rotation, choose a route, rotate."""
-    tensors, tables = tuple(call.tensors.values()), _tables_of(call.freqs)
+    tensors, tables = tuple(call.tensors.values()), tables_of(call.freqs)
     route = choose_route(call.fused, (*tensors, *tables, *call.where))
     entry = fastpath.entry_of_call(call, tables) if route is KERNEL else None
     if entry is None or not entry.checked:
@@ -238,11 +238,7 @@ def _rotate_call(call: Call) -> tuple[Tensor, ...]:
             entry.checked, entry.num_positions = True, num_positions
     else:
         num_positions = entry.num_positions
-    if isinstance(call.freqs, RotaryPositionEmbedding):
-        tables = (call.freqs.turns(num_positions, route is KERNEL), None)
-    table, sin = tables
-    options = call.tensor_format, call.interleaved, call.cp_size, call.cp_rank, call.transpose
-    rotation = Rotation(table, sin, *call.where, *options)
+    rotation = rotation_of(call, tables, num_positions, remember_turns=route is KERNEL)
     if rotation.looks_up_positions and not is_traced():  # if traced, the operator checks them
         check_values(rotation, view_as_sbhd(tensors[0], call.tensor_format).shape[0])
     if call.inplace:
@@ -250,7 +246,18 @@ def _rotate_call(call: Call) -> tuple[Tensor, ...]:
     return _rotate(tensors, rotation, route, entry, call.fused, call.inplace)
 
 
-def _tables_of(freqs: Freqs) -> tuple[Tensor, Tensor | None]:
+def rotation_of(
+    call: Call, tables: tuple[Tensor, Tensor | None], num_positions: int | None, remember_turns
+) -> Rotation:
+    """The rotation that a checked call asks for, from `tables_of` and what `check_call` said."""
+    table, sin = tables
+    if isinstance(call.freqs, RotaryPositionEmbedding):
+        table = call.freqs.turns(num_positions, remember_turns)
+    options = call.tensor_format, call.interleaved, call.cp_size, call.cp_rank, call.transpose
+    return Rotation(table, sin, *call.where, *options)
+
+
+def tables_of(freqs: Freqs) -> tuple[Tensor, Tensor | None]:
     """What `freqs` holds: angles, or cosines and sines, or a module's inverse frequencies."""
     if isinstance(freqs, Tensor):
         return freqs, None

@@ -9,6 +9,10 @@ from torch.autograd import forward_ad
 
 _PROXY = torch._C._TorchDispatchModeKey.PROXY
 
+# Whether a gradient is one of `torch.autograd.grad(..., is_grads_batched=True)`: without memory of
+# its own, by a vmap that torch.func does not know, and that only a backward meets.
+is_batched_gradient = torch._C._functorch.is_legacy_batchedtensor
+
 
 def is_traced() -> bool:
     """Whether torch.compile or make_fx records this call to run it later."""
@@ -29,8 +33,9 @@ def has_values(x: Tensor | None) -> bool:
     """
     if x is None:
         return True
-    plain = type(x).__torch_dispatch__ is Tensor.__torch_dispatch__
-    return plain and not (x.is_meta or torch._C._functorch.is_batchedtensor(x))
+    if type(x).__torch_dispatch__ is not Tensor.__torch_dispatch__ or x.is_meta:
+        return False
+    return not (torch._C._functorch.is_batchedtensor(x) or is_batched_gradient(x))
 
 
 def is_differentiated(t: Tensor) -> bool:

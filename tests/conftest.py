@@ -29,11 +29,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture
 def whole_way(monkeypatch):
-    """Every launch goes through `launch.launch_rope` and the kernel's JIT, for tests that stand
-    between them: what calls of the same kind have launched before is forgotten."""
-    from rope_kernels import kinds, launch
+    """Every call is checked and planned, and launched by `launch.run`: the fast path is off."""
+    from rope_kernels import fastpath
 
-    kinds.remembered.cache_clear()
-    monkeypatch.setattr(launch, "_short_way", lambda *arguments: None)
-    yield
-    kinds.remembered.cache_clear()
+    monkeypatch.setattr(fastpath, "ENABLED", False)

@@ -67,7 +67,7 @@ def nothing_may_run(monkeypatch):
         raise Reached
 
     monkeypatch.setattr(launch, "rotate", reached)
-    monkeypatch.setattr(launch, "launch_rope", reached)
+    monkeypatch.setattr(launch, "run", reached)
     monkeypatch.setattr(reference, "rotate", reached)
 
 

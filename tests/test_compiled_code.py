@@ -1,6 +1,6 @@
 """What the compiler makes of the kernel for an H200 (sm_90) and an A100 (sm_80); needs no GPU.
 
-A launch is caught on its way and compiled ahead of time. Wide loads and no spills are what the
+A launch is planned and compiled ahead of time. Wide loads and no spills are what the
 kernel's speed rests on, and both are lost without a word: a stride of 1 where there should have
 been none made packed tensors load 2 bytes at a time.
 """
@@ -27,22 +27,29 @@ HALF_ROTARY = RotaryPositionEmbedding(D, 0.5)
 CU_SEQLENS = torch.tensor([0, 10, S])
 QKV = bf16(B, S, 3 * H, D).transpose(1, 2)  # in bhsd, packed along the heads
 
-CALLS = {
-    "table": lambda: rope_fw(bf16(S, B, H, D), ROPE(S)),
-    "on the fly": lambda: rope_fw(bf16(S, B, H, D), ROPE),
-    "interleaved": lambda: rope_fw(bf16(S, B, H, D), INTERLEAVED, interleaved=True),
-    "packed": lambda: rope_fw(bf16(S, H, D), ROPE, "thd", cu_seqlens=CU_SEQLENS),
-    "one entry, one head": lambda: rope_fw(bf16(S, 1, 1, D), ROPE),
-    "q and k, packed qkv, in place": lambda: rope_qk(
-        *QKV.split(H, dim=1)[:2], ROPE, "bhsd", inplace=True
+CALLS = {  # what is called, its arguments, and its options
+    "table": (rope_fw, (bf16(S, B, H, D), ROPE(S)), {}),
+    "on the fly": (rope_fw, (bf16(S, B, H, D), ROPE), {}),
+    "interleaved": (rope_fw, (bf16(S, B, H, D), INTERLEAVED), {"interleaved": True}),
+    "packed": (rope_fw, (bf16(S, H, D), ROPE, "thd"), {"cu_seqlens": CU_SEQLENS}),
+    "one entry, one head": (rope_fw, (bf16(S, 1, 1, D), ROPE), {}),
+    "q and k, packed qkv, in place": (
+        *(rope_qk, (*QKV.split(H, dim=1)[:2], ROPE, "bhsd")),
+        {"inplace": True},
     ),
-    "q and k, position ids": lambda: rope_qk(
-        bf16(B, S, H, D), bf16(B, S, 1, D), ROPE, "bshd", position_ids=torch.zeros(B, S).long()
+    "q and k, position ids": (
+        *(rope_qk, (bf16(B, S, H, D), bf16(B, S, 1, D), ROPE, "bshd")),
+        {"position_ids": torch.zeros(B, S).long()},
     ),
-    "half rotary, new": lambda: rope_fw(bf16(S, B, H, D), HALF_ROTARY),
-    "half rotary, in place": lambda: rope_fw(bf16(S, B, H, D), HALF_ROTARY, inplace=True),
-    "d = 80": lambda: rope_fw(bf16(S, B, 40, 80), RotaryPositionEmbedding(80)),
+    "half rotary, new": (rope_fw, (bf16(S, B, H, D), HALF_ROTARY), {}),
+    "half rotary, in place": (rope_fw, (bf16(S, B, H, D), HALF_ROTARY), {"inplace": True}),
+    "d = 80": (rope_fw, (bf16(S, B, 40, 80), RotaryPositionEmbedding(80)), {}),
 }
+
+
+def compiled(name, gpu="sm_90"):
+    function, arguments, options = CALLS[name]
+    return compile_call(gpu, function, *arguments, **options)
 
 
 each_call = pytest.mark.parametrize("name", CALLS)
@@ -53,21 +60,21 @@ SPILLED = {"packed": 80}
 
 @each_call
 def test_rows_are_read_and_written_16_bytes_at_a_time(name):
-    code = compile_call("sm_90", CALLS[name])
+    code = compiled(name)
     assert set(code.stores) == {16}, code.stores
     assert code.loads[16] >= sum(code.stores.values()), code.loads  # tables: as they come
     assert code.spilled <= SPILLED.get(name, 0), code
 
 
 def test_an_older_gpu_too():
-    code = compile_call("sm_80", CALLS["on the fly"])
+    code = compiled("on the fly", "sm_80")
     assert set(code.stores) == {16} and code.spilled == 0, code
 
 
 def test_a_tensor_at_an_odd_address_is_not_read_wide():
     """Else the GPU would stop with an error; the output is new, and written wide all the same."""
     t = bf16(S * B * H * D + 1)[1:].view(S, B, H, D)
-    code = compile_call("sm_90", lambda: rope_fw(t, ROPE))
+    code = compile_call("sm_90", rope_fw, t, ROPE)
     assert set(code.stores) == {16}, code.stores
     assert code.loads[2] == 8 * code.stores[16], code.loads
 
@@ -75,7 +82,7 @@ def test_a_tensor_at_an_odd_address_is_not_read_wide():
 @each_call
 def test_16_bit_tensors_take_the_fast_sine_and_have_no_slow_branch(name):
     """The slow branch of an exact sine compares with 105 615, jumps, and has an array in memory."""
-    code = compile_call("sm_90", CALLS[name])
+    code = compiled(name)
     assert opcodes(code, "sass", keep="^MUFU.(SIN|COS)"), code
     assert "0f47CE4780" not in code.stages["ptx"]
     jumps = opcodes(code, "sass", keep="^(BRA|CALL|BSSY)")
@@ -86,7 +93,7 @@ def test_16_bit_tensors_take_the_fast_sine_and_have_no_slow_branch(name):
 
 @each_call
 def test_16_bit_programs_are_small_enough_for_many(name):
-    code = compile_call("sm_90", CALLS[name])
+    code = compiled(name)
     registers, programs, instructions = (96, 20, 1000) if name == "packed" else (64, 32, 700)
     assert code.registers <= registers and code.programs_at_a_time >= programs, code
     assert len(operations(code, "sass")) < instructions
@@ -96,7 +103,7 @@ def test_16_bit_programs_are_small_enough_for_many(name):
 def test_other_tensors_take_the_exact_sine(dtype):
     """And the tests above can fail."""
     exact = dtype == torch.float32
-    code = compile_call("sm_90", lambda: rope_fw(torch.randn(S, B, H, D, dtype=dtype), ROPE(S)))
+    code = compile_call("sm_90", rope_fw, torch.randn(S, B, H, D, dtype=dtype), ROPE(S))
     assert ("0f47CE4780" in code.stages["ptx"]) == exact
     assert bool(opcodes(code, "sass", keep="^BRA")) == (code.stack > 0) == exact
     assert code.spilled == 0 and set(code.stores) == {16}, code
@@ -104,11 +111,7 @@ def test_other_tensors_take_the_exact_sine(dtype):
 
 @pytest.mark.parametrize("name", ("table", "on the fly", "packed"))
 def test_exact_sines_spill_next_to_nothing_and_are_written_wide(name):
-    calls = {
-        "table": lambda: rope_fw(torch.randn(S, B, H, D), ROPE(S)),
-        "on the fly": lambda: rope_fw(torch.randn(S, B, H, D), ROPE),
-        "packed": lambda: rope_fw(torch.randn(S, H, D), ROPE, "thd", cu_seqlens=CU_SEQLENS),
-    }
-    code = compile_call("sm_90", calls[name])
+    function, (t, *arguments), options = CALLS[name]
+    code = compile_call("sm_90", function, t.float(), *arguments, **options)
     assert set(code.stores) == {16}, code.stores
     assert code.spilled <= 16, code

@@ -1,6 +1,6 @@
 """How much a call does: kernels launched, bytes allocated and kept, kernels compiled, no waiting.
 
-On the GPU PyTorch's profiler and its allocator count. Everywhere a stand-in for the kernel counts
+On the GPU PyTorch's profiler and its allocator count. Everywhere a stand-in for `launch.run` counts
 launches, and PyTorch's dispatcher tells of every operator that makes or writes memory besides.
 """
 
@@ -12,7 +12,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, packed_qkv, sequence_starts, shape_of
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, kernels, rope_bw, rope_qk
+from rope_kernels import (
+    RotaryPositionEmbedding,
+    apply_rotary_pos_emb,
+    kernels,
+    launch,
+    rope_bw,
+    rope_qk,
+)
 from yardstick import assert_rounded_once, rotate_fp64
 
 S, B, H, D, D2 = 7, 2, 3, 20, 12
@@ -24,31 +31,28 @@ KERNELS_OF_A_TABLE_GRADIENT = 60  # sums over heads and tokens, in PyTorch; sort
 
 
 class Launches(list):
-    """Stands in for the kernel: notes the (args, options) of every launch, and may run it too."""
+    """Stands in for `launch.run`: notes (plan, tensors) of every launch, and may run it too."""
 
-    def __init__(self, kernel, runs):
+    def __init__(self, runs):
         super().__init__()
-        self.kernel, self.runs = kernel, runs
+        self.run = launch.run if runs else lambda plan, tensors: None
 
-    def __getitem__(self, grid):
-        def launch(*args, **options):
-            self.append((args, options))
-            return self.kernel[grid](*args, **options) if self.runs else None
-
-        return launch
+    def __call__(self, plan, tensors):
+        self.append((plan, tensors))
+        return self.run(plan, tensors)
 
 
 @pytest.fixture
 def launches(monkeypatch, whole_way):
-    monkeypatch.setattr(kernels, "rope_kernel", Launches(kernels.rope_kernel, runs=True))
-    return kernels.rope_kernel
+    monkeypatch.setattr(launch, "run", Launches(runs=True))
+    return launch.run
 
 
 @pytest.fixture
 def launches_that_do_nothing(monkeypatch, whole_way):
     """For tests of what happens around a launch. (The interpreter moves memory of its own.)"""
-    monkeypatch.setattr(kernels, "rope_kernel", Launches(kernels.rope_kernel, runs=False))
-    return kernels.rope_kernel
+    monkeypatch.setattr(launch, "run", Launches(runs=False))
+    return launch.run
 
 
 def kernels_of(call):
@@ -526,12 +530,15 @@ def compiled_for(launches):
     from triton.compiler.compiler import make_backend
     from triton.runtime.jit import JITFunction, create_function_from_signature
 
-    kernel = launches.kernel
+    kernel = kernels.rope_kernel
     if not isinstance(kernel, JITFunction):  # but the interpreter's stand-in for one
         kernel = JITFunction(kernel.fn, **kernel.kwargs)
     backend = make_backend(GPUTarget("cuda", 90, 32))
     bind = create_function_from_signature(kernel.signature, kernel.params, backend)
-    return {str(bind(*args, **options)[1:]) for args, options in launches}
+    return {
+        str(bind(*tensors, *plan.numbers, num_warps=plan.num_warps)[1:])
+        for plan, tensors in launches
+    }
 
 
 def rotate_any(tensor_format, device, s, b, heads, head_dim, on_the_fly=False, **options):
@@ -598,7 +605,7 @@ def test_a_new_rank_compiles_three_at_most(launches_that_do_nothing, device):
 @pytest.mark.gpu
 def test_what_the_gpu_compiles_is_what_was_foretold(launches):
     """Triton's own cache grows by as many kernels as the tests above would count."""
-    cache = launches.kernel.device_caches[torch.cuda.current_device()][0]
+    cache = kernels.rope_kernel.device_caches[torch.cuda.current_device()][0]
     before = len(cache)
     for s in (1, 5, 16, 31, 200, 1024):
         for b in (1, 2, 3, 8):

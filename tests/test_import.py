@@ -174,8 +174,8 @@ def test_without_triton_everything_works_on_the_cpu(interpreter):
             function(packed, freqs, "thd", cu_seqlens=cu_seqlens)
         starts, ids = torch.tensor([2]), torch.tensor([[5, 0, 1, 1, 2, 3]])
         tables = [(f.cos(), f.sin()) for f in (freqs[:, 0, 0], freqs[:, 0, 0][None])]
-        x = t.detach()
-        for kind in (freqs, *tables, RotaryPositionEmbedding(4)):
+        x, module = t.detach(), RotaryPositionEmbedding(4)
+        for kind in (freqs, *tables, module):
             for options in (
                 {"position_ids": ids},
                 {"start_positions": starts},
@@ -184,7 +184,8 @@ def test_without_triton_everything_works_on_the_cpu(interpreter):
                 enough = x[:4] if "start_positions" in options else x
                 enough = x[:2] if "cp_size" in options else enough
                 options = {k: v[:, : len(enough)] if v is ids else v for k, v in options.items()}
-                want = reference.apply_rotary_pos_emb(enough, kind, round_once=True, **options)
+                table = module.turns(None) if kind is module else kind
+                want = reference.apply_rotary_pos_emb(enough, table, round_once=True, **options)
                 assert torch.equal(apply_rotary_pos_emb(enough, kind, **options), want)
                 q, k = rope_qk(enough, enough[:, :, :1], kind, **options)
                 assert torch.equal(q, want) and torch.equal(k, want[:, :, :1])

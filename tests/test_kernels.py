@@ -1,13 +1,13 @@
 """The fused kernel, forward and transposed, against fp64: shapes, strides, dtypes, formats."""
 
-from collections import namedtuple
-
 import pytest
 import torch
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
-from rope_kernels import kernels, launch, rope_bw, rope_fw, rope_qk
+from rope_kernels import launch, rope_bw, rope_fw, rope_qk
+from rope_kernels.lab.plans import plan_of
 from rope_kernels.launch import BYTES_PER_WARP, MAX_WARPS, block_sizes
+from rope_kernels.rotation import Rotation
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -205,21 +205,12 @@ def test_a_tile_has_room_for_as_many_positions_as_asked_for(positions):
     assert blocks["BLOCK_S"] * blocks["BLOCK_R"] == 8 and one["BLOCK_R"] == 8
 
 
-def test_a_row_of_cosines_is_read_8_bytes_a_thread(whole_way, monkeypatch):
+def test_a_row_of_cosines_is_read_8_bytes_a_thread():
     """At 4 bytes a thread, cosines in bf16 cost 12 points of the copy's speed."""
-    tiles = []
-
-    class Kernel:
-        def __getitem__(self, grid):
-            return lambda *arguments, **constants: tiles.append(constants["BLOCK_S"])
-
-    monkeypatch.setattr(kernels, "rope_kernel", Kernel())
-    monkeypatch.setattr(launch, "runs_in_triton", lambda t: True)
     t, table = (torch.ones(8, 2, 32, 128, dtype=torch.bfloat16), torch.ones(8, 128))
-    for cos in (table.bfloat16(), table, table[:, :64].bfloat16()):
-        rope_fw(t, (cos, cos))
-    rope_fw(t, table[:, None, None, :])
-    assert tiles == [2, 1, 4, 1]
+    tables = [(cos, cos) for cos in (table.bfloat16(), table, table[:, :64].bfloat16())]
+    plans = [plan_of(rope_fw, t, freqs)[0] for freqs in (*tables, table[:, None, None, :])]
+    assert [plan.blocks["BLOCK_S"] for plan in plans] == [2, 1, 4, 1]
 
 
 @pytest.mark.parametrize("own_angles", (False, True), ids=("shared angles", "own angles"))
@@ -247,8 +238,8 @@ def test_every_tile_is_rotated_once_in_every_order(
 
 def order_of(t, tensor_format):
     """Of a tensor that turns by a table for all."""
-    angles = namedtuple("Angles", "per_batch on_the_fly tensor_format")
-    return launch.order_of_programs(t, angles(False, False, tensor_format))
+    rotation = Rotation(torch.empty(2, 1, 1, 8), tensor_format=tensor_format)
+    return launch.order_of_programs(t, rotation)
 
 
 def test_programs_take_tiles_in_the_order_of_memory():

@@ -184,9 +184,9 @@ def test_the_gpu_is_the_one_that_was_named():
     assert ".target sm_90" in copied().stages["ptx"]
 
 
-def test_a_call_of_the_package_is_caught_and_compiled():
+def test_a_call_of_the_package_is_planned_and_compiled():
     t = torch.zeros(8, 2, 8, 256, dtype=torch.bfloat16)
-    code = compile_call("sm_90", lambda: rope_fw(t, RotaryPositionEmbedding(256)))
+    code = compile_call("sm_90", rope_fw, t, RotaryPositionEmbedding(256))
     assert code.kernel == "rope_kernel" and set(code.stores) == {16}
     assert code.num_warps == 1
 

@@ -13,9 +13,8 @@ from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils.checkpoint import checkpoint
 
 from inputs import angles
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, launch, rope_qk
-from rope_kernels.angles import Angles
-from rope_kernels.launch import launch_rope
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, launch, rope_fw, rope_qk
+from rope_kernels.lab.plans import plan_of
 from yardstick import gradient_fp64
 
 S, B, H, D = 5, 2, 3, 8
@@ -30,21 +29,10 @@ def test_context_parallel_positions_beyond_32_bits(cp_rank, device):
 
 
 @pytest.mark.parametrize(("batch", "per_batch"), ((2**16, True), (2**15, False)))
-def test_rows_beyond_32_bits_are_counted_by_batch_entry(batch, per_batch, monkeypatch):
-    pytest.importorskip("triton")
-    from rope_kernels import kernels
-
-    class Launched:
-        def __getitem__(self, grid):
-            return lambda *_, **constants: seen.update(constants)
-
-    seen = {}
-    monkeypatch.setattr(kernels, "rope_kernel", Launched())
+def test_rows_beyond_32_bits_are_counted_by_batch_entry(batch, per_batch):
     t = torch.zeros(()).expand(1, batch, 2**15, 2)
-    turns = RotaryPositionEmbedding(2).turns(None)
-    on_the_fly = Angles(turns, None, None, None, None, "sbhd", False, 1, 0)
-    launch_rope((t, None, t, None, *on_the_fly[:5]), on_the_fly, False, False)
-    assert seen["PER_BATCH"] is per_batch
+    plan, _ = plan_of(rope_fw, t, RotaryPositionEmbedding(2))
+    assert plan.flags["PER_BATCH"] is per_batch
 
 
 @pytest.mark.parametrize("copied", (copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))))

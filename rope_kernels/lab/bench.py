@@ -24,7 +24,7 @@ from pathlib import Path
 import torch
 from torch.utils._pytree import tree_leaves
 
-from ..launch import interpreter_is_on, triton_is_installed
+from ..engine import interpreter_is_on, triton_is_installed
 
 RECORD_SWITCH = "ROPE_KERNELS_RECORD"  # set by `make notebooks`, and by nothing else
 _FLUSH_BYTES = 256 * 2**20  # or four times the L2 cache, if that is more (it is 60 MB on an H200)

@@ -19,12 +19,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from unittest import mock
 
 import torch
 
-from .. import launch
 from .child import Child
+from .plans import plan_of
 
 HEADER = """\
 import triton
@@ -162,22 +161,26 @@ def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -
     return Compiled(name, gpu, num_warps, program, cubin=cubin, **result)
 
 
-def compile_call(gpu: str, call: Callable[[], object]) -> Compiled:
-    """Compile what a call of the package would launch, as in `lambda: rope_fw(t, freqs)`."""
+def compile_call(gpu: str, function: Callable, *arguments, **options) -> Compiled:
+    """Compile what a call of the package would launch.
+
+    Args:
+        gpu: compute capability, as 'sm_90'.
+        function: a public function that rotates, as `rope_fw`.
+        arguments: its arguments; tensors on any device.
+        options: its keyword arguments.
+
+    Raises:
+        TypeError, ValueError: as `lab.plans.plan_of`.
+        RuntimeError: as `compile_for`.
+    """
     from .. import kernels  # loads Triton
 
-    kernel, launches = kernels.rope_kernel, []
-
-    class Catcher:
-        def __getitem__(self, grid):
-            return lambda *arguments, **constants: launches.append((arguments, constants))
-
-    as_compiled = {"runs_in_triton": lambda t: True, "interpreter_is_on": lambda: False}
-    catch = mock.patch.object(kernels, "rope_kernel", Catcher())
-    with catch, mock.patch.multiple(launch, **as_compiled), torch.no_grad():
-        call()
-    ((arguments, constants),) = launches
-    return compile_for(gpu, kernel, *arguments, **constants)
+    plan, tensors = plan_of(function, *arguments, **options)
+    numbers = *plan.sizes.values(), *plan.strides.values()
+    constants = plan.blocks | plan.flags
+    kernel = getattr(kernels, plan.kernel)
+    return compile_for(gpu, kernel, *tensors, *numbers, num_warps=plan.num_warps, **constants)
 
 
 class _Refused(Exception):

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from ..launch import interpreter_is_on, triton_is_installed
+from ..engine import interpreter_is_on, triton_is_installed
 
 COMPILED, INTERPRETED, PYTORCH = "compiled", "interpreted", "PyTorch alone"
 

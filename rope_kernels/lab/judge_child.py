@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..launch import interpreter_is_on, triton_is_installed
+from ..engine import interpreter_is_on, triton_is_installed
 from .check import compare
 from .diagnose import Evidence, kind_of_mistake
 from .spec import Case, Spec, spec

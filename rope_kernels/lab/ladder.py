@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from unittest import mock
 
 import torch
@@ -21,8 +22,8 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra import libdevice
 
-from .. import RotaryPositionEmbedding, kernels
-from ..launch import interpreter_is_on
+from .. import RotaryPositionEmbedding, fastpath, launch
+from ..engine import interpreter_is_on
 from .compile import Compiled, compile_for
 
 
@@ -247,8 +248,9 @@ class Step:
         if d & (d - 1) or b * h % self.block_r or not t.is_contiguous():
             raise ValueError(f"{self.name} has no masks: a shape of {tuple(t.shape)} needs some")
         out = torch.empty_like(t)
-        launch = self.kernel[(s * b * h // self.block_r,)]
-        launch(t, self.angles(freqs), out, b * h, **self.constants(d), num_warps=self.num_warps)
+        programs = s * b * h // self.block_r
+        options = self.constants(d) | {"num_warps": self.num_warps}
+        self.kernel[(programs,)](t, self.angles(freqs), out, b * h, **options)
         return out
 
     def angles(self, freqs: Tensor | RotaryPositionEmbedding) -> Tensor:
@@ -351,24 +353,18 @@ class Diff:
 
 
 def launched_by(call: Callable[[], object]) -> Callable[[], object]:
-    """The launch that a call of the package makes, through Triton's JIT, to be done again.
+    """The launch that a call of the package makes, through Triton's JIT, to be repeated."""
+    run, launches = launch.run, []
 
-    It has to be the first call of its kind in this process: later ones go past the JIT.
-    """
-    kernel, launches = kernels.rope_kernel, []
+    def run_and_keep(plan: launch.Plan, tensors: launch.KernelTensors):
+        launches.append(partial(run, plan, tensors))
+        return launches[-1]()
 
-    class Catcher:
-        def __getitem__(self, grid):
-            def launch(*arguments, **constants):
-                launches.append(lambda: kernel[grid](*arguments, **constants))
-                return launches[-1]()
-
-            return launch
-
-    with mock.patch.object(kernels, "rope_kernel", Catcher()):
+    whole_way = mock.patch.object(fastpath, "ENABLED", False)
+    with whole_way, mock.patch.object(launch, "run", run_and_keep):
         call()
-    (launch,) = launches
-    return launch
+    (again,) = launches
+    return again
 
 
 def _body(kernel) -> list[str]:
