@@ -44,7 +44,7 @@ def check_arguments(
         memory["checked"] = _check_kind(tensors, freqs, where, options)
     seq_len, positions = memory["checked"]
     if isinstance(freqs, RotaryPositionEmbedding):
-        freqs = freqs.turns(positions, known is not None)
+        freqs = freqs.turns(positions)
     tables = (freqs, None) if isinstance(freqs, Tensor) else freqs
     angles = Angles(*tables, *where, *options, known)
     if given and not is_traced():  # if traced, the operator comes to it when it runs

@@ -1,0 +1,44 @@
+"""What PyTorch does with a call while it runs: tracing, transforms, derivatives, subclasses.
+
+PyTorch has no public names for most of these questions; no other file of the package asks them.
+"""
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+_PROXY = torch._C._TorchDispatchModeKey.PROXY
+
+
+def is_traced() -> bool:
+    """Whether torch.compile or make_fx records this call to run it later."""
+    return torch.compiler.is_compiling() or torch._C._get_dispatch_mode(_PROXY) is not None
+
+
+def is_transformed() -> bool:
+    """Whether torch.func, forward mode or torch.jit.trace, which know only operators, is active."""
+    if forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active():
+        return True
+    return torch._C._get_tracing_state() is not None
+
+
+def has_values(x: Tensor | None) -> bool:
+    """Whether elements can be read: not under vmap, nor those of DTensor, FakeTensor and the like.
+
+    None counts as readable.
+    """
+    if x is None:
+        return True
+    plain = type(x).__torch_dispatch__ is Tensor.__torch_dispatch__
+    return plain and not (x.is_meta or torch._C._functorch.is_batchedtensor(x))
+
+
+def is_differentiated(t: Tensor) -> bool:
+    """Whether derivatives with respect to `t` are wanted, in forward mode or torch.func too."""
+    if torch.compiler.is_compiling():
+        return t.requires_grad
+    if forward_ad._current_level >= 0 and forward_ad.unpack_dual(t).tangent is not None:
+        return True
+    while not t.requires_grad and torch._C._functorch.is_functorch_wrapped_tensor(t):
+        t = torch._C._functorch.get_unwrapped(t)
+    return t.requires_grad
