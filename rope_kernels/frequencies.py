@@ -215,10 +215,8 @@ class RotaryPositionEmbedding(nn.Module):
         for used in (inv_freq, inv_freq if self._filled is None else self._filled.turns):
             if used.is_cuda:
                 torch.cuda.synchronize(used.device)  # kernels on any stream may read the turns
-        version, scale = (
-            inv_freq._version,
-            self.position_scale(0),
-        )  # few positions: the constant one
+        # no position at all: the scale that doesn't depend on their number
+        version, scale = inv_freq._version, self.position_scale(0)
         with torch.inference_mode(False), torch.no_grad():
             new, turns = in_turns(inv_freq, scale), self._turns
             if turns is None or not _can_hold(turns, new):
