@@ -238,7 +238,7 @@ def _rotate_call(call: Call) -> tuple[Tensor, ...]:
             entry.checked, entry.num_positions = True, num_positions
     else:
         num_positions = entry.num_positions
-    rotation = rotation_of(call, tables, num_positions, remember_turns=route is KERNEL)
+    rotation = rotation_of(call, tables, num_positions)
     if rotation.looks_up_positions and not is_traced():  # if traced, the operator checks them
         check_values(rotation, view_as_sbhd(tensors[0], call.tensor_format).shape[0])
     if call.inplace:
@@ -247,12 +247,12 @@ def _rotate_call(call: Call) -> tuple[Tensor, ...]:
 
 
 def rotation_of(
-    call: Call, tables: tuple[Tensor, Tensor | None], num_positions: int | None, remember_turns
+    call: Call, tables: tuple[Tensor, Tensor | None], num_positions: int | None
 ) -> Rotation:
     """The rotation that a checked call asks for, from `tables_of` and what `check_call` said."""
     table, sin = tables
     if isinstance(call.freqs, RotaryPositionEmbedding):
-        table = call.freqs.turns(num_positions, remember_turns)
+        table = call.freqs.turns(num_positions)
     options = call.tensor_format, call.interleaved, call.cp_size, call.cp_rank, call.transpose
     return Rotation(table, sin, *call.where, *options)
 

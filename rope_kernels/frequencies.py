@@ -1,20 +1,35 @@
 """The angles: how far each pair turns at each position."""
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from .modes import has_values, is_traced, is_transformed
+
 # 1 / 2 pi, the turns in a radian, in pieces of 24 bits: fp64 multiplies with them exactly
 _TURNS_IN_A_RADIAN = (0x28BE60 * 2.0**-24, 0xDB9391 * 2.0**-48, 0x054A7F * 2.0**-72)
+_EXACT = (torch.float32, torch.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Filled:
+    """What the buffer of turns was last filled from, and the buffer."""
+
+    inv_freq: Tensor  # kept alive, or new frequencies could get its address
+    address: int
+    version: int
+    scale: float
+    turns: Tensor
 
 
 class RotaryPositionEmbedding(nn.Module):
     """Make the table of angles: position times inverse frequency, in radians.
 
-    Pair i of d2/2 turns by `position * rotary_base ** (-2 i / d2)` (RoFormer, section 3.2.2). In
-    place of its table, the functions that rotate take the module itself: then no angle is read from
-    memory, and each is right to fp32's last digits, up to position 10^12.
+    Pair i of d2/2 turns by `position * rotary_base ** (-2 i / d2)` (RoFormer, section 3.2.2). The
+    functions that rotate also take the module itself instead of its table. They then read no angle
+    from memory, and every angle is right to fp32's last digits up to position 10^12.
 
     Args:
         dim: head dimension d.
@@ -25,20 +40,40 @@ class RotaryPositionEmbedding(nn.Module):
         pretrained_max_position_embeddings: sequence length of the training, in positions. Past it
             times the factor, `max_seq_len / pretrained_max_position_embeddings` divides instead.
         rotary_base: base of the geometric series of frequencies.
-        interleaved: each angle stands twice side by side (a, a, b, b, ...), for the interleaved
-            pairing, instead of once in each half (a, b, ..., a, b, ...).
+        interleaved: each angle appears in two neighboring columns (a, a, b, b, ...), for the
+            interleaved pairing, instead of once in each half (a, b, ..., a, b, ...).
 
     Attributes:
-        inv_freq: (d2 / 2,), fp32, radians per position, finite. Stays fp32 when the module is cast:
-            in bf16 an angle at position 1000 would be wrong by radians. May be assigned, and
-            changed in place where PyTorch counts changes (not by `.data`, nor by a collective such
-            as `torch.distributed.broadcast`: then `rope.inv_freq = rope.inv_freq.clone()`).
+        inv_freq: (d2 / 2,), fp32 or fp64, radians per position, finite. A persistent buffer, and
+            the only entry of the state dict. It keeps its dtype when the module is cast, because in
+            bf16 an angle at position 1000 would be wrong by radians.
+
+    Changing `inv_freq`: calls that take the module itself read the frequencies in turns, from a
+    second buffer that is not saved. Assignment, `load_state_dict` and `reset_parameters` update it
+    at once. The next eager call sees a write in place. Each update waits for the device, then
+    writes to the same address, so CUDA graphs that were captured before replay with the new
+    frequencies. The backward of a call made before the update raises PyTorch's error about a tensor
+    modified in place.
+
+    - Changes that PyTorch doesn't count are not supported, such as `inv_freq.data = ...` or
+      `torch.distributed.broadcast`. After them, write `rope.inv_freq = rope.inv_freq.clone()`.
+    - PyTorch doesn't count changes of inference tensors. The module replaces an `inv_freq` that is
+      one by a normal copy, so writes in place to `rope.inv_freq` are seen.
+    - `to_empty` of a module on the meta device calls `reset_parameters`. A subclass with other
+      frequencies overrides that method.
+    - A module whose `forward` is overridden, or that has forward hooks, is refused as `freqs`.
+      Pass its table instead, `freqs(max_seq_len)`.
 
     Raises:
-        ValueError: an argument is out of range; the message names it.
+        ValueError: an argument is out of range; the message names it. Or an `inv_freq` that is not
+            finite was assigned, loaded or used by a call that takes the module itself.
+        TypeError: an `inv_freq` of a dtype below fp32 was assigned, loaded or used.
+        RuntimeError: an update is needed while a CUDA graph is captured.
 
     Source: TransformerEngine's `RotaryPositionEmbedding`, same arguments, same fp32 arithmetic.
     """
+
+    _filled: _Filled | None = None
 
     def __init__(
         self,
@@ -63,10 +98,24 @@ class RotaryPositionEmbedding(nn.Module):
         self.rotary_base, self.interleaved = rotary_base, interleaved
         self.seq_len_interpolation_factor = factor
         self.pretrained_max_position_embeddings = trained
-        exponent = torch.arange(0, self.rotary_dim, 2, dtype=torch.float32) / self.rotary_dim
-        self.register_buffer("inv_freq", 1.0 / rotary_base**exponent)
-        self._known_turns = None, None, None  # what they were made from, its state then, and they
-        self._turns_in_graphs = {}  # address -> turns that a captured CUDA graph reads
+        self.register_buffer("inv_freq", self._frequencies_of_rotary_base())
+        self.register_buffer("_turns", None, persistent=False)
+        self._refill(strict=False)
+
+    def reset_parameters(self) -> None:
+        """Set `inv_freq` to the frequencies of `rotary_base`: in place if shape and dtype allow."""
+        fresh, inv_freq = self._frequencies_of_rotary_base("cpu"), self.inv_freq
+        same_shape = inv_freq.shape == fresh.shape and inv_freq.is_contiguous()
+        if same_shape and inv_freq.dtype in _EXACT:
+            with torch.no_grad():
+                inv_freq.copy_(fresh)
+            self._refill()
+        else:
+            self.inv_freq = fresh.to(inv_freq.device)
+
+    def _frequencies_of_rotary_base(self, device: str | None = None) -> Tensor:
+        exponent = torch.arange(0, self.rotary_dim, 2, dtype=torch.float32, device=device)
+        return 1.0 / self.rotary_base ** (exponent / self.rotary_dim)
 
     def forward(self, max_seq_len: int, offset: int = 0) -> Tensor:
         """Angles of positions offset, ..., offset + max_seq_len - 1.
@@ -81,12 +130,14 @@ class RotaryPositionEmbedding(nn.Module):
 
         Raises:
             ValueError: `max_seq_len` is negative.
+            TypeError: `inv_freq` has a dtype below fp32.
         """
         if max_seq_len < 0:
             raise ValueError(f"max_seq_len is {max_seq_len}; accepted: 0 or a positive number")
-        position = torch.arange(max_seq_len, dtype=torch.float32, device=self.inv_freq.device)
+        inv_freq = _require_exact(self.inv_freq)
+        position = torch.arange(max_seq_len, dtype=torch.float32, device=inv_freq.device)
         position = (position + offset) * self.position_scale(max_seq_len)
-        angles = position[:, None] * self.inv_freq  # no matmul: autocast leaves it in fp32
+        angles = position[:, None] * inv_freq  # no matmul: autocast leaves it in fp32
         return for_both_members(angles, self.interleaved)[:, None, None, :]
 
     def position_scale(self, max_seq_len: int | None) -> float:
@@ -101,41 +152,140 @@ class RotaryPositionEmbedding(nn.Module):
             )
         return 1.0 / max(factor, max_seq_len / trained)
 
-    def turns(self, max_seq_len: int | None, remember: bool = True) -> Tensor:
-        """`in_turns` of `inv_freq`, interpolated; remembered, if wished, while that stays so."""
-        inv_freq, scale = self.inv_freq, self.position_scale(max_seq_len)
-        scales = 1.0, 1.0 / (self.seq_len_interpolation_factor or 1)  # others come and go
-        if not remember or scale not in scales or inv_freq.is_inference():
-            return in_turns(inv_freq, scale)
-        state = inv_freq.data_ptr(), inv_freq._version, scale
-        made_from, state_then, turns = self._known_turns
-        capturing = inv_freq.is_cuda and torch.cuda.is_current_stream_capturing()
-        if made_from is not inv_freq or state_then != state:
-            with torch.inference_mode(False), torch.no_grad():
-                turns = in_turns(inv_freq, scale)
-            if capturing:
-                return turns  # holds nothing before the graph is replayed
-            if inv_freq.is_cuda:
-                torch.cuda.current_stream(inv_freq.device).synchronize()  # others may read it
-            self._known_turns = inv_freq, state, turns
-        if capturing:
-            self._turns_in_graphs[turns.data_ptr()] = turns  # not to be freed before it
-        return turns
+    def turns(self, max_seq_len: int | None) -> Tensor:
+        """`in_turns` of `inv_freq`, interpolated for that many positions.
 
-    def __getstate__(self):
-        """What copies and files get: what is remembered holds for this memory alone."""
-        return self.__dict__ | {"_known_turns": (None, None, None), "_turns_in_graphs": {}}
+        An eager call returns the buffer, unless the number of positions decides the interpolation.
+        Then, and in calls that PyTorch traces or transforms, the turns are computed in each call.
+
+        Returns:
+            (d2 / 2,), int64, on the device of `inv_freq`.
+
+        Raises:
+            ValueError, TypeError, RuntimeError: as in `check_usable_as_freqs`, and where `inv_freq`
+                cannot be used, as the class says.
+        """
+        self.check_usable_as_freqs()
+        scale = self.position_scale(max_seq_len)
+        if is_traced() or is_transformed():
+            return in_turns(_require_exact(self.inv_freq), scale)
+        filled = self._filled
+        inv_freq = self._buffers.get("inv_freq")  # quicker than an attribute of an nn.Module
+        if inv_freq is None:
+            inv_freq = self.inv_freq  # a parameter
+        if filled is None or not (
+            inv_freq is filled.inv_freq
+            and inv_freq.data_ptr() == filled.address
+            and inv_freq._version == filled.version
+        ):
+            filled = self._refill()
+        if filled is None or scale != filled.scale:
+            return in_turns(_require_exact(self.inv_freq), scale)
+        return filled.turns
+
+    def check_usable_as_freqs(self) -> None:
+        """Raise where `self(max_seq_len)` would do more than this class's `forward`.
+
+        Functions that take the module itself never call it: they would ignore the rest silently.
+
+        Raises:
+            TypeError: a subclass, or an assignment to the module, overrides `forward`.
+            ValueError: forward hooks or forward pre-hooks are registered.
+        """
+        if type(self).forward is not RotaryPositionEmbedding.forward or "forward" in self.__dict__:
+            came = f"freqs is a {type(self).__name__} that overrides forward"
+            raise TypeError(f"{came}; accepted: its table, freqs(max_seq_len)")
+        if self._forward_hooks or self._forward_pre_hooks:
+            came = "freqs has forward hooks, which run only when it is called"
+            raise ValueError(f"{came}; accepted: its table, freqs(max_seq_len)")
+
+    def _refill(self, strict: bool = True) -> _Filled | None:
+        """Write the turns of `inv_freq` to the buffer, at the same address if possible.
+
+        Where `inv_freq` can't be used, raise if `strict`; otherwise the next call raises. Return
+        None where nothing can be remembered: `inv_freq` has no values, or counts no changes.
+        """
+        inv_freq = self._inv_freq_that_counts_changes()
+        if inv_freq is None:
+            return None
+        if (fault := _fault(inv_freq)) is not None:
+            if strict:
+                raise fault
+            return None
+        for used in (inv_freq, inv_freq if self._filled is None else self._filled.turns):
+            if used.is_cuda:
+                torch.cuda.synchronize(used.device)  # kernels on any stream may read the turns
+        # no position at all: the scale that doesn't depend on their number
+        version, scale = inv_freq._version, self.position_scale(0)
+        with torch.inference_mode(False), torch.no_grad():
+            new, turns = in_turns(inv_freq, scale), self._turns
+            if turns is None or not _can_hold(turns, new):
+                self._turns = turns = torch.empty_like(new)
+            if not torch.equal(turns, new):  # else backwards that saved them stay valid
+                turns.copy_(new)
+        if turns.is_cuda:
+            torch.cuda.current_stream(turns.device).synchronize()  # other streams read them next
+        self._filled = _Filled(inv_freq, inv_freq.data_ptr(), version, scale, turns)
+        return self._filled
+
+    def _inv_freq_that_counts_changes(self) -> Tensor | None:
+        """`inv_freq`, put in order if it is an inference tensor; None if it has no values."""
+        inv_freq = self.inv_freq
+        if not isinstance(inv_freq, Tensor) or not has_values(inv_freq):
+            return None
+        if is_traced() or is_transformed():
+            return None
+        if not inv_freq.is_inference():
+            return inv_freq
+        for own in (self._buffers, self._parameters):
+            if own.get("inv_freq") is inv_freq:
+                own["inv_freq"] = _normal_copy(inv_freq)
+                return own["inv_freq"]
+        return None  # computed at each access, by a parametrization for example
+
+    def __setattr__(self, name, value):
+        if name != "inv_freq" or not isinstance(value, Tensor):
+            super().__setattr__(name, value)
+            return
+        if (fault := _fault(value)) is not None:
+            raise fault
+        super().__setattr__(name, value)
+        self._refill()
+
+    def _load_from_state_dict(self, state_dict, prefix, *args):
+        loaded = state_dict.get(prefix + "inv_freq")
+        if isinstance(loaded, Tensor) and (fault := _fault(loaded)) is not None:
+            raise fault
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        self._refill(strict=False)
 
     def _apply(self, fn, recurse=True):
-        # .half() and the like move these, but don't round
-        exact = self.inv_freq, self.inv_freq.grad if self.inv_freq.is_leaf else None
+        inv_freq = self.inv_freq
+        was_meta = inv_freq.is_meta
+        # .half() and the like move these, but don't round them
+        exact = inv_freq, inv_freq.grad if inv_freq.is_leaf else None, self._turns
 
         def move(x: Tensor) -> Tensor:
             moved = fn(x)
             rounded = moved.dtype != x.dtype and any(x is y for y in exact)
             return x.to(moved.device) if rounded else moved
 
-        return super()._apply(move, recurse)
+        super()._apply(move, recurse)
+        if was_meta and not self.inv_freq.is_meta:
+            self.reset_parameters()  # to_empty leaves whatever the memory held
+        else:
+            self._refill(strict=False)
+        return self
+
+    def __getstate__(self):
+        """What copies and files get: what was filled holds for this memory alone."""
+        return {name: value for name, value in self.__dict__.items() if name != "_filled"}
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        if "_turns" not in self._buffers:  # saved by an older version
+            self.register_buffer("_turns", None, persistent=False)
+        self._refill(strict=False)
 
 
 def in_turns(inv_freq: Tensor, scale: float = 1.0) -> Tensor:
@@ -146,12 +296,11 @@ def in_turns(inv_freq: Tensor, scale: float = 1.0) -> Tensor:
     fp32 product of position and `inv_freq` is wrong by up to 0.05.
     """
     frequency = inv_freq.double() * scale
-    coarse, total = frequency.float().double(), 0
-    for part in (coarse, frequency - coarse):
-        for piece in _TURNS_IN_A_RADIAN:
-            turns = part * piece  # exact: 24 or 29 bits times 24
-            total += ((turns - turns.round()) * 2.0**64).round().long()
-    return total
+    coarse = frequency.float().double()
+    parts = coarse, frequency - coarse
+    # exact: 24 or 29 bits times 24
+    turns = torch.stack([part * piece for part in parts for piece in _TURNS_IN_A_RADIAN])
+    return ((turns - turns.round()) * 2.0**64).round().long().sum(0)
 
 
 def radians(turns: Tensor, position: Tensor, dtype: torch.dtype) -> Tensor:
@@ -165,6 +314,42 @@ def radians(turns: Tensor, position: Tensor, dtype: torch.dtype) -> Tensor:
 def for_both_members(angles: Tensor, interleaved: bool) -> Tensor:
     """Of one angle a pair (..., d2 / 2), one for each of its members (..., d2)."""
     return angles.repeat_interleave(2, -1) if interleaved else torch.cat((angles, angles), -1)
+
+
+def _fault(inv_freq: Tensor) -> Exception | None:
+    """The error to raise where turns can't be computed from these frequencies now."""
+    if inv_freq.dtype not in _EXACT:
+        came = f"inv_freq has dtype {str(inv_freq.dtype).removeprefix('torch.')}"
+        return TypeError(f"{came}; accepted: float32, float64")
+    if not has_values(inv_freq) or is_traced() or is_transformed():
+        return None
+    if inv_freq.is_cuda and torch.cuda.is_current_stream_capturing():
+        return RuntimeError(
+            "inv_freq changed while a CUDA graph is captured, or in place since the last call; "
+            "accepted: a change before the capture, followed by a call if it was in place"
+        )
+    if not (finite := inv_freq.isfinite()).all():
+        value = inv_freq[~finite][0].item()
+        return ValueError(f"inv_freq has the value {value}; accepted: finite numbers")
+    return None
+
+
+def _require_exact(inv_freq: Tensor) -> Tensor:
+    if inv_freq.dtype not in _EXACT and (fault := _fault(inv_freq)) is not None:
+        raise fault
+    return inv_freq
+
+
+def _can_hold(turns: Tensor, new: Tensor) -> bool:
+    """Whether the buffer can be overwritten by `new`, and serve training afterwards."""
+    return (turns.device, turns.shape) == (new.device, new.shape) and not turns.is_inference()
+
+
+def _normal_copy(x: Tensor) -> Tensor:
+    """A copy of an inference tensor that counts its changes, as tensors otherwise do."""
+    with torch.inference_mode(False), torch.no_grad():
+        copy = x.clone()
+        return nn.Parameter(copy, x.requires_grad) if isinstance(x, nn.Parameter) else copy
 
 
 def _require_positive(name: str, value: float) -> None:

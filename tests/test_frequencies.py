@@ -286,5 +286,5 @@ def test_the_frequencies_that_turns_were_made_from_are_kept():
     module.inv_freq = module.inv_freq * 1
     rope_fw(t, module)
     made_from = weakref.ref(module.inv_freq)
-    module.inv_freq = module.inv_freq * 2
+    module.register_buffer("inv_freq", module.inv_freq * 2)  # which the next call will notice
     assert made_from() is not None

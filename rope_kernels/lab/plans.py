@@ -38,7 +38,7 @@ def plan_of(function: Callable, *arguments, **options) -> tuple[Plan, KernelTens
     """
     call = _call_of(function, *arguments, **options)
     num_positions = check_call(call)
-    rotation = rotation_of(call, tables_of(call.freqs), num_positions, remember_turns=False)
+    rotation = rotation_of(call, tables_of(call.freqs), num_positions)
     tensors = outs = tuple(call.tensors.values())
     if not call.inplace:
         outs = tuple(torch.empty(t.shape, dtype=t.dtype, device="meta") for t in tensors)

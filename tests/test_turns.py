@@ -1,0 +1,534 @@
+"""The buffer of turns: it follows `inv_freq` everywhere, or the call raises."""
+
+import copy
+import io
+
+import pytest
+import torch
+from torch import distributed, nn
+from torch.nn.utils import parametrize
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
+from rope_kernels.frequencies import in_turns
+
+D, S = 8, 5
+CHANGED = "modified by an inplace operation"
+
+
+def tokens(device, **options):
+    return torch.randn(S, 2, 3, D, device=device, **options)
+
+
+def module_of(inv_freq):
+    module = RotaryPositionEmbedding(D).to(inv_freq.device)
+    module.inv_freq = inv_freq.clone()
+    return module
+
+
+def other_frequencies(device="cpu"):
+    return torch.rand(D // 2, device=device)
+
+
+class Operators(TorchDispatchMode):
+    """Counts PyTorch's operators, but for those that compute nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        self.names.append(str(operator))
+        return operator(*args, **(kwargs or {}))
+
+
+def operators_of(call):
+    call()
+    with Operators() as operators:
+        call()
+    return operators.names
+
+
+# a change is followed, in the same memory
+
+AT_ONCE = {
+    "assignment": lambda module, new: setattr(module, "inv_freq", new),
+    "state dict": lambda module, new: module.load_state_dict({"inv_freq": new}),
+    "state dict, assigned": lambda module, new: module.load_state_dict(
+        {"inv_freq": new}, assign=True
+    ),
+}
+
+
+@pytest.mark.parametrize("change", AT_ONCE.values(), ids=AT_ONCE)
+def test_a_change_is_written_to_the_same_memory_at_once(change, device):
+    module = RotaryPositionEmbedding(D).to(device)
+    turns, new = module.turns(S), other_frequencies(device)
+    change(module, new)
+    assert torch.equal(turns, in_turns(new))
+    assert module.turns(S) is turns
+
+
+def test_a_write_in_place_is_followed_by_the_next_call(device):
+    module = RotaryPositionEmbedding(D).to(device)
+    turns = module.turns(S)
+    module.inv_freq.mul_(3)
+    assert module.turns(S) is turns and torch.equal(turns, in_turns(module.inv_freq))
+
+
+def test_reset_parameters_follows_rotary_base(device):
+    module = RotaryPositionEmbedding(D, rotary_base=500.0).to(device)
+    inv_freq, before, turns = module.inv_freq, module.inv_freq.clone(), module.turns(S)
+    want = turns.clone()
+    module.inv_freq.mul_(3)
+    module.turns(S)
+    module.reset_parameters()
+    assert module.inv_freq is inv_freq and torch.equal(inv_freq, before)
+    assert torch.equal(turns, want) and module.turns(S) is turns
+
+
+@pytest.mark.parametrize("wrong", ("shape", "strides"))
+def test_reset_parameters_where_it_cannot_write_in_place(wrong, device):
+    module, want = RotaryPositionEmbedding(D).to(device), RotaryPositionEmbedding(D).turns(S)
+    inv_freq = module.inv_freq
+    module.inv_freq = inv_freq[:2] if wrong == "shape" else inv_freq[:1].expand(D // 2)
+    module.reset_parameters()
+    assert torch.equal(module.turns(S).cpu(), want) and module.inv_freq.device == inv_freq.device
+
+
+def test_the_constant_interpolation_is_what_the_buffer_holds(device):
+    module = RotaryPositionEmbedding(
+        D, seq_len_interpolation_factor=4.0, pretrained_max_position_embeddings=8
+    ).to(device)
+    assert module.turns(3) is module.turns(32)
+    assert torch.equal(module.turns(32), in_turns(module.inv_freq, 1 / 4))
+    assert torch.equal(module.turns(40), in_turns(module.inv_freq, 8 / 40))
+    module.seq_len_interpolation_factor = 2.0
+    assert torch.equal(module.turns(3), in_turns(module.inv_freq, 1 / 2))
+
+
+def test_interpolation_by_the_length_takes_few_operators(device):
+    module = RotaryPositionEmbedding(
+        D, seq_len_interpolation_factor=4.0, pretrained_max_position_embeddings=8
+    ).to(device)
+    assert len(operators_of(lambda: module.turns(40))) <= 20
+
+
+# backward
+
+
+@pytest.mark.parametrize("change", AT_ONCE.values(), ids=AT_ONCE)
+def test_a_backward_after_a_change_raises(change, device):
+    module, t = RotaryPositionEmbedding(D).to(device), tokens(device, requires_grad=True)
+    out = apply_rotary_pos_emb(t, module)
+    change(module, other_frequencies(device))
+    with pytest.raises(RuntimeError, match=CHANGED):
+        out.sum().backward()
+
+
+@pytest.mark.parametrize("change", AT_ONCE.values(), ids=AT_ONCE)
+def test_a_backward_after_a_change_to_equal_frequencies_is_right(change, device):
+    module, t = RotaryPositionEmbedding(D).to(device), tokens(device, requires_grad=True)
+    out, grad = apply_rotary_pos_emb(t, module), tokens(device)
+    change(module, module.inv_freq.clone())
+    out.backward(grad)
+    assert torch.equal(t.grad, rope_bw(grad, module))
+
+
+def test_two_forwards_before_a_backward_in_distributed_data_parallel(tmp_path):
+    """It broadcasts buffers before each forward, which is no change of theirs."""
+
+    class Rotated(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.rope = nn.Linear(D, D), RotaryPositionEmbedding(D)
+
+        def forward(self, t):
+            return apply_rotary_pos_emb(self.linear(t), self.rope)
+
+    store = f"file://{tmp_path / 'store'}"
+    distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+    try:
+        plain = Rotated()
+        parallel = nn.parallel.DistributedDataParallel(copy.deepcopy(plain))
+        first, second = tokens("cpu"), tokens("cpu")
+        for model in (plain, parallel):
+            (model(first) + model(second)).square().sum().backward()
+    finally:
+        distributed.destroy_process_group()
+    torch.testing.assert_close(parallel.module.linear.weight.grad, plain.linear.weight.grad)
+
+
+# frequencies that are refused
+
+TOO_ROUGH = (torch.bfloat16, torch.float16, torch.int64)
+each_rough = pytest.mark.parametrize("dtype", TOO_ROUGH, ids=str)
+each_way_in = pytest.mark.parametrize("change", AT_ONCE.values(), ids=AT_ONCE)
+each_number = pytest.mark.parametrize("number", ("nan", "inf", "-inf"))
+
+
+@each_rough
+@each_way_in
+def test_a_rough_dtype_is_refused_and_changes_nothing(change, dtype, device):
+    module, t = RotaryPositionEmbedding(D).to(device), tokens(device)
+    inv_freq, want = module.inv_freq, rope_fw(t, module)
+    name = str(dtype).removeprefix("torch.")
+    message = f"^inv_freq has dtype {name}; accepted: float32, float64$"
+    with pytest.raises(TypeError, match=message):
+        change(module, other_frequencies(device).to(dtype))
+    assert module.inv_freq is inv_freq and torch.equal(rope_fw(t, module), want)
+
+
+@each_number
+@each_way_in
+def test_frequencies_that_are_not_finite_are_refused(change, number, device):
+    module, t = RotaryPositionEmbedding(D).to(device), tokens(device)
+    inv_freq, want = module.inv_freq, rope_fw(t, module)
+    bad = other_frequencies(device)
+    bad[2] = float(number)
+    message = f"^inv_freq has the value {number}; accepted: finite numbers$"
+    with pytest.raises(ValueError, match=message):
+        change(module, bad)
+    assert module.inv_freq is inv_freq and torch.equal(rope_fw(t, module), want)
+
+
+@each_number
+@pytest.mark.parametrize("factor", (None, 1.0))
+def test_a_number_that_is_not_finite_written_in_place_is_refused(number, factor, device):
+    module = RotaryPositionEmbedding(D, 1.0, factor, S - 1 if factor else None).to(device)
+    t, before = tokens(device), module.inv_freq.clone()
+    want = rope_fw(t, module)
+    module.inv_freq[1] = float(number)
+    for _ in range(2):
+        with pytest.raises(ValueError, match=f"value {number}; accepted: finite numbers"):
+            rope_fw(t, module)
+    module.inv_freq.copy_(before)
+    assert torch.equal(rope_fw(t, module), want)
+
+
+def test_bf16_by_data_is_refused_by_the_table_too(device):
+    """FullyShardedDataParallel changes buffers this way for its `buffer_dtype`."""
+    module = RotaryPositionEmbedding(D).to(device)
+    module.inv_freq.data = module.inv_freq.bfloat16()
+    with pytest.raises(TypeError, match=r"^inv_freq has dtype bfloat16; accepted: "):
+        module(S)
+    with pytest.raises(TypeError, match="has dtype bfloat16; accepted"):
+        rope_fw(tokens(device), module)
+    module.reset_parameters()
+    assert torch.equal(module.inv_freq, RotaryPositionEmbedding(D).inv_freq.to(device))
+
+
+# what the module's own call would do, and a call with the module would not
+
+
+class Stretched(RotaryPositionEmbedding):
+    def forward(self, max_seq_len, offset=0):
+        return super().forward(max_seq_len, offset) / 2
+
+
+def stretched():
+    return Stretched(D)
+
+
+def patched():
+    module = RotaryPositionEmbedding(D)
+    module.forward = lambda max_seq_len: torch.zeros(max_seq_len, 1, 1, D)
+    return module
+
+
+def hooked():
+    module = RotaryPositionEmbedding(D)
+    module.register_forward_hook(lambda module, args, table: table / 2)
+    return module
+
+
+def hooked_before():
+    module = RotaryPositionEmbedding(D)
+    module.register_forward_pre_hook(lambda module, args: (args[0] + 1,))
+    return module
+
+
+REFUSED = {
+    stretched: (TypeError, r"^freqs is a Stretched that overrides forward; .*freqs\(max_seq_len\)"),
+    patched: (TypeError, r"^freqs is a RotaryPositionEmbedding that overrides forward"),
+    hooked: (ValueError, r"^freqs has forward hooks, .*accepted: its table, freqs\(max_seq_len\)"),
+    hooked_before: (ValueError, r"^freqs has forward hooks"),
+}
+
+
+@pytest.mark.parametrize("make", REFUSED)
+def test_a_module_that_does_more_when_called_is_refused(make, device):
+    module, t = make().to(device), tokens(device)
+    error, message = REFUSED[make]
+    rope_fw(t, RotaryPositionEmbedding(D).to(device))  # a call that looks like this one
+    calls = (
+        lambda: apply_rotary_pos_emb(t, module),
+        lambda: apply_rotary_pos_emb(t, module, fused=False),
+        lambda: rope_bw(t, module),
+        lambda: rope_qk(t, t, module),
+    )
+    for call in calls:
+        with pytest.raises(error, match=message):
+            call()
+    rope_fw(t, module(S))
+
+
+def test_a_hook_that_was_removed_is_no_hook(device):
+    module, t = RotaryPositionEmbedding(D).to(device), tokens(device)
+    want = rope_fw(t, module)
+    hook = module.register_forward_hook(lambda module, args, table: table / 2)
+    with pytest.raises(ValueError, match=r"^freqs has forward hooks"):
+        rope_fw(t, module)
+    hook.remove()
+    assert torch.equal(rope_fw(t, module), want)
+
+
+# the meta device
+
+
+def on_meta(**options):
+    with torch.device("meta"):
+        module = RotaryPositionEmbedding(D, **options)
+    assert module.inv_freq.is_meta
+    return module
+
+
+@pytest.mark.parametrize("within_a_parent", (False, True))
+def test_to_empty_resets_the_parameters(within_a_parent, device):
+    module, want = on_meta(rotary_base=500.0), RotaryPositionEmbedding(D, rotary_base=500.0)
+    torch.use_deterministic_algorithms(True)  # fills new memory with NaN
+    try:
+        (nn.Sequential(module) if within_a_parent else module).to_empty(device=device)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert torch.equal(module.inv_freq.cpu(), want.inv_freq)
+    t = tokens(device)
+    assert torch.equal(rope_fw(t, module), rope_fw(t, want.to(device)))
+
+
+@pytest.mark.parametrize("assign", (False, True))
+def test_a_state_dict_after_the_meta_device(assign, device):
+    module, new, t = on_meta(), other_frequencies(device), tokens(device)
+    if not assign:
+        module.to_empty(device=device)
+    module.load_state_dict({"inv_freq": new}, assign=assign)
+    assert torch.equal(module.turns(S), in_turns(new))
+    assert torch.equal(rope_fw(t, module), rope_fw(t, module_of(new)))
+
+
+def test_reset_parameters_on_the_meta_device_stays_there():
+    module = on_meta()
+    module.reset_parameters()
+    assert module.inv_freq.is_meta and module.turns(S).is_meta
+
+
+# inference mode
+
+
+def test_a_module_made_in_inference_mode_computes_its_turns_once(device):
+    t = tokens(device)
+    with torch.inference_mode():
+        module = RotaryPositionEmbedding(D).to(device)
+        assert operators_of(lambda: module.turns(S)) == []
+        module.inv_freq.mul_(2)
+        assert torch.equal(rope_fw(t, module), rope_fw(t, module_of(module.inv_freq)))
+    assert operators_of(lambda: module.turns(S)) == []
+
+
+WAYS_IN = {
+    "made": lambda module, new: setattr(module, "inv_freq", new),
+    "a parameter": lambda module, new: setattr(module, "inv_freq", nn.Parameter(new, False)),
+    "registered": lambda module, new: module.register_buffer("inv_freq", new),
+    "assigned": AT_ONCE["state dict, assigned"],
+}
+
+
+@pytest.mark.parametrize("way_in", WAYS_IN.values(), ids=WAYS_IN)
+def test_an_inference_tensor_is_followed_and_trained_with_later(way_in, device):
+    t, module = tokens(device), RotaryPositionEmbedding(D).to(device)
+    with torch.inference_mode():
+        new = other_frequencies(device)
+        way_in(module, new)
+        assert torch.equal(rope_fw(t, module), rope_fw(t, module_of(new)))
+        assert operators_of(lambda: module.turns(S)) == []
+        module.inv_freq.mul_(2)
+        assert torch.equal(rope_fw(t, module), rope_fw(t, module_of(2 * new)))
+    leaf = t.clone().requires_grad_()
+    apply_rotary_pos_emb(leaf, module).backward(t)
+    assert torch.equal(leaf.grad, rope_bw(t, module))
+
+
+INSIDE = {
+    "changed": lambda module: module.inv_freq.mul_(2),
+    "moved": lambda module: module.to("meta").to_empty(device="cpu"),
+    "cast": lambda module: module.half(),
+    "reset": lambda module: module.reset_parameters(),
+}
+
+
+@pytest.mark.parametrize("how", INSIDE)
+def test_what_inference_mode_did_to_a_module_serves_training(how):
+    module, t = RotaryPositionEmbedding(D), tokens("cpu", requires_grad=True)
+    with torch.inference_mode():
+        INSIDE[how](module)
+        apply_rotary_pos_emb(t, module)
+    assert not module.turns(S).is_inference() and not module.inv_freq.is_inference()
+    apply_rotary_pos_emb(t, module).sum().backward()
+    assert torch.equal(t.grad, rope_bw(torch.ones_like(t), module_of(module.inv_freq)))
+
+
+# a buffer among others
+
+
+def test_the_turns_are_one_integer_buffer_that_is_not_saved(device):
+    module = RotaryPositionEmbedding(D).to(device)
+    (turns,) = (x for x in module.buffers() if x is not module.inv_freq)
+    assert turns is module.turns(S) and turns.dtype == torch.int64
+    assert list(module.state_dict()) == ["inv_freq"]
+
+
+CASTS = {
+    "half": lambda module: module.half(),
+    "double": lambda module: module.double(),
+    "type": lambda module: module.type(torch.bfloat16),
+    "to": lambda module: module.to(torch.bfloat16),
+}
+
+
+@pytest.mark.parametrize("cast", CASTS.values(), ids=CASTS)
+def test_a_cast_leaves_turns_and_their_memory(cast, device):
+    module = RotaryPositionEmbedding(D).to(device)
+    turns, before = module.turns(S), module.turns(S).clone()
+    cast(module)
+    assert module.turns(S) is turns and torch.equal(turns, before)
+
+
+def saved_and_loaded(module):
+    file = io.BytesIO()
+    torch.save(module, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+@pytest.mark.parametrize("copied", (copy.deepcopy, saved_and_loaded))
+def test_a_copy_has_its_own_buffer(copied, device):
+    module = RotaryPositionEmbedding(D).to(device)
+    turns, want = module.turns(S), module.turns(S).clone()
+    other = copied(module)
+    assert operators_of(lambda: other.turns(S)) == []
+    other.inv_freq = other_frequencies(device)
+    assert torch.equal(turns, want) and module.turns(S) is turns
+    assert torch.equal(other.turns(S), in_turns(other.inv_freq))
+
+
+def test_a_module_that_was_saved_before_it_had_the_buffer():
+    module, state = RotaryPositionEmbedding(D), RotaryPositionEmbedding(D).__getstate__()
+    state = {name: value for name, value in state.items() if name != "_non_persistent_buffers_set"}
+    state["_buffers"] = {"inv_freq": module.inv_freq}
+    older = RotaryPositionEmbedding.__new__(RotaryPositionEmbedding)
+    older.__setstate__(state)
+    assert torch.equal(older.turns(S), in_turns(module.inv_freq))
+    assert list(older.state_dict()) == ["inv_freq"]
+
+
+class Halved(nn.Module):
+    def forward(self, inv_freq):
+        return inv_freq / 2
+
+
+def test_a_parametrized_inv_freq(device):
+    """A new tensor at every access; equal ones leave the buffer alone."""
+    module, t = RotaryPositionEmbedding(D).to(device), tokens(device, requires_grad=True)
+    parametrize.register_parametrization(module, "inv_freq", Halved())
+    out = apply_rotary_pos_emb(t, module)
+    want = module_of(RotaryPositionEmbedding(D).inv_freq.to(device) / 2)
+    assert torch.equal(out, apply_rotary_pos_emb(t, want))
+    out.sum().backward()
+    assert torch.equal(t.grad, rope_bw(torch.ones_like(t), want))
+
+
+# on the GPU: streams and graphs
+
+CHANGES = AT_ONCE | {
+    "in place": lambda module, new: module.inv_freq.copy_(new),
+    "reset": lambda module, new: module.reset_parameters(),
+}
+each_change = pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+
+
+@pytest.mark.gpu
+@each_change
+def test_a_change_waits_for_the_streams_that_read_the_turns(change):
+    """A kernel waits on another stream while the frequencies change and memory is used again."""
+    t, side = tokens("cuda"), torch.cuda.Stream()
+    for _ in range(20):
+        module = RotaryPositionEmbedding(D).cuda()
+        module.inv_freq.mul_(0.3)
+        want = rope_fw(t, module)
+        torch.cuda.synchronize()
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(20_000_000)  # cycles: some 10 ms
+            out = rope_fw(t, module)
+        change(module, other_frequencies("cuda"))
+        now = rope_fw(t, module)
+        used_again = [torch.full((D // 2,), -1, device="cuda") for _ in range(64)]
+        torch.cuda.synchronize()
+        assert torch.equal(out, want) and len(used_again) == 64
+        assert torch.equal(now, rope_fw(t, module_of(module.inv_freq)))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("warm", (True, False), ids=("warm", "cold"))
+@each_change
+def test_a_captured_graph_follows_the_frequencies(change, warm):
+    t, module = tokens("cuda"), RotaryPositionEmbedding(D).cuda()
+    rope_fw(t, RotaryPositionEmbedding(D).cuda())  # compiles
+    if warm:
+        rope_fw(t, module)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = rope_fw(t, module)
+    for _ in range(3):
+        new = other_frequencies("cuda")
+        change(module, new)
+        want = rope_fw(t, module_of(module.inv_freq))
+        if change is CHANGES["in place"]:
+            rope_fw(t, module)  # an eager call, which sees it
+        out.zero_()
+        graph.replay()
+        torch.cuda.synchronize()
+        assert torch.equal(out, want)
+
+
+@pytest.mark.gpu
+def test_a_change_that_a_capture_would_have_to_follow_raises():
+    t, module = tokens("cuda"), RotaryPositionEmbedding(D).cuda()
+    rope_fw(t, module)
+    inv_freq, new = module.inv_freq, other_frequencies("cuda")
+    module.inv_freq.mul_(2)
+    torch.cuda.synchronize()
+    uses = (lambda: rope_fw(t, module)), (lambda: setattr(module, "inv_freq", new))
+    for use in uses:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            t.clone()  # a graph that is not empty
+            with pytest.raises(RuntimeError, match=r"^inv_freq changed while a CUDA graph is"):
+                use()
+    assert module.inv_freq is inv_freq
+    assert torch.equal(rope_fw(t, module), rope_fw(t, module_of(inv_freq)))
+
+
+@pytest.mark.gpu
+def test_interpolation_by_the_length_in_a_graph_is_computed_in_the_graph():
+    t = tokens("cuda")
+    module = RotaryPositionEmbedding(D, 1.0, 1.0, S - 1).cuda()
+    rope_fw(t, module)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = rope_fw(t, module)
+    module.inv_freq.mul_(2)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(out, rope_fw(t, module))
