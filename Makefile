@@ -18,7 +18,7 @@ SHARED := -n auto --maxprocesses 8
 ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help environment lab test notebooks bench site docker_image clean
+.PHONY: help environment lab test notebooks index bench site docker_image clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -38,6 +38,9 @@ test: environment ## lint, then the tests, then every notebook against its store
 
 notebooks: environment ## run the notebooks and store their output (on a GPU: the measurements too)
 	$(VENV)/bin/python -m rope_kernels.lab.execute notebooks
+
+index: environment ## write what notebooks/index.toml says into README and the notebooks
+	$(VENV)/bin/python tools/notebook_index.py
 
 bench: environment ## measure the kernels beside their peers (needs a GPU)
 	$(VENV)/bin/python -m benchmarks $(BENCH_FLAGS)

@@ -1,8 +1,7 @@
 """Rotary position embedding, fused in Triton. Importing this package never loads Triton."""
 
-from .autograd import apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
+from .api import apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk, rotate_half
 from .frequencies import RotaryPositionEmbedding
-from .reference import rotate_half
 
 __version__ = "0.1.0"
 __all__ = [

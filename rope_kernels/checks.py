@@ -81,7 +81,8 @@ def _check_options(call: Call) -> None:
         raise bad(f"tensor_format is {call.tensor_format!r}", ", ".join(FORMATS))
     flags = {"interleaved": call.interleaved, "fused": call.fused, "inplace": call.inplace}
     for name, value in flags.items():
-        _check_bool(name, value)
+        if not isinstance(value, bool):
+            raise bad(f"{name} is {value!r}", "False, True", TypeError)
     last = call.cp_size - 1 if isinstance(call.cp_size, int) else None
     numbers = (
         ("cp_size", call.cp_size, 1, 2**31 - 1, "an integer from 1, below 2^31"),
@@ -247,10 +248,9 @@ def check_tensor(
     return x
 
 
-def check_rotate_half(x: Tensor, interleaved: bool) -> None:
+def check_rotate_half(x: Tensor) -> None:
     """Raise unless `x` is a tensor whose last dimension splits into pairs."""
     check_tensor("x", x)
-    _check_bool("interleaved", interleaved)
     if x.dim() == 0 or x.shape[-1] % 2:
         raise bad(f"x has shape {tuple(x.shape)}", "an even last dimension, to have two halves")
 
@@ -332,11 +332,6 @@ def _check_autograd(name: str, t: Tensor, alone: bool, transformed: bool) -> Non
 def bad(came: str, accepted: str, error: type[Exception] = ValueError) -> Exception:
     """The error to raise: what came, and what is accepted."""
     return error(f"{came}; accepted: {accepted}")
-
-
-def _check_bool(name: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise bad(f"{name} is {value!r}", "False, True", TypeError)
 
 
 def _fits(shape: torch.Size, accepted: Shape) -> bool:

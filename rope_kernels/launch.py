@@ -1,180 +1,254 @@
-"""From tensors to one kernel launch: which engine, strides, block sizes, grid."""
+"""From tensors to one kernel launch: a Plan, which takes no GPU to make, and `run`."""
 
-import importlib.util
-import os
-import warnings
-from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from .angles import Angles
+from . import fastpath
+from .engine import Engine, engine_of
 from .formats import view_as_sbhd
+from .rotation import Rotation
 
-# Sizes measured on an H200; benchmarks/NOTES.md: what was tried.
-# Bytes of rows of one program, powers of two: 4 or 8 loads of 16 bytes a thread of its one warp,
-# which needs no barrier to share cos and sin. A program that has to look up its positions waits
-# longer before it can begin, and is given more to do.
+# Sizes measured on an H200; benchmarks/NOTES.md tells what was tried.
+# Bytes of rows per program, powers of two: 4 or 8 loads of 16 bytes per thread of its one warp,
+# which needs no barrier to share cos and sin. A program that looks up its positions waits longer
+# before it can start, and gets more to do.
 TILE_BYTES = 2048
 TILE_BYTES_AFTER_LOOKUP = 4096
-# A stretch is so many positions that a table's part for it stays in the L2 cache until all batch
-# entries, or all heads, have used it.
+# A stretch has as many positions as keep a table's rows in L2 until all batch entries, or all
+# heads, have used them.
 STRETCH_OF_BATCH = 1024
 STRETCH_OF_ROWS = 4096
 WHOLE = 2**30  # where there is no table, or batch entries do not share its rows
 BYTES_PER_WARP = 4096  # of a row that is larger than a tile
 MAX_WARPS = 8
 BYTES_PER_LOAD = 32 * 8  # of a warp, at which a table's rows are no longer slow to read
-
-# Triton promises nothing about its last step; tests/test_short_way.py compares it with the whole.
-_KNOWN_VERSIONS_OF_TRITON = (["3", "6"], ["3", "7"])
-# `torch.cuda.current_device` looks first whether PyTorch has begun to use the GPU
-_current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+MAX_ROWS = 2**31  # rows are counted in 32 bits
 
 
-def runs_in_triton(t: Tensor) -> bool:
-    """Is there a Triton engine for `t`: compiled on a GPU, on a CPU the interpreter if it is on?"""
-    if t.is_cuda and not _HAS_TRITON:
-        warnings.warn("Triton is not installed: RoPE runs in plain PyTorch, slowly", stacklevel=4)
-    return _HAS_TRITON and (t.is_cuda or (t.is_cpu and interpreter_is_on()))
+class KernelTensors(NamedTuple):
+    """The kernel's tensors, in the order of its arguments."""
+
+    q: Tensor | None
+    k: Tensor | None
+    q_out: Tensor | None
+    k_out: Tensor | None
+    table: Tensor
+    sin: Tensor | None
+    cu_seqlens: Tensor | None
+    starts: Tensor | None
+    ids: Tensor | None
 
 
-def interpreter_is_on() -> bool:
-    """Does this process run Triton kernels in Triton's interpreter (on the CPU)?"""
-    return os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "yes", "on", "y")
+@dataclass(frozen=True)
+class Plan:
+    """One launch, tensors aside: what `run` needs, and all that decides which kernel is compiled.
 
+    The dicts go by the names of the kernel's arguments, and are in their order.
+    """
 
-def triton_is_installed() -> bool:
-    """Can Triton be imported? Asked without importing it."""
-    try:
-        return importlib.util.find_spec("triton") is not None
-    except ValueError:  # a stand-in without a spec, as some test suites plant
-        return False
+    kernel: str  # its name in kernels.py
+    programs: int  # the grid
+    num_warps: int  # per program
+    sizes: dict[str, int | tuple[int, int] | None]  # run-time integers, and `cp`
+    strides: dict[str, tuple[int, ...] | None]  # in elements
+    blocks: dict[str, int]  # constexprs: pairs, tail, and the tile of a program
+    flags: dict[str, int | bool]  # constexprs: what to do, and in which order
 
+    @property
+    def numbers(self) -> tuple[int | tuple[int, ...] | None, ...]:
+        """The kernel's arguments after its tensors, in order."""
+        rows = self.sizes, self.strides, self.blocks, self.flags
+        return tuple(value for row in rows for value in row.values())
 
-_HAS_TRITON = triton_is_installed()
+    def __str__(self) -> str:
+        warps = "1 warp" if self.num_warps == 1 else f"{self.num_warps} warps"
+        rows = {
+            "sizes": self.sizes,
+            "strides": self.strides,
+            "blocks": self.blocks,
+            "flags": self.flags,
+        }
+        lines = [f"{self.kernel}: {self.programs} programs of {warps}"]
+        for title, row in rows.items():
+            shown = [f"{name}={value}" for name, value in row.items() if value is not None]
+            lines.append(f"  {title:8}{', '.join(shown)}")
+        return "\n".join(lines)
 
 
 def rotate(
-    tensors: tuple[Tensor, ...], angles: Angles, transpose: bool, inplace: bool = False
+    tensors: tuple[Tensor, ...],
+    rotation: Rotation,
+    inplace: bool,
+    entry: fastpath.Entry | None,
 ) -> tuple[Tensor, ...]:
-    """Rotate one or two checked tensors in one launch of `kernels.rope_kernel`.
+    """Rotate one or two tensors, known to be good, in one launch of the kernel.
 
-    The results are new and contiguous; or with `inplace` the tensors themselves, of which no more
-    than the rotary slice is touched. `angles` may be a plain tuple, quicker to make in a backward.
+    Args:
+        tensors: q, or q and k.
+        rotation: by which angles.
+        inplace: overwrite the rotary slice of the tensors.
+        entry: what the fast path remembers of such calls; None if it may remember nothing.
+
+    Returns:
+        New contiguous tensors, or with `inplace` the tensors themselves.
     """
-    outs = tensors  # a minus sign noted in a view may stay: -x turned is minus x turned
+    outs = tensors  # a pending minus sign of a view may stay: -x turned is minus x turned
     if not inplace:
         outs = tuple([torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors])
-    in_kernel, device = (*two(tensors), *two(outs), *angles[:5]), tensors[0].device
-    known, how = angles[9], (transpose, inplace)  # `angles.known`
-    known = {} if known is None else known
-    launch_again = known.get(how)
-    if launch_again and launch_again(in_kernel):
+    given = KernelTensors(
+        *both(tensors),
+        *both(outs),
+        rotation.table,
+        rotation.sin,
+        rotation.cu_seqlens,
+        rotation.start_positions,
+        rotation.position_ids,
+    )
+    if entry is not None and entry.launch is not None and entry.launch(given):
         return outs
+    device = tensors[0].device
     with torch.cuda.device(device if device.type == "cuda" else -1):  # Triton launches there
-        if not (launch_again and launch_again(in_kernel)):
-            known[how] = launch_rope(in_kernel, Angles(*angles), *how)
+        if entry is None or entry.launch is None or not entry.launch(given):
+            _plan_and_run(given, rotation, inplace, entry)
     return outs
 
 
-def launch_rope(
-    in_kernel: tuple[Tensor | None, ...], angles: Angles, transpose: bool, inplace: bool
-) -> Callable[[tuple], bool] | None:
-    """Launch through Triton's JIT, which compiles what is new; return `_short_way`, if any."""
-    from .kernels import rope_kernel  # the first launch loads Triton, not the import of the package
+def _plan_and_run(
+    given: KernelTensors, rotation: Rotation, inplace: bool, entry: fastpath.Entry | None
+) -> None:
+    tensors = as_stored(given, inplace)
+    if tensors.q is None:
+        return
+    plan = make_plan(tensors, rotation, inplace)
+    compiled = run(plan, tensors)
+    copied = any(x is not y for x, y in zip(tensors, given, strict=True))
+    if entry is not None and not copied:
+        entry.launch = fastpath.shortest_launch(compiled, plan.programs, plan.numbers)
 
-    tensors = _as_stored(*in_kernel, inplace)
-    if tensors[0] is None:
-        return None
-    q, k, _, _, table, _, cu_seqlens, _, ids = tensors
-    views = [None if x is None else view_as_sbhd(x, angles.tensor_format) for x in tensors[:4]]
-    seq_len, batch, q_heads, head_dim = views[0].shape
-    k_heads, half = 0 if k is None else views[1].shape[2], angles.rotary_dim // 2
-    tail = 0 if inplace else head_dim - 2 * half
-    order = order_of_programs(q, angles)
-    order["PER_BATCH"] |= batch * max(q_heads, k_heads) >= 2**31  # rows are counted in 32 bits
-    entries, shared = (batch, 1) if order["PER_BATCH"] else (1, batch)  # one entry's rows, or all
-    # With k, whose heads are few, a large tile would be half empty.
-    tile = TILE_BYTES_AFTER_LOOKUP if angles.are_looked_up and k is None else TILE_BYTES
-    # A warp reads a row of cosines or sines 8 bytes a thread, or else those of several positions.
-    row_bytes, rows = half * table.element_size(), shared * max(q_heads, k_heads)
-    positions = 1 if angles.sin is None else max(1, BYTES_PER_LOAD // row_bytes)
-    blocks = block_sizes(half, tail, rows, q.element_size(), tile, positions)
+
+def as_stored(given: KernelTensors, inplace: bool) -> KernelTensors:
+    """The tensors as the kernel reads them; without q or k where they have no elements."""
+    pairs = [(t, out) for t, out in ((given.q, given.q_out), (given.k, given.k_out))]
+    pairs = [(t, out) for t, out in pairs if t is not None and t.numel()]
+    (q, q_out), (k, k_out) = [*pairs, (None, None), (None, None)][:2]
+    if not inplace:
+        q, k = (None if t is None else t.resolve_neg() for t in (q, k))
+    table, sin = given.table, given.sin
+    if sin is not None and (table.stride() != sin.stride() or table.is_neg() or sin.is_neg()):
+        table, sin = (x.resolve_neg().contiguous() for x in (table, sin))
+    lists = given.cu_seqlens, given.starts
+    cu_seqlens, starts = (None if x is None else x.contiguous() for x in lists)
+    table = table.resolve_neg()
+    return KernelTensors(q, k, q_out, k_out, table, sin, cu_seqlens, starts, given.ids)
+
+
+def make_plan(
+    tensors: KernelTensors, rotation: Rotation, inplace: bool, engine: Engine | None = None
+) -> Plan:
+    """Plan a launch: grid, tile, order of programs, flags, strides. Needs no GPU, reads no value.
+
+    Args:
+        tensors: from `as_stored`; on any device, the meta device too.
+        rotation: by which angles.
+        inplace: leave elements beyond the rotary slice alone.
+        engine: what the plan is for; None: the engine that takes `tensors.q`.
+    """
+    engine = engine_of(tensors.q) if engine is None else engine
+    views = [None if x is None else view_as_sbhd(x, rotation.tensor_format) for x in tensors[:4]]
+    q_view, k_view = views[:2]
+    seq_len, batch, q_heads, head_dim = q_view.shape
+    k_heads = 0 if k_view is None else k_view.shape[2]
+    rotary_dim = rotation.rotary_dim
+    tail = 0 if inplace else head_dim - rotary_dim
+
+    order = order_of_programs(tensors.q, rotation)
+    order["PER_BATCH"] |= batch * max(q_heads, k_heads) >= MAX_ROWS
+    entries, shared = (batch, 1) if order["PER_BATCH"] else (1, batch)
+    # k has few heads: with it, a large tile would be half empty
+    is_large = rotation.looks_up_positions and k_view is None
+    blocks = block_sizes(
+        rotary_dim // 2,
+        tail,
+        rows=shared * max(q_heads, k_heads),
+        element_bytes=tensors.q.element_size(),
+        tile_bytes=TILE_BYTES_AFTER_LOOKUP if is_large else TILE_BYTES,
+        positions=_positions_per_load(rotation),
+    )
     num_warps = blocks.pop("num_warps")
     order["STRETCH"] = max(1, order["STRETCH"] // blocks["BLOCK_S"])
+    s_blocks = -(-seq_len // blocks["BLOCK_S"])
     row_blocks = sum(-(-shared * heads // blocks["BLOCK_R"]) for heads in (q_heads, k_heads))
-    programs = entries * -(-seq_len // blocks["BLOCK_S"]) * row_blocks
-    table = None if angles.on_the_fly else angles._replace(table=table).rows[0]
-    s2 = 0 if table is None else table.shape[1]
-    sequences = 0 if cu_seqlens is None else cu_seqlens.numel() - 1
-    cp = (angles.cp_size, angles.cp_rank) if angles.cp_size > 1 else None
-    ids = ids[None] if ids is not None and ids.dim() == 1 else ids  # packed tokens: one entry
-    strides = [_strides(x) for x in (*views, table, ids)]
-    numbers = seq_len, batch, q_heads, k_heads, s2, sequences, cp, *strides
-    nvidia = not interpreter_is_on() and torch.version.hip is None  # AMD's sine was not tried
-    flags = {"TRANSPOSE": transpose, "INTERLEAVED": angles.interleaved, **order}
-    flags["FAST_SINE"] = nvidia and q.dtype != torch.float64
-    constants = {"HALF": half, "TAIL": tail, **blocks, **flags}
-    compiled = rope_kernel[(programs,)](*tensors, *numbers, **constants, num_warps=num_warps)
-    if compiled is None or any(x is not y for x, y in zip(tensors, in_kernel, strict=True)):
-        return None  # interpreted; or copied first, or left out
-    return _short_way(compiled, programs, (*numbers, *constants.values()))
+
+    table = None if rotation.on_the_fly else _as_table(tensors.table)
+    ids = tensors.ids
+    if ids is not None and ids.dim() == 1:
+        ids = ids[None]  # packed tokens: one batch entry
+    names = "q_strides", "k_strides", "q_out_strides", "k_out_strides"
+    strides = {name: _strides(view) for name, view in zip(names, views, strict=True)}
+    return Plan(
+        kernel="rope_kernel",
+        programs=entries * s_blocks * row_blocks,
+        num_warps=num_warps,
+        sizes={
+            "seq_len": seq_len,
+            "batch": batch,
+            "q_heads": q_heads,
+            "k_heads": k_heads,
+            "s2": 0 if table is None else table.shape[1],
+            "sequences": 0 if tensors.cu_seqlens is None else tensors.cu_seqlens.numel() - 1,
+            "cp": (rotation.cp_size, rotation.cp_rank) if rotation.cp_size > 1 else None,
+        },
+        strides=strides | {"table_strides": _strides(table), "ids_strides": _strides(ids)},
+        blocks={"HALF": rotary_dim // 2, "TAIL": tail, **blocks},
+        flags={
+            "TRANSPOSE": rotation.transpose,
+            "INTERLEAVED": rotation.interleaved,
+            **order,
+            # AMD's fast sine was not tried; the interpreter and fp64 have none
+            "FAST_SINE": engine is Engine.NVIDIA and tensors.q.dtype != torch.float64,
+        },
+    )
 
 
-def _short_way(compiled, programs: int, numbers: tuple) -> Callable[[tuple], bool] | None:
-    """Triton's last step alone: what comes before it looks at every argument of every call anew.
+def run(plan: Plan, tensors: KernelTensors):
+    """Launch a plan through Triton's JIT, which compiles what is new; return what it compiled."""
+    from . import kernels  # the first launch loads Triton, not the import of the package
 
-    That takes 11 us of a CPU on which this takes 1.4, and `kinds.py` has looked already. What is
-    returned takes tensors of the same kinds; it says whether it has launched.
+    kernel = getattr(kernels, plan.kernel)
+    constants = plan.blocks | plan.flags
+    options = {"num_warps": plan.num_warps, "enable_fp_fusion": True}
+    return kernel[(plan.programs,)](*tensors, **plan.sizes, **plan.strides, **constants, **options)
+
+
+def order_of_programs(t: Tensor, rotation: Rotation) -> dict[str, int | bool]:
+    """The order in which programs take tiles: close to that of memory. STRETCH is in positions.
+
+    =============  =========  ==========  ==================================================
+    memory order   PER_BATCH  ROWS_OUTER  STRETCH
+    =============  =========  ==========  ==================================================
+    s, b, h        False      False       1
+    b, s, h        True       False       STRETCH_OF_BATCH; WHOLE if no table rows are shared
+    b, h, s        True       True        STRETCH_OF_ROWS; WHOLE without a table
+    h, s, b        False      True        likewise
+    =============  =========  ==========  ==================================================
+
+    Angles that differ between batch entries make PER_BATCH True in any order.
     """
-    import triton
-
-    version, run = triton.__version__.split(".")[:2], compiled.run
-    needs_memory = run.global_scratch_size or run.profile_scratch_size
-    if version not in _KNOWN_VERSIONS_OF_TRITON or needs_memory:
-        return None
-    driver, knobs, launch = triton.runtime.driver.active, triton.knobs.runtime, run.launch
-    device, get_stream = driver.get_current_device(), driver.get_current_stream
-    how = compiled.function, run.launch_cooperative_grid, run.launch_pdl
-    metadata, no_hooks, no_memory = compiled.packed_metadata, (None, None, None), (None, None)
-    in_a_tuple = version != ["3", "6"]  # how `launch`, a C function, takes the kernel's arguments
-    if in_a_tuple:
-        how += metadata, *no_hooks, *no_memory, run.arg_annotations, run.kernel_signature
-    else:
-        how += *no_memory, metadata, *no_hooks
-
-    def launch_again(tensors: tuple[Tensor | None, ...]) -> bool:
-        addresses = [x if x is None else x.data_ptr() for x in tensors]
-        # of outputs and turns, which are made after the kind was found out
-        if (addresses[2] | (addresses[3] or 0) | addresses[4]) % 16 or _current_device() != device:
-            return False
-        enter, leave = knobs.launch_enter_hook, knobs.launch_exit_hook
-        if getattr(enter, "calls", enter) or getattr(leave, "calls", leave):
-            return False  # a profiler that asks Triton for every launch gets Triton's own way
-        if in_a_tuple:
-            launch(programs, 1, 1, get_stream(device), *how, (*addresses, *numbers))
-        else:
-            launch(programs, 1, 1, get_stream(device), *how, *addresses, *numbers)
-        return True
-
-    return launch_again
-
-
-def order_of_programs(t: Tensor, angles: Angles) -> dict[str, int]:
-    """In which order programs take tiles: about as memory lies. STRETCH is in positions here."""
     # of equal strides, as beside a dimension of one index, the format's first is the outer one
     dims = sorted(range(t.dim()), key=lambda dim: -t.stride(dim))
-    memory = "".join(angles.tensor_format.replace("t", "s")[dim] for dim in dims)
+    memory = "".join(rotation.tensor_format.replace("t", "s")[dim] for dim in dims)
     batch_is_outer = memory.find("b") in range(memory.index("s"))
     rows_are_outer = memory.index("h") < memory.index("s")
     if not (batch_is_outer or rows_are_outer):
         stretch = 1
-    elif angles.on_the_fly or (angles.per_batch and not rows_are_outer):
+    elif rotation.on_the_fly or (rotation.per_batch and not rows_are_outer):
         stretch = WHOLE
     else:
         stretch = STRETCH_OF_ROWS if rows_are_outer else STRETCH_OF_BATCH
-    per_batch = angles.per_batch or batch_is_outer
+    per_batch = rotation.per_batch or batch_is_outer
     return {"PER_BATCH": per_batch, "ROWS_OUTER": rows_are_outer, "STRETCH": stretch}
 
 
@@ -183,10 +257,9 @@ def block_sizes(
 ) -> dict[str, int]:
     """Tile of one program: whole rows, first of one position, then of several, up to a fixed size.
 
-    Of at least so many positions as are asked for, if the tile has room for them.
-
-    One warp, unless a single row is already too much for it. The sequence length plays no part, so
-    no new length compiles a new kernel.
+    At least `positions` positions, if the tile has room for them. One warp, unless a single row is
+    already too much for it. The sequence length plays no part, so no new length compiles a new
+    kernel.
     """
     block_half = _next_power_of_2(half)
     block_tail = _next_power_of_2(tail) if tail else 0
@@ -203,31 +276,30 @@ def block_sizes(
     }
 
 
+def both(tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor | None]:
+    """q and k of one or two tensors: k is None if it is not there."""
+    return tensors if len(tensors) == 2 else (tensors[0], None)
+
+
+def _positions_per_load(rotation: Rotation) -> int:
+    """Positions whose cosines a warp should read together, to read more than 8 bytes a thread."""
+    if rotation.sin is None:
+        return 1
+    row_bytes = rotation.rotary_dim // 2 * rotation.table.element_size()
+    return max(1, BYTES_PER_LOAD // row_bytes)
+
+
+def _as_table(table: Tensor) -> Tensor:
+    """(b or 1, s2, d2)."""
+    return table if table.dim() == 3 else table.flatten(1)[None]
+
+
 def _next_power_of_2(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-def two(tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor | None]:
-    """Of one or two: the second is None if it is not there."""
-    return tensors if len(tensors) == 2 else (tensors[0], None)
-
-
 def _strides(x: Tensor | None) -> tuple[int, ...] | None:
-    """In elements; 0 beside a single index, where 1 would have the compiler see unaligned rows."""
+    """In elements; 0 for a dimension of one index, where 1 would look unaligned to the compiler."""
     if x is None:
         return None
     return tuple(0 if n == 1 else step for n, step in zip(x.shape, x.stride(), strict=True))
-
-
-def _as_stored(
-    q, k, q_out, k_out, table, sin, cu_seqlens, starts, ids, inplace: bool
-) -> tuple[Tensor | None, ...]:
-    """The tensors, stored as the kernel reads them; without q or k where there are no elements."""
-    pairs = [(t, out) for t, out in ((q, q_out), (k, k_out)) if t is not None and t.numel()]
-    (q, q_out), (k, k_out) = [*pairs, (None, None), (None, None)][:2]
-    if not inplace:
-        q, k = (None if t is None else t.resolve_neg() for t in (q, k))
-    if sin is not None and (table.stride() != sin.stride() or table.is_neg() or sin.is_neg()):
-        table, sin = (x.resolve_neg().contiguous() for x in (table, sin))
-    cu_seqlens, starts = (None if x is None else x.contiguous() for x in (cu_seqlens, starts))
-    return q, k, q_out, k_out, table.resolve_neg(), sin, cu_seqlens, starts, ids

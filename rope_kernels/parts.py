@@ -240,7 +240,7 @@ def angle_from_turns(
     pair = tl.arange(0, BLOCK_HALF).to(tl.int64)
     turns = tl.load(turns_ptr + pair, pair < HALF, other=0)
     turned = position[:, None] * turns[None, :]
-    if COMPUTED == tl.float64:
+    if tl.float64 == COMPUTED:
         angle = turned.to(COMPUTED) * (6.283185307179586 * 2.0**-64)
     else:
         angle = (turned >> 32).to(tl.int32).to(COMPUTED) * (6.283185307179586 * 2.0**-32)
@@ -288,9 +288,7 @@ def cos_sin(
         cos1, sin1 = cos_sin_of(angle, FAST_SINE, BITS)
         cos2, sin2 = cos1, sin1
     else:
-        offset1, offset2 = table_offsets(
-            position, b, table_strides, HALF, BLOCK_HALF, INTERLEAVED
-        )
+        offset1, offset2 = table_offsets(position, b, table_strides, HALF, BLOCK_HALF, INTERLEAVED)
         in_table = s_exists & (position >= 0) & (position < s2)
         mask = in_table[:, None] & (tl.arange(0, BLOCK_HALF).to(tl.int64) < HALF)[None, :]
         nan = float("nan")  # a position past the table

@@ -45,9 +45,7 @@ def apply_rotary_pos_emb(
     return rotate((t,), rotation, round_once)[0]
 
 
-def rotate(
-    tensors: tuple[Tensor, ...], rotation: Rotation, round_once: bool
-) -> tuple[Tensor, ...]:
+def rotate(tensors: tuple[Tensor, ...], rotation: Rotation, round_once: bool) -> tuple[Tensor, ...]:
     """Rotate tensors; differentiable in them and in the table, as often as you like."""
     views = [view_as_sbhd(t, rotation.tensor_format) for t in tensors]
     stored, computed = tensors[0].dtype, _compute_dtype(tensors[0])

@@ -14,12 +14,13 @@ from pathlib import Path
 import nbformat
 from PIL import Image
 
+import notebook_index
+
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "notebooks"
 
 TAGS = {"nbval-ignore-output", "nbval-skip", "raises-exception"}
-# planned between those that exist: their neighbours name them, and link to none
-IN_PREPARATION: dict[str, str] = {}
+INDEX = notebook_index.read()
 # notebooks that measure much may leave more cells uncompared
 MEASURING = {"03", "05", "08", "09"}
 MAX_BYTES = 1_000_000
@@ -280,23 +281,15 @@ def links_lead_somewhere(notebook: Notebook) -> list[str]:
     navigation = re.search(
         r"^\| Previous · next \| (.+?) · (.+) \|$", notebook.node.cells[0].source, re.M
     )
-    before, after = (_sign_of_neighbour(notebook, step) for step in (-1, 1))
-    if before and before not in (navigation.group(1) if navigation else ""):
-        complaints.append(f"no {before} in the first cell")
-    if after and after not in (navigation.group(2) if navigation else ""):
-        complaints.append(f"no {after} in the first cell")
-    if after and after not in notebook.node.cells[-1].source:
-        complaints.append(f"no {after} in the last cell")
+    entry = INDEX.road[int(notebook.number)]
+    before, after = INDEX.neighbor(entry, -1), INDEX.neighbor(entry, 1)
+    if before and before.link() not in (navigation.group(1) if navigation else ""):
+        complaints.append(f"no {before.link()} in the first cell")
+    if after and after.link() not in (navigation.group(2) if navigation else ""):
+        complaints.append(f"no {after.link()} in the first cell")
+    if after and after.link() not in notebook.node.cells[-1].source:
+        complaints.append(f"no {after.link()} in the last cell")
     return complaints
-
-
-def _sign_of_neighbour(notebook: Notebook, step: int) -> str | None:
-    """What has to be said of the notebook before or after; None where there is none."""
-    number = f"{int(notebook.number) + step:02d}"
-    if number in IN_PREPARATION:
-        return f"{IN_PREPARATION[number]} (in preparation)"
-    found = [name for name in names_of_notebooks() if name.startswith(number)]
-    return f"({found[0]})" if found else None
 
 
 def measurements_are_on_record(notebook: Notebook) -> list[str]:
@@ -329,11 +322,11 @@ def _is_named(case: str, source: str) -> bool:
 
 
 def sections_say_how_long_they_take(notebook: Notebook) -> list[str]:
-    """Minutes under each numbered heading, which add up to the time in the first cell; and who may
-    skip it."""
+    """Minutes under each numbered heading, which add up to those in the index; and who may skip
+    it."""
     if notebook.number == "00":
         return []  # a quarter of an hour in all
-    stated = re.search(r"^\| Time \| (\d+) minutes", notebook.node.cells[0].source, re.M)
+    stated = INDEX.road[int(notebook.number)].minutes
     complaints, total = [], 0
     for cell in notebook.markdown:
         for title, minutes, advice in re.findall(
@@ -344,8 +337,8 @@ def sections_say_how_long_they_take(notebook: Notebook) -> list[str]:
                 complaints.append(f"no minutes under '{title}'")
             if notebook.number < "10" and not SKIP.search(advice):
                 complaints.append(f"who may skip '{title}'?")
-    if stated is None or abs(int(stated[1]) - total) > 5:
-        complaints.append(f"{total} minutes in sections, {stated and stated[1]} in the first cell")
+    if abs(stated - total) > 5:
+        complaints.append(f"{total} minutes in sections, {stated} in {notebook_index.INDEX}")
     return complaints
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import copy
+import dataclasses
 import io
 
 import nbformat
@@ -9,15 +10,14 @@ import pytest
 from PIL import Image
 
 import notebook_form
-from notebook_form import CHECKS, IN_PREPARATION, Notebook, load, names_of_notebooks
+from notebook_form import CHECKS, INDEX, Notebook, load, names_of_notebooks
 
 NAMES = names_of_notebooks()
 
 
-def test_there_are_notebooks_and_they_are_numbered_in_order():
-    """Without a gap, but for those that are announced as in preparation and not there yet."""
-    numbers = sorted([name[:2] for name in NAMES] + list(IN_PREPARATION))
-    assert numbers == [f"{number:02d}" for number in range(len(numbers))]
+def test_the_index_has_every_notebook_and_no_other():
+    """It numbers them without a gap, those that are in preparation and not there yet included."""
+    assert [entry.file for entry in INDEX.road if not entry.in_preparation] == NAMES
     assert len(NAMES) >= 3
 
 
@@ -132,7 +132,7 @@ BREAKS = {
     ],
     "cells_are_short": [(MATH, lengthen)],
     "sections_say_how_long_they_take": [
-        (MATH, lambda n: replace_in(n.node.cells[0], "55 minutes", "75 minutes")),
+        (MATH, lambda n: replace_in(first_with(n, "markdown", "## 2. "), "*5 min", "*55 min")),
         (MATH, lambda n: replace_in(first_with(n, "markdown", "## 2. "), " minutes", " min")),
         (MATH, lambda n: replace_in(first_with(n, "markdown", "## 2. "), "Skip it", "Read it")),
     ],
@@ -180,7 +180,9 @@ BREAKS = {
 
 
 def test_a_notebook_in_preparation_is_announced_by_its_neighbours(monkeypatch):
-    monkeypatch.setitem(IN_PREPARATION, "02", "02 Rotate half")
+    planned = dataclasses.replace(INDEX.road[2], in_preparation=True)
+    road = (*INDEX.road[:2], planned, *INDEX.road[3:])
+    monkeypatch.setattr(notebook_form, "INDEX", dataclasses.replace(INDEX, road=road))
     before, behind = load(MATH), load("03_first_triton_kernel.ipynb")
     wanted = ["no 02 Rotate half (in preparation) in the first cell"]
     assert notebook_form.links_lead_somewhere(behind) == wanted

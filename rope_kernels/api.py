@@ -1,0 +1,308 @@
+"""The public functions. Here, and nowhere below, it is decided which way a call goes."""
+
+from enum import Enum
+
+import torch
+from torch import Tensor
+
+from . import fastpath, launch, reference
+from .autograd import RotationFunction, apply_to_plain_tensors, rotate_by_operator
+from .call import Call, Freqs, TensorFormat
+from .checks import check_call, check_inplace, check_rotate_half, check_values
+from .engine import runs_in_triton
+from .formats import view_as_sbhd
+from .frequencies import RotaryPositionEmbedding
+from .modes import has_values, is_traced, is_transformed
+from .rotation import Rotation
+
+
+def apply_rotary_pos_emb(
+    t: Tensor,
+    freqs: Freqs,
+    tensor_format: TensorFormat = "sbhd",
+    *,
+    fused: bool = True,
+    cu_seqlens: Tensor | None = None,
+    start_positions: Tensor | None = None,
+    position_ids: Tensor | None = None,
+    interleaved: bool = False,
+    inplace: bool = False,
+    cp_size: int = 1,
+    cp_rank: int = 0,
+) -> Tensor:
+    """Apply rotary position embedding to a query or key tensor.
+
+    Element i of the rotary slice turns together with element i + d2/2 (half-split pairing), or
+    element 2i with 2i + 1 (interleaved). Differentiable in `t` and `freqs`, as often as you like.
+    Takes TransformerEngine's keyword calls as they are, but that `fused` is False there by default.
+
+    Args:
+        t: (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), as `tensor_format` says; fp32,
+            fp16, bf16 or fp64; any strides.
+        freqs: on the device of `t`, one of
+            - angles in radians, (s2, 1, 1, d2), fp32 (fp64 too with fp64 `t`), even d2 <= d;
+            - (cos, sin), each (s2, d2) or (b, s2, d2), of any of the dtypes above;
+            - a `RotaryPositionEmbedding`: angles are made on the fly, right to fp32's last digits.
+            s2 >= s * cp_size. A pair's members may differ in angle. Elements d2, d2 + 1, ... of the
+            head dimension pass through unchanged.
+        tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd' (packed sequences).
+        fused: True: one kernel, fp32 math (fp64 for fp64 `t`), one rounding; cos and sin of angles
+            up to 10^7 radians to 2e-7, and to 5e-7 for fp16 and bf16, where a GPU computes them.
+            False: plain PyTorch that rounds cos and sin to `t.dtype` first, as TransformerEngine's
+            unfused function.
+        cu_seqlens: for 'thd' alone, (sequences + 1,), int32 or int64: where each sequence starts,
+            then where the last one ends. Positions restart at 0 in each. With `cp_size` > 1: of the
+            whole, padded sequences.
+        start_positions: (b,), or (sequences,) with `cu_seqlens`, int8 to int64 or uint8: the
+            position of the first token of each sequence, if it is not 0.
+        position_ids: (b, s) or (1, s), or (t,) with 'thd', int8 to int64 or uint8: the position of
+            every token. Overrides `cp_rank`, and the starts in `cu_seqlens`.
+        interleaved: neighbors are a pair; a table of angles repeats as 0, 0, 1, 1, ...
+        inplace: overwrite the rotary slice of `t` and return `t`. A view is fine, `q` in a packed
+            qkv too, unless autograd forbids it: then an error says so.
+        cp_size: number of ranks that share each sequence (context parallelism). `t` holds two of
+            its 2 * cp_size chunks: number cp_rank and number 2 * cp_size - 1 - cp_rank.
+        cp_rank: which of these ranks this is.
+
+    Returns:
+        A contiguous tensor of the shape and dtype of `t`, or `t` itself with `inplace`. Tokens past
+        `cu_seqlens[-1]` come out unrotated. A position past the table gives NaN where its value is
+        not read back: on a GPU, and in plain PyTorch under `torch.compile`.
+
+    Raises:
+        TypeError: a dtype that is not accepted, or something else where a tensor or a bool is due.
+        ValueError: shapes, devices, values or options do not fit together.
+
+    Source: TransformerEngine's `apply_rotary_pos_emb`; RoFormer, equation (34).
+    """
+    where = cu_seqlens, start_positions, position_ids
+    options = interleaved, cp_size, cp_rank, fused, inplace
+    return _rotate_call(Call({"t": t}, freqs, tensor_format, *where, *options))[0]
+
+
+def rope_qk(
+    q: Tensor,
+    k: Tensor,
+    freqs: Freqs,
+    tensor_format: TensorFormat = "sbhd",
+    *,
+    fused: bool = True,
+    cu_seqlens: Tensor | None = None,
+    start_positions: Tensor | None = None,
+    position_ids: Tensor | None = None,
+    interleaved: bool = False,
+    inplace: bool = False,
+    cp_size: int = 1,
+    cp_rank: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """Apply rotary position embedding to queries and keys, both in one launch.
+
+    Args:
+        q: queries, as `t` in `apply_rotary_pos_emb`; what is not named here is as there.
+        k: keys, like `q` but for the number of heads and the strides.
+
+    Returns:
+        (q, k) rotated: each as `apply_rotary_pos_emb` returns it, bit by bit.
+
+    Raises:
+        TypeError, ValueError: as `apply_rotary_pos_emb`.
+    """
+    where = cu_seqlens, start_positions, position_ids
+    options = interleaved, cp_size, cp_rank, fused, inplace
+    q, k = _rotate_call(Call({"q": q, "k": k}, freqs, tensor_format, *where, *options))
+    return q, k
+
+
+def rope_fw(
+    t: Tensor,
+    freqs: Freqs,
+    tensor_format: TensorFormat = "sbhd",
+    *,
+    fused: bool = True,
+    cu_seqlens: Tensor | None = None,
+    start_positions: Tensor | None = None,
+    position_ids: Tensor | None = None,
+    interleaved: bool = False,
+    inplace: bool = False,
+    cp_size: int = 1,
+    cp_rank: int = 0,
+) -> Tensor:
+    """Rotate `t`: the forward pass alone, unknown to autograd and not for `torch.func`.
+
+    Arguments, result and errors as in `apply_rotary_pos_emb`.
+
+    Source: the study's `rope_fw`; TransformerEngine's `fused_rope_forward`.
+    """
+    where = cu_seqlens, start_positions, position_ids
+    options = interleaved, cp_size, cp_rank, fused, inplace
+    with torch.no_grad():
+        return _rotate_call(Call({"t": t}, freqs, tensor_format, *where, *options))[0]
+
+
+def rope_bw(
+    grad: Tensor,
+    freqs: Freqs,
+    tensor_format: TensorFormat = "sbhd",
+    *,
+    fused: bool = True,
+    cu_seqlens: Tensor | None = None,
+    start_positions: Tensor | None = None,
+    position_ids: Tensor | None = None,
+    interleaved: bool = False,
+    inplace: bool = False,
+    cp_size: int = 1,
+    cp_rank: int = 0,
+) -> Tensor:
+    """Take the gradient of the rotated tensor to that of `t`: the backward pass alone.
+
+    The transpose of the forward's linear map: the rotation by minus the angle where the members of
+    a pair have the same angle, and still the exact gradient where they have not. `grad` has the
+    shape of `rope_fw`'s output, and any strides, 0 in expanded gradients too; the other arguments,
+    the result and the errors are as in `apply_rotary_pos_emb`.
+
+    Source: the study's `rope_bw`; TransformerEngine's `fused_rope_backward`.
+    """
+    where = cu_seqlens, start_positions, position_ids
+    options = interleaved, cp_size, cp_rank, fused, inplace
+    call = Call({"grad": grad}, freqs, tensor_format, *where, *options, transpose=True)
+    with torch.no_grad():
+        return _rotate_call(call)[0]
+
+
+def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
+    """Turn every pair (x1, x2) of the last dimension by a quarter, to (-x2, x1).
+
+    Args:
+        x: any shape (..., d2) with even d2; any dtype that has negative numbers.
+        interleaved: x1 and x2 are neighbors, elements 2i and 2i + 1, instead of i and i + d2/2.
+
+    Returns:
+        A new tensor like `x`. Applied twice it gives -x.
+
+    Raises:
+        TypeError: `x` is no tensor.
+        ValueError: the last dimension is odd.
+
+    Source: TransformerEngine's `_rotate_half`; the quarter turn in RoFormer, equation (34).
+    """
+    check_rotate_half(x)
+    return reference.rotate_half(x, interleaved)
+
+
+class Route(Enum):
+    """Who rotates."""
+
+    KERNEL = "our kernel, launched at once"
+    OPERATOR = "our kernel, behind an operator that torch.compile records"
+    PYTORCH = "operators of PyTorch, which have all derivatives and suit tensors of every class"
+
+
+def choose_route(fused: bool, tensors: tuple[Tensor | None, ...]) -> Route:
+    """Which way a call goes. `tensors` are all of it, the one to rotate first.
+
+    The first line that is true decides:
+
+    ===================================================================  ========
+    `fused` is not True, or the arguments are no tensors                 PYTORCH
+    torch.func, forward mode or torch.jit.trace                          PYTORCH
+    no engine: a CPU without the interpreter, no Triton, another device  PYTORCH
+    torch.compile or make_fx                                             OPERATOR
+    a class that overrides operators (DTensor), vmap, meta tensors       PYTORCH
+    else                                                                 KERNEL
+    ===================================================================  ========
+    """
+    if fused is not True or is_transformed():
+        return Route.PYTORCH
+    for x in tensors:
+        if x is not None and not isinstance(x, Tensor):
+            return Route.PYTORCH
+    if not runs_in_triton(tensors[0]):
+        return Route.PYTORCH
+    if is_traced():
+        return Route.OPERATOR
+    for x in tensors:
+        if type(x) not in fastpath.PLAIN and not has_values(x):
+            return Route.PYTORCH
+    return Route.KERNEL
+
+
+def _rotate_call(call: Call) -> tuple[Tensor, ...]:
+    """What every public function does: check, describe the rotation, choose a route, rotate."""
+    tensors, tables = tuple(call.tensors.values()), _tables_of(call.freqs)
+    where = call.cu_seqlens, call.start_positions, call.position_ids
+    route = choose_route(call.fused, (*tensors, *tables, *where))
+    entry = fastpath.entry_of_call(call) if route is Route.KERNEL else None
+    if entry is None or not entry.checked:
+        num_positions = check_call(call)
+        if entry is not None:
+            entry.checked, entry.num_positions = True, num_positions
+    else:
+        num_positions = entry.num_positions
+    if isinstance(call.freqs, RotaryPositionEmbedding):
+        tables = (call.freqs.turns(num_positions, route is Route.KERNEL), None)
+    table, sin = tables
+    options = call.tensor_format, call.interleaved, call.cp_size, call.cp_rank, call.transpose
+    rotation = Rotation(table, sin, *where, *options)
+    if rotation.looks_up_positions and not is_traced():  # if traced, the operator checks them
+        check_values(rotation, view_as_sbhd(tensors[0], call.tensor_format).shape[0])
+    if call.inplace:
+        check_inplace(call.tensors, rotation)
+    return _rotate(tensors, rotation, route, entry, call.fused, call.inplace)
+
+
+def _tables_of(freqs: Freqs) -> tuple[Tensor, Tensor | None]:
+    """What `freqs` holds: angles, or cosines and sines, or a module's inverse frequencies."""
+    if isinstance(freqs, Tensor):
+        return freqs, None
+    if isinstance(freqs, RotaryPositionEmbedding):
+        return freqs.inv_freq, None
+    return tuple(freqs) if isinstance(freqs, tuple | list) else (freqs, None)
+
+
+def _rotate_gradients(grads: tuple[Tensor, ...], rotation: Rotation) -> tuple[Tensor, ...]:
+    """Rotate the gradients of checked tensors, by the transposed map."""
+    where = rotation.cu_seqlens, rotation.start_positions, rotation.position_ids
+    route = choose_route(True, (*grads, rotation.table, rotation.sin, *where))
+    entry = None
+    if route is Route.KERNEL:
+        entry = fastpath.entry_of_rotation(rotation, grads, inplace=False)
+    return _rotate(grads, rotation, route, entry, fused=True, inplace=False)
+
+
+def _rotate(
+    tensors: tuple[Tensor, ...],
+    rotation: Rotation,
+    route: Route,
+    entry: fastpath.Entry | None,
+    fused: bool,
+    inplace: bool,
+) -> tuple[Tensor, ...]:
+    """Rotate checked tensors by the route chosen, with the derivatives asked for."""
+    wants_grad = _wants_grad((*tensors, rotation.table, rotation.sin))
+    if inplace and (route is Route.PYTORCH or (wants_grad and route is Route.OPERATOR)):
+        outs = _rotate(tensors, rotation, route, entry, fused, inplace=False)
+        for t, out in zip(tensors, outs, strict=True):
+            t[..., : rotation.rotary_dim].copy_(out[..., : rotation.rotary_dim])
+        return tensors
+    if route is Route.PYTORCH:
+        return reference.rotate(tensors, rotation, round_once=fused)
+    rotate_now = launch.rotate if route is Route.KERNEL else rotate_by_operator
+    if wants_grad:
+        inputs = *launch.both(tensors), rotation.table, rotation.sin
+        apply = apply_to_plain_tensors
+        if route is Route.OPERATOR:
+            # torch.compile wants each input of a Function to be an object of its own
+            inputs = tuple(None if x is None else x.view_as(x) for x in inputs)
+            apply = RotationFunction.apply
+        outs = apply(*inputs, rotation, inplace, entry, rotate_now, _rotate_gradients)
+        return tensors if inplace else outs
+    outs = rotate_now(tensors, rotation, inplace, entry)
+    if inplace and route is Route.KERNEL:
+        torch.autograd.graph.increment_version([t for t in tensors if not t.is_inference()])
+    return outs
+
+
+def _wants_grad(tensors: tuple[Tensor | None, ...]) -> bool:
+    if not torch.is_grad_enabled():
+        return False
+    return any(x is not None and x.requires_grad for x in tensors)

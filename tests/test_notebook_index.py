@@ -1,0 +1,255 @@
+"""README, the map and the first and last cells say what notebooks/index.toml says.
+
+A mismatch is mended by `make index`. Each place is also put wrong in a copy, and has to be found.
+"""
+
+import difflib
+import json
+import shutil
+
+import pytest
+
+import notebook_index
+from notebook_form import ROOT, names_of_notebooks
+
+START, MATH, HALF = names_of_notebooks()[:3]
+LAST = names_of_notebooks()[-1]
+
+
+def names_of_stale_files(root):
+    found = notebook_index.places(notebook_index.read(root), root)
+    stale = [place.path for place in found if place.text != place.wanted]
+    return [path.relative_to(root).as_posix() for path in stale]
+
+
+def test_every_place_says_what_the_index_says():
+    stale = names_of_stale_files(ROOT)
+    assert stale == [], f"{', '.join(stale)} differ from {notebook_index.INDEX}: run `make index`"
+
+
+@pytest.fixture
+def copy_of_repository(tmp_path):
+    """The files that the tool reads and writes."""
+    (tmp_path / "notebooks").mkdir()
+    names = [f"notebooks/{name}" for name in names_of_notebooks()]
+    for name in ["README.md", notebook_index.INDEX, *names]:
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def replace_in(path, old, new):
+    text = path.read_text(encoding="utf-8")
+    assert old in text, f"{old!r} is not in {path.name}: the sample no longer breaks anything"
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+# Every place put wrong: found, and mended without a trace
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("README.md", "Why rotate at all? | 55 min", "Why rotate at all? | 50 min"),
+        ("README.md", "notebooks/02_rotate_half.ipynb) |", "notebooks/02_half.ipynb) |"),
+        ("README.md", "| Will this run here, and", "| Does this run here, and"),
+        ("README.md", "| Triton; no GPU needed |", "| Triton, no GPU |"),
+        ("README.md", "\n<!-- notebooks: end -->", "\n| 99 | Why? |\n<!-- notebooks: end -->"),
+        (f"notebooks/{START}", "| Why rotate at all? | 55 min", "| Why rotate at all? | 50 min"),
+        (f"notebooks/{START}", "| 00 Start here |", "| 00 Start |"),
+        (f"notebooks/{MATH}", "# 01 · RoFormer's math", "# 01 · The math"),
+        (f"notebooks/{MATH}", "**Why rotate at all?**", "**Why turn at all?**"),
+        (f"notebooks/{MATH}", "| You need | [00 Start here]", "| You need | [00]"),
+        (f"notebooks/{MATH}", "| Time | 55 minutes |", "| Time | 50 minutes |"),
+        (f"notebooks/{MATH}", "| Hardware | any;", "| Hardware | a GPU;"),
+        (f"notebooks/{MATH}", " · [02 Rotate half]", " · [02]"),
+        (f"notebooks/{MATH}", "Previous · next", "Next · previous"),
+        (f"notebooks/{MATH}", "): what does the PyTorch function do", "): what do we do"),
+        (f"notebooks/{MATH}", "**Next:** [02 Rotate half]", "**Next:** [02]"),
+        (f"notebooks/{START}", "| this is the first ·", "| none ·"),
+        (f"notebooks/{LAST}", "has the map |", "is first |"),
+        (f"notebooks/{LAST}", "**Next:** your own kernel.", "**Next:** notebook 99."),
+    ],
+)
+def test_a_place_that_deviates_is_found_and_mended(copy_of_repository, name, good, bad):
+    replace_in(copy_of_repository / name, good, bad)
+    assert names_of_stale_files(copy_of_repository) == [name]
+    assert notebook_index.write(copy_of_repository) == [name]
+    assert (copy_of_repository / name).read_bytes() == (ROOT / name).read_bytes()
+
+
+def lines_of_diff(root, name, sign):
+    """What the copy has more (+) or less (-) than the repository, without the JSON around it."""
+    before = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    after = (root / name).read_text(encoding="utf-8").splitlines()
+    found = [line[1:] for line in difflib.unified_diff(before, after, n=0) if line[0] == sign]
+    return [line.strip(' ",').removesuffix("\\n") for line in found[1:]]  # [0] names the file
+
+
+def changed_lines(root, name):
+    new = lines_of_diff(root, name, "+")
+    assert len(new) == len(lines_of_diff(root, name, "-"))
+    return new
+
+
+def test_an_edit_of_the_index_changes_its_lines_and_no_others(copy_of_repository):
+    root = copy_of_repository
+    replace_in(root / notebook_index.INDEX, "minutes = 55", "minutes = 60")
+    changed = ["README.md", f"notebooks/{START}", f"notebooks/{MATH}"]
+    assert notebook_index.write(root) == changed
+    row = "| [01 RoFormer's math]({}01_roformer_math.ipynb) | Why rotate at all? | 60 min | any |"
+    assert changed_lines(root, "README.md") == [row.format("notebooks/")]
+    assert changed_lines(root, f"notebooks/{START}") == [row.format("")]
+    assert changed_lines(root, f"notebooks/{MATH}") == ["| Time | 60 minutes |"]
+
+
+def test_a_new_title_reaches_the_neighbors(copy_of_repository):
+    root = copy_of_repository
+    replace_in(root / notebook_index.INDEX, 'title = "Rotate half"', 'title = "Half of it"')
+    neighbors = [f"notebooks/{name}" for name in names_of_notebooks()[:4]]
+    assert notebook_index.write(root) == ["README.md", *neighbors]
+    assert changed_lines(root, f"notebooks/{HALF}") == ["# 02 · Half of it"]
+    assert changed_lines(root, f"notebooks/{MATH}") == [
+        "| Previous · next | [00 Start here](00_start_here.ipynb)"
+        " · [02 Half of it](02_rotate_half.ipynb) |",
+        "**Next:** [02 Half of it](02_rotate_half.ipynb):"
+        " what does the PyTorch function do, and what does it cost?",
+    ]
+
+
+# What may come: a next notebook, one in preparation, a detour
+
+NEW = """
+[[{kind}]]
+number = "{number}"
+file = "{file}"
+title = "One more"
+question = "What else?"
+minutes = 20
+you_need = "{{02}}"
+hardware = "any"
+hardware_in_brief = "any"
+"""
+EMPTY_CELLS = ["# x\n\n**x?**\n\n| | |\n|---|---|", "## Recap\n\n**Next:** x"]
+
+
+def add(root, kind="notebook", number="11", file="11_one_more.ipynb", more="", cells=EMPTY_CELLS):
+    with (root / notebook_index.INDEX).open("a", encoding="utf-8") as index:
+        index.write(NEW.format(kind=kind, number=number, file=file) + more)
+    path = root / "notebooks" / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"cells": [{"source": [cell]} for cell in cells]}))
+    return path
+
+
+def source(path, place):
+    return "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][place]["source"])
+
+
+def test_a_new_notebook_gets_its_cells_and_its_neighbors_lead_to_it(copy_of_repository):
+    root = copy_of_repository
+    path = add(root)
+    changed = [
+        "README.md",
+        f"notebooks/{START}",
+        f"notebooks/{LAST}",
+        "notebooks/11_one_more.ipynb",
+    ]
+    assert notebook_index.write(root) == changed
+    assert source(path, 0) == (
+        "# 11 · One more\n\n**What else?**\n\n| | |\n|---|---|\n"
+        "| You need | [02 Rotate half](02_rotate_half.ipynb) |\n"
+        "| Time | 20 minutes |\n| Hardware | any |\n"
+        "| Previous · next | [10 Spot the bug](10_spot_the_bug.ipynb) · none: this is the last one "
+        "so far, [00](00_start_here.ipynb) has the map |"
+    )
+    assert source(path, -1).endswith("\n\n**Next:** your own kernel.")
+    last = root / "notebooks" / LAST
+    assert "· [11 One more](11_one_more.ipynb) |" in source(last, 0)
+    assert source(last, -1).endswith("**Next:** [11 One more](11_one_more.ipynb): what else?")
+    row = "[11 One more](notebooks/11_one_more.ipynb) | What else? | 20 min | any |\n"
+    assert row in (root / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_notebook_in_preparation_is_named_and_not_linked(copy_of_repository):
+    root = copy_of_repository
+    add(root, more="in_preparation = true\n").unlink()
+    assert notebook_index.write(root) == ["README.md", f"notebooks/{START}", f"notebooks/{LAST}"]
+    assert "· 11 One more (in preparation) |" in source(root / "notebooks" / LAST, 0)
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    assert "| 11 One more (in preparation) | What else? | 20 min | any |" in readme
+
+
+def test_a_detour_follows_its_notebook_and_leads_back(copy_of_repository):
+    root = copy_of_repository
+    path = add(root, "deeper", "02", "deeper/02_one_more.ipynb")
+    changed = ["README.md", f"notebooks/{START}", "notebooks/deeper/02_one_more.ipynb"]
+    assert notebook_index.write(root) == changed
+    assert source(path, 0) == (
+        "# 02+ · One more\n\n**What else?**\n\n| | |\n|---|---|\n"
+        "| You need | [02 Rotate half](../02_rotate_half.ipynb) |\n"
+        "| Time | 20 minutes |\n| Hardware | any |\n"
+        "| Back to | [02 Rotate half](../02_rotate_half.ipynb) |"
+    )
+    assert source(path, -1) == EMPTY_CELLS[-1]
+    for name, folder in (("README.md", "notebooks/"), (f"notebooks/{START}", "")):
+        assert lines_of_diff(root, name, "+") == [
+            f"| [02+ One more]({folder}deeper/02_one_more.ipynb) | What else? | 20 min | any |"
+        ]
+
+
+# What is refused
+
+AIMS_ONLY = ["# x\n\n**x?**\n\nYou will be able to", EMPTY_CELLS[1]]
+NO_WAY_ON = [EMPTY_CELLS[0], "## Recap"]
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "complaint"),
+    [
+        ("minutes = 55", "minuts = 55", "01_roformer_math.ipynb in .* has the key 'minuts'; known"),
+        ("minutes = 55\n", "", "01_roformer_math.ipynb in .* lacks the key 'minutes'"),
+        ("minutes = 55", 'minutes = "55"', "01_.*: minutes is '55'; it has to be int"),
+        ("minutes = 55", "minutes = 0", "01_roformer_math.ipynb has 0 minutes"),
+        ("rotate at all?", "rotate.", r"asks 'Why rotate.'; it has to end with a question mark"),
+        ("RoFormer's math", "RoFormer | math", "title has a | or a line break"),
+        ('number = "01"', 'number = "1"', "the file is 01_roformer_math.ipynb; .* named 1_"),
+        (
+            '"01_roformer_math.ipynb"',
+            '"01_gone.ipynb"',
+            "notebooks/01_gone.ipynb is in .* not exist",
+        ),
+        ('"{01}"', '"{99}"', r"02_rotate_half.ipynb: \{99\} in .*: there is no notebook 99"),
+        ("[ends]", "[end]", "has 'end'; it may have"),
+        ("[ends]", "[ends", "index.toml is not TOML"),
+    ],
+)
+def test_a_wrong_index_is_refused(copy_of_repository, good, bad, complaint):
+    replace_in(copy_of_repository / notebook_index.INDEX, good, bad)
+    with pytest.raises(ValueError, match=complaint):
+        notebook_index.write(copy_of_repository)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"number": "12", "file": "12_x.ipynb"}, "'10', '12'.*; it has to be 00, 01, 02"),
+        ({"kind": "deeper", "number": "99", "file": "deeper/x.ipynb"}, "belongs to notebook 99"),
+        ({"kind": "deeper", "number": "02"}, "has to be named deeper/"),
+        ({"cells": AIMS_ONLY}, "11_one_more.ipynb: the table has to be there exactly once"),
+        ({"cells": NO_WAY_ON}, '11_one_more.ipynb: the "Next" line has to be there exactly once'),
+    ],
+)
+def test_a_notebook_that_does_not_fit_is_refused(copy_of_repository, arguments, complaint):
+    add(copy_of_repository, **arguments)
+    with pytest.raises(ValueError, match=complaint):
+        notebook_index.write(copy_of_repository)
+
+
+def test_nothing_is_written_when_one_place_is_missing(copy_of_repository):
+    root = copy_of_repository
+    replace_in(root / notebook_index.INDEX, "minutes = 55", "minutes = 60")
+    replace_in(root / "notebooks" / LAST, "**Next:**", "Then")
+    before = (root / "README.md").read_bytes()
+    with pytest.raises(ValueError, match=f"notebooks/{LAST}: the "):
+        notebook_index.write(root)
+    assert (root / "README.md").read_bytes() == before

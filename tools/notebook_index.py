@@ -1,0 +1,310 @@
+"""Write what notebooks/index.toml says into README and the notebooks: `make index`.
+
+The index is the one source of titles, questions, minutes, hardware, prerequisites and order. They
+are shown in README's table, in the map of the first notebook, and in the first and last cell of
+every notebook. tests/test_notebook_index.py holds all of these places equal to the index.
+"""
+
+import json
+import re
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+INDEX = "notebooks/index.toml"
+
+BEGIN, END = "<!-- notebooks: begin (make index writes this table) -->", "<!-- notebooks: end -->"
+README_HEAD = "| | question | time | hardware |\n|---|---|---|---|\n"
+MAP_HEAD = "| notebook | the question it answers | time | hardware |\n|---|---|---|---|\n"
+CELL_HEAD = "| | |\n|---|---|\n"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One notebook; its table in index.toml has these keys, which are explained there."""
+
+    number: str
+    file: str
+    title: str
+    question: str
+    minutes: int
+    you_need: str
+    hardware: str
+    hardware_in_brief: str
+    announcement: str = ""
+    in_preparation: bool = False
+    # from the name of the table, not a key
+    is_deeper: bool = field(default=False, kw_only=True)
+
+    @property
+    def label(self) -> str:
+        return f"{self.number}+" if self.is_deeper else self.number
+
+    def link(self, folder: str = "") -> str:
+        """Its number and title, linked; `folder` leads from the reader's page to notebooks/."""
+        name = f"{self.label} {self.title}"
+        return (
+            f"{name} (in preparation)" if self.in_preparation else f"[{name}]({folder}{self.file})"
+        )
+
+    def row(self, first: str) -> str:
+        """Its line in README's table and in the map, after the first column."""
+        cells = (first, self.question, f"{self.minutes} min", self.hardware_in_brief)
+        return f"| {' | '.join(cells)} |\n"
+
+    def announced(self) -> str:
+        """What the "Next" line of the notebook before says after the link."""
+        return self.announcement or self.question[0].lower() + self.question[1:]
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What the first and the last notebook say in place of a neighbor."""
+
+    previous: str
+    next: str
+    farewell: str
+
+
+@dataclass(frozen=True)
+class Index:
+    """The road in its order, and the detours from it."""
+
+    road: tuple[Entry, ...]
+    deeper: tuple[Entry, ...]
+    ends: Ends
+
+    def entries(self) -> Iterator[Entry]:
+        """Every notebook, each detour right after the notebook that it belongs to."""
+        for entry in self.road:
+            yield entry
+            yield from (detour for detour in self.deeper if detour.number == entry.number)
+
+    def neighbor(self, entry: Entry, step: int) -> Entry | None:
+        """The notebook `step` places further along the road; None past its ends."""
+        place = int(entry.number) + step
+        return self.road[place] if 0 <= place < len(self.road) else None
+
+
+def read(root: Path = ROOT) -> Index:
+    """Read and check the index.
+
+    Raises:
+        ValueError: the index is not as its first lines describe it; the message says where.
+    """
+    try:
+        tables = tomllib.loads((root / INDEX).read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{INDEX} is not TOML: {error}") from error
+    if strange := set(tables) - {"ends", "notebook", "deeper"}:
+        raise ValueError(
+            f"{INDEX} has {min(strange)!r}; it may have [ends], [[notebook]] and [[deeper]]."
+        )
+    ends = _from_table(Ends, tables.get("ends", {}), "[ends]")
+    road = tuple(_entry(table) for table in tables.get("notebook", []))
+    deeper = tuple(_entry(table, is_deeper=True) for table in tables.get("deeper", []))
+    numbers = [entry.number for entry in road]
+    if not numbers or numbers != [f"{place:02d}" for place in range(len(numbers))]:
+        raise ValueError(f"{INDEX} numbers the notebooks {numbers}; it has to be 00, 01, 02, ...")
+    for detour in deeper:
+        if detour.number not in numbers:
+            raise ValueError(
+                f"{detour.file} belongs to notebook {detour.number}, which is not there."
+            )
+    return Index(road, deeper, ends)
+
+
+def _entry(table: dict, is_deeper: bool = False) -> Entry:
+    entry = _from_table(Entry, table, table.get("file", "a notebook"), is_deeper=is_deeper)
+    start = "deeper/" if is_deeper else f"{entry.number}_"
+    if not (entry.file.startswith(start) and entry.file.endswith(".ipynb")):
+        raise ValueError(f"the file is {entry.file}; it has to be named {start}....ipynb.")
+    if not entry.question.endswith("?"):
+        raise ValueError(
+            f"{entry.file} asks {entry.question!r}; it has to end with a question mark."
+        )
+    if entry.minutes <= 0:
+        raise ValueError(f"{entry.file} has {entry.minutes} minutes; it has to be above 0.")
+    return entry
+
+
+def _from_table(kind: type, table: dict, name: str, **more):
+    """A table of the index as a dataclass whose fields are the keys that it may have."""
+    keys = {key.name: key for key in fields(kind) if not key.kw_only}
+    for key in table:
+        if key not in keys:
+            raise ValueError(f"{name} in {INDEX} has the key {key!r}; known are {', '.join(keys)}.")
+    for key in keys.values():
+        if key.name not in table:
+            if key.default is MISSING:
+                raise ValueError(f"{name} in {INDEX} lacks the key {key.name!r}.")
+        elif type(table[key.name]) is not key.type:
+            value, wanted = table[key.name], key.type.__name__
+            raise ValueError(f"{name} in {INDEX}: {key.name} is {value!r}; it has to be {wanted}.")
+        elif re.search(r"[|\n]", str(table[key.name])):
+            raise ValueError(
+                f"{name} in {INDEX}: {key.name} has a | or a line break: it is a cell."
+            )
+    return kind(**table, **more)
+
+
+# What each place has to say
+
+
+def table(index: Index, head: str, folder: str, here: Entry | None = None) -> str:
+    """README's table or the map; the row of the notebook that shows it, `here`, has no link."""
+    rows = []
+    for entry in index.entries():
+        name = f"{entry.label} {entry.title}" if entry is here else entry.link(folder)
+        rows.append(entry.row(name))
+    return head + "".join(rows)
+
+
+def with_links(text: str, index: Index, folder: str) -> str:
+    """Replace each {05} by a link to notebook 05."""
+
+    def link(found: re.Match) -> str:
+        place = int(found[1])
+        if place >= len(index.road):
+            raise ValueError(f"{found[0]} in {INDEX}: there is no notebook {found[1]}")
+        return index.road[place].link(folder)
+
+    return re.sub(r"\{(\d\d)\}", link, text)
+
+
+def first_cell(source: str, entry: Entry, index: Index) -> str:
+    """Cell 0 with the heading, the question and the table that the index wants."""
+    folder = "../" * entry.file.count("/")
+    previous, following = index.neighbor(entry, -1), index.neighbor(entry, 1)
+    if entry.is_deeper:
+        ways = ("Back to", index.neighbor(entry, 0).link(folder))
+    else:
+        before = previous.link() if previous else index.ends.previous
+        after = following.link() if following else index.ends.next
+        ways = ("Previous · next", f"{before} · {after}")
+    rows = {
+        "You need": with_links(entry.you_need, index, folder),
+        "Time": f"{entry.minutes} minutes",
+        "Hardware": entry.hardware,
+        ways[0]: ways[1],
+    }
+    heading = f"# {entry.label} · {entry.title}\n\n**{entry.question}**\n"
+    lines = "".join(f"| {name} | {text} |\n" for name, text in rows.items())
+    source = _replace(source, r"\A# .*\n\n\*\*.*\*\*\n", heading, "title and question")
+    return _replace(source, _pattern_of_table(CELL_HEAD), CELL_HEAD + lines, "table")
+
+
+def last_cell(source: str, entry: Entry, index: Index) -> str:
+    """The last cell with the "Next" line that the index wants."""
+    following = index.neighbor(entry, 1)
+    way_on = f"{following.link()}: {following.announced()}" if following else index.ends.farewell
+    return _replace(source, r"^\*\*Next:\*\* .*\n", f"**Next:** {way_on}\n", '"Next" line')
+
+
+def _pattern_of_table(head: str) -> str:
+    return rf"^{re.escape(head)}(?:\|.*\n)*"
+
+
+def _replace(text: str, pattern: str, wanted: str, what: str) -> str:
+    """Replace the one place that matches. A cell ends without a newline, so lend it one."""
+    whole = text + "\n"
+    if len(re.findall(pattern, whole, re.MULTILINE)) != 1:
+        raise ValueError(f"the {what} has to be there exactly once")
+    return re.sub(pattern, lambda found: wanted, whole, flags=re.MULTILINE).removesuffix("\n")
+
+
+# Files
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file, what it says, and what it has to say."""
+
+    path: Path
+    text: str
+    wanted: str
+
+
+def readme(text: str, index: Index) -> str:
+    wanted = f"{BEGIN}\n{table(index, README_HEAD, 'notebooks/')}{END}"
+    pattern = rf"^{re.escape(BEGIN)}$[\s\S]*?^{re.escape(END)}$"
+    return _replace(text, pattern, wanted, f"table between '{BEGIN}' and '{END}'")
+
+
+def notebook(text: str, entry: Entry, index: Index) -> str:
+    """The notebook's file with what the index wants; no other line of it changes."""
+    node = json.loads(text)
+    cells = node["cells"]
+    edited = [_edit(cells[0], lambda source: first_cell(source, entry, index))]
+    if not entry.is_deeper:
+        edited.append(_edit(cells[-1], lambda source: last_cell(source, entry, index)))
+    if entry is index.road[0]:
+        wanted = table(index, MAP_HEAD, "", here=entry)
+        maps = [cell for cell in cells if MAP_HEAD in "".join(cell["source"])]
+        if len(maps) != 1:
+            raise ValueError("the map has to be in exactly one cell")
+        pattern = _pattern_of_table(MAP_HEAD)
+        edited.append(_edit(maps[0], lambda source: _replace(source, pattern, wanted, "map")))
+    if not any(edited):
+        return text
+    end = "\n" if text.endswith("\n") else ""
+    return json.dumps(node, indent=1, ensure_ascii=False) + end
+
+
+def _edit(cell: dict, change: Callable[[str], str]) -> bool:
+    """Change a cell's source in the form in which nbformat stores it. Did it change?"""
+    source = "".join(cell["source"])
+    wanted = change(source)
+    if wanted != source:
+        cell["source"] = wanted.splitlines(keepends=True)
+    return wanted != source
+
+
+def places(index: Index, root: Path = ROOT) -> list[Place]:
+    """Every file that says what the index says.
+
+    Raises:
+        ValueError: a file lacks the place to write to; the message names the file and the place.
+    """
+    changes = {root / "README.md": readme}
+    for entry in index.entries():
+        if not entry.in_preparation:
+            path = root / "notebooks" / entry.file
+            changes[path] = lambda text, index, entry=entry: notebook(text, entry, index)
+    found = []
+    for path, change in changes.items():
+        try:
+            text = path.read_text(encoding="utf-8")
+            found.append(Place(path, text, change(text, index)))
+        except FileNotFoundError as error:
+            raise ValueError(
+                f"{path.relative_to(root)} is in {INDEX} and does not exist."
+            ) from error
+        except ValueError as error:
+            raise ValueError(f"{path.relative_to(root)}: {error}.") from error
+    return found
+
+
+def write(root: Path = ROOT) -> list[str]:
+    """Bring every file in line with the index; the names of those that changed."""
+    stale = [place for place in places(read(root), root) if place.text != place.wanted]
+    for place in stale:
+        place.path.write_text(place.wanted, encoding="utf-8")
+    return [place.path.relative_to(root).as_posix() for place in stale]
+
+
+def main() -> None:
+    try:
+        changed = write()
+    except ValueError as error:
+        sys.exit(f"error: {error}")
+    print(
+        *[f"wrote {name}" for name in changed] or ["Everything says what the index says."], sep="\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
