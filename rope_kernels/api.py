@@ -216,7 +216,7 @@ def choose_route(fused: bool, tensors: tuple[Tensor | None, ...]) -> Route:
     for x in tensors:
         if x is not None and not isinstance(x, Tensor):
             return Route.PYTORCH
-    if not runs_in_triton(tensors[0]):
+    if tensors[0] is None or not runs_in_triton(tensors[0]):
         return Route.PYTORCH
     if is_traced():
         return Route.OPERATOR

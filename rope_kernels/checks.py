@@ -309,7 +309,7 @@ def check_inplace(tensors: dict[str, Tensor], rotation: Rotation) -> None:
         if with_grad:
             _check_autograd(name, t, alone=len(tensors) == 1, transformed=transformed)
         if not transformed and _overlaps_itself(t):
-            came = f"{name} has, or may have, elements in one place: strides {t.stride()}"
+            came = f"{name} has elements in one place, or may have, by its strides {t.stride()}"
             raise bad(came, _cloned(name))
     have_memory = not transformed and all(has_values(t) for t in tensors.values())
     if len(tensors) == 2 and have_memory and _share_elements(*tensors.values()):

@@ -50,11 +50,15 @@ def entry_of_call(call: Call) -> Entry | None:
     )
     freqs = call.freqs
     if isinstance(freqs, RotaryPositionEmbedding):
+        if freqs._forward_hooks or freqs._forward_pre_hooks or "forward" in freqs.__dict__:
+            return None  # which the checks refuse, even after calls that were good
         inv_freq = freqs.inv_freq
         options += type(freqs), inv_freq.requires_grad, freqs.rotary_dim, freqs.interleaved
         tables = (inv_freq,)
     elif isinstance(freqs, Tensor):
         tables = (freqs,)
+    elif not isinstance(freqs, tuple | list):
+        return None  # which the checks refuse
     else:
         tables = tuple(freqs)
         options += (len(tables),)
