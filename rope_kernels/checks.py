@@ -80,19 +80,20 @@ def _check_options(call: Call) -> None:
     if not (isinstance(call.tensor_format, str) and call.tensor_format in FORMATS):
         raise bad(f"tensor_format is {call.tensor_format!r}", ", ".join(FORMATS))
     flags = {"interleaved": call.interleaved, "fused": call.fused, "inplace": call.inplace}
-    for name, value in flags.items():
-        if not isinstance(value, bool):
-            raise bad(f"{name} is {value!r}", "False, True", TypeError)
-    last = call.cp_size - 1 if isinstance(call.cp_size, int) else None
-    numbers = (
-        ("cp_size", call.cp_size, 1, 2**31 - 1, "an integer from 1, below 2^31"),
-        ("cp_rank", call.cp_rank, 0, last, f"an integer from 0 to cp_size - 1 = {last}"),
-    )
-    for name, value, least, most, accepted in numbers:
-        if isinstance(value, bool):  # an int to Python, so True would pass for 1
-            raise bad(f"{name} is {value}", accepted, TypeError)
-        if not (isinstance(value, int) and least <= value <= most):
-            raise bad(f"{name} is {value!r}", accepted)
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise bad(f"{name} is {flag!r}", "False, True", TypeError)
+    size, rank = call.cp_size, call.cp_rank
+    _check_integer("cp_size", size, 1, 2**31 - 1, "an integer from 1, below 2^31")
+    accepted = f"an integer from 0 to cp_size - 1 = {size - 1}"
+    _check_integer("cp_rank", rank, 0, size - 1, accepted)
+
+
+def _check_integer(name: str, value: object, least: int, most: int, accepted: str) -> None:
+    if isinstance(value, bool):  # an int to Python, so True would pass for 1
+        raise bad(f"{name} is {value}", accepted, TypeError)
+    if not (isinstance(value, int) and least <= value <= most):
+        raise bad(f"{name} is {value!r}", accepted)
 
 
 def _check_rotated(call: Call) -> _Sizes:
@@ -139,15 +140,14 @@ def _check_module(freqs: RotaryPositionEmbedding, call: Call, sizes: _Sizes) -> 
     if freqs.interleaved != call.interleaved:
         came = f"freqs has interleaved = {freqs.interleaved}"
         raise bad(came, f"the call's, {call.interleaved}")
-    own_forward = type(freqs).forward is RotaryPositionEmbedding.forward
-    if not own_forward or "forward" in freqs.__dict__:
-        raise bad("freqs has another forward, which no call runs", "its table, freqs(max_seq_len)")
+    table = "its table, freqs(max_seq_len)"
+    if type(freqs).forward is not RotaryPositionEmbedding.forward or "forward" in freqs.__dict__:
+        raise bad(f"freqs is a {type(freqs).__name__} that overrides forward", table, TypeError)
     if freqs._forward_hooks or freqs._forward_pre_hooks:
-        raise bad("freqs has forward hooks, which no call runs", "its table, freqs(max_seq_len)")
+        raise bad("freqs has forward hooks, which run only when it is called", table)
     shape = (freqs.rotary_dim // 2,)
-    inv_freq = _Argument("freqs", freqs.inv_freq, _EXACT_FLOATS, [shape], " for inv_freq")
-    _check_argument(inv_freq, sizes)
-    if is_differentiated(freqs.inv_freq):
+    row = _Argument("freqs", freqs.inv_freq, _EXACT_FLOATS, [shape], " for inv_freq")
+    if is_differentiated(_check_argument(row, sizes)):
         raise bad("freqs has an inv_freq that requires a gradient", "freqs(max_seq_len)")
 
 
@@ -214,16 +214,17 @@ def _check_where(call: Call, sizes: _Sizes) -> None:
             _check_argument(argument, sizes)
 
 
-def _check_argument(argument: _Argument, sizes: _Sizes) -> None:
+def _check_argument(argument: _Argument, sizes: _Sizes) -> Tensor:
     """Check one row: a tensor, of an accepted dtype and shape, on the device of the first."""
-    name, x, condition = argument.name, argument.value, argument.condition
-    x = check_tensor(name, x, argument.dtypes, condition, argument.dtype_note)
+    name, condition = argument.name, argument.condition
+    x = check_tensor(name, argument.value, argument.dtypes, condition, argument.dtype_note)
     if not any(_fits(x.shape, shape) for shape in argument.shapes):
         shapes = argument.shapes_in_words or " or ".join(_in_words(s) for s in argument.shapes)
         raise ValueError(f"{name} has shape {tuple(x.shape)}; accepted{condition}: {shapes}")
     if x.device != sizes.t.device:
         needs = f"it must be on {sizes.name}'s device, {sizes.t.device}"
         raise ValueError(f"{name} is on {x.device}; {needs}")
+    return x
 
 
 def check_tensor(
@@ -317,7 +318,7 @@ def check_inplace(tensors: dict[str, Tensor], rotation: Rotation) -> None:
 
 
 def _check_autograd(name: str, t: Tensor, alone: bool, transformed: bool) -> None:
-    base = t._base if t._is_view() else t
+    base = t if t._base is None else t._base
     if base.is_leaf and base.requires_grad:
         came = f"{name} is a leaf that requires a gradient, or a view of one"
         raise bad(came, _cloned(name))

@@ -96,7 +96,7 @@ def trained_module():
 
 def module_with_inv_freq(dtype):
     made = module()
-    made.inv_freq = made.inv_freq.to(dtype)
+    made._buffers["inv_freq"] = made.inv_freq.to(dtype)  # as FSDP's buffer_dtype does
     return made
 
 
@@ -175,8 +175,9 @@ def no_bool(name, value, came):
     return Bad(f"{came}", {name: value}, name, came, "accepted: False, True", TypeError)
 
 
-def own_forward(what, value, came):
-    return Bad(what, {"freqs": value}, "freqs", came, "accepted: its table, freqs(max_seq_len)")
+def own_forward(what, value, came, error=TypeError):
+    accepted = "accepted: its table, freqs(max_seq_len)"
+    return Bad(what, {"freqs": value}, "freqs", came, accepted, error)
 
 
 def ranks(what, cp_size, cp_rank, argument, came, accepted, **more):
@@ -393,10 +394,10 @@ BAD = [
         )
         for dtype in (torch.bfloat16, torch.float16, torch.int64)
     ),
-    own_forward("a subclass with its own forward", Scaled(D2), "another forward"),
-    own_forward("a module with its own forward", module_with_own_forward(), "another forward"),
-    own_forward("a forward hook", module_with_hook(), "forward hooks"),
-    own_forward("a forward pre-hook", module_with_pre_hook(), "forward hooks"),
+    own_forward("a subclass with its own forward", Scaled(D2), "a Scaled that overrides forward"),
+    own_forward("a module with its own forward", module_with_own_forward(), "overrides forward"),
+    own_forward("a forward hook", module_with_hook(), "forward hooks", ValueError),
+    own_forward("a forward pre-hook", module_with_pre_hook(), "forward hooks", ValueError),
     Bad("a class", {"freqs": RotaryPositionEmbedding}, "freqs", "type type", "Tensor", TypeError),
     Bad("module of d2 > d", {"freqs": module(12)}, "freqs", "d2 = 12", EVEN),
     Bad(
@@ -668,7 +669,8 @@ def test_a_module_that_was_good_before_is_refused_too(change, call, device):
     else:
         register = "register_forward_pre_hook" if "pre" in change else "register_forward_hook"
         handle = getattr(freqs, register)(lambda *_: None)
-    with pytest.raises(ValueError, match=r"^freqs has .*forward.*freqs\(max_seq_len\)$"):
+    error = TypeError if change == "forward" else ValueError
+    with pytest.raises(error, match=r"^freqs .*forward.*freqs\(max_seq_len\)$"):
         call(x, freqs)
     if change == "forward":
         del freqs.forward
