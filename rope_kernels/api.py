@@ -197,13 +197,16 @@ class Route(Enum):
     PYTORCH = "operators of PyTorch, which have all derivatives and suit tensors of every class"
 
 
+KERNEL, OPERATOR, PYTORCH = Route
+
+
 def choose_route(fused: bool, tensors: tuple[Tensor | None, ...]) -> Route:
     """Which way a call goes. `tensors` are all of it, the one to rotate first.
 
     The first line that is true decides:
 
     ===================================================================  ========
-    `fused` is not True, or the arguments are no tensors                 PYTORCH
+    `fused` is not True, or an argument is no tensor                     PYTORCH
     torch.func, forward mode or torch.jit.trace                          PYTORCH
     no engine: a CPU without the interpreter, no Triton, another device  PYTORCH
     torch.compile or make_fx                                             OPERATOR
@@ -212,26 +215,23 @@ def choose_route(fused: bool, tensors: tuple[Tensor | None, ...]) -> Route:
     ===================================================================  ========
     """
     if fused is not True or is_transformed():
-        return Route.PYTORCH
+        return PYTORCH
+    traced = is_traced()
     for x in tensors:
-        if x is not None and not isinstance(x, Tensor):
-            return Route.PYTORCH
+        if x is None or type(x) in fastpath.PLAIN:
+            continue
+        if not isinstance(x, Tensor) or not (traced or has_values(x)):
+            return PYTORCH
     if tensors[0] is None or not runs_in_triton(tensors[0]):
-        return Route.PYTORCH
-    if is_traced():
-        return Route.OPERATOR
-    for x in tensors:
-        if type(x) not in fastpath.PLAIN and not has_values(x):
-            return Route.PYTORCH
-    return Route.KERNEL
+        return PYTORCH
+    return OPERATOR if traced else KERNEL
 
 
 def _rotate_call(call: Call) -> tuple[Tensor, ...]:
     """What every public function does: check, describe the rotation, choose a route, rotate."""
     tensors, tables = tuple(call.tensors.values()), _tables_of(call.freqs)
-    where = call.cu_seqlens, call.start_positions, call.position_ids
-    route = choose_route(call.fused, (*tensors, *tables, *where))
-    entry = fastpath.entry_of_call(call) if route is Route.KERNEL else None
+    route = choose_route(call.fused, (*tensors, *tables, *call.where))
+    entry = fastpath.entry_of_call(call, tables) if route is KERNEL else None
     if entry is None or not entry.checked:
         num_positions = check_call(call)
         if entry is not None:
@@ -239,10 +239,10 @@ def _rotate_call(call: Call) -> tuple[Tensor, ...]:
     else:
         num_positions = entry.num_positions
     if isinstance(call.freqs, RotaryPositionEmbedding):
-        tables = (call.freqs.turns(num_positions, route is Route.KERNEL), None)
+        tables = (call.freqs.turns(num_positions, route is KERNEL), None)
     table, sin = tables
     options = call.tensor_format, call.interleaved, call.cp_size, call.cp_rank, call.transpose
-    rotation = Rotation(table, sin, *where, *options)
+    rotation = Rotation(table, sin, *call.where, *options)
     if rotation.looks_up_positions and not is_traced():  # if traced, the operator checks them
         check_values(rotation, view_as_sbhd(tensors[0], call.tensor_format).shape[0])
     if call.inplace:
@@ -261,10 +261,9 @@ def _tables_of(freqs: Freqs) -> tuple[Tensor, Tensor | None]:
 
 def _rotate_gradients(grads: tuple[Tensor, ...], rotation: Rotation) -> tuple[Tensor, ...]:
     """Rotate the gradients of checked tensors, by the transposed map."""
-    where = rotation.cu_seqlens, rotation.start_positions, rotation.position_ids
-    route = choose_route(True, (*grads, rotation.table, rotation.sin, *where))
+    route = choose_route(True, (*grads, rotation.table, rotation.sin, *rotation.where))
     entry = None
-    if route is Route.KERNEL:
+    if route is KERNEL:
         entry = fastpath.entry_of_rotation(rotation, grads, inplace=False)
     return _rotate(grads, rotation, route, entry, fused=True, inplace=False)
 
@@ -279,30 +278,32 @@ def _rotate(
 ) -> tuple[Tensor, ...]:
     """Rotate checked tensors by the route chosen, with the derivatives asked for."""
     wants_grad = _wants_grad((*tensors, rotation.table, rotation.sin))
-    if inplace and (route is Route.PYTORCH or (wants_grad and route is Route.OPERATOR)):
+    if inplace and (route is PYTORCH or (wants_grad and route is OPERATOR)):
         outs = _rotate(tensors, rotation, route, entry, fused, inplace=False)
         for t, out in zip(tensors, outs, strict=True):
             t[..., : rotation.rotary_dim].copy_(out[..., : rotation.rotary_dim])
         return tensors
-    if route is Route.PYTORCH:
+    if route is PYTORCH:
         return reference.rotate(tensors, rotation, round_once=fused)
-    rotate_now = launch.rotate if route is Route.KERNEL else rotate_by_operator
+    rotate_now = launch.rotate if route is KERNEL else rotate_by_operator
     if wants_grad:
         inputs = *launch.both(tensors), rotation.table, rotation.sin
         apply = apply_to_plain_tensors
-        if route is Route.OPERATOR:
+        if route is OPERATOR:
             # torch.compile wants each input of a Function to be an object of its own
             inputs = tuple(None if x is None else x.view_as(x) for x in inputs)
             apply = RotationFunction.apply
         outs = apply(*inputs, rotation, inplace, entry, rotate_now, _rotate_gradients)
         return tensors if inplace else outs
     outs = rotate_now(tensors, rotation, inplace, entry)
-    if inplace and route is Route.KERNEL:
+    if inplace and route is KERNEL:
         torch.autograd.graph.increment_version([t for t in tensors if not t.is_inference()])
     return outs
 
 
 def _wants_grad(tensors: tuple[Tensor | None, ...]) -> bool:
-    if not torch.is_grad_enabled():
-        return False
-    return any(x is not None and x.requires_grad for x in tensors)
+    if torch.is_grad_enabled():
+        for x in tensors:  # no generator: every call comes by here
+            if x is not None and x.requires_grad:
+                return True
+    return False

@@ -25,13 +25,20 @@ class RotationFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, table, sin, rotation, inplace, entry, rotate_now, rotate_gradients):
         tensors = (q,) if k is None else (q, k)
-        q_wants, k_wants, table_wants, sin_wants, *_ = ctx.needs_input_grad
+        q_wants, k_wants, table_wants, sin_wants = ctx.needs_input_grad[:4]
         ctx.table_wants = table_wants or sin_wants
-        where = rotation.cu_seqlens, rotation.start_positions, rotation.position_ids
-        ctx.save_for_backward(table, sin, *where, *(tensors if ctx.table_wants else ()))
-        ctx.tensor_format, ctx.interleaved = rotation.tensor_format, rotation.interleaved
-        ctx.cp_size, ctx.cp_rank = rotation.cp_size, rotation.cp_rank
-        ctx.transpose, ctx.rotate_gradients = rotation.transpose, rotate_gradients
+        saved = *rotation.where, *(tensors if ctx.table_wants else ())
+        ctx.save_for_backward(table, sin, *saved)
+        ctx.rotate_gradients, ctx.options = (
+            rotate_gradients,
+            {
+                "tensor_format": rotation.tensor_format,
+                "interleaved": rotation.interleaved,
+                "cp_size": rotation.cp_size,
+                "cp_rank": rotation.cp_rank,
+                "transpose": not rotation.transpose,
+            },
+        )
         ctx.set_materialize_grads(False)
         if inplace:
             ctx.mark_dirty(*tensors)
@@ -44,11 +51,8 @@ class RotationFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *grads):
         table, sin, cu_seqlens, start_positions, position_ids, *tensors = ctx.saved_tensors
-        rotation = Rotation(
-            *(table, sin, cu_seqlens, start_positions, position_ids),
-            *(ctx.tensor_format, ctx.interleaved, ctx.cp_size, ctx.cp_rank),
-            transpose=not ctx.transpose,
-        )
+        where = cu_seqlens, start_positions, position_ids
+        rotation = Rotation(table, sin, *where, **ctx.options)
         wanted = {
             i: grad for i, grad in enumerate(grads) if grad is not None and ctx.needs_input_grad[i]
         }
@@ -56,7 +60,7 @@ class RotationFunction(torch.autograd.Function):
         gradients = dict(zip(wanted, rotated, strict=True))
         table_grad = sin_grad = None
         if ctx.table_wants and any(grad is not None for grad in grads):
-            rotation.transpose = ctx.transpose
+            rotation.transpose = not rotation.transpose  # of the forward
             table_grad, sin_grad = table_gradients(tuple(tensors), grads, rotation)
         no_tensors = None, None, None, None, None
         return gradients.get(0), gradients.get(1), table_grad, sin_grad, *no_tensors
@@ -75,9 +79,8 @@ def rotate_by_operator(
 ) -> tuple[Tensor, ...]:
     """`launch.rotate` as an operator, which torch.compile does not look into."""
     operator = _rotate_inplace_op if inplace else _rotate_op
-    where = rotation.cu_seqlens, rotation.start_positions, rotation.position_ids
     outs = operator(
-        *(tensors, rotation.table, rotation.sin, *where, rotation.tensor_format),
+        *(tensors, rotation.table, rotation.sin, *rotation.where, rotation.tensor_format),
         *(rotation.interleaved, rotation.cp_size, rotation.cp_rank, rotation.transpose),
     )
     return tensors if inplace else tuple(outs)

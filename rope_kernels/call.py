@@ -27,3 +27,8 @@ class Call:
     fused: bool
     inplace: bool
     transpose: bool = False  # take gradients back
+
+    @property
+    def where(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """The tensors that say where tokens are, in the order of the fields."""
+        return self.cu_seqlens, self.start_positions, self.position_ids

@@ -19,7 +19,7 @@ class Engine(Enum):
 
 
 def runs_in_triton(t: Tensor) -> bool:
-    """Whether some engine takes `t`: on a GPU a compiler, on the CPU the interpreter if it is on."""
+    """Whether an engine takes `t`: a GPU has the compiler, a CPU the interpreter if it is on."""
     if t.is_cuda and not _HAS_TRITON:
         warnings.warn("Triton is not installed: RoPE runs in plain PyTorch, slowly", stacklevel=5)
     return _HAS_TRITON and (t.is_cuda or (t.is_cpu and interpreter_is_on()))

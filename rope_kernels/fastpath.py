@@ -1,8 +1,8 @@
 """Calls that look like an earlier one go from their signature straight to its launch.
 
 A signature is all that checks, compiler and launch see of a call: everything but addresses and
-elements. The first call of a signature takes the long way, and its Entry remembers that it was good
-and how it was launched. Nothing else depends on this file: ROPE_KERNELS_FAST_PATH=0 switches it off.
+elements. The first call of a signature takes the long way, and its Entry remembers that it was
+good and how it was launched. ROPE_KERNELS_FAST_PATH=0 switches all of this off.
 """
 
 import os
@@ -33,37 +33,20 @@ class Entry:
     launch: Callable[[tuple], bool] | None = None  # says whether it has launched
 
 
-def entry_of_call(call: Call) -> Entry | None:
-    """The entry of all calls like this one, which goes to the kernel; None if it cannot have one."""
+def entry_of_call(call: Call, tables: tuple[Tensor | None, ...]) -> Entry | None:
+    """The entry of all calls like this one, with what `freqs` holds; None if it has none."""
     if not ENABLED:
         return None
-    interleaved, cp_size, cp_rank, inplace = (
-        call.interleaved,
-        call.cp_size,
-        call.cp_rank,
-        call.inplace,
-    )
-    options = (
-        *(call.tensor_format, interleaved, cp_size, cp_rank, inplace, call.transpose),
-        # True == 1 == 1.0, and only one of them is accepted
-        *(type(interleaved), type(cp_size), type(cp_rank), type(inplace)),
-    )
-    freqs = call.freqs
+    interleaved, inplace, freqs = call.interleaved, call.inplace, call.freqs
+    cp_size, cp_rank = call.cp_size, call.cp_rank
+    # True == 1 == 1.0, and only one of them is accepted
+    types = type(interleaved), type(cp_size), type(cp_rank), type(inplace), type(freqs)
+    options = call.tensor_format, call.transpose, interleaved, cp_size, cp_rank, inplace, types
     if isinstance(freqs, RotaryPositionEmbedding):
         if freqs._forward_hooks or freqs._forward_pre_hooks or "forward" in freqs.__dict__:
             return None  # which the checks refuse, even after calls that were good
-        inv_freq = freqs.inv_freq
-        options += type(freqs), inv_freq.requires_grad, freqs.rotary_dim, freqs.interleaved
-        tables = (inv_freq,)
-    elif isinstance(freqs, Tensor):
-        tables = (freqs,)
-    elif not isinstance(freqs, tuple | list):
-        return None  # which the checks refuse
-    else:
-        tables = tuple(freqs)
-        options += (len(tables),)
-    where = call.cu_seqlens, call.start_positions, call.position_ids
-    return _entry_of(options, (*call.tensors.values(), *tables, *where))
+        options += freqs.rotary_dim, freqs.interleaved, tables[0].requires_grad
+    return _entry_of(options, (*call.tensors.values(), *tables, *call.where))
 
 
 def entry_of_rotation(
@@ -77,8 +60,7 @@ def entry_of_rotation(
         *(rotation.transpose, inplace),
     )
     tables = rotation.table, rotation.sin
-    where = rotation.cu_seqlens, rotation.start_positions, rotation.position_ids
-    return _entry_of(options, (*tensors, *tables, *where))
+    return _entry_of(options, (*tensors, *tables, *rotation.where))
 
 
 def _entry_of(options: tuple, tensors: tuple[Tensor | None, ...]) -> Entry | None:
@@ -99,6 +81,11 @@ def _entry_of(options: tuple, tensors: tuple[Tensor | None, ...]) -> Entry | Non
 @lru_cache(MAX_ENTRIES)
 def _entry(signature: tuple) -> Entry:
     return Entry()
+
+
+def forget() -> None:
+    """Forget all entries."""
+    _entry.cache_clear()
 
 
 _KNOWN_VERSIONS_OF_TRITON = (["3", "6"], ["3", "7"])

@@ -40,6 +40,8 @@ class RotaryPositionEmbedding(nn.Module):
     Source: TransformerEngine's `RotaryPositionEmbedding`, same arguments, same fp32 arithmetic.
     """
 
+    inv_freq: Tensor
+
     def __init__(
         self,
         dim: int,

@@ -65,54 +65,33 @@ class Plan:
 
     def __str__(self) -> str:
         warps = "1 warp" if self.num_warps == 1 else f"{self.num_warps} warps"
-        rows = {
-            "sizes": self.sizes,
-            "strides": self.strides,
-            "blocks": self.blocks,
-            "flags": self.flags,
-        }
         lines = [f"{self.kernel}: {self.programs} programs of {warps}"]
-        for title, row in rows.items():
-            shown = [f"{name}={value}" for name, value in row.items() if value is not None]
+        for title in ("sizes", "strides", "blocks", "flags"):
+            row = getattr(self, title).items()
+            shown = [f"{name}={value}" for name, value in row if value is not None]
             lines.append(f"  {title:8}{', '.join(shown)}")
         return "\n".join(lines)
 
 
 def rotate(
-    tensors: tuple[Tensor, ...],
-    rotation: Rotation,
-    inplace: bool,
-    entry: fastpath.Entry | None,
+    tensors: tuple[Tensor, ...], rotation: Rotation, inplace: bool, entry: fastpath.Entry | None
 ) -> tuple[Tensor, ...]:
     """Rotate one or two tensors, known to be good, in one launch of the kernel.
 
-    Args:
-        tensors: q, or q and k.
-        rotation: by which angles.
-        inplace: overwrite the rotary slice of the tensors.
-        entry: what the fast path remembers of such calls; None if it may remember nothing.
-
-    Returns:
-        New contiguous tensors, or with `inplace` the tensors themselves.
+    The results are new and contiguous; or with `inplace` the tensors themselves, of which only the
+    rotary slice is touched. `entry` is what the fast path remembers of such calls.
     """
     outs = tensors  # a pending minus sign of a view may stay: -x turned is minus x turned
     if not inplace:
         outs = tuple([torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors])
-    given = KernelTensors(
-        *both(tensors),
-        *both(outs),
-        rotation.table,
-        rotation.sin,
-        rotation.cu_seqlens,
-        rotation.start_positions,
-        rotation.position_ids,
-    )
+    tables = rotation.table, rotation.sin
+    given = *both(tensors), *both(outs), *tables, *rotation.where
     if entry is not None and entry.launch is not None and entry.launch(given):
         return outs
     device = tensors[0].device
     with torch.cuda.device(device if device.type == "cuda" else -1):  # Triton launches there
         if entry is None or entry.launch is None or not entry.launch(given):
-            _plan_and_run(given, rotation, inplace, entry)
+            _plan_and_run(KernelTensors(*given), rotation, inplace, entry)
     return outs
 
 

@@ -26,6 +26,11 @@ class Rotation:
     transpose: bool = False  # the transposed map, which takes gradients back
 
     @property
+    def where(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """The tensors that say where tokens are, in the order of the fields."""
+        return self.cu_seqlens, self.start_positions, self.position_ids
+
+    @property
     def on_the_fly(self) -> bool:
         """Whether angles are computed from turns instead of read from a table."""
         return self.table.dim() == 1
@@ -52,8 +57,8 @@ class Rotation:
     @property
     def looks_up_positions(self) -> bool:
         """Whether a token's position is known only after loading its sequence, start or id."""
-        given = self.cu_seqlens, self.start_positions, self.position_ids
-        return any(x is not None for x in given)
+        has_ids = self.position_ids is not None
+        return has_ids or self.cu_seqlens is not None or self.start_positions is not None
 
     def positions(self, seq_len: int) -> tuple[Tensor, Tensor | None]:
         """Position of each token, (b or 1, s), and whether it is in a sequence (None: all are)."""
