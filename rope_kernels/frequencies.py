@@ -73,6 +73,7 @@ class RotaryPositionEmbedding(nn.Module):
     Source: TransformerEngine's `RotaryPositionEmbedding`, same arguments, same fp32 arithmetic.
     """
 
+    inv_freq: Tensor
     _filled: _Filled | None = None
 
     def __init__(
