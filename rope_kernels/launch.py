@@ -11,6 +11,14 @@ from torch import Tensor
 from .angles import Angles
 from .formats import view_as_sbhd
 
+try:
+    from .fastpath import shortest_launch
+except ModuleNotFoundError:  # deleted: every launch goes through Triton's JIT
+
+    def shortest_launch(*_) -> None:
+        return None
+
+
 # Sizes measured on an H200; benchmarks/NOTES.md: what was tried.
 # Bytes of rows of one program, powers of two: 4 or 8 loads of 16 bytes a thread of its one warp,
 # which needs no barrier to share cos and sin. A program that has to look up its positions waits
@@ -25,11 +33,6 @@ WHOLE = 2**30  # where there is no table, or batch entries do not share its rows
 BYTES_PER_WARP = 4096  # of a row that is larger than a tile
 MAX_WARPS = 8
 BYTES_PER_LOAD = 32 * 8  # of a warp, at which a table's rows are no longer slow to read
-
-# Triton promises nothing about its last step; tests/test_short_way.py compares it with the whole.
-_KNOWN_VERSIONS_OF_TRITON = (["3", "6"], ["3", "7"])
-# `torch.cuda.current_device` looks first whether PyTorch has begun to use the GPU
-_current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
 
 
 def runs_in_triton(t: Tensor) -> bool:
@@ -81,7 +84,7 @@ def rotate(
 def launch_rope(
     in_kernel: tuple[Tensor | None, ...], angles: Angles, transpose: bool, inplace: bool
 ) -> Callable[[tuple], bool] | None:
-    """Launch through Triton's JIT, which compiles what is new; return `_short_way`, if any."""
+    """Launch through Triton's JIT, which compiles what is new; return `shortest_launch`, if any."""
     from .kernels import rope_kernel  # the first launch loads Triton, not the import of the package
 
     tensors = _as_stored(*in_kernel, inplace)
@@ -116,49 +119,12 @@ def launch_rope(
     flags = {"TRANSPOSE": transpose, "INTERLEAVED": angles.interleaved, **order}
     flags["FAST_SINE"] = nvidia and q.dtype != torch.float64
     constants = {"HALF": half, "TAIL": tail, **blocks, **flags}
-    compiled = rope_kernel[(programs,)](*tensors, *numbers, **constants, num_warps=num_warps)
+    # Triton 3.10 changes the default of `enable_fp_fusion`, and with it last bits of results.
+    options = {"num_warps": num_warps, "enable_fp_fusion": True}
+    compiled = rope_kernel[(programs,)](*tensors, *numbers, **constants, **options)
     if compiled is None or any(x is not y for x, y in zip(tensors, in_kernel, strict=True)):
         return None  # interpreted; or copied first, or left out
-    return _short_way(compiled, programs, (*numbers, *constants.values()))
-
-
-def _short_way(compiled, programs: int, numbers: tuple) -> Callable[[tuple], bool] | None:
-    """Triton's last step alone: what comes before it looks at every argument of every call anew.
-
-    That takes 11 us of a CPU on which this takes 1.4, and `kinds.py` has looked already. What is
-    returned takes tensors of the same kinds; it says whether it has launched.
-    """
-    import triton
-
-    version, run = triton.__version__.split(".")[:2], compiled.run
-    needs_memory = run.global_scratch_size or run.profile_scratch_size
-    if version not in _KNOWN_VERSIONS_OF_TRITON or needs_memory:
-        return None
-    driver, knobs, launch = triton.runtime.driver.active, triton.knobs.runtime, run.launch
-    device, get_stream = driver.get_current_device(), driver.get_current_stream
-    how = compiled.function, run.launch_cooperative_grid, run.launch_pdl
-    metadata, no_hooks, no_memory = compiled.packed_metadata, (None, None, None), (None, None)
-    in_a_tuple = version != ["3", "6"]  # how `launch`, a C function, takes the kernel's arguments
-    if in_a_tuple:
-        how += metadata, *no_hooks, *no_memory, run.arg_annotations, run.kernel_signature
-    else:
-        how += *no_memory, metadata, *no_hooks
-
-    def launch_again(tensors: tuple[Tensor | None, ...]) -> bool:
-        addresses = [x if x is None else x.data_ptr() for x in tensors]
-        # of outputs and turns, which are made after the kind was found out
-        if (addresses[2] | (addresses[3] or 0) | addresses[4]) % 16 or _current_device() != device:
-            return False
-        enter, leave = knobs.launch_enter_hook, knobs.launch_exit_hook
-        if getattr(enter, "calls", enter) or getattr(leave, "calls", leave):
-            return False  # a profiler that asks Triton for every launch gets Triton's own way
-        if in_a_tuple:
-            launch(programs, 1, 1, get_stream(device), *how, (*addresses, *numbers))
-        else:
-            launch(programs, 1, 1, get_stream(device), *how, *addresses, *numbers)
-        return True
-
-    return launch_again
+    return shortest_launch(compiled, programs, (*numbers, *constants.values()))
 
 
 def order_of_programs(t: Tensor, angles: Angles) -> dict[str, int]:

@@ -34,6 +34,6 @@ def whole_way(monkeypatch):
     from rope_kernels import kinds, launch
 
     kinds.remembered.cache_clear()
-    monkeypatch.setattr(launch, "_short_way", lambda *arguments: None)
+    monkeypatch.setattr(launch, "shortest_launch", lambda *arguments: None)
     yield
     kinds.remembered.cache_clear()

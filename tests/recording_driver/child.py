@@ -15,6 +15,7 @@ from triton.backends.nvidia.driver import CudaDriver
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
+    fastpath,
     kinds,
     launch,
     rope_bw,
@@ -51,7 +52,7 @@ class RecordingDriver(CudaDriver):
 cuda = ctypes.CDLL("libcuda.so.1")
 triton.runtime.driver.set_active(RecordingDriver())
 launch.runs_in_triton = lambda t: True
-launch._current_device = lambda: 0
+fastpath._current_device = lambda: 0
 
 whole_ways = SimpleNamespace(count=0, names=[])
 
@@ -61,7 +62,7 @@ def launch_rope(*arguments, launch_rope=launch.launch_rope):
     return launch_rope(*arguments)
 
 
-def short_way(compiled, *rest, short_way=launch._short_way):
+def short_way(compiled, *rest, short_way=launch.shortest_launch):
     """Note the kernel's signature on the way."""
     names, sizes = [], []
     for name, types in compiled.src.signature.items():
@@ -70,11 +71,12 @@ def short_way(compiled, *rest, short_way=launch._short_way):
                 names.append(name)
                 sizes.append(8 if kind[0] == "*" else BYTES[kind])
     whole_ways.names = names
-    cuda.sizes_of_parameters(len(sizes), (ctypes.c_int * len(sizes))(*sizes))
+    bytes_of_each = (ctypes.c_int * len(sizes))(*sizes)
+    cuda.sizes_of_parameters(ctypes.c_longlong(compiled.function), len(sizes), bytes_of_each)
     return short_way(compiled, *rest)
 
 
-launch.launch_rope, launch._short_way = launch_rope, short_way
+launch.launch_rope, launch.shortest_launch = launch_rope, short_way
 
 
 def forget():
@@ -211,11 +213,11 @@ def another_current_device() -> dict:
     """Than that of the tensors: then the short way is for within `torch.cuda.device`."""
     call, tensors = single(torch.randn(6, 2, 4, 32), RotaryPositionEmbedding(32)(9))
     call()
-    here, launch._current_device = launch._current_device, lambda: 1
+    here, fastpath._current_device = fastpath._current_device, lambda: 1
     try:
         return launched(call, tensors)
     finally:
-        launch._current_device = here
+        fastpath._current_device = here
 
 
 def output_off_by_one() -> dict:

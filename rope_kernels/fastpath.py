@@ -1,0 +1,109 @@
+"""The fast path: launch a compiled kernel again by Triton's last step alone.
+
+Triton's JIT looks at every argument of every call to find the compiled kernel. That costs 11 us of
+host time, where the C function that it calls in the end needs 1.4. Triton promises nothing about
+that function. So this is the only file that touches Triton's private names, and it declines
+whatever it doesn't know, before anything is launched. The call then goes through the JIT.
+
+The file can be deleted: `launch.py` works without it, only slower.
+"""
+
+import os
+import re
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+# ROPE_KERNELS_FAST_PATH=0 sends every launch through Triton's JIT.
+ENABLED = os.environ.get("ROPE_KERNELS_FAST_PATH", "1") != "0"
+
+# `torch.cuda.current_device` first makes sure that PyTorch has initialized CUDA.
+_current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+
+
+def _one_by_one(compiled, run, programs: int, numbers: tuple) -> Callable[[int, list], None]:
+    """Triton 3.5 and 3.6: a C function per signature takes the kernel's arguments one by one."""
+    launch, scratch, hooks = run.launch, (None, None), (None, None, None)
+    how = compiled.function, run.launch_cooperative_grid, run.launch_pdl
+    how += *scratch, compiled.packed_metadata, *hooks
+    return lambda stream, addresses: launch(programs, 1, 1, stream, *how, *addresses, *numbers)
+
+
+def _in_a_tuple(compiled, run, programs: int, numbers: tuple) -> Callable[[int, list], None]:
+    """Triton 3.7: one C function for all signatures takes the kernel's arguments in a tuple."""
+    launch, scratch, hooks = run.launch, (None, None), (None, None, None)
+    how = compiled.function, run.launch_cooperative_grid, run.launch_pdl
+    how += compiled.packed_metadata, *hooks, *scratch, run.arg_annotations, run.kernel_signature
+    return lambda stream, addresses: launch(programs, 1, 1, stream, *how, (*addresses, *numbers))
+
+
+# By the version of Triton. `tests/test_short_way.py` compares what each hands to the driver with
+# what the JIT hands to it; add a version here only when those tests pass on it.
+LAUNCHERS = {"3.5": _one_by_one, "3.6": _one_by_one, "3.7": _in_a_tuple}
+
+
+def shortest_launch(compiled, programs: int, numbers: tuple) -> Callable[[tuple], bool] | None:
+    """Return what launches `compiled` again, or None where this file doesn't know how.
+
+    Args:
+        compiled: what a launch through Triton's JIT returned.
+        programs: the size of its grid, which has one dimension.
+        numbers: the kernel's arguments after the tensors, constants included, in its order.
+
+    The callable takes the tensors of another call with the same signature, and says whether it
+    launched the kernel. If not, nothing happened, and the call has to go through the JIT.
+    """
+    if not ENABLED:
+        return None
+    import triton
+
+    release = re.fullmatch(r"(\d+\.\d+)\.\d+", triton.__version__)  # no development build
+    launcher = LAUNCHERS.get(release[1]) if release else None
+    if launcher is None:
+        return None
+    try:
+        driver, kernel = triton.runtime.driver.active, compiled.src.fn
+        if driver.get_current_target().backend != "cuda" or _jit_does_more(triton.knobs, kernel):
+            return None
+        run = compiled.run
+        if run.global_scratch_size or run.profile_scratch_size:  # memory to allocate per launch
+            return None
+        launch = launcher(compiled, run, programs, numbers)
+        device, get_stream = driver.get_current_device(), driver.get_current_stream
+    except Exception:  # The kernel has just run, so no error here may fail the call.
+        return None
+
+    def launch_again(tensors: tuple[Tensor | None, ...]) -> bool:
+        try:
+            addresses = [x if x is None else x.data_ptr() for x in tensors]
+            # The signature doesn't cover outputs and turns: they are allocated after it is known.
+            _, _, q_out, k_out, table, *_ = addresses
+            if (q_out | (k_out or 0) | table) % 16 or _current_device() != device:
+                return False
+            if _jit_does_more(triton.knobs, kernel):
+                return False
+            stream = get_stream(device)
+        except AttributeError:
+            return False
+        launch(stream, addresses)  # An error from here on is the caller's: never launch twice.
+        return True
+
+    return launch_again
+
+
+def _jit_does_more(knobs, kernel) -> bool:
+    """Would the JIT do more than launch? Is a hook or knob set that it reads at every launch?
+
+    It reads the other knobs and hooks only when it compiles, which always goes through the JIT.
+    """
+    runtime = knobs.runtime
+    enter, leave = runtime.launch_enter_hook, runtime.launch_exit_hook
+    return bool(
+        getattr(enter, "calls", enter)  # a chain of hooks, or a single one
+        or getattr(leave, "calls", leave)
+        or kernel.pre_run_hooks
+        or runtime.debug
+        or getattr(knobs.compilation, "instrumentation_mode", "")  # not in Triton 3.5
+        or getattr(runtime, "add_stages_inspection_hook", None)
+    )
