@@ -63,11 +63,12 @@ def shortest_launch(compiled, programs: int, numbers: tuple) -> Callable[[tuple]
     if launcher is None:
         return None
     try:
-        driver, kernel = triton.runtime.driver.active, compiled.src.fn
-        if driver.get_current_target().backend != "cuda" or _jit_does_more(triton.knobs, kernel):
+        driver = triton.runtime.driver.active
+        if driver.get_current_target().backend != "cuda":
             return None
-        run = compiled.run
-        if run.global_scratch_size or run.profile_scratch_size:  # memory to allocate per launch
+        kernel, run = compiled.src.fn, compiled.run
+        needs_memory = run.global_scratch_size or run.profile_scratch_size  # allocated per launch
+        if needs_memory or _jit_does_more(triton.knobs, kernel):
             return None
         launch = launcher(compiled, run, programs, numbers)
         device, get_stream = driver.get_current_device(), driver.get_current_stream
