@@ -230,14 +230,14 @@ def choose_route(fused: bool, tensors: tuple[Tensor | None, ...]) -> Route:
 def _rotate_call(call: Call) -> tuple[Tensor, ...]:
     """What every public function does: check, describe the rotation, choose a route, rotate."""
     tensors, tables = tuple(call.tensors.values()), tables_of(call.freqs)
-    route = choose_route(call.fused, (*tensors, *tables, *call.where))
-    entry = fastpath.entry_of_call(call, tables) if route is KERNEL else None
-    if entry is None or not entry.checked:
+    entry = fastpath.entry_of_call(call, tables)
+    if entry is not None and entry.launch is not None:
+        route, num_positions = KERNEL, entry.num_positions
+    else:
+        route = choose_route(call.fused, (*tensors, *tables, *call.where))
         num_positions = check_call(call)
         if entry is not None:
-            entry.checked, entry.num_positions = True, num_positions
-    else:
-        num_positions = entry.num_positions
+            entry.num_positions = num_positions
     rotation = rotation_of(call, tables, num_positions)
     if rotation.looks_up_positions and not is_traced():  # if traced, the operator checks them
         check_values(rotation, view_as_sbhd(tensors[0], call.tensor_format).shape[0])
@@ -268,10 +268,11 @@ def tables_of(freqs: Freqs) -> tuple[Tensor, Tensor | None]:
 
 def _rotate_gradients(grads: tuple[Tensor, ...], rotation: Rotation) -> tuple[Tensor, ...]:
     """Rotate the gradients of checked tensors, by the transposed map."""
-    route = choose_route(True, (*grads, rotation.table, rotation.sin, *rotation.where))
-    entry = None
-    if route is KERNEL:
-        entry = fastpath.entry_of_rotation(rotation, grads, inplace=False)
+    entry = fastpath.entry_of_rotation(rotation, grads, inplace=False)
+    if entry is not None and entry.launch is not None:
+        route = KERNEL
+    else:
+        route = choose_route(True, (*grads, rotation.table, rotation.sin, *rotation.where))
     return _rotate(grads, rotation, route, entry, fused=True, inplace=False)
 
 

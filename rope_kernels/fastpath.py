@@ -23,6 +23,7 @@ from torch.nn import Parameter
 
 from .call import Call
 from .frequencies import RotaryPositionEmbedding
+from .modes import is_traced, is_transformed
 from .rotation import Rotation
 
 ENABLED = os.environ.get("ROPE_KERNELS_FAST_PATH", "1") != "0"
@@ -35,16 +36,20 @@ _current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device
 
 @dataclass(slots=True)
 class Entry:
-    """What is remembered of the calls of one signature. The first one fills it in."""
+    """What is remembered of the calls of one signature, once the kernel has served the first."""
 
-    checked: bool = False
     num_positions: int | None = None  # what the checks returned
     launch: Callable[[tuple], bool] | None = None  # says whether it has launched
 
 
 def entry_of_call(call: Call, tables: tuple[Tensor | None, ...]) -> Entry | None:
-    """The entry of all calls like this one, with what `freqs` holds; None if it has none."""
-    if not ENABLED:
+    """The entry of all calls that look like this one; None for what cannot go to the kernel.
+
+    Args:
+        call: every argument, as it came.
+        tables: what `call.freqs` holds.
+    """
+    if not ENABLED or call.fused is not True or is_traced() or is_transformed():
         return None
     interleaved, inplace, freqs = call.interleaved, call.inplace, call.freqs
     cp_size, cp_rank = call.cp_size, call.cp_rank
@@ -52,24 +57,27 @@ def entry_of_call(call: Call, tables: tuple[Tensor | None, ...]) -> Entry | None
     types = type(interleaved), type(cp_size), type(cp_rank), type(inplace), type(freqs)
     options = call.tensor_format, call.transpose, interleaved, cp_size, cp_rank, inplace, types
     if isinstance(freqs, RotaryPositionEmbedding):
-        if freqs._forward_hooks or freqs._forward_pre_hooks or "forward" in freqs.__dict__:
-            return None  # which the checks refuse, even after calls that were good
         options += freqs.rotary_dim, freqs.interleaved, tables[0].requires_grad
-    return _entry_of(options, (*call.tensors.values(), *tables, *call.where))
+    tensors = *call.tensors.values(), *tables
+    if not (call.cu_seqlens is call.start_positions is call.position_ids is None):
+        tensors += call.where
+    return _entry_of(options, tensors)
 
 
 def entry_of_rotation(
     rotation: Rotation, tensors: tuple[Tensor, ...], inplace: bool
 ) -> Entry | None:
-    """The entry of all rotations of checked tensors like this one."""
-    if not ENABLED:
+    """The entry of all rotations of checked tensors that look like this one."""
+    if not ENABLED or is_traced() or is_transformed():
         return None
     options = (
         *(rotation.tensor_format, rotation.interleaved, rotation.cp_size, rotation.cp_rank),
         *(rotation.transpose, inplace),
     )
-    tables = rotation.table, rotation.sin
-    return _entry_of(options, (*tensors, *tables, *rotation.where))
+    tensors = *tensors, rotation.table, rotation.sin
+    if rotation.looks_up_positions:
+        tensors += rotation.where
+    return _entry_of(options, tensors)
 
 
 def _entry_of(options: tuple, tensors: tuple[Tensor | None, ...]) -> Entry | None:
