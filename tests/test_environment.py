@@ -348,6 +348,25 @@ def test_workflows_run_make_test(name, rules, breaks):
         assert complaints_about_workflow(text.replace(good, bad), **rules) != [], bad
 
 
+def oldest_torches(pyproject, readme, workflow):
+    """What pyproject.toml accepts, README names and CI installs."""
+    requirement = next(
+        x for x in tomllib.loads(pyproject)["project"]["dependencies"] if "torch" in x
+    )
+    return {
+        requirement.removeprefix("torch>="),
+        re.search(r"torch (\d+\.\d+), or newer", readme)[1],
+        re.search(r"torch==(\d+\.\d+)\.", workflow)[1],
+    }
+
+
+def test_the_oldest_torch_is_named_and_tested():
+    pyproject, workflow = read("pyproject.toml"), read(".github/workflows/ci.yml")
+    assert oldest_torches(pyproject, read("README.md"), workflow) == {"2.9"}
+    older = pyproject.replace("torch>=2.9", "torch>=2.6")
+    assert oldest_torches(older, read("README.md"), workflow) == {"2.6", "2.9"}
+
+
 def oldest_pythons(pyproject, script, workflow):
     """The oldest Python that each of the three files accepts or tries."""
     declared = tomllib.loads(pyproject)["project"]["requires-python"]

@@ -206,6 +206,12 @@ def test_an_error_of_the_driver_is_raised_after_one_launch(noted):
 
 
 @recorded
+def test_every_launch_says_whether_to_fuse(noted):
+    """Triton 3.10 changes the default, and with it last bits."""
+    assert noted["enable_fp_fusion"] == [True]
+
+
+@recorded
 def test_missing_attributes_decline(noted):
     """Of the compiled kernel: no fast path. Of the knobs, later: the call is not launched."""
     from_nothing, was_declined_at_once, launched_without_knobs = noted["without what it reads"]

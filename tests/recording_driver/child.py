@@ -66,12 +66,13 @@ cuda = ctypes.CDLL("libcuda.so.1")
 triton.runtime.driver.set_active(RecordingDriver())
 launch.runs_in_triton = lambda t: True
 
-whole_ways = SimpleNamespace(count=0, names=[], compiled=None)
+whole_ways = SimpleNamespace(count=0, names=[], compiled=None, fp_fusion=set())
 
 
 def run_jit(kernel, *arguments, run=JITFunction.run, **options):
     """Count the launches through the JIT; note the kernel's signature on the way."""
     whole_ways.count += 1
+    whole_ways.fp_fusion.add(options.get("enable_fp_fusion", "left to Triton"))
     compiled = run(kernel, *arguments, **options)
     names, sizes = [], []
     for name, types in compiled.src.signature.items():
@@ -415,5 +416,6 @@ if __name__ == "__main__":
             "other backends": other_backends(),
             "refused by the driver": refused_by_the_driver(),
             "without what it reads": without_what_it_reads(),
+            "enable_fp_fusion": list(whole_ways.fp_fusion),
         }
     json.dump(result, sys.stdout)
