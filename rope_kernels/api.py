@@ -223,7 +223,7 @@ def choose_route(fused: bool, tensors: tuple[Tensor | None, ...]) -> Route:
             continue
         if not isinstance(x, Tensor) or not (traced or has_values(x)):
             return PYTORCH
-    if not runs_in_triton(tensors[0]):
+    if tensors[0] is None or not runs_in_triton(tensors[0]):
         return PYTORCH
     return OPERATOR if traced else KERNEL
 

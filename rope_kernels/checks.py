@@ -1,11 +1,12 @@
 """What the public functions accept, and the errors for everything else.
 
 Every message names the argument, what came and what is accepted. All checks run before a kernel is
-launched. Values that lie on the GPU are not read back (that would stall the GPU and forbid CUDA
-graphs): there only shapes, dtypes and devices are checked.
+launched. Values on a GPU are not read back, which would stall it and forbid CUDA graphs: of tensors
+there, only shapes, dtypes and devices are checked.
 """
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
@@ -18,192 +19,336 @@ from .modes import has_values, is_differentiated, is_traced
 from .rotation import Rotation
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+_EXACT_FLOATS = (torch.float32, torch.float64)
 _INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
+_FREQS = (
+    "a torch.Tensor of angles, (s2, 1, 1, d2); a pair of torch.Tensors (cos, sin); "
+    "or a RotaryPositionEmbedding"
+)
+
+Shape = tuple[int | str, ...]  # a name fits any size
+
+
+@dataclass(slots=True)
+class _Argument:
+    """A row of the table of tensor arguments: what came as `name`, and what is accepted there."""
+
+    name: str
+    value: object
+    dtypes: tuple[torch.dtype, ...]
+    shapes: Sequence[Shape]
+    condition: str = ""  # what else in the call decides what is accepted
+    shapes_in_words: str = ""  # for the message, if there is something clearer than `shapes`
+    dtype_note: str = ""  # for the message about a wrong dtype
+
+
+@dataclass(slots=True)
+class _Sizes:
+    """What the first tensor to rotate says, and all others have to fit."""
+
+    name: str
+    t: Tensor
+    seq_len: int
+    batch: int
+    head_dim: int
 
 
 def check_call(call: Call) -> int | None:
-    """Raise `TypeError` or `ValueError` unless the arguments fit together, values aside.
+    """Check everything about a call but the values of its tensors.
 
     Returns:
-        How many positions a module may interpolate by, if that is known.
+        The number of positions, by which a module may interpolate. None where the call does not say
+        how many they are: with 'thd', `start_positions` or `position_ids`.
+
+    Raises:
+        TypeError: a dtype that is not accepted, or something else where a tensor or a bool is due.
+        ValueError: shapes, devices or options that do not fit together.
     """
-    where = call.cu_seqlens, call.start_positions, call.position_ids
-    options = call.tensor_format, call.interleaved, call.cp_size, call.cp_rank
-    return _check_kind(call.tensors, call.freqs, where, options)[1]
-
-
-def _check_kind(tensors: dict[str, Tensor], freqs, where: tuple, options: tuple) -> tuple:
-    """Do `check_arguments` but for values; return s, and how many positions there are if known."""
-    cu_seqlens, start_positions, position_ids = where
-    tensor_format, interleaved, cp_size, cp_rank = options
-    if tensor_format not in FORMATS:
-        raise bad(f"tensor_format is {tensor_format!r}", ", ".join(FORMATS))
-    packed, rank, heads = tensor_format == "thd", len(tensor_format), tensor_format.index("h")
-    (name, t), *others = tensors.items()
-    for x_name, x in tensors.items():
-        check_tensor(x_name, x, _FLOATS)
-        if x.dim() != rank:
-            came = f"{x_name} has shape {tuple(x.shape)}, {x.dim()} dimensions"
-            raise ValueError(f"{came}; tensor_format {tensor_format!r} needs {rank}")
-    for k_name, k in others:
-        shape = (*t.shape[:heads], k.shape[heads], *t.shape[heads + 1 :])
-        check_tensor(k_name, k, (t.dtype,), [shape], t, name, f" beside {name}")
-    seq_len, batch, _, head_dim = view_as_sbhd(t, tensor_format).shape
-    if not isinstance(interleaved, bool):
-        raise bad(f"interleaved is {interleaved!r}", "False, True", TypeError)
-    if not (isinstance(cp_size, int) and 1 <= cp_size < 2**31):
-        raise bad(f"cp_size is {cp_size!r}", "an integer from 1, below 2^31")
-    if not (isinstance(cp_rank, int) and 0 <= cp_rank < cp_size):
-        raise bad(f"cp_rank is {cp_rank!r}", f"an integer from 0 to cp_size - 1 = {cp_size - 1}")
-    if cp_size > 1 and seq_len % 2 and not packed and position_ids is None:
-        came = f"cp_size is {cp_size}, and {name} has s = {seq_len} positions"
+    _check_options(call)
+    sizes = _check_rotated(call)
+    packed, by_ids = call.tensor_format == "thd", call.position_ids is not None
+    if call.cp_size > 1 and sizes.seq_len % 2 and not (packed or by_ids):
+        came = f"cp_size is {call.cp_size}, and {sizes.name} has s = {sizes.seq_len} positions"
         raise bad(came, "an even s, for two chunks of equal length")
+    positions = None if packed or by_ids else sizes.seq_len * call.cp_size
+    _check_freqs(call, sizes, positions)
+    _check_where(call, sizes)
+    return positions if call.start_positions is None else None
 
-    positions = None if packed or position_ids is not None else seq_len * cp_size
-    rotary_dim, s2 = _check_freqs(freqs, t, name, batch, interleaved)
-    if rotary_dim % 2 or not 2 <= rotary_dim <= head_dim:
-        accepted = f"an even number from 2 to {name}'s head dimension d = {head_dim}"
+
+def _check_options(call: Call) -> None:
+    if not (isinstance(call.tensor_format, str) and call.tensor_format in FORMATS):
+        raise bad(f"tensor_format is {call.tensor_format!r}", ", ".join(FORMATS))
+    flags = {"interleaved": call.interleaved, "fused": call.fused, "inplace": call.inplace}
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise bad(f"{name} is {flag!r}", "False, True", TypeError)
+    size, rank = call.cp_size, call.cp_rank
+    _check_integer("cp_size", size, 1, 2**31 - 1, "an integer from 1, below 2^31")
+    accepted = f"an integer from 0 to cp_size - 1 = {size - 1}"
+    _check_integer("cp_rank", rank, 0, size - 1, accepted)
+
+
+def _check_integer(name: str, value: object, least: int, most: int, accepted: str) -> None:
+    if isinstance(value, bool):  # an int to Python, so True would pass for 1
+        raise bad(f"{name} is {value}", accepted, TypeError)
+    if not (isinstance(value, int) and least <= value <= most):
+        raise bad(f"{name} is {value!r}", accepted)
+
+
+def _check_rotated(call: Call) -> _Sizes:
+    """Check the tensors to rotate: the first by itself, the other beside it."""
+    tensor_format, rank = call.tensor_format, len(call.tensor_format)
+    for name, x in call.tensors.items():
+        check_tensor(name, x, _FLOATS)
+        if x.dim() != rank:
+            came = f"{name} has shape {tuple(x.shape)}, {x.dim()} dimensions"
+            raise ValueError(f"{came}; tensor_format {tensor_format!r} needs {rank}")
+    (name, t), *others = call.tensors.items()
+    seq_len, batch, _, head_dim = view_as_sbhd(t, tensor_format).shape
+    sizes, heads = _Sizes(name, t, seq_len, batch, head_dim), tensor_format.index("h")
+    for other, x in others:
+        shape = (*t.shape[:heads], x.shape[heads], *t.shape[heads + 1 :])
+        _check_argument(_Argument(other, x, (t.dtype,), [shape], f" beside {name}"), sizes)
+    return sizes
+
+
+def _check_freqs(call: Call, sizes: _Sizes, positions: int | None) -> None:
+    freqs, s2 = call.freqs, None
+    if isinstance(freqs, RotaryPositionEmbedding):
+        _check_module(freqs, call, sizes)
+        rotary_dim = freqs.rotary_dim
+    elif isinstance(freqs, Tensor):
+        _check_argument(_angles(freqs, sizes), sizes)
+        s2, rotary_dim = freqs.shape[0], freqs.shape[3]
+    else:
+        cos, sin = _pair(freqs)
+        for argument in _cos_and_sin(cos, sin, sizes):
+            _check_argument(argument, sizes)
+        s2, rotary_dim = cos.shape[-2:]
+    if rotary_dim % 2 or not 2 <= rotary_dim <= sizes.head_dim:
+        accepted = f"an even number from 2 to {sizes.name}'s head dimension d = {sizes.head_dim}"
         raise bad(f"freqs has last dimension d2 = {rotary_dim}", accepted)
     if s2 is not None and positions is not None and s2 < positions:
-        needs = f"{name} of shape {tuple(t.shape)} in format {tensor_format!r} needs"
+        shape, tensor_format = tuple(sizes.t.shape), call.tensor_format
+        needs = f"{sizes.name} of shape {shape} in format {tensor_format!r} needs"
         came = f"freqs has angles for s2 = {s2} positions"
         raise ValueError(f"{came}; {needs} at least s = {positions}")
 
-    sequences = batch
-    if cu_seqlens is not None:
-        if not packed:
-            came = f"cu_seqlens came with tensor_format {tensor_format!r}"
-            raise ValueError(f"{came}; accepted only with 'thd'")
-        check_tensor("cu_seqlens", cu_seqlens, _INTEGERS[:2], None, t, name)
-        if cu_seqlens.dim() != 1 or cu_seqlens.numel() == 0:
-            raise bad(f"cu_seqlens has shape {tuple(cu_seqlens.shape)}", "(b + 1,)")
-        sequences = cu_seqlens.numel() - 1
-    elif packed and position_ids is None:
+
+def _check_module(freqs: RotaryPositionEmbedding, call: Call, sizes: _Sizes) -> None:
+    if freqs.interleaved != call.interleaved:
+        came = f"freqs has interleaved = {freqs.interleaved}"
+        raise bad(came, f"the call's, {call.interleaved}")
+    freqs.check_usable_as_freqs()
+    shape = (freqs.rotary_dim // 2,)
+    row = _Argument("freqs", freqs.inv_freq, _EXACT_FLOATS, [shape], " for inv_freq")
+    if is_differentiated(_check_argument(row, sizes)):
+        raise bad("freqs has an inv_freq that requires a gradient", "freqs(max_seq_len)")
+
+
+def _angles(freqs: Tensor, sizes: _Sizes) -> _Argument:
+    """The row of a table of angles: bf16 and fp16 cannot tell position 2048 from 2049."""
+    dtype = sizes.t.dtype
+    dtypes = _EXACT_FLOATS if dtype == torch.float64 else (torch.float32,)
+    condition, note = f" with {sizes.name} of {_short(dtype)}", ""
+    if freqs.dtype in (torch.bfloat16, torch.float16):
+        note = (
+            ". TransformerEngine casts such angles to float32, which does not bring back what they "
+            f"lost to {_short(freqs.dtype)}: make them in float32"
+        )
+    return _Argument("freqs", freqs, dtypes, [("s2", 1, 1, "d2")], condition, dtype_note=note)
+
+
+def _pair(freqs: object) -> tuple[Tensor, Tensor]:
+    """Cosines and sines, if `freqs` is a pair of tensors."""
+    if not isinstance(freqs, tuple | list):
+        raise bad(f"freqs is of type {type(freqs).__name__}", _FREQS, TypeError)
+    if len(freqs) != 2:
+        raise bad(f"freqs has {len(freqs)} entries", _FREQS)
+    for i, x in enumerate(freqs):
+        if not isinstance(x, Tensor):
+            came = f"freqs[{i}] is of type {type(x).__name__}"
+            raise TypeError(f"{came}; accepted as freqs: {_FREQS}")
+    cos, sin = freqs
+    return cos, sin
+
+
+def _cos_and_sin(cos: Tensor, sin: Tensor, sizes: _Sizes) -> tuple[_Argument, _Argument]:
+    shapes = ("s2", "d2"), (1, "s2", "d2"), (sizes.batch, "s2", "d2")
+    in_words = f"(s2, d2) or (b, s2, d2), b = {sizes.batch} or 1"
+    beside = " beside freqs[0]"
+    return (
+        _Argument("freqs[0]", cos, _FLOATS, shapes, shapes_in_words=in_words),
+        _Argument("freqs[1]", sin, (cos.dtype,), [tuple(cos.shape)], beside),
+    )
+
+
+def _check_where(call: Call, sizes: _Sizes) -> None:
+    """Check the arguments that say where a token is: which of them came, then each by its row."""
+    packed, tokens, batch = call.tensor_format == "thd", sizes.seq_len, sizes.batch
+    cu_seqlens, starts, ids = call.cu_seqlens, call.start_positions, call.position_ids
+    if cu_seqlens is not None and not packed:
+        came = f"cu_seqlens came with tensor_format {call.tensor_format!r}"
+        raise ValueError(
+            f"{came}; accepted only with 'thd' (elsewhere TransformerEngine ignores it)"
+        )
+    if packed and cu_seqlens is None and ids is None:
         accepted = "the cumulative sequence lengths, int32 or int64 of shape (b + 1,)"
         raise bad("cu_seqlens is None with tensor_format 'thd'", f"{accepted}, or position_ids")
-    if start_positions is not None:
-        check_tensor("start_positions", start_positions, _INTEGERS, [(sequences,)], t, name)
-    if position_ids is not None:
-        if start_positions is not None:
-            raise bad("position_ids came with start_positions", "one of the two")
-        shapes = [(seq_len,)] if packed else [(batch, seq_len), (1, seq_len)]
-        check_tensor("position_ids", position_ids, _INTEGERS, shapes, t, name)
-    return seq_len, positions if start_positions is None else None
+    if starts is not None and ids is not None:
+        raise bad("position_ids came with start_positions", "one of the two")
+    sequences = cu_seqlens.numel() - 1 if isinstance(cu_seqlens, Tensor) else batch
+    ids_shapes: list[Shape] = [(tokens,)] if packed else [(batch, tokens), (1, tokens)]
+    table = (
+        _Argument("cu_seqlens", cu_seqlens, (torch.int32, torch.int64), [("b + 1",)]),
+        _Argument("start_positions", starts, _INTEGERS, [(sequences,)]),
+        _Argument("position_ids", ids, _INTEGERS, ids_shapes),
+    )
+    for argument in table:
+        if argument.value is not None:
+            _check_argument(argument, sizes)
 
 
-def _check_freqs(freqs, t: Tensor, name: str, batch: int, interleaved: bool) -> tuple:
-    """Return d2, and s2 of a table."""
-    if isinstance(freqs, RotaryPositionEmbedding):
-        if freqs.interleaved != interleaved:
-            raise bad(f"freqs has interleaved = {freqs.interleaved}", f"the call's, {interleaved}")
-        shape = (freqs.rotary_dim // 2,)
-        check_tensor("freqs", freqs.inv_freq, _FLOATS, [shape], t, name, " for inv_freq")
-        if is_differentiated(freqs.inv_freq):
-            raise bad("freqs has an inv_freq that requires a gradient", "freqs(max_seq_len)")
-        return freqs.rotary_dim, None
-    if isinstance(freqs, tuple | list):
-        if len(freqs) != 2:
-            raise bad(f"freqs has {len(freqs)} entries", "(cos, sin)")
-        cos, sin = freqs
-        check_tensor("freqs[0]", cos, _FLOATS, None, t, name)
-        if cos.dim() not in (2, 3) or cos.shape[:-2] not in ((), (1,), (batch,)):
-            accepted = f"(s2, d2) or (b, s2, d2), b = {batch} or 1"
-            raise bad(f"freqs[0] has shape {tuple(cos.shape)}", accepted)
-        check_tensor("freqs[1]", sin, (cos.dtype,), [cos.shape], t, name, " beside freqs[0]")
-        return cos.shape[-1], cos.shape[-2]
-    # fp16 or bf16 angles cannot tell position 2048 from 2049: refused, never rounded up in silence
-    accepted = (torch.float32, torch.float64) if t.dtype == torch.float64 else (torch.float32,)
-    check_tensor("freqs", freqs, accepted, None, t, name, f" with {name} of {_short(t.dtype)}")
-    if freqs.dim() != 4 or freqs.shape[1:3] != (1, 1):
-        raise bad(f"freqs has shape {tuple(freqs.shape)}", "(s2, 1, 1, d2)")
-    return freqs.shape[3], freqs.shape[0]
+def _check_argument(argument: _Argument, sizes: _Sizes) -> Tensor:
+    """Check one row: a tensor, of an accepted dtype and shape, on the device of the first."""
+    name, condition = argument.name, argument.condition
+    x = check_tensor(name, argument.value, argument.dtypes, condition, argument.dtype_note)
+    if not any(_fits(x.shape, shape) for shape in argument.shapes):
+        shapes = argument.shapes_in_words or " or ".join(_in_words(s) for s in argument.shapes)
+        raise ValueError(f"{name} has shape {tuple(x.shape)}; accepted{condition}: {shapes}")
+    if x.device != sizes.t.device:
+        needs = f"it must be on {sizes.name}'s device, {sizes.t.device}"
+        raise ValueError(f"{name} is on {x.device}; {needs}")
+    return x
 
 
-def check_tensor(name, x, dtypes=(), shapes=None, t=None, t_name="t", why="") -> None:
-    """`x` must be a tensor, of one of the dtypes and of the shapes, on the device of `t`."""
+def check_tensor(
+    name: str,
+    x: object,
+    dtypes: tuple[torch.dtype, ...] = (),
+    condition: str = "",
+    dtype_note: str = "",
+) -> Tensor:
+    """Return `x`, a strided tensor of one of the dtypes (of any, if none is named)."""
     if not isinstance(x, Tensor):
         raise bad(f"{name} is of type {type(x).__name__}", "torch.Tensor", TypeError)
-    if x.layout != torch.strided or x.is_nested:
-        layout = "of a nested tensor" if x.is_nested else x.layout
-        raise bad(f"{name} has layout {layout}", "torch.strided")
+    if x.is_nested:
+        raise bad(f"{name} has layout of a nested tensor", "torch.strided")
+    # torch.compile cannot trace `layout` in a backward, and refuses sparse tensors by itself
+    if not torch.compiler.is_compiling() and x.layout != torch.strided:
+        raise bad(f"{name} has layout {x.layout}", "torch.strided")
     if dtypes and x.dtype not in dtypes:
         names = ", ".join(_short(dtype) for dtype in dtypes)
-        raise TypeError(f"{name} has dtype {_short(x.dtype)}; accepted{why}: {names}")
-    if shapes and x.shape not in shapes:
-        names = " or ".join(str(tuple(shape)) for shape in shapes)
-        raise ValueError(f"{name} has shape {tuple(x.shape)}; accepted{why}: {names}")
-    if t is not None and x.device != t.device:
-        raise ValueError(f"{name} is on {x.device}; it must be on {t_name}'s device, {t.device}")
+        came = f"{name} has dtype {_short(x.dtype)}"
+        raise TypeError(f"{came}; accepted{condition}: {names}{dtype_note}")
+    return x
 
 
-def check_rotate_half(x) -> None:
-    """`x` must be a tensor with an even last dimension."""
+def check_rotate_half(x: Tensor) -> None:
+    """Raise unless `x` is a tensor whose last dimension splits into pairs."""
     check_tensor("x", x)
     if x.dim() == 0 or x.shape[-1] % 2:
         raise bad(f"x has shape {tuple(x.shape)}", "an even last dimension, to have two halves")
 
 
 def check_values(rotation: Rotation, seq_len: int) -> None:
-    """Check the values of tensors on the CPU, where to read them costs nothing."""
-    cu_seqlens, starts = rotation.cu_seqlens, rotation.start_positions
-    if not (
-        rotation.table.is_cpu
-        and all(has_values(x) for x in (cu_seqlens, starts, rotation.position_ids))
-    ):
+    """Check the values of tensors on the CPU, where reading them costs nothing."""
+    if not (rotation.table.is_cpu and all(has_values(x) for x in rotation.where)):
         return
-    if cu_seqlens is not None:
-        came, size = f"cu_seqlens is {_head(cu_seqlens)}", rotation.cp_size
-        lengths, tokens = cu_seqlens.long().diff(), seq_len * size
-        if cu_seqlens[0] != 0 or (lengths < 0).any():
-            raise bad(came, "values that start at 0 and never fall")
-        if cu_seqlens[-1] > tokens:
-            raise bad(came, f"values up to {tokens}, the number of tokens on all ranks")
-        if size > 1 and (lengths % (2 * size)).any():
-            raise bad(came, f"lengths that 2 * cp_size = {2 * size} divides")
+    if rotation.cu_seqlens is not None:
+        _check_lengths(rotation.cu_seqlens, seq_len, rotation.cp_size)
+    starts = rotation.start_positions
     if starts is not None and ((starts < 0) | (starts.long() > 2**62)).any():
         raise bad(f"start_positions is {_head(starts)}", "values from 0 to 2^62")
-    if rotation.on_the_fly:
-        return
-    # of the first rank, which has the last positions too: so all ranks agree
+    if not rotation.on_the_fly:
+        _check_reach(rotation, seq_len)
+
+
+def _check_lengths(cu_seqlens: Tensor, seq_len: int, cp_size: int) -> None:
+    came, lengths, tokens = f"cu_seqlens is {_head(cu_seqlens)}", cu_seqlens.long().diff(), seq_len
+    tokens *= cp_size
+    if cu_seqlens[0] != 0 or (lengths < 0).any():
+        raise bad(came, "values that start at 0 and never fall")
+    if cu_seqlens[-1] > tokens:
+        raise bad(came, f"values up to {tokens}, the number of tokens on all ranks")
+    if cp_size > 1 and (lengths % (2 * cp_size)).any():
+        raise bad(came, f"lengths that 2 * cp_size = {2 * cp_size} divides")
+
+
+def _check_reach(rotation: Rotation, seq_len: int) -> None:
+    """Check that the table has a row for every position in use."""
+    # rank 0 holds the last positions too, so every rank comes to the same answer
     position, in_sequence = replace(rotation, cp_rank=0).positions(seq_len)
     used = position if in_sequence is None else position[:, in_sequence]
-    first, last = used.aminmax() if used.numel() else (0, -1)
+    if not used.numel():
+        return
+    first, last = (int(x) for x in used.aminmax())
     if first < 0:
         raise bad(f"position_ids has {first}", "values from 0")
-    if last >= (s2 := rotation.tables[0].shape[1]):
+    s2 = rotation.tables[0].shape[1]
+    if last >= s2:
         came = f"freqs has angles for s2 = {s2} positions"
-        raise ValueError(f"{came}; the last position in use needs {int(last) + 1}")
+        raise ValueError(f"{came}; the last position in use needs {last + 1}")
 
 
 def check_inplace(tensors: dict[str, Tensor], rotation: Rotation) -> None:
     """Raise `ValueError` where tensors cannot be overwritten, before anything is written."""
-    with_grad = torch.is_grad_enabled()
-    if with_grad and any(x is not None and x.requires_grad for x in (rotation.table, rotation.sin)):
+    tables = rotation.table, rotation.sin
+    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tables):
         raise bad("freqs requires a gradient", "with inplace=True freqs.detach()")
     if is_traced():
         return  # PyTorch checks gradients when it traces; the operator comes here when it runs
-    transformed = torch._C._are_functorch_transforms_active()  # there PyTorch overwrites
-    with_grad = with_grad and any(t.requires_grad for t in tensors.values())
+    transformed = torch._C._are_functorch_transforms_active()  # PyTorch then does the overwriting
+    with_grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors.values())
     for name, t in tensors.items():
-        base, accepted = t._base if t._is_view() else t, f"with inplace=True e.g. {name}.clone()"
-        if with_grad and base.is_leaf and base.requires_grad:
-            raise bad(f"{name} is a leaf that requires a gradient, or a view of one", accepted)
-        if not transformed and _overlaps_itself(t.shape, t.stride()):
-            raise bad(f"{name} has elements in one place: strides {t.stride()}", accepted)
-        plain = torch._C._autograd.CreationMeta.DEFAULT  # not from chunk or split, nor in no_grad
-        if (with_grad and t._is_view() and not transformed) and (
-            len(tensors) > 1 or torch._C._autograd._get_creation_meta(t) != plain
-        ):
-            accepted += ", or one slice (not from chunk or split) a call"
-            raise bad(f"{name} is a view that autograd cannot overwrite", accepted)
+        if with_grad:
+            _check_autograd(name, t, alone=len(tensors) == 1, transformed=transformed)
+        if not transformed and _overlaps_itself(t):
+            came = f"{name} has elements in one place, or may have, by its strides {t.stride()}"
+            raise bad(came, _cloned(name))
     have_memory = not transformed and all(has_values(t) for t in tensors.values())
     if len(tensors) == 2 and have_memory and _share_elements(*tensors.values()):
-        raise bad("k shares memory with q", "with inplace=True separate elements")
+        raise bad("k shares memory with q", "with inplace=True separate elements, e.g. k.clone()")
+
+
+def _check_autograd(name: str, t: Tensor, alone: bool, transformed: bool) -> None:
+    base = t if t._base is None else t._base
+    if base.is_leaf and base.requires_grad:
+        came = f"{name} is a leaf that requires a gradient, or a view of one"
+        raise bad(came, _cloned(name))
+    if not t._is_view() or transformed:
+        return
+    plain = torch._C._autograd.CreationMeta.DEFAULT  # not from chunk or split, nor in no_grad
+    if not alone or torch._C._autograd._get_creation_meta(t) != plain:
+        accepted = f"{_cloned(name)}, or one slice (not from chunk or split) a call"
+        raise bad(f"{name} is a view that autograd cannot overwrite", accepted)
 
 
 def bad(came: str, accepted: str, error: type[Exception] = ValueError) -> Exception:
-    """The error to be raised: what came, and what is accepted."""
+    """The error to raise: what came, and what is accepted."""
     return error(f"{came}; accepted: {accepted}")
+
+
+def _fits(shape: torch.Size, accepted: Shape) -> bool:
+    """Whether a shape has the accepted sizes: numbers as they are, names any, "b + 1" from 1."""
+    if len(shape) != len(accepted):
+        return False
+    for size, wanted in zip(shape, accepted, strict=True):
+        if isinstance(wanted, str):
+            if size == 0 and wanted.endswith("+ 1"):
+                return False
+        elif size != wanted:
+            return False
+    return True
+
+
+def _in_words(shape: Shape) -> str:
+    return f"({', '.join(str(size) for size in shape)}{',' if len(shape) == 1 else ''})"
+
+
+def _cloned(name: str) -> str:
+    return f"with inplace=True e.g. {name}.clone()"
 
 
 def _short(dtype: torch.dtype) -> str:
@@ -215,41 +360,70 @@ def _head(values: Tensor) -> str:
     return f"[{shown}{', ...' if values.numel() > 6 else ''}]"
 
 
+def _overlaps_itself(t: Tensor) -> bool:
+    return t.numel() > 0 and _collide(t.shape, t.stride())
+
+
 @lru_cache(4096)
-def _overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    dims = zip(strides, shape, strict=True)
-    steps = sorted((stride, 1 - n, n - 1) for stride, n in dims if n > 1)
-    return 0 not in shape and bool(steps) and (steps[0][0] == 0 or _lead_to(0, steps))
+def _collide(sizes: tuple[int, ...], strides: tuple[int, ...], reach: int = 1) -> bool:
+    """Whether two indices of dimensions may lead to one place, or to two less than `reach` apart.
+
+    None do if each stride, from the smallest up, steps over all that the smaller ones reach. A few
+    strides fail this and still keep all elements apart; they count as colliding too.
+    """
+    for stride, n in sorted(zip(strides, sizes, strict=True)):
+        if n > 1 and stride < reach:
+            return True
+        reach += stride * (n - 1)
+    return False
 
 
 def _share_elements(q: Tensor, k: Tensor) -> bool:
-    """Is an element of `q` one of `k` too? Where their strides differ, it says yes to be safe."""
-    distance = (k.data_ptr() - q.data_ptr()) // q.element_size()
-    q, k = (q.shape, q.stride()), (k.shape, k.stride())
-    if 0 in q[0] or 0 in k[0] or not -_last_element(*k) <= distance <= _last_element(*q):
+    """Whether `q` and `k`, neither of which overlaps itself, may have an element in common."""
+    if not (q.numel() and k.numel()):
         return False
-    dims = [dim for dim in zip(*q, *k, strict=True) if dim[::2] != (1, 1)]
-    if any(q_step != k_step and 1 not in (nq, nk) for nq, q_step, nk, k_step in dims):
+    low, high = (q, k) if q.data_ptr() <= k.data_ptr() else (k, q)
+    distance, itemsize = high.data_ptr() - low.data_ptr(), q.element_size()
+    if distance >= _extent(low.shape, low.stride()) * itemsize:
+        return False  # one ends before the other begins
+    if distance % itemsize:
         return True
-    # from an element of q to the same of k, by steps along q and back along k
-    steps = [(k_step if nq == 1 else q_step, 1 - nk, nq - 1) for nq, q_step, nk, k_step in dims]
-    return _lead_to(distance, sorted(steps), moved=True)
+    layouts = low.shape, low.stride(), high.shape, high.stride()
+    return not _interleave(*layouts, distance // itemsize)
 
 
 @lru_cache(4096)
-def _last_element(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """Where the last element lies, counted from the first."""
-    return sum(step * (n - 1) for step, n in zip(strides, shape, strict=True))
+def _extent(sizes: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """How many elements of memory a tensor spans, from its first to its last."""
+    return 1 + sum(stride * (n - 1) for stride, n in zip(strides, sizes, strict=True))
 
 
-def _lead_to(distance: int, steps: list[tuple[int, int, int]], moved: bool = False) -> bool:
-    """Do steps, (size, fewest, most) from the smallest size, not none, add up to the distance?"""
-    if not steps:
-        return distance == 0 and moved
-    *smaller, (size, fewest, most) = steps
-    least, furthest = (sum(step[0] * step[i] for step in smaller) for i in (1, 2))
-    fewest = max(fewest, -((furthest - distance) // size))
-    most = min(most, (distance - least) // size)
-    return any(
-        _lead_to(distance - n * size, smaller, moved or n != 0) for n in range(fewest, most + 1)
-    )
+@lru_cache(4096)
+def _interleave(
+    low_sizes: tuple[int, ...],
+    low_strides: tuple[int, ...],
+    high_sizes: tuple[int, ...],
+    high_strides: tuple[int, ...],
+    distance: int,
+) -> bool:
+    """Whether two tensors of equal strides, as q and k of one packed qkv, take turns in memory.
+
+    They do if the distance is like one more stride: it steps over what the smaller strides reach in
+    the lower tensor, and each larger stride steps over both tensors.
+    """
+    low_reach = high_reach = 1
+    outer_sizes, outer_strides = [], []
+    dims = zip(low_sizes, low_strides, high_sizes, high_strides, strict=True)
+    for low_n, low_stride, high_n, high_stride in dims:
+        if low_n > 1 and high_n > 1 and low_stride != high_stride:
+            return False
+        stride = low_stride if low_n > 1 else high_stride
+        if stride <= distance:
+            low_reach += stride * (low_n - 1)
+            high_reach += stride * (high_n - 1)
+        else:
+            outer_sizes.append(max(low_n, high_n))
+            outer_strides.append(stride)
+    if distance < low_reach:
+        return False
+    return not _collide(tuple(outer_sizes), tuple(outer_strides), distance + high_reach)

@@ -1,11 +1,17 @@
-"""Calls that look like an earlier one go from their signature straight to its launch.
+"""The fast path: a call that looks like an earlier one goes from its signature to its launch.
 
 A signature is all that checks, compiler and launch see of a call: everything but addresses and
-elements. The first call of a signature takes the long way, and its Entry remembers that it was
+elements. The first call of a signature takes the whole way, and its Entry remembers that it was
 good and how it was launched. ROPE_KERNELS_FAST_PATH=0 switches all of this off.
+
+Triton's JIT looks at every argument of every call to find the compiled kernel. That costs 11 us of
+host time, where the C function that it calls in the end needs 1.4. Triton promises nothing about
+that function. So this is the only file that touches Triton's private names, and it declines
+whatever it doesn't know, before anything is launched. The call then goes through the JIT.
 """
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,6 +28,9 @@ from .rotation import Rotation
 ENABLED = os.environ.get("ROPE_KERNELS_FAST_PATH", "1") != "0"
 PLAIN = (Tensor, Parameter)  # classes whose instances differ in what a signature holds alone
 MAX_ENTRIES = 4096  # a serving loop may meet any sequence length
+
+# `torch.cuda.current_device` first makes sure that PyTorch has initialized CUDA.
+_current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
 
 
 @dataclass(slots=True)
@@ -43,6 +52,8 @@ def entry_of_call(call: Call, tables: tuple[Tensor | None, ...]) -> Entry | None
     types = type(interleaved), type(cp_size), type(cp_rank), type(inplace), type(freqs)
     options = call.tensor_format, call.transpose, interleaved, cp_size, cp_rank, inplace, types
     if isinstance(freqs, RotaryPositionEmbedding):
+        if freqs._forward_hooks or freqs._forward_pre_hooks or "forward" in freqs.__dict__:
+            return None  # which the checks refuse, even after calls that were good
         options += freqs.rotary_dim, freqs.interleaved, tables[0].requires_grad
     return _entry_of(options, (*call.tensors.values(), *tables, *call.where))
 
@@ -86,42 +97,89 @@ def forget() -> None:
     _entry.cache_clear()
 
 
-_KNOWN_VERSIONS_OF_TRITON = (["3", "6"], ["3", "7"])
-# `torch.cuda.current_device` looks first whether PyTorch has begun to use the GPU
-_current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+def _one_by_one(compiled, run, programs: int, numbers: tuple) -> Callable[[int, list], None]:
+    """Triton 3.5 and 3.6: a C function per signature takes the kernel's arguments one by one."""
+    launch, scratch, hooks = run.launch, (None, None), (None, None, None)
+    how = compiled.function, run.launch_cooperative_grid, run.launch_pdl
+    how += *scratch, compiled.packed_metadata, *hooks
+    return lambda stream, addresses: launch(programs, 1, 1, stream, *how, *addresses, *numbers)
+
+
+def _in_a_tuple(compiled, run, programs: int, numbers: tuple) -> Callable[[int, list], None]:
+    """Triton 3.7: one C function for all signatures takes the kernel's arguments in a tuple."""
+    launch, scratch, hooks = run.launch, (None, None), (None, None, None)
+    how = compiled.function, run.launch_cooperative_grid, run.launch_pdl
+    how += compiled.packed_metadata, *hooks, *scratch, run.arg_annotations, run.kernel_signature
+    return lambda stream, addresses: launch(programs, 1, 1, stream, *how, (*addresses, *numbers))
+
+
+# By the version of Triton. `tests/test_short_way.py` compares what each hands to the driver with
+# what the JIT hands to it; add a version here only when those tests pass on it.
+LAUNCHERS = {"3.5": _one_by_one, "3.6": _one_by_one, "3.7": _in_a_tuple}
 
 
 def shortest_launch(compiled, programs: int, numbers: tuple) -> Callable[[tuple], bool] | None:
-    if compiled is None:
+    """Return what launches `compiled` again, or None where this file doesn't know how.
+
+    Args:
+        compiled: what a launch through Triton's JIT returned.
+        programs: the size of its grid, which has one dimension.
+        numbers: the kernel's arguments after the tensors, constants included, in its order.
+
+    The callable takes the tensors of another call with the same signature, and says whether it
+    launched the kernel. If not, nothing happened, and the call has to go through the JIT.
+    """
+    if not ENABLED or compiled is None:  # interpreted
         return None
     import triton
 
-    version, run = triton.__version__.split(".")[:2], compiled.run
-    needs_memory = run.global_scratch_size or run.profile_scratch_size
-    if version not in _KNOWN_VERSIONS_OF_TRITON or needs_memory:
+    release = re.fullmatch(r"(\d+\.\d+)\.\d+", triton.__version__)  # no development build
+    launcher = LAUNCHERS.get(release[1]) if release else None
+    if launcher is None:
         return None
-    driver, knobs, launch = triton.runtime.driver.active, triton.knobs.runtime, run.launch
-    device, get_stream = driver.get_current_device(), driver.get_current_stream
-    how = compiled.function, run.launch_cooperative_grid, run.launch_pdl
-    metadata, no_hooks, no_memory = compiled.packed_metadata, (None, None, None), (None, None)
-    in_a_tuple = version != ["3", "6"]  # how `launch`, a C function, takes the kernel's arguments
-    if in_a_tuple:
-        how += metadata, *no_hooks, *no_memory, run.arg_annotations, run.kernel_signature
-    else:
-        how += *no_memory, metadata, *no_hooks
+    try:
+        driver = triton.runtime.driver.active
+        if driver.get_current_target().backend != "cuda":
+            return None
+        kernel, run = compiled.src.fn, compiled.run
+        needs_memory = run.global_scratch_size or run.profile_scratch_size  # allocated per launch
+        if needs_memory or _jit_does_more(triton.knobs, kernel):
+            return None
+        launch = launcher(compiled, run, programs, numbers)
+        device, get_stream = driver.get_current_device(), driver.get_current_stream
+    except Exception:  # The kernel has just run, so no error here may fail the call.
+        return None
 
     def launch_again(tensors: tuple[Tensor | None, ...]) -> bool:
-        addresses = [x if x is None else x.data_ptr() for x in tensors]
-        # of outputs and turns, which are made after the kind was found out
-        if (addresses[2] | (addresses[3] or 0) | addresses[4]) % 16 or _current_device() != device:
+        try:
+            addresses = [x if x is None else x.data_ptr() for x in tensors]
+            # The signature doesn't cover outputs and turns: they are allocated after it is known.
+            _, _, q_out, k_out, table, *_ = addresses
+            if (q_out | (k_out or 0) | table) % 16 or _current_device() != device:
+                return False
+            if _jit_does_more(triton.knobs, kernel):
+                return False
+            stream = get_stream(device)
+        except AttributeError:
             return False
-        enter, leave = knobs.launch_enter_hook, knobs.launch_exit_hook
-        if getattr(enter, "calls", enter) or getattr(leave, "calls", leave):
-            return False  # a profiler that asks Triton for every launch gets Triton's own way
-        if in_a_tuple:
-            launch(programs, 1, 1, get_stream(device), *how, (*addresses, *numbers))
-        else:
-            launch(programs, 1, 1, get_stream(device), *how, *addresses, *numbers)
+        launch(stream, addresses)  # An error from here on is the caller's: never launch twice.
         return True
 
     return launch_again
+
+
+def _jit_does_more(knobs, kernel) -> bool:
+    """Would the JIT do more than launch? Is a hook or knob set that it reads at every launch?
+
+    It reads the other knobs and hooks only when it compiles, which always goes through the JIT.
+    """
+    runtime = knobs.runtime
+    enter, leave = runtime.launch_enter_hook, runtime.launch_exit_hook
+    return bool(
+        getattr(enter, "calls", enter)  # a chain of hooks, or a single one
+        or getattr(leave, "calls", leave)
+        or kernel.pre_run_hooks
+        or runtime.debug
+        or getattr(knobs.compilation, "instrumentation_mode", "")  # not in Triton 3.5
+        or getattr(runtime, "add_stages_inspection_hook", None)
+    )

@@ -73,6 +73,7 @@ class RotaryPositionEmbedding(nn.Module):
     Source: TransformerEngine's `RotaryPositionEmbedding`, same arguments, same fp32 arithmetic.
     """
 
+    inv_freq: Tensor
     _filled: _Filled | None = None
 
     def __init__(
@@ -299,8 +300,15 @@ def in_turns(inv_freq: Tensor, scale: float = 1.0) -> Tensor:
     coarse = frequency.float().double()
     parts = coarse, frequency - coarse
     # exact: 24 or 29 bits times 24
-    turns = torch.stack([part * piece for part in parts for piece in _TURNS_IN_A_RADIAN])
-    return ((turns - turns.round()) * 2.0**64).round().long().sum(0)
+    products = [part * piece for part in parts for piece in _TURNS_IN_A_RADIAN]
+    if is_traced():  # Inductor makes one kernel of this; a stack would be a second one
+        return sum(map(_less_whole_turns, products))
+    return _less_whole_turns(torch.stack(products)).sum(0)
+
+
+def _less_whole_turns(turns: Tensor) -> Tensor:
+    """From turns, fp64, to units of 2^-64 turns, int64."""
+    return ((turns - turns.round()) * 2.0**64).round().long()
 
 
 def radians(turns: Tensor, position: Tensor, dtype: torch.dtype) -> Tensor:

@@ -7,6 +7,7 @@ import copy
 import re
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -93,6 +94,42 @@ def trained_module():
     return made
 
 
+def module_with_inv_freq(dtype):
+    made = module()
+    made._buffers["inv_freq"] = made.inv_freq.to(dtype)  # as FSDP's buffer_dtype does
+    return made
+
+
+class Scaled(RotaryPositionEmbedding):
+    def forward(self, max_seq_len, offset=0):
+        return super().forward(max_seq_len, offset) / 2
+
+
+def module_with_own_forward():
+    made = module()
+    made.forward = lambda max_seq_len, offset=0: table()
+    return made
+
+
+def module_with_hook():
+    made = module()
+    made.register_forward_hook(lambda module, args, out: out / 2)
+    return made
+
+
+def module_with_pre_hook():
+    made = module()
+    made.register_forward_pre_hook(lambda module, args: args)
+    return made
+
+
+class ModuleOfAnotherLibrary(nn.Module):
+    """As in Hugging Face models: gives cos and sin."""
+
+    def forward(self, x, position_ids):
+        return cos(), cos()
+
+
 def interpolating_module():
     return module(seq_len_interpolation_factor=4.0, pretrained_max_position_embeddings=8)
 
@@ -126,6 +163,23 @@ def packed_ids(what, value, came, accepted, on_cpu=False, **more):
     return Bad(what, change, "position_ids", came, accepted, ValueError, "thd", on_cpu)
 
 
+def no_freqs(what, value, came, error=TypeError):
+    return Bad(what, {"freqs": value}, "freqs", came, FREQS, error)
+
+
+def no_freqs_entry(what, value, came):
+    return Bad(what, {"freqs": value}, "freqs[0]", came, FREQS, TypeError)
+
+
+def no_bool(name, value, came):
+    return Bad(f"{came}", {name: value}, name, came, "accepted: False, True", TypeError)
+
+
+def own_forward(what, value, came, error=TypeError):
+    accepted = "accepted: its table, freqs(max_seq_len)"
+    return Bad(what, {"freqs": value}, "freqs", came, accepted, error)
+
+
 def ranks(what, cp_size, cp_rank, argument, came, accepted, **more):
     change = {"cp_size": cp_size, "cp_rank": cp_rank, **more}
     return Bad(what, change, argument, came, accepted)
@@ -136,6 +190,10 @@ def elsewhere(argument, **change):
     return Bad("elsewhere, too", change, argument, came, accepted, on_cpu=True)
 
 
+FREQS = (
+    "a torch.Tensor of angles, (s2, 1, 1, d2); a pair of torch.Tensors (cos, sin); "
+    "or a RotaryPositionEmbedding"
+)
 EVEN = "an even number from 2 to {t}'s head dimension d = 10"
 T_DTYPES = "accepted: float32, float16, bfloat16, float64"
 FORMATS = "accepted: sbhd, bshd, bhsd, thd"
@@ -169,7 +227,7 @@ BAD = [
         {"freqs": table(dtype=torch.bfloat16)},
         "freqs",
         "dtype bfloat16",
-        "accepted with {t} of float32: float32",
+        "accepted with {t} of float32: float32. TransformerEngine casts such angles to float32",
         TypeError,
     ),
     Bad(
@@ -228,6 +286,14 @@ BAD = [
     Bad("format a list", {}, "tensor_format", "['sbhd']", FORMATS, tensor_format=["sbhd"]),
     # cu_seqlens
     Bad("with sbhd", {"cu_seqlens": cu(0, 4)}, "cu_seqlens", "'sbhd'", "accepted only with 'thd'"),
+    Bad(
+        "with bhsd",
+        {"cu_seqlens": cu(0, 4), "t": t(B, H, S, D)},
+        "cu_seqlens",
+        "'bhsd'",
+        "TransformerEngine ignores it",
+        tensor_format="bhsd",
+    ),
     Bad(
         "with bshd",
         {"cu_seqlens": cu(0, 4)},
@@ -308,7 +374,30 @@ BAD = [
         SHORT,
         "{t} of shape (4, 2, 3, 10) in format 'sbhd' needs at least s = 4",
     ),
+    # freqs: none of the three kinds
+    no_freqs("no freqs", None, "type NoneType"),
+    no_freqs("a module of another library", ModuleOfAnotherLibrary(), "ModuleOfAnotherLibrary"),
+    no_freqs("an array", table().numpy(), "type ndarray"),
+    no_freqs("a dict", {"cos": cos(), "sin": cos()}, "type dict"),
+    no_freqs("a list of numbers", [0.5, 0.25, 0.125], "3 entries", ValueError),
+    no_freqs_entry("two numbers", [0.5, 0.25], "type float"),
+    no_freqs_entry("two arrays", (cos().numpy(), cos().numpy()), "type ndarray"),
     # freqs: the module
+    *(
+        Bad(
+            f"inv_freq of {dtype}",
+            {"freqs": module_with_inv_freq(dtype)},
+            "freqs",
+            f"dtype {dtype}".replace("torch.", ""),
+            "accepted for inv_freq: float32, float64",
+            TypeError,
+        )
+        for dtype in (torch.bfloat16, torch.float16, torch.int64)
+    ),
+    own_forward("a subclass with its own forward", Scaled(D2), "a Scaled that overrides forward"),
+    own_forward("a module with its own forward", module_with_own_forward(), "overrides forward"),
+    own_forward("a forward hook", module_with_hook(), "forward hooks", ValueError),
+    own_forward("a forward pre-hook", module_with_pre_hook(), "forward hooks", ValueError),
     Bad("a class", {"freqs": RotaryPositionEmbedding}, "freqs", "type type", "Tensor", TypeError),
     Bad("module of d2 > d", {"freqs": module(12)}, "freqs", "d2 = 12", EVEN),
     Bad(
@@ -419,7 +508,25 @@ BAD = [
         "False, True",
         TypeError,
     ),
+    # flags
+    no_bool("interleaved", 0, "is 0"),
+    no_bool("interleaved", None, "is None"),
+    no_bool("inplace", "False", "is 'False'"),
+    no_bool("inplace", 1, "is 1"),
+    no_bool("inplace", None, "is None"),
+    no_bool("inplace", np.True_, "is np.True_"),
+    no_bool("inplace", torch.tensor(True), "is tensor(True"),
     # cp_size and cp_rank
+    Bad("size True", {"cp_size": True}, "cp_size", "is True", "an integer from 1", TypeError),
+    Bad(
+        "rank True",
+        {"cp_size": 2, "cp_rank": True, "freqs": table(8, 1, 1, D2)},
+        "cp_rank",
+        "is True",
+        "an integer from 0 to cp_size - 1 = 1",
+        TypeError,
+    ),
+    Bad("rank False", {"cp_rank": False}, "cp_rank", "is False", "an integer from 0", TypeError),
     ranks("no rank", 0, 0, "cp_size", "is 0", "an integer from 1"),
     ranks("fewer than none", -2, 0, "cp_size", "is -2", "an integer from 1"),
     ranks("half a rank", 1.5, 0, "cp_size", "is 1.5", "an integer from 1"),
@@ -540,6 +647,46 @@ def test_bad_argument(bad, call, device, nothing_may_run):
         call(arguments.pop("t"), arguments.pop("freqs"), bad.tensor_format, **arguments)
     assert error.type is bad.error
     check_message(error, bad, name_of_t(call))
+
+
+@pytest.mark.parametrize("value", ("no", 0, 1, None, np.True_), ids=repr)
+@pytest.mark.parametrize("call", (apply_rotary_pos_emb, rope_fw, rope_bw, q_and_k))
+def test_fused_is_a_bool(call, value, device, nothing_may_run):
+    with pytest.raises(TypeError) as error:
+        call(t().to(device), table().to(device), fused=value)
+    assert str(error.value) == f"fused is {value!r}; accepted: False, True"
+
+
+@each_call
+@pytest.mark.parametrize("change", ("forward hook", "pre-hook", "forward"))
+def test_a_module_that_was_good_before_is_refused_too(change, call, device):
+    """What earlier calls proved of it no longer holds."""
+    x, freqs = t().to(device), module(device=device)
+    for _ in range(2):
+        call(x, freqs)
+    if change == "forward":
+        freqs.forward = lambda max_seq_len: table()
+    else:
+        register = "register_forward_pre_hook" if "pre" in change else "register_forward_hook"
+        handle = getattr(freqs, register)(lambda *_: None)
+    error = TypeError if change == "forward" else ValueError
+    with pytest.raises(error, match=r"^freqs .*forward.*freqs\(max_seq_len\)$"):
+        call(x, freqs)
+    if change == "forward":
+        del freqs.forward
+    else:
+        handle.remove()
+    call(x, freqs)
+
+
+@each_call
+def test_a_subclass_that_keeps_forward_is_fine(call, device, nothing_may_run):
+    class Named(RotaryPositionEmbedding):
+        def extra_repr(self):
+            return "named"
+
+    with pytest.raises(Reached):
+        call(t().to(device), Named(D2).to(device))
 
 
 def test_bad_arguments_are_as_bad_on_another_device():

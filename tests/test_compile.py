@@ -18,7 +18,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from inputs import FORMATS, angles, contiguous, sequence_starts, shape_of, transposed
 from pairwise import all_pairs
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_qk
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
 from test_counts import kernels_of
 from yardstick import assert_rounded_once, rotate_fp64
 
@@ -233,6 +233,34 @@ def test_a_second_derivative_is_right_or_refused(device):
     with pytest.raises(RuntimeError, match="does not currently support double backward"):
         (grad_t,) = torch.autograd.grad(function(t), t, grad, create_graph=True)
         torch.autograd.grad(grad_t.sum(), grad)
+
+
+class OwnFunction(torch.autograd.Function):
+    """A user's own autograd function, whose backward is ours."""
+
+    @staticmethod
+    def forward(ctx, t, freqs, inplace):
+        ctx.save_for_backward(freqs)
+        ctx.inplace = inplace
+        return rope_fw(t, freqs)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (freqs,) = ctx.saved_tensors
+        grad = grad.clone() if ctx.inplace else grad
+        return rope_bw(grad, freqs, inplace=ctx.inplace), None, None
+
+
+@pytest.mark.parametrize("inplace", (False, True))
+def test_rope_bw_in_the_backward_of_a_function_of_ones_own(inplace, device):
+    """Which torch.compile traces strictly: it bans some attributes of tensors there."""
+    t = torch.randn(S, B, H, D, device=device, requires_grad=True)
+    freqs, weight = angles(S, D2, device), torch.randn(S, B, H, D, device=device)
+    function, counter = compiled(lambda t, freqs: OwnFunction.apply(t, freqs, inplace) * weight)
+    got, want = function(t, freqs), apply_rotary_pos_emb(t, freqs) * weight
+    assert_same_bits([got], [want])
+    assert_same_bits(torch.autograd.grad(got.sum(), t), torch.autograd.grad(want.sum(), t))
+    assert counter.frame_count == 1
 
 
 def test_compiling_warns_of_nothing(device):

@@ -22,6 +22,7 @@ from rope_kernels import (
     apply_rotary_pos_emb,
     autograd,
     checks,
+    fastpath,
     kinds,
     launch,
     reference,
@@ -32,8 +33,11 @@ from yardstick import assert_rounded_once, rotate_fp64
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 HERE = Path(__file__).parent / "recording_driver"
-no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="has a real driver")
-no_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+recorded = pytest.mark.skipif(
+    torch.cuda.is_available() or shutil.which("gcc") is None,
+    reason="needs gcc, and no real driver",
+)
+fast_path = pytest.mark.skipif(not fastpath.ENABLED, reason="ROPE_KERNELS_FAST_PATH=0")
 
 CASES = (
     "table",
@@ -57,33 +61,46 @@ CASES = (
 
 
 @pytest.fixture(scope="module")
-def noted(tmp_path_factory):
-    """What the child printed."""
+def run_child(tmp_path_factory):
+    """Run `child.py` with the recording driver, and return what it printed."""
     folder = tmp_path_factory.mktemp("driver")
     headers = Path(triton.__file__).parent / "backends" / "nvidia" / "include"
     library = folder / "libcuda.so.1"
     command = ["gcc", "-shared", "-fPIC", f"-I{headers}", "-o", library, HERE / "libcuda.c"]
     subprocess.run(command, check=True)
+    (folder / "libcuda.so").symlink_to(library)  # Triton 3.5 links its launchers with -lcuda
+
+    def before(name, *values):
+        return os.pathsep.join([*map(str, values), *filter(None, [os.environ.get(name)])])
+
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"} | {
-        "LD_LIBRARY_PATH": str(folder),
+        "LD_LIBRARY_PATH": before("LD_LIBRARY_PATH", folder),
         "TRITON_LIBCUDA_PATH": str(folder),
         "TRITON_CACHE_DIR": str(folder / "cache"),
-        "PYTHONPATH": str(Path(rope_kernels.__file__).parent.parent),
+        "PYTHONPATH": before("PYTHONPATH", Path(rope_kernels.__file__).parent.parent),
     }
-    child = [sys.executable, HERE / "child.py"]
-    done = subprocess.run(child, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+
+    def run(*arguments, fast_path="1"):
+        child = [sys.executable, HERE / "child.py", *arguments]
+        given = environment | {"ROPE_KERNELS_FAST_PATH": fast_path}
+        done = subprocess.run(child, env=given, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
 
 
-@no_gpu
-@no_compiler
+@pytest.fixture(scope="module")
+def noted(run_child):
+    return run_child()
+
+
+@recorded
 def test_all_cases_are_looked_at(noted):
     assert tuple(noted["cases"]) == CASES
 
 
-@no_gpu
-@no_compiler
+@recorded
 @pytest.mark.parametrize("case", CASES)
 def test_the_driver_gets_the_same_both_ways(case, noted):
     whole, short = noted["cases"][case].values()
@@ -93,8 +110,7 @@ def test_the_driver_gets_the_same_both_ways(case, noted):
     assert "unknown" not in [value for _, value in short["parameters"]]
 
 
-@no_gpu
-@no_compiler
+@recorded
 def test_addresses_are_told_from_each_other(noted):
     """Or the test above would compare nothing with nothing."""
     parameters = dict(noted["cases"]["q and k"]["short"]["parameters"])
@@ -104,39 +120,97 @@ def test_addresses_are_told_from_each_other(noted):
     assert parameters["table_ptr"] == "freqs"
 
 
-@no_gpu
-@no_compiler
+@recorded
 def test_aligned_then_off_by_one_then_aligned(noted):
     aligned, off, aligned_again = noted["by turns"]
     assert aligned["kernel"] == aligned_again["kernel"] != off["kernel"]
     assert [x["whole way"] for x in noted["by turns"]] == [0, 0, 0]
 
 
-@no_gpu
-@no_compiler
+@recorded
 def test_forward_and_backward_new_and_in_place_are_four_kernels(noted):
     assert [x["whole way"] for x in noted["flags"]] == [0] * 4
     assert len({x["kernel"] for x in noted["flags"]}) == 4
 
 
-@no_gpu
-@no_compiler
+@recorded
 def test_a_profiler_that_asks_triton_sees_every_launch(noted):
     assert noted["with a profiler's hook"] == {"seen": 3, "whole way without": 0}
 
 
-@no_gpu
-@no_compiler
+@recorded
 def test_an_output_that_is_not_aligned_goes_the_whole_way(noted):
     assert noted["output off by one"]["whole way"] == 1
     assert noted["output off by one"]["launches"] == 1
 
 
-@no_gpu
-@no_compiler
+@recorded
 def test_on_another_current_device_it_is_not_gone(noted):
     assert noted["another current device"]["whole way"] == 1
     assert noted["another current device"]["launches"] == 1
+
+
+@recorded
+def test_the_fast_path_can_be_switched_off(run_child):
+    assert run_child("calls") == [1, 0, 0]
+    assert run_child("calls", fast_path="0") == [1, 1, 1]
+
+
+@recorded
+def test_the_file_of_the_fast_path_can_be_deleted(run_child):
+    assert run_child("deleted") == [1, 1, 1]
+
+
+@recorded
+@pytest.mark.parametrize(
+    "name", ("pre-run hook", "debug", "enter hook", "exit hook", "instrumentation", "stages")
+)
+def test_hooks_and_knobs_are_honored_at_every_launch(name, noted):
+    """Set after the first call or before it, and cleared: three calls each time."""
+    if name not in noted["hooks and knobs"] and triton.__version__.startswith("3.5."):
+        pytest.skip("not in Triton 3.5")
+    quiet, honored = [1, 0, 0], [1, 1, 1]
+    assert noted["hooks and knobs"][name] == [quiet, honored, quiet, honored, quiet]
+
+
+@recorded
+def test_debug_after_the_first_call_compiles_another_kernel(noted):
+    assert noted["debug compiles another kernel"]
+
+
+@recorded
+def test_unknown_versions_of_triton_go_the_whole_way(noted):
+    versions = noted["unknown versions"]
+    assert len(versions) == 5 and all(counts == [1, 1, 1] for counts in versions.values())
+
+
+@recorded
+@pytest.mark.parametrize("launcher", ("LikeHIPLauncher", "WithMemory"))
+def test_other_launchers_go_the_whole_way(launcher, noted):
+    assert noted["other launchers"][launcher] == [1, 1, 1]
+
+
+@recorded
+@pytest.mark.parametrize("backend", ("hip", "xpu"))
+def test_kernels_of_other_backends_are_not_even_looked_at(backend, noted):
+    answer, attributes_read = noted["other backends"][backend]
+    assert answer is None and attributes_read == []
+
+
+@recorded
+def test_an_error_of_the_driver_is_raised_after_one_launch(noted):
+    refused = noted["refused by the driver"]
+    assert "Triton Error [CUDA]" in refused["error"]
+    assert (refused["launches"], refused["whole way"]) == (1, 0)
+    assert refused["next"] == [0, 0, 0]
+
+
+@recorded
+def test_missing_attributes_decline(noted):
+    """Of the compiled kernel: no fast path. Of the knobs, later: the call is not launched."""
+    from_nothing, was_declined_at_once, launched_without_knobs = noted["without what it reads"]
+    assert from_nothing is None
+    assert not was_declined_at_once and launched_without_knobs is False
 
 
 @pytest.mark.gpu
@@ -151,6 +225,7 @@ def test_offsets_by_turns_on_the_gpu():
 
 
 @pytest.mark.gpu
+@fast_path
 def test_the_second_call_goes_the_short_way(monkeypatch):
     freqs, t = RotaryPositionEmbedding(32).cuda()(6), torch.randn(6, 2, 4, 32, device="cuda")
     want = apply_rotary_pos_emb(t, freqs)

@@ -70,7 +70,9 @@ def compile_kernel(kernel, target: GPUTarget, job: dict):
     """What `JITFunction.run` does before it launches; Triton has no public name for it."""
     backend = make_backend(target)
     bind = create_function_from_signature(kernel.signature, kernel.params, backend)
-    named = job["constants"] | {"num_warps": job["num_warps"]}
+    # `enable_fp_fusion` as `launch.py` asks for it: Triton 3.10 changes the default.
+    defaults = {"enable_fp_fusion": True, "num_warps": job["num_warps"]}
+    named = defaults | job["constants"]
     options = {name: value for name, value in named.items() if name not in kernel.arg_names}
     arguments = [as_argument(argument) for argument in job["arguments"]]
     bound, specialization, rest = bind(*arguments, **named, debug=False)

@@ -1,18 +1,26 @@
 """A process that believes in a GPU: launches calls both ways and prints what the driver noted.
 
-For `tests/test_short_way.py`, which gives it `libcuda.so.1` made from `libcuda.c`.
+For `tests/test_short_way.py`, which gives it `libcuda.so.1` made from `libcuda.c`. `child.py`
+tries everything, `child.py calls` only some calls, `child.py deleted` these without `fastpath.py`.
+It calls Triton's JIT "the whole way" and the fast path "the short way".
 """
 
 import ctypes
 import json
 import sys
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import torch
 import triton
-from triton.backends.nvidia.driver import CudaDriver
+from triton.backends.nvidia.driver import CudaDriver, CudaLauncher
+from triton.runtime.jit import JITFunction
 
-from rope_kernels import (
+ONLY = sys.argv[1] if len(sys.argv) > 1 else None
+if ONLY == "deleted":
+    sys.modules["rope_kernels.fastpath"] = None  # as if the file were not there
+
+from rope_kernels import (  # noqa: E402
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
     kinds,
@@ -21,6 +29,12 @@ from rope_kernels import (
     rope_fw,
     rope_qk,
 )
+from rope_kernels.kernels import rope_kernel  # noqa: E402
+
+if ONLY != "deleted":
+    from rope_kernels import fastpath
+
+    fastpath._current_device = lambda: 0
 
 BYTES = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u1": 1, "fp32": 4, "fp64": 8}
 
@@ -51,34 +65,42 @@ class RecordingDriver(CudaDriver):
 cuda = ctypes.CDLL("libcuda.so.1")
 triton.runtime.driver.set_active(RecordingDriver())
 launch.runs_in_triton = lambda t: True
-launch._current_device = lambda: 0
 
-whole_ways = SimpleNamespace(count=0, names=[])
+whole_ways = SimpleNamespace(count=0, names=[], compiled=None)
 
 
-def launch_rope(*arguments, launch_rope=launch.launch_rope):
+def run_jit(kernel, *arguments, run=JITFunction.run, **options):
+    """Count the launches through the JIT; note the kernel's signature on the way."""
     whole_ways.count += 1
-    return launch_rope(*arguments)
-
-
-def short_way(compiled, *rest, short_way=launch._short_way):
-    """Note the kernel's signature on the way."""
+    compiled = run(kernel, *arguments, **options)
     names, sizes = [], []
     for name, types in compiled.src.signature.items():
         for kind in types if isinstance(types, tuple) else (types,):
             if kind != "constexpr":
                 names.append(name)
                 sizes.append(8 if kind[0] == "*" else BYTES[kind])
-    whole_ways.names = names
-    cuda.sizes_of_parameters(len(sizes), (ctypes.c_int * len(sizes))(*sizes))
-    return short_way(compiled, *rest)
+    whole_ways.names, whole_ways.compiled = names, compiled
+    bytes_of_each = (ctypes.c_int * len(sizes))(*sizes)
+    cuda.sizes_of_parameters(ctypes.c_longlong(compiled.function), len(sizes), bytes_of_each)
+    return compiled
 
 
-launch.launch_rope, launch._short_way = launch_rope, short_way
+JITFunction.run = run_jit
 
 
 def forget():
     kinds.remembered.cache_clear()
+
+
+@contextmanager
+def replaced(owner, name, value):
+    """Set an attribute for a while."""
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
 
 
 def launched(call, tensors) -> dict:
@@ -211,11 +233,8 @@ def another_current_device() -> dict:
     """Than that of the tensors: then the short way is for within `torch.cuda.device`."""
     call, tensors = single(torch.randn(6, 2, 4, 32), RotaryPositionEmbedding(32)(9))
     call()
-    here, launch._current_device = launch._current_device, lambda: 1
-    try:
+    with replaced(fastpath, "_current_device", lambda: 1):
         return launched(call, tensors)
-    finally:
-        launch._current_device = here
 
 
 def output_off_by_one() -> dict:
@@ -223,23 +242,178 @@ def output_off_by_one() -> dict:
     t, table = torch.randn(6, 2, 4, 32), RotaryPositionEmbedding(32)(9)
     call, tensors = single(t, table)
     call()
-    empty_like, torch.empty_like = (
-        torch.empty_like,
-        lambda t, **_: torch.empty(t.numel() + 1)[1:].view(t.shape),
-    )
-    try:
+    with replaced(torch, "empty_like", lambda t, **_: torch.empty(t.numel() + 1)[1:].view(t.shape)):
         return launched(call, tensors)
-    finally:
-        torch.empty_like = empty_like
+
+
+def a_call(head_dim=32):
+    """A call with its tensors, which forgets what was remembered of it."""
+    t, table = torch.randn(6, 2, 4, head_dim), RotaryPositionEmbedding(head_dim)(9)
+    forget()
+    return single(t, table)
+
+
+def some_calls(call, tensors, times=3) -> list:
+    """How many of the launches of each call went the whole way."""
+    counts = [launched(call, tensors) for _ in range(times)]
+    assert [x["launches"] for x in counts] == [1] * times
+    return [x["whole way"] for x in counts]
+
+
+@contextmanager
+def a_pre_run_hook():
+    hooks = rope_kernel.pre_run_hooks
+    hooks.append(lambda *arguments, **options: None)
+    yield
+    hooks.pop()
+
+
+def what_the_jit_reads() -> dict:
+    """Name -> a context in which the JIT would do more than launch."""
+    runtime, compilation = triton.knobs.runtime, triton.knobs.compilation
+    contexts = {
+        "pre-run hook": a_pre_run_hook,
+        "debug": lambda: replaced(runtime, "debug", True),
+        "enter hook": lambda: replaced(runtime, "launch_enter_hook", do_nothing),
+        "exit hook": lambda: replaced(runtime, "launch_exit_hook", do_nothing),
+    }
+    if hasattr(compilation, "instrumentation_mode"):  # since Triton 3.6
+        contexts["instrumentation"] = lambda: replaced(compilation, "instrumentation_mode", "mine")
+    if hasattr(runtime, "add_stages_inspection_hook"):
+        hook = lambda *arguments: ("my stages", "my hash")  # noqa: E731
+        contexts["stages"] = lambda: replaced(runtime, "add_stages_inspection_hook", hook)
+    return contexts
+
+
+def do_nothing(metadata):
+    """A launch hook."""
+
+
+def hooks_and_knobs() -> dict:
+    """Whole ways before, within, after; and within from the first call on, then after that."""
+    counts = {}
+    for name, context in what_the_jit_reads().items():
+        call = a_call()
+        before = some_calls(*call)
+        with context():
+            within = some_calls(*call)
+        after = some_calls(*call)
+        forget()
+        with context():
+            first = some_calls(*call)
+        counts[name] = [before, within, after, first, some_calls(*call)]
+    return counts
+
+
+def debug_compiles_another_kernel() -> bool:
+    call = a_call()
+    plain = [launched(*call)["kernel"] for _ in range(2)]
+    with replaced(triton.knobs.runtime, "debug", True):
+        debugged = launched(*call)["kernel"]
+    return debugged not in plain and [launched(*call)["kernel"] for _ in range(2)] == plain
+
+
+def unknown_versions() -> dict:
+    counts = {}
+    for version in ("3.4.0", "3.99.0", "4.0", "3.7.0+git5b1a2c3d", "no version"):
+        with replaced(triton, "__version__", version):
+            counts[version] = some_calls(*a_call())
+    return counts
+
+
+class LikeHIPLauncher:
+    """With the attributes that Triton 3.7's `HIPLauncher` has; `CudaLauncher` does the work."""
+
+    def __init__(self, source, metadata):
+        self._cuda = CudaLauncher(source, metadata)
+        self.launch_cooperative_grid = metadata.launch_cooperative_grid
+        self.profile_scratch_size = metadata.profile_scratch_size
+        self.launch, self.warp_size = self._cuda.launch, 64
+
+    def __call__(self, *arguments):
+        return self._cuda(*arguments)
+
+
+class WithMemory(CudaLauncher):
+    """It asks for memory for each launch, but only after the first, so that nobody allocates it."""
+
+    def __call__(self, *arguments):
+        self.profile_scratch_size = 0
+        super().__call__(*arguments)
+        self.profile_scratch_size = 1
+
+
+def other_launchers() -> dict:
+    """Each for a head dimension of its own: a launcher is made when a kernel is compiled."""
+    driver, counts = triton.runtime.driver.active, {}
+    for head_dim, launcher in ((20, LikeHIPLauncher), (22, WithMemory)):
+        with replaced(driver, "launcher_cls", launcher):
+            counts[launcher.__name__] = some_calls(*a_call(head_dim))
+    return counts
+
+
+def other_backends() -> dict:
+    """What of a compiled kernel the fast path reads if it is for AMD's or Intel's GPUs."""
+    driver, read = triton.runtime.driver.active, {}
+    for backend in ("hip", "xpu"):
+        target, names = SimpleNamespace(backend=backend), []
+        watched = type(
+            "Watched", (), {"__getattr__": lambda self, name, names=names: names.append(name)}
+        )
+        with replaced(driver, "get_current_target", lambda target=target: target):
+            read[backend] = [fastpath.shortest_launch(watched(), 1, ()), names]
+    return read
+
+
+def refused_by_the_driver() -> dict:
+    """An error of the driver reaches the caller, after one launch; the next call works."""
+    call, tensors = a_call()
+    call()
+    noted = Noted()
+    cuda.last_launch(ctypes.byref(noted))
+    before, whole_before, error = noted.launches, whole_ways.count, None
+    cuda.fail_launches(1)
+    try:
+        call()
+    except RuntimeError as raised:
+        error = str(raised)
+    cuda.fail_launches(0)
+    cuda.last_launch(ctypes.byref(noted))
+    return {
+        "error": error,
+        "launches": noted.launches - before,
+        "whole way": whole_ways.count - whole_before,
+        "next": some_calls(call, tensors),
+    }
+
+
+def without_what_it_reads() -> list:
+    """Of a compiled kernel, and later of the knobs: what the fast path answers."""
+    t = torch.randn(6, 2, 4, 32)
+    a_call()[0]()
+    again = fastpath.shortest_launch(whole_ways.compiled, 1, ())
+    with replaced(triton.knobs, "runtime", SimpleNamespace()):
+        later = again((t, None, t, None, t, None, None, None, None))
+    return [fastpath.shortest_launch(object(), 1, ()), again is None, later]
 
 
 if __name__ == "__main__":
-    result = {
-        "cases": {name: both_ways(*case) for name, case in cases().items()},
-        "by turns": by_turns(),
-        "flags": flags(),
-        "with a profiler's hook": with_a_profilers_hook(),
-        "output off by one": output_off_by_one(),
-        "another current device": another_current_device(),
-    }
+    if ONLY:
+        result = some_calls(*a_call())
+    else:
+        result = {
+            "cases": {name: both_ways(*case) for name, case in cases().items()},
+            "by turns": by_turns(),
+            "flags": flags(),
+            "with a profiler's hook": with_a_profilers_hook(),
+            "output off by one": output_off_by_one(),
+            "another current device": another_current_device(),
+            "hooks and knobs": hooks_and_knobs(),
+            "debug compiles another kernel": debug_compiles_another_kernel(),
+            "unknown versions": unknown_versions(),
+            "other launchers": other_launchers(),
+            "other backends": other_backends(),
+            "refused by the driver": refused_by_the_driver(),
+            "without what it reads": without_what_it_reads(),
+        }
     json.dump(result, sys.stdout)

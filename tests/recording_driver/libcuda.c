@@ -1,24 +1,30 @@
 /* A CUDA driver for machines without a GPU: it notes a launch down instead of performing it.
 
    It has what Triton calls between a compiled kernel and its launch. `sizes_of_parameters` says
-   how many bytes each parameter of the next launches has; `last_launch` returns the last one. */
+   how many bytes each parameter of a function has, before which none is read; `last_launch` returns
+   the last launch. After `fail_launches(1)` each launch is counted and then refused. */
 
 #include "cuda.h"
 #include <string.h>
 
-enum { MOST = 128 };
+enum { MOST = 128, MOST_FUNCTIONS = 256 };
 
 static struct {
   unsigned long long launches, function, programs, threads, shared, stream, attributes;
   unsigned long long parameters[MOST];
 } noted;
-static int count, sizes[MOST];
+static struct {
+  int count, sizes[MOST];
+} signatures[MOST_FUNCTIONS];
 static long long functions;
+static int failing;
 
-void sizes_of_parameters(int n, const int *bytes) {
-  count = n;
-  memcpy(sizes, bytes, n * sizeof(int));
+void sizes_of_parameters(long long function, int n, const int *bytes) {
+  signatures[function].count = n;
+  memcpy(signatures[function].sizes, bytes, n * sizeof(int));
 }
+
+void fail_launches(int yes) { failing = yes; }
 
 void last_launch(void *destination) { memcpy(destination, &noted, sizeof noted); }
 
@@ -32,13 +38,15 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **par
   noted.stream = (unsigned long long)config->hStream;
   noted.attributes = config->numAttrs;
   memset(noted.parameters, 0, sizeof noted.parameters);
-  for (int i = 0; i < count; i++)
-    memcpy(&noted.parameters[i], parameters[i], sizes[i]);
-  return CUDA_SUCCESS;
+  for (int i = 0; i < signatures[(long long)f].count; i++)
+    memcpy(&noted.parameters[i], parameters[i], signatures[(long long)f].sizes[i]);
+  return failing ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
 }
 
 CUresult cuModuleGetFunction(CUfunction *f, CUmodule module, const char *name) {
-  *f = (CUfunction)++functions;
+  if (++functions == MOST_FUNCTIONS)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  *f = (CUfunction)functions;
   return CUDA_SUCCESS;
 }
 

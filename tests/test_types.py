@@ -1,0 +1,92 @@
+"""A type checker accepts right calls of the public functions, and finds misspelt ones."""
+
+import ast
+import importlib.util
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import rope_kernels
+import typed_calls
+
+TYPED_CALLS = Path(typed_calls.__file__)
+PACKAGE = Path(rope_kernels.__file__).parent
+
+WRONG = {  # each is one line that mypy has to refuse, with a word of its complaint
+    "rope_qk(t, t, rope, positon_ids=ids)": '"positon_ids"',
+    "apply_rotary_pos_emb(t, rope, start_position=ids)": '"start_position"',
+    "rope_fw(t, rope, in_place=True)": '"in_place"',
+    "rope_bw(t, rope, fusd=True)": '"fusd"',
+    "rotate_half(t, interleave=True)": '"interleave"',
+    "RotaryPositionEmbedding(8, base=10.0)": '"base"',
+    'apply_rotary_pos_emb(t, rope, "shbd")': "shbd",
+    'rope_qk(t, t, rope, tensor_format="SBHD")': "SBHD",
+    'rope_fw(t, rope, inplace="False")': '"inplace"',
+    "rope_bw(t, None)": '"None"',
+    "rope_qk(t, rope)": '"freqs"',
+}
+
+
+@pytest.fixture(scope="module")
+def complaints(tmp_path_factory):
+    """What `mypy --strict` prints of the right calls and of the wrong ones, by file.
+
+    It reads the package but reports nothing there, as for users who installed it.
+    """
+    if importlib.util.find_spec("mypy") is None:
+        pytest.skip("needs mypy")
+    folder = tmp_path_factory.mktemp("mypy")
+    wrong = folder / "wrong_calls.py"
+    start = f"import torch\nfrom rope_kernels import {', '.join(rope_kernels.__all__)}\n\n"
+    start += "t, ids, rope = torch.ones(1), torch.ones(1), RotaryPositionEmbedding(8)\n"
+    wrong.write_text(start + "\n".join(WRONG) + "\n")
+    (folder / "rope_kernels").symlink_to(PACKAGE)
+    options = "--strict", "--follow-imports=silent", "--no-color-output", "--cache-dir=cache"
+    found = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, TYPED_CALLS, wrong],
+        cwd=folder,
+        env={"MYPYPATH": str(folder), "PATH": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode in (0, 1), found.stdout + found.stderr
+    lines = found.stdout.splitlines()
+    return {
+        "right": [line for line in lines if TYPED_CALLS.name in line],
+        "wrong": [line for line in lines if wrong.name in line],
+        "first line": start.count("\n") + 1,
+    }
+
+
+def test_mypy_accepts_every_public_name_and_keyword(complaints):
+    assert complaints["right"] == []
+
+
+@pytest.mark.parametrize("number,word", list(enumerate(WRONG.values())), ids=WRONG)
+def test_mypy_flags_a_wrong_call(number, word, complaints):
+    place = f":{complaints['first line'] + number}: error: "
+    assert any(place in line and word in line for line in complaints["wrong"]), complaints["wrong"]
+
+
+def test_the_calls_run():
+    for name, function in inspect.getmembers(typed_calls, inspect.isfunction):
+        if function.__module__ == typed_calls.__name__:
+            result = function()
+            assert result is not None, name
+    torch.testing.assert_close(typed_calls.rotate_and_back(), torch.zeros(2, 8, 3, 16))
+
+
+def test_every_public_name_and_keyword_is_used():
+    used = {
+        (node.func.id, keyword.arg)
+        for node in ast.walk(ast.parse(TYPED_CALLS.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        for keyword in node.keywords
+    }
+    for name in rope_kernels.__all__:
+        wanted = {(name, x) for x in inspect.signature(getattr(rope_kernels, name)).parameters}
+        assert wanted and wanted <= used, wanted - used

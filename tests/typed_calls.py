@@ -1,0 +1,127 @@
+"""Every public name with every keyword, as a type checker should accept it. `test_types.py` runs
+mypy on this file, and the file itself, and holds that no name or keyword is missing."""
+
+from typing import Literal, assert_type
+
+import torch
+from torch import Tensor
+
+import rope_kernels
+from rope_kernels import (
+    RotaryPositionEmbedding,
+    apply_rotary_pos_emb,
+    rope_bw,
+    rope_fw,
+    rope_qk,
+    rotate_half,
+)
+
+S, B, H, D = 8, 2, 3, 16
+
+
+def make_freqs() -> tuple[RotaryPositionEmbedding, Tensor, tuple[Tensor, Tensor]]:
+    """Each of the three things that `freqs` may be."""
+    plain = RotaryPositionEmbedding(D)
+    rope = RotaryPositionEmbedding(
+        dim=D,
+        rotary_percent=1.0,
+        seq_len_interpolation_factor=None,
+        pretrained_max_position_embeddings=None,
+        rotary_base=10000.0,
+        interleaved=False,
+    )
+    assert_type(rope.inv_freq, Tensor)
+    assert_type(rope.rotary_dim, int)
+    assert_type(rope.forward(2 * S, offset=1), Tensor)
+    angles: Tensor = plain(2 * S)
+    rows = angles[:, 0, 0]
+    return rope, angles, (rows.cos(), rows.sin())
+
+
+def rotate_by_index() -> Tensor:
+    """On a rank of context parallelism."""
+    rope, angles, cos_sin = make_freqs()
+    t = torch.randn(S, B, H, D)
+    out = apply_rotary_pos_emb(
+        t,
+        angles,
+        "sbhd",
+        fused=True,
+        cu_seqlens=None,
+        start_positions=None,
+        position_ids=None,
+        interleaved=False,
+        inplace=False,
+        cp_size=2,
+        cp_rank=1,
+    )
+    assert_type(out, Tensor)
+    assert_type(apply_rotary_pos_emb(t=t, freqs=rope, tensor_format="sbhd"), Tensor)
+    return (
+        out + apply_rotary_pos_emb(t, cos_sin) + rotate_half(t) + rotate_half(x=t, interleaved=True)
+    )
+
+
+def rotate_packed() -> tuple[Tensor, Tensor]:
+    """Packed sequences that start at positions of their own."""
+    rope, _, _ = make_freqs()
+    q, k = torch.randn(S, H, D), torch.randn(S, 1, D)
+    q_out, k_out = rope_qk(
+        q,
+        k,
+        rope,
+        "thd",
+        fused=True,
+        cu_seqlens=torch.tensor([0, 3, S]),
+        start_positions=torch.tensor([0, 5]),
+        position_ids=None,
+        interleaved=False,
+        inplace=True,
+        cp_size=1,
+        cp_rank=0,
+    )
+    assert_type(
+        rope_qk(q=q, k=k, freqs=rope, tensor_format="thd", position_ids=torch.arange(S))[0], Tensor
+    )
+    return q_out, k_out
+
+
+def rotate_and_back() -> Tensor:
+    """The two passes by themselves."""
+    rope, _, _ = make_freqs()
+    t, ids = torch.randn(B, S, H, D), torch.arange(S)[None]
+    tensor_format: Literal["bshd"] = "bshd"
+    rotated = rope_fw(
+        t,
+        rope,
+        tensor_format,
+        fused=True,
+        cu_seqlens=None,
+        start_positions=None,
+        position_ids=ids,
+        interleaved=False,
+        inplace=False,
+        cp_size=1,
+        cp_rank=0,
+    )
+    assert_type(rope_fw(t=t, freqs=rope, tensor_format="bshd"), Tensor)
+    assert_type(rope_bw(grad=t, freqs=rope, tensor_format="bhsd"), Tensor)
+    back = rope_bw(
+        rotated,
+        rope,
+        tensor_format,
+        fused=True,
+        cu_seqlens=None,
+        start_positions=None,
+        position_ids=ids,
+        interleaved=False,
+        inplace=True,
+        cp_size=1,
+        cp_rank=0,
+    )
+    assert_type(back, Tensor)
+    return back - t
+
+
+def version() -> str:
+    return rope_kernels.__version__
