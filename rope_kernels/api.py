@@ -218,7 +218,8 @@ def choose_route(fused: bool, tensors: tuple[Tensor | None, ...]) -> Route:
         return PYTORCH
     traced = is_traced()
     for x in tensors:
-        if x is None or (type(x) in fastpath.PLAIN and not is_batched_gradient(x)):
+        # torch.compile cannot look into `is_batched_gradient`, and meets no such gradient
+        if x is None or (type(x) in fastpath.PLAIN and (traced or not is_batched_gradient(x))):
             continue
         if not isinstance(x, Tensor) or not (traced or has_values(x)):
             return PYTORCH

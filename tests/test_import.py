@@ -281,14 +281,27 @@ def test_the_package_does_not_import_the_lab(path):
     assert not imports_lab(path.read_text(encoding="utf-8"))
 
 
-def test_the_kernels_import_no_torch_and_nothing_of_the_package():
-    names = imported((PACKAGE / "kernels.py").read_text(encoding="utf-8"))
-    assert not [name for name in names if not name.startswith("triton")]
+def test_the_kernels_import_no_torch_and_nothing_but_each_other():
+    for name in ("kernels.py", "parts.py"):
+        names = imported((PACKAGE / name).read_text(encoding="utf-8"))
+        outside = [found for found in names if not found.startswith(("triton", ".parts"))]
+        assert outside == [], name
 
 
-def test_reference_and_frequencies_stand_on_torch_alone():
-    for name in ("reference.py", "frequencies.py", "angles.py", "checks.py", "formats.py"):
+def imported_from_the_package(name):
+    """The files of the package that one of them imports, without their endings."""
+    found = imported((PACKAGE / name).read_text(encoding="utf-8"))
+    parts = [module.strip(".").split(".")[0] for module in found if module.startswith(".")]
+    return {part for part in parts if (PACKAGE / f"{part}.py").exists()}
+
+
+def test_the_reference_stands_on_torch_alone_and_checks_nothing():
+    """Its arguments were checked elsewhere, and a reader needs no other file than these."""
+    files = "reference.py", "rotation.py", "frequencies.py", "formats.py", "modes.py", "checks.py"
+    for name in (*files, "call.py", "engine.py"):
         found = imported((PACKAGE / name).read_text(encoding="utf-8"))
         outside = {name.split(".")[0] for name in found if not name.startswith(".")}
         assert outside - sys.stdlib_module_names == {"torch"}, name
-        assert not {".kernels", ".launch", ".autograd"} & found, name
+        assert not imported_from_the_package(name) & {"kernels", "parts", "launch", "autograd"}
+    assert imported_from_the_package("reference.py") == {"formats", "rotation"}
+    assert imported_from_the_package("rotation.py") == {"frequencies"}
