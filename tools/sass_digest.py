@@ -45,8 +45,7 @@ def main() -> int:
     if options.compare:
         return compare(*(json.loads(Path(path).read_text()) for path in options.compare))
     if options.child:
-        digests = digest_calls(Path(options.checkout), options.target, options.only)
-        Path(options.output).write_text(_one_line_each(digests))
+        digest_calls(options)
         return 0
     cases = json.dumps(benchmark_cases())
     with tempfile.TemporaryDirectory() as cache:
@@ -64,6 +63,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--target", default="sm_90", help="compute capability (default: sm_90)")
     parser.add_argument("-o", "--output", help="JSON file to write")
     parser.add_argument("--only", default="", help="only calls whose name contains this text")
+    parser.add_argument(
+        "--resume", action="store_true", help="keep the calls that are in the output already"
+    )
     parser.add_argument("--compare", nargs=2, metavar="JSON", help="compare two such files")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -149,20 +151,29 @@ def _changes(pairs: list[tuple[dict, dict]]) -> str:
 # --- the child: make each call, catch and compile its launches ----------------------------------
 
 
-def digest_calls(checkout: Path, target: str, only: str) -> dict:
-    """Compile what each call launches; the figures of each kernel once, and each call's kernels."""
+def digest_calls(options: argparse.Namespace) -> None:
+    """Compile what each call launches; write each call's kernels, and each kernel's figures once.
+
+    The output is written again after every few kernels, so that `--resume` can go on from there.
+    """
     pretend_gpu()
     import torch
     import triton
 
     import rope_kernels
 
-    if checkout.resolve() not in Path(rope_kernels.__file__).resolve().parents:
+    if Path(options.checkout).resolve() not in Path(rope_kernels.__file__).resolve().parents:
         raise RuntimeError(f"rope_kernels was imported from {rope_kernels.__file__}")
-    catcher = Catcher(target)
-    kernels, calls = {}, {}
+    catcher, output = Catcher(options.target), Path(options.output)
+    about = {"triton": triton.__version__, "target": options.target}
+    digests = about | {"calls": {}, "kernels": {}}
+    if options.resume and output.exists():
+        digests = json.loads(output.read_text())
+        if {name: digests[name] for name in about} != about:
+            raise RuntimeError(f"{output} is not of {about}: it cannot be resumed")
+    calls, kernels = digests["calls"], digests["kernels"]
     for name, call in every_call(rope_kernels, json.load(sys.stdin)):
-        if only not in name:
+        if options.only not in name or name in calls:
             continue
         torch.manual_seed(0)
         launches = catcher.launches_of(call)
@@ -175,7 +186,9 @@ def digest_calls(checkout: Path, target: str, only: str) -> dict:
             for kernel, grid in launches
         ]
         print(f"{len(calls)} calls, {len(kernels)} kernels: {name}", file=sys.stderr, flush=True)
-    return {"triton": triton.__version__, "target": target, "calls": calls, "kernels": kernels}
+        if len(calls) % 10 == 0:
+            output.write_text(_one_line_each(digests))
+    output.write_text(_one_line_each(digests))
 
 
 def pretend_gpu() -> None:
@@ -349,9 +362,9 @@ Calls = Iterator[tuple[str, Callable[[], object]]]
 def every_call(package, cases: list[dict]) -> Calls:
     """Name and call of everything that is compiled."""
     yield from calls_of_tests(package)
-    yield from more_calls(package)
     for case in cases:
         yield from calls_of_case(package, case)
+    yield from more_calls(package)
 
 
 def calls_of_tests(package) -> Calls:
