@@ -29,6 +29,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -340,86 +341,117 @@ def _module(call: dict, package, make: Maker):
 def spoil(call: dict, arguments: tuple[list, object, dict], make: Maker) -> tuple:
     """Put the drawn mistake into the arguments; where it does not apply nothing happens."""
     tensors, freqs, options = arguments
-    mistake, torch = call["mistake"], make.torch
-    tensors, options, d2 = list(tensors), dict(options), call["rotary_dim"]
-    t, module = tensors[0], freqs if hasattr(freqs, "inv_freq") else None
+    tensors, options, mistake = list(tensors), dict(options), call["mistake"]
+    changes = _tensor_mistakes(call, tensors, options) | _option_mistakes(call, options, make)
+    if hasattr(freqs, "inv_freq"):
+        changes |= _module_mistakes(call, freqs)
+    new_freqs = _freqs_mistakes(call, make)
+    if mistake in new_freqs:
+        freqs = new_freqs[mistake]()
+    elif mistake in changes:
+        with make.torch.no_grad():
+            changes[mistake]()
+    return tensors, freqs, options
 
-    def ints(*values, dtype="int64"):
-        return make.integers(values, dtype)
 
-    def table(rows, width, dtype="float32"):
-        return make.normal((rows, 1, 1, width), dtype)
+def _tensor_mistakes(call: dict, tensors: list, options: dict) -> dict[str, Callable]:
+    first, last = tensors[0], tensors[-1]
 
-    rows = _rows_needed(call)
-    pair = [make.normal((rows, d2), "float32") for _ in range(2)]
-    changes = {
-        "no tensor": lambda: tensors.__setitem__(0, [1.0, 2.0]),
-        "integer tensor": lambda: tensors.__setitem__(0, t.detach().nan_to_num(0, 0, 0).int()),
-        "rank": lambda: tensors.__setitem__(0, t[0]) if len(t) else None,
-        "dtype of k": lambda: tensors.__setitem__(-1, tensors[-1].half().float()),
-        "shape of k": lambda: tensors.__setitem__(-1, tensors[-1][..., :-1]),
-        "format": lambda: options.update(tensor_format="hsbd"),
-        "unknown option": lambda: options.update(positon_ids=None),
-        "cp_rank": lambda: options.update(cp_rank=7),
-        "cp_size": lambda: options.update(cp_size=0),
-        "interleaved type": lambda: options.update(interleaved=int(call["interleaved"])),
-        "cu_seqlens start": lambda: options.update(cu_seqlens=ints(1, 1)),
-        "cu_seqlens falls": lambda: options.update(cu_seqlens=ints(0, 2, 0)),
-        "cu_seqlens end": lambda: options.update(cu_seqlens=ints(0, 10_000)),
-        "cu_seqlens dtype": lambda: options.update(cu_seqlens=ints(0, 0, dtype="int16")),
-        "cu_seqlens rank": lambda: options.update(cu_seqlens=ints()),
-        "cu_seqlens": lambda: options.update(cu_seqlens=None),
-        "ids and starts": lambda: options.update(position_ids=ints(0), start_positions=ints(0)),
+    def put(number: int, t) -> None:
+        tensors[number] = t
+
+    return {
+        "no tensor": lambda: put(0, [1.0, 2.0]),
+        "integer tensor": lambda: put(0, first.nan_to_num(0, 0, 0).int()),
+        "rank": lambda: put(0, first[0]) if len(first) else None,
+        "dtype of k": lambda: put(-1, last.half().float()),
+        "shape of k": lambda: put(-1, last[..., :-1]),
+        "meta": lambda: put(0, first.to("meta")),
+        "sparse": lambda: put(0, first.to_sparse()),
+        "k overlaps q": lambda: _overlap(call, tensors, options),
+        "windows": lambda: _windows(first, tensors, options),
+    }
+
+
+def _option_mistakes(call: dict, options: dict, make: Maker) -> dict[str, Callable]:
+    def put(name: str, *values: int, dtype: str = "int64") -> Callable:
+        return lambda: options.update({name: make.integers(values, dtype)})
+
+    def put_value(name: str, value) -> Callable:
+        return lambda: options.update({name: value})
+
+    return {
+        "format": put_value("tensor_format", "hsbd"),
+        "unknown option": put_value("positon_ids", None),
+        "cp_rank": put_value("cp_rank", 7),
+        "cp_size": put_value("cp_size", 0),
+        "interleaved type": put_value("interleaved", int(call["interleaved"])),
+        "cu_seqlens start": put("cu_seqlens", 1, 1),
+        "cu_seqlens falls": put("cu_seqlens", 0, 2, 0),
+        "cu_seqlens end": put("cu_seqlens", 0, 10_000),
+        "cu_seqlens dtype": put("cu_seqlens", 0, 0, dtype="int16"),
+        "cu_seqlens rank": put("cu_seqlens"),
+        "cu_seqlens": put_value("cu_seqlens", None),
+        "ids and starts": lambda: options.update(
+            position_ids=make.integers([0], "int64"), start_positions=make.integers([0], "int64")
+        ),
         "negative id": lambda: _fill(options, "position_ids", -1),
         "large id": lambda: _fill(options, "position_ids", 120),
         "negative start": lambda: _fill(options, "start_positions", -1),
-        "shape of ids": lambda: options.update(position_ids=ints(0, 1, 2, 3, 4, 5, 6)),
-        "dtype of ids": lambda: options.update(position_ids=ints(0).float()),
-        "shape of starts": lambda: options.update(start_positions=ints(0, 1, 2, 3, 4, 5, 6, 7)),
-        "meta": lambda: tensors.__setitem__(0, t.detach().to("meta")),
-        "sparse": lambda: tensors.__setitem__(0, t.detach().to_sparse()),
-        "inplace is a str": lambda: options.update(inplace="False"),
-        "inplace is 1": lambda: options.update(inplace=1),
-        "fused is a str": lambda: options.update(fused="no"),
-        "cp_size is True": lambda: options.update(cp_size=True),
-        "k overlaps q": lambda: _overlap(call, tensors, options),
-        "windows": lambda: _windows(t, tensors, options),
+        "shape of ids": put("position_ids", *range(31)),
+        "dtype of ids": put("position_ids", 0, dtype="float32"),
+        "shape of starts": put("start_positions", *range(31)),
+        "inplace is a str": put_value("inplace", "False"),
+        "inplace is 1": put_value("inplace", 1),
+        "fused is a str": put_value("fused", "no"),
+        "cp_size is True": put_value("cp_size", True),
     }
-    new_freqs = {
+
+
+def _freqs_mistakes(call: dict, make: Maker) -> dict[str, Callable]:
+    rows, d2 = _rows_needed(call), call["rotary_dim"]
+
+    def table(count: int, width: int, dtype: str = "float32"):
+        return make.normal((count, 1, 1, width), dtype)
+
+    def pair() -> list:
+        return [make.normal((rows, d2), "float32") for _ in range(2)]
+
+    return {
         "short table": lambda: table(max(0, rows - 30), d2),
         "odd width": lambda: table(rows, d2 - 1),
         "wide table": lambda: table(rows, call["sizes"]["d"] + 2),
         "half table": lambda: table(rows, d2, "bfloat16"),
         "no freqs": lambda: None,
-        "one table": lambda: (pair[0],),
-        "dtypes of cos and sin": lambda: (pair[0], pair[1].half()),
-        "batch of cos": lambda: tuple(x.expand(7, rows, d2) for x in pair),
+        "one table": lambda: tuple(pair()[:1]),
+        "dtypes of cos and sin": lambda: tuple(
+            x.to(dtype)
+            for x, dtype in zip(pair(), (make.torch.float32, make.torch.half), strict=True)
+        ),
+        "batch of cos": lambda: tuple(x.expand(7, rows, d2) for x in pair()),
     }
-    new_modules = {
+
+
+def _module_mistakes(call: dict, module) -> dict[str, Callable]:
+    def put(change: Callable) -> Callable:
+        return lambda: setattr(module, "inv_freq", change(module.inv_freq.clone()))
+
+    def put_first(value: float) -> Callable:
+        return put(lambda inv_freq: inv_freq.index_fill(0, inv_freq.new_zeros(1).long(), value))
+
+    return {
         "module pairing": lambda: setattr(module, "interleaved", not call["interleaved"]),
-        "bf16 inv_freq": lambda: setattr(module, "inv_freq", module.inv_freq.bfloat16()),
-        "fp16 inv_freq": lambda: setattr(module, "inv_freq", module.inv_freq.half()),
-        "NaN in inv_freq": lambda: _first(module.inv_freq, float("nan")),
-        "infinite inv_freq": lambda: _first(module.inv_freq, float("inf")),
+        "bf16 inv_freq": put(lambda inv_freq: inv_freq.bfloat16()),
+        "fp16 inv_freq": put(lambda inv_freq: inv_freq.half()),
+        "NaN in inv_freq": put_first(float("nan")),
+        "infinite inv_freq": put_first(float("inf")),
     }
-    if mistake in new_freqs:
-        freqs = new_freqs[mistake]()
-    elif mistake in new_modules and module is not None:
-        new_modules[mistake]()
-    elif mistake in changes:
-        with torch.no_grad():
-            changes[mistake]()
-    return tensors, freqs, options
 
 
 def _fill(options: dict, name: str, value: int) -> None:
     if options.get(name) is not None and options[name].dtype.is_signed:
         options[name] = options[name].clone()
         options[name][-1:] = value
-
-
-def _first(inv_freq, value: float) -> None:
-    inv_freq[0] = value
 
 
 def _overlap(call: dict, tensors: list, options: dict) -> None:
@@ -444,7 +476,12 @@ def _windows(t, tensors: list, options: dict) -> None:
 def perform(call: dict, package, make: Maker) -> dict:
     """Make the call and digest all that it did."""
     arguments = arguments_of(call, package, make)
-    tensors, freqs, options = spoil(call, arguments, make)
+    try:
+        tensors, freqs, options = spoil(call, arguments, make)
+    except (TypeError, ValueError) as error:
+        if call["mistake"] not in KNOWN_MISTAKES:
+            raise
+        return {"error": type(error).__name__}  # refused where it was assigned
     results = {}
     for number in range(call["times"]):
         before = {name: x._version for name, x in make.memory.items() if not x.is_inference()}
