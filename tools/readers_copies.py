@@ -92,6 +92,9 @@ def make_copies(root: Path = ROOT) -> Report:
     report, remembered = Report(), _read_memory(copies / MEMORY)
     for original in _entries(originals):
         name = original.relative_to(originals).as_posix()
+        folder = (copies / name).parent
+        if folder != copies and folder.is_symlink():
+            folder.unlink()  # linked as a whole while it held no notebook
         if original.suffix == ".ipynb":
             _copy_notebook(original, copies / name, name, remembered, report)
         else:
@@ -122,8 +125,6 @@ def _copy_notebook(
     except ValueError as error:
         raise ValueError(f"{original} is {error}") from error
     now = digest(cells)
-    if copy.parent.is_symlink() and "/" in name:
-        copy.parent.unlink()  # linked as a whole while it held no notebook
     if not copy.exists():
         _write(copy, as_unexecuted(cells))
         remembered[name] = now
@@ -148,18 +149,24 @@ def _link(original: Path, copy: Path) -> None:
     """Link the copy to its original; where links are impossible, copy it at each run."""
     if copy.is_symlink():
         return
-    copy.parent.mkdir(parents=True, exist_ok=True)
-    if not copy.exists():
-        try:
-            target = os.path.relpath(original.resolve(), copy.parent.resolve())
-            copy.symlink_to(target, original.is_dir())
-            return
-        except OSError:
-            pass  # a file system without links, or Windows without the right to make them
+    if not copy.exists() and _could_link(original, copy):
+        return
     if original.is_dir():
-        shutil.copytree(original, copy, dirs_exist_ok=True)
+        copy.mkdir(parents=True, exist_ok=True)
+        for entry in _entries(original):
+            _link(entry, copy / entry.name)
     else:
         shutil.copy2(original, copy)
+
+
+def _could_link(original: Path, copy: Path) -> bool:
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    target = os.path.relpath(original.resolve(), copy.parent.resolve())
+    try:
+        copy.symlink_to(target, original.is_dir())
+    except OSError:  # a file system without links, or Windows without the right to make them
+        return False
+    return True
 
 
 def _read_memory(path: Path) -> dict[str, str]:
