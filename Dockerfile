@@ -10,7 +10,9 @@
 # JupyterLab prints an address with a token: open the one that starts with http://127.0.0.1:8888.
 FROM debian:bookworm-slim
 
+# The id of the user in the container.
 ARG READER_ID=1000
+
 # gcc and Python's headers: Triton compiles a small launcher when a kernel first runs on a GPU.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends \

@@ -180,6 +180,15 @@ def test_a_changed_original_is_named_until_the_copy_is_taken_again(checkout):
     assert readers_copies.make_copies(checkout) == readers_copies.Report()
 
 
+def test_a_copy_that_already_says_the_same_is_not_stale(checkout):
+    readers_copies.make_copies(checkout)
+    for folder in ("notebooks", "my_notebooks"):
+        edit(checkout / folder / "00_start.ipynb", "a = 2")
+    assert readers_copies.make_copies(checkout) == readers_copies.Report()
+    edit(checkout / "notebooks/00_start.ipynb", "a = 3")
+    assert readers_copies.make_copies(checkout).stale == ["00_start.ipynb"]
+
+
 def test_an_original_that_was_run_and_saved_makes_nothing_stale(checkout):
     readers_copies.make_copies(checkout)
     run_and_save(checkout / "notebooks/00_start.ipynb")

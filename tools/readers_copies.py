@@ -129,13 +129,12 @@ def _copy_notebook(
         _write(copy, as_unexecuted(cells))
         remembered[name] = now
         report.made.append(name)
-    elif name not in remembered:
-        # An earlier run was stopped before it could remember, or the file is the reader's own.
-        # If it has been edited, nobody can tell which; then it's left alone.
+    elif remembered.get(name) != now:
         if _digest_of_copy(copy) == now:
-            remembered[name] = now
-    elif remembered[name] != now:
-        report.stale.append(name)
+            remembered[name] = now  # up to date, though no run has remembered it
+        elif name in remembered:
+            report.stale.append(name)
+        # Otherwise it may be older, edited or the reader's own: nothing tells which.
 
 
 def _digest_of_copy(copy: Path) -> str | None:
