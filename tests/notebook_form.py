@@ -68,12 +68,16 @@ def load(name: str) -> Notebook:
 def load_stored(name: str) -> Notebook | None:
     """The notebook as it is in git's index; None where there is no git to ask.
 
-    In CI, where nobody has opened a notebook, the file itself will do.
+    In CI, where nobody has opened a notebook, the file itself will do. The name may be that of a
+    notebook in a subfolder.
     """
+    path = FOLDER / name
     text = edited_notebooks.in_git(f"notebooks/{name}")
+    if text is None and os.environ.get("CI"):
+        text = path.read_text(encoding="utf-8")
     if text is None:
-        return load(name) if os.environ.get("CI") else None
-    return Notebook(name, nbformat.reads(text, as_version=4))
+        return None
+    return Notebook(path.name, nbformat.reads(text, as_version=4), path.parent)
 
 
 def tags_of(cell) -> set[str]:

@@ -382,12 +382,22 @@ def committed(checkout):
 def test_an_edited_original_is_named_and_one_that_was_run_is_not(committed):
     run_and_save(committed / "notebooks/00_start.ipynb")
     assert edited_notebooks.edited(committed) == []
+    clear(committed / "notebooks/solutions/00_start_solutions.ipynb")
     edit(committed / "notebooks/00_start.ipynb", "a = 3")
     (committed / "notebooks/deeper/00_more.ipynb").unlink()
     assert edited_notebooks.edited(committed) == [
         "notebooks/00_start.ipynb",
         "notebooks/deeper/00_more.ipynb",
+        "notebooks/solutions/00_start_solutions.ipynb",
     ]
+
+
+def clear(path):
+    """Clear the outputs of all cells, as JupyterLab does."""
+    node = nbformat.read(path, as_version=4)
+    for cell in node.cells:
+        cell.outputs, cell.execution_count = [], None
+    nbformat.write(node, path)
 
 
 def test_without_git_nothing_is_claimed(checkout, monkeypatch):

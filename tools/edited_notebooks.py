@@ -1,8 +1,10 @@
 """Name the notebooks whose cells differ from what git has: `make test` runs this after a failure.
 
-Outputs, execution counts and JupyterLab's metadata do not count, because the tests accept them.
+New outputs, execution counts and JupyterLab's metadata do not count, because the tests accept them.
+Cleared outputs do: tests of the exercises read what is stored.
 """
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +18,7 @@ def in_git(name: str, root: Path = ROOT) -> str | None:
 
 
 def edited(root: Path = ROOT) -> list[str] | None:
-    """Paths of notebooks with other cells than in git's index; None if there is no git here."""
+    """Notebooks with other cells than in git's index, or cleared ones; None if there is no git."""
     listed = _git(root, "diff", "--name-only", "--relative", "-z", "--", f"{ORIGINALS}/*.ipynb")
     if listed is None:
         return None
@@ -25,11 +27,18 @@ def edited(root: Path = ROOT) -> list[str] | None:
 
 def _has_other_cells(name: str, root: Path) -> bool:
     try:
-        here = authored((root / name).read_text(encoding="utf-8"))
+        text = (root / name).read_text(encoding="utf-8")
+        here = authored(text)
     except (OSError, ValueError):  # removed, or no notebook any more
         return True
     there = in_git(name, root)
-    return there is None or here != authored(there)
+    return there is None or here != authored(there) or _has_cleared_cells(text)
+
+
+def _has_cleared_cells(text: str) -> bool:
+    """Is there code that has not run? In git there is none, which a test ensures."""
+    cells = json.loads(text)["cells"]
+    return any(cell["cell_type"] == "code" and not cell.get("execution_count") for cell in cells)
 
 
 def _git(root: Path, *arguments: str) -> str | None:
@@ -50,7 +59,7 @@ def main() -> None:
         )
     for name in names or []:
         print(
-            f"{name} has edited cells, which may be why a test failed. "
+            f"{name} has edited or cleared cells, which may be why a test failed. "
             f"'git restore {name}' brings the original back; your own copy is in my_notebooks/.",
             file=sys.stderr,
         )
