@@ -1,15 +1,24 @@
-# docker build -t rope-kernels .
-# docker run --rm -it -p 8888:8888 --gpus all rope-kernels     (leave out --gpus all without a GPU)
+# docker build --build-arg READER_ID=$(id -u) -t rope-kernels .
+# mkdir -p my_notebooks
+# docker run --rm -it -p 8888:8888 --gpus all \
+#     -v "$PWD/my_notebooks:/home/reader/rope_kernels/my_notebooks" rope-kernels
+#
+# Leave out --gpus all without a GPU. Your copies of the notebooks are in my_notebooks, on your own
+# disk. The user in the container has your id (READER_ID), so that it may write there and the files
+# are yours. Where the container runs rootless (Podman), root in it is you: add --user 0.
 #
 # JupyterLab prints an address with a token: open the one that starts with http://127.0.0.1:8888.
 FROM debian:bookworm-slim
+
+# The id of the user in the container.
+ARG READER_ID=1000
 
 # gcc and Python's headers: Triton compiles a small launcher when a kernel first runs on a GPU.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends \
         ca-certificates gcc libc6-dev make python3 python3-dev python3-venv \
     && rm -rf /var/lib/apt/lists/* \
-    && useradd --create-home --shell /bin/bash reader \
+    && useradd --non-unique --uid "$READER_ID" --no-log-init --create-home --shell /bin/bash reader \
     && install -d -o reader -g reader /home/reader/rope_kernels
 
 USER reader
@@ -40,5 +49,4 @@ ENV NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility
 
 EXPOSE 8888
-CMD ["jupyter", "lab", "--ip=0.0.0.0", "--port=8888", "--no-browser", \
-     "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb"]
+CMD ["make", "lab", "LAB_FLAGS=--ip=0.0.0.0 --port=8888 --no-browser"]

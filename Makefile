@@ -3,6 +3,7 @@
 #   CPU=1           take the CPU build of torch:                 make lab CPU=1
 #   PYTHON=...      make the environment with another Python:    make lab PYTHON=python3.13
 #   BENCH_FLAGS=... options of the benchmark:                     make bench BENCH_FLAGS=--help
+#   FRESH=1         start over with new copies, keep a backup:    make lab FRESH=1
 #   LAB_FLAGS=...   more options for JupyterLab:                 make lab LAB_FLAGS=--no-browser
 #   VENV=...        use an environment of your own, make none:   make test VENV=$CONDA_PREFIX
 
@@ -26,15 +27,19 @@ help: ## list these commands
 environment: ## make .venv from constraints.txt (nothing to do once it is up to date)
 	@[ "$(VENV)" != .venv ] || sh tools/make_environment.sh
 
-lab: environment ## make the environment, then open JupyterLab on the first notebook
+lab: environment ## make the environment and your copies, then open JupyterLab on the first one
+	$(VENV)/bin/python tools/readers_copies.py $(if $(filter-out 0,$(FRESH)),--fresh)
 	$(VENV)/bin/jupyter lab $(ALLOW_ROOT) \
-		--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb $(LAB_FLAGS)
+		--LabApp.default_url=/lab/tree/my_notebooks/00_start_here.ipynb $(LAB_FLAGS)
+
+# If a step fails, the reader learns whether it may be an original notebook that was edited.
+OR_EXPLAIN := || { $(VENV)/bin/python tools/edited_notebooks.py; exit 1; }
 
 test: environment ## lint, then the tests, then every notebook against its stored output
-	$(VENV)/bin/ruff check
-	$(VENV)/bin/ruff format --check
-	$(VENV)/bin/python -m pytest tests $(SHARED) --dist loadfile
-	$(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope
+	$(VENV)/bin/ruff check $(OR_EXPLAIN)
+	$(VENV)/bin/ruff format --check $(OR_EXPLAIN)
+	$(VENV)/bin/python -m pytest tests $(SHARED) --dist loadfile $(OR_EXPLAIN)
+	$(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope $(OR_EXPLAIN)
 
 notebooks: environment ## run the notebooks and store their output (on a GPU: the measurements too)
 	$(VENV)/bin/python -m rope_kernels.lab.execute notebooks
@@ -56,7 +61,7 @@ site: environment $(if $(filter .venv,$(VENV)),.venv/made-for-site) ## build the
 	$(VENV)/bin/python tools/make_site.py
 
 docker_image: ## build the Docker image rope-kernels (CPU=1 for one without CUDA)
-	docker build --build-arg CPU=$(CPU) -t $(IMAGE) .
+	docker build --build-arg CPU=$(CPU) --build-arg READER_ID=$(shell id -u) -t $(IMAGE) .
 
 clean: ## remove the environment and everything else that these commands made
 	rm -rf .venv .site build dist *.egg-info .pytest_cache .ruff_cache

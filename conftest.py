@@ -1,8 +1,15 @@
 """Defaults of nbval, so that `pytest --nbval notebooks` needs no further option.
 
+What JupyterLab and readers leave beside the notebooks is not collected.
+
 They are set here and not in pyproject.toml because pytest must also run where nbval is absent:
 an unknown option in `addopts` would stop it.
 """
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+collect_ignore_glob = ["*/.ipynb_checkpoints", "my_notebooks*"]
 
 NBVAL_CELL_TIMEOUT = 2000  # seconds; what nbval takes when nothing is said
 CELL_TIMEOUT = 120  # a dead kernel is noticed only when this has passed
@@ -18,3 +25,6 @@ def pytest_configure(config):
     # (current_env is nbval's old spelling; it complains when both are set.)
     if option.nbval_kernel_name is None and not option.current_env:
         option.nbval_current_env = True
+    # By absolute path, because nbval looks in the current folder. (sanitize_with: as above.)
+    if option.nbval_sanitize_with is None and not option.sanitize_with:
+        option.nbval_sanitize_with = str(ROOT / "tools/nbval_sanitize.cfg")

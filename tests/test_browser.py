@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -41,31 +42,32 @@ def settings(folder: Path, theme: str) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    """Address of a JupyterLab on copies of the notebooks; stored outputs stay as they are."""
+def need_chromium():
     if CHROMIUM is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(MISSING)
-    folder = tmp_path_factory.mktemp("lab")
-    shutil.copytree(ROOT / "notebooks", folder / "notebooks")
+
+
+@contextmanager
+def jupyterlab(command, folder: Path, packages: Path):
+    """Address of a JupyterLab; `command(options)` is the command line that starts it in `folder`.
+
+    The kernels import this project from `packages`. Log and settings go beside `folder`.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     theme = os.environ.get("LAB_THEME", "JupyterLab Light")
     environment = os.environ | {
-        "JUPYTERLAB_SETTINGS_DIR": str(settings(folder / "settings", theme)),
-        "PYTHONPATH": str(ROOT),
+        "JUPYTERLAB_SETTINGS_DIR": str(settings(folder.parent / "settings", theme)),
+        "PYTHONPATH": str(packages),
     }
     environment.pop("TRITON_INTERPRET", None)  # the notebooks choose their engine themselves
-    options = ["--no-browser", "--allow-root", "--IdentityProvider.token=", f"--port={port}"]
+    options = ["--no-browser", "--IdentityProvider.token=", f"--port={port}"]
     options += ["--ServerApp.port_retries=0", "--LabApp.expose_app_in_browser=True"]
-    with (folder / "log").open("w") as log:
+    log = folder.parent / "log"
+    with log.open("w") as output:
         server = subprocess.Popen(
-            [sys.executable, "-m", "jupyter", "lab", *options],
-            cwd=folder,
-            env=environment,
-            stdout=log,
-            stderr=subprocess.STDOUT,
+            command(options), cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT
         )
     address = f"http://127.0.0.1:{port}"
     try:
@@ -74,7 +76,7 @@ def lab(tmp_path_factory):
                 urllib.request.urlopen(f"{address}/api").read()
                 break
             except OSError:
-                assert server.poll() is None, (folder / "log").read_text()
+                assert server.poll() is None, log.read_text()
                 time.sleep(0.5)
         yield address
     finally:
@@ -83,7 +85,19 @@ def lab(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def browser(lab):
+def lab(tmp_path_factory):
+    """Address of a JupyterLab on copies of the notebooks; stored outputs stay as they are."""
+    need_chromium()
+    folder = tmp_path_factory.mktemp("lab") / "checkout"
+    shutil.copytree(ROOT / "notebooks", folder / "notebooks")
+    start = [sys.executable, "-m", "jupyter", "lab", "--allow-root"]
+    with jupyterlab(lambda options: [*start, *options], folder, packages=ROOT) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser():
+    need_chromium()
     with playwright.sync_playwright() as running:
         chromium = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield chromium
@@ -93,12 +107,17 @@ def browser(lab):
 class Page:
     """A notebook, open in JupyterLab."""
 
-    def __init__(self, browser, lab: str, name: str, width: int = 1366, height: int = 1000) -> None:
-        self.page = browser.new_page(viewport={"width": width, "height": height})
-        self.page.goto(f"{lab}/lab/workspaces/{name[:2]}/tree/notebooks/{name}")
+    def __init__(self, browser, address: str, height: int = 1000) -> None:
+        self.page = browser.new_page(viewport={"width": 1366, "height": height})
+        self.page.goto(address)
         self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=60_000)
         self.in_lab("async app => { await app.restored; app.shell.collapseLeft(); }")
         self.in_lab("async (app, panel) => { await panel.sessionContext.ready; }")
+
+    @classmethod
+    def of(cls, browser, lab: str, name: str, height: int = 1000) -> "Page":
+        """The page of a notebook, in a workspace of its own."""
+        return cls(browser, f"{lab}/lab/workspaces/{name[:2]}/tree/notebooks/{name}", height)
 
     def in_lab(self, function: str, argument=None):
         """Call a JavaScript function with the application, the notebook's panel, an argument."""
@@ -123,6 +142,13 @@ class Page:
         )
         assert self.page.locator(running).count() == 0
 
+    def save(self) -> None:
+        """Save the notebook, which also makes a checkpoint."""
+        self.in_lab("app => app.commands.execute('docmanager:save')")
+
+    def path(self) -> str:
+        return self.in_lab("(_, panel) => panel.context.path")
+
     def cells(self) -> list[dict]:
         """What the page's notebook holds now."""
         return self.in_lab("(_, panel) => panel.content.model.toJSON()")["cells"]
@@ -139,7 +165,7 @@ class Page:
 
 def open_and_run(browser, lab, beginning: str) -> Page:
     (name,) = (name for name in NAMES if name.startswith(beginning))
-    page = Page(browser, lab, name)
+    page = Page.of(browser, lab, name)
     page.run_all()
     return page
 
@@ -207,13 +233,75 @@ def is_code(cell: dict) -> bool:
     return cell["cell_type"] == "code"
 
 
+@pytest.fixture
+def checkout(tmp_path):
+    """A reader's clone: what git has of this one, or would have."""
+    if not (shutil.which("make") and shutil.which("git")):
+        pytest.skip("a reader's clone needs make and git")
+    root = tmp_path / "checkout"
+    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("there is no git here to ask for the files")
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, root / name)
+    for command in (["init", "--quiet"], ["add", "--all"]):
+        subprocess.run(["git", *command], cwd=root, check=True)
+    return root
+
+
+def make_lab(options: list[str]) -> list[str]:
+    return ["make", "lab", f"VENV={sys.prefix}", f"LAB_FLAGS={' '.join(options)}"]
+
+
+def test_the_two_commands_in_a_readers_order(browser, checkout):
+    """`make lab`, Run All and save, in a copy and in its original; then what `make test` runs."""
+    name = NAMES[0]
+    original = checkout / "notebooks" / name
+    before = original.read_bytes()
+    with jupyterlab(make_lab, checkout, packages=checkout) as lab:
+        mine = Page(browser, lab)
+        assert mine.path() == f"my_notebooks/{name}"
+        assert not any(cell.get("outputs") for cell in mine.cells())
+        theirs = Page(browser, f"{lab}/lab/workspaces/original/tree/notebooks/{name}")
+        for page in (mine, theirs):
+            page.run_all()
+            assert page.errors() == []
+            page.save()
+            page.page.close()
+    saved = json.loads((checkout / "my_notebooks" / name).read_text())
+    assert any(cell.get("outputs") for cell in saved["cells"])
+    assert original.read_bytes() != before
+    assert list(original.parent.glob(".ipynb_checkpoints/*.ipynb"))
+    for command in (
+        ["ruff", "check"],
+        ["ruff", "format", "--check"],
+        ["pytest", "-q", "tests/test_notebook_form.py", "tests/test_site.py"],
+        ["pytest", "-q", "--nbval", f"notebooks/{name}"],
+    ):
+        ran = in_checkout(checkout, command)
+        assert ran.returncode == 0, f"{command}: {ran.stdout}{ran.stderr}"
+
+
+def in_checkout(checkout: Path, command: list[str]):
+    return subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=checkout,
+        env=os.environ | {"PYTHONPATH": str(checkout)},
+        capture_output=True,
+        text=True,
+    )
+
+
 @pytest.mark.skipif("SCREENSHOTS" not in os.environ, reason="SCREENSHOTS names no folder")
 @pytest.mark.parametrize("name", NAMES)
 def test_screenshots(name, browser, lab):
     """The whole of a notebook with its stored outputs, top to bottom; nothing sticks out."""
     folder = Path(os.environ["SCREENSHOTS"])
     folder.mkdir(parents=True, exist_ok=True)
-    page = Page(browser, lab, name, height=4000)
+    page = Page.of(browser, lab, name, height=4000)
     page.page.wait_for_timeout(3000)
     outer = page.page.locator(".jp-NotebookPanel .jp-WindowedPanel-outer").first
     top, piece = 0, 0

@@ -155,6 +155,13 @@ def installed_version(name):
     return metadata["Version"], metadata.get("Requires-Python")
 
 
+def test_the_pins_accept_the_newest_python():
+    end = re.search(r"<3\.(\d+)", accepted_pythons(read("pyproject.toml"))).group(1)
+    newest = f"3.{int(end) - 1}.0"
+    assert pins_that_refuse(newest, read("constraints.txt"), installed_version) == []
+    assert pins_that_refuse(newest, "a==1\n", {"a": ("1", "<3.14")}.get) != []
+
+
 def test_the_pins_accept_the_first_python_3_11():
     # Debian 12 has 3.11.2, and one package that wants 3.11.5 stops the whole installation there.
     assert pins_that_refuse("3.11.0", read("constraints.txt"), installed_version) == []
@@ -170,9 +177,10 @@ def complaints_about_conda(text):
     dependencies = yaml.safe_load(text)["dependencies"]
     conda = [d for d in dependencies if isinstance(d, str)]
     pip = [line for d in dependencies if isinstance(d, dict) for line in d["pip"]]
-    complaints = [f"a version: {line}" for line in conda + pip if re.search(r"[=<>~\d]", line)]
-    if not {"python", "pip"} <= set(conda):
-        complaints.append("no python and pip")
+    packages = [line for line in conda + pip if not line.startswith("python ")]
+    complaints = [f"a version: {line}" for line in packages if re.search(r"[=<>~\d]", line)]
+    if "pip" not in conda or f"python {accepted_pythons(read('pyproject.toml'))}" not in conda:
+        complaints.append("no pip, or not the Python that pyproject.toml accepts")
     if "-c constraints.txt" not in pip:
         complaints.append("no -c constraints.txt")
     if "-e .[lab,test]" not in pip:
@@ -184,8 +192,9 @@ def test_conda_environment_has_no_version_of_its_own():
     text = read("environment.yaml")
     assert complaints_about_conda(text) == []
     for good, bad in [
-        ("- python\n", "- python=3.12\n"),
-        ("- python\n", "- python>=3.11\n"),
+        ("- python >=3.11,<3.15\n", "- python\n"),
+        ("- python >=3.11,<3.15\n", "- python >=3.11\n"),
+        ("- python >=3.11,<3.15\n", "- python =3.12\n"),
         ("- pip\n", "- numpy\n"),
         ("-c constraints.txt", "-r constraints.txt"),
         ("-e .[lab,test]", "-e ."),
@@ -224,6 +233,10 @@ def complaints_about_docker(text):
         for name in ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
         if f"{name}=" not in environment
     ]
+    if '"make", "lab", "LAB_FLAGS=' not in dict(instructions).get("CMD", ""):
+        complaints.append("it does not start as make lab does")
+    if not any('--uid "$READER_ID"' in c for c in commands):
+        complaints.append("the reader's id cannot be chosen")
     for wanted in [("FROM", "debian:bookworm-slim"), ("EXPOSE", "8888"), ("USER", "reader")]:
         if wanted not in instructions:
             complaints.append("no " + " ".join(wanted))
@@ -243,11 +256,50 @@ def test_docker_image_is_made_from_the_constraints():
         ("NVIDIA_VISIBLE_DEVICES", "VISIBLE_DEVICES"),
         ("EXPOSE 8888", "EXPOSE 80"),
         ("USER reader", "USER root"),
+        ('--uid "$READER_ID"', "--uid 1000"),
+        ('["make", "lab"', '["jupyter", "lab"'),
         ("bookworm-slim", "latest"),
     ]:
         assert good in text
         broken = re.sub(rf"(?<!_){re.escape(good)}", bad, text)
         assert complaints_about_docker(broken) != [], bad
+
+
+def complaints_about_the_readers_folder(readme, dockerfile, dockerignore):
+    """A container works on the reader's disk, and an image takes nobody's notebooks along."""
+    workplace = dict(docker_instructions(dockerfile))["WORKDIR"]
+    mounted = f'-v "$PWD/my_notebooks:{workplace}/my_notebooks"'
+    complaints = [
+        f"{name} does not mount the folder"
+        for name, text in (("README", readme), ("Dockerfile", dockerfile))
+        if mounted not in text
+    ]
+    if "mkdir -p my_notebooks" not in readme:  # or Docker makes it, as root
+        complaints.append("README does not make the folder")
+    if "--build-arg READER_ID=$(id -u)" not in readme:
+        complaints.append("README does not say whose files they are")
+    if "make lab VENV=$CONDA_PREFIX" not in readme:
+        complaints.append("README has no line for conda")
+    if "my_notebooks*" not in dockerignore.splitlines():
+        complaints.append("the reader's notebooks are copied into the image")
+    return complaints
+
+
+def test_a_readers_work_outlives_the_container():
+    texts = [read("README.md"), read("Dockerfile"), read(".dockerignore")]
+    assert complaints_about_the_readers_folder(*texts) == []
+    for number, good, bad in [
+        (0, '-v "$PWD/my_notebooks', '-v "$PWD/notebooks'),
+        (0, "mkdir -p my_notebooks", "mkdir -p notebooks"),
+        (0, " --build-arg READER_ID=$(id -u)", ""),
+        (0, "VENV=$CONDA_PREFIX", ""),
+        (1, "WORKDIR /home/reader", "WORKDIR /home/writer"),
+        (2, "my_notebooks*", "notebooks"),
+    ]:
+        assert good in texts[number]
+        broken = [*texts]
+        broken[number] = broken[number].replace(good, bad)
+        assert complaints_about_the_readers_folder(*broken) != [], bad
 
 
 # The Makefile, .ci/run and the workflows
@@ -263,7 +315,8 @@ def complaints_about_make(makefile):
     wanted = ["ruff check", "ruff format --check", "pytest tests", "pytest --nbval notebooks"]
     complaints = [f"make test lacks {command}" for command in wanted if command not in test]
     lab = recipe(makefile, "lab")
-    wanted = ["jupyter lab", "notebooks/00_start_here.ipynb", "$(LAB_FLAGS)"]
+    wanted = ["tools/readers_copies.py", "FRESH", "jupyter lab", "$(LAB_FLAGS)"]
+    wanted.append("/tree/my_notebooks/00_start_here.ipynb")
     complaints += [f"make lab lacks {part}" for part in wanted if part not in lab]
     for target in ("lab", "test", "notebooks", "bench"):
         if not re.search(rf"^{target}: environment\b", makefile, re.MULTILINE):
@@ -281,6 +334,8 @@ def test_make_does_what_the_readme_says():
         ("--nbval notebooks", "notebooks"),
         ("ruff format --check", "ruff format"),
         ("00_start_here", "01_roformer_math"),
+        ("tree/my_notebooks", "tree/notebooks"),
+        ("tools/readers_copies.py", "--version"),
         ("test: environment", "test:"),
         ("sh tools/make_environment.sh", "true"),
     ]:
@@ -367,20 +422,48 @@ def test_the_oldest_torch_is_named_and_tested():
     assert oldest_torches(older, read("README.md"), workflow) == {"2.6", "2.9"}
 
 
-def oldest_pythons(pyproject, script, workflow):
-    """The oldest Python that each of the three files accepts or tries."""
-    declared = tomllib.loads(pyproject)["project"]["requires-python"]
-    major, minor = re.search(r"sys\.version_info < \((\d+), (\d+)\)", script).groups()
-    versions = yaml.safe_load(workflow)["jobs"]["test"]["strategy"]["matrix"]["python"]
-    tried = min(versions, key=lambda version: [int(part) for part in version.split(".")])
-    return {declared.removeprefix(">="), f"{major}.{minor}", tried}
+def accepted_pythons(pyproject):
+    return tomllib.loads(pyproject)["project"]["requires-python"]
 
 
-def test_the_oldest_python_is_the_same_everywhere():
-    pyproject, workflow = read("pyproject.toml"), read(".github/workflows/ci.yml")
-    script = read("tools/make_environment.sh")
-    assert oldest_pythons(pyproject, script, workflow) == {"3.11"}
-    assert len(oldest_pythons(pyproject, script.replace("(3, 11)", "(3, 9)"), workflow)) == 2
+def complaints_about_pythons(pyproject, script, readme, workflow):
+    """Each file accepts the same range, and CI tries its oldest Python and none outside."""
+    oldest, end = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", accepted_pythons(pyproject)).groups()
+    newest = int(end) - 1
+    complaints = []
+    if f"(3, {oldest}) <= sys.version_info[:2] < (3, {end})" not in script:
+        complaints.append("the script accepts others")
+    if f"and 3.{oldest} to 3.{newest} are accepted" not in script:
+        complaints.append("the script's sentence names others")
+    ranges = set(re.findall(r"Python (3\.\d+ to 3\.\d+|3\.\d+ or newer)", readme))
+    if ranges != {f"3.{oldest} to 3.{newest}"}:
+        complaints.append(f"README names {ranges}")
+    tried = yaml.safe_load(workflow)["jobs"]["test"]["strategy"]["matrix"]["python"]
+    minors = [int(version.removeprefix("3.")) for version in tried]
+    if min(minors) != int(oldest) or max(minors) > newest:
+        complaints.append(f"CI tries {tried}")
+    return complaints
+
+
+def test_the_same_pythons_are_accepted_everywhere():
+    texts = {
+        "pyproject": read("pyproject.toml"),
+        "script": read("tools/make_environment.sh"),
+        "readme": read("README.md"),
+        "workflow": read(".github/workflows/ci.yml"),
+    }
+    assert complaints_about_pythons(**texts) == []
+    for name, good, bad in [
+        ("pyproject", "<3.15", "<3.16"),
+        ("script", "(3, 11)", "(3, 9)"),
+        ("script", "3.11 to 3.14", "3.11 to 3.15"),
+        ("readme", "Python 3.11 to 3.14", "Python 3.11 or newer"),
+        ("workflow", '"3.11"', '"3.12"'),
+        ("workflow", '"3.13"', '"3.15"'),
+    ]:
+        assert good in texts[name]
+        broken = texts | {name: texts[name].replace(good, bad)}
+        assert complaints_about_pythons(**broken) != [], bad
 
 
 def versions(pyproject, package, changelog):
@@ -407,6 +490,8 @@ NBVAL_SAYS_NOTHING = {
     "nbval_kernel_name": None,
     "nbval_current_env": False,
     "current_env": False,
+    "nbval_sanitize_with": None,
+    "sanitize_with": None,
 }
 
 
@@ -423,12 +508,19 @@ def test_nbval_needs_no_further_option():
     chosen = nbval_options(**NBVAL_SAYS_NOTHING)
     assert chosen["nbval_cell_timeout"] == 120
     assert chosen["nbval_current_env"] is True
+    assert chosen["nbval_sanitize_with"] == str(ROOT / "tools/nbval_sanitize.cfg")
 
 
 def test_what_the_reader_chose_for_nbval_stays():
     chosen = nbval_options(
-        **{**NBVAL_SAYS_NOTHING, "nbval_cell_timeout": 300, "nbval_kernel_name": "other"}
+        **{
+            **NBVAL_SAYS_NOTHING,
+            "nbval_cell_timeout": 300,
+            "nbval_kernel_name": "other",
+            "nbval_sanitize_with": "mine.cfg",
+        }
     )
+    assert chosen["nbval_sanitize_with"] == "mine.cfg"
     assert chosen["nbval_cell_timeout"] == 300
     assert chosen["nbval_current_env"] is False
     assert nbval_options(keyword="x") == {"keyword": "x"}  # nbval is absent
@@ -460,8 +552,12 @@ def project_files():
         listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
         paths = [ROOT / name for name in listed.stdout.split("\0") if name]
     except (OSError, subprocess.CalledProcessError):
-        skipped = {".git", ".venv", "__pycache__"}
-        paths = [p for p in ROOT.rglob("*") if not skipped & set(p.relative_to(ROOT).parts)]
+        skipped = re.compile(r"\.git|\.venv|__pycache__|\.ipynb_checkpoints|my_notebooks.*")
+        paths = [
+            path
+            for path in ROOT.rglob("*")
+            if not any(map(skipped.fullmatch, path.relative_to(ROOT).parts))
+        ]
     return [path for path in paths if path.is_file()]
 
 
@@ -555,8 +651,15 @@ def bare_machine(tmp_path):
         ),
         (
             'sys.version_info = (3, 9, 2, "final", 0)',
-            "error: python3 is Python 3.9, and 3.11 or newer is needed: "
-            "install one and name it, as in PYTHON=python3.13.",
+            "error: python3 is Python 3.9, and 3.11 to 3.14 are accepted, because the pinned "
+            "packages have no builds for others: install one of these and name it, "
+            "as in PYTHON=python3.13.",
+        ),
+        (
+            'sys.version_info = (3, 15, 0, "final", 0)',
+            "error: python3 is Python 3.15, and 3.11 to 3.14 are accepted, because the pinned "
+            "packages have no builds for others: install one of these and name it, "
+            "as in PYTHON=python3.13.",
         ),
         (
             'sys.modules["ensurepip"] = None',
@@ -564,7 +667,7 @@ def bare_machine(tmp_path):
             "on Debian or Ubuntu, run 'sudo apt-get install python3-venv'.",
         ),
     ],
-    ids=["no python3", "an old python3", "no python3-venv"],
+    ids=["no python3", "an old python3", "a new python3", "no python3-venv"],
 )
 def test_what_is_missing_is_said_in_one_sentence(bare_machine, change, sentence):
     ran = bare_machine(change)

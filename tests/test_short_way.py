@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from rope_kernels.angles import Angles
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -28,7 +29,6 @@ from rope_kernels import (
     reference,
     rope_qk,
 )
-from rope_kernels.angles import Angles
 from yardstick import assert_rounded_once, rotate_fp64
 
 triton = pytest.importorskip("triton", reason="needs Triton")

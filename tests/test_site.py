@@ -20,7 +20,11 @@ import yaml
 import rope_kernels
 
 ROOT = Path(__file__).resolve().parent.parent
-NOTEBOOKS = {p.relative_to(ROOT).as_posix() for p in ROOT.glob("notebooks/**/*.ipynb")}
+NOTEBOOKS = {
+    path.relative_to(ROOT).as_posix()
+    for path in ROOT.glob("notebooks/**/*.ipynb")
+    if ".ipynb_checkpoints" not in path.parts
+}
 
 needs_sphinx = pytest.mark.skipif(
     not all(importlib.util.find_spec(name) for name in ("sphinx", "myst_nb", "sphinx_book_theme")),

@@ -49,9 +49,9 @@ command -v "$python" >/dev/null 2>&1 ||
 on Debian or Ubuntu, run 'sudo apt-get install python3 python3-venv'."
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])') ||
     stop "$python does not start."
-"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
-    stop "$python is Python $version, and 3.11 or newer is needed: install one and name it, \
-as in PYTHON=python3.13."
+"$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))' ||
+    stop "$python is Python $version, and 3.11 to 3.14 are accepted, because the pinned packages \
+have no builds for others: install one of these and name it, as in PYTHON=python3.13."
 "$python" -c 'import venv, ensurepip' 2>/dev/null ||
     stop "$python cannot make virtual environments: \
 on Debian or Ubuntu, run 'sudo apt-get install ${python##*/}-venv'."

@@ -1,0 +1,246 @@
+"""Make a reader's own copies of the notebooks in my_notebooks/: `make lab` runs this.
+
+A copy has the cells of its original without outputs, so that it gives no prediction away. What
+else lies in notebooks/ (records, pictures) is linked. The copies are as deep in the repository as
+their originals, so the same links work. Git and ruff ignore them, and `make test` never reads them.
+
+A later run adds what is missing and names the copies whose originals have changed. It overwrites
+no copy; `--fresh` moves the whole folder to a dated backup first.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ORIGINALS, COPIES = "notebooks", "my_notebooks"
+# In the folder of the copies: for each, the digest of its original when it was copied.
+MEMORY = ".copied-from.json"
+_METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+
+
+@dataclass
+class Report:
+    """What a run did and found; paths relative to the folder of the copies."""
+
+    made: list[str] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)  # the original has changed since
+    orphaned: list[str] = field(default_factory=list)  # the original is gone
+
+
+def authored(text: str) -> list[dict]:
+    """The cells of a notebook as their author wrote them, without what running or saving adds.
+
+    Raises:
+        ValueError: the text is not a notebook in format 4.
+    """
+    try:
+        cells = json.loads(text)["cells"]
+        return [_authored_cell(cell) for cell in cells]
+    except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(f"not a notebook in format 4 ({error!r})") from error
+
+
+def _authored_cell(cell: dict) -> dict:
+    tags = cell["metadata"].get("tags")
+    kept = {key: cell[key] for key in ("attachments", "id") if cell.get(key)}
+    return {
+        "cell_type": cell["cell_type"],
+        **kept,
+        "metadata": {"tags": tags} if tags else {},
+        "source": "".join(cell["source"]),  # stored as a string or as a list of lines
+    }
+
+
+def digest(cells: list[dict]) -> str:
+    """A short name for what `authored` returns; equal if and only if the cells are."""
+    return hashlib.sha256(json.dumps(cells, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def as_unexecuted(cells: list[dict]) -> str:
+    """The text of a notebook with these cells and no outputs."""
+    code_fields = {"execution_count": None, "outputs": []}
+    written = [
+        {
+            **cell,
+            **(code_fields if cell["cell_type"] == "code" else {}),
+            "source": cell["source"].splitlines(keepends=True),
+        }
+        for cell in cells
+    ]
+    notebook = {"cells": written, "metadata": _METADATA, "nbformat": 4, "nbformat_minor": 5}
+    return json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def make_copies(root: Path = ROOT) -> Report:
+    """Copy what is missing and name what is stale.
+
+    Raises:
+        ValueError: an original is not a notebook.
+    """
+    originals, copies = root / ORIGINALS, root / COPIES
+    report, remembered = Report(), _read_memory(copies / MEMORY)
+    for original in _entries(originals):
+        name = original.relative_to(originals).as_posix()
+        folder = (copies / name).parent
+        if folder != copies and folder.is_symlink():
+            folder.unlink()  # linked as a whole while it held no notebook
+        if original.suffix == ".ipynb":
+            _copy_notebook(original, copies / name, name, remembered, report)
+        else:
+            _link(original, copies / name)
+    report.orphaned = sorted(
+        name for name in remembered if (copies / name).exists() and not (originals / name).exists()
+    )
+    _write(copies / MEMORY, json.dumps(remembered, indent=1, sort_keys=True) + "\n")
+    return report
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    """Notebooks, files, and folders without a notebook in them, which are linked as a whole."""
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith((".", "__")):
+            continue  # checkpoints and caches
+        if path.is_dir() and any(path.rglob("*.ipynb")):
+            yield from _entries(path)
+        else:
+            yield path
+
+
+def _copy_notebook(
+    original: Path, copy: Path, name: str, remembered: dict[str, str], report: Report
+) -> None:
+    try:
+        cells = authored(original.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{original} is {error}") from error
+    now = digest(cells)
+    if not copy.exists():
+        _write(copy, as_unexecuted(cells))
+        remembered[name] = now
+        report.made.append(name)
+    elif remembered.get(name) != now:
+        if _digest_of_copy(copy) == now:
+            remembered[name] = now  # up to date, though no run has remembered it
+        elif name in remembered:
+            report.stale.append(name)
+        # Otherwise it may be older, edited or the reader's own: nothing tells which.
+
+
+def _digest_of_copy(copy: Path) -> str | None:
+    try:
+        return digest(authored(copy.read_text(encoding="utf-8")))
+    except ValueError:  # UnicodeDecodeError is one
+        return None
+
+
+def _link(original: Path, copy: Path) -> None:
+    """Link the copy to its original; where links are impossible, copy it at each run."""
+    if copy.is_symlink():
+        return
+    if not copy.exists() and _could_link(original, copy):
+        return
+    if original.is_dir():
+        copy.mkdir(parents=True, exist_ok=True)
+        for entry in _entries(original):
+            _link(entry, copy / entry.name)
+    else:
+        shutil.copy2(original, copy)
+
+
+def _could_link(original: Path, copy: Path) -> bool:
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    target = os.path.relpath(original.resolve(), copy.parent.resolve())
+    try:
+        copy.symlink_to(target, original.is_dir())
+    except OSError:  # a file system without links, or Windows without the right to make them
+        return False
+    return True
+
+
+def _read_memory(path: Path) -> dict[str, str]:
+    try:
+        remembered = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return remembered if isinstance(remembered, dict) else {}
+
+
+def _write(path: Path, text: str) -> None:
+    """All of it or nothing: a half-written copy would count as the reader's work."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)
+
+
+def move_to_backup(root: Path = ROOT) -> Path | None:
+    """Rename the folder of the copies by date and time; None if there is none.
+
+    Raises:
+        OSError: the folder cannot be renamed, as when it is mounted into a container.
+    """
+    copies = root / COPIES
+    if not copies.exists():
+        return None
+    return copies.rename(root / time.strftime(f"{COPIES}-%Y-%m-%d-%H%M%S"))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Make the copies and say what was done; 1 if that failed."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--fresh", action="store_true", help="start over; keep a dated backup")
+    fresh = parser.parse_args(arguments).fresh
+    try:
+        backup = move_to_backup() if fresh else None
+    except OSError as error:
+        print(
+            f"error: {COPIES} cannot be renamed ({error.strerror}). If it is mounted into a "
+            "container, rename it outside, make an empty one, and start the container again.",
+            file=sys.stderr,
+        )
+        return 1
+    if backup:
+        print(f"Your notebooks so far are in {backup.name}.")
+    try:
+        report = make_copies()
+    except PermissionError as error:
+        print(
+            f"error: {error.filename} cannot be written. Give {COPIES} to the user who runs this; "
+            "README says how to run the container as you.",
+            file=sys.stderr,
+        )
+        return 1
+    except ValueError as error:
+        print(f"error: {error}: 'git restore {ORIGINALS}' brings it back.", file=sys.stderr)
+        return 1
+    print_report(report)
+    return 0
+
+
+def print_report(report: Report) -> None:
+    if report.made:
+        print(f"Copied into {COPIES}: {len(report.made)} notebooks, without their outputs.")
+    for name in report.stale:
+        print(
+            f"{COPIES}/{name} is stale: its original has changed since it was copied. "
+            "Yours is left as it is. Rename it to get the new one next time."
+        )
+    for name in report.orphaned:
+        print(f"{COPIES}/{name} no longer has an original. Yours is left as it is.")
+    if report.stale:
+        print("'make lab FRESH=1' copies everything again and keeps yours in a dated backup.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
