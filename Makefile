@@ -37,7 +37,7 @@ test: environment ## lint, then the tests, then every notebook against its store
 	$(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope
 
 notebooks: environment ## run the notebooks and store their output (on a GPU: the measurements too)
-	$(VENV)/bin/python -m rope_kernels.lab.execute notebooks
+	$(VENV)/bin/python -m rope_lab.run_notebooks notebooks
 
 bench: environment ## measure the kernels beside their peers (needs a GPU)
 	$(VENV)/bin/python -m benchmarks $(BENCH_FLAGS)
@@ -56,5 +56,5 @@ docker_image: ## build the Docker image rope-kernels (CPU=1 for one without CUDA
 	docker build --build-arg CPU=$(CPU) -t $(IMAGE) .
 
 clean: ## remove the environment and everything else that these commands made
-	rm -rf .venv .site build dist *.egg-info .pytest_cache .ruff_cache
+	rm -rf .venv .site build dist *.egg-info rope_lab/build rope_lab/*.egg-info .pytest_cache .ruff_cache
 	find . \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +

@@ -14,8 +14,8 @@ from benchmarks.measure import Results, estimate_seconds, measure_groups
 from benchmarks.providers import OURS, PROVIDERS
 from benchmarks.rows import RESULTS, save
 from benchmarks.shapes import RECORD, SETS
-from rope_kernels.lab.bench import origin
 from rope_kernels.launch import interpreter_is_on
+from rope_lab.records import origin
 
 QUICK_ROUNDS = 2
 ELSEWHERE = Path("build") / "benchmarks"  # not kept in git
