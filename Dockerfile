@@ -30,9 +30,10 @@ RUN python3 -m venv "$VENV" \
         pip install --no-cache-dir -c constraints.txt uv \
         && uv pip install --no-cache --torch-backend=cpu -c constraints.txt torch; \
     fi \
-    && mkdir -p rope_kernels rope_lab/compiler rope_lab/figures rope_lab/grading \
-        rope_lab/profiling rope_lab/steps \
-    && touch rope_kernels/__init__.py \
+    && for package in rope_kernels rope_lab rope_lab/compiler rope_lab/figures \
+        rope_lab/grading rope_lab/profiling rope_lab/steps; do \
+        mkdir -p "$package" && touch "$package/__init__.py"; \
+    done \
     && pip install --no-cache-dir -c constraints.txt -e '.[test]' -e ./rope_lab
 
 COPY --chown=reader:reader . .

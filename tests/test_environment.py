@@ -239,6 +239,18 @@ def complaints_about_docker(text):
     return complaints
 
 
+def packages_that_docker_makes(text):
+    """Empty ones, so that the real ones need not be there when they are installed."""
+    loop = re.search(r"for package in ([^;]*);", text.replace("\\\n", " "))
+    return [path.replace("/", ".") for path in loop[1].split()]
+
+
+def test_docker_makes_every_package_before_it_installs_them():
+    """A folder without __init__.py would be installed as a namespace, and hide the real one."""
+    lab = tomllib.loads(read("rope_lab/pyproject.toml"))["tool"]["setuptools"]["packages"]
+    assert packages_that_docker_makes(read("Dockerfile")) == ["rope_kernels", *lab]
+
+
 def test_docker_image_is_made_from_the_constraints():
     text = read("Dockerfile")
     assert complaints_about_docker(text) == []
