@@ -16,7 +16,6 @@ import triton.language as tl  # noqa: E402
 
 from rope_lab.compiler.stages import (  # noqa: E402
     STAGES,
-    StageExplorer,
     excerpt,
     jumped_over,
     kernel_lines,
@@ -26,6 +25,7 @@ from rope_lab.compiler.stages import (  # noqa: E402
     signature,
     with_names,
 )
+from rope_lab.figures.stages import StageExplorer  # noqa: E402
 from rope_lab.steps.journey import half_split_tile_kernel  # noqa: E402
 
 MEMORY = torch.zeros(4096, dtype=torch.bfloat16)
