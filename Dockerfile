@@ -33,14 +33,17 @@ ENV VENV=/home/reader/venv \
 # `docker build --build-arg CPU=1` takes the CPU build of torch (see tools/make_environment.sh).
 ARG CPU=
 COPY --chown=reader:reader pyproject.toml constraints.txt ./
+COPY --chown=reader:reader rope_lab/pyproject.toml rope_lab/
 RUN python3 -m venv "$VENV" \
     && if [ "${CPU:-0}" != 0 ]; then \
         pip install --no-cache-dir -c constraints.txt uv \
         && uv pip install --no-cache --torch-backend=cpu -c constraints.txt torch; \
     fi \
-    && mkdir rope_kernels \
-    && touch rope_kernels/__init__.py \
-    && pip install --no-cache-dir -c constraints.txt -e '.[lab,test]'
+    && for package in rope_kernels rope_lab rope_lab/compiler rope_lab/figures \
+        rope_lab/grading rope_lab/profiling rope_lab/steps; do \
+        mkdir -p "$package" && touch "$package/__init__.py"; \
+    done \
+    && pip install --no-cache-dir -c constraints.txt -e '.[test]' -e ./rope_lab
 
 COPY --chown=reader:reader . .
 

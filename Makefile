@@ -42,7 +42,7 @@ test: environment ## lint, then the tests, then every notebook against its store
 	$(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope $(OR_EXPLAIN)
 
 notebooks: environment ## run the notebooks and store their output (on a GPU: the measurements too)
-	$(VENV)/bin/python -m rope_kernels.lab.execute notebooks
+	$(VENV)/bin/python -m rope_lab.run_notebooks notebooks
 
 index: environment ## write what notebooks/index.toml says into README and the notebooks
 	$(VENV)/bin/python tools/notebook_index.py
@@ -64,5 +64,5 @@ docker_image: ## build the Docker image rope-kernels (CPU=1 for one without CUDA
 	docker build --build-arg CPU=$(CPU) --build-arg READER_ID=$(shell id -u) -t $(IMAGE) .
 
 clean: ## remove the environment and everything else that these commands made
-	rm -rf .venv .site build dist *.egg-info .pytest_cache .ruff_cache
+	rm -rf .venv .site build dist *.egg-info rope_lab/build rope_lab/*.egg-info .pytest_cache .ruff_cache
 	find . \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +

@@ -15,7 +15,7 @@ from benchmarks.providers import OURS, PROVIDERS
 from benchmarks.rows import RESULTS, save
 from benchmarks.shapes import RECORD, SETS
 from rope_kernels.engine import interpreter_is_on
-from rope_kernels.lab.bench import origin
+from rope_lab.records import origin
 
 QUICK_ROUNDS = 2
 ELSEWHERE = Path("build") / "benchmarks"  # not kept in git

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from rope_kernels.lab.bench import Timing, circumstances, measure, measure_host
+from rope_lab.records import circumstances
+from rope_lab.timing import Timing, measure, measure_host
 
 _ASKED = ("clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem", "temperature.gpu",
           "power.limit")  # fmt: skip
@@ -21,7 +22,7 @@ class GPU:
     device: str = "cuda"
 
     def device_time(self, calls: dict[str, Callable]) -> dict[str, Timing]:
-        """As `rope_kernels.lab.bench.measure` takes it: interleaved, L2 flushed."""
+        """As `rope_lab.timing.measure` takes it: interleaved, L2 flushed."""
         return measure(calls, rounds=self.rounds)
 
     def host_time(self, calls: dict[str, Callable]) -> dict[str, Timing]:

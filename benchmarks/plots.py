@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.rows import LIMITS, OURS, comparisons, is_old, share
-from rope_kernels.lab import draw
-from rope_kernels.lab.bench import origin
+from rope_lab.figures import style as draw
+from rope_lab.records import origin
 
 SKY, OLIVE = "#56b4e9", "#a3a500"  # two more that stay apart from the palette's five
 LOOKS = {  # provider -> colour, marker

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.rows import LIMITS, OURS, RESULTS, ROOT, comparisons, is_old, load, share
 from benchmarks.verdicts import verdicts
-from rope_kernels.lab.bench import origin
+from rope_lab.records import origin
 
 README = ROOT / "README.md"
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"

@@ -11,7 +11,7 @@ from benchmarks.instruments import GPU
 from benchmarks.providers import PROVIDERS
 from benchmarks.providers.base import Run
 from benchmarks.shapes import RECORD, SETS
-from rope_kernels.lab.bench import Timing
+from rope_lab.timing import Timing
 
 SHARES = {  # of the limit's speed; whoever is not named gets a half
     "copy_": 1.0,

@@ -191,9 +191,9 @@ def first_code_cell_picks_the_engine(notebook: Notebook) -> list[str]:
     """`lab` comes first; a notebook that imports Triton asks for it before, in one sentence."""
     first = notebook.code[0].source
     complaints = []
-    if not first.startswith("from rope_kernels import lab\n"):
+    if not first.startswith("import rope_lab as lab\n\nprint(lab.ENGINE)"):
         complaints.append("lab is not imported first")
-    imports = re.compile(r"^(?:import|from) (?:triton|rope_kernels\.lab\.journey)", re.MULTILINE)
+    imports = re.compile(r"^(?:import|from) (?:triton|rope_lab\.steps)", re.MULTILINE)
     if any(imports.search(cell.source) for cell in notebook.code):
         before = imports.split(first)[0]
         if "lab.need_triton()" not in before:

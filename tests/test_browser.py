@@ -195,7 +195,7 @@ def test_an_exercise_is_solved_and_turns_green(browser, lab):
     assert page.errors() == []
     number, solution = first_exercise(page.cells(), "05")
     verdict = page.page.locator(".jp-Cell").nth(number).locator(".lab-verdict")
-    assert "lab-not-written-yet" in verdict.get_attribute("class")
+    assert "lab-not-yet" in verdict.get_attribute("class")
     page.in_lab(
         "(_, panel, [number, source]) => {"
         "  panel.content.activeCellIndex = number;"
@@ -222,7 +222,7 @@ def first_exercise(cells: list[dict], number: str) -> tuple[int, str]:
     checks = [
         i
         for i, cell in enumerate(solutions)
-        if cell["cell_type"] == "code" and "lab.check(" in "".join(cell["source"])
+        if cell["cell_type"] == "code" and "lab.check_exercise(" in "".join(cell["source"])
     ]
     begin = 1 + next(i for i, cell in enumerate(solutions) if cell["cell_type"] == "code")
     sources = ["".join(c["source"]) for c in solutions[begin : checks[0] + 1] if is_code(c)]

@@ -11,9 +11,9 @@ import types
 import pytest
 import torch
 
+import rope_lab as lab
 from notebook_form import FOLDER, load
-from rope_kernels import lab
-from rope_kernels.lab import specs
+from rope_lab.grading import exercises
 
 NOTEBOOK = load("10_spot_the_bug.ipynb")
 CELLS = {cell.id: cell for cell in NOTEBOOK.code}
@@ -67,25 +67,25 @@ FIXED = {
 
 def asked_of(name, written):
     if "bhsd" in name:
-        return specs.rope_heads_first
+        return exercises.rope_heads_first
     if "q_k" in name:
         return written.q_and_k
-    return written.in_place if "in_place" in name else specs.rope_of_whole_heads
+    return written.in_place if "in_place" in name else exercises.rope_of_whole_heads
 
 
 @pytest.mark.parametrize("name", FOUND)
 def test_a_bug_is_found_and_named(name, written):
     cell, kind = FOUND[name]
-    verdict = lab.check(getattr(written, name), asked_of(name, written))
-    assert not verdict and kind in verdict.kind, verdict
+    verdict = lab.check_exercise(getattr(written, name), asked_of(name, written))
+    assert not verdict and kind in verdict.reason, verdict
     assert "WRONG in the case" in shown(cell) and kind in shown(cell)
 
 
 @pytest.mark.parametrize("name", FIXED)
 def test_a_fix_is_right(name, written):
-    verdict = lab.check(getattr(written, name), asked_of(name, written))
-    assert verdict and len(verdict.right) >= 6, verdict
-    assert f"RIGHT: {len(verdict.right)} cases" in shown(FIXED[name])
+    verdict = lab.check_exercise(getattr(written, name), asked_of(name, written))
+    assert verdict and len(verdict.right_cases) >= 6, verdict
+    assert f"RIGHT: {len(verdict.right_cases)} cases" in shown(FIXED[name])
 
 
 def test_bugs_hide_where_projects_test():
@@ -158,7 +158,7 @@ def test_only_checkpointing_tells_that_the_input_was_overwritten(written):
 
 @pytest.mark.skipif(lab.ENGINE.kind == "compiled", reason="a GPU may show it")
 def test_the_interpreter_does_not_show_the_race_and_the_record_does(written):
-    assert lab.check(written.rope_in_place, written.in_place)
+    assert lab.check_exercise(written.rope_in_place, written.in_place)
     assert shown("10-92").startswith("RIGHT: 6 cases")
     record = json.loads((FOLDER / "records" / "04.json").read_text())["04/race-between-warps"]
     rows = {case: seen for case, seen in record["values"].items() if "block 256" in case}

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from rope_kernels import RotaryPositionEmbedding, rope_fw, rope_qk
-from rope_kernels.lab.compile import compile_call
-from rope_kernels.lab.show_compiled import opcodes, operations
+from rope_lab.compiler.compile import compile_call
+from rope_lab.compiler.stages import opcodes, operations
 
 pytest.importorskip("triton", reason="needs Triton")
 

@@ -70,6 +70,9 @@ def test_constraints_are_exact():
 # pyproject.toml against constraints.txt
 
 
+PROJECTS = ("pyproject.toml", "rope_lab/pyproject.toml")
+
+
 def declared_requirements(pyproject):
     project = tomllib.loads(pyproject)["project"]
     extras = project.get("optional-dependencies", {}).values()
@@ -82,8 +85,9 @@ def requirements_without_a_pin(pyproject, constraints):
     return [name for name in names if name not in pinned]
 
 
-def test_every_requirement_is_pinned():
-    pyproject = read("pyproject.toml")
+@pytest.mark.parametrize("path", PROJECTS)
+def test_every_requirement_is_pinned(path):
+    pyproject = read(path)
     assert requirements_without_a_pin(pyproject, read("constraints.txt")) == []
     assert requirements_without_a_pin(pyproject, "torch==2.13.0\n") != []
     broken = '[project]\ndependencies = ["Torch"]\n[project.optional-dependencies]\nlab = ["x_y"]\n'
@@ -126,7 +130,7 @@ def installed_requires(name):
 
 
 def test_every_package_that_comes_along_is_pinned():
-    roots = declared_requirements(read("pyproject.toml"))
+    roots = [root for path in PROJECTS for root in declared_requirements(read(path))]
     assert packages_without_a_pin(roots, installed_requires, read("constraints.txt")) == []
 
 
@@ -177,15 +181,16 @@ def complaints_about_conda(text):
     dependencies = yaml.safe_load(text)["dependencies"]
     conda = [d for d in dependencies if isinstance(d, str)]
     pip = [line for d in dependencies if isinstance(d, dict) for line in d["pip"]]
-    packages = [line for line in conda + pip if not line.startswith("python ")]
-    complaints = [f"a version: {line}" for line in packages if re.search(r"[=<>~\d]", line)]
+    names = [line.partition(";")[0] for line in conda + pip]  # without markers
+    versions = [name for name in names if re.search(r"[=<>~\d]", name)]
+    complaints = [f"a version: {name}" for name in versions if not name.startswith("python ")]
     if "pip" not in conda or f"python {accepted_pythons(read('pyproject.toml'))}" not in conda:
         complaints.append("no pip, or not the Python that pyproject.toml accepts")
     if "-c constraints.txt" not in pip:
         complaints.append("no -c constraints.txt")
-    if "-e .[lab,test]" not in pip:
-        complaints.append("no -e .[lab,test]")
-    return complaints
+    wanted = {"-e .[test]", "-e ./rope_lab"}
+    wanted |= {"torch", "triton", "jupyterlab", "matplotlib", "nbval", "ipywidgets"}
+    return complaints + [f"no {line}" for line in sorted(wanted - set(names))]
 
 
 def test_conda_environment_has_no_version_of_its_own():
@@ -197,8 +202,12 @@ def test_conda_environment_has_no_version_of_its_own():
         ("- python >=3.11,<3.15\n", "- python =3.12\n"),
         ("- pip\n", "- numpy\n"),
         ("-c constraints.txt", "-r constraints.txt"),
-        ("-e .[lab,test]", "-e ."),
-        ("-e .[lab,test]", "-e .[lab,test]\n      - torch==2.13.0"),
+        ("-e .[test]", "-e ."),
+        ("      - -e ./rope_lab\n", ""),
+        ("      - nbval\n", ""),
+        ("      - triton; sys_platform == 'linux'\n", ""),
+        ("- torch\n", "- torch==2.13.0\n"),
+        ("triton;", "triton>=3.7;"),
     ]:
         assert good in text
         assert complaints_about_conda(text.replace(good, bad)) != [], bad
@@ -219,8 +228,8 @@ def complaints_about_docker(text):
     commands = [c.strip() for argument in run for c in re.split(r"&&|\|\||;", argument)]
     installs = [c for c in commands if re.search(r"\bpip3? install\b", c)]
     complaints = [c for c in installs if not CONSTRAINTS_OPTION.search(c)]
-    if not any("-e '.[lab,test]'" in c for c in installs):
-        complaints.append("the package is not installed")
+    if not any("-e '.[test]' -e ./rope_lab" in c for c in installs):
+        complaints.append("the packages are not installed")
     system = " ".join(c for c in commands if "apt-get install" in c).split()
     complaints += [
         f"no {package} from apt"
@@ -243,6 +252,18 @@ def complaints_about_docker(text):
     return complaints
 
 
+def packages_that_docker_makes(text):
+    """Empty ones, so that the real ones need not be there when they are installed."""
+    loop = re.search(r"for package in ([^;]*);", text.replace("\\\n", " "))
+    return [path.replace("/", ".") for path in loop[1].split()]
+
+
+def test_docker_makes_every_package_before_it_installs_them():
+    """A folder without __init__.py would be installed as a namespace, and hide the real one."""
+    lab = tomllib.loads(read("rope_lab/pyproject.toml"))["tool"]["setuptools"]["packages"]
+    assert packages_that_docker_makes(read("Dockerfile")) == ["rope_kernels", *lab]
+
+
 def test_docker_image_is_made_from_the_constraints():
     text = read("Dockerfile")
     assert complaints_about_docker(text) == []
@@ -250,7 +271,8 @@ def test_docker_image_is_made_from_the_constraints():
         ("-c constraints.txt -e", "-e"),
         ("-c constraints.txt uv", "uv"),
         ("-c constraints.txt torch", "torch"),
-        ("-e '.[lab,test]'", "-e ."),
+        ("-e '.[test]'", "-e ."),
+        (" -e ./rope_lab", ""),
         ("gcc libc6-dev", "libc6-dev"),
         ("python3-venv", "git"),
         ("NVIDIA_VISIBLE_DEVICES", "VISIBLE_DEVICES"),
@@ -617,9 +639,10 @@ exec(sys.argv[2])' "$@"
 def bare_machine(tmp_path):
     """A checkout and a function that runs its script with nothing on the PATH but `commands`."""
     checkout, commands = tmp_path / "checkout", tmp_path / "bin"
-    (checkout / "tools").mkdir(parents=True)
+    for folder in ("tools", "rope_lab"):
+        (checkout / folder).mkdir(parents=True)
     commands.mkdir()
-    for name in ("pyproject.toml", "constraints.txt", "tools/make_environment.sh"):
+    for name in (*PROJECTS, "constraints.txt", "tools/make_environment.sh"):
         shutil.copy(ROOT / name, checkout / name)
     for name in (*TOOLS, "chmod"):
         (commands / name).symlink_to(shutil.which(name))
@@ -688,7 +711,7 @@ def pip_calls(machine):
     return log.read_text().splitlines() if log.exists() else []
 
 
-INSTALL = "-m pip install -c constraints.txt -e .[lab,test]"
+INSTALL = "-m pip install -c constraints.txt -e .[test] -e ./rope_lab"
 
 
 def test_an_environment_is_made_once(bare_machine):
@@ -699,7 +722,7 @@ def test_an_environment_is_made_once(bare_machine):
     assert pip_calls(bare_machine) == [INSTALL]
 
 
-@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
+@pytest.mark.parametrize("name", ["pyproject.toml", "rope_lab/pyproject.toml", "constraints.txt"])
 def test_a_changed_file_is_installed_anew(bare_machine, name):
     bare_machine("")
     with open(bare_machine.checkout / name, "a") as file:

@@ -12,9 +12,10 @@ import nbformat
 import pytest
 
 import notebook_form
+import rope_lab as lab
 import wrong_kernels
-from rope_kernels import lab, rope_fw, rope_qk
-from rope_kernels.lab import specs
+from rope_kernels import rope_fw, rope_qk
+from rope_lab.grading import exercises
 from wrong_answers import WRONG_ANSWERS
 
 NUMBERS = ("04", "05", "06", "07", "08", "09")
@@ -148,22 +149,26 @@ def candidate_and_spec(wrong, folder):
     module = types.ModuleType("answer")
     exec(compile(path.read_text(), path, "exec"), module.__dict__)
     checks = dict(
-        re.findall(r"lab\.check\((\w+), lab\.specs\.(\w+)", check_of(book, wrong.exercise))
+        re.findall(
+            r"lab\.check_exercise\((\w+), lab\.exercises\.(\w+)", check_of(book, wrong.exercise)
+        )
     )
     name = wrong.candidate or next(iter(checks))
-    return getattr(module, name), getattr(specs, checks[name])
+    return getattr(module, name), getattr(exercises, checks[name])
 
 
 @pytest.mark.parametrize("wrong", WRONG_ANSWERS, ids=str)
 def test_a_wrong_answer_is_told_what_it_looks_like(wrong, tmp_path):
-    verdict = lab.check(*candidate_and_spec(wrong, tmp_path))
+    verdict = lab.check_exercise(*candidate_and_spec(wrong, tmp_path))
     assert not verdict and verdict.state == "wrong"
-    assert wrong.told in verdict.kind, verdict
+    assert wrong.told in verdict.reason, verdict
 
 
 def test_each_exercise_with_a_kernel_has_three_wrong_answers():
     counts = Counter((wrong.notebook, wrong.exercise) for wrong in WRONG_ANSWERS)
-    with_a_kernel = [(n, k) for n, k in EXERCISES if "lab.check(" in check_of(notebook(n), k)]
+    with_a_kernel = [
+        (n, k) for n, k in EXERCISES if "lab.check_exercise(" in check_of(notebook(n), k)
+    ]
     assert set(counts) == set(with_a_kernel)
     assert min(counts.values()) >= 3
 
@@ -176,16 +181,16 @@ def neighbours_for_halves(t, freqs):
 
 
 def test_which_pairing_was_taken_for_which():
-    kind = lab.check(neighbours_for_halves, specs.rope).kind
+    kind = lab.check_exercise(neighbours_for_halves, exercises.rope).reason
     assert "pairs neighbours (2i, 2i + 1), where halves (i, i + d2/2) are asked" in kind
-    kind = lab.check(rope_fw, specs.rope_of_neighbours).kind
+    kind = lab.check_exercise(rope_fw, exercises.rope_of_neighbours).reason
     assert "pairs halves (i, i + d2/2), where neighbours (2i, 2i + 1) are asked" in kind
 
 
 def test_launches_are_counted_where_that_is_asked():
     """And two are too many: see the wrong answers to exercise 3 of notebook 05."""
-    assert specs.rope_of_q_and_k_at_once.launches == 1
-    assert lab.check(rope_qk, specs.rope_of_q_and_k_at_once)
+    assert exercises.rope_of_q_and_k_at_once.launches == 1
+    assert lab.check_exercise(rope_qk, exercises.rope_of_q_and_k_at_once)
 
 
 # numbers that a reader predicts
@@ -197,21 +202,21 @@ def test_launches_are_counted_where_that_is_asked():
         (None, 3, "NOT YET: put your answer in place of None"),
         ([8, None], [8, 2], "NOT YET: put your answer in place of each None"),
         (16384, 16384, "RIGHT: 16 384 bytes"),
-        (990, 1000, "NOT RIGHT: 990 is too small, but not far off"),
-        (300, 1000, "NOT RIGHT: 300 is too small"),
-        (4000, 1000, "NOT RIGHT: 4 000 is too large, by far"),
-        (1.5, 1, "NOT RIGHT: 1.5 is too large"),
-        (0, 5, "NOT RIGHT: 0 is too small"),
-        ([8, 4], [8, 2], "NOT RIGHT: answer 2 of 2: 4 is too large"),
-        ([8], [8, 2], "NOT RIGHT: 2 answers are wanted, 1 came"),
-        (8, [8, 2], "NOT RIGHT: 2 answers are wanted, in a list"),
+        (990, 1000, "WRONG: 990 is too small, but not far off"),
+        (300, 1000, "WRONG: 300 is too small"),
+        (4000, 1000, "WRONG: 4 000 is too large, by far"),
+        (1.5, 1, "WRONG: 1.5 is too large"),
+        (0, 5, "WRONG: 0 is too small"),
+        ([8, 4], [8, 2], "WRONG: answer 2 of 2: 4 is too large"),
+        ([8], [8, 2], "WRONG: 2 answers are wanted, 1 came"),
+        (8, [8, 2], "WRONG: 2 answers are wanted, in a list"),
         ((8, 2), [8, 2], "RIGHT: 8, 2 bytes"),
-        ("many", 3, "NOT RIGHT: a number is wanted, 'many' came"),
-        (True, 1, "NOT RIGHT: a number is wanted, True came"),
+        ("many", 3, "WRONG: a number is wanted, 'many' came"),
+        (True, 1, "WRONG: a number is wanted, True came"),
         (" Gather ", "gather", "RIGHT: Gather"),
-        ("scatter", "gather", "NOT RIGHT: it is not scatter"),
-        (1, True, "NOT RIGHT: True or False is wanted, 1 came"),
-        (False, True, "NOT RIGHT: it is not False"),
+        ("scatter", "gather", "WRONG: it is not scatter"),
+        (1, True, "WRONG: True or False is wanted, 1 came"),
+        (False, True, "WRONG: it is not False"),
     ],
 )
 def test_an_answer(answer, right, said):

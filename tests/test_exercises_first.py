@@ -5,8 +5,8 @@ import re
 import nbformat
 import pytest
 
+import rope_lab as lab
 from notebook_form import FOLDER
-from rope_kernels import lab
 from wrong_answers_first import WRONG_ANSWERS
 
 NAMES = ("01_roformer_math", "02_rotate_half", "03_first_triton_kernel")
@@ -100,13 +100,13 @@ def test_every_stub_says_so_today_too(name, tmp_path):
     cells = cells_of(name)
     imports = next(cell for cell in cells if cell.cell_type == "code").source
     for number, (_, cell) in enumerate(checks(cells)):
-        if "lab.check(" not in cell.source:
+        if "lab.check_exercise(" not in cell.source:
             continue
         names = run([imports, cell.source], tmp_path / f"stub_{number}.py")
         candidate, wanted = re.search(
-            r"lab\.check\((\w+), lab\.specs\.(\w+)\)", cell.source
+            r"lab\.check_exercise\((\w+), lab\.exercises\.(\w+)\)", cell.source
         ).groups()
-        verdict = lab.check(names[candidate], getattr(lab.specs, wanted))
+        verdict = lab.check_exercise(names[candidate], getattr(lab.exercises, wanted))
         assert repr(verdict) == stored(cell)
 
 
@@ -125,7 +125,7 @@ def test_exercise_and_solution_are_judged_alike(name):
     for which in (name, f"{name}_solutions"):
         asked[which] = {}
         for number, cell in checks(cells_of(which)):
-            spec = re.search(r"lab\.specs\.\w+", cell.source)
+            spec = re.search(r"lab\.exercises\.\w+", cell.source)
             if spec:
                 asked[which].setdefault(number, spec[0])
     assert asked[name] == asked[f"{name}_solutions"]
@@ -140,15 +140,17 @@ def test_a_wrong_answer_is_told_what_it_is(wrong, tmp_path):
         source = source.replace(text, instead)
     before = [c.source for c in cells[: cells.index(cell)] if c.cell_type == "code"]
     names = run([*before, source], tmp_path / "answer.py")
-    candidate, wanted = re.search(r"lab\.check\((\w+), lab\.specs\.(\w+)\)", source).groups()
-    verdict = lab.check(names[candidate], getattr(lab.specs, wanted))
+    candidate, wanted = re.search(
+        r"lab\.check_exercise\((\w+), lab\.exercises\.(\w+)\)", source
+    ).groups()
+    verdict = lab.check_exercise(names[candidate], getattr(lab.exercises, wanted))
     assert not verdict and verdict.state == "wrong"
     assert wrong.told in repr(verdict), verdict
 
 
 def test_every_exercise_with_a_function_has_three_wrong_answers():
     for name in NAMES:
-        numbers = {n for n, cell in checks(cells_of(name)) if "lab.check(" in cell.source}
+        numbers = {n for n, cell in checks(cells_of(name)) if "lab.check_exercise(" in cell.source}
         for number in numbers:
             wrong = [w for w in WRONG_ANSWERS if (w.notebook, w.exercise) == (name[:2], number)]
             assert len(wrong) >= 3, (name, number)

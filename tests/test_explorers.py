@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from PIL import Image
 
-from rope_kernels.lab.explorer import (
+from rope_lab.figures.roofline import RooflineExplorer
+from rope_lab.figures.widgets import (
     PermutationExplorer,
     RotationExplorer,
     TileExplorer,
     WhoLoadsWhat,
 )
-from rope_kernels.lab.roofline import RooflineExplorer
 
 EXPLORERS = (RotationExplorer, PermutationExplorer, WhoLoadsWhat, TileExplorer, RooflineExplorer)
 
@@ -71,7 +71,7 @@ def test_pictures_fit_on_light_and_dark(make):
 
 def test_the_picture_is_shown_alone_too(monkeypatch):
     shown = []
-    monkeypatch.setattr("rope_kernels.lab.explorer.display", shown.append)
+    monkeypatch.setattr("rope_lab.figures.widgets.display", shown.append)
     explorer = RotationExplorer()
     explorer.m.value += 1
     explorer.show()
@@ -168,8 +168,8 @@ def test_every_element_of_a_block_belongs_to_one_lane():
 def test_the_compiler_deals_out_the_same(block, num_warps, dtype):
     """The picture's layout against that of a kernel compiled for an H200."""
     pytest.importorskip("triton")
-    from rope_kernels.lab.compile import compile_for
-    from rope_kernels.lab.show_compiled import layout_of
+    from rope_lab.compiler.compile import compile_for
+    from rope_lab.compiler.stages import layout_of
     from wrong_kernels import copy_kernel
 
     x = torch.empty(4096, dtype=getattr(torch, dtype))
@@ -231,9 +231,9 @@ def test_a_warp_that_is_not_there_is_the_last():
 def test_the_compiler_deals_out_tiles_alike(half, warps, dtype):
     """Against notebook 05's tile kernel, compiled for an H200; both halves have one layout."""
     pytest.importorskip("triton")
-    from rope_kernels.lab.compile import compile_for
-    from rope_kernels.lab.journey import half_split_tile_kernel
-    from rope_kernels.lab.show_compiled import layout_of
+    from rope_lab.compiler.compile import compile_for
+    from rope_lab.compiler.stages import layout_of
+    from rope_lab.steps.journey import half_split_tile_kernel
 
     t, freqs = torch.empty(2, 4, 8, 2 * half, dtype=getattr(torch, dtype)), torch.empty(2, 2 * half)
     sizes = {"HALF": half, "BLOCK_R": 8, "BLOCK_HALF": half, "num_warps": warps}

@@ -7,6 +7,7 @@ import ast
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from textwrap import dedent
 
@@ -14,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "rope_kernels"
+LAB = ROOT / "rope_lab"
 
 
 def run_python(code, **variables):
@@ -31,13 +33,22 @@ def run_python(code, **variables):
 # what is loaded
 
 
-@pytest.mark.parametrize("module", ("rope_kernels", "rope_kernels.lab"))
+@pytest.mark.parametrize("module", ("rope_kernels", "rope_lab"))
 def test_importing_loads_neither_triton_nor_matplotlib(module):
     run_python(f"""
         import sys
         import {module}
         loaded = {{name.partition(".")[0] for name in sys.modules}}
         assert not loaded & {{"triton", "matplotlib"}}, loaded & {{"triton", "matplotlib"}}
+    """)
+
+
+def test_importing_the_package_changes_no_environment_variable():
+    run_python("""
+        import os
+        before = dict(os.environ)
+        import rope_kernels
+        assert dict(os.environ) == before
     """)
 
 
@@ -204,8 +215,8 @@ def test_without_triton_everything_works_on_the_cpu(interpreter):
 
 def test_without_triton_the_lab_says_in_one_sentence_what_is_needed():
     said = run_without_triton("""
-        from rope_kernels import lab
-        from rope_kernels.lab.engine import problems
+        import rope_lab as lab
+        from rope_lab.engine import problems
         assert lab.ENGINE.kind == "PyTorch alone", lab.ENGINE.kind
         assert lab.device == lab.ENGINE.device == "cpu"
         about_triton = [line for line in problems(lab.ENGINE.machine) if "Triton" in line]
@@ -225,7 +236,7 @@ def test_without_triton_the_lab_says_in_one_sentence_what_is_needed():
 
 
 def test_with_triton_a_notebook_that_needs_it_goes_on():
-    from rope_kernels import lab
+    import rope_lab as lab
 
     lab.need_triton()
 
@@ -233,7 +244,7 @@ def test_with_triton_a_notebook_that_needs_it_goes_on():
 def test_without_triton_figures_still_name_their_versions():
     """PyTorch alone can be measured too, on Windows with a GPU say."""
     run_without_triton("""
-        from rope_kernels.lab.bench import versions
+        from rope_lab.records import versions
         assert "torch" in versions()
     """)
 
@@ -254,7 +265,7 @@ def imported(source):
 
 
 def imports_lab(source):
-    return any("lab" in name.split(".") for name in imported(source))
+    return any("rope_lab" in name.split(".") for name in imported(source))
 
 
 def imports_torch(source):
@@ -263,15 +274,15 @@ def imports_torch(source):
 
 def test_the_scan_sees_every_way_to_import():
     for source in (
-        "import rope_kernels.lab",
-        "from rope_kernels import lab",
-        "from . import lab",
-        "from .lab import bench",
-        "from .lab.bench import measure",
-        "def late():\n    from rope_kernels.lab.bench import measure",
+        "import rope_lab",
+        "import rope_lab as lab",
+        "import rope_lab.timing",
+        "from rope_lab import bench",
+        "from rope_lab.timing import measure",
+        "def late():\n    from rope_lab.timing import measure",
     ):
         assert imports_lab(source), source
-    assert not imports_lab("from . import label\nimport labs\nlab = 1")
+    assert not imports_lab("from . import lab\nimport rope_labs\nrope_lab = 1")
     assert imports_torch("import torch") and imports_torch("from torch.nn import functional")
     assert not imports_torch("import triton")
 
@@ -302,6 +313,135 @@ def test_the_reference_stands_on_torch_alone_and_checks_nothing():
         found = imported((PACKAGE / name).read_text(encoding="utf-8"))
         outside = {name.split(".")[0] for name in found if not name.startswith(".")}
         assert outside - sys.stdlib_module_names == {"torch"}, name
-        assert not imported_from_the_package(name) & {"kernels", "parts", "launch", "autograd"}
-    assert imported_from_the_package("reference.py") == {"formats", "rotation"}
-    assert imported_from_the_package("rotation.py") == {"frequencies"}
+
+
+# rope_lab's rooms
+
+
+def name_of(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def modules_of(folder):
+    """Name -> source of every module of a package in the repository's root."""
+    return {name_of(path): path.read_text(encoding="utf-8") for path in folder.rglob("*.py")}
+
+
+def target_of(name, modules):
+    """The module that `name` is, or is an attribute of."""
+    while name and name not in modules:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def import_graph(modules, packages):
+    """Module -> the others that it imports, at its top or inside a function.
+
+    A string constant that names a module counts too: `import_module(".figures.style", ...)`.
+    """
+    graph = {}
+    for name, source in modules.items():
+        package = name if name in packages else name.rpartition(".")[0]
+        found = set()
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Import):
+                found |= {target_of(alias.name, modules) for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*(above if node.level else []), *filter(None, [node.module])])
+                found |= {target_of(f"{base}.{alias.name}", modules) for alias in node.names}
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                absolute = package + node.value if node.value.startswith(".") else node.value
+                found |= {absolute} & modules.keys()
+        graph[name] = found - {"", name}
+    return graph
+
+
+def circle_in(graph):
+    """Modules that import one another in a circle; empty if none do."""
+    done = set()
+
+    def visit(name, path):
+        if name in path:
+            return [*path[path.index(name) :], name]
+        if name in done:
+            return []
+        for other in sorted(graph.get(name, ())):
+            if found := visit(other, [*path, name]):
+                return found
+        done.add(name)
+        return []
+
+    return next(filter(None, (visit(name, []) for name in sorted(graph))), [])
+
+
+def between_rooms(graph):
+    """The same graph of folders; files of rope_lab itself are rooms of their own."""
+
+    def room(name):
+        return ".".join(name.split(".")[:2])
+
+    rooms = {room(name): set() for name in graph}
+    for name, others in graph.items():
+        rooms[room(name)] |= {room(other) for other in others} - {room(name)}
+    return rooms
+
+
+PACKAGES = {name_of(path) for path in LAB.rglob("__init__.py")}
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        "from .b import f",
+        "from . import b",
+        "from ..room import b",
+        "import rope_lab.room.b",
+        "def f():\n    from .b import f",
+        "import_module('.b', __package__)",
+        "import_module('rope_lab.room.b')",
+    ],
+)
+def test_a_circle_of_imports_is_found(late):
+    modules = {
+        "rope_lab": "",
+        "rope_lab.room": "",
+        "rope_lab.room.a": late,
+        "rope_lab.room.b": "from .c import f",
+        "rope_lab.room.c": "from ..room.a import f",
+    }
+    found = circle_in(import_graph(modules, {"rope_lab", "rope_lab.room"}))
+    assert found == [f"rope_lab.room.{letter}" for letter in "abca"]
+    modules["rope_lab.room.c"] = "import os\nfrom rope_kernels import rope_fw"
+    assert circle_in(import_graph(modules, {"rope_lab", "rope_lab.room"})) == []
+
+
+def test_the_lab_has_no_circle_of_imports():
+    graph = import_graph(modules_of(LAB), PACKAGES)
+    assert len(graph) > 30 and any(graph.values())
+    assert circle_in(graph) == []
+    assert circle_in(between_rooms(graph)) == []
+
+
+def test_every_room_can_be_imported_from_the_notebooks_folder():
+    """As an installed package, as a notebook does it: the root is not the current folder."""
+    modules = sorted(modules_of(LAB).keys() - {"rope_lab.compiler.compile_process"})
+    run_python(
+        f"""
+        import importlib, os
+        os.chdir({str(ROOT / "notebooks")!r})
+        for name in {modules!r}:
+            importlib.import_module(name)
+        """,
+        TRITON_INTERPRET="1",
+    )
+
+
+def test_the_lab_lists_each_of_its_rooms():
+    """An unlisted package would be missing where rope_lab is installed without `-e`."""
+    project = tomllib.loads((LAB / "pyproject.toml").read_text(encoding="utf-8"))
+    setuptools = project["tool"]["setuptools"]
+    assert set(setuptools["packages"]) == PACKAGES
+    assert setuptools["package-dir"] == {"rope_lab": "."}
+    assert not [line for line in project["project"]["dependencies"] if "rope" in line]

@@ -5,10 +5,11 @@ import ast
 import pytest
 import torch
 
+import rope_lab as lab
 from inputs import angles, contiguous
 from notebook_form import load, names_of_notebooks
-from rope_kernels import lab, rotate_half
-from rope_kernels.lab import journey
+from rope_kernels import rotate_half
+from rope_lab.steps import journey
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 SHAPE = (5, 2, 3, 24)

@@ -1,4 +1,4 @@
-"""`lab.check` without inputs: right candidates pass, wrong ones are told what they look like."""
+"""`lab.check_exercise`: right candidates pass, wrong ones are told what they look like."""
 
 import functools
 import os
@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
+import rope_lab as lab
 import wrong_kernels
-from rope_kernels import apply_rotary_pos_emb, lab, rope_bw, rope_qk
-from rope_kernels.lab import judge as _  # noqa: F401  (so that `lab.judge` is the module)
-from rope_kernels.lab import specs
-from rope_kernels.lab.spec import STRIDED, Case, Spec, spec
+from rope_kernels import apply_rotary_pos_emb, rope_bw, rope_qk
+from rope_lab.grading import exercises
+from rope_lab.grading import judge as judge_module
+from rope_lab.grading.spec import STRIDED, Case, Spec, spec
 
-judge_module = __import__("rope_kernels.lab.judge", fromlist=["judge"])
-judge = judge_module.judge
+judge = judge_module.check_exercise
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -54,34 +54,34 @@ WRONG = {
 
 @pytest.mark.parametrize("candidate, kind", WRONG.values(), ids=WRONG.keys())
 def test_a_wrong_kernel_is_told_what_it_looks_like(candidate, kind):
-    verdict = judge(candidate, specs.rope)
+    verdict = judge(candidate, exercises.rope)
     assert not verdict and verdict.state == "wrong"
     assert kind in repr(verdict), verdict
 
 
 def test_right_ones_pass():
     for candidate in (wrong_kernels.right, apply_rotary_pos_emb):
-        verdict = judge(candidate, specs.rope)
-        assert verdict and len(verdict.right) == 12, verdict
+        verdict = judge(candidate, exercises.rope)
+        assert verdict and len(verdict.right_cases) == 12, verdict
 
 
 def test_the_verdict_says_where_and_who():
-    verdict = judge(numbered(2), specs.rope)
+    verdict = judge(numbered(2), exercises.rope)
     assert verdict.case == "small and plain" and verdict.shape == (4, 1, 2, 8)
     assert verdict.first_wrong_index == (0, 0, 0, 4) and verdict.owner == "program 0"
     assert verdict.wrong == 4 * 2 * 4 and verdict.dtype == "float32"
     assert verdict.largest_error > abs(verdict.got - verdict.expected) > 0
-    assert len(verdict.also) == 11 and not verdict.right
+    assert len(verdict.wrong_cases) == 11 and not verdict.right_cases
 
 
 def test_the_owner_is_not_always_the_first():
-    verdict = judge(numbered(13), specs.rope)
+    verdict = judge(numbered(13), exercises.rope)
     assert verdict.first_wrong_index[:3] == (0, 0, 1) and verdict.owner == "program 1"
 
 
 def test_the_check_is_the_same_function():
-    assert lab.check(wrong_kernels.right, specs.rope)
-    assert "WRONG" in repr(lab.check(numbered(1), specs.rope))
+    assert lab.check_exercise(wrong_kernels.right, exercises.rope)
+    assert "WRONG" in repr(lab.check_exercise(numbered(1), exercises.rope))
 
 
 GRADIENT = {
@@ -93,13 +93,13 @@ GRADIENT = {
 
 @pytest.mark.parametrize("candidate, kind", GRADIENT.values(), ids=GRADIENT.keys())
 def test_wrong_gradients(candidate, kind):
-    verdict = judge(candidate, specs.rope_gradient)
-    assert not verdict and kind in verdict.kind, verdict
+    verdict = judge(candidate, exercises.rope_gradient)
+    assert not verdict and kind in verdict.reason, verdict
 
 
 def test_the_true_gradient_passes():
-    verdict = judge(rope_bw, specs.rope_gradient)
-    assert verdict and "one gradient for all" in verdict.right
+    verdict = judge(rope_bw, exercises.rope_gradient)
+    assert verdict and "one gradient for all" in verdict.right_cases
 
 
 IN_PLACE = {
@@ -111,17 +111,17 @@ IN_PLACE = {
 
 @pytest.mark.parametrize("candidate, kind", IN_PLACE.values(), ids=IN_PLACE.keys())
 def test_wrong_in_place(candidate, kind):
-    verdict = judge(candidate, specs.rope_in_place)
-    assert not verdict and kind in verdict.kind, verdict
+    verdict = judge(candidate, exercises.rope_in_place)
+    assert not verdict and kind in verdict.reason, verdict
 
 
 def test_right_in_place():
-    assert judge(wrong_kernels.right_in_place, specs.rope_in_place)
+    assert judge(wrong_kernels.right_in_place, exercises.rope_in_place)
 
 
 def test_several_results():
-    assert judge(rope_qk, specs.rope_of_q_and_k)
-    verdict = judge(of_q_only, specs.rope_of_q_and_k)
+    assert judge(rope_qk, exercises.rope_of_q_and_k)
+    verdict = judge(of_q_only, exercises.rope_of_q_and_k)
     assert not verdict and verdict.result == "result 1"
 
 
@@ -134,30 +134,33 @@ def positions(t, freqs, position_ids):
 
 
 def test_positions():
-    assert judge(positions, specs.rope_at_positions)
+    assert judge(positions, exercises.rope_at_positions)
 
 
 @pytest.mark.parametrize("stub", (wrong_kernels.stub, wrong_kernels.stub_that_passes))
 def test_a_stub_is_told_how_to_begin(stub):
-    verdict = judge(stub, specs.rope)
-    assert not verdict and verdict.state == "not written yet"
+    verdict = judge(stub, exercises.rope)
+    assert not verdict and verdict.state == "not yet"
     assert repr(verdict).startswith("NOT YET: replace")
 
 
 def test_a_stub_may_have_words_of_its_own():
-    assert repr(judge(wrong_kernels.stub_with_words, specs.rope)) == "NOT YET: begin with the masks"
+    assert (
+        repr(judge(wrong_kernels.stub_with_words, exercises.rope))
+        == "NOT YET: begin with the masks"
+    )
 
 
 def test_what_never_ends_is_ended(monkeypatch):
-    judge(wrong_kernels.stub, specs.rope)  # the child is there
+    judge(wrong_kernels.stub, exercises.rope)  # the child is there
     monkeypatch.setattr(judge_module, "SECONDS", 1.0)
-    verdict = judge(wrong_kernels.never_ends, specs.rope)
-    assert "ran for 1 seconds without coming to an end" in verdict.kind
+    verdict = judge(wrong_kernels.never_ends, exercises.rope)
+    assert "ran for 1 seconds without coming to an end" in verdict.reason
 
 
 def test_the_next_candidate_gets_a_new_process():
-    judge(wrong_kernels.ends_the_process, specs.rope)
-    assert judge(wrong_kernels.right, specs.rope)
+    judge(wrong_kernels.ends_the_process, exercises.rope)
+    assert judge(wrong_kernels.right, exercises.rope)
 
 
 # speed
@@ -165,15 +168,15 @@ def test_the_next_candidate_gets_a_new_process():
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
 def test_speed_is_not_judged_without_a_gpu():
-    verdict = lab.check(wrong_kernels.right, specs.rope, share_of_copy=0.9)
+    verdict = lab.check_exercise(wrong_kernels.right, exercises.rope, share_of_copy=0.9)
     assert verdict and verdict.speed == "not judged here: there is no GPU"
-    assert not lab.check(numbered(1), specs.rope, share_of_copy=0.9).speed
+    assert not lab.check_exercise(numbered(1), exercises.rope, share_of_copy=0.9).speed
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("share, enough", ((0.01, True), (2.0, False)))
 def test_speed_on_a_gpu(share, enough):
-    verdict = lab.check(apply_rotary_pos_emb, specs.rope, share_of_copy=share)
+    verdict = lab.check_exercise(apply_rotary_pos_emb, exercises.rope, share_of_copy=share)
     assert bool(verdict) is enough and "of a copy on this" in verdict.speed
 
 
@@ -202,31 +205,31 @@ def test_an_argument_without_a_shape_is_an_error():
 def test_one_tensor_alone_may_be_strided():
     sizes = {"s": 3, "b": 1, "h": 2, "g": 2, "d": 8}
     case = Case("apart", sizes, layout="only q is a slice of wider rows")
-    q, k = specs.rope_of_q_and_k.inputs(case)[:2]
+    q, k = exercises.rope_of_q_and_k.inputs(case)[:2]
     assert not q.is_contiguous() and k.is_contiguous()
 
 
 def test_cases_can_be_left_out():
-    assert not set(STRIDED) & {case.name for case in specs.rope_of_contiguous.cases}
+    assert not set(STRIDED) & {case.name for case in exercises.rope_of_contiguous.cases}
 
 
-@pytest.mark.parametrize("case", specs.rope.cases, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", exercises.rope.cases, ids=lambda case: case.name)
 def test_inputs_are_the_same_every_time(case):
-    for x, again in zip(specs.rope.inputs(case), specs.rope.inputs(case), strict=True):
+    for x, again in zip(exercises.rope.inputs(case), exercises.rope.inputs(case), strict=True):
         assert torch.equal(x, again) and x.stride() == again.stride()
 
 
 def test_three_sections_turn_by_their_own_positions():
     """Against `rope_at_positions`: with the same positions in all sections they agree."""
-    case = specs.rope_in_three_sections.cases[2]
-    t, freqs, ids = specs.rope_in_three_sections.inputs(case)
-    alike = specs.rope_in_three_sections(t, freqs, ids[:1].expand(3, -1, -1))
-    assert torch.allclose(alike, specs.rope_at_positions(t, freqs, ids[0]))
+    case = exercises.rope_in_three_sections.cases[2]
+    t, freqs, ids = exercises.rope_in_three_sections.inputs(case)
+    alike = exercises.rope_in_three_sections(t, freqs, ids[:1].expand(3, -1, -1))
+    assert torch.allclose(alike, exercises.rope_at_positions(t, freqs, ids[0]))
     half = freqs.shape[-1] // 2
     ends = (0, half // 4, half // 4 + 3 * half // 8, half)
-    apart = specs.rope_in_three_sections(t, freqs, ids)
+    apart = exercises.rope_in_three_sections(t, freqs, ids)
     for section, (begin, end) in enumerate(pairwise(ends)):
-        want = specs.rope_at_positions(t, freqs, ids[section])
+        want = exercises.rope_at_positions(t, freqs, ids[section])
         for offset in (0, half):
             columns = slice(begin + offset, end + offset)
             assert torch.allclose(apart[..., columns], want[..., columns])
@@ -246,12 +249,12 @@ def test_what_cannot_be_sent_is_named():
     candidate.__module__ = "__main__"
     candidate.__globals__["TABLE"] = table
     with pytest.raises(TypeError, match="TABLE is of type Tensor"):
-        judge(candidate, specs.rope)
+        judge(candidate, exercises.rope)
 
 
 def test_a_lambda_has_no_name():
     with pytest.raises(TypeError, match="no name"):
-        judge(lambda t, freqs: t, specs.rope)
+        judge(lambda t, freqs: t, exercises.rope)
 
 
 # functions of PyTorch alone, numbers, cases of a specification's own
@@ -266,26 +269,26 @@ def frequencies_of_one_base(d, base):
 
 
 def test_arguments_may_be_whole_numbers():
-    inputs = [specs.frequencies.inputs(case) for case in specs.frequencies.cases]
+    inputs = [exercises.frequencies.inputs(case) for case in exercises.frequencies.cases]
     assert inputs == [[8, 10_000], [24, 500], [200, 500_000]]
-    assert judge(frequencies, specs.frequencies)
-    verdict = judge(frequencies_of_one_base, specs.frequencies)
-    assert verdict.right == ("small and plain",) and verdict.case == "other sizes"
-    assert verdict.kind == "base is ignored: another one gives the same result"
+    assert judge(frequencies, exercises.frequencies)
+    verdict = judge(frequencies_of_one_base, exercises.frequencies)
+    assert verdict.right_cases == ("small and plain",) and verdict.case == "other sizes"
+    assert verdict.reason == "base is ignored: another one gives the same result"
 
 
 def turned_but_in_long_rows(x, angle):
-    return specs.turned_pairs.function(x, -angle if x.shape[-1] == 200 else angle)
+    return exercises.turned_pairs.function(x, -angle if x.shape[-1] == 200 else angle)
 
 
 def test_a_specification_may_have_cases_of_its_own():
-    verdict = judge(turned_but_in_long_rows, specs.turned_pairs)
-    assert verdict.case == "long rows" and verdict.right == ("small and plain", "other sizes")
-    assert verdict.kind == "a sign: it rotates by minus the angle"
+    verdict = judge(turned_but_in_long_rows, exercises.turned_pairs)
+    assert verdict.case == "long rows" and verdict.right_cases == ("small and plain", "other sizes")
+    assert verdict.reason == "a sign: it rotates by minus the angle"
 
 
 def minus_the_half_turn(x):
-    return -specs.rotate_half.function(x) + (torch.arange(x.shape[-1]) == 3)
+    return -exercises.rotate_half.function(x) + (torch.arange(x.shape[-1]) == 3)
 
 
 def of_new_memory(x):
@@ -293,15 +296,15 @@ def of_new_memory(x):
 
 
 def test_without_a_kernel_no_program_is_blamed():
-    verdict = judge(minus_the_half_turn, specs.rotate_half)
-    assert not verdict and verdict.owner == "" and "unwritten" not in verdict.kind
-    assert "unwritten" in judge(of_new_memory, specs.rotate_half).kind
+    verdict = judge(minus_the_half_turn, exercises.rotate_half)
+    assert not verdict and verdict.owner == "" and "unwritten" not in verdict.reason
+    assert "unwritten" in judge(of_new_memory, exercises.rotate_half).reason
 
 
 def test_launches_are_counted():
     """Where there are none, the verdict of the CPU stands on a GPU as well."""
-    assert judge(specs.rope.function, specs.rope).launches == 0
-    assert judge(wrong_kernels.right, specs.rope).launches == 12
+    assert judge(exercises.rope.function, exercises.rope).launches == 0
+    assert judge(wrong_kernels.right, exercises.rope).launches == 12
 
 
 def one_value_after_another(x):
@@ -336,10 +339,10 @@ def test_functions_of_pytorch_are_judged_where_there_is_no_triton(tmp_path):
     said = run_python(
         """
         import answers
-        from rope_kernels import lab
+        import rope_lab as lab
         assert lab.ENGINE.kind == "PyTorch alone"
-        print(lab.check(answers.right, lab.specs.rotate_half))
-        print(lab.check(answers.wrong, lab.specs.frequencies))
+        print(lab.check_exercise(answers.right, lab.exercises.rotate_half))
+        print(lab.check_exercise(answers.wrong, lab.exercises.frequencies))
         """,
         PYTHONPATH=os.pathsep.join((str(tmp_path), str(ROOT))),
     )
@@ -369,7 +372,7 @@ def test_names_in_defaults_are_sent_too():
     ),
 )
 def test_a_verdict_has_its_colour_on_a_page(candidate, state, color):
-    page = judge(candidate, specs.rope)._repr_html_()
+    page = judge(candidate, exercises.rope)._repr_html_()
     assert f"lab-{state}" in page and color in page and page.startswith("<pre")
 
 
@@ -408,7 +411,7 @@ def test_numbers_are_indices_whatever_triton_and_numpy(monkeypatch):
     """As in Triton 3.6 with NumPy 2.4, where `range(0, n)` fails in an interpreted kernel."""
     from triton.runtime import interpreter
 
-    from rope_kernels.lab.trace import let_numbers_be_indices
+    from rope_lab.grading.trace import let_numbers_be_indices
 
     def refuse(number):
         raise TypeError("only 0-dimensional arrays can be converted")
@@ -427,9 +430,9 @@ def test_numbers_are_indices_whatever_triton_and_numpy(monkeypatch):
 
 def test_a_tail_and_a_stride_at_once():
     """The likeliest slip of all: the last stride is forgotten in the tail alone."""
-    verdict = judge(numbered(17), specs.rope)
+    verdict = judge(numbered(17), exercises.rope)
     assert verdict.case == "part of the head rotated, every other element"
-    assert verdict.kind.startswith("a wrong stride, in the tail")
+    assert verdict.reason.startswith("a wrong stride, in the tail")
 
 
 def test_answers_may_be_tensors():
@@ -444,7 +447,7 @@ def test_answers_may_be_tensors():
 def the_others_cosine(t, freqs):
     d2, length = freqs.shape[-1], t.shape[0]
     x, angles = t[..., :d2], freqs[:length]
-    turned = x * angles.roll(d2 // 2, -1).cos() + specs.rotate_half.function(x) * angles.sin()
+    turned = x * angles.roll(d2 // 2, -1).cos() + exercises.rotate_half.function(x) * angles.sin()
     return torch.cat((turned.to(t.dtype), t[..., d2:]), -1)
 
 
@@ -452,22 +455,22 @@ def half_a_step(t, freqs):
     d2 = freqs.shape[-1]
     begin = torch.arange(freqs.shape[0])[:, None] * (d2 // 2)
     table = freqs.flatten()[begin + torch.arange(d2)].view(freqs.shape)
-    return specs.rope.function(t, table)
+    return exercises.rope.function(t, table)
 
 
 def column_i_for_pair_i(t, freqs):
     half = freqs[..., : freqs.shape[-1] // 2]
-    return specs.rope_of_neighbours.function(t, half.repeat_interleave(2, -1))
+    return exercises.rope_of_neighbours.function(t, half.repeat_interleave(2, -1))
 
 
 @pytest.mark.parametrize(
     "candidate, asked, kind",
     (
-        (the_others_cosine, specs.rope, "the wrong cosine"),
-        (half_a_step, specs.rope, "the step of the table"),
-        (column_i_for_pair_i, specs.rope_of_neighbours, "the columns of the table"),
+        (the_others_cosine, exercises.rope, "the wrong cosine"),
+        (half_a_step, exercises.rope, "the step of the table"),
+        (column_i_for_pair_i, exercises.rope_of_neighbours, "the columns of the table"),
     ),
 )
 def test_slips_in_the_table(candidate, asked, kind):
     verdict = judge(candidate, asked)
-    assert not verdict and verdict.kind.startswith(kind), verdict
+    assert not verdict and verdict.reason.startswith(kind), verdict

@@ -5,9 +5,9 @@ import torch
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
 from rope_kernels import launch, rope_bw, rope_fw, rope_qk
-from rope_kernels.lab.plans import plan_of
 from rope_kernels.launch import BYTES_PER_WARP, MAX_WARPS, block_sizes
 from rope_kernels.rotation import Rotation
+from rope_lab.compiler.plans import plan_of
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)

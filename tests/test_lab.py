@@ -1,7 +1,6 @@
 """What the notebooks stand on: the engine, the verdicts, the timer and its records, the count."""
 
 import dataclasses
-import importlib
 import json
 import os
 import subprocess
@@ -14,11 +13,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from rope_kernels import lab, reference, rope_bw, rope_fw
-from rope_kernels.lab.bench import Measurement, Timing, measure, measure_host
-from rope_kernels.lab.engine import COMPILED, INTERPRETED, PYTORCH, Machine, choose, look, problems
+import rope_lab as lab
+from rope_kernels import reference, rope_bw, rope_fw
+from rope_lab import records as records_module
+from rope_lab import timing
+from rope_lab.engine import COMPILED, INTERPRETED, PYTORCH, Engine, Machine, choose, look, problems
+from rope_lab.records import Measurement
+from rope_lab.timing import Timing, measure, measure_host
 
-bench_module = importlib.import_module("rope_kernels.lab.bench")  # lab.bench is the function
 ROOT = Path(__file__).resolve().parent.parent
 
 # lab.engine
@@ -99,7 +101,7 @@ TROUBLED = {  # machine, engine, what its one sentence must say
     "Triton loaded too late": (
         machine(LAPTOP, triton_loaded_for_gpu=True),
         INTERPRETED,
-        ("Triton was loaded before `rope_kernels.lab`", "restart the kernel"),
+        ("Triton was loaded before `rope_lab`", "restart the kernel"),
     ),
 }
 
@@ -137,7 +139,35 @@ def test_the_engine_of_this_machine(device):
     assert lab.ENGINE.kind == (COMPILED if device == "cuda" else INTERPRETED)
     assert lab.device == lab.ENGINE.device == device
     assert look().cuda_available == (device == "cuda")
-    assert repr(lab.ENGINE).startswith(f"Engine: {lab.ENGINE.kind}, on {device} (")
+    compiled = f"compiled for cuda ({torch.cuda.get_device_name()})" if device == "cuda" else ""
+    assert repr(lab.ENGINE).startswith(f"Engine: {compiled or 'interpreted on the CPU'}")
+
+
+ENGINE_LINES = {  # machine, engine, the line
+    "GPU": (machine(GPU, gpu="NVIDIA H200"), COMPILED, "compiled for cuda (NVIDIA H200)"),
+    "laptop": (
+        LAPTOP,
+        INTERPRETED,
+        "interpreted on the CPU, because this machine has no NVIDIA GPU",
+    ),
+    "interpreter asked for": (
+        machine(GPU, gpu="NVIDIA H200"),
+        INTERPRETED,
+        "interpreted on the CPU, because TRITON_INTERPRET is set",
+    ),
+}
+
+
+@pytest.mark.parametrize("machine,kind,line", ENGINE_LINES.values(), ids=ENGINE_LINES.keys())
+def test_the_engine_is_one_line_with_its_reason(machine, kind, line):
+    assert repr(Engine(kind, machine)) == f"Engine: {line}"
+
+
+@pytest.mark.parametrize("troubled,engine,says", TROUBLED.values(), ids=TROUBLED.keys())
+def test_the_engines_line_ends_with_what_is_in_the_way(troubled, engine, says):
+    line = repr(Engine(engine, troubled))
+    assert line.startswith("Engine: ") and "\n" not in line
+    assert line.endswith(f". {problems(troubled)[0]}")
 
 
 def lines_printed_by(code):
@@ -152,17 +182,17 @@ def lines_printed_by(code):
 
 @pytest.mark.skipif("torch.cuda.is_available()", reason="there Triton may be loaded first")
 def test_triton_before_the_lab_is_reported_without_a_gpu():
-    show = "from rope_kernels import lab; print(lab.ENGINE)"
+    show = "import rope_lab as lab; print(lab.ENGINE)"
     late = lines_printed_by(f"import triton; {show}")
-    said = [line for line in late if "Triton was loaded before `rope_kernels.lab`" in line]
-    assert len(said) == 1
-    assert [line for line in late if line not in said] == lines_printed_by(show)
+    (line,), (in_time,) = late, lines_printed_by(show)
+    assert line.startswith(f"{in_time}. Triton was loaded before `rope_lab`")
 
 
 @pytest.mark.skipif("torch.cuda.is_available()", reason="kernels are compiled there")
 def test_the_lab_turns_the_interpreter_on_for_a_reader_who_set_nothing():
     kernel_ran = lines_printed_by(
-        "from rope_kernels import lab, rope_fw\n"
+        "import rope_lab as lab\n"
+        "from rope_kernels import rope_fw\n"
         "import sys, torch\n"
         "t, freqs = torch.ones(2, 1, 1, 4), torch.zeros(2, 1, 1, 4)\n"
         "print(torch.equal(rope_fw(t, freqs), t), 'triton' in sys.modules)"
@@ -378,7 +408,7 @@ def with_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Made-up GPU")
     monkeypatch.setattr(
-        bench_module, "measure", lambda cases: {name: TIMES[name] for name in cases}
+        records_module, "measure", lambda cases: {name: TIMES[name] for name in cases}
     )
     monkeypatch.delenv("ROPE_KERNELS_RECORD", raising=False)
 
@@ -472,7 +502,7 @@ def test_nothing_is_timed_without_a_gpu(without_gpu):
 def test_summary_of_rounds():
     """20 % of the samples lie below `low`, 80 % below `high`; the spread is between rounds."""
     rounds = [[float(sample) for sample in range(1, 52)], [float(i) for i in range(52, 102)]]
-    summary = bench_module._summary(rounds)
+    summary = timing._summary(rounds)
     assert (summary.low_us, summary.median_us, summary.high_us) == (21.0, 51.0, 81.0)
     assert summary.samples == 101 and summary.spread == round((76.5 - 26) / 51, 4)
 
@@ -633,13 +663,13 @@ def test_work_that_is_not_on_the_gpu_is_not_timed():
 def test_triton_loaded_for_a_gpu_is_reported_even_if_the_variable_was_set_later():
     code = (
         "import triton, os; os.environ['TRITON_INTERPRET'] = '1'\n"
-        "from rope_kernels import lab; print(lab.ENGINE)"
+        "import rope_lab as lab; print(lab.ENGINE)"
     )
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     ran = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
-    assert "Triton was loaded before `rope_kernels.lab`" in ran.stdout
+    assert "Triton was loaded before `rope_lab`" in ran.stdout
 
 
 def test_an_observation_is_replayed_like_a_measurement(tmp_path, with_gpu, monkeypatch):
@@ -674,7 +704,7 @@ shell = InteractiveShell.instance()
 import io, base64
 from matplotlib_inline.backend_inline import _fetch_figure_metadata
 from PIL import Image
-from rope_kernels import lab
+import rope_lab as lab
 import matplotlib.pyplot as plt
 lab.draw.style()
 for axis in ("both", "x", "y", "none"):

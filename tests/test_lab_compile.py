@@ -6,17 +6,16 @@ import re
 import pytest
 import torch
 
-from rope_kernels import RotaryPositionEmbedding, lab, rope_fw
-from rope_kernels.lab.compile import Compiled, _Child, compile_call, compile_for
+import rope_lab as lab
+from rope_kernels import RotaryPositionEmbedding, rope_fw
+from rope_lab.compiler.compile import Compiled, _Child, compile_call, compile_for
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 
 import triton.language as tl  # noqa: E402
 
-from rope_kernels.lab.journey import half_split_tile_kernel  # noqa: E402
-from rope_kernels.lab.show_compiled import (  # noqa: E402
+from rope_lab.compiler.stages import (  # noqa: E402
     STAGES,
-    StageExplorer,
     excerpt,
     jumped_over,
     kernel_lines,
@@ -26,6 +25,8 @@ from rope_kernels.lab.show_compiled import (  # noqa: E402
     signature,
     with_names,
 )
+from rope_lab.figures.stages import StageExplorer  # noqa: E402
+from rope_lab.steps.journey import half_split_tile_kernel  # noqa: E402
 
 MEMORY = torch.zeros(4096, dtype=torch.bfloat16)
 FP32 = torch.zeros(4096)
@@ -117,15 +118,15 @@ def test_products_and_sums_are_fused_unless_forbidden(fused):
 
 def test_registers_are_those_of_code_that_is_not_fused(monkeypatch, tmp_path):
     """The report comes from a second run of ptxas, which must be asked as Triton asks it."""
-    from rope_kernels.lab import compile_child
+    from rope_lab.compiler import compile_process
 
     asked = []
     text = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\nUsed 8 registers"
     done = type("Done", (), {"stderr": text})
     run = lambda command, **_: asked.append(command) or done  # noqa: E731
-    monkeypatch.setattr(compile_child.subprocess, "run", run)
+    monkeypatch.setattr(compile_process.subprocess, "run", run)
     for fused in (True, False):
-        compile_child.report_of_ptxas(".target sm_90a", fused, tmp_path)
+        compile_process.report_of_ptxas(".target sm_90a", fused, tmp_path)
     assert ["--fmad=false" in command for command in asked] == [False, True]
 
 

@@ -6,11 +6,14 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
+import rope_lab as lab
 from inputs import contiguous
-from rope_kernels import RotaryPositionEmbedding, lab, rope_fw
-from rope_kernels.lab import draw_09, ladder
-from rope_kernels.lab.bench import Measurement, Timing
-from rope_kernels.lab.ladder import STEPS, Diff
+from rope_kernels import RotaryPositionEmbedding, rope_fw
+from rope_lab.figures import draw_09
+from rope_lab.records import Measurement
+from rope_lab.steps import ladder
+from rope_lab.steps.ladder import STEPS, Diff
+from rope_lab.timing import Timing
 from yardstick import assert_rounded_once, rotate_fp64
 
 SHAPE = (5, 2, 8, 32)

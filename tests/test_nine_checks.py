@@ -3,11 +3,13 @@
 import pytest
 import torch
 
-from rope_kernels import apply_rotary_pos_emb, lab
-from rope_kernels.lab import draw_10, nine_checks
-from rope_kernels.lab.bench import recorded
-from rope_kernels.lab.fixed import fixed
-from rope_kernels.lab.journey import half_split_row, half_split_row_kernel
+import rope_lab as lab
+from rope_kernels import apply_rotary_pos_emb
+from rope_lab.figures import draw_10
+from rope_lab.grading import nine_checks
+from rope_lab.records import recorded
+from rope_lab.steps.fixed import fixed
+from rope_lab.steps.journey import half_split_row, half_split_row_kernel
 
 
 def answers(rope):

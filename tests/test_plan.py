@@ -25,7 +25,7 @@ from rope_kernels import (
 )
 from rope_kernels.api import Route, choose_route
 from rope_kernels.engine import Engine, engine_of
-from rope_kernels.lab.plans import plan_of
+from rope_lab.compiler.plans import plan_of
 
 S, B, H, D, D2 = 7, 2, 3, 20, 12
 
@@ -208,7 +208,7 @@ def test_planning_loads_no_triton():
     code = """if True:
         import sys, torch
         from rope_kernels import rope_fw
-        from rope_kernels.lab.plans import plan_of
+        from rope_lab.compiler.plans import plan_of
         plan, _ = plan_of(rope_fw, torch.empty(5, 2, 3, 8), torch.empty(5, 1, 1, 8))
         assert plan.flags["FAST_SINE"] and "triton" not in sys.modules
     """

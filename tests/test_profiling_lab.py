@@ -14,9 +14,11 @@ import torch
 
 import notebook_form
 from rope_kernels import RotaryPositionEmbedding, reference, rope_fw
-from rope_kernels.lab import draw_08, ncu, record_ncu, timeline
-from rope_kernels.lab.pretend_gpu import PretendGPU, check_timer
-from rope_kernels.lab.roofline import Machine, RooflineExplorer, straight_line
+from rope_lab.figures import draw_08
+from rope_lab.figures.roofline import RooflineExplorer
+from rope_lab.grading.pretend_gpu import PretendGPU, check_timer
+from rope_lab.profiling import ncu, record_ncu, timeline
+from rope_lab.profiling.roofline import Machine, straight_line
 
 # the machine
 
@@ -243,7 +245,7 @@ def test_the_committed_reports_have_what_the_notebook_reads(name):
 
 
 def test_the_strided_copy_is_that_of_notebook_03():
-    from rope_kernels.lab import strided_copy
+    from rope_lab.steps import strided_copy
 
     def kernel(source):
         for node in ast.walk(ast.parse(source)):
@@ -257,7 +259,7 @@ def test_the_strided_copy_is_that_of_notebook_03():
 
 
 def test_the_strided_copy_moves_every_number(device):
-    from rope_kernels.lab.strided_copy import copy_strided
+    from rope_lab.steps.strided_copy import copy_strided
 
     x = torch.arange(1024.0, device=device)
     assert torch.equal(copy_strided(x, block=256), x.view(-1, 8).T.flatten())

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from inputs import angles
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, launch, rope_fw, rope_qk
-from rope_kernels.lab.plans import plan_of
+from rope_lab.compiler.plans import plan_of
 from yardstick import gradient_fp64
 
 S, B, H, D = 5, 2, 3, 8

@@ -15,7 +15,7 @@ cpu=${CPU:-0}
 # Written last, so that a half-made environment never counts as done. The first line is the
 # checkout's place: an environment knows its own path and does not survive a move.
 stamp=.venv/made-from
-wanted=$(pwd -P && cksum pyproject.toml constraints.txt)
+wanted=$(pwd -P && cksum pyproject.toml rope_lab/pyproject.toml constraints.txt)
 
 say() { printf '%s\n' "$1"; }
 stop() {
@@ -57,7 +57,7 @@ have no builds for others: install one of these and name it, as in PYTHON=python
 on Debian or Ubuntu, run 'sudo apt-get install ${python##*/}-venv'."
 
 if [ "$(head -n 1 "$stamp" 2>/dev/null)" = "$(pwd -P)" ]; then
-    say "Bringing .venv up to date with pyproject.toml and constraints.txt."
+    say "Bringing .venv up to date with constraints.txt and both pyproject.toml files."
     rm -f "$stamp"
 else
     if [ "$cpu" = 0 ]; then size="2.8 GB (0.5 GB with CPU=1)"; else size="0.5 GB"; fi
@@ -78,7 +78,7 @@ without CPU=1 the larger build is taken, which runs on a CPU as well."
         -c constraints.txt torch || stop "$cpu_sentence"
     say "Step 2 of 2: everything else, by pip."
 fi
-.venv/bin/python -m pip install -c constraints.txt -e '.[lab,test]' ||
+.venv/bin/python -m pip install -c constraints.txt -e '.[test]' -e ./rope_lab ||
     stop "the packages could not be installed, for the reason given above; the same command \
 starts anew and takes finished downloads from the cache."
 

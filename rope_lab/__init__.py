@@ -1,0 +1,40 @@
+"""What the notebooks use. Importing it picks the engine (see `engine.py`), so import it first.
+
+`lab.draw` and `lab.exercises` are loaded when they are first used: the one needs matplotlib, and
+few cells need the other.
+"""
+
+from importlib import import_module
+
+from .engine import ENGINE, device, need_triton
+from .grading.answers import check_answer
+from .grading.check import check, compare
+from .grading.judge import check_exercise
+from .grading.spec import spec
+from .profiling.traffic import count_eager_traffic
+from .records import bench, observe, recorded, records_folder
+
+__all__ = [
+    "ENGINE",
+    "bench",
+    "check",
+    "check_answer",
+    "check_exercise",
+    "compare",
+    "count_eager_traffic",
+    "device",
+    "draw",
+    "exercises",
+    "need_triton",
+    "observe",
+    "recorded",
+    "records_folder",
+    "spec",
+]
+_LOADED_LATER = {"draw": ".figures.style", "exercises": ".grading.exercises"}
+
+
+def __getattr__(name: str):
+    if name in _LOADED_LATER:
+        return import_module(_LOADED_LATER[name], __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,256 @@
+"""Compile a kernel for a named GPU, with no GPU: what Triton and ptxas make of it.
+
+The work is done in a child process: where Triton's interpreter is on, it has taken the compiler's
+place. The child gets the kernel's source and what the JIT would look at in the arguments of a call:
+dtypes, alignment of pointers, integers divisible by 16 or equal to 1. It stays until this process
+ends, for it takes longer to start than to compile.
+"""
+
+import base64
+import inspect
+import json
+import re
+import subprocess
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+
+from ..child import Child
+from .plans import plan_of
+
+HEADER = """\
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+"""
+
+
+@dataclass(frozen=True)
+class Multiprocessor:
+    """What the programs on one multiprocessor share, and how it is dealt out."""
+
+    warps: int  # at a time, at most
+    programs: int  # at a time, at most
+    shared: int  # bytes
+    registers: int = 65_536
+    parts: int = 4  # a warp lives in one of them, with a part of the registers
+    register_unit: int = 256  # a warp gets multiples of so many registers
+    shared_unit: int = 128  # a program gets multiples of so many bytes of shared memory,
+    shared_reserved: int = 1024  # and so many bytes besides
+
+
+# CUDA C++ Programming Guide, technical specifications by compute capability
+MULTIPROCESSORS = {
+    "sm_80": Multiprocessor(warps=64, programs=32, shared=164 * 1024),
+    "sm_90": Multiprocessor(warps=64, programs=32, shared=228 * 1024),
+}
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A compiled kernel: the text of each stage, and what ptxas reports.
+
+    Shown in a notebook it is a short table. `stages.py` sets the text of a stage beside the
+    kernel's lines.
+    """
+
+    kernel: str
+    gpu: str
+    num_warps: int
+    program: str = field(repr=False)  # what was compiled; the stages refer to its lines
+    stages: dict[str, str] = field(repr=False)  # ttir, ttgir, llir, ptx
+    cubin: bytes = field(repr=False)
+    registers: int  # a thread
+    spilled: int  # for want of registers: bytes a thread stores, plus bytes it loads again
+    stack: int  # bytes a thread
+    shared: int  # bytes a program
+
+    @property
+    def loads(self) -> dict[int, int]:
+        """Loads from global memory in the PTX: bytes a thread -> number of instructions."""
+        return _widths("ld", self.stages["ptx"])
+
+    @property
+    def stores(self) -> dict[int, int]:
+        """Stores to global memory, alike."""
+        return _widths("st", self.stages["ptx"])
+
+    @cached_property
+    def sass(self) -> str:
+        """The instructions that the GPU executes, disassembled with their lines in `program`."""
+        tool = Path(find_spec("triton").origin).parent / "backends" / "nvidia" / "bin" / "nvdisasm"
+        with tempfile.TemporaryDirectory() as folder:
+            cubin = Path(folder, "kernel.cubin")
+            cubin.write_bytes(self.cubin)
+            command = [tool, "--print-line-info", "--print-code", cubin]
+            return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    @property
+    def programs_at_a_time(self) -> int:
+        """Programs that one multiprocessor can hold.
+
+        Raises:
+            KeyError: a GPU that is not in `MULTIPROCESSORS`.
+        """
+        sm = MULTIPROCESSORS[self.gpu]
+        registers_a_warp = _up_to_multiple(32 * self.registers, sm.register_unit)
+        warps = min(sm.warps, sm.parts * (sm.registers // sm.parts // registers_a_warp))
+        shared = _up_to_multiple(self.shared + sm.shared_reserved, sm.shared_unit)
+        return min(sm.programs, warps // self.num_warps, sm.shared // shared)
+
+    @property
+    def occupancy(self) -> float:
+        """Share of the warps that one multiprocessor could hold at best."""
+        return self.programs_at_a_time * self.num_warps / MULTIPROCESSORS[self.gpu].warps
+
+    def __str__(self) -> str:
+        plural = "" if self.num_warps == 1 else "s"
+        rows = {
+            "loads": _in_words(self.loads),
+            "stores": _in_words(self.stores),
+            "registers": f"{self.registers} a thread, {self.spilled} bytes spilled",
+            "stack": f"{self.stack} bytes a thread",
+            "shared": f"{self.shared} bytes a program",
+        }
+        if self.gpu in MULTIPROCESSORS:
+            rows["occupancy"] = f"{self.programs_at_a_time} programs, {self.occupancy:.0%}"
+        head = f"{self.kernel} for {self.gpu}, {self.num_warps} warp{plural}"
+        return "\n".join([head, *(f"  {name:10}{text}" for name, text in rows.items())])
+
+    def _repr_pretty_(self, printer, cycle: bool) -> None:
+        printer.text(str(self))
+
+
+def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -> Compiled:
+    """Compile `kernel` as a launch with these arguments would.
+
+    Args:
+        gpu: compute capability, as 'sm_90'.
+        kernel: a `@triton.jit` function, from a module or from a notebook's cell.
+        arguments: as in a launch: tensors (on any device), integers, floats, None, tuples of them.
+        num_warps: as in a launch.
+        constants: the kernel's constexpr arguments, and options of the compiler, as
+            `enable_fp_fusion=False`.
+
+    Raises:
+        RuntimeError: the compiler refused; the message is its own.
+    """
+    name = kernel.fn.__name__
+    program = HEADER + "\n\n".join(_sources(kernel))
+    job = {
+        "capability": int(gpu.removeprefix("sm_")),
+        "program": program,
+        "kernel": name,
+        "arguments": [_describe(argument) for argument in arguments],
+        "constants": constants,
+        "num_warps": num_warps,
+    }
+    try:
+        result = _Child.current().compile(job)
+    except _Refused as refused:
+        raise RuntimeError(f"{name} does not compile for {gpu}:\n{refused}") from None
+    cubin = base64.b64decode(result.pop("cubin"))
+    return Compiled(name, gpu, num_warps, program, cubin=cubin, **result)
+
+
+def compile_call(gpu: str, function: Callable, *arguments, **options) -> Compiled:
+    """Compile what a call of the package would launch.
+
+    Args:
+        gpu: compute capability, as 'sm_90'.
+        function: a public function that rotates, as `rope_fw`.
+        arguments: its arguments; tensors on any device.
+        options: its keyword arguments.
+
+    Raises:
+        TypeError, ValueError: as `plan_of`.
+        RuntimeError: as `compile_for`.
+    """
+    from rope_kernels import kernels  # loads Triton
+
+    plan, tensors = plan_of(function, *arguments, **options)
+    numbers = *plan.sizes.values(), *plan.strides.values()
+    constants = plan.blocks | plan.flags
+    kernel = getattr(kernels, plan.kernel)
+    return compile_for(gpu, kernel, *tensors, *numbers, num_warps=plan.num_warps, **constants)
+
+
+class _Refused(Exception):
+    """What the child wrote to its standard error."""
+
+
+class _Child(Child):
+    """The process that compiles."""
+
+    _current = None
+    _lock = threading.Lock()
+
+    @classmethod
+    def current(cls) -> "_Child":
+        with cls._lock:
+            if cls._current is None or cls._current.process.poll() is not None:
+                cls._current = cls()
+            return cls._current
+
+    def __init__(self) -> None:
+        # by its path: as a module it would import `rope_lab`, which picks an engine
+        script = Path(__file__).with_name("compile_process.py")
+        super().__init__(script, environment={"TRITON_INTERPRET": None})
+
+    def compile(self, job: dict) -> dict:
+        """The answer to one job."""
+        with self._lock:
+            answer, message = self.ask(job)
+        if answer in ("", "null\n"):
+            raise _Refused(message or f"the compiler ended with {self.process.returncode}")
+        return json.loads(answer)
+
+
+def _sources(kernel) -> list[str]:
+    """Source of the kernel, after that of every jit function and number that it uses."""
+    sources = {}
+
+    def visit(function) -> None:
+        for name in function.__code__.co_names:
+            value = function.__globals__.get(name)
+            if hasattr(value, "fn") and name not in sources:
+                visit(value.fn)
+            elif isinstance(value, int | float):
+                sources[name] = f"{name} = tl.constexpr({value!r})\n"
+        sources[function.__name__] = inspect.getsource(function)
+
+    visit(kernel.fn)
+    return list(sources.values())
+
+
+def _describe(argument):
+    """What the JIT looks at in an argument, in terms of JSON."""
+    if isinstance(argument, torch.Tensor):
+        aligned = argument.data_ptr() % 16 == 0
+        return {"dtype": str(argument.dtype).removeprefix("torch."), "aligned": aligned}
+    if isinstance(argument, tuple | list):
+        return [_describe(item) for item in argument]
+    return argument
+
+
+def _widths(instruction: str, ptx: str) -> dict[int, int]:
+    # `.nc` are the tables of the sine's slow branch, which no line of the kernel asks for
+    found = re.findall(rf"\b{instruction}\.global(?!\.nc)\S*?(?:\.v(\d))?\.[bfsu](\d+)\s", ptx)
+    widths = Counter(int(vector or 1) * int(bits) // 8 for vector, bits in found)
+    return dict(sorted(widths.items()))
+
+
+def _up_to_multiple(number: int, unit: int) -> int:
+    return -(-number // unit) * unit
+
+
+def _in_words(widths: dict[int, int]) -> str:
+    return ", ".join(f"{count} of {width} bytes" for width, count in widths.items()) or "none"

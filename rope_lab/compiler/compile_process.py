@@ -1,0 +1,107 @@
+"""The child process of `compile.py`: a job a line on standard input, an answer a line back."""
+
+import base64
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, make_backend
+from triton.runtime.jit import create_function_from_signature
+
+TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+
+
+class Memory:
+    """A tensor as far as the JIT looks at it: a dtype's name, and whether its address is aligned.
+
+    (torch itself would take longer to import than the kernel to compile.)
+    """
+
+    def __init__(self, dtype: str, aligned: bool) -> None:
+        self.dtype, self.address = f"torch.{dtype}", 16 if aligned else 1
+
+    def data_ptr(self) -> int:
+        return self.address
+
+
+def main(folder: Path) -> None:
+    """Answer until the input ends; `null` for a job that fails, whose reasons are on stderr."""
+    os.environ["TRITON_CACHE_DIR"] = str(folder / "cache")  # Triton asks when it compiles
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what the compiler prints is no answer
+    for line in sys.stdin:
+        try:
+            answer = work_on(json.loads(line), folder)
+        except Exception:  # whatever it is, the parent reports it
+            traceback.print_exc()
+            sys.stderr.flush()
+            answer = None
+        print(json.dumps(answer), file=answers, flush=True)
+        shutil.rmtree(folder / "cache", ignore_errors=True)
+
+
+def work_on(job: dict, folder: Path) -> dict:
+    source = folder / "program.py"
+    source.write_text(job["program"])
+    names = {"__name__": source.stem}
+    exec(compile(job["program"], source, "exec"), names)  # not imported: each job has its own
+    kernel = names[job["kernel"]]
+
+    target = GPUTarget("cuda", job["capability"], 32)
+    compiled = compile_kernel(kernel, target, job)
+    stages = {stage: str(compiled.asm[stage]) for stage in ("ttir", "ttgir", "llir", "ptx")}
+    fused = job["constants"].get("enable_fp_fusion", True)
+    return {
+        "stages": stages,
+        "cubin": base64.b64encode(compiled.asm["cubin"]).decode(),
+        "shared": compiled.metadata.shared,
+        **report_of_ptxas(stages["ptx"], fused, folder),
+    }
+
+
+def compile_kernel(kernel, target: GPUTarget, job: dict):
+    """What `JITFunction.run` does before it launches; Triton has no public name for it."""
+    backend = make_backend(target)
+    bind = create_function_from_signature(kernel.signature, kernel.params, backend)
+    # `enable_fp_fusion` as `launch.py` asks for it: Triton 3.10 changes the default.
+    defaults = {"enable_fp_fusion": True, "num_warps": job["num_warps"]}
+    named = defaults | job["constants"]
+    options = {name: value for name, value in named.items() if name not in kernel.arg_names}
+    arguments = [as_argument(argument) for argument in job["arguments"]]
+    bound, specialization, rest = bind(*arguments, **named, debug=False)
+    options, signature, constexprs, attributes = kernel._pack_args(
+        backend, options, bound, specialization, rest
+    )
+    source = ASTSource(kernel, signature, constexprs, attributes)
+    return triton.compile(source, target=target, options=options.__dict__)
+
+
+def as_argument(described):
+    if isinstance(described, dict):
+        return Memory(**described)
+    return tuple(map(as_argument, described)) if isinstance(described, list) else described
+
+
+def report_of_ptxas(ptx: str, fused: bool, folder: Path) -> dict[str, int]:
+    source = folder / "kernel.ptx"
+    source.write_text(ptx)
+    gpu = re.search(r"\.target (\w+)", ptx)[1]
+    fusion = [] if fused else ["--fmad=false"]  # as Triton asks it
+    command = [TOOLS / "ptxas", "-v", *fusion, f"--gpu-name={gpu}", source, "-o", os.devnull]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    stack, stores, loads = map(
+        int, re.search(r"(\d+) bytes stack frame, (\d+) \D+ (\d+) bytes spill loads", text).groups()
+    )
+    registers = int(re.search(r"Used (\d+) registers", text)[1])
+    return {"registers": registers, "spilled": stores + loads, "stack": stack}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,61 @@
+"""What a call of the package would launch on an NVIDIA GPU, found out without one."""
+
+import inspect
+from collections.abc import Callable
+
+import torch
+
+from rope_kernels.api import apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk, rotation_of, tables_of
+from rope_kernels.call import Call
+from rope_kernels.checks import check_call
+from rope_kernels.engine import Engine
+from rope_kernels.launch import KernelTensors, Plan, as_stored, both, make_plan
+
+_ROTATED = {  # the arguments to rotate, of every function that rotates
+    apply_rotary_pos_emb: ("t",),
+    rope_fw: ("t",),
+    rope_bw: ("grad",),
+    rope_qk: ("q", "k"),
+}
+
+
+def plan_of(function: Callable, *arguments, **options) -> tuple[Plan, KernelTensors]:
+    """Plan the launch that a call would make on an NVIDIA GPU, and launch nothing.
+
+    Args:
+        function: `apply_rotary_pos_emb`, `rope_fw`, `rope_bw` or `rope_qk`.
+        arguments: its arguments. Tensors may be on any device, the meta device too; their values
+            are neither read nor checked.
+        options: its keyword arguments.
+
+    Returns:
+        The plan, and the tensors that the kernel would take. Outputs are on the meta device, unless
+        the call is in place.
+
+    Raises:
+        TypeError: another function, or arguments that it does not take.
+        ValueError: arguments that do not fit together, or a call that launches nothing.
+    """
+    call = _call_of(function, *arguments, **options)
+    num_positions = check_call(call)
+    rotation = rotation_of(call, tables_of(call.freqs), num_positions)
+    tensors = outs = tuple(call.tensors.values())
+    if not call.inplace:
+        outs = tuple(torch.empty(t.shape, dtype=t.dtype, device="meta") for t in tensors)
+    given = *both(tensors), *both(outs), rotation.table, rotation.sin, *rotation.where
+    stored = as_stored(KernelTensors(*given), call.inplace)
+    if call.fused is not True or stored.q is None:
+        came = "the tensors have no elements" if stored.q is None else f"fused is {call.fused}"
+        raise ValueError(f"{came}; such a call launches no kernel, so it has no plan")
+    return make_plan(stored, rotation, call.inplace, Engine.NVIDIA), stored
+
+
+def _call_of(function: Callable, *arguments, **options) -> Call:
+    if function not in _ROTATED:
+        accepted = ", ".join(known.__name__ for known in _ROTATED)
+        raise TypeError(f"function is {function!r}; accepted: {accepted}")
+    bound = inspect.signature(function).bind(*arguments, **options)
+    bound.apply_defaults()
+    named = dict(bound.arguments)
+    tensors = {name: named.pop(name) for name in _ROTATED[function]}
+    return Call(tensors, **named, transpose=function is rope_bw)

@@ -1,0 +1,229 @@
+"""A compiled kernel, stage by stage, beside the lines of the kernel that it came from.
+
+Every stage carries the places in the source: TTIR and TTGIR as `loc(...)`, PTX as `.loc`, and the
+machine code in a table of line numbers that nvdisasm prints.
+"""
+
+import re
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .compile import Compiled
+
+STAGES = ("ttir", "ttgir", "ptx", "sass")
+_SOURCE = "program.py"  # what compile_process.py calls `Compiled.program`
+_INSTRUCTION = r"\s+/\*[0-9a-f]+\*/\s+(.*?)\s*;"  # of the machine code
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of a stage: its text, and the line of `Compiled.program` it came from."""
+
+    text: str
+    line: int  # counted from 1; 0 if from none
+
+    @property
+    def opcode(self) -> str:
+        """Its name: 'tt.load', 'ld.global.v4.b32', 'LDG.E.128'."""
+        text = re.sub(r"^@!?%?\w+\s+", "", self.text)  # PTX and SASS: executed if a predicate holds
+        text = re.sub(r"^%[\w:]+(?:, %[\w:]+)* = ", "", text)  # TTIR and TTGIR: its result
+        return re.split(r"[\s;]", text, maxsplit=1)[0].strip('"')
+
+
+def operations(code: Compiled, stage: str, piece: str = "") -> list[Operation]:
+    """The operations of a stage, in order; those of the kernel's lines that contain `piece`.
+
+    Raises:
+        ValueError: no line of the kernel contains it.
+    """
+    if stage == "ptx":
+        found = _in_ptx(code.stages["ptx"])
+    elif stage == "sass":
+        found = _in_sass(code)
+    else:
+        found = _in_mlir(code.stages[stage])
+    if not piece:
+        return list(found)
+    wanted = {number for number, text in kernel_lines(code).items() if piece in text}
+    if not wanted:
+        raise ValueError(f"no line of {code.kernel} contains {piece!r}")
+    return [operation for operation in found if operation.line in wanted]
+
+
+def opcodes(code: Compiled, stage: str, piece: str = "", keep: str = "") -> dict[str, int]:
+    """How often each operation occurs, in the order of first occurrence.
+
+    Args:
+        code: what `compile_for` returned.
+        stage: 'ttir', 'ttgir', 'ptx' or 'sass'.
+        piece: only from the kernel's lines that contain this text.
+        keep: only those whose name matches this regular expression.
+    """
+    names = (operation.opcode for operation in operations(code, stage, piece))
+    return dict(Counter(name for name in names if re.search(keep, name)))
+
+
+def excerpt(code: Compiled, stage: str, *pieces: str) -> str:
+    """Lines of the kernel, each with the operations that it became."""
+    shown = []
+    for number, line in kernel_lines(code).items():
+        if any(piece in line for piece in pieces):
+            shown.append(line.strip())
+            of_line = (o for o in operations(code, stage) if o.line == number)
+            shown += [f"    {operation.text}" for operation in of_line]
+    return "\n".join(shown)
+
+
+def with_names(code: Compiled, piece: str) -> list[str]:
+    """The fp32 arithmetic of a line in PTX, with the kernel's names in the place of registers.
+
+    For kernels in which a thread holds one element of a block. A name stands for what its line has
+    loaded or computed, or for an argument; a value without a name is called a, b, ... Constants are
+    shown in decimal.
+    """
+    names, letters = _names_of_registers(code), iter("abcdefghijklmno")
+
+    def name(match: re.Match) -> str:
+        if match[1]:
+            return f"{struct.unpack('>f', bytes.fromhex(match[1]))[0]:g}"
+        if match[0] not in names:
+            names[match[0]] = next(letters)
+        return names[match[0]]
+
+    found = (o.text.rstrip(";") for o in operations(code, "ptx", piece) if _computes(o))
+    return [re.sub(r"%\w+|\b0f([0-9A-F]{8})", name, text) for text in found]
+
+
+def jumped_over(code: Compiled) -> int:
+    """Machine instructions that the first branch forwards passes over: the sine's slow branch."""
+    count, target = 0, ""
+    for row in code.sass.splitlines():
+        if target:
+            if row.startswith(target):
+                return count
+            count += bool(re.match(_INSTRUCTION, row))
+        elif branch := re.search(r"@!?U?P\d BRA `\((\.L\w+)\)", row):
+            target = branch[1] + ":"
+    return 0
+
+
+def signature(code: Compiled) -> str:
+    """The arguments of the compiled function, a line each: what is left, and what is known."""
+    arguments = re.search(r"tt\.func public @\w+\((.*?)\) attributes", code.stages["ttir"])[1]
+    return re.sub(r" loc\(\"?\w+\"?(?:\(#loc\d*\))?\)", "", arguments).replace(", %", "\n%")
+
+
+def kernel_lines(code: Compiled) -> dict[int, str]:
+    """The kernel's lines by their number in `program`, from `def` on."""
+    lines = code.program.splitlines()
+    begin = max(n for n, line in enumerate(lines) if line.startswith(f"def {code.kernel}("))
+    return {n + 1: line for n, line in enumerate(lines) if n >= begin}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A blocked layout: who holds which element of a block. Per dimension, as TTGIR writes it."""
+
+    size_per_thread: tuple[int, ...]  # neighbours in one thread
+    threads_per_warp: tuple[int, ...]
+    warps: tuple[int, ...]
+    order: tuple[int, ...]  # the dimension that is counted through first, then the others
+
+
+def layout_of(code: Compiled, piece: str) -> Layout:
+    """Layout of what is loaded or computed in the kernel's line that contains `piece`.
+
+    Raises:
+        ValueError: it is none that TTGIR calls `blocked`, as that of a part of another block.
+    """
+    types = [operation.text for operation in operations(code, "ttgir", piece)]
+    names = re.findall(r"(#blocked\d*)>$", "\n".join(types), re.MULTILINE)
+    if not names:
+        raise ValueError(f"not a blocked layout: {types[-1] if types else piece}")
+    name = names[0]
+    pattern = rf"^{name} = #ttg\.blocked<\{{sizePerThread = (.+?), threadsPerWarp = (.+?), "
+    pattern += r"warpsPerCTA = (.+?), order = (.+?)\}>"
+    found = re.search(pattern, code.stages["ttgir"], re.MULTILINE)
+    return Layout(*(tuple(map(int, re.findall(r"\d+", numbers))) for numbers in found.groups()))
+
+
+def _in_mlir(text: str) -> Iterator[Operation]:
+    places = dict(re.findall(r"^(#loc\d*) = loc\((.*)\)$", text, re.MULTILINE))
+
+    def line(place: str) -> int:
+        """Of a place, or of who called it: the outermost one in the source."""
+        if call := re.fullmatch(r"callsite\((.+) at (.+)\)", place):
+            return line(call[2]) or line(call[1])
+        if named := re.fullmatch(r'"[^"]*"\((.+)\)', place):
+            return line(named[1])
+        if place in places:
+            return line(places[place])
+        numbers = re.search(rf'{_SOURCE}":(\d+):', place)
+        return int(numbers[1]) if numbers else 0
+
+    for match in re.finditer(r"^ {4,}(\S.*?)(?: loc\((\S+)\))?$", text, re.MULTILINE):
+        if not match[1].startswith(("}", "^")):
+            yield Operation(match[1], line(match[2] or ""))
+
+
+def _in_ptx(text: str) -> Iterator[Operation]:
+    line = 0
+    for row in text.splitlines():
+        if re.match(r"\s*\.loc\s", row):
+            line = _last_number(rf"{_SOURCE}:(\d+)", row)
+        elif re.match(r"\s+(?:@!?%p\d+ )?[a-z]", row):
+            yield Operation(re.sub(r"\s+", " ", row.split("//")[0]).strip(), line)
+
+
+def _in_sass(code: Compiled) -> Iterator[Operation]:
+    lines, called_from = kernel_lines(code), _callers(code.stages["ptx"])
+    line, label = 0, None
+    for row in code.sass.splitlines():
+        if "//##" in row:
+            line = _last_number(rf'{_SOURCE}", line (\d+)', row)
+            line = line if line in lines else called_from.get(line, 0)
+        elif instruction := re.match(_INSTRUCTION, row):
+            stop = instruction[1] == f"BRA `({label})"  # behind the end: a trap
+            if instruction[1] != "NOP" and not stop:
+                yield Operation(instruction[1], line)
+            label = None
+        elif row.startswith(".L"):
+            label = row.rstrip(":")
+
+
+def _computes(operation: Operation) -> bool:
+    return re.match(r"(fma|mul|add|sub|neg|cvt)\..*f32", operation.opcode) is not None
+
+
+def _names_of_registers(code: Compiled) -> dict[str, str]:
+    """Of PTX: registers with an argument, or with what a line of the kernel has assigned."""
+    arguments = re.findall(r"^%(\w+):", signature(code), re.MULTILINE)
+    lines, register_of = kernel_lines(code), {}
+    for operation in operations(code, "ptx"):
+        assigned = re.match(r"\s*(\w+) = ", lines.get(operation.line, ""))
+        loaded = re.match(r"ld\.param\S* (%\w+), \[\w+_param_(\d+)\]", operation.text)
+        if loaded and int(loaded[2]) < len(arguments):
+            register_of[arguments[int(loaded[2])]] = loaded[1]
+        elif assigned and (_computes(operation) or operation.opcode.startswith("ld.global")):
+            result = re.search(r"%\w+", operation.text.split(operation.opcode)[1])
+            register_of[assigned[1]] = result[0]  # the last one of a line stays
+    return {register: name for name, register in register_of.items()}
+
+
+def _callers(ptx: str) -> dict[int, int]:
+    """Of each line in a function that was inlined: the kernel's line, if there is but one.
+
+    PTX knows it, the table in the machine code does not.
+    """
+    found = {}
+    for places in re.findall(r"^\s*\.loc\s.*//(.*@\[.*)$", ptx, re.MULTILINE):
+        inner, *_, outer = re.findall(rf"(?:{_SOURCE}:(\d+)|\S+:\d+:\d+)", places)
+        if inner and outer:
+            found.setdefault(int(inner), set()).add(int(outer))
+    return {inner: outer.pop() for inner, outer in found.items() if len(outer) == 1}
+
+
+def _last_number(pattern: str, text: str) -> int:
+    return int((re.findall(pattern, text) or [0])[-1])

@@ -1,0 +1,208 @@
+"""Which engine runs Triton kernels in this process: picked once, when this module is imported.
+
+- compiled: there is a CUDA GPU. Kernels are compiled for it and work on CUDA tensors.
+- interpreted: there is none. Triton's interpreter runs the same kernels on CPU tensors.
+- PyTorch alone: Triton is not installed. The notebooks without Triton kernels run.
+"""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from rope_kernels.engine import interpreter_is_on, triton_is_installed
+
+COMPILED, INTERPRETED, PYTORCH = "compiled", "interpreted", "PyTorch alone"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What matters of a machine, as `look` finds it or a test makes it up."""
+
+    system: str  # 'Linux', 'Darwin', 'Windows'
+    triton_installed: bool
+    cuda_available: bool  # torch can use a CUDA GPU
+    torch_built_for_cuda: bool
+    nvidia_driver: str | None  # its version; None if absent, or if the GPU can be used anyway
+    compiler: str | None  # a C compiler's path, which Triton needs on a GPU
+    python_headers: bool  # Python.h, which that compiler needs
+    cuda_error: str = ""  # why torch cannot use the GPU, in its words
+    triton_loaded_for_gpu: bool = False  # before us, without the interpreter
+    gpu: str = ""  # the GPU's name, where torch can use it
+
+
+def look() -> Machine:
+    """Find out about this machine; loads no Triton."""
+    available, error = _cuda()
+    return Machine(
+        system=platform.system(),
+        triton_installed=triton_is_installed(),
+        cuda_available=available,
+        torch_built_for_cuda=torch.version.cuda is not None,
+        nvidia_driver=None if available else _nvidia_driver(),
+        compiler=os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang"),
+        python_headers=Path(sysconfig.get_path("include"), "Python.h").exists(),
+        cuda_error=error,
+        triton_loaded_for_gpu=_triton_is_loaded_for_a_gpu(),
+        gpu=torch.cuda.get_device_name() if available else "",
+    )
+
+
+def choose(machine: Machine, interpreter_asked_for: bool) -> str:
+    """The engine for a machine; `interpreter_asked_for`: the reader set TRITON_INTERPRET."""
+    if not machine.triton_installed:
+        return PYTORCH
+    if machine.cuda_available and not interpreter_asked_for:
+        return COMPILED
+    return INTERPRETED
+
+
+def problems(machine: Machine) -> list[str]:
+    """What is in the way of the best engine here, one sentence each: cause, then cure."""
+    found = []
+    if machine.nvidia_driver and not machine.cuda_available:
+        if not machine.torch_built_for_cuda:
+            found.append(
+                "There is an NVIDIA GPU, but this is the CPU build of torch: run `make clean`, "
+                "then `make lab` without `CPU=1`."
+            )
+        elif "driver" in machine.cuda_error and "old" in machine.cuda_error:
+            found.append(
+                f"The NVIDIA driver {machine.nvidia_driver} is too old for this torch: update the "
+                "driver, or go on without the GPU."
+            )
+        else:
+            why = f" ({machine.cuda_error})" if machine.cuda_error else ""
+            found.append(
+                f"There is an NVIDIA driver, but torch cannot use a GPU{why}: see whether "
+                "`nvidia-smi` lists one."
+            )
+    if not machine.triton_installed:
+        found.append(_how_to_get_triton(machine))
+    if machine.cuda_available and machine.triton_installed:
+        if machine.compiler is None:
+            found.append(
+                "Triton needs a C compiler to launch kernels on a GPU, and there is none: install "
+                "gcc."
+            )
+        if not machine.python_headers:
+            found.append(
+                "Triton needs the header Python.h to launch kernels on a GPU, and it is missing: "
+                "install python3-dev."
+            )
+    if not machine.cuda_available and machine.triton_loaded_for_gpu:
+        found.append(
+            "Triton was loaded before `rope_lab`, for a GPU that is not here: restart the "
+            "kernel and import `rope_lab` first."
+        )
+    return found
+
+
+def _how_to_get_triton(machine: Machine) -> str:
+    if machine.system == "Linux":
+        return "Triton is not installed: `make lab` installs it."
+    return (
+        f"Triton has no packages for {machine.system}: the PyTorch notebooks run here, the others "
+        "need Linux (WSL or a container will do)."
+    )
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The engine of this process. `kind` is one of the three names above."""
+
+    kind: str
+    machine: Machine
+
+    @property
+    def device(self) -> str:
+        """Where tensors for kernels live: 'cuda' for compiled ones, else 'cpu'."""
+        return "cuda" if self.kind == COMPILED else "cpu"
+
+    def __repr__(self) -> str:
+        """One line: the engine, why it is not the best one, and what to do about that.
+
+        Notebooks print it, and nbval compares no line that starts with `Engine: `.
+        """
+        found = problems(self.machine)
+        first = f"Engine: {self._name()}{self._reason()}"
+        return ". ".join([first, " ".join(found)]) if found else first
+
+    def _name(self) -> str:
+        if self.kind == COMPILED:
+            return f"compiled for cuda ({self.machine.gpu})"
+        return f"{self.kind} on the CPU"
+
+    def _reason(self) -> str:
+        """Why kernels are interpreted, where no problem of the machine says so."""
+        if self.kind != INTERPRETED:
+            return ""
+        if self.machine.cuda_available:
+            return ", because TRITON_INTERPRET is set"
+        if self.machine.nvidia_driver:
+            return ""
+        return ", because this machine has no NVIDIA GPU"
+
+
+def need_triton() -> None:
+    """Stop a notebook that is of no use without Triton, in one sentence.
+
+    Raises:
+        ImportError: Triton is not installed.
+    """
+    if ENGINE.kind == PYTORCH:
+        raise ImportError(_how_to_get_triton(ENGINE.machine))
+
+
+def start() -> Engine:
+    """Pick the engine and, where kernels are to be interpreted, turn the interpreter on."""
+    machine = look()
+    kind = choose(machine, interpreter_asked_for=interpreter_is_on())
+    if kind == INTERPRETED:
+        os.environ["TRITON_INTERPRET"] = "1"  # Triton reads it when it is loaded, later
+    # Say how products and sums are fused, for a future Triton changes what it does unasked
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+    return Engine(kind, machine)
+
+
+def _cuda() -> tuple[bool, str]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an old driver is reported in a sentence of ours
+        available = torch.cuda.is_available()
+    if available:
+        return True, ""
+    if torch.version.cuda is None:
+        return False, ""
+    try:
+        torch.cuda.init()
+    except Exception as error:  # any reason will do: it is shown, not handled
+        return False, str(error).splitlines()[0]
+    return False, ""
+
+
+def _triton_is_loaded_for_a_gpu() -> bool:
+    """Triton's own helpers are compiled or interpreted, as was asked for when it was loaded."""
+    language = sys.modules.get("triton.language")
+    return type(getattr(language, "cdiv", None)).__name__ == "JITFunction"
+
+
+def _nvidia_driver() -> str | None:
+    if shutil.which("nvidia-smi") is None:
+        return None
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)
+    except (subprocess.SubprocessError, OSError):
+        return None
+    return answer.stdout.split("\n")[0].strip() or None
+
+
+ENGINE = start()
+device = ENGINE.device

@@ -1,0 +1,1 @@
+"""The notebooks' drawings and widgets, in one style."""

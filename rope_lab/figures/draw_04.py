@@ -1,0 +1,68 @@
+"""Drawings of notebook 04: who reads what after whom, when a tensor is rotated in place."""
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch, Rectangle
+
+from .style import BLUE, GREEN, INK, ON_COLOR, ORANGE, PROGRAM_COLORS, RED, color_key
+
+_STEPS = {"load own": BLUE, "load partner": ORANGE, "compute": INK, "store": GREEN}
+_LENGTHS = {"load own": 1.1, "load partner": 1.5, "compute": 1.2, "store": 0.8}
+
+
+def who_reads_whom(ax: Axes, owner: list[int], d: int, title: str) -> None:
+    """Elements coloured by owner, and an arrow from each element to the partner who loads it.
+
+    Owners take turns in the order of their numbers. An arrow is red and thick where the value that
+    it carries has been overwritten by then. Above: to the first halves; below: to the second ones.
+    """
+    for i, number in enumerate(owner):
+        color = PROGRAM_COLORS[number % len(PROGRAM_COLORS)]
+        ax.add_patch(Rectangle((i - 0.45, -0.45), 0.9, 0.9, color=color, linewidth=0))
+        ax.text(i, 0, f"{i}\nP{number}", color=ON_COLOR, ha="center", va="center", fontsize=9)
+        in_first_half = i % d < d // 2
+        source = i + d // 2 if in_first_half else i - d // 2
+        late = owner[source] < number
+        side = 0.5 if in_first_half else -0.5
+        arrow = FancyArrowPatch(
+            (source, side), (i, side), connectionstyle="arc3,rad=0.45", arrowstyle="-|>",
+            mutation_scale=11, color=RED if late else INK, linewidth=2.2 if late else 0.9,
+        )  # fmt: skip
+        ax.add_patch(arrow)
+    ax.set(xlim=(-0.7, len(owner) - 0.3), ylim=(-0.8 - 0.12 * d, 0.8 + 0.12 * d), aspect="equal")
+    ax.set_title(title)
+    ax.axis("off")
+
+
+def reading_key(figure: Figure) -> None:
+    """What the arrows of `who_reads_whom` mean."""
+    color_key(
+        figure, {"loads the old value, as it should": INK, "too late: already overwritten": RED}
+    )
+
+
+def warp_timeline(ax: Axes, starts: tuple[float, float], title: str) -> None:
+    """Two warps of one program over time; the second starts when `starts` says."""
+    times = []
+    for warp, start in enumerate(starts):
+        time = start
+        for step, color in _STEPS.items():
+            length = _LENGTHS[step]
+            ax.add_patch(Rectangle((time, 0.62 - warp), length - 0.04, 0.76, color=color))
+            ax.text(
+                time + length / 2, 1 - warp, step.replace(" ", "\n"), color=ON_COLOR, ha="center",
+                va="center", fontsize=8.5,
+            )  # fmt: skip
+            times.append(time)
+            time += length
+    stored, loaded = times[3] + _LENGTHS["store"], times[5]
+    if loaded > stored:
+        arrow = FancyArrowPatch(
+            (stored, 0.62), (loaded + 0.3, 0.38), arrowstyle="-|>", mutation_scale=14, color=RED,
+            linewidth=2.2,
+        )  # fmt: skip
+        ax.add_patch(arrow)
+    ax.set(xlim=(-0.1, 11), ylim=(-0.5, 1.5), xticks=[], xlabel="time →", title=title)
+    ax.set_yticks([1, 0], ["warp 0", "warp 1"])
+    ax.spines["left"].set_visible(False)
+    ax.tick_params(left=False)

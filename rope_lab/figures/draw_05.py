@@ -1,0 +1,120 @@
+"""Drawings of notebook 05: who loads and stores what, tiles, threads of a tile, the sweep."""
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from .style import BLUE, INK, ON_COLOR, ORANGE, PROGRAM_COLORS, PURPLE, RED, cite
+
+
+def loads_and_stores(ax: Axes, nodes: list, title: str) -> None:
+    """Memory on top and at the bottom, and between them what a program computes.
+
+    Each node is (elements it loads, elements it stores, number of its program).
+    """
+    count = 1 + max(max(stored) for _, stored, _ in nodes)
+    for place in range(count):
+        for height, name in ((2, "t"), (0, "out")):
+            box = Rectangle((place - 0.4, height - 0.16), 0.8, 0.32, fill=False, edgecolor=INK)
+            ax.add_patch(box)  # hollow: its label is read on light and on dark pages
+            ax.text(place, height, f"{name}{place}", ha="center", va="center", fontsize=9)
+    for number, (loaded, stored, program) in enumerate(nodes):
+        middle = (number + 0.5) * count / len(nodes) - 0.5
+        color = PROGRAM_COLORS[program]
+        for place in loaded:
+            ax.plot([place, middle], [1.84, 1.16], color=color, linewidth=1.4)
+        for place in stored:
+            ax.plot([middle, place], [0.84, 0.16], color=color, linewidth=1.4)
+        ax.add_patch(Rectangle((middle - 0.36, 0.84), 0.72, 0.32, color=color))
+        label = ",".join(str(place) for place in stored)
+        ax.text(middle, 1, label, color=ON_COLOR, ha="center", va="center", fontsize=9)
+    ax.set(xlim=(-0.6, count - 0.4), ylim=(-0.3, 2.3), title=title)
+    ax.axis("off")
+
+
+def tile(ax: Axes, rows: int, existing: int, pairs: int, real_pairs: int) -> None:
+    """The blocks of one program of the tile kernel: angles above, rows of both halves below."""
+    gap = 1.2
+    for half, (name, color) in enumerate((("1", BLUE), ("2", ORANGE))):
+        left = half * (pairs + gap)
+        _grid(ax, left, rows + 0.9, 1, pairs, lambda _, p: p < real_pairs, PURPLE)
+        _grid(ax, left, 0, rows, pairs, lambda r, p: r < existing and p < real_pairs, color)
+        middle = left + pairs / 2
+        ax.text(middle, rows + 2.1, f"angle{name}[None, :]  (1, {pairs})", ha="center")
+        ax.text(middle, -0.3, f"x{name}  ({rows}, {pairs})", ha="center", va="top")
+        ax.annotate(
+            "", (middle, rows + 0.1), (middle, rows + 0.85),
+            arrowprops={"arrowstyle": "-|>", "color": INK},
+        )  # fmt: skip
+    ax.text(-0.3, rows / 2, "row", rotation=90, ha="right", va="center")
+    ax.set(xlim=(-1, 2 * pairs + gap + 0.2), ylim=(-1.2, rows + 2.9), aspect="equal")
+    ax.axis("off")
+
+
+def threads_of_a_tile(ax: Axes, rows: int, warps: int) -> None:
+    """Which thread holds which part of a row: 16 threads a row, two rows a warp, then again.
+
+    That is the layout for 128 pairs of 16-bit numbers: a thread loads 8 neighbours, 16 bytes.
+    """
+    for row in range(rows):
+        warp = row // 2 % warps
+        for column in range(16):
+            thread = row % 2 * 16 + column
+            corner = (column + 0.04, rows - 1 - row + 0.04)
+            ax.add_patch(Rectangle(corner, 0.92, 0.92, color=PROGRAM_COLORS[warp], linewidth=0))
+            ax.text(
+                column + 0.5, rows - 0.5 - row, str(thread), color=ON_COLOR, ha="center",
+                va="center", fontsize=7,
+            )  # fmt: skip
+        ax.text(-0.3, rows - 0.5 - row, str(row), ha="right", va="center", fontsize=9)
+    ax.text(8, -0.35, "128 pairs, 8 a cell", ha="center", va="top", fontsize=9)
+    ax.text(-1.2, rows / 2, "row", rotation=90, ha="right", va="center", fontsize=9)
+    plural = "warp" if warps == 1 else "warps"
+    ax.set(xlim=(-2, 16.2), ylim=(-1.2, rows + 0.1), title=f"{warps} {plural}")
+    ax.axis("off")
+
+
+def tile_sweep(measurement, block_rows: tuple, warps: tuple, sines) -> None:
+    """Share of the copy's speed against the rows of a tile, and against the sines per pair.
+
+    `sines(block_r, num_warps)` is the predicted number of sines and cosines per pair.
+    """
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.6), sharey=True)
+    copy = measurement["copy"].median_us
+    for place, num_warps in enumerate(warps):
+        share = [
+            100 * copy / measurement[f"{block_r} rows, {num_warps} warps"].median_us
+            for block_r in block_rows
+        ]
+        label = f"{num_warps} warp" + "s" * (num_warps > 1)
+        style = {"color": PROGRAM_COLORS[place], "marker": "os^D"[place], "label": label}
+        left.plot(block_rows, share, **style)
+        aside = (0.93, 1, 1.07)[place]  # that no point hides another
+        predicted = [aside * sines(block_r, num_warps) for block_r in block_rows]
+        right.plot(predicted, share, linestyle="none", fillstyle="none", markersize=9, **style)
+    for ax, label in (
+        (left, "rows per tile, BLOCK_R"),
+        (right, "sines and cosines per pair (8), moved a little"),
+    ):
+        ax.axhline(100, color=INK, linewidth=1, linestyle=":")
+        ax.set_xscale("log", base=2)
+        ax.xaxis.set_major_formatter(plt.FormatStrFormatter("%g"))
+        ax.set(xlabel=label, ylim=(0, 105))
+    left.set(ylabel="% of the copy's speed", title="what was measured")
+    right.set(title="the same points, over the prediction")
+    left.legend(loc="lower center", ncols=len(warps), fontsize=9, columnspacing=1.0)
+    cite(figure, measurement.source)
+    plt.show()
+
+
+def _grid(ax: Axes, left: float, bottom: float, rows: int, columns: int, exists, color) -> None:
+    """Cells of a block, row 0 on top; those that do not exist are hollow."""
+    for row in range(rows):
+        for column in range(columns):
+            corner = (left + column + 0.06, bottom + rows - 1 - row + 0.06)
+            look = (
+                {"color": color, "linewidth": 0}
+                if exists(row, column)
+                else {"fill": False, "edgecolor": RED, "linestyle": ":"}
+            )
+            ax.add_patch(Rectangle(corner, 0.88, 0.88, **look))

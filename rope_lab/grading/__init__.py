@@ -1,0 +1,1 @@
+"""Exercises and predictions: is it right, and if not, what does the mistake look like?"""

@@ -1,0 +1,120 @@
+"""Is a candidate right? A verdict that says where it first goes wrong.
+
+A verdict reads the same on every engine when the candidate is right; when it is wrong it names the
+first wrong index, so that a reader knows where to look.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from .verdict import RIGHT, WRONG, Verdict
+
+# One rounding at the end, some fp32 arithmetic before it; Triton's interpreter truncates to bf16.
+_TOLERANCE = {  # dtype: (relative, absolute, as a share of the largest value expected)
+    torch.float64: (1e-12, 1e-12),
+    torch.float32: (2e-6, 2e-6),
+    torch.float16: (1e-3, 1e-5),
+    torch.bfloat16: (8e-3, 1e-5),
+}
+
+
+def check(
+    candidate: Callable[..., Tensor],
+    reference: Callable[..., Tensor],
+    *inputs: object,
+    tolerance: tuple[float, float] | None = None,
+) -> Verdict:
+    """Run a candidate and a reference on the same inputs and compare their results.
+
+    `check_exercise` in `judge.py` makes the inputs itself, from an exercise's specification.
+
+    Args:
+        candidate: the function under test. Gets clones of the tensors, with the same strides.
+        reference: a function that is known to be right, with the same arguments.
+        inputs: arguments for both, at least one.
+        tolerance: (relative, absolute); by default one rounding of the dtype.
+
+    Returns:
+        A `Verdict`, true if all is right. An input that the candidate overwrote makes it wrong.
+
+    Raises:
+        TypeError: there are no inputs.
+    """
+    if not inputs:
+        raise TypeError(
+            "check() got no inputs; accepted: check(candidate, reference, *inputs), "
+            "or check_exercise(candidate, specification)"
+        )
+    given = [_clone(value) for value in inputs]
+    got = candidate(*given)
+    verdict = compare(got, reference(*inputs), tolerance)
+    for number, (before, after) in enumerate(zip(inputs, given, strict=True)):
+        if isinstance(before, Tensor) and not compare(after, before, (0.0, 0.0)):
+            reason = f"input {number} was overwritten"
+            return Verdict(state=WRONG, reason=reason, shape=verdict.shape, dtype=verdict.dtype)
+    return verdict
+
+
+def compare(got: Tensor, expected: Tensor, tolerance: tuple[float, float] | None = None) -> Verdict:
+    """Compare a result with what was expected, element by element, on the CPU in fp64.
+
+    Args:
+        got, expected: tensors of any device; shape and dtype must agree. NaN equals NaN.
+        tolerance: (relative, absolute); by default one rounding of the dtype.
+    """
+    if not isinstance(got, Tensor):
+        what = got if got is None else f"an object of type {type(got).__name__}"
+        return Verdict(state=WRONG, reason=f"no tensor came back but {what}")
+    about = {"shape": tuple(got.shape), "dtype": str(got.dtype).removeprefix("torch.")}
+    if got.shape != expected.shape:
+        reason = f"shape {about['shape']}, expected {tuple(expected.shape)}"
+        return Verdict(state=WRONG, reason=reason, **about)
+    if got.dtype != expected.dtype:
+        wanted = str(expected.dtype).removeprefix("torch.")
+        return Verdict(state=WRONG, reason=f"dtype {about['dtype']}, expected {wanted}", **about)
+    exact = torch.complex128 if got.is_complex() else torch.float64
+    relative, absolute = tolerance or _TOLERANCE.get(got.dtype, (0.0, 0.0))
+    got, expected = got.detach().cpu().to(exact), expected.detach().cpu().to(exact)
+    if tolerance is None:
+        finite = expected[expected.isfinite()].abs()
+        absolute *= float(finite.max()) if finite.numel() else 1.0
+    right = torch.isclose(got, expected, rtol=relative, atol=absolute, equal_nan=True)
+    # where both are NaN or the same infinity there is no error, though their difference is NaN
+    error = (got - expected).abs().masked_fill(right & ~expected.isfinite(), 0.0)
+    largest = float("nan") if error.isnan().any() else float(error.max()) if error.numel() else 0.0
+    reason = f"{right.numel()} values, shape {about['shape']}, {about['dtype']}"
+    if right.all():
+        return Verdict(state=RIGHT, reason=reason, largest_error=largest, **about)
+    return _wrong_elements(got, expected, right, reason, largest_error=largest, **about)
+
+
+def _wrong_elements(
+    got: Tensor, expected: Tensor, right: Tensor, compared: str, *, largest_error: float, **about
+) -> Verdict:
+    """The verdict on a result of the right shape and dtype with some elements wrong."""
+    first = tuple((~right).nonzero()[0].tolist())
+    wrong = int((~right).sum())
+    reason = (
+        f"{wrong} of {compared}; first at index {first}: got {got[first]:.4g}, "
+        f"expected {expected[first]:.4g}; largest error {largest_error:.2g}"
+    )
+    return Verdict(
+        state=WRONG,
+        reason=reason,
+        largest_error=largest_error,
+        wrong=wrong,
+        first_wrong_index=first,
+        **about,
+    )
+
+
+def _clone(value: object) -> object:
+    if not isinstance(value, Tensor):
+        return value
+    # the memory between the elements is copied too: a wrong candidate may read it
+    steps = ((size - 1) * stride for size, stride in zip(value.shape, value.stride(), strict=True))
+    extent = 1 + sum(steps) if value.numel() else 0
+    memory = value.detach().as_strided((extent,), (1,)).clone()
+    return memory.as_strided(value.shape, value.stride())

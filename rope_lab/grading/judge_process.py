@@ -1,0 +1,320 @@
+"""The child process of `judge.py`: jobs on standard input, a line of JSON back for each."""
+
+import contextlib
+import importlib.util
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from rope_kernels.engine import interpreter_is_on, triton_is_installed
+
+from .check import compare
+from .diagnose import Evidence, kind_of_mistake
+from .spec import Case, Spec, spec
+from .verdict import NOT_YET, RIGHT, WRONG, Verdict
+
+ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
+    "object of type 'int' has no len()": "a grid is a tuple, as in (n,)",
+    "'int' object is not iterable": "pointers have no index: tl.load(x_ptr + i)",
+    "has no attribute 'scalar'": "is a kernel called without its grid, kernel[grid](...)?",
+}
+HOW_TO_BEGIN = "replace what the stub raises by your code, then run this cell again"
+
+
+def main(folder: Path) -> None:
+    torch.set_num_threads(1)
+    # new memory holds NaN: what a candidate does not write cannot pass for right
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a candidate prints is no answer
+    if interpreter_is_on() and triton_is_installed():
+        from .trace import let_numbers_be_indices
+
+        let_numbers_be_indices()
+    for number, line in enumerate(sys.stdin):
+        job = json.loads(line)
+        candidate = load(job["candidate"], folder / f"candidate_{number}.py")
+        function = load(job["spec"], folder / f"spec_{number}.py")
+        wanted = spec(function, **as_asked(**job["spec"]["asked"]))
+        print(json.dumps(judge(candidate, wanted)), file=answers, flush=True)
+
+
+def as_asked(
+    angles: str, overwrites: list, leave_out: list, launches: int | None, extra: list
+) -> dict:
+    """The options of a `Spec` from what JSON made of them."""
+    cases = [case | {"dtype": getattr(torch, case["dtype"].split(".")[-1])} for case in extra]
+    return {
+        "angles": angles,
+        "overwrites": tuple(overwrites),
+        "leave_out": tuple(leave_out),
+        "launches": launches,
+        "extra": tuple(Case(**case) for case in cases),
+    }
+
+
+def load(shipped: dict, path: Path) -> Callable:
+    """The function from its source, which is also a file: Triton reads kernels from there."""
+    path.write_text(shipped["program"])
+    found = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    function = getattr(module, shipped["name"])
+    if isinstance(function, Spec):
+        function = function.function
+    options = shipped["options"]
+    return (lambda *inputs: function(*inputs, **options)) if options else function
+
+
+def judge(candidate: Callable, wanted: Spec) -> dict:
+    """The fields of a `Verdict`, as far as they are not its defaults."""
+    right, wrong, launches = [], [], 0
+    for case in wanted.cases:
+        attempt = Attempt(candidate, wanted, case, earlier=right)
+        outcome = attempt.outcome(explain=not wrong)
+        launches += attempt.launches
+        if outcome is None:
+            right.append(case.name)
+        elif outcome["state"] == NOT_YET:
+            return outcome
+        else:
+            wrong.append(outcome | {"case": case.name})
+    if not wrong:
+        reason = f"{len(right)} cases: " + ", ".join(right)
+        return {"state": RIGHT, "reason": reason, "right_cases": right, "launches": launches}
+    return wrong[0] | {"right_cases": right, "wrong_cases": [other["case"] for other in wrong[1:]]}
+
+
+class Attempt:
+    """One run of a candidate on one case, and what is wrong with it.
+
+    Attributes:
+        launches: how many kernels the run launched, where the interpreter counts them.
+    """
+
+    def __init__(self, candidate: Callable, wanted: Spec, case: Case, earlier: list[str]) -> None:
+        """`earlier`: names of the cases that came out right before this one."""
+        self.candidate, self.wanted, self.case, self.earlier = candidate, wanted, case, earlier
+        self.inputs = wanted.inputs(case)  # the specification's own
+        self.given = wanted.inputs(case, "cpu" if interpreter_is_on() else "cuda")
+        self.before = [memory_of(x).clone() if isinstance(x, Tensor) else x for x in self.given]
+        self.expected = results(wanted, self.inputs, exact=True)
+        self.returned: object = None
+        self.trace = None
+
+    @property
+    def launches(self) -> int:
+        return self.trace.launches if self.trace else 0
+
+    def outcome(self, explain: bool) -> dict | None:
+        """What is wrong, None if nothing is; `explain`: find out what the mistake looks like."""
+        stopped = self._run()
+        if stopped:
+            return stopped
+        outs = self._results()
+        if len(outs) != len(self.expected):
+            return broken(f"{len(outs)} results came back, {len(self.expected)} are asked for")
+        for number, (out, want) in enumerate(zip(outs, self.expected, strict=True)):
+            verdict = compare(out, want)
+            if not verdict:
+                return self._wrong_result(number, out, verdict) if explain else broken("")
+        return self._side_effect()
+
+    def _run(self) -> dict | None:
+        """Call the candidate; an outcome if it stopped or returned nothing."""
+        with watch() as self.trace:
+            try:
+                self.returned = self.candidate(*self.given)
+            except NotImplementedError as error:
+                return {"state": NOT_YET, "reason": str(error) or HOW_TO_BEGIN}
+            except Exception as error:  # whatever a reader's function may raise
+                return broken(*in_words(error))
+        if self.returned is not None or self.wanted.overwrites:
+            return None
+        if not self.launches and is_empty(self.candidate):
+            return {"state": NOT_YET, "reason": HOW_TO_BEGIN}
+        return broken("it returns None: is a `return` missing?")
+
+    def _results(self) -> tuple:
+        names = self.wanted.names
+        if self.wanted.overwrites:
+            return tuple(self.given[names.index(name)] for name in self.wanted.overwrites)
+        return self.returned if isinstance(self.returned, tuple | list) else (self.returned,)
+
+    def _wrong_result(self, number: int, out: object, verdict: Verdict) -> dict:
+        """Which result is wrong, where, and what the mistake looks like."""
+        at = verdict.first_wrong_index
+        if at is None:  # another shape or dtype, or no tensor at all
+            return broken(verdict.reason)
+        want = self.expected[number]
+        label = f"result {number}" if len(self.expected) > 1 else "the result"
+        if self.wanted.overwrites:
+            label = self.wanted.overwrites[number]
+        owner = ""
+        if self.trace and self.trace.knows(out):
+            owner = said(self.trace.owner_of(out, at))
+        return broken(self._kind_of_mistake(number, out), owner) | {
+            "result": label,
+            "shape": list(want.shape),
+            "dtype": verdict.dtype,
+            "wrong": verdict.wrong,
+            "first_wrong_index": list(at),
+            "got": float(out[at]),
+            "expected": float(want[at]),
+            "largest_error": verdict.largest_error,
+        }
+
+    def _kind_of_mistake(self, number: int, out: Tensor) -> str:
+        kind = kind_of_mistake(self._evidence(number, out))
+        if not kind.startswith("unwritten"):
+            return kind
+        changed = self._overwritten_inputs()
+        if changed:
+            return f"an input is overwritten: {changed[0]}"
+        if not self.launches:
+            return "unwritten: new memory came back, and nothing was put there"
+        return kind if self.trace.programs else "no program ran: the grid is empty"
+
+    def _evidence(self, number: int, out: Tensor) -> Evidence:
+        def run(*others: Tensor | int) -> Tensor:
+            moved = [x.to(out.device) if isinstance(x, Tensor) else x for x in others]
+            outs = self.candidate(*moved)
+            return (outs if isinstance(outs, tuple | list) else (outs,))[number].cpu()
+
+        wanted, want, got = self.wanted, self.expected[number], out.detach().cpu()
+        one = Spec(
+            lambda *inputs: results(wanted, list(inputs), exact=True)[number],
+            *(wanted.arguments, wanted.angles, wanted.overwrites),
+        )
+        wrong = ~torch.isclose(got.double(), want.double(), rtol=1e-2, atol=1e-3, equal_nan=True)
+        if not wrong.any():
+            wrong = got != want
+        poison = got.isnan() if got.is_floating_point() else torch.zeros_like(wrong)
+
+        def nobody_wrote(index: tuple[int, ...]) -> bool:
+            if self.trace and self.trace.knows(out):
+                return self.trace.owner_of(out, index) is None
+            return bool(poison[index])
+
+        return Evidence(
+            spec=one,
+            case=self.case,
+            inputs=self.inputs,
+            got=got,
+            expected=want,
+            wrong=wrong,
+            nobody_wrote=nobody_wrote,
+            run=run,
+            earlier=self.earlier,
+            races=self.trace.races if self.trace else [],
+            twice=self.trace.twice if self.trace else [],
+        )
+
+    def _overwritten_inputs(self) -> list[str]:
+        """Names of the inputs that should have kept their memory and did not."""
+        return [
+            name
+            for name, x, then in zip(self.wanted.names, self.given, self.before, strict=True)
+            if isinstance(x, Tensor) and name not in self.wanted.overwrites
+            if not same_bits(memory_of(x), then)
+        ]
+
+    def _side_effect(self) -> dict | None:
+        """The results are right; is something else wrong?"""
+        for name, x, then in zip(self.wanted.names, self.given, self.before, strict=True):
+            if name in self.wanted.overwrites and wrote_beside(x, then):
+                return broken(f"it writes beside {name}: between its elements, or around them")
+        changed = self._overwritten_inputs()
+        if changed:
+            return broken(f"an input is overwritten: {changed[0]}")
+        if self.trace is None:
+            return None
+        trace, allowed = self.trace, self.wanted.launches
+        if trace.races or trace.collisions:
+            return broken(f"a race between programs: {(trace.races + trace.collisions)[0]}")
+        if allowed is not None and trace.launches > allowed:
+            return broken(f"too many launches: {trace.launches}, where {allowed} would do")
+        return None
+
+
+def wrote_beside(x: Tensor, memory_before: Tensor) -> bool:
+    """Has the memory around and between the elements of `x` changed?"""
+    own = torch.zeros(memory_before.shape, dtype=torch.bool)
+    own.as_strided(x.shape, x.stride(), x.storage_offset()).fill_(True)
+    return not same_bits(memory_of(x).cpu()[~own], memory_before.cpu()[~own])
+
+
+def is_empty(candidate: Callable) -> bool:
+    """Does its body do nothing at all?"""
+    code = getattr(candidate, "__code__", None)
+    return code is not None and code.co_code == (lambda: None).__code__.co_code
+
+
+def results(function: Callable, inputs: list, exact: bool = False) -> list[Tensor]:
+    """The specification's results, computed in fp64 and rounded once to the case's dtype."""
+
+    def is_float(x: object) -> bool:
+        return isinstance(x, Tensor) and x.is_floating_point()
+
+    floats = [*(x.dtype for x in inputs if is_float(x)), torch.float32]
+    if exact:
+        inputs = [x.double() if is_float(x) else x for x in inputs]
+    outs = function(*inputs)
+    outs = outs if isinstance(outs, tuple | list) else (outs,)
+    return [out.to(floats[0]) for out in outs]
+
+
+def watch():
+    if not (interpreter_is_on() and triton_is_installed()):
+        return contextlib.nullcontext()
+    from .trace import Trace
+
+    return Trace()
+
+
+def in_words(error: Exception) -> tuple[str, str]:
+    """An error in a line, and who ran into it; Triton wraps what happens within a kernel."""
+    inner = error
+    while inner.__cause__ is not None:
+        inner = inner.__cause__
+    if triton_is_installed():
+        from .trace import LeftItsTensors, name_of
+
+        if isinstance(inner, LeftItsTensors):
+            return f"out of bounds: {inner}", name_of(inner.program) * (inner.does == "writes")
+    text = str(inner).strip().splitlines() or [""]
+    for found, advice in ADVICE.items():
+        if found in text[0]:
+            text[0] += f" ({advice})"
+    frames = [f for f in traceback.extract_tb(inner.__traceback__) if "candidate_" in f.filename]
+    where = f", at: {frames[-1].line}" if frames and frames[-1].line else ""
+    return f"it raises {type(inner).__name__}: {text[0]}{where}", ""
+
+
+def broken(reason: str, owner: str = "") -> dict:
+    return {"state": WRONG, "reason": reason, "owner": owner}
+
+
+def said(owner: tuple | None) -> str:
+    from .trace import name_of
+
+    return "no program" if owner is None else name_of(owner)
+
+
+def memory_of(x: Tensor) -> Tensor:
+    """All of a tensor's storage, from its beginning to its end."""
+    return torch.empty(0, dtype=x.dtype, device=x.device).set_(x.untyped_storage())
+
+
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    return torch.equal(a.view(torch.uint8), b.view(torch.uint8))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

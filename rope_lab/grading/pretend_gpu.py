@@ -1,0 +1,128 @@
+"""A GPU that is only pretended, to practise timing on: two clocks, a queue, a cache, a compiler.
+
+It obeys the rules that notebook 08 tells, with nothing else going on. So a timer can be held
+against the truth, on any machine.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .verdict import NOT_YET, RIGHT, WRONG, Verdict
+
+
+@dataclass
+class PretendGPU:
+    """All times in microseconds. What the host does moves its clock; the device works behind it."""
+
+    host_us: float = 4.0  # the host needs so long to queue a call
+    start_us: float = 3.0  # of every call on the device
+    bytes_a_us: float = 4.2e6
+    cache_bytes: float = 60e6
+    compile_us: float = 150_000.0
+    slow_every: int = 0  # each so manieth call is disturbed and takes five times as long; 0: none
+    _now: float = field(default=0.0, init=False)
+    _free: float = field(default=0.0, init=False)  # when the device has done all that is queued
+    _waited_until: float = field(default=-1.0, init=False)
+    _in_cache: object = field(default=None, init=False)
+    _calls: int = field(default=0, init=False)
+
+    def clock(self) -> float:
+        """The host's clock."""
+        return self._now
+
+    def synchronize(self) -> None:
+        """The host waits until the device has done everything."""
+        self._now = max(self._now, self._free)
+        self._waited_until = self._now
+
+    def mark(self) -> "Mark":
+        """Put a mark into the queue: it notes when the device came past it."""
+        self._now += 0.5
+        self._free = max(self._free, self._now)
+        return Mark(self, self._free)
+
+    def flush(self) -> None:
+        """Queue a kernel that fills the cache with something else."""
+        self._queue(60.0)
+        self._in_cache = None
+
+    def sleep(self, us: float) -> None:
+        """Queue a kernel that keeps the device busy for so long."""
+        self._queue(us)
+
+    def kernel(self, moved_bytes: float, compiled: bool = False) -> Callable[[], None]:
+        """A function that queues a kernel; the first call compiles it unless it is compiled."""
+        state = {"compiled": compiled}
+
+        def call() -> None:
+            if not state["compiled"]:
+                self._now += self.compile_us
+                state["compiled"] = True
+            speed = self.bytes_a_us * (3 if self._in_cache is call else 1)
+            self._calls += 1
+            disturbed = self.slow_every and self._calls % self.slow_every == 0
+            self._queue((5 if disturbed else 1) * (self.start_us + moved_bytes / speed))
+            self._in_cache = call if moved_bytes <= self.cache_bytes else None
+
+        return call
+
+    def truth(self, moved_bytes: float) -> float:
+        """What the device needs, with an empty cache."""
+        return self.start_us + moved_bytes / self.bytes_a_us
+
+    def _queue(self, us: float) -> None:
+        self._now += self.host_us
+        self._free = max(self._free, self._now) + us
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A mark in the queue."""
+
+    gpu: PretendGPU
+    _time: float
+
+    def since(self, earlier: "Mark") -> float:
+        """Microseconds between two marks on the device.
+
+        Raises:
+            RuntimeError: the host has not waited until the device came past this mark.
+        """
+        if self.gpu._waited_until < self._time:
+            raise RuntimeError("the device has not come past this mark yet: synchronize first")
+        return self._time - earlier._time
+
+
+# what is asked: what to think of, the GPU, bytes of the kernel, is it compiled already
+_CASES = (
+    ("who waits for the device?", PretendGPU(), 800e6, True),
+    ("what does a first call do?", PretendGPU(), 800e6, False),
+    ("where do the bytes come from, the second time?", PretendGPU(host_us=0.1), 20e6, True),
+    ("whom does the device wait for, between two marks?", PretendGPU(host_us=40.0), 400e6, True),
+    ("whom does the device wait for, between two marks?", PretendGPU(host_us=40.0), 2e6, True),
+    ("one sample in seven is disturbed", PretendGPU(slow_every=7), 400e6, True),
+)
+
+
+def check_timer(timer: Callable[[PretendGPU, Callable[[], None]], float]) -> Verdict:
+    """Hold a timer against several pretended GPUs: does it find the device time of a call?
+
+    Args:
+        timer: gets a `PretendGPU` and a function that queues a kernel; returns the device time of
+            that call, in microseconds, with an empty cache.
+    """
+    for hint, gpu, moved_bytes, compiled in _CASES:
+        gpu = PretendGPU(gpu.host_us, slow_every=gpu.slow_every)  # a fresh one
+        try:
+            said = timer(gpu, gpu.kernel(moved_bytes, compiled))
+        except NotImplementedError as error:
+            return Verdict(state=NOT_YET, reason=str(error), boxed=True)
+        truth = gpu.truth(moved_bytes)
+        if not isinstance(said, int | float):
+            reason = f"a number of microseconds is wanted, {said!r} came"
+            return Verdict(state=WRONG, reason=reason, boxed=True)
+        if abs(said - truth) > 0.05 * truth:
+            reason = f"your timer says {said:.1f} us, the device needs {truth:.1f}; {hint}"
+            return Verdict(state=WRONG, reason=reason, boxed=True)
+    reason = f"{len(_CASES)} GPUs, and every time within 5 %"
+    return Verdict(state=RIGHT, reason=reason, boxed=True)

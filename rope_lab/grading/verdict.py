@@ -1,0 +1,95 @@
+"""What every check returns: one verdict, which can be asserted, printed and shown on a page."""
+
+import html
+from dataclasses import dataclass
+
+RIGHT, WRONG, NOT_YET = "right", "wrong", "not yet"
+_COLORS = {RIGHT: "#009e73", WRONG: "#d55e00", NOT_YET: "#e69f00"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The outcome of a check; true only if everything is right and fast enough.
+
+    Attributes:
+        state: 'right', 'wrong' or 'not yet' (the reader has not written or answered anything).
+        reason: what was right, what the mistake looks like, or what to do first.
+        boxed: it is about a reader's own work, which a page shows in a box.
+        shape, dtype: of the result that was compared.
+        wrong: how many of its elements are wrong.
+        first_wrong_index, got, expected: the first of these, and its two values.
+        largest_error: over the whole result, even where it is right.
+        right_cases: names of the exercise's cases that are right.
+        case: the first case that is wrong; the fields above and below are about it.
+        wrong_cases: the other cases that are wrong.
+        result: which of the candidate's tensors is wrong.
+        owner: the program that stored the first wrong element.
+        launches: how many kernels the candidate launched in the interpreter.
+        engine: which engine ran the candidate, 'interpreted' or 'compiled'.
+        speed: of a right candidate, where a speed was asked for.
+        fast_enough: whether it reached that speed.
+    """
+
+    state: str
+    reason: str = ""
+    boxed: bool = False
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    wrong: int = 0
+    first_wrong_index: tuple[int, ...] | None = None
+    got: float = 0.0
+    expected: float = 0.0
+    largest_error: float = 0.0
+    right_cases: tuple[str, ...] = ()
+    case: str = ""
+    wrong_cases: tuple[str, ...] = ()
+    result: str = ""
+    owner: str = ""
+    launches: int = 0
+    engine: str = "interpreted"
+    speed: str = ""
+    fast_enough: bool = True
+
+    @property
+    def ok(self) -> bool:
+        return self.state == RIGHT and self.fast_enough
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __repr__(self) -> str:
+        if self.case:
+            return "\n".join(self._lines_about_the_wrong_case())
+        first = f"{self.state.upper()}: {self.reason}"
+        return f"{first}\n  speed: {self.speed}" if self.speed else first
+
+    def _repr_html_(self) -> str | None:
+        """A box with a line beside it, colored by the outcome; None leaves the text alone."""
+        if not self.boxed:
+            return None
+        state = WRONG if self.state == RIGHT and not self.fast_enough else self.state
+        style = f"border-left: 4px solid {_COLORS[state]}; padding-left: 0.8em; "
+        style += "white-space: pre-wrap; word-break: normal"  # lines end between words
+        classes = f"lab-verdict lab-{state.replace(' ', '-')}"
+        return f'<pre class="{classes}" style="{style}">{html.escape(repr(self))}</pre>'
+
+    def _lines_about_the_wrong_case(self) -> list[str]:
+        count = len(self.right_cases)
+        others = {0: "no other", 1: "1 other"}.get(count, f"{count} others")
+        lines = [f"WRONG in the case '{self.case}'; right in {others}"]
+        if self.engine == "compiled":
+            lines[0] += ", and everywhere in the interpreter: here it ran on the GPU"
+        if self.shape or self.dtype:
+            lines.append(f"  {self.result}: shape {self.shape}, {self.dtype}")
+        if self.first_wrong_index is not None:
+            lines.append(
+                f"  first wrong index {self.first_wrong_index}: got {self.got:.4g}, "
+                f"expected {self.expected:.4g}; wrong: {self.wrong}; "
+                f"largest error {self.largest_error:.2g}"
+            )
+        if self.owner:
+            lines.append(f"  stored by: {self.owner}")
+        lines.append(f"  looks like: {self.reason}")
+        if self.wrong_cases and self.right_cases:
+            lines.append("  also wrong: " + ", ".join(self.wrong_cases))
+        return lines

@@ -1,0 +1,201 @@
+"""What was measured, with the GPU, the versions and the date; replayed where there is no GPU.
+
+`make notebooks` on a GPU writes the records, one file for each notebook; nothing else does.
+"""
+
+import datetime
+import json
+import os
+import platform
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from rope_kernels.engine import triton_is_installed
+
+from .timing import Timing, measure, measure_host, require_compiled_kernels
+
+RECORD_SWITCH = "ROPE_KERNELS_RECORD"  # set by `make notebooks`, and by nothing else
+_RECORDS_OF_THE_SERIES = Path(__file__).resolve().parents[1] / "notebooks" / "records"
+_KEY = re.compile(r"[0-9]{2}/[a-z0-9-]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """What was found out on a GPU, and on which, with what, and when."""
+
+    key: str
+    gpu: str
+    versions: dict[str, str]
+    date: str
+    replayed: bool = False
+
+    @property
+    def source(self) -> str:
+        """One line: where and when, and whether it was found today or is a record."""
+        how = "Replayed from a record" if self.replayed else "Measured here"
+        return f"{how}: {origin(self.gpu, self.versions, self.date)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement(Taken):
+    """Timings of several cases from one run."""
+
+    cases: dict[str, Timing]
+    clock: str = "device"
+
+    def __getitem__(self, case: str) -> Timing:
+        return self.cases[case]
+
+    def __repr__(self) -> str:
+        width = max(len(case) for case in self.cases)
+        lines = [
+            f"{case:{width}}  {timing.median_us:9.1f} us   "
+            f"({timing.low_us:.1f} to {timing.high_us:.1f})"
+            for case, timing in self.cases.items()
+        ]
+        return "\n".join([self.source, *lines])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation(Taken):
+    """What an experiment returned."""
+
+    values: dict
+
+    def __getitem__(self, name: str) -> object:
+        return self.values[name]
+
+
+def bench(
+    key: str,
+    make_cases: Callable[[], dict[str, Callable[[], object]]],
+    clock: str = "device",
+    records: Path | None = None,
+) -> Measurement:
+    """Measure on a GPU; without one, replay the record of the same key.
+
+    Args:
+        key: 'NN/name', where NN is the notebook's number and the record's file is `NN.json`.
+        make_cases: called only where there is a GPU; returns a label and a function without
+            arguments for each case. It makes the inputs, so that their making is not timed.
+        clock: 'device' for the time on the GPU, 'host' for the time to queue a call.
+        records: the folder of the records; by default `records_folder()`.
+
+    Returns:
+        A `Measurement`; its `source` says whether it was measured or replayed.
+
+    Raises:
+        ValueError: the key is not of that form, or the clock is unknown.
+        LookupError: there is no GPU and no record of this key.
+        RuntimeError: the kernels are interpreted although there is a GPU (see `measure`).
+    """
+    if clock not in ("device", "host"):
+        raise ValueError(f"clock is {clock!r}; accepted: 'device', 'host'")
+    path = _record_of(key, records)
+    if not torch.cuda.is_available():
+        fields = _replay(path, key)
+        cases = {name: Timing(**timing) for name, timing in fields.pop("cases").items()}
+        return Measurement(key=key, cases=cases, replayed=True, **fields)
+    take = measure if clock == "device" else measure_host
+    measurement = Measurement(key=key, cases=take(make_cases()), clock=clock, **circumstances())
+    if os.environ.get(RECORD_SWITCH) == "1":
+        _write(path, measurement)
+    return measurement
+
+
+def observe(key: str, experiment: Callable[[], dict], records: Path | None = None) -> Observation:
+    """Run an experiment on a GPU; without one, replay the record of the same key.
+
+    Args:
+        key: as in `bench`.
+        experiment: called only where there is a GPU; returns a dict of what JSON can hold.
+        records: as in `bench`.
+
+    Raises:
+        ValueError, LookupError, RuntimeError: as in `bench`.
+    """
+    path = _record_of(key, records)
+    if not torch.cuda.is_available():
+        return Observation(key=key, replayed=True, **_replay(path, key))
+    require_compiled_kernels()
+    observation = Observation(key=key, values=experiment(), **circumstances())
+    if os.environ.get(RECORD_SWITCH) == "1":
+        _write(path, observation)
+    return observation
+
+
+def recorded(key: str, records: Path | None = None) -> Observation:
+    """What an experiment of another notebook returned when it was recorded, on every machine."""
+    return Observation(key=key, replayed=True, **_replay(_record_of(key, records), key))
+
+
+def records_folder() -> Path:
+    """The folder `records` beside the notebook or beside its folder; else that of this checkout.
+
+    So notebooks, their solutions and copies of both find the records wherever they run.
+    """
+    here = Path.cwd()
+    for folder in (here / "records", here.parent / "records"):
+        if folder.is_dir():
+            return folder
+    return _RECORDS_OF_THE_SERIES
+
+
+def versions() -> dict[str, str]:
+    """Versions that a figure depends on."""
+    found = {"torch": torch.__version__}
+    if triton_is_installed():
+        import triton
+
+        found["triton"] = triton.__version__
+    return found | {"driver": _driver_version(), "python": platform.python_version()}
+
+
+def circumstances() -> dict:
+    """GPU, versions and date: what every figure names."""
+    return {
+        "gpu": torch.cuda.get_device_name(),
+        "versions": versions(),
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+def origin(gpu: str, versions: dict[str, str], date: str) -> str:
+    """The same in one line."""
+    listed = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return f"{gpu}, {listed}, {date}."
+
+
+def _record_of(key: str, records: Path | None) -> Path:
+    if not _KEY.fullmatch(key):
+        raise ValueError(f"key is {key!r}; accepted: two digits, '/', then a-z, 0-9 and '-'")
+    return (records or records_folder()) / f"{key[:2]}.json"
+
+
+def _replay(path: Path, key: str) -> dict:
+    recorded = json.loads(path.read_text()) if path.exists() else {}
+    if key not in recorded:
+        raise LookupError(
+            f"there is no GPU here and no record {key!r} in {path.name}; "
+            "`make notebooks` on a GPU writes it"
+        )
+    return recorded[key]
+
+
+def _write(path: Path, taken: Taken) -> None:
+    path.parent.mkdir(exist_ok=True)
+    recorded = json.loads(path.read_text()) if path.exists() else {}
+    fields = asdict(taken)
+    del fields["key"], fields["replayed"]
+    recorded[taken.key] = fields
+    path.write_text(json.dumps(dict(sorted(recorded.items())), indent=2) + "\n")
+
+
+def _driver_version() -> str:
+    number = Path("/proc/driver/nvidia/version")
+    found = re.search(r"\b(\d{3}\.\d+(\.\d+)?)\b", number.read_text()) if number.exists() else None
+    return found.group(1) if found else "unknown"

@@ -1,0 +1,95 @@
+"""Run notebooks and store their outputs in one normal form: `python -m rope_lab.run_notebooks`.
+
+What differs from machine to machine or from run to run is left out, so that a diff shows what
+changed in truth: versions in the metadata, execution times, widget identities, paths in tracebacks.
+On a GPU the measurements of `lab.bench` are recorded; this is the only command that records.
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+
+from .records import RECORD_SWITCH
+
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+_CELL_TIMEOUT_SECONDS = 600
+_METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+
+
+def execute(path: Path) -> None:
+    """Run one notebook in its own folder and write it back, normalised.
+
+    Raises:
+        nbclient.exceptions.CellExecutionError: a cell failed; the file is left as it was.
+    """
+    notebook = nbformat.read(path, as_version=4)
+    client = NotebookClient(
+        notebook,
+        timeout=_CELL_TIMEOUT_SECONDS,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(path.parent)}},
+        record_timing=False,
+    )
+    client.execute()
+    nbformat.write(normalise(notebook), path)
+
+
+def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Leave out of an executed notebook what differs between machines and runs; in place."""
+    notebook.metadata = nbformat.from_dict(_METADATA)
+    for cell in notebook.cells:
+        tags = cell.metadata.get("tags")
+        cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
+        cell.pop("attachments", None)
+        for output in cell.get("outputs", []):
+            _normalise_output(output)
+        if "outputs" in cell:
+            cell.outputs = _joined_streams(cell.outputs)
+    return notebook
+
+
+def _normalise_output(output: nbformat.NotebookNode) -> None:
+    if output.output_type == "error":
+        output.traceback = []  # full of paths; name and message are stored beside it
+    if output.output_type in ("display_data", "execute_result"):
+        output.metadata = nbformat.from_dict({})
+        output.data.pop(WIDGET_VIEW, None)  # a random identity that no reader's kernel knows
+
+
+def _joined_streams(outputs: list) -> list:
+    """Whether prints arrive in one piece or in several is chance."""
+    joined = []
+    for output in outputs:
+        last = joined[-1] if joined else None
+        if output.output_type == "stream" and last and last.get("name") == output.name:
+            last.text += output.text
+        else:
+            joined.append(output)
+    return joined
+
+
+def main(arguments: list[str]) -> int:
+    """Execute the notebooks named, or all in the folders named."""
+    os.environ[RECORD_SWITCH] = "1"
+    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    places = [Path(argument).resolve() for argument in arguments or ["notebooks"]]
+    paths = [p for place in places for p in (sorted(place.rglob("*.ipynb")) or [place])]
+    for path in paths:
+        if ".ipynb_checkpoints" in path.parts:
+            continue
+        print(f"{path.name} ...", end=" ", flush=True)
+        begin = time.perf_counter()
+        execute(path)
+        print(f"{time.perf_counter() - begin:.0f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

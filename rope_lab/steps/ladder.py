@@ -1,0 +1,380 @@
+"""The steps of notebook 09: from a naive kernel to the copy's speed, one change at a time.
+
+Each kernel differs from the one before it in one thing, so that a diff of the two says what. None
+has masks: they rotate contiguous (s, b, h, d) tensors whose d is a power of two and whose b * h is
+a multiple of a tile's rows. After the last step comes the package's own kernel, which takes
+anything. Importing this loads Triton.
+"""
+
+import difflib
+import html
+import inspect
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from unittest import mock
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.language.extra import libdevice
+
+from rope_kernels import RotaryPositionEmbedding, fastpath, launch
+from rope_kernels.engine import interpreter_is_on
+
+from ..compiler.compile import Compiled, compile_for
+
+
+@triton.jit
+def gather_kernel(
+    t_ptr,  # input (s, rows, D), contiguous
+    freqs_ptr,  # angles (s, D), contiguous
+    out_ptr,  # output like t
+    rows,  # b * h, a multiple of BLOCK_R
+    D: tl.constexpr,  # d, a power of two
+    BLOCK_R: tl.constexpr,  # rows a program, a power of two
+):
+    """Each element loads its partner, and computes a cosine and a sine of its own."""
+    row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
+    position = row // rows
+    column = tl.arange(0, D)
+    in_first_half = column < D // 2
+    partner = tl.where(in_first_half, column + D // 2, column - D // 2)
+    offset = row[:, None] * D
+    angle = tl.load(freqs_ptr + position[:, None] * D + column[None, :])
+    x = tl.load(t_ptr + offset + column[None, :]).to(tl.float32)
+    other = tl.load(t_ptr + offset + partner[None, :]).to(tl.float32)
+    quarter = tl.where(in_first_half[None, :], -other, other)
+    y = x * tl.cos(angle) + quarter * tl.sin(angle)
+    tl.store(out_ptr + offset + column[None, :], y)
+
+
+@triton.jit
+def pairs_kernel(
+    t_ptr,  # input (s, rows, D), contiguous
+    freqs_ptr,  # angles (s, D), contiguous
+    out_ptr,  # output like t
+    rows,  # b * h, a multiple of BLOCK_R
+    D: tl.constexpr,  # d, a power of two
+    BLOCK_R: tl.constexpr,  # rows a program, a power of two
+):
+    """One program has both halves: no element is loaded twice."""
+    row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
+    position = row // rows
+    pair = tl.arange(0, D // 2)
+    offset = row[:, None] * D + pair[None, :]
+    angle_offset = position[:, None] * D + pair[None, :]
+    angle1 = tl.load(freqs_ptr + angle_offset)
+    angle2 = tl.load(freqs_ptr + angle_offset + D // 2)
+    cos1, sin1 = tl.cos(angle1), tl.sin(angle1)
+    cos2, sin2 = tl.cos(angle2), tl.sin(angle2)
+    x1 = tl.load(t_ptr + offset).to(tl.float32)
+    x2 = tl.load(t_ptr + offset + D // 2).to(tl.float32)
+    tl.store(out_ptr + offset, x1 * cos1 - x2 * sin1)
+    tl.store(out_ptr + offset + D // 2, x2 * cos2 + x1 * sin2)
+
+
+@triton.jit
+def shared_kernel(
+    t_ptr,  # input (s, rows, D), contiguous
+    freqs_ptr,  # angles (s, D), contiguous
+    out_ptr,  # output like t
+    rows,  # b * h, a multiple of BLOCK_R
+    D: tl.constexpr,  # d, a power of two
+    BLOCK_R: tl.constexpr,  # rows a program, a power of two
+):
+    """The rows of a program share their position, and so its cosines and sines."""
+    row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
+    position = tl.program_id(0) * BLOCK_R // rows
+    pair = tl.arange(0, D // 2)
+    offset = row[:, None] * D + pair[None, :]
+    angle_offset = position * D + pair
+    angle1 = tl.load(freqs_ptr + angle_offset)
+    angle2 = tl.load(freqs_ptr + angle_offset + D // 2)
+    cos1, sin1 = tl.cos(angle1)[None, :], tl.sin(angle1)[None, :]
+    cos2, sin2 = tl.cos(angle2)[None, :], tl.sin(angle2)[None, :]
+    x1 = tl.load(t_ptr + offset).to(tl.float32)
+    x2 = tl.load(t_ptr + offset + D // 2).to(tl.float32)
+    tl.store(out_ptr + offset, x1 * cos1 - x2 * sin1)
+    tl.store(out_ptr + offset + D // 2, x2 * cos2 + x1 * sin2)
+
+
+@triton.jit
+def asking_first_kernel(
+    t_ptr,  # input (s, rows, D), contiguous
+    freqs_ptr,  # angles (s, D), contiguous
+    out_ptr,  # output like t
+    rows,  # b * h, a multiple of BLOCK_R
+    D: tl.constexpr,  # d, a power of two
+    BLOCK_R: tl.constexpr,  # rows a program, a power of two
+):
+    """The rows are asked for before the sines are computed."""
+    row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
+    position = tl.program_id(0) * BLOCK_R // rows
+    pair = tl.arange(0, D // 2)
+    offset = row[:, None] * D + pair[None, :]
+    x1 = tl.load(t_ptr + offset).to(tl.float32)
+    x2 = tl.load(t_ptr + offset + D // 2).to(tl.float32)
+    angle_offset = position * D + pair
+    angle1 = tl.load(freqs_ptr + angle_offset)
+    angle2 = tl.load(freqs_ptr + angle_offset + D // 2)
+    cos1, sin1 = tl.cos(angle1)[None, :], tl.sin(angle1)[None, :]
+    cos2, sin2 = tl.cos(angle2)[None, :], tl.sin(angle2)[None, :]
+    tl.store(out_ptr + offset, x1 * cos1 - x2 * sin1)
+    tl.store(out_ptr + offset + D // 2, x2 * cos2 + x1 * sin2)
+
+
+@triton.jit
+def less_whole_turns(angle):
+    """The angle less its whole turns: between -pi and pi. In radians, 2 pi in three pieces."""
+    turns = tl.floor(angle * 0.15915494309189535 + 0.5)
+    angle = tl.fma(turns, -6.28125, angle)
+    angle = tl.fma(turns, -0.0019350051879882812, angle)
+    return tl.fma(turns, -3.01991598196e-07, angle)
+
+
+@triton.jit
+def cos_and_sin(angle, FAST: tl.constexpr):
+    """A row of cosines and a row of sines; FAST: the hardware's, for -pi to pi."""
+    if FAST:
+        cos, sin = libdevice.fast_cosf(angle), libdevice.fast_sinf(angle)
+    else:
+        cos, sin = tl.cos(angle), tl.sin(angle)
+    return cos[None, :], sin[None, :]
+
+
+@triton.jit
+def fast_sine_kernel(
+    t_ptr,  # input (s, rows, D), contiguous
+    freqs_ptr,  # angles (s, D), contiguous
+    out_ptr,  # output like t
+    rows,  # b * h, a multiple of BLOCK_R
+    D: tl.constexpr,  # d, a power of two
+    BLOCK_R: tl.constexpr,  # rows a program, a power of two
+    FAST: tl.constexpr,  # the hardware's sine; False in the interpreter, which has none
+):
+    """Whole turns are taken away, and the hardware computes the sines."""
+    row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
+    position = tl.program_id(0) * BLOCK_R // rows
+    pair = tl.arange(0, D // 2)
+    offset = row[:, None] * D + pair[None, :]
+    x1 = tl.load(t_ptr + offset).to(tl.float32)
+    x2 = tl.load(t_ptr + offset + D // 2).to(tl.float32)
+    angle_offset = position * D + pair
+    angle1 = tl.load(freqs_ptr + angle_offset)
+    angle2 = tl.load(freqs_ptr + angle_offset + D // 2)
+    cos1, sin1 = cos_and_sin(less_whole_turns(angle1), FAST)
+    cos2, sin2 = cos_and_sin(less_whole_turns(angle2), FAST)
+    tl.store(out_ptr + offset, x1 * cos1 - x2 * sin1)
+    tl.store(out_ptr + offset + D // 2, x2 * cos2 + x1 * sin2)
+
+
+@triton.jit
+def on_the_fly_kernel(
+    t_ptr,  # input (s, rows, D), contiguous
+    turns_ptr,  # (D / 2,), int64: 2^-64 turns a position
+    out_ptr,  # output like t
+    rows,  # b * h, a multiple of BLOCK_R
+    D: tl.constexpr,  # d, a power of two
+    BLOCK_R: tl.constexpr,  # rows a program, a power of two
+    FAST: tl.constexpr,  # the hardware's sine; False in the interpreter, which has none
+):
+    """No table: position times turns a position, in integers, whose overflow are whole turns."""
+    row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
+    position = tl.program_id(0) * BLOCK_R // rows
+    pair = tl.arange(0, D // 2)
+    offset = row[:, None] * D + pair[None, :]
+    x1 = tl.load(t_ptr + offset).to(tl.float32)
+    x2 = tl.load(t_ptr + offset + D // 2).to(tl.float32)
+    turned = (position * tl.load(turns_ptr + pair)) >> 32
+    angle = turned.to(tl.int32).to(tl.float32) * (6.283185307179586 * 2.0**-32)
+    cos, sin = cos_and_sin(angle, FAST)
+    tl.store(out_ptr + offset, x1 * cos - x2 * sin)
+    tl.store(out_ptr + offset + D // 2, x2 * cos + x1 * sin)
+
+
+@triton.jit
+def streaming_kernel(
+    t_ptr,  # input (s, rows, D), contiguous
+    turns_ptr,  # (D / 2,), int64: 2^-64 turns a position
+    out_ptr,  # output like t
+    rows,  # b * h, a multiple of BLOCK_R
+    D: tl.constexpr,  # d, a power of two
+    BLOCK_R: tl.constexpr,  # rows a program, a power of two
+    FAST: tl.constexpr,  # the hardware's sine; False in the interpreter, which has none
+):
+    """A step aside: tell the caches that nothing is needed twice."""
+    row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
+    position = tl.program_id(0) * BLOCK_R // rows
+    pair = tl.arange(0, D // 2)
+    offset = row[:, None] * D + pair[None, :]
+    x1 = tl.load(t_ptr + offset, eviction_policy="evict_first").to(tl.float32)
+    x2 = tl.load(t_ptr + offset + D // 2, eviction_policy="evict_first").to(tl.float32)
+    turned = (position * tl.load(turns_ptr + pair)) >> 32
+    angle = turned.to(tl.int32).to(tl.float32) * (6.283185307179586 * 2.0**-32)
+    cos, sin = cos_and_sin(angle, FAST)
+    tl.store(out_ptr + offset, x1 * cos - x2 * sin, cache_modifier=".cs")
+    tl.store(out_ptr + offset + D // 2, x2 * cos + x1 * sin, cache_modifier=".cs")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A kernel of this file with its tile: call it with t and its angles or turns."""
+
+    name: str
+    kernel: object
+    block_r: int  # rows a program
+    num_warps: int
+
+    @property
+    def on_the_fly(self) -> bool:
+        """Does it take turns in place of a table of angles?"""
+        return "turns_ptr" in self.kernel.arg_names
+
+    def __call__(self, t: Tensor, freqs: Tensor | RotaryPositionEmbedding) -> Tensor:
+        """Rotate t.
+
+        Args:
+            t: contiguous, (s, b, h, d).
+            freqs: the table; where the step needs none, `turns_of` a module, or the module itself:
+                then the turns are made in this call, by four small kernels.
+
+        Raises:
+            ValueError: d is no power of two, or the tile's rows do not divide b * h.
+        """
+        s, b, h, d = t.shape
+        if d & (d - 1) or b * h % self.block_r or not t.is_contiguous():
+            raise ValueError(f"{self.name} has no masks: a shape of {tuple(t.shape)} needs some")
+        out = torch.empty_like(t)
+        programs = s * b * h // self.block_r
+        options = self.constants(d) | {"num_warps": self.num_warps}
+        self.kernel[(programs,)](t, self.angles(freqs), out, b * h, **options)
+        return out
+
+    def angles(self, freqs: Tensor | RotaryPositionEmbedding) -> Tensor:
+        """What the kernel reads: a tensor as it is, or the turns of a module, made now."""
+        return freqs if isinstance(freqs, Tensor) else turns_of(freqs)
+
+    def constants(self, d: int, fast: bool | None = None) -> dict:
+        """The kernel's constexpr arguments; `fast` as on a GPU, unless said otherwise."""
+        fast = not interpreter_is_on() if fast is None else fast
+        sizes = {"D": d, "BLOCK_R": self.block_r}
+        return sizes | ({"FAST": fast} if "FAST" in self.kernel.arg_names else {})
+
+    def compiled(self, s: int, b: int, h: int, d: int) -> Compiled:
+        """Compiled for an H200, where a call would be with tensors of this shape in bf16."""
+        t = torch.empty(16, dtype=torch.bfloat16)
+        angles = torch.empty(16, dtype=torch.int64 if self.on_the_fly else torch.float32)
+        constants = self.constants(d, fast=True) | {"num_warps": self.num_warps}
+        return compile_for("sm_90", self.kernel, t, angles, t, b * h, **constants)
+
+
+_ALL = (
+    Step("gather", gather_kernel, 8, 4),
+    Step("pairs", pairs_kernel, 8, 4),
+    Step("shared", shared_kernel, 8, 4),
+    Step("tile", shared_kernel, 16, 1),
+    Step("asking first", asking_first_kernel, 16, 1),
+    Step("fast sine", fast_sine_kernel, 16, 1),
+    Step("small tile", fast_sine_kernel, 8, 1),
+    Step("on the fly", on_the_fly_kernel, 8, 1),
+    Step("streaming", streaming_kernel, 8, 1),  # a step aside
+)
+STEPS = {step.name: step for step in _ALL}
+
+
+def turns_of(rope: RotaryPositionEmbedding) -> Tensor:
+    """How far each pair turns a position, in 2^-64 turns: (d / 2,), int64."""
+    return (rope.inv_freq.double() / (2 * math.pi) * 2.0**64).long()
+
+
+def bytes_moved(
+    s: int,
+    b: int,
+    h: int,
+    d: int,
+    element_bytes: int,
+    *,
+    table: bool = False,
+    rotary_dim: int | None = None,
+    inplace: bool = False,
+) -> int:
+    """What a call has to read and write at least: each byte once, of t, the result and the table.
+
+    table: of fp32 angles, d2 of them a position; without one, angles are computed on the fly.
+    """
+    rotary_dim = rotary_dim or d
+    columns = rotary_dim if inplace else d
+    return 2 * s * b * h * columns * element_bytes + (4 * s * rotary_dim if table else 0)
+
+
+def warp_instructions(code: Compiled) -> int:
+    """Machine instructions that a warp carries out if no angle is large: without slow branches.
+
+    Follows the machine code from its first line: forwards where a branch leads forwards, on where
+    it leads backwards, up to the end.
+    """
+    rows = code.sass.splitlines()
+    labels = {row.split(":")[0]: place for place, row in enumerate(rows) if row.startswith(".L")}
+    place = count = 0
+    while place < len(rows):
+        found = re.match(r"\s+/\*[0-9a-f]+\*/\s+(.*?)\s*;", rows[place])
+        place += 1
+        if not found:
+            continue
+        count += 1
+        if found[1] == "EXIT":
+            break
+        branch = re.search(r"BRA(?:\.\w+)* `\((\.L\w+)\)", found[1])
+        if branch and labels[branch[1]] > place:
+            place = labels[branch[1]]
+    return count
+
+
+class Diff:
+    """What one change is: lines that go, and lines that come."""
+
+    def __init__(self, before, after) -> None:
+        self.lines = _changed(_body(before), _body(after))
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines)
+
+    def _repr_html_(self) -> str:
+        colors = {"-": "#d55e00", "+": "#009e73"}
+        rows = []
+        for line in self.lines:
+            color = colors.get(line[:1])
+            text = html.escape(line)
+            rows.append(f'<span style="color: {color}">{text}</span>' if color else text)
+        return "<pre>" + "\n".join(rows) + "</pre>"
+
+
+def launched_by(call: Callable[[], object]) -> Callable[[], object]:
+    """The launch that a call of the package makes, through Triton's JIT, to be repeated."""
+    run, launches = launch.run, []
+
+    def run_and_keep(plan: launch.Plan, tensors: launch.KernelTensors):
+        launches.append(partial(run, plan, tensors))
+        return launches[-1]()
+
+    whole_way = mock.patch.object(fastpath, "ENABLED", False)
+    with whole_way, mock.patch.object(launch, "run", run_and_keep):
+        call()
+    (again,) = launches
+    return again
+
+
+def _body(kernel) -> list[str]:
+    """The source of a kernel from its arguments on, without its docstring."""
+    source = inspect.getsource(kernel.fn)
+    source = re.sub(r'^    """.*?"""\n', "", source, flags=re.MULTILINE | re.DOTALL)
+    return source.splitlines()[2:]
+
+
+def _changed(before: list[str], after: list[str]) -> list[str]:
+    lines = list(difflib.unified_diff(before, after, lineterm="", n=1))[3:]
+    return ["..." if line.startswith("@@") else line for line in lines]

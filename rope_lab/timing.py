@@ -1,0 +1,134 @@
+"""Honest timing on a GPU.
+
+Device time, by CUDA events (two of them alone are about a microsecond apart). Before each sample
+the L2 cache is filled with something else, read and not written, so that the inputs come from
+memory and nothing of the filling is still to be written back; and the GPU sleeps while the CPU
+queues the call, so that the CPU's own time is not in the figure. Cases take turns over several
+rounds, after one that does not count: what drifts (clocks, temperature) drifts for all of them.
+
+Host time, where it is asked for, is what the CPU needs to queue one call, the GPU's work left out.
+"""
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from rope_kernels.engine import interpreter_is_on
+
+_FLUSH_BYTES = 256 * 2**20  # or four times the L2 cache, if that is more (it is 60 MB on an H200)
+_ROUND_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Time of one case, in microseconds, over all samples of all rounds."""
+
+    median_us: float
+    low_us: float  # 20 % of the samples are below
+    high_us: float  # 80 % of the samples are below
+    spread: float  # (largest - smallest round median) / median
+    samples: int
+
+
+def measure(cases: dict[str, Callable[[], object]], rounds: int = 5) -> dict[str, Timing]:
+    """Device time of each case, in microseconds, L2 flushed; the cases take turns.
+
+    Raises:
+        RuntimeError: there is no GPU; a case's result is not on the current one; or Triton's
+            interpreter is on. Interpreted kernels run on the CPU, program after program; their time
+            says nothing about a GPU.
+    """
+    require_compiled_kernels()
+    cache_bytes = torch.cuda.get_device_properties().L2_cache_size
+    flush = torch.zeros(max(_FLUSH_BYTES, 4 * cache_bytes) // 4, device="cuda")
+    plans = {name: _plan(function) for name, function in cases.items()}
+    by_round = {name: [] for name in cases}
+    for _ in range(1 + rounds):
+        for name, function in cases.items():
+            by_round[name].append(_one_round(function, flush, *plans[name]))
+    return {name: _summary(samples[1:]) for name, samples in by_round.items()}
+
+
+def measure_host(
+    cases: dict[str, Callable[[], object]], rounds: int = 7, calls: int = 200
+) -> dict[str, Timing]:
+    """Time to queue one call of each case, in microseconds: the mean of `calls` calls a sample.
+
+    The GPU must be faster than the CPU here, or the queue fills up: take small tensors.
+
+    Raises:
+        RuntimeError: as `measure`.
+    """
+    require_compiled_kernels()
+    by_round = {name: [] for name in cases}
+    for _ in range(1 + rounds):
+        for name, function in cases.items():
+            function()
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            for _ in range(calls):
+                function()
+            by_round[name].append([(time.perf_counter() - begin) / calls * 1e6])
+            torch.cuda.synchronize()
+    return {name: _summary(samples[1:]) for name, samples in by_round.items()}
+
+
+def require_compiled_kernels() -> None:
+    if not torch.cuda.is_available():
+        raise RuntimeError("there is no GPU to measure on")
+    kernels = sys.modules.get("rope_kernels.kernels")
+    loaded_so = kernels and type(kernels.rope_kernel).__name__ == "InterpretedFunction"
+    if interpreter_is_on() or loaded_so:
+        raise RuntimeError("TRITON_INTERPRET is set: interpreted kernels are not timed")
+
+
+def _plan(function: Callable[[], object]) -> tuple[int, int]:
+    """Warm up; then how many samples a round, and how many cycles to sleep before each."""
+    for _ in range(3):  # compiles, fills the allocator's cache
+        result = function()
+    here = torch.device("cuda", torch.cuda.current_device())
+    if any(leaf.device != here for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)):
+        raise RuntimeError(f"a case's result is not on {here}, where the time is taken")
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    function()
+    queued = time.perf_counter() - begin
+    torch.cuda.synchronize()
+    total = time.perf_counter() - begin
+    samples = min(50, max(5, int(_ROUND_SECONDS / total)))
+    gpu_hertz = 3e9  # more than today's GPUs run at; sleeping too long costs only patience
+    return samples, int(gpu_hertz * (2 * queued + 20e-6))
+
+
+def _one_round(
+    function: Callable[[], object], flush: torch.Tensor, samples: int, sleep_cycles: int
+) -> list[float]:
+    events = []
+    for _ in range(samples):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        flush.sum()
+        torch.cuda._sleep(sleep_cycles)  # the CPU queues the call while the GPU is busy
+        start.record()
+        function()
+        end.record()
+        events.append((start, end))
+    torch.cuda.synchronize()
+    return [start.elapsed_time(end) * 1e3 for start, end in events]
+
+
+def _summary(rounds: list[list[float]]) -> Timing:
+    samples = sorted(sample for one_round in rounds for sample in one_round)
+    median = statistics.median(samples)
+    round_medians = [statistics.median(one_round) for one_round in rounds]
+    return Timing(
+        median_us=round(median, 2),
+        low_us=round(samples[int(0.2 * (len(samples) - 1))], 2),
+        high_us=round(samples[int(0.8 * (len(samples) - 1))], 2),
+        spread=round((max(round_medians) - min(round_medians)) / median, 4),
+        samples=len(samples),
+    )
