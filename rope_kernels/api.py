@@ -264,7 +264,7 @@ def tables_of(freqs: Freqs) -> tuple[Tensor, Tensor | None]:
         return freqs, None
     if isinstance(freqs, RotaryPositionEmbedding):
         return freqs.inv_freq, None
-    return tuple(freqs) if isinstance(freqs, tuple | list) else (freqs, None)
+    return tuple(freqs) if isinstance(freqs, (tuple, list)) else (freqs, None)
 
 
 def _rotate_gradients(grads: tuple[Tensor, ...], rotation: Rotation) -> tuple[Tensor, ...]:

@@ -162,7 +162,7 @@ def _angles(freqs: Tensor, sizes: _Sizes) -> _Argument:
 
 def _pair(freqs: object) -> tuple[Tensor, Tensor]:
     """Cosines and sines, if `freqs` is a pair of tensors."""
-    if not isinstance(freqs, tuple | list):
+    if not isinstance(freqs, (tuple, list)):
         raise bad(f"freqs is of type {type(freqs).__name__}", _FREQS, TypeError)
     if len(freqs) != 2:
         raise bad(f"freqs has {len(freqs)} entries", _FREQS)
@@ -266,14 +266,15 @@ def check_values(rotation: Rotation, seq_len: int) -> None:
 
 
 def _check_lengths(cu_seqlens: Tensor, seq_len: int, cp_size: int) -> None:
-    came, lengths, tokens = f"cu_seqlens is {_head(cu_seqlens)}", cu_seqlens.long().diff(), seq_len
-    tokens *= cp_size
+    lengths, tokens, accepted = cu_seqlens.long().diff(), seq_len * cp_size, None
     if cu_seqlens[0] != 0 or (lengths < 0).any():
-        raise bad(came, "values that start at 0 and never fall")
-    if cu_seqlens[-1] > tokens:
-        raise bad(came, f"values up to {tokens}, the number of tokens on all ranks")
-    if cp_size > 1 and (lengths % (2 * cp_size)).any():
-        raise bad(came, f"lengths that 2 * cp_size = {2 * cp_size} divides")
+        accepted = "values that start at 0 and never fall"
+    elif cu_seqlens[-1] > tokens:
+        accepted = f"values up to {tokens}, the number of tokens on all ranks"
+    elif cp_size > 1 and (lengths % (2 * cp_size)).any():
+        accepted = f"lengths that 2 * cp_size = {2 * cp_size} divides"
+    if accepted is not None:  # torch 2.9 cannot list elements within torch.func, so no sooner
+        raise bad(f"cu_seqlens is {_head(cu_seqlens)}", accepted)
 
 
 def _check_reach(rotation: Rotation, seq_len: int) -> None:
