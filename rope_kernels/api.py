@@ -77,7 +77,7 @@ def apply_rotary_pos_emb(
     """
     where = cu_seqlens, start_positions, position_ids
     options = interleaved, cp_size, cp_rank, fused, inplace
-    return _rotate_call(Call({"t": t}, freqs, tensor_format, *where, *options))[0]
+    return _rotate_call(Call(("t",), (t,), freqs, tensor_format, *where, *options))[0]
 
 
 def rope_qk(
@@ -109,7 +109,7 @@ def rope_qk(
     """
     where = cu_seqlens, start_positions, position_ids
     options = interleaved, cp_size, cp_rank, fused, inplace
-    q, k = _rotate_call(Call({"q": q, "k": k}, freqs, tensor_format, *where, *options))
+    q, k = _rotate_call(Call(("q", "k"), (q, k), freqs, tensor_format, *where, *options))
     return q, k
 
 
@@ -136,7 +136,7 @@ def rope_fw(
     where = cu_seqlens, start_positions, position_ids
     options = interleaved, cp_size, cp_rank, fused, inplace
     with torch.no_grad():
-        return _rotate_call(Call({"t": t}, freqs, tensor_format, *where, *options))[0]
+        return _rotate_call(Call(("t",), (t,), freqs, tensor_format, *where, *options))[0]
 
 
 def rope_bw(
@@ -164,7 +164,7 @@ def rope_bw(
     """
     where = cu_seqlens, start_positions, position_ids
     options = interleaved, cp_size, cp_rank, fused, inplace
-    call = Call({"grad": grad}, freqs, tensor_format, *where, *options, transpose=True)
+    call = Call(("grad",), (grad,), freqs, tensor_format, *where, *options, transpose=True)
     with torch.no_grad():
         return _rotate_call(call)[0]
 
@@ -230,7 +230,7 @@ def choose_route(fused: bool, tensors: tuple[Tensor | None, ...]) -> Route:
 
 def _rotate_call(call: Call) -> tuple[Tensor, ...]:
     """What every public function does: check, describe the rotation, choose a route, rotate."""
-    tensors, tables = tuple(call.tensors.values()), tables_of(call.freqs)
+    tensors, tables = call.tensors, tables_of(call.freqs)
     entry = fastpath.entry_of_call(call, tables)
     if entry is not None and entry.launch is not None:
         route, num_positions = KERNEL, entry.num_positions
@@ -240,10 +240,11 @@ def _rotate_call(call: Call) -> tuple[Tensor, ...]:
         if entry is not None:
             entry.num_positions = num_positions
     rotation = rotation_of(call, tables, num_positions)
-    if rotation.looks_up_positions and not is_traced():  # if traced, the operator checks them
+    if rotation.looks_up_positions and rotation.table.is_cpu and not is_traced():
+        # on a GPU values are not read; if traced, the operator checks them when it runs
         check_values(rotation, view_as_sbhd(tensors[0], call.tensor_format).shape[0])
     if call.inplace:
-        check_inplace(call.tensors, rotation)
+        check_inplace(call.names, tensors, rotation)
     return _rotate(tensors, rotation, route, entry, call.fused, call.inplace)
 
 
@@ -271,6 +272,8 @@ def _rotate_gradients(grads: tuple[Tensor, ...], rotation: Rotation) -> tuple[Te
     """Rotate the gradients of checked tensors, by the transposed map."""
     entry = fastpath.entry_of_rotation(rotation, grads, inplace=False)
     if entry is not None and entry.launch is not None:
+        if not torch.is_grad_enabled():
+            return launch.rotate(grads, rotation, False, entry)  # as most backwards go
         route = KERNEL
     else:
         route = choose_route(True, (*grads, rotation.table, rotation.sin, *rotation.where))

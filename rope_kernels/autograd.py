@@ -29,16 +29,7 @@ class RotationFunction(torch.autograd.Function):
         ctx.table_wants = table_wants or sin_wants
         saved = *rotation.where, *(tensors if ctx.table_wants else ())
         ctx.save_for_backward(table, sin, *saved)
-        ctx.rotate_gradients, ctx.options = (
-            rotate_gradients,
-            {
-                "tensor_format": rotation.tensor_format,
-                "interleaved": rotation.interleaved,
-                "cp_size": rotation.cp_size,
-                "cp_rank": rotation.cp_rank,
-                "transpose": not rotation.transpose,
-            },
-        )
+        ctx.options, ctx.rotate_gradients = rotation.options, rotate_gradients
         ctx.set_materialize_grads(False)
         if inplace:
             ctx.mark_dirty(*tensors)
@@ -52,7 +43,8 @@ class RotationFunction(torch.autograd.Function):
     def backward(ctx, *grads):
         table, sin, cu_seqlens, start_positions, position_ids, *tensors = ctx.saved_tensors
         where = cu_seqlens, start_positions, position_ids
-        rotation = Rotation(table, sin, *where, **ctx.options)
+        rotation = Rotation(table, sin, *where, *ctx.options)
+        rotation.transpose = not rotation.transpose
         wanted = {
             i: grad for i, grad in enumerate(grads) if grad is not None and ctx.needs_input_grad[i]
         }
@@ -79,18 +71,14 @@ def rotate_by_operator(
 ) -> tuple[Tensor, ...]:
     """`launch.rotate` as an operator, which torch.compile does not look into."""
     operator = _rotate_inplace_op if inplace else _rotate_op
-    outs = operator(
-        *(tensors, rotation.table, rotation.sin, *rotation.where, rotation.tensor_format),
-        *(rotation.interleaved, rotation.cp_size, rotation.cp_rank, rotation.transpose),
-    )
+    outs = operator(tensors, rotation.table, rotation.sin, *rotation.where, *rotation.options)
     return tensors if inplace else tuple(outs)
 
 
 def _run(tensors: tuple[Tensor, ...], rotation: Rotation, inplace: bool) -> tuple[Tensor, ...]:
     """What was not known when PyTorch traced the call is checked now, and then it is launched."""
     if inplace:
-        names = "qk" if len(tensors) == 2 else "t"
-        check_inplace(dict(zip(names, tensors, strict=True)), rotation)
+        check_inplace(("q", "k") if len(tensors) == 2 else ("t",), tensors, rotation)
     check_values(rotation, view_as_sbhd(tensors[0], rotation.tensor_format).shape[0])
     entry = fastpath.entry_of_rotation(rotation, tensors, inplace)
     return launch.rotate(tensors, rotation, inplace, entry)

@@ -15,7 +15,8 @@ TensorFormat = Literal["sbhd", "bshd", "bhsd", "thd"]
 class Call:
     """Every argument of a call, as it came. `api.apply_rotary_pos_emb` says what they mean."""
 
-    tensors: dict[str, Tensor]  # one or two to rotate, by the names that the caller knows them by
+    names: tuple[str, ...]  # of the tensors, in the signature of the public function
+    tensors: tuple[Tensor, ...]  # one or two, to rotate
     freqs: Freqs
     tensor_format: TensorFormat
     cu_seqlens: Tensor | None

@@ -99,12 +99,13 @@ def _check_integer(name: str, value: object, least: int, most: int, accepted: st
 def _check_rotated(call: Call) -> _Sizes:
     """Check the tensors to rotate: the first by itself, the other beside it."""
     tensor_format, rank = call.tensor_format, len(call.tensor_format)
-    for name, x in call.tensors.items():
+    named = dict(zip(call.names, call.tensors, strict=True))
+    for name, x in named.items():
         check_tensor(name, x, _FLOATS)
         if x.dim() != rank:
             came = f"{name} has shape {tuple(x.shape)}, {x.dim()} dimensions"
             raise ValueError(f"{came}; tensor_format {tensor_format!r} needs {rank}")
-    (name, t), *others = call.tensors.items()
+    (name, t), *others = named.items()
     seq_len, batch, _, head_dim = view_as_sbhd(t, tensor_format).shape
     sizes, heads = _Sizes(name, t, seq_len, batch, head_dim), tensor_format.index("h")
     for other, x in others:
@@ -293,7 +294,7 @@ def _check_reach(rotation: Rotation, seq_len: int) -> None:
         raise ValueError(f"{came}; the last position in use needs {last + 1}")
 
 
-def check_inplace(tensors: dict[str, Tensor], rotation: Rotation) -> None:
+def check_inplace(names: tuple[str, ...], tensors: tuple[Tensor, ...], rotation: Rotation) -> None:
     """Raise `ValueError` where tensors cannot be overwritten, before anything is written."""
     tables = rotation.table, rotation.sin
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tables):
@@ -301,15 +302,16 @@ def check_inplace(tensors: dict[str, Tensor], rotation: Rotation) -> None:
     if is_traced():
         return  # PyTorch checks gradients when it traces; the operator comes here when it runs
     transformed = torch._C._are_functorch_transforms_active()  # PyTorch then does the overwriting
-    with_grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors.values())
-    for name, t in tensors.items():
+    with_grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+    for name, t in zip(names, tensors, strict=True):
         if with_grad:
             _check_autograd(name, t, alone=len(tensors) == 1, transformed=transformed)
         if not transformed and _overlaps_itself(t):
             came = f"{name} has elements in one place, or may have, by its strides {t.stride()}"
             raise bad(came, _cloned(name))
-    have_memory = not transformed and all(has_values(t) for t in tensors.values())
-    if len(tensors) == 2 and have_memory and _share_elements(*tensors.values()):
+    if len(tensors) == 1 or transformed or not all(has_values(t) for t in tensors):
+        return
+    if _share_elements(*tensors):
         raise bad("k shares memory with q", "with inplace=True separate elements, e.g. k.clone()")
 
 

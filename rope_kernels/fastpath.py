@@ -58,7 +58,7 @@ def entry_of_call(call: Call, tables: tuple[Tensor | None, ...]) -> Entry | None
     options = call.tensor_format, call.transpose, interleaved, cp_size, cp_rank, inplace, types
     if isinstance(freqs, RotaryPositionEmbedding):
         options += freqs.rotary_dim, freqs.interleaved, tables[0].requires_grad
-    tensors = *call.tensors.values(), *tables
+    tensors = *call.tensors, *tables
     if not (call.cu_seqlens is call.start_positions is call.position_ids is None):
         tensors += call.where
     return _entry_of(options, tensors)
@@ -70,10 +70,7 @@ def entry_of_rotation(
     """The entry of all rotations of checked tensors that look like this one."""
     if not ENABLED or is_traced() or is_transformed():
         return None
-    options = (
-        *(rotation.tensor_format, rotation.interleaved, rotation.cp_size, rotation.cp_rank),
-        *(rotation.transpose, inplace),
-    )
+    options = *rotation.options, inplace
     tensors = *tensors, rotation.table, rotation.sin
     if rotation.looks_up_positions:
         tensors += rotation.where
@@ -151,12 +148,14 @@ def shortest_launch(compiled, programs: int, numbers: tuple) -> Callable[[tuple]
             return None
         kernel, run = compiled.src.fn, compiled.run
         needs_memory = run.global_scratch_size or run.profile_scratch_size  # allocated per launch
-        if needs_memory or _jit_does_more(triton.knobs, kernel):
+        if needs_memory or _jit_does_more(triton.knobs.runtime, triton.knobs.compilation, kernel):
             return None
         launch = launcher(compiled, run, programs, numbers)
         device, get_stream = driver.get_current_device(), driver.get_current_stream
     except Exception:  # The kernel has just run, so no error here may fail the call.
         return None
+
+    knobs, compilation = triton.knobs.runtime, triton.knobs.compilation
 
     def launch_again(tensors: tuple[Tensor | None, ...]) -> bool:
         try:
@@ -165,7 +164,7 @@ def shortest_launch(compiled, programs: int, numbers: tuple) -> Callable[[tuple]
             _, _, q_out, k_out, table, *_ = addresses
             if (q_out | (k_out or 0) | table) % 16 or _current_device() != device:
                 return False
-            if _jit_does_more(triton.knobs, kernel):
+            if _jit_does_more(knobs, compilation, kernel):
                 return False
             stream = get_stream(device)
         except AttributeError:
@@ -176,18 +175,17 @@ def shortest_launch(compiled, programs: int, numbers: tuple) -> Callable[[tuple]
     return launch_again
 
 
-def _jit_does_more(knobs, kernel) -> bool:
+def _jit_does_more(knobs, compilation, kernel) -> bool:
     """Would the JIT do more than launch? Is a hook or knob set that it reads at every launch?
 
     It reads the other knobs and hooks only when it compiles, which always goes through the JIT.
     """
-    runtime = knobs.runtime
-    enter, leave = runtime.launch_enter_hook, runtime.launch_exit_hook
+    enter, leave = knobs.launch_enter_hook, knobs.launch_exit_hook
     return bool(
         getattr(enter, "calls", enter)  # a chain of hooks, or a single one
         or getattr(leave, "calls", leave)
         or kernel.pre_run_hooks
-        or runtime.debug
-        or getattr(knobs.compilation, "instrumentation_mode", "")  # not in Triton 3.5
-        or getattr(runtime, "add_stages_inspection_hook", None)
+        or knobs.debug
+        or getattr(compilation, "instrumentation_mode", "")  # not in Triton 3.5
+        or getattr(knobs, "add_stages_inspection_hook", None)
     )

@@ -31,6 +31,11 @@ class Rotation:
         return self.cu_seqlens, self.start_positions, self.position_ids
 
     @property
+    def options(self) -> tuple[str, bool, int, int, bool]:
+        """The fields after those, in their order."""
+        return self.tensor_format, self.interleaved, self.cp_size, self.cp_rank, self.transpose
+
+    @property
     def on_the_fly(self) -> bool:
         """Whether angles are computed from turns instead of read from a table."""
         return self.table.dim() == 1

@@ -39,7 +39,7 @@ def plan_of(function: Callable, *arguments, **options) -> tuple[Plan, KernelTens
     call = _call_of(function, *arguments, **options)
     num_positions = check_call(call)
     rotation = rotation_of(call, tables_of(call.freqs), num_positions)
-    tensors = outs = tuple(call.tensors.values())
+    tensors = outs = call.tensors
     if not call.inplace:
         outs = tuple(torch.empty(t.shape, dtype=t.dtype, device="meta") for t in tensors)
     given = *both(tensors), *both(outs), rotation.table, rotation.sin, *rotation.where
@@ -57,5 +57,6 @@ def _call_of(function: Callable, *arguments, **options) -> Call:
     bound = inspect.signature(function).bind(*arguments, **options)
     bound.apply_defaults()
     named = dict(bound.arguments)
-    tensors = {name: named.pop(name) for name in _ROTATED[function]}
-    return Call(tensors, **named, transpose=function is rope_bw)
+    names = _ROTATED[function]
+    tensors = tuple(named.pop(name) for name in names)
+    return Call(names, tensors, **named, transpose=function is rope_bw)
