@@ -12,7 +12,7 @@ from .checks import check_call, check_inplace, check_rotate_half, check_values
 from .engine import runs_in_triton
 from .formats import view_as_sbhd
 from .frequencies import RotaryPositionEmbedding
-from .modes import has_values, is_batched_gradient, is_traced, is_transformed
+from .modes import has_memory, is_traced, is_transformed
 from .rotation import Rotation
 
 
@@ -185,7 +185,7 @@ def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
 
     Source: TransformerEngine's `_rotate_half`; the quarter turn in RoFormer, equation (34).
     """
-    check_rotate_half(x)
+    check_rotate_half(x, interleaved)
     return reference.rotate_half(x, interleaved)
 
 
@@ -193,7 +193,7 @@ class Route(Enum):
     """Who rotates."""
 
     KERNEL = "our kernel, launched at once"
-    OPERATOR = "our kernel, behind an operator that torch.compile records"
+    OPERATOR = "our kernel as an operator, which torch.compile records"
     PYTORCH = "operators of PyTorch, which have all derivatives and suit tensors of every class"
 
 
@@ -209,23 +209,20 @@ def choose_route(fused: bool, tensors: tuple[Tensor | None, ...]) -> Route:
     `fused` is not True, or an argument is no tensor                     PYTORCH
     torch.func, forward mode or torch.jit.trace                          PYTORCH
     no engine: a CPU without the interpreter, no Triton, a meta tensor   PYTORCH
-    torch.compile or make_fx                                             OPERATOR
-    a class that overrides operators (DTensor, FakeTensor), vmap         PYTORCH
+    torch.compile, make_fx or FakeTensorMode                             OPERATOR
+    a class that overrides operators (DTensor), a wrapper of torch.func  PYTORCH
     else                                                                 KERNEL
     ===================================================================  ========
     """
     if fused is not True or is_transformed():
         return PYTORCH
-    traced = is_traced()
-    for x in tensors:
-        # torch.compile cannot look into `is_batched_gradient`, and meets no such gradient
-        if x is None or (type(x) in fastpath.PLAIN and (traced or not is_batched_gradient(x))):
-            continue
-        if not isinstance(x, Tensor) or not (traced or has_values(x)):
-            return PYTORCH
+    if not all(x is None or isinstance(x, Tensor) for x in tensors):
+        return PYTORCH
     if tensors[0] is None or not runs_in_triton(tensors[0]):
         return PYTORCH
-    return OPERATOR if traced else KERNEL
+    if is_traced():
+        return OPERATOR
+    return KERNEL if all(has_memory(x) for x in tensors) else PYTORCH
 
 
 def _rotate_call(call: Call) -> tuple[Tensor, ...]:

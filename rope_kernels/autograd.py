@@ -58,8 +58,8 @@ class RotationFunction(torch.autograd.Function):
         return gradients.get(0), gradients.get(1), table_grad, sin_grad, *no_tensors
 
 
-# `RotationFunction.apply` without its search for wrappers that torch.func left behind: whoever
-# calls this knows that there are none.
+# `RotationFunction.apply` without its search for wrappers of torch.func, which `choose_route` and
+# the fast path have excluded.
 apply_to_plain_tensors = super(torch.autograd.Function, RotationFunction).apply
 
 
@@ -78,7 +78,8 @@ def rotate_by_operator(
 def _run(tensors: tuple[Tensor, ...], rotation: Rotation, inplace: bool) -> tuple[Tensor, ...]:
     """What was not known when PyTorch traced the call is checked now, and then it is launched."""
     if inplace:
-        check_inplace(("q", "k") if len(tensors) == 2 else ("t",), tensors, rotation)
+        alone = ("grad",) if rotation.transpose else ("t",)
+        check_inplace(("q", "k") if len(tensors) == 2 else alone, tensors, rotation)
     check_values(rotation, view_as_sbhd(tensors[0], rotation.tensor_format).shape[0])
     entry = fastpath.entry_of_rotation(rotation, tensors, inplace)
     return launch.rotate(tensors, rotation, inplace, entry)

@@ -81,12 +81,16 @@ def _check_options(call: Call) -> None:
         raise bad(f"tensor_format is {call.tensor_format!r}", ", ".join(FORMATS))
     flags = {"interleaved": call.interleaved, "fused": call.fused, "inplace": call.inplace}
     for name, flag in flags.items():
-        if not isinstance(flag, bool):
-            raise bad(f"{name} is {flag!r}", "False, True", TypeError)
+        _check_flag(name, flag)
     size, rank = call.cp_size, call.cp_rank
     _check_integer("cp_size", size, 1, 2**31 - 1, "an integer from 1, below 2^31")
     accepted = f"an integer from 0 to cp_size - 1 = {size - 1}"
     _check_integer("cp_rank", rank, 0, size - 1, accepted)
+
+
+def _check_flag(name: str, flag: object) -> None:
+    if not isinstance(flag, bool):
+        raise bad(f"{name} is {flag!r}", "False, True", TypeError)
 
 
 def _check_integer(name: str, value: object, least: int, most: int, accepted: str) -> None:
@@ -246,9 +250,10 @@ def check_tensor(
     return x
 
 
-def check_rotate_half(x: Tensor) -> None:
-    """Raise unless `x` is a tensor whose last dimension splits into pairs."""
+def check_rotate_half(x: Tensor, interleaved: bool) -> None:
+    """Raise unless `x` is a tensor whose last dimension splits into pairs, and the flag a bool."""
     check_tensor("x", x)
+    _check_flag("interleaved", interleaved)
     if x.dim() == 0 or x.shape[-1] % 2:
         raise bad(f"x has shape {tuple(x.shape)}", "an even last dimension, to have two halves")
 
@@ -274,7 +279,7 @@ def _check_lengths(cu_seqlens: Tensor, seq_len: int, cp_size: int) -> None:
         accepted = f"values up to {tokens}, the number of tokens on all ranks"
     elif cp_size > 1 and (lengths % (2 * cp_size)).any():
         accepted = f"lengths that 2 * cp_size = {2 * cp_size} divides"
-    if accepted is not None:  # torch 2.9 cannot list elements within torch.func, so no sooner
+    if accepted is not None:  # only now: torch 2.9 cannot list elements within torch.func
         raise bad(f"cu_seqlens is {_head(cu_seqlens)}", accepted)
 
 
@@ -304,6 +309,8 @@ def check_inplace(names: tuple[str, ...], tensors: tuple[Tensor, ...], rotation:
     transformed = torch._C._are_functorch_transforms_active()  # PyTorch then does the overwriting
     with_grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     for name, t in zip(names, tensors, strict=True):
+        if t.is_inference() and not torch.is_inference_mode_enabled():
+            raise bad(f"{name} is an inference tensor outside inference mode", _cloned(name))
         if with_grad:
             _check_autograd(name, t, alone=len(tensors) == 1, transformed=transformed)
         if not transformed and _overlaps_itself(t):

@@ -1,8 +1,9 @@
 """The fast path: a call that looks like an earlier one goes from its signature to its launch.
 
-A signature is all that checks, compiler and launch see of a call: everything but addresses and
-elements. The first call of a signature takes the whole way, and its Entry remembers that it was
-good and how it was launched. ROPE_KERNELS_FAST_PATH=0 switches all of this off.
+A signature is what checks, compiler and launch see of a call: all but elements and addresses,
+of which only the alignment counts. The first call of a signature takes the whole way, and its Entry
+remembers that it was good and how it was launched. Every call still asks for gradients, overlaps
+in place, and changed frequencies. ROPE_KERNELS_FAST_PATH=0 switches all of this off.
 
 Triton's JIT looks at every argument of every call to find the compiled kernel. That costs 11 us of
 host time, where the C function that it calls in the end needs 1.4. Triton promises nothing about
@@ -56,6 +57,7 @@ def entry_of_call(call: Call, tables: tuple[Tensor | None, ...]) -> Entry | None
     # True == 1 == 1.0, and only one of them is accepted
     types = type(interleaved), type(cp_size), type(cp_rank), type(inplace), type(freqs)
     options = call.tensor_format, call.transpose, interleaved, cp_size, cp_rank, inplace, types
+    options += len(call.tensors), len(tables)
     if isinstance(freqs, RotaryPositionEmbedding):
         options += freqs.rotary_dim, freqs.interleaved, tables[0].requires_grad
     tensors = *call.tensors, *tables
@@ -70,7 +72,7 @@ def entry_of_rotation(
     """The entry of all rotations of checked tensors that look like this one."""
     if not ENABLED or is_traced() or is_transformed():
         return None
-    options = *rotation.options, inplace
+    options = *rotation.options, inplace  # fewer than those of a call
     tensors = *tensors, rotation.table, rotation.sin
     if rotation.looks_up_positions:
         tensors += rotation.where
@@ -82,7 +84,7 @@ def _entry_of(options: tuple, tensors: tuple[Tensor | None, ...]) -> Entry | Non
     try:
         for x in tensors:
             if type(x) in PLAIN:
-                # no function and no generator: every call comes by here
+                # no function and no generator: this is in every call
                 x = x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16, x.is_neg()
             elif x is not None:
                 return None

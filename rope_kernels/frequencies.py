@@ -50,10 +50,11 @@ class RotaryPositionEmbedding(nn.Module):
 
     Changing `inv_freq`: calls that take the module itself read the frequencies in turns, from a
     second buffer that is not saved. Assignment, `load_state_dict` and `reset_parameters` update it
-    at once. The next eager call sees a write in place. Each update waits for the device, then
-    writes to the same address, so CUDA graphs that were captured before replay with the new
-    frequencies. The backward of a call made before the update raises PyTorch's error about a tensor
-    modified in place.
+    at once, and within torch.compile at the next eager call, which also sees a write in place. Only
+    an update checks the values, so a call that PyTorch traces or transforms doesn't. Each update
+    waits for the device, then writes to the same address, so CUDA graphs that were captured before
+    replay with the new frequencies. The backward of a call made before the update raises PyTorch's
+    error about a tensor modified in place.
 
     - Changes that PyTorch doesn't count are not supported, such as `inv_freq.data = ...` or
       `torch.distributed.broadcast`. After them, write `rope.inv_freq = rope.inv_freq.clone()`.
@@ -66,9 +67,10 @@ class RotaryPositionEmbedding(nn.Module):
 
     Raises:
         ValueError: an argument is out of range; the message names it. Or an `inv_freq` that is not
-            finite was assigned, loaded or used by a call that takes the module itself.
-        TypeError: an `inv_freq` of a dtype below fp32 was assigned, loaded or used.
-        RuntimeError: an update is needed while a CUDA graph is captured.
+            finite was assigned, or used by an eager call that takes the module itself.
+        TypeError: an `inv_freq` of a dtype below fp32 was assigned or used.
+        RuntimeError: an update is needed while a CUDA graph is captured; or `load_state_dict` met
+            such an `inv_freq`.
 
     Source: TransformerEngine's `RotaryPositionEmbedding`, same arguments, same fp32 arithmetic.
     """
@@ -93,6 +95,8 @@ class RotaryPositionEmbedding(nn.Module):
         if self.rotary_dim < 2 or self.rotary_dim % 2:
             came = f"dim = {dim} and rotary_percent = {rotary_percent} give {self.rotary_dim}"
             raise ValueError(f"{came} rotary dimensions; accepted: an even number, at least 2")
+        if not isinstance(interleaved, bool):
+            raise TypeError(f"interleaved is {interleaved!r}; accepted: False, True")
         _require_positive("rotary_base", rotary_base)
         _require_positive("seq_len_interpolation_factor", 1 if factor is None else factor)
         _require_positive("pretrained_max_position_embeddings", 1 if trained is None else trained)
@@ -231,10 +235,10 @@ class RotaryPositionEmbedding(nn.Module):
 
     def _inv_freq_that_counts_changes(self) -> Tensor | None:
         """`inv_freq`, put in order if it is an inference tensor; None if it has no values."""
+        if is_traced() or is_transformed():
+            return None
         inv_freq = self.inv_freq
         if not isinstance(inv_freq, Tensor) or not has_values(inv_freq):
-            return None
-        if is_traced() or is_transformed():
             return None
         if not inv_freq.is_inference():
             return inv_freq
@@ -256,7 +260,9 @@ class RotaryPositionEmbedding(nn.Module):
     def _load_from_state_dict(self, state_dict, prefix, *args):
         loaded = state_dict.get(prefix + "inv_freq")
         if isinstance(loaded, Tensor) and (fault := _fault(loaded)) is not None:
-            raise fault
+            *_, error_messages = args
+            error_messages.append(f"{prefix}inv_freq: {fault}")  # raised once all else is loaded
+            return
         super()._load_from_state_dict(state_dict, prefix, *args)
         self._refill(strict=False)
 
@@ -272,6 +278,8 @@ class RotaryPositionEmbedding(nn.Module):
             return x.to(moved.device) if rounded else moved
 
         super()._apply(move, recurse)
+        if self._turns is not None and self._turns.is_cpu and self._turns.is_shared():
+            self._turns = None  # another process with other frequencies would write to it
         if was_meta and not self.inv_freq.is_meta:
             self.reset_parameters()  # to_empty leaves whatever the memory held
         else:
@@ -279,8 +287,9 @@ class RotaryPositionEmbedding(nn.Module):
         return self
 
     def __getstate__(self):
-        """What copies and files get: what was filled holds for this memory alone."""
-        return {name: value for name, value in self.__dict__.items() if name != "_filled"}
+        """What copies, files and other processes get: turns belong to one process alone."""
+        state = {name: value for name, value in self.__dict__.items() if name != "_filled"}
+        return state | {"_buffers": self._buffers | {"_turns": None}}
 
     def __setstate__(self, state):
         super().__setstate__(state)
@@ -329,7 +338,7 @@ def _fault(inv_freq: Tensor) -> Exception | None:
     if inv_freq.dtype not in _EXACT:
         came = f"inv_freq has dtype {str(inv_freq.dtype).removeprefix('torch.')}"
         return TypeError(f"{came}; accepted: float32, float64")
-    if not has_values(inv_freq) or is_traced() or is_transformed():
+    if is_traced() or is_transformed() or not has_values(inv_freq):
         return None
     if inv_freq.is_cuda and torch.cuda.is_current_stream_capturing():
         return RuntimeError(

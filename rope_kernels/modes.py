@@ -1,22 +1,20 @@
 """What PyTorch does with a call while it runs: tracing, transforms, derivatives, subclasses.
 
-PyTorch has no public names for most of these questions; no other file of the package asks them.
+PyTorch has no public names for most of these questions.
 """
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-_PROXY = torch._C._TorchDispatchModeKey.PROXY
-
-# Whether a gradient is one of `torch.autograd.grad(..., is_grads_batched=True)`: without memory of
-# its own, by a vmap that torch.func does not know, and that only a backward meets.
-is_batched_gradient = torch._C._functorch.is_legacy_batchedtensor
+_PROXY, _FAKE = torch._C._TorchDispatchModeKey.PROXY, torch._C._TorchDispatchModeKey.FAKE
 
 
 def is_traced() -> bool:
-    """Whether torch.compile or make_fx records this call to run it later."""
-    return torch.compiler.is_compiling() or torch._C._get_dispatch_mode(_PROXY) is not None
+    """Whether torch.compile or make_fx records this call, or FakeTensorMode only plays it."""
+    if torch.compiler.is_compiling() or torch._C._get_dispatch_mode(_PROXY) is not None:
+        return True
+    return torch._C._get_dispatch_mode(_FAKE) is not None
 
 
 def is_transformed() -> bool:
@@ -35,7 +33,16 @@ def has_values(x: Tensor | None) -> bool:
         return True
     if type(x).__torch_dispatch__ is not Tensor.__torch_dispatch__ or x.is_meta:
         return False
-    return not (torch._C._functorch.is_batchedtensor(x) or is_batched_gradient(x))
+    # torch.autograd.grad(..., is_grads_batched=True) uses a vmap that torch.func does not know
+    functorch = torch._C._functorch
+    return not (functorch.is_batchedtensor(x) or functorch.is_legacy_batchedtensor(x))
+
+
+def has_memory(x: Tensor | None) -> bool:
+    """Whether a kernel can read `x`: it has elements, and no wrapper of torch.func around it."""
+    if x is None:
+        return True
+    return has_values(x) and not torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
 def is_differentiated(t: Tensor) -> bool:

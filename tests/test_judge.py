@@ -368,7 +368,7 @@ def test_names_in_defaults_are_sent_too():
     (
         (wrong_kernels.right, "right", "#009e73"),
         (numbered(1), "wrong", "#d55e00"),
-        (wrong_kernels.stub, "not-written-yet", "#e69f00"),
+        (wrong_kernels.stub, "not-yet", "#e69f00"),
     ),
 )
 def test_a_verdict_has_its_colour_on_a_page(candidate, state, color):
