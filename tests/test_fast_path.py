@@ -305,12 +305,33 @@ LIKE = {
 }
 
 
-@pytest.mark.parametrize("like", LIKE.values(), ids=LIKE)
-def test_other_gradients_have_another_signature(like, repeated, device):
+@pytest.mark.parametrize("name", LIKE)
+def test_other_gradients_have_another_signature(name, repeated, device):
     q, k, freqs, outs, grads = q_k_and_more(device)
-    grads = tuple(like(g) for g in grads)
-    got = torch.autograd.grad(outs, (q, k), grads)
-    assert repeated == [] and all_close(got, turned_back(grads, freqs))
+    fast = [] if name == "a sign of its own" else [(True, 2)]  # the launch was of a copy
+    for expected in ([], fast):
+        grads = tuple(LIKE[name](g) for g in grads)
+        got = torch.autograd.grad(outs, (q, k), grads, retain_graph=True)
+        assert repeated == expected and all_close(got, turned_back(grads, freqs))
+
+
+def test_a_launch_of_copies_is_not_remembered(repeated, device):
+    t, angles = torch.randn(6, 3, 8, device=device), RotaryPositionEmbedding(8).to(device)(6)
+    cos, sin = (x[:, 0, 0].contiguous() for x in (angles.cos(), angles.sin()))
+    every_other = torch.tensor([0, 9, 2, 9, 6], device=device)[::2]
+    starts = torch.tensor([1, 9, 2], device=device)[::2]
+    cuts = {"cu_seqlens": every_other.contiguous()}
+    for x, freqs, where in (
+        (torch._neg_view(t), angles, cuts),
+        (t, torch._neg_view(angles), cuts),
+        (t, (cos, sin.t().contiguous().t()), cuts),
+        (t, angles, {"cu_seqlens": every_other}),
+        (t, angles, cuts | {"start_positions": starts}),
+    ):
+        want = rotate_fp64(x, freqs, "thd", **where)
+        for _ in range(3):
+            assert_rounded_once(call(x, freqs, tensor_format="thd", **where), want)
+    assert repeated == []
 
 
 @pytest.mark.parametrize("given", (0, 1))
@@ -497,6 +518,17 @@ def test_calls_with_other_tensors_or_options_have_other_signatures(remembering):
         entry_of(T, cp_size=2, cp_rank=1),
         entry_of(T, transpose=True),
     ]
+    assert None not in entries and len(set(entries)) == len(entries)
+
+
+def test_a_module_that_was_changed_has_another_signature(remembering):
+    module = RotaryPositionEmbedding(8)
+    entries = [entry_of(T, freqs=module)]
+    for name, value in (("rotary_dim", 6), ("interleaved", True)):
+        setattr(module, name, value)
+        entries.append(entry_of(T, freqs=module))
+    module.inv_freq.requires_grad_()
+    entries.append(entry_of(T, freqs=module))
     assert None not in entries and len(set(entries)) == len(entries)
 
 
