@@ -18,6 +18,10 @@ SHARED := -n auto --maxprocesses 8
 # JupyterLab refuses to run as root unless told, and rented GPU machines log you in as root.
 ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
+# A few tests run a second time, with the fast path switched off; gpu.yml runs whole files so.
+WITHOUT_FAST_PATH := tests/test_kernels.py tests/test_autograd.py tests/test_fast_path.py \
+	-k "sbhd and (strides or upstream) or signature or fast_backward"
+
 .DEFAULT_GOAL := help
 .PHONY: help environment lab test notebooks index bench site docker_image clean
 
@@ -39,6 +43,7 @@ test: environment ## lint, then the tests, then every notebook against its store
 	$(VENV)/bin/ruff check $(OR_EXPLAIN)
 	$(VENV)/bin/ruff format --check $(OR_EXPLAIN)
 	$(VENV)/bin/python -m pytest tests $(SHARED) --dist loadfile $(OR_EXPLAIN)
+	ROPE_KERNELS_FAST_PATH=0 $(VENV)/bin/python -m pytest $(WITHOUT_FAST_PATH) $(OR_EXPLAIN)
 	$(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope $(OR_EXPLAIN)
 
 notebooks: environment ## run the notebooks and store their output (on a GPU: the measurements too)

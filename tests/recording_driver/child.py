@@ -1,8 +1,7 @@
 """A process that believes in a GPU: launches calls both ways and prints what the driver noted.
 
-For `tests/test_short_way.py`, which gives it `libcuda.so.1` made from `libcuda.c`. `child.py`
-tries everything, `child.py calls` only some calls, `child.py deleted` these without `fastpath.py`.
-It calls Triton's JIT "the whole way" and the fast path "the short way".
+For `tests/test_fast_path.py`, which gives it `libcuda.so.1` made from `libcuda.c`. `child.py` tries
+everything, `child.py calls` only some calls. A launch through Triton's JIT goes "the whole way".
 """
 
 import ctypes
@@ -16,26 +15,20 @@ import triton
 from triton.backends.nvidia.driver import CudaDriver, CudaLauncher
 from triton.runtime.jit import JITFunction
 
-ONLY = sys.argv[1] if len(sys.argv) > 1 else None
-if ONLY == "deleted":
-    sys.modules["rope_kernels.fastpath"] = None  # as if the file were not there
-
-from rope_kernels import (  # noqa: E402
+from rope_kernels import (
     RotaryPositionEmbedding,
+    api,
     apply_rotary_pos_emb,
-    kinds,
+    fastpath,
     launch,
     rope_bw,
     rope_fw,
     rope_qk,
 )
-from rope_kernels.kernels import rope_kernel  # noqa: E402
+from rope_kernels.engine import Engine
+from rope_kernels.kernels import rope_kernel
 
-if ONLY != "deleted":
-    from rope_kernels import fastpath
-
-    fastpath._current_device = lambda: 0
-
+ONLY = sys.argv[1] if len(sys.argv) > 1 else None
 BYTES = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u1": 1, "fp32": 4, "fp64": 8}
 
 
@@ -64,7 +57,9 @@ class RecordingDriver(CudaDriver):
 
 cuda = ctypes.CDLL("libcuda.so.1")
 triton.runtime.driver.set_active(RecordingDriver())
-launch.runs_in_triton = lambda t: True
+api.runs_in_triton = lambda t: True
+launch.engine_of = lambda t: Engine.NVIDIA
+fastpath._current_device = lambda: 0
 
 whole_ways = SimpleNamespace(count=0, names=[], compiled=None, fp_fusion=set())
 
@@ -87,10 +82,6 @@ def run_jit(kernel, *arguments, run=JITFunction.run, **options):
 
 
 JITFunction.run = run_jit
-
-
-def forget():
-    kinds.remembered.cache_clear()
 
 
 @contextmanager
@@ -145,7 +136,7 @@ def pair(q, k, freqs, **options):
 
 
 def backward(t, freqs):
-    """Its launch is the second, under a kind that no public function has looked at."""
+    """Its launch is the second, under a signature that no public function has seen."""
     t, grad = t.requires_grad_(), torch.randn(t.shape)
     out = apply_rotary_pos_emb(t, freqs)
     run = lambda: torch.autograd.grad(out, t, grad, retain_graph=True)  # noqa: E731
@@ -181,17 +172,17 @@ def cases() -> dict:
 
 
 def both_ways(call, tensors) -> dict:
-    forget()
+    fastpath.forget()
     call()  # compiles, and says what the parameters are
-    forget()
-    return {"whole": launched(call, tensors), "short": launched(call, tensors)}
+    fastpath.forget()
+    return {"whole": launched(call, tensors), "fast": launched(call, tensors)}
 
 
 def by_turns() -> list:
-    """Aligned, off by one element, aligned; each first by the whole way and then by the short."""
+    """Aligned, off by one element, aligned; each the whole way first, then by the fast path."""
     memory, table = torch.randn(6 * 2 * 4 * 32 + 1), RotaryPositionEmbedding(32)(9)
     views = [memory[i : i + 6 * 2 * 4 * 32].view(6, 2, 4, 32) for i in (0, 1, 0)]
-    forget()
+    fastpath.forget()
     for view in views:
         rope_fw(view, table)
     return [launched(*single(view, table)) for view in views]
@@ -205,7 +196,7 @@ def flags() -> list:
         for function in (rope_fw, rope_bw)
         for inplace in (False, True)
     ]
-    forget()
+    fastpath.forget()
     for call, _ in calls:
         call()
     return [launched(*call) for call in calls]
@@ -231,7 +222,7 @@ def with_a_profilers_hook() -> dict:
 
 
 def another_current_device() -> dict:
-    """Than that of the tensors: then the short way is for within `torch.cuda.device`."""
+    """Not that of the tensors: the fast path may then launch only within `torch.cuda.device`."""
     call, tensors = single(torch.randn(6, 2, 4, 32), RotaryPositionEmbedding(32)(9))
     call()
     with replaced(fastpath, "_current_device", lambda: 1):
@@ -248,9 +239,9 @@ def output_off_by_one() -> dict:
 
 
 def a_call(head_dim=32):
-    """A call with its tensors, which forgets what was remembered of it."""
+    """A call with its tensors, of which nothing is remembered yet."""
     t, table = torch.randn(6, 2, 4, head_dim), RotaryPositionEmbedding(head_dim)(9)
-    forget()
+    fastpath.forget()
     return single(t, table)
 
 
@@ -299,7 +290,7 @@ def hooks_and_knobs() -> dict:
         with context():
             within = some_calls(*call)
         after = some_calls(*call)
-        forget()
+        fastpath.forget()
         with context():
             first = some_calls(*call)
         counts[name] = [before, within, after, first, some_calls(*call)]

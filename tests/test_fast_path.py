@@ -1,7 +1,7 @@
-"""The short way to launch a kernel hands the driver exactly what Triton's whole way hands it.
+"""The fast path hands the driver exactly what Triton's JIT hands it, and serves no other call.
 
-On a machine without a GPU, by a CUDA driver that notes launches down (`recording_driver/`); so that
-is tested wherever there is a C compiler, and where there is a GPU all other tests go the short way.
+On a machine without a GPU a CUDA driver that records launches tells (`recording_driver/`), wherever
+there is a C compiler. Where there is a GPU, every other test takes the fast path too.
 """
 
 import json
@@ -13,22 +13,20 @@ from pathlib import Path
 
 import pytest
 import torch
-from rope_kernels.angles import Angles
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import rope_kernels
 from rope_kernels import (
     RotaryPositionEmbedding,
+    api,
     apply_rotary_pos_emb,
-    autograd,
-    checks,
     fastpath,
-    kinds,
     launch,
     reference,
     rope_qk,
 )
+from rope_kernels.call import Call
 from yardstick import assert_rounded_once, rotate_fp64
 
 triton = pytest.importorskip("triton", reason="needs Triton")
@@ -103,17 +101,17 @@ def test_all_cases_are_looked_at(noted):
 @recorded
 @pytest.mark.parametrize("case", CASES)
 def test_the_driver_gets_the_same_both_ways(case, noted):
-    whole, short = noted["cases"][case].values()
-    assert (whole.pop("whole way"), short.pop("whole way")) == (1, 0)
-    assert whole == short
-    assert short["launches"] == 1 and short["its own stream"]
-    assert "unknown" not in [value for _, value in short["parameters"]]
+    whole, fast = noted["cases"][case].values()
+    assert (whole.pop("whole way"), fast.pop("whole way")) == (1, 0)
+    assert whole == fast
+    assert fast["launches"] == 1 and fast["its own stream"]
+    assert "unknown" not in [value for _, value in fast["parameters"]]
 
 
 @recorded
 def test_addresses_are_told_from_each_other(noted):
     """Or the test above would compare nothing with nothing."""
-    parameters = dict(noted["cases"]["q and k"]["short"]["parameters"])
+    parameters = dict(noted["cases"]["q and k"]["fast"]["parameters"])
     assert [parameters[name] for name in ("q_ptr", "k_ptr", "q_out_ptr", "k_out_ptr")] == [
         *("q", "k", "out 0", "out 1")
     ]
@@ -145,7 +143,7 @@ def test_an_output_that_is_not_aligned_goes_the_whole_way(noted):
 
 
 @recorded
-def test_on_another_current_device_it_is_not_gone(noted):
+def test_with_another_current_device_the_fast_path_declines(noted):
     assert noted["another current device"]["whole way"] == 1
     assert noted["another current device"]["launches"] == 1
 
@@ -154,11 +152,6 @@ def test_on_another_current_device_it_is_not_gone(noted):
 def test_the_fast_path_can_be_switched_off(run_child):
     assert run_child("calls") == [1, 0, 0]
     assert run_child("calls", fast_path="0") == [1, 1, 1]
-
-
-@recorded
-def test_the_file_of_the_fast_path_can_be_deleted(run_child):
-    assert run_child("deleted") == [1, 1, 1]
 
 
 @recorded
@@ -221,7 +214,7 @@ def test_missing_attributes_decline(noted):
 
 @pytest.mark.gpu
 def test_offsets_by_turns_on_the_gpu():
-    """Aligned, off by one element, aligned, twice: the second time by the short way."""
+    """Aligned, off by one element, aligned, twice: the second time by the fast path."""
     freqs = RotaryPositionEmbedding(32).cuda()(6)
     memory = torch.randn(6 * 2 * 4 * 32 + 1, device="cuda")
     for _ in range(2):
@@ -232,35 +225,48 @@ def test_offsets_by_turns_on_the_gpu():
 
 @pytest.mark.gpu
 @fast_path
-def test_the_second_call_goes_the_short_way(monkeypatch):
+def test_the_second_call_takes_the_fast_path(monkeypatch):
     freqs, t = RotaryPositionEmbedding(32).cuda()(6), torch.randn(6, 2, 4, 32, device="cuda")
     want = apply_rotary_pos_emb(t, freqs)
-    monkeypatch.setattr(launch, "launch_rope", None)  # would fail
+    monkeypatch.setattr(launch, "_plan_and_run", None)  # would fail
     assert torch.equal(apply_rotary_pos_emb(t, freqs), want)
 
 
-# the short way of a backward
+# the fast path of a backward
 
 
 @pytest.fixture
-def repeated(monkeypatch):
-    """A short way that needs no GPU: it goes the whole way again. Which ones were gone: whether
-    back, and how many tensors."""
-    gone, launch_rope = [], launch.launch_rope
+def remembering(monkeypatch):
+    """Signatures are remembered, also with ROPE_KERNELS_FAST_PATH=0; nothing is remembered yet."""
+    monkeypatch.setattr(fastpath, "ENABLED", True)
+    fastpath.forget()
+    yield
+    fastpath.forget()
 
-    def launch_and_remember(in_kernel, angles, transpose, inplace):
+
+@pytest.fixture
+def repeated(monkeypatch, remembering):
+    """A fast path that needs no GPU: it launches through the JIT or the interpreter again.
+
+    Its launches, in a list: whether it took gradients back, and how many tensors it rotated.
+    """
+    from rope_kernels.kernels import rope_kernel
+
+    launches = []
+
+    def shortest_launch(compiled, programs, numbers):
+        names = rope_kernel.arg_names[-len(numbers) :]
+        transpose = dict(zip(names, numbers, strict=True))["TRANSPOSE"]
+
         def launch_again(tensors):
-            gone.append((transpose, sum(t is not None for t in tensors[:2])))
-            launch_rope(tensors, Angles(*tensors[4:], *angles[5:9]), transpose, inplace)
+            launches.append((transpose, sum(t is not None for t in tensors[:2])))
+            rope_kernel[(programs,)](*tensors, *numbers, num_warps=1)
             return True
 
-        launch_rope(in_kernel, angles, transpose, inplace)
         return launch_again
 
-    kinds.remembered.cache_clear()
-    monkeypatch.setattr(launch, "launch_rope", launch_and_remember)
-    yield gone
-    kinds.remembered.cache_clear()
+    monkeypatch.setattr(fastpath, "shortest_launch", shortest_launch)
+    return launches
 
 
 def q_k_and_more(device):
@@ -281,10 +287,11 @@ def all_close(got, want):
     return all(torch.allclose(x, y, atol=1e-6) for x, y in zip(got, want, strict=True))
 
 
-def test_the_second_backward_goes_the_short_way(repeated, device, monkeypatch):
+def test_the_second_backward_takes_the_fast_path(repeated, device, monkeypatch):
     q, k, freqs, outs, grads = q_k_and_more(device)
     assert repeated == []
-    monkeypatch.setattr(autograd, "_rotate", None)  # would fail
+    for module, name in ((api, "choose_route"), (launch, "_plan_and_run")):
+        monkeypatch.setattr(module, name, None)  # would fail
     got = torch.autograd.grad(outs, (q, k), grads)
     assert repeated == [(True, 2)]
     assert all_close(got, turned_back(grads, freqs))
@@ -298,12 +305,33 @@ LIKE = {
 }
 
 
-@pytest.mark.parametrize("like", LIKE.values(), ids=LIKE)
-def test_other_gradients_are_of_another_kind(like, repeated, device):
+@pytest.mark.parametrize("name", LIKE)
+def test_other_gradients_have_another_signature(name, repeated, device):
     q, k, freqs, outs, grads = q_k_and_more(device)
-    grads = tuple(like(g) for g in grads)
-    got = torch.autograd.grad(outs, (q, k), grads)
-    assert repeated == [] and all_close(got, turned_back(grads, freqs))
+    fast = [] if name == "a sign of its own" else [(True, 2)]  # the launch was of a copy
+    for expected in ([], fast):
+        grads = tuple(LIKE[name](g) for g in grads)
+        got = torch.autograd.grad(outs, (q, k), grads, retain_graph=True)
+        assert repeated == expected and all_close(got, turned_back(grads, freqs))
+
+
+def test_a_launch_of_copies_is_not_remembered(repeated, device):
+    t, angles = torch.randn(6, 3, 8, device=device), RotaryPositionEmbedding(8).to(device)(6)
+    cos, sin = (x[:, 0, 0].contiguous() for x in (angles.cos(), angles.sin()))
+    every_other = torch.tensor([0, 9, 2, 9, 6], device=device)[::2]
+    starts = torch.tensor([1, 9, 2], device=device)[::2]
+    cuts = {"cu_seqlens": every_other.contiguous()}
+    for x, freqs, where in (
+        (torch._neg_view(t), angles, cuts),
+        (t, torch._neg_view(angles), cuts),
+        (t, (cos, sin.t().contiguous().t()), cuts),
+        (t, angles, {"cu_seqlens": every_other}),
+        (t, angles, cuts | {"start_positions": starts}),
+    ):
+        want = rotate_fp64(x, freqs, "thd", **where)
+        for _ in range(3):
+            assert_rounded_once(call(x, freqs, tensor_format="thd", **where), want)
+    assert repeated == []
 
 
 @pytest.mark.parametrize("given", (0, 1))
@@ -315,7 +343,7 @@ def test_one_gradient_of_two_is_turned_alone(given, repeated, device):
     assert repeated == [(True, 1)]
 
 
-def test_a_second_derivative_after_a_short_way_back(repeated, device):
+def test_a_second_derivative_after_a_fast_backward(repeated, device):
     q, k, freqs, outs, grads = q_k_and_more(device)
     grads = tuple(g.requires_grad_() for g in grads)
     got = torch.autograd.grad(outs, (q, k), grads, create_graph=True)
@@ -324,7 +352,7 @@ def test_a_second_derivative_after_a_short_way_back(repeated, device):
     assert all_close(seconds, [reference.apply_rotary_pos_emb(g, freqs) for g in back])
 
 
-def test_dual_numbers_after_a_short_way_back(repeated, device):
+def test_dual_numbers_after_a_fast_backward(repeated, device):
     q, k, freqs, outs, grads = q_k_and_more(device)
     tangents = tuple(torch.randn_like(g) for g in grads)
     with forward_ad.dual_level():
@@ -334,7 +362,7 @@ def test_dual_numbers_after_a_short_way_back(repeated, device):
     assert all_close(got, turned_back(tangents, freqs))
 
 
-def test_a_graph_written_down_after_a_short_way_back(repeated, device):
+def test_a_graph_traced_after_a_fast_backward(repeated, device):
     q, k, freqs, outs, grads = q_k_and_more(device)
 
     def back(*grads):
@@ -358,7 +386,7 @@ def test_saved_tables_may_come_back_with_other_strides(repeated, device):
     assert repeated == [] and all_close(got, turned_back(grads, freqs))
 
 
-def test_within_a_transform_a_short_way_back_is_right(repeated, device):
+def test_within_a_transform_a_fast_backward_is_right(repeated, device):
     q, k, freqs, outs, grads = q_k_and_more(device)
 
     def times_the_gradient(x):
@@ -371,7 +399,7 @@ def test_within_a_transform_a_short_way_back_is_right(repeated, device):
     assert all_close([got], [want])
 
 
-def test_backwards_with_other_options_are_of_another_kind(repeated, device):
+def test_backwards_with_other_options_have_other_signatures(repeated, device):
     t = torch.randn(6, 2, 3, 8, device=device, requires_grad=True)
     module, ids = RotaryPositionEmbedding(8).to(device), torch.randint(6, (2, 6), device=device)
     table, grad = module(6), torch.randn_like(t)
@@ -392,6 +420,7 @@ def test_backwards_with_other_options_are_of_another_kind(repeated, device):
     }
     for name, (freqs, options) in calls.items():
         out = apply_rotary_pos_emb(t, freqs, **options)
+        freqs = freqs.turns(None) if freqs is module else freqs
         want = reference.apply_rotary_pos_emb(grad, freqs, transpose=True, **options)
         for times in range(2):
             repeated.clear()
@@ -407,37 +436,40 @@ def call(t, freqs, **options):
     return apply_rotary_pos_emb(t, freqs, **options)
 
 
-def test_a_kind_is_checked_once(monkeypatch, device):
+def test_a_signature_is_checked_once(repeated, monkeypatch, device):
     freqs, t = RotaryPositionEmbedding(8).to(device)(5), torch.randn(5, 1, 2, 8, device=device)
     call(t, freqs)
-    monkeypatch.setattr(checks, "_check_kind", None)  # would fail
+    monkeypatch.setattr(api, "check_call", None)  # would fail
     call(torch.randn_like(t), freqs.clone())
+    assert repeated == [(False, 1)]
     with pytest.raises(TypeError):
         call(t[:4], freqs)
 
 
-def test_values_on_the_cpu_are_checked_every_time():
+def test_values_on_the_cpu_are_checked_every_time(repeated):
     t, freqs = torch.randn(6, 1, 8), RotaryPositionEmbedding(8)(6)
-    call(t, freqs, tensor_format="thd", cu_seqlens=torch.tensor([0, 2, 6]))
+    for _ in range(2):
+        call(t, freqs, tensor_format="thd", cu_seqlens=torch.tensor([0, 2, 6]))
     with pytest.raises(ValueError, match="cu_seqlens"):
         call(t, freqs, tensor_format="thd", cu_seqlens=torch.tensor([0, 7, 6]))
 
 
-def test_a_bad_call_is_never_remembered():
+def test_a_bad_call_is_never_remembered(repeated):
     t, freqs = torch.randn(6, 1, 2, 8), RotaryPositionEmbedding(8)(5)
     for _ in range(2):
         with pytest.raises(ValueError, match="s2 = 5"):
             call(t, freqs)
 
 
-def test_turns_follow_the_frequencies_within_a_kind(device):
+def test_turns_follow_the_frequencies_within_a_signature(repeated, device):
     module, t = RotaryPositionEmbedding(8).to(device), torch.randn(5, 1, 2, 8, device=device)
     call(t, module)
     module.inv_freq.mul_(3)
     assert_rounded_once(call(t, module), rotate_fp64(t, module, "sbhd"))
+    assert repeated == [(False, 1)]
 
 
-T, OPTIONS = torch.randn(4, 4), ("sbhd", False, 1, 0)
+T = torch.randn(4, 4)
 OTHERS = {
     "shape": T.view(2, 8),
     "strides": T.t(),
@@ -448,55 +480,77 @@ OTHERS = {
 }
 
 
-def kind_of(*tensors, freqs=T, options=OPTIONS):
-    """What tells kinds apart: the dict that two calls alike share; None if they share none."""
-    known, again = (kinds.known_of(freqs, options, *tensors) for _ in range(2))
-    return id(known) if known is not None and known is again else None
+def entry_of(*tensors, freqs=T, **options):
+    """Which entry is that of a call: one that two such calls share, or None if they share none."""
+    plain = {"cu_seqlens": None, "start_positions": None, "position_ids": None}
+    plain |= {"interleaved": False, "cp_size": 1, "cp_rank": 0, "fused": True, "inplace": False}
+    named = dict(zip("qk" if len(tensors) == 2 else "t", tensors, strict=True))
+    a_call = Call(named, freqs, "sbhd", **(plain | options))
+    entry, again = (fastpath.entry_of_call(a_call, api.tables_of(freqs)) for _ in range(2))
+    return id(entry) if entry is not None and entry is again else None
 
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
-def test_tensors_that_differ_are_of_another_kind(other):
-    assert kind_of(other) != kind_of(T) == kind_of(torch.randn(4, 4))
-    assert kind_of(T, freqs=other) != kind_of(T)
-    assert kind_of(T, freqs=(T, other)) != kind_of(T, freqs=(T, T))
+def test_tensors_that_differ_have_another_signature(other, remembering):
+    assert entry_of(other) != entry_of(T) == entry_of(torch.randn(4, 4))
+    assert entry_of(T, freqs=other) != entry_of(T)
+    assert entry_of(T, freqs=(T, other)) != entry_of(T, freqs=(T, T))
+    assert None not in (entry_of(other), entry_of(T, freqs=other), entry_of(T, freqs=(T, other)))
 
 
-def test_calls_with_other_tensors_are_of_another_kind():
-    calls = [
-        kind_of(T),
-        kind_of(T, T),
-        kind_of(T, T, None, None),
-        kind_of(T, None, T, None),
-        kind_of(T, None, None, T),
-        kind_of(T, freqs=(T, T)),
-        kind_of(T, freqs=[T]),
-        kind_of(T, freqs=RotaryPositionEmbedding(8)),
-        kind_of(T, freqs=RotaryPositionEmbedding(10)),
-        kind_of(T, freqs=RotaryPositionEmbedding(8, interleaved=True)),
+def test_calls_with_other_tensors_or_options_have_other_signatures(remembering):
+    entries = [
+        entry_of(T),
+        entry_of(T, T),
+        entry_of(T, cu_seqlens=T),
+        entry_of(T, start_positions=T),
+        entry_of(T, position_ids=T),
+        entry_of(T, freqs=(T, T)),
+        entry_of(T, freqs=[T]),
+        entry_of(T, freqs=RotaryPositionEmbedding(8)),
+        entry_of(T, freqs=RotaryPositionEmbedding(10)),
+        entry_of(T, freqs=RotaryPositionEmbedding(8, interleaved=True)),
+        entry_of(T, freqs=None),
+        entry_of(T, interleaved=True),
+        entry_of(T, interleaved=0),
+        entry_of(T, inplace=True),
+        entry_of(T, cp_size=2),
+        entry_of(T, cp_size=2, cp_rank=1),
+        entry_of(T, transpose=True),
     ]
-    assert None not in calls and len(set(calls)) == len(calls)
+    assert None not in entries and len(set(entries)) == len(entries)
+
+
+def test_a_module_that_was_changed_has_another_signature(remembering):
+    module = RotaryPositionEmbedding(8)
+    entries = [entry_of(T, freqs=module)]
+    for name, value in (("rotary_dim", 6), ("interleaved", True)):
+        setattr(module, name, value)
+        entries.append(entry_of(T, freqs=module))
+    module.inv_freq.requires_grad_()
+    entries.append(entry_of(T, freqs=module))
+    assert None not in entries and len(set(entries)) == len(entries)
 
 
 class Mine(torch.Tensor):
     pass
 
 
-def test_what_is_no_plain_tensor_has_no_kind():
-    assert kind_of(torch.nn.Parameter(T)) == kind_of(T)
+def test_what_is_no_plain_tensor_has_no_entry(remembering):
+    assert entry_of(torch.nn.Parameter(T)) == entry_of(T)
     for odd in (T.as_subclass(Mine), T.to_sparse(), "text", 3):
-        assert kind_of(odd) is None and kind_of(T, freqs=odd) is None
-    assert kind_of(T, freqs=None) is None
-    assert kind_of(T, options=("sbhd", [], 1, 0)) is None
+        assert entry_of(odd) is None and entry_of(T, freqs=odd) is None
+    assert entry_of(T, interleaved=[]) is None
     module = RotaryPositionEmbedding(8)
     module.interleaved = []
-    assert kind_of(T, freqs=module) is None
+    assert entry_of(T, freqs=module) is None
 
 
 SUBCLASSES = ("t", "freqs", "position_ids", "inplace", "grad", "saved")
 
 
 @pytest.mark.parametrize("which", SUBCLASSES)
-def test_tensors_of_a_subclass_are_rotated_too(which, device):
+def test_tensors_of_a_subclass_are_rotated_too(which, repeated, device):
     freqs, t = RotaryPositionEmbedding(8).to(device)(5), torch.randn(5, 2, 3, 8, device=device)
     ids = torch.randint(5, (2, 5), device=device)
     want = call(t, freqs, position_ids=ids)
@@ -523,23 +577,39 @@ def test_tensors_of_a_subclass_are_rotated_too(which, device):
 @pytest.mark.parametrize(
     "option", ({"interleaved": 0}, {"cp_size": 1.0}, {"cp_size": 1, "cp_rank": 0.0})
 )
-def test_equal_is_not_enough(option):
-    """0 == False and 1 == 1.0; what is refused at first is refused after a good call, too."""
-    t, freqs = torch.randn(5, 2, 3, 8), RotaryPositionEmbedding(8)(5)
-    call(t, freqs)
+def test_equal_is_not_enough(option, repeated, device):
+    """0 == False and 1 == 1.0; what is refused at first is refused after good calls, too."""
+    t, freqs = torch.randn(5, 2, 3, 8, device=device), RotaryPositionEmbedding(8).to(device)(5)
+    for _ in range(2):
+        call(t, freqs)
+    assert repeated == [(False, 1)]
     with pytest.raises((TypeError, ValueError), match=next(reversed(option))):
         call(t, freqs, **option)
 
 
-def test_torch_jit_leaves_nothing_behind():
-    freqs, before = RotaryPositionEmbedding(8)(5), kinds.remembered.cache_info().currsize
-    torch.jit.trace(lambda t: call(t, freqs, fused=False), torch.randn(5, 2, 3, 8))
-    # the trace is compared with a plain run
-    assert kinds.remembered.cache_info().currsize <= before + 1
+def test_no_table_is_refused_after_a_good_call(repeated, device):
+    t, freqs = torch.randn(5, 2, 3, 8, device=device), RotaryPositionEmbedding(8).to(device)(5)
+    call(t, freqs)
+    with pytest.raises(TypeError, match="freqs"):
+        call(t, None)
 
 
-def test_memory_has_a_bound():
-    kinds.remembered.cache_clear()
+def entries_remembered():
+    return fastpath._entry.cache_info().currsize
+
+
+def test_torch_jit_leaves_nothing_behind(remembering):
+    freqs = RotaryPositionEmbedding(8)(5)
+    t = torch.randn(5, 2, 3, 8)
+    torch.jit.trace(lambda t: call(t, freqs), t, check_trace=False)  # the check is a plain run
+    assert entries_remembered() == 0
+    call(t, freqs)
+    assert entries_remembered() == 1
+
+
+def test_memory_has_a_bound(remembering):
     for i in range(5000):
-        kinds.known_of(T, i)
-    assert kinds.remembered.cache_info().currsize == 4096
+        entry_of(T, cp_rank=i)
+    assert entries_remembered() == 4096
+    fastpath.forget()
+    assert entries_remembered() == 0
