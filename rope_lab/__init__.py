@@ -6,6 +6,7 @@ few cells need the other.
 
 from importlib import import_module
 
+from .compiler.plans import plan_of
 from .engine import ENGINE, device, need_triton
 from .grading.answers import check_answer
 from .grading.check import check, compare
@@ -13,6 +14,7 @@ from .grading.judge import check_exercise
 from .grading.spec import spec
 from .profiling.traffic import count_eager_traffic
 from .records import bench, observe, recorded, records_folder
+from .source import show_source
 
 __all__ = [
     "ENGINE",
@@ -27,8 +29,10 @@ __all__ = [
     "exercises",
     "need_triton",
     "observe",
+    "plan_of",
     "recorded",
     "records_folder",
+    "show_source",
     "spec",
 ]
 _LOADED_LATER = {"draw": ".figures.style", "exercises": ".grading.exercises"}

@@ -287,6 +287,15 @@ def test_predicates_are_not_part_of_a_name():
     assert not any(name.startswith("@") for stage in STAGES for name in opcodes(code, stage))
 
 
+def test_the_source_of_a_kernel_is_shown_from_its_decorator_to_its_last_line(capsys):
+    lab.show_source(half_split_tile_kernel)
+    first, second, *_, last = capsys.readouterr().out.splitlines()
+    assert (first, second) == ("@triton.jit", "def half_split_tile_kernel(")
+    assert last.startswith("    tl.store(out_ptr + offset + HALF")
+    with pytest.raises(TypeError):
+        lab.show_source(3)
+
+
 def test_an_excerpt_is_a_line_and_its_operations():
     first, *rest = excerpt(copied(), "ttir", "x = tl.load").splitlines()
     assert first == "x = tl.load(t_ptr + tl.program_id(0) * stride + column)"

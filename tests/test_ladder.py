@@ -8,7 +8,7 @@ import torch
 
 import rope_lab as lab
 from inputs import contiguous
-from rope_kernels import RotaryPositionEmbedding, rope_fw
+from rope_kernels import RotaryPositionEmbedding, rope_fw, rope_qk
 from rope_lab.figures import draw_09
 from rope_lab.records import Measurement
 from rope_lab.steps import ladder
@@ -148,14 +148,24 @@ def test_bytes_moved(options, elements):
     assert ladder.bytes_moved(4, 2, 4, 32, 2, **options) == elements
 
 
+@pytest.mark.parametrize("inplace", (False, True))
+def test_a_launch_does_what_the_call_does(inplace, device):
+    t, rope = contiguous((3, 1, 11, 16), torch.float32, device), PACKAGE(16).to(device)
+    q, k = t, t[:, :, :4] + 1
+    want = rope_qk(q, k, rope)
+    launch = ladder.launch_of(rope_qk, q, k, rope, inplace=inplace)
+    before = q.clone()
+    tensors = launch()
+    assert (tensors.q_out is q) == inplace and torch.equal(q, before) != inplace
+    assert lab.compare(tensors.q_out, want[0], (0.0, 0.0)).ok
+    assert lab.compare(tensors.k_out, want[1], (0.0, 0.0)).ok
+
+
 def test_a_launch_can_be_done_again(device):
     t, rope = contiguous((3, 1, 11, 16), torch.float32, device), PACKAGE(16).to(device)
-    results = []
-    launch = ladder.launched_by(lambda: results.append(rope_fw(t, rope)))
-    want = results[0].clone()
-    results[0].zero_()
-    launch()
-    assert lab.compare(results[0], want, (0.0, 0.0)).ok
+    launch = ladder.launch_of(rope_fw, t, rope)
+    launch().q_out.zero_()
+    assert lab.compare(launch().q_out, rope_fw(t, rope), (0.0, 0.0)).ok
 
 
 @pytest.fixture

@@ -12,9 +12,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from unittest import mock
+from dataclasses import dataclass, replace
 
 import torch
 import triton
@@ -22,10 +20,12 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra import libdevice
 
-from rope_kernels import RotaryPositionEmbedding, fastpath, launch
+from rope_kernels import RotaryPositionEmbedding, launch
 from rope_kernels.engine import interpreter_is_on
+from rope_kernels.launch import KernelTensors
 
 from ..compiler.compile import Compiled, compile_for
+from ..compiler.plans import plan_of
 
 
 @triton.jit
@@ -353,19 +353,38 @@ class Diff:
         return "<pre>" + "\n".join(rows) + "</pre>"
 
 
-def launched_by(call: Callable[[], object]) -> Callable[[], object]:
-    """The launch that a call of the package makes, through Triton's JIT, to be repeated."""
-    run, launches = launch.run, []
+def launch_of(function: Callable, *arguments, **options) -> Callable[[], KernelTensors]:
+    """The launch that a call of the package makes, through Triton's JIT, and nothing else.
 
-    def run_and_keep(plan: launch.Plan, tensors: launch.KernelTensors):
-        launches.append(partial(run, plan, tensors))
-        return launches[-1]()
+    Args:
+        function: a public function that rotates, as `rope_fw`.
+        arguments: its arguments; tensors on the device that launches.
+        options: its keyword arguments.
 
-    whole_way = mock.patch.object(fastpath, "ENABLED", False)
-    with whole_way, mock.patch.object(launch, "run", run_and_keep):
-        call()
-    (again,) = launches
-    return again
+    Returns:
+        A function that launches the plan of the call, made here once, and returns the kernel's
+        tensors. All its launches write to the same outputs.
+
+    Raises:
+        TypeError, ValueError: as `plan_of`.
+    """
+    plan, tensors = plan_of(function, *arguments, **options)
+    if interpreter_is_on():
+        plan = replace(plan, flags=plan.flags | {"FAST_SINE": False})
+    device = tensors.q.device
+    made = {name: torch.empty_like(x, device=device) for name, x in _to_be_made(tensors)}
+    tensors = tensors._replace(**made)
+
+    def launch_again() -> KernelTensors:
+        launch.run(plan, tensors)
+        return tensors
+
+    return launch_again
+
+
+def _to_be_made(tensors: KernelTensors) -> list[tuple[str, Tensor]]:
+    """Outputs without memory, by name."""
+    return [(name, x) for name, x in tensors._asdict().items() if x is not None and x.is_meta]
 
 
 def _body(kernel) -> list[str]:
