@@ -6,13 +6,14 @@ import torch
 from torch import Tensor
 
 from . import fastpath, launch, reference
-from .autograd import RotationFunction, apply_to_plain_tensors, rotate_by_operator
+from .autograd import RotationFunction, apply_to_plain_tensors
 from .call import Call, Freqs, TensorFormat
 from .checks import check_call, check_inplace, check_rotate_half, check_values
 from .engine import runs_in_triton
 from .formats import view_as_sbhd
 from .frequencies import RotaryPositionEmbedding
 from .modes import has_memory, is_traced, is_transformed
+from .operators import rotate_by_operator
 from .rotation import Rotation
 
 

@@ -9,14 +9,12 @@ import triton
 import triton.language as tl
 
 from .parts import (
-    batch_and_head,
     choose_strides,
     cos_sin,
     load_pairs,
     positions,
     row_pointers,
     store_pairs,
-    tail_columns,
     tile_of_program,
     turn,
 )
@@ -59,9 +57,6 @@ def rope_kernel(
     STRETCH: tl.constexpr,  # blocks of positions that all rows finish before the next ones begin
     FAST_SINE: tl.constexpr,  # fewer steps, which the interpreter and fp64 cannot take
 ):
-    STORED: tl.constexpr = q_ptr.dtype.element_ty
-    COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
-
     # My tile. The rows of k follow those of q: they turn by the same angles.
     entries = batch if PER_BATCH else 1
     q_rows, k_rows = q_heads * (batch // entries), k_heads * (batch // entries)
@@ -87,29 +82,28 @@ def rope_kernel(
     b = b.to(tl.int64)
     s = s_block.to(tl.int64) * BLOCK_S + tl.arange(0, BLOCK_S)
     row = row_block * BLOCK_R + tl.arange(0, BLOCK_R)
-    row_batch, head = batch_and_head(row, b, heads, PER_BATCH)
-    t_rows = row_pointers(t_ptr, t_strides, s, row_batch, head)
-    out_rows = row_pointers(out_ptr, out_strides, s, row_batch, head)
+    t_rows = row_pointers(t_ptr, t_strides, s, row, b, heads, PER_BATCH)
+    out_rows = row_pointers(out_ptr, out_strides, s, row, b, heads, PER_BATCH)
     s_exists = s < seq_len
     exists = (s_exists[:, None] & (row < rows)[None, :])[:, :, None]
 
     # Read every element once, first of all: the loads are in flight while cos and sin are computed.
     stored1, stored2 = load_pairs(t_rows, t_strides[3], exists, HALF, BLOCK_HALF, INTERLEAVED)
     if TAIL > 0:
-        column, tail_mask = tail_columns(exists, HALF, TAIL, BLOCK_TAIL)
+        tail_mask = exists & (tl.arange(0, BLOCK_TAIL) < TAIL)[None, None, :]
+        column = (2 * HALF + tl.arange(0, BLOCK_TAIL).to(tl.int64))[None, None, :]
         tail = tl.load(t_rows + column * t_strides[3], tail_mask)
 
     # Rotate in fp32 (fp64 for fp64), and round once.
     position, in_sequence = positions(
         s, s_exists, b, seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, ids_strides, cp
     )
-    bits: tl.constexpr = STORED.primitive_bitwidth
+    stored: tl.constexpr = q_ptr.dtype.element_ty
     cos1, sin1, cos2, sin2 = cos_sin(
         *(position, s_exists, b, table_ptr, sin_ptr, table_strides, s2),
-        *(COMPUTED, bits, HALF, BLOCK_HALF, INTERLEAVED, FAST_SINE),
+        *(stored, HALF, BLOCK_HALF, INTERLEAVED, FAST_SINE),
     )
-    y1, y2 = turn(stored1.to(COMPUTED), stored2.to(COMPUTED), cos1, sin1, cos2, sin2, TRANSPOSE)
-    y1, y2 = y1.to(STORED), y2.to(STORED)
+    y1, y2 = turn(stored1, stored2, cos1, sin1, cos2, sin2, TRANSPOSE)
     if cu_seqlens_ptr is not None:  # tokens past the last sequence pass through
         y1 = tl.where(in_sequence[:, None, None], y1, stored1)
         y2 = tl.where(in_sequence[:, None, None], y2, stored2)

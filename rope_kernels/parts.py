@@ -54,28 +54,19 @@ def choose_strides(
 
 
 @triton.jit
-def batch_and_head(
-    row,  # (BLOCK_R,) int32
-    b,  # int64, this program's batch entry
-    heads,  # heads of this program's tensor
-    PER_BATCH: tl.constexpr,  # rows are the heads of entry b; False: the heads of all entries
-):
-    """Batch entry and head of each row, int64."""
-    row_batch, head = (row * 0).to(tl.int64) + b, row.to(tl.int64)
-    if not PER_BATCH:
-        row_batch, head = (row // heads).to(tl.int64), (row % heads).to(tl.int64)
-    return row_batch, head
-
-
-@triton.jit
 def row_pointers(
     ptr,  # a tensor viewed as (s, b, h, d)
     strides,  # of s, b, h, d; in elements
-    s,  # (BLOCK_S,) int64
-    row_batch,  # (BLOCK_R,) int64
-    head,  # (BLOCK_R,) int64
+    s,  # (BLOCK_S,) int64: tokens of this tile
+    row,  # (BLOCK_R,) int32: rows of this tile
+    b,  # int64, this program's batch entry
+    heads,  # of the tensor
+    PER_BATCH: tl.constexpr,  # rows are the heads of entry b; False: the heads of all entries
 ):
     """Pointers to element 0 of each row, (BLOCK_S, BLOCK_R, 1). The offsets are 64-bit."""
+    row_batch, head = (row * 0).to(tl.int64) + b, row.to(tl.int64)
+    if not PER_BATCH:
+        row_batch, head = (row // heads).to(tl.int64), (row % heads).to(tl.int64)
     s_offset, row_offset = s * strides[0], row_batch * strides[1] + head * strides[2]
     return ptr + (s_offset[:, None] + row_offset[None, :])[:, :, None]
 
@@ -126,19 +117,6 @@ def store_pairs(
         mask = exists & (pair < HALF)[None, None, :]
         tl.store(rows + (pair * stride)[None, None, :], first, mask)
         tl.store(rows + ((pair + HALF) * stride)[None, None, :], second, mask)
-
-
-@triton.jit
-def tail_columns(
-    exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
-    HALF: tl.constexpr,  # number of pairs
-    TAIL: tl.constexpr,  # elements after the pairs
-    BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two
-):
-    """Columns of the elements after the pairs, (1, 1, BLOCK_TAIL), and which of them exist."""
-    mask = exists & (tl.arange(0, BLOCK_TAIL) < TAIL)[None, None, :]
-    column = 2 * HALF + tl.arange(0, BLOCK_TAIL).to(tl.int64)
-    return column[None, None, :], mask
 
 
 @triton.jit
@@ -248,25 +226,6 @@ def angle_from_turns(
 
 
 @triton.jit
-def table_offsets(
-    position,  # (BLOCK_S,) int64
-    b,  # int64, this program's batch entry
-    strides,  # of b, s, d
-    HALF: tl.constexpr,  # number of pairs
-    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
-    INTERLEAVED: tl.constexpr,  # a pair is columns 2i and 2i + 1, not i and i + HALF
-):
-    """Offsets of both members' entries in a table (b, s2, d2), each (BLOCK_S, BLOCK_HALF)."""
-    pair = tl.arange(0, BLOCK_HALF).to(tl.int64)
-    if INTERLEAVED:
-        first, second = 2 * pair, 2 * pair + 1
-    else:
-        first, second = pair, pair + HALF
-    row = (b * strides[0] + position * strides[1])[:, None]
-    return row + (first * strides[2])[None, :], row + (second * strides[2])[None, :]
-
-
-@triton.jit
 def cos_sin(
     position,  # (BLOCK_S,) int64
     s_exists,  # (BLOCK_S,): whether there is such a token
@@ -275,23 +234,31 @@ def cos_sin(
     sin_ptr,  # sines, if the table holds cosines, or None
     table_strides,  # of b, s, d
     s2,  # positions in the table
-    COMPUTED: tl.constexpr,  # fp32 or fp64
-    BITS: tl.constexpr,  # of a stored element
+    STORED: tl.constexpr,  # dtype of the elements to rotate
     HALF: tl.constexpr,  # number of pairs
     BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
     INTERLEAVED: tl.constexpr,  # a pair is columns 2i and 2i + 1, not i and i + HALF
     FAST_SINE: tl.constexpr,  # fewer steps, which the interpreter and fp64 cannot take
 ):
-    """cos and sin of first members, then of second members, each (BLOCK_S, 1, BLOCK_HALF)."""
+    """cos and sin of first members, then of second members: fp32, or fp64 for fp64 elements.
+
+    Each has shape (BLOCK_S, 1, BLOCK_HALF). A position past the table gives NaN.
+    """
+    COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
+    BITS: tl.constexpr = STORED.primitive_bitwidth
     if table_ptr.dtype.element_ty == tl.int64:
         angle = angle_from_turns(position, table_ptr, COMPUTED, HALF, BLOCK_HALF)
         cos1, sin1 = cos_sin_of(angle, FAST_SINE, BITS)
         cos2, sin2 = cos1, sin1
     else:
-        offset1, offset2 = table_offsets(position, b, table_strides, HALF, BLOCK_HALF, INTERLEAVED)
+        pair = tl.arange(0, BLOCK_HALF).to(tl.int64)
+        first, second = (2 * pair, 2 * pair + 1) if INTERLEAVED else (pair, pair + HALF)
         in_table = s_exists & (position >= 0) & (position < s2)
-        mask = in_table[:, None] & (tl.arange(0, BLOCK_HALF).to(tl.int64) < HALF)[None, :]
-        nan = float("nan")  # a position past the table
+        mask = in_table[:, None] & (pair < HALF)[None, :]
+        row = (b * table_strides[0] + position * table_strides[1])[:, None]
+        offset1 = row + (first * table_strides[2])[None, :]
+        offset2 = row + (second * table_strides[2])[None, :]
+        nan = float("nan")
         loaded1 = tl.load(table_ptr + offset1, mask, other=nan).to(COMPUTED)
         loaded2 = tl.load(table_ptr + offset2, mask, other=nan).to(COMPUTED)
         if sin_ptr is None:
@@ -306,19 +273,23 @@ def cos_sin(
 
 @triton.jit
 def turn(
-    x1,  # first members of the pairs
-    x2,  # second members
+    first,  # first members of the pairs, in the stored dtype
+    second,  # second members
     cos1,  # of the first member's angle
     sin1,
     cos2,  # of the second member's angle, which may differ
     sin2,
     TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
 ):
-    """Rotate every pair. The transpose differs in two signs, and in which sine it takes."""
+    """Rotate every pair in the dtype of its cosine, and round once.
+
+    The transpose differs in two signs, and in which sine it takes.
+    """
+    x1, x2 = first.to(cos1.dtype), second.to(cos1.dtype)
     if TRANSPOSE:
         y1 = x1 * cos1 + x2 * sin2
         y2 = x2 * cos2 - x1 * sin1
     else:
         y1 = x1 * cos1 - x2 * sin1
         y2 = x2 * cos2 + x1 * sin2
-    return y1, y2
+    return y1.to(first.dtype), y2.to(first.dtype)

@@ -48,7 +48,7 @@ def apply_rotary_pos_emb(
 def rotate(tensors: tuple[Tensor, ...], rotation: Rotation, round_once: bool) -> tuple[Tensor, ...]:
     """Rotate tensors; differentiable in them and in the table, as often as you like."""
     views = [view_as_sbhd(t, rotation.tensor_format) for t in tensors]
-    stored, computed = tensors[0].dtype, _compute_dtype(tensors[0])
+    stored, computed = tensors[0].dtype, compute_dtype(tensors[0])
     cos, sin, in_sequence = rotation.cos_sin(views[0].shape[0], computed)
     if in_sequence is not None:
         in_sequence = in_sequence.view(-1, 1, 1, 1)
@@ -72,31 +72,5 @@ def rotate(tensors: tuple[Tensor, ...], rotation: Rotation, round_once: bool) ->
     return tuple(outs)
 
 
-def table_gradients(
-    tensors: tuple[Tensor, ...], grads: tuple[Tensor | None, ...], rotation: Rotation
-) -> tuple[Tensor, Tensor | None]:
-    """Gradients of `rotation.table` and `rotation.sin`, from those of what was rotated.
-
-    Cosines were multiplied by `t`, sines by `rotate_half(t)`; every head adds to the sum.
-    """
-    computed, total = _compute_dtype(tensors[0]), 0
-    for t, grad in zip(tensors, grads, strict=True):
-        if grad is None:
-            continue
-        views = (view_as_sbhd(v, rotation.tensor_format) for v in (t, grad))
-        x, g = (v.narrow(-1, 0, rotation.rotary_dim).to(computed) for v in views)
-        if rotation.transpose:
-            x, g = g, x
-        of_cos, of_sin = g * x, g * rotate_half(x, rotation.interleaved)
-        total = total + torch.cat((of_cos.sum(2), of_sin.sum(2)), -1)
-    total = total.transpose(0, 1) if rotation.per_batch else total.sum(1)[None]
-    table = rotation.table
-    of_cos, of_sin = (v.reshape(table.shape) for v in rotation.add_rows(total).chunk(2, -1))
-    if rotation.sin is not None:
-        return of_cos.to(table.dtype), of_sin.to(table.dtype)
-    angles = table.to(computed)
-    return (angles.cos() * of_sin - angles.sin() * of_cos).to(table.dtype), None
-
-
-def _compute_dtype(t: Tensor) -> torch.dtype:
+def compute_dtype(t: Tensor) -> torch.dtype:
     return torch.float64 if t.dtype == torch.float64 else torch.float32

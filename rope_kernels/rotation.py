@@ -103,25 +103,6 @@ class Rotation:
             cos, sin = cos.cos(), sin.sin()
         return cos, sin, in_sequence
 
-    def add_rows(self, rows: Tensor) -> Tensor:
-        """Add up the rows, (b or 1, s, n), of all tokens at a position: (b or 1, s2, n).
-
-        This is the gradient of reading rows from a table. Outside torch.compile, `index_put` sorts
-        on a GPU before it adds, so the order of addition is always the same.
-        """
-        seq_len, (entries, s2) = rows.shape[1], self.tables[0].shape[:2]
-        if not (self.looks_up_positions or self.cp_size > 1):
-            return pad(rows, (0, 0, 0, s2 - seq_len))
-        position, in_sequence = self.positions(seq_len)
-        counts = (position >= 0) & (position < s2)
-        if in_sequence is not None:
-            counts = counts & in_sequence
-        entry = torch.arange(entries, device=rows.device)[:, None]
-        # tokens that read no row add to one past the last, which is cut off
-        index = torch.broadcast_tensors(entry, torch.where(counts, position, s2))
-        zeros = rows.new_zeros(entries, s2 + 1, rows.shape[2])
-        return zeros.index_put(index, rows, accumulate=True)[:, :s2]
-
 
 def _rows_at(table: Tensor, position: Tensor) -> Tensor:
     """Rows of the table at each position, (b or 1, s, d2); NaN past its end."""

@@ -11,7 +11,7 @@ from wrong_answers_first import WRONG_ANSWERS
 
 NAMES = ("01_roformer_math", "02_rotate_half", "03_first_triton_kernel")
 _TITLE = re.compile(r"^###? (Exercise (\d): .+?)(?: \((\d+) minutes.*\))?$", re.MULTILINE)
-_CHECK = re.compile(r"^(?:\w+ = )?lab\.check(?:_answer)?\(", re.MULTILINE)
+_CHECK = re.compile(r"^(?:\w+ = )?lab\.check(?:_answer|_exercise)?\(", re.MULTILINE)
 
 
 def cells_of(name):

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
-from rope_kernels import launch, rope_bw, rope_fw, rope_qk
-from rope_kernels.launch import BYTES_PER_WARP, MAX_WARPS, block_sizes
+from rope_kernels import launch, rope_bw, rope_fw, rope_qk, tiles
 from rope_kernels.rotation import Rotation
+from rope_kernels.tiles import BYTES_PER_WARP, MAX_WARPS, block_sizes
 from rope_lab.compiler.plans import plan_of
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
@@ -239,7 +239,7 @@ def test_every_tile_is_rotated_once_in_every_order(
 def order_of(t, tensor_format):
     """Of a tensor that turns by a table for all."""
     rotation = Rotation(torch.empty(2, 1, 1, 8), tensor_format=tensor_format)
-    return launch.order_of_programs(t, rotation)
+    return tiles.order_of_programs(t, rotation)
 
 
 def test_programs_take_tiles_in_the_order_of_memory():
@@ -247,8 +247,8 @@ def test_programs_take_tiles_in_the_order_of_memory():
     orders = {name: order_of(torch.empty(2, 3, 4, 8), name) for name in ("sbhd", "bshd", "bhsd")}
     assert orders == {
         "sbhd": {"PER_BATCH": False, "ROWS_OUTER": False, "STRETCH": 1},
-        "bshd": {"PER_BATCH": True, "ROWS_OUTER": False, "STRETCH": launch.STRETCH_OF_BATCH},
-        "bhsd": {"PER_BATCH": True, "ROWS_OUTER": True, "STRETCH": launch.STRETCH_OF_ROWS},
+        "bshd": {"PER_BATCH": True, "ROWS_OUTER": False, "STRETCH": tiles.STRETCH_OF_BATCH},
+        "bhsd": {"PER_BATCH": True, "ROWS_OUTER": True, "STRETCH": tiles.STRETCH_OF_ROWS},
     }
     assert order_of(torch.empty(6, 4, 8), "thd") == orders["sbhd"]
     transposed = torch.empty(3, 2, 4, 8).transpose(0, 1)  # sbhd over bshd memory

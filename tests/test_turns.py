@@ -558,9 +558,10 @@ def test_frequencies_may_be_made_and_assigned_within_a_compiled_function(device)
 
 
 def test_a_bad_state_dict_is_told_with_its_key_and_the_rest_is_loaded():
-    model = torch.nn.Sequential(torch.nn.Linear(2, 2), RotaryPositionEmbedding(D), torch.nn.Linear(2, 2))
+    first, last = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    model = torch.nn.Sequential(first, RotaryPositionEmbedding(D), last)
     state = {key: torch.ones_like(value) for key, value in model.state_dict().items()}
     state["1.inv_freq"] = state["1.inv_freq"].bfloat16()
     with pytest.raises(RuntimeError, match=r"1\.inv_freq: inv_freq has dtype bfloat16"):
         model.load_state_dict(state)
-    assert model[2].weight.eq(1).all() and not model[1].inv_freq.eq(1).all()
+    assert last.weight.eq(1).all() and not model[1].inv_freq.eq(1).all()
