@@ -12,9 +12,12 @@ from .checks import check_call, check_inplace, check_rotate_half, check_values
 from .engine import runs_in_triton
 from .formats import view_as_sbhd
 from .frequencies import RotaryPositionEmbedding
-from .modes import has_memory, is_traced, is_transformed
+from .modes import has_memory, is_traced, is_transformed, wants_grad
 from .operators import rotate_by_operator
+from .plan import both
 from .rotation import Rotation
+
+Tables = tuple[Tensor, Tensor | None]  # angles or cosines, and sines
 
 
 def apply_rotary_pos_emb(
@@ -44,8 +47,10 @@ def apply_rotary_pos_emb(
             - angles in radians, (s2, 1, 1, d2), fp32 (fp64 too with fp64 `t`), even d2 <= d;
             - (cos, sin), each (s2, d2) or (b, s2, d2), of any of the dtypes above;
             - a `RotaryPositionEmbedding`: angles are made on the fly, right to fp32's last digits.
-            s2 >= s * cp_size. A pair's members may differ in angle. Elements d2, d2 + 1, ... of the
-            head dimension pass through unchanged.
+            s2 >= s * cp_size. Column i belongs to element i of the head, so a pair's members may
+            differ in angle. Elements d2, d2 + 1, ... pass through unchanged: a table of d/2 columns
+            rotates half of the head. FlashAttention, vLLM and GPT-J store one column per pair; pass
+            `torch.cat((cos, cos), -1)`, or interleaved `cos.repeat_interleave(2, -1)`.
         tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd' (packed sequences).
         fused: True: one kernel, fp32 math (fp64 for fp64 `t`), one rounding; cos and sin of angles
             up to 10^7 radians to 2e-7, and to 5e-7 for fp16 and bf16, where a GPU computes them.
@@ -58,7 +63,8 @@ def apply_rotary_pos_emb(
             position of the first token of each sequence, if it is not 0.
         position_ids: (b, s) or (1, s), or (t,) with 'thd', int8 to int64 or uint8: the position of
             every token. Overrides `cp_rank`, and the starts in `cu_seqlens`.
-        interleaved: neighbors are a pair; a table of angles repeats as 0, 0, 1, 1, ...
+        interleaved: neighbors are a pair; tables, cos and sin too, repeat as 0, 0, 1, 1, ... Some
+            Hugging Face models (GLM, Ernie 4.5, Helium) hand over 0, 1, ..., 0, 1, ... instead.
         inplace: overwrite the rotary slice of `t` and return `t`. A view is fine, `q` in a packed
             qkv too, unless autograd forbids it: then an error says so.
         cp_size: number of ranks that share each sequence (context parallelism). `t` holds two of
@@ -76,9 +82,8 @@ def apply_rotary_pos_emb(
 
     Source: TransformerEngine's `apply_rotary_pos_emb`; RoFormer, equation (34).
     """
-    where = cu_seqlens, start_positions, position_ids
-    options = interleaved, cp_size, cp_rank, fused, inplace
-    return _rotate_call(Call(("t",), (t,), freqs, tensor_format, *where, *options))[0]
+    rest = cu_seqlens, start_positions, position_ids, interleaved, cp_size, cp_rank, fused, inplace
+    return _rotate_call(Call(("t",), (t,), freqs, tensor_format, *rest))[0]
 
 
 def rope_qk(
@@ -108,9 +113,8 @@ def rope_qk(
     Raises:
         TypeError, ValueError: as `apply_rotary_pos_emb`.
     """
-    where = cu_seqlens, start_positions, position_ids
-    options = interleaved, cp_size, cp_rank, fused, inplace
-    q, k = _rotate_call(Call(("q", "k"), (q, k), freqs, tensor_format, *where, *options))
+    rest = cu_seqlens, start_positions, position_ids, interleaved, cp_size, cp_rank, fused, inplace
+    q, k = _rotate_call(Call(("q", "k"), (q, k), freqs, tensor_format, *rest))
     return q, k
 
 
@@ -134,10 +138,9 @@ def rope_fw(
 
     Source: the study's `rope_fw`; TransformerEngine's `fused_rope_forward`.
     """
-    where = cu_seqlens, start_positions, position_ids
-    options = interleaved, cp_size, cp_rank, fused, inplace
+    rest = cu_seqlens, start_positions, position_ids, interleaved, cp_size, cp_rank, fused, inplace
     with torch.no_grad():
-        return _rotate_call(Call(("t",), (t,), freqs, tensor_format, *where, *options))[0]
+        return _rotate_call(Call(("t",), (t,), freqs, tensor_format, *rest))[0]
 
 
 def rope_bw(
@@ -163,9 +166,8 @@ def rope_bw(
 
     Source: the study's `rope_bw`; TransformerEngine's `fused_rope_backward`.
     """
-    where = cu_seqlens, start_positions, position_ids
-    options = interleaved, cp_size, cp_rank, fused, inplace
-    call = Call(("grad",), (grad,), freqs, tensor_format, *where, *options, transpose=True)
+    rest = cu_seqlens, start_positions, position_ids, interleaved, cp_size, cp_rank, fused, inplace
+    call = Call(("grad",), (grad,), freqs, tensor_format, *rest, transpose=True)
     with torch.no_grad():
         return _rotate_call(call)[0]
 
@@ -181,7 +183,7 @@ def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
         A new tensor like `x`. Applied twice it gives -x.
 
     Raises:
-        TypeError: `x` is no tensor.
+        TypeError: `x` is no tensor, or `interleaved` no bool.
         ValueError: the last dimension is odd.
 
     Source: TransformerEngine's `_rotate_half`; the quarter turn in RoFormer, equation (34).
@@ -246,9 +248,7 @@ def _rotate_call(call: Call) -> tuple[Tensor, ...]:
     return _rotate(tensors, rotation, route, entry, call.fused, call.inplace)
 
 
-def rotation_of(
-    call: Call, tables: tuple[Tensor, Tensor | None], num_positions: int | None
-) -> Rotation:
+def rotation_of(call: Call, tables: Tables, num_positions: int | None) -> Rotation:
     """The rotation that a checked call asks for, from `tables_of` and what `check_call` said."""
     table, sin = tables
     if isinstance(call.freqs, RotaryPositionEmbedding):
@@ -257,7 +257,7 @@ def rotation_of(
     return Rotation(table, sin, *call.where, *options)
 
 
-def tables_of(freqs: Freqs) -> tuple[Tensor, Tensor | None]:
+def tables_of(freqs: Freqs) -> Tables:
     """What `freqs` holds: angles, or cosines and sines, or a module's inverse frequencies."""
     if isinstance(freqs, Tensor):
         return freqs, None
@@ -287,8 +287,8 @@ def _rotate(
     inplace: bool,
 ) -> tuple[Tensor, ...]:
     """Rotate checked tensors by the route chosen, with the derivatives asked for."""
-    wants_grad = _wants_grad((*tensors, rotation.table, rotation.sin))
-    if inplace and (route is PYTORCH or (wants_grad and route is OPERATOR)):
+    recorded = wants_grad((*tensors, rotation.table, rotation.sin))
+    if inplace and (route is PYTORCH or (recorded and route is OPERATOR)):
         outs = _rotate(tensors, rotation, route, entry, fused, inplace=False)
         for t, out in zip(tensors, outs, strict=True):
             t[..., : rotation.rotary_dim].copy_(out[..., : rotation.rotary_dim])
@@ -296,8 +296,8 @@ def _rotate(
     if route is PYTORCH:
         return reference.rotate(tensors, rotation, round_once=fused)
     rotate_now = launch.rotate if route is KERNEL else rotate_by_operator
-    if wants_grad:
-        inputs = *launch.both(tensors), rotation.table, rotation.sin
+    if recorded:
+        inputs = *both(tensors), rotation.table, rotation.sin
         apply = apply_to_plain_tensors
         if route is OPERATOR:
             # torch.compile wants each input of a Function to be an object of its own
@@ -309,11 +309,3 @@ def _rotate(
     if inplace and route is KERNEL:
         torch.autograd.graph.increment_version([t for t in tensors if not t.is_inference()])
     return outs
-
-
-def _wants_grad(tensors: tuple[Tensor | None, ...]) -> bool:
-    if torch.is_grad_enabled():
-        for x in tensors:  # no generator: every call comes by here
-            if x is not None and x.requires_grad:
-                return True
-    return False

@@ -12,10 +12,8 @@ class RotationFunction(torch.autograd.Function):
     So the gradient is A^T grad, the gradient's gradient is A again, and nothing of `t` is saved,
     unless the table wants a gradient: one function, with a flag, is its own backward.
 
-    Its arguments: q and k, table and sin, which may have gradients; the rotation; whether to
-    overwrite q and k; the fast path's entry; `rotate_now(tensors, rotation, inplace, entry)`, which
-    launches; and `rotate_gradients(grads, rotation)`, which is a call of its own: a backward may be
-    traced, transformed or differentiated when the forward was not.
+    `rotate_now(tensors, rotation, inplace, entry)` launches. `rotate_gradients(grads, rotation)` is
+    a call of its own: a backward may be traced or differentiated when the forward was not.
     """
 
     @staticmethod

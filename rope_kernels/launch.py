@@ -1,7 +1,4 @@
-"""From tensors to one kernel launch: a Plan, which takes no GPU to make, and `run`."""
-
-from dataclasses import dataclass
-from typing import NamedTuple
+"""From tensors to one kernel launch: `make_plan`, which needs no GPU, and `run`."""
 
 import torch
 from torch import Tensor
@@ -9,55 +6,9 @@ from torch import Tensor
 from . import fastpath
 from .engine import Engine, engine_of
 from .formats import view_as_sbhd
+from .plan import KernelTensors, Plan, both, strides_of
 from .rotation import Rotation
-from .tiles import block_sizes, order_of_programs, positions_per_load, tile_bytes
-
-MAX_ROWS = 2**31  # rows are counted in 32 bits
-
-
-class KernelTensors(NamedTuple):
-    """The kernel's tensors, in the order of its arguments."""
-
-    q: Tensor | None
-    k: Tensor | None
-    q_out: Tensor | None
-    k_out: Tensor | None
-    table: Tensor
-    sin: Tensor | None
-    cu_seqlens: Tensor | None
-    starts: Tensor | None
-    ids: Tensor | None
-
-
-@dataclass(frozen=True)
-class Plan:
-    """One launch, tensors aside: what `run` needs, and all that decides which kernel is compiled.
-
-    The dicts go by the names of the kernel's arguments, and are in their order.
-    """
-
-    kernel: str  # its name in kernels.py
-    programs: int  # the grid
-    num_warps: int  # per program
-    sizes: dict[str, int | tuple[int, int] | None]  # run-time integers, and `cp`
-    strides: dict[str, tuple[int, ...] | None]  # in elements
-    blocks: dict[str, int]  # constexprs: pairs, tail, and the tile of a program
-    flags: dict[str, int | bool]  # constexprs: what to do, and in which order
-
-    @property
-    def numbers(self) -> tuple[int | tuple[int, ...] | None, ...]:
-        """The kernel's arguments after its tensors, in order."""
-        rows = self.sizes, self.strides, self.blocks, self.flags
-        return tuple(value for row in rows for value in row.values())
-
-    def __str__(self) -> str:
-        warps = "1 warp" if self.num_warps == 1 else f"{self.num_warps} warps"
-        lines = [f"{self.kernel}: {self.programs} programs of {warps}"]
-        for title in ("sizes", "strides", "blocks", "flags"):
-            row = getattr(self, title).items()
-            shown = [f"{name}={value}" for name, value in row if value is not None]
-            lines.append(f"  {title:8}{', '.join(shown)}")
-        return "\n".join(lines)
+from .tiles import MAX_ROWS, block_sizes, order_of_programs, positions_per_load, tile_bytes
 
 
 def rotate(
@@ -152,7 +103,7 @@ def make_plan(
     if ids is not None and ids.dim() == 1:
         ids = ids[None]  # packed tokens: one batch entry
     names = "q_strides", "k_strides", "q_out_strides", "k_out_strides"
-    strides = {name: _strides(view) for name, view in zip(names, views, strict=True)}
+    strides = {name: strides_of(view) for name, view in zip(names, views, strict=True)}
     return Plan(
         kernel="rope_kernel",
         programs=entries * s_blocks * row_blocks,
@@ -166,7 +117,7 @@ def make_plan(
             "sequences": 0 if tensors.cu_seqlens is None else tensors.cu_seqlens.numel() - 1,
             "cp": (rotation.cp_size, rotation.cp_rank) if rotation.cp_size > 1 else None,
         },
-        strides=strides | {"table_strides": _strides(table), "ids_strides": _strides(ids)},
+        strides=strides | {"table_strides": strides_of(table), "ids_strides": strides_of(ids)},
         blocks={"HALF": rotary_dim // 2, "TAIL": tail, **blocks},
         flags={
             "TRANSPOSE": rotation.transpose,
@@ -186,15 +137,3 @@ def run(plan: Plan, tensors: KernelTensors):
     constants = plan.blocks | plan.flags
     options = {"num_warps": plan.num_warps, "enable_fp_fusion": True}
     return kernel[(plan.programs,)](*tensors, **plan.sizes, **plan.strides, **constants, **options)
-
-
-def both(tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor | None]:
-    """q and k of one or two tensors: k is None if it is not there."""
-    return tensors if len(tensors) == 2 else (tensors[0], None)
-
-
-def _strides(x: Tensor | None) -> tuple[int, ...] | None:
-    """In elements; 0 for a dimension of one index, where 1 would look unaligned to the compiler."""
-    if x is None:
-        return None
-    return tuple(0 if n == 1 else step for n, step in zip(x.shape, x.stride(), strict=True))

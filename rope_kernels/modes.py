@@ -54,3 +54,12 @@ def is_differentiated(t: Tensor) -> bool:
     while not t.requires_grad and torch._C._functorch.is_functorch_wrapped_tensor(t):
         t = torch._C._functorch.get_unwrapped(t)
     return t.requires_grad
+
+
+def wants_grad(tensors: tuple[Tensor | None, ...]) -> bool:
+    """Whether autograd records what is done with these tensors."""
+    if torch.is_grad_enabled():
+        for x in tensors:  # no generator: this is in every call
+            if x is not None and x.requires_grad:
+                return True
+    return False

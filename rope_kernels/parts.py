@@ -19,10 +19,9 @@ def tile_of_program(
     ROWS_OUTER: tl.constexpr,  # positions run faster than rows, not slower
     STRETCH: tl.constexpr,  # blocks of positions that all rows finish before the next ones begin
 ):
-    """This program's block of positions, block of rows, and batch entry.
+    """This program's block of positions, block of rows, and batch entry, in the order of memory.
 
-    Programs start roughly in order. This is the order of the elements in memory, so the programs
-    that are in flight together read neighboring DRAM pages and share the table's rows in L2.
+    Programs start roughly in order, so those in flight share DRAM pages, and table rows in L2.
     """
     program = tl.program_id(0)
     first_block = program // (row_blocks * entries) // STRETCH * STRETCH
@@ -128,10 +127,9 @@ def find_sequences(
     PROBES: tl.constexpr,  # starts compared in one step of the search, a power of two
 ):
     """Each token's sequence, that sequence's start and length, and whether the token is in one."""
-    # The last start <= token is `low` or one of the `span` starts after it. Empty sequences share
-    # their start with the next one, so the last such start is the right one. A step compares PROBES
-    # evenly spaced starts at once: every step waits for memory, so fewer steps are faster, even
-    # with more loads.
+    # The last start <= token is `low` or one of the `span` starts after it (empty sequences share
+    # their start with the next one). A step compares PROBES evenly spaced starts at once: every
+    # step waits for memory, so fewer steps are faster, even with more loads.
     low = token * 0
     span = sequences
     while span > 0:

@@ -30,15 +30,12 @@ def apply_rotary_pos_emb(
     """`rope_kernels.apply_rotary_pos_emb` in PyTorch, for arguments that are known to be good.
 
     Args:
-        t: as there.
+        t, tensor_format: as there.
         freqs: angles, (s2, 1, 1, d2); or (cos, sin); or a module's `turns()`, int64, (d2 / 2,).
-        tensor_format: as there.
-        round_once: False rounds cos and sin to `t.dtype` and computes in it, as TransformerEngine's
-            unfused function does. True computes in fp32 (fp64 for fp64) and rounds once, as the
-            kernel does.
+        round_once: compute in fp32 (fp64 for fp64) and round once, as the kernel does; False: round
+            cos and sin first and compute in `t.dtype`, as TransformerEngine's unfused function.
         transpose: apply the transposed linear map, which takes gradients back.
-        where: `cu_seqlens`, `start_positions`, `position_ids`, `interleaved`, `cp_size`, `cp_rank`,
-            as there.
+        where: the other keywords that say where tokens are and what a pair is, as there.
     """
     table, sin = (freqs, None) if isinstance(freqs, Tensor) else freqs
     rotation = Rotation(table, sin, tensor_format=tensor_format, transpose=transpose, **where)

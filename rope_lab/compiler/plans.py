@@ -9,7 +9,8 @@ from rope_kernels.api import apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk, ro
 from rope_kernels.call import Call
 from rope_kernels.checks import check_call
 from rope_kernels.engine import Engine
-from rope_kernels.launch import KernelTensors, Plan, as_stored, both, make_plan
+from rope_kernels.launch import as_stored, make_plan
+from rope_kernels.plan import KernelTensors, Plan, both
 
 _ROTATED = {  # the arguments to rotate, of every function that rotates
     apply_rotary_pos_emb: ("t",),
