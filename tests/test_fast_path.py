@@ -206,10 +206,10 @@ def test_every_launch_says_whether_to_fuse(noted):
 
 @recorded
 def test_missing_attributes_decline(noted):
-    """Of the compiled kernel: no fast path. Of the knobs, later: the call is not launched."""
-    from_nothing, was_declined_at_once, launched_without_knobs = noted["without what it reads"]
+    """Of the compiled kernel: no fast path. Of its hooks, later: the call is not launched."""
+    from_nothing, was_declined_at_once, launched_without_hooks = noted["without what it reads"]
     assert from_nothing is None
-    assert not was_declined_at_once and launched_without_knobs is False
+    assert not was_declined_at_once and launched_without_hooks is False
 
 
 @pytest.mark.gpu
