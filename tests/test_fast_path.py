@@ -484,8 +484,8 @@ def entry_of(*tensors, freqs=T, **options):
     """Which entry is that of a call: one that two such calls share, or None if they share none."""
     plain = {"cu_seqlens": None, "start_positions": None, "position_ids": None}
     plain |= {"interleaved": False, "cp_size": 1, "cp_rank": 0, "fused": True, "inplace": False}
-    named = dict(zip("qk" if len(tensors) == 2 else "t", tensors, strict=True))
-    a_call = Call(named, freqs, "sbhd", **(plain | options))
+    names = ("q", "k") if len(tensors) == 2 else ("t",)
+    a_call = Call(names, tensors, freqs, "sbhd", **(plain | options))
     entry, again = (fastpath.entry_of_call(a_call, api.tables_of(freqs)) for _ in range(2))
     return id(entry) if entry is not None and entry is again else None
 

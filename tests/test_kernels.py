@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
-from rope_kernels import launch, rope_bw, rope_fw, rope_qk, tiles
+from rope_kernels import rope_bw, rope_fw, rope_qk, tiles
 from rope_kernels.rotation import Rotation
 from rope_kernels.tiles import BYTES_PER_WARP, MAX_WARPS, block_sizes
 from rope_lab.compiler.plans import plan_of
@@ -221,8 +221,8 @@ def test_every_tile_is_rotated_once_in_every_order(
 ):
     """In place: a tile left out stays as it was, and one taken twice is turned twice."""
     for name in ("STRETCH_OF_BATCH", "STRETCH_OF_ROWS"):
-        monkeypatch.setattr(launch, name, stretch)
-    monkeypatch.setattr(launch, "TILE_BYTES", 64)  # two rows
+        monkeypatch.setattr(tiles, name, stretch)
+    monkeypatch.setattr(tiles, "TILE_BYTES", 64)  # two rows
     sizes = {"s": 7, "b": 3, "d": 8}
     q, k = (
         torch.randn([(sizes | {"h": heads})[dim] for dim in tensor_format], device=device)
