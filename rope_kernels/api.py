@@ -1,4 +1,4 @@
-"""The public functions. Here, and nowhere below, it is decided which way a call goes."""
+"""The public functions, and the one decision which way a call goes: `choose_route`."""
 
 from enum import Enum
 
@@ -7,10 +7,10 @@ from torch import Tensor
 
 from . import fastpath, launch, reference
 from .autograd import RotationFunction, apply_to_plain_tensors
-from .call import Call, Freqs, TensorFormat
+from .call import Call, Freqs
 from .checks import check_call, check_inplace, check_rotate_half, check_values
 from .engine import runs_in_triton
-from .formats import view_as_sbhd
+from .formats import TensorFormat, view_as_sbhd
 from .frequencies import RotaryPositionEmbedding
 from .modes import has_memory, is_traced, is_transformed, wants_grad
 from .operators import rotate_by_operator
@@ -204,9 +204,10 @@ KERNEL, OPERATOR, PYTORCH = Route
 
 
 def choose_route(fused: bool, tensors: tuple[Tensor | None, ...]) -> Route:
-    """Which way a call goes. `tensors` are all of it, the one to rotate first.
+    """Which way a call goes. `tensors` are all of its tensors, the one to rotate first.
 
-    The first line that is true decides:
+    The fast path skips this for calls that look like one for which KERNEL was chosen. Otherwise the
+    first line that is true decides:
 
     ===================================================================  ========
     `fused` is not True, or an argument is no tensor                     PYTORCH

@@ -1,14 +1,13 @@
 """What a public function was asked for, before anything is known to be good."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from torch import Tensor
 
+from .formats import TensorFormat
 from .frequencies import RotaryPositionEmbedding
 
 Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding
-TensorFormat = Literal["sbhd", "bshd", "bhsd", "thd"]
 
 
 @dataclass(slots=True)

@@ -37,7 +37,7 @@ _current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device
 
 @dataclass(slots=True)
 class Entry:
-    """What is remembered of the calls of one signature, once the kernel has served the first."""
+    """What is remembered of one signature. `launch` is None until a compiled kernel has run."""
 
     num_positions: int | None = None  # what the checks returned
     launch: Callable[[tuple], bool] | None = None  # says whether it has launched
@@ -72,7 +72,7 @@ def entry_of_rotation(
     """The entry of all rotations of checked tensors that look like this one."""
     if not ENABLED or is_traced() or is_transformed():
         return None
-    options = *rotation.options, inplace  # fewer than those of a call
+    options = *rotation.options, inplace  # fewer than a call's: the two never share an entry
     tensors = *tensors, rotation.table, rotation.sin
     if rotation.looks_up_positions:
         tensors += rotation.where

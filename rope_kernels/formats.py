@@ -2,11 +2,15 @@
 
 Letters: s = position in the sequence, b = batch, h = head, d = head dimension, t = token of a
 packed batch. TransformerEngine's names; the order of the letters is the order of the dimensions.
+A new format is one more string here; `tiles.order_of_programs` finds its order of memory.
 """
+
+from typing import Literal, get_args
 
 from torch import Tensor
 
-FORMATS = ("sbhd", "bshd", "bhsd", "thd")
+TensorFormat = Literal["sbhd", "bshd", "bhsd", "thd"]
+FORMATS: tuple[str, ...] = get_args(TensorFormat)
 
 
 def view_as_sbhd(t: Tensor, tensor_format: str) -> Tensor:

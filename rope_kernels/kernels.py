@@ -82,17 +82,17 @@ def rope_kernel(
     b = b.to(tl.int64)
     s = s_block.to(tl.int64) * BLOCK_S + tl.arange(0, BLOCK_S)
     row = row_block * BLOCK_R + tl.arange(0, BLOCK_R)
-    t_rows = row_pointers(t_ptr, t_strides, s, row, b, heads, PER_BATCH)
-    out_rows = row_pointers(out_ptr, out_strides, s, row, b, heads, PER_BATCH)
+    t_pointers = row_pointers(t_ptr, t_strides, s, row, b, heads, PER_BATCH)
+    out_pointers = row_pointers(out_ptr, out_strides, s, row, b, heads, PER_BATCH)
     s_exists = s < seq_len
     exists = (s_exists[:, None] & (row < rows)[None, :])[:, :, None]
 
     # Read every element once, first of all: the loads are in flight while cos and sin are computed.
-    stored1, stored2 = load_pairs(t_rows, t_strides[3], exists, HALF, BLOCK_HALF, INTERLEAVED)
+    stored1, stored2 = load_pairs(t_pointers, t_strides[3], exists, HALF, BLOCK_HALF, INTERLEAVED)
     if TAIL > 0:
         tail_mask = exists & (tl.arange(0, BLOCK_TAIL) < TAIL)[None, None, :]
         column = (2 * HALF + tl.arange(0, BLOCK_TAIL).to(tl.int64))[None, None, :]
-        tail = tl.load(t_rows + column * t_strides[3], tail_mask)
+        tail = tl.load(t_pointers + column * t_strides[3], tail_mask)
 
     # Rotate in fp32 (fp64 for fp64), and round once.
     position, in_sequence = positions(
@@ -109,6 +109,6 @@ def rope_kernel(
         y2 = tl.where(in_sequence[:, None, None], y2, stored2)
 
     # Write every element once.
-    store_pairs(out_rows, out_strides[3], y1, y2, exists, HALF, BLOCK_HALF, INTERLEAVED)
+    store_pairs(out_pointers, out_strides[3], y1, y2, exists, HALF, BLOCK_HALF, INTERLEAVED)
     if TAIL > 0:
-        tl.store(out_rows + column * out_strides[3], tail, tail_mask)
+        tl.store(out_pointers + column * out_strides[3], tail, tail_mask)

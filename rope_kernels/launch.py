@@ -26,8 +26,9 @@ def rotate(
     given = *both(tensors), *both(outs), *tables, *rotation.where
     if entry is not None and entry.launch is not None and entry.launch(given):
         return outs
+    # Triton launches on the current device. If that was another one, try again on this one.
     device = tensors[0].device
-    with torch.cuda.device(device if device.type == "cuda" else -1):  # Triton launches there
+    with torch.cuda.device(device if device.type == "cuda" else -1):
         if entry is None or entry.launch is None or not entry.launch(given):
             _plan_and_run(KernelTensors(*given), rotation, inplace, entry)
     return outs

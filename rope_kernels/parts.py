@@ -72,7 +72,7 @@ def row_pointers(
 
 @triton.jit
 def load_pairs(
-    rows,  # pointers, (BLOCK_S, BLOCK_R, 1)
+    pointers,  # to element 0 of each row, (BLOCK_S, BLOCK_R, 1)
     stride,  # of d
     exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
     HALF: tl.constexpr,  # number of pairs
@@ -83,20 +83,20 @@ def load_pairs(
     if INTERLEAVED:
         # both members come with one wide load, and are separated in registers
         both = tl.arange(0, 2 * BLOCK_HALF).to(tl.int64)[None, None, :]
-        members = tl.load(rows + both * stride, exists & (both < 2 * HALF))
+        members = tl.load(pointers + both * stride, exists & (both < 2 * HALF))
         shape: tl.constexpr = (members.shape[0], members.shape[1], BLOCK_HALF, 2)
         first, second = tl.split(tl.reshape(members, shape))
     else:
         pair = tl.arange(0, BLOCK_HALF).to(tl.int64)
         mask = exists & (pair < HALF)[None, None, :]
-        first = tl.load(rows + (pair * stride)[None, None, :], mask)
-        second = tl.load(rows + ((pair + HALF) * stride)[None, None, :], mask)
+        first = tl.load(pointers + (pair * stride)[None, None, :], mask)
+        second = tl.load(pointers + ((pair + HALF) * stride)[None, None, :], mask)
     return first, second
 
 
 @triton.jit
 def store_pairs(
-    rows,  # pointers, (BLOCK_S, BLOCK_R, 1)
+    pointers,  # to element 0 of each row, (BLOCK_S, BLOCK_R, 1)
     stride,  # of d
     first,  # first members of the pairs, in the stored dtype
     second,  # second members
@@ -110,12 +110,12 @@ def store_pairs(
         both = tl.arange(0, 2 * BLOCK_HALF).to(tl.int64)[None, None, :]
         shape: tl.constexpr = (first.shape[0], first.shape[1], 2 * BLOCK_HALF)
         members = tl.reshape(tl.join(first, second), shape)
-        tl.store(rows + both * stride, members, exists & (both < 2 * HALF))
+        tl.store(pointers + both * stride, members, exists & (both < 2 * HALF))
     else:
         pair = tl.arange(0, BLOCK_HALF).to(tl.int64)
         mask = exists & (pair < HALF)[None, None, :]
-        tl.store(rows + (pair * stride)[None, None, :], first, mask)
-        tl.store(rows + ((pair + HALF) * stride)[None, None, :], second, mask)
+        tl.store(pointers + (pair * stride)[None, None, :], first, mask)
+        tl.store(pointers + ((pair + HALF) * stride)[None, None, :], second, mask)
 
 
 @triton.jit
