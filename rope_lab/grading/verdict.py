@@ -15,9 +15,12 @@ class Verdict:
         state: 'right', 'wrong' or 'not yet' (the reader has not written or answered anything).
         reason: what was right, what the mistake looks like, or what to do first.
         boxed: it is about a reader's own work, which a page shows in a box.
-        shape, dtype: of the result that was compared.
+        shape: of the result that was compared.
+        dtype: of that result.
         wrong: how many of its elements are wrong.
-        first_wrong_index, got, expected: the first of these, and its two values.
+        first_wrong_index: of the first of these.
+        got: its value.
+        expected: what its value should be.
         largest_error: over the whole result, even where it is right.
         right_cases: names of the exercise's cases that are right.
         case: the first case that is wrong; the fields above and below are about it.
