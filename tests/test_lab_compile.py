@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -124,10 +125,25 @@ def test_registers_are_those_of_code_that_is_not_fused(monkeypatch, tmp_path):
     text = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\nUsed 8 registers"
     done = type("Done", (), {"stderr": text})
     run = lambda command, **_: asked.append(command) or done  # noqa: E731
+    monkeypatch.setattr(compile_process, "ptxas_for", lambda gpu: "ptxas")
     monkeypatch.setattr(compile_process.subprocess, "run", run)
     for fused in (True, False):
         compile_process.report_of_ptxas(".target sm_90a", fused, tmp_path)
     assert ["--fmad=false" in command for command in asked] == [False, True]
+
+
+def test_the_report_comes_from_the_ptxas_that_triton_runs(monkeypatch, tmp_path):
+    """Inductor sets TRITON_PTXAS_PATH: an older ptxas would refuse what is written for a newer."""
+    asked, ptxas = tmp_path / "asked", tmp_path / "ptxas"
+    bundled = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
+    ptxas.write_text(f'#!/bin/sh\necho "$*" >> {asked}\nexec {bundled} "$@"\n')
+    ptxas.chmod(0o755)
+    monkeypatch.setenv("TRITON_PTXAS_PATH", str(ptxas))
+    child = _Child()
+    monkeypatch.setattr(_Child, "_current", child)
+    copied()
+    child.end()
+    assert len(re.findall("--gpu-name", asked.read_text())) == 2  # Triton's run, and ours
 
 
 def test_what_the_compiler_refuses_is_said_in_its_words():

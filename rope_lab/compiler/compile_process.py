@@ -11,11 +11,10 @@ import traceback
 from pathlib import Path
 
 import triton
+from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
 from triton.runtime.jit import create_function_from_signature
-
-TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
 
 class Memory:
@@ -89,12 +88,18 @@ def as_argument(described):
     return tuple(map(as_argument, described)) if isinstance(described, list) else described
 
 
+def ptxas_for(gpu: str) -> str:
+    """Triton's choice: its own, or what TRITON_PTXAS_PATH names; Inductor sets that."""
+    blackwell = int(re.search(r"\d+", gpu)[0]) >= 100
+    return (knobs.nvidia.ptxas_blackwell if blackwell else knobs.nvidia.ptxas).path
+
+
 def report_of_ptxas(ptx: str, fused: bool, folder: Path) -> dict[str, int]:
     source = folder / "kernel.ptx"
     source.write_text(ptx)
     gpu = re.search(r"\.target (\w+)", ptx)[1]
     fusion = [] if fused else ["--fmad=false"]  # as Triton asks it
-    command = [TOOLS / "ptxas", "-v", *fusion, f"--gpu-name={gpu}", source, "-o", os.devnull]
+    command = [ptxas_for(gpu), "-v", *fusion, f"--gpu-name={gpu}", source, "-o", os.devnull]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     stack, stores, loads = map(
         int, re.search(r"(\d+) bytes stack frame, (\d+) \D+ (\d+) bytes spill loads", text).groups()
