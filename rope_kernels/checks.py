@@ -302,23 +302,25 @@ def _check_reach(rotation: Rotation, seq_len: int) -> None:
 def check_inplace(names: tuple[str, ...], tensors: tuple[Tensor, ...], rotation: Rotation) -> None:
     """Raise `ValueError` where tensors cannot be overwritten, before anything is written."""
     tables = rotation.table, rotation.sin
-    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tables):
+    with_grad = torch.is_grad_enabled()
+    if with_grad and any(x is not None and x.requires_grad for x in tables):
         raise bad("freqs requires a gradient", "with inplace=True freqs.detach()")
     if is_traced():
         return  # PyTorch checks gradients when it traces; the operator comes here when it runs
     transformed = torch._C._are_functorch_transforms_active()  # PyTorch then does the overwriting
-    with_grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+    with_grad = with_grad and any(t.requires_grad for t in tensors)
     for name, t in zip(names, tensors, strict=True):
         if t.is_inference() and not torch.is_inference_mode_enabled():
             raise bad(f"{name} is an inference tensor outside inference mode", _cloned(name))
         if with_grad:
             _check_autograd(name, t, alone=len(tensors) == 1, transformed=transformed)
-        if not transformed and _overlaps_itself(t):
+        if not transformed and _collide(t.shape, t.stride()):
             came = f"{name} has elements in one place, or may have, by its strides {t.stride()}"
             raise bad(came, _cloned(name))
-    if len(tensors) == 1 or transformed or not all(has_values(t) for t in tensors):
+    if len(tensors) == 1 or transformed:
         return
-    if _share_elements(*tensors):
+    q, k = tensors
+    if has_values(q) and has_values(k) and _share_elements(q, k):
         raise bad("k shares memory with q", "with inplace=True separate elements, e.g. k.clone()")
 
 
@@ -370,10 +372,6 @@ def _head(values: Tensor) -> str:
     return f"[{shown}{', ...' if values.numel() > 6 else ''}]"
 
 
-def _overlaps_itself(t: Tensor) -> bool:
-    return t.numel() > 0 and _collide(t.shape, t.stride())
-
-
 @lru_cache(4096)
 def _collide(sizes: tuple[int, ...], strides: tuple[int, ...], reach: int = 1) -> bool:
     """Whether two indices of dimensions may lead to one place, or to two less than `reach` apart.
@@ -390,10 +388,10 @@ def _collide(sizes: tuple[int, ...], strides: tuple[int, ...], reach: int = 1) -
 
 def _share_elements(q: Tensor, k: Tensor) -> bool:
     """Whether `q` and `k`, neither of which overlaps itself, may have an element in common."""
-    if not (q.numel() and k.numel()):
-        return False
-    low, high = (q, k) if q.data_ptr() <= k.data_ptr() else (k, q)
-    distance, itemsize = high.data_ptr() - low.data_ptr(), q.element_size()
+    low, high = q, k
+    distance, itemsize = k.data_ptr() - q.data_ptr(), q.element_size()
+    if distance < 0:
+        low, high, distance = k, q, -distance
     if distance >= _extent(low.shape, low.stride()) * itemsize:
         return False  # one ends before the other begins
     if distance % itemsize:
@@ -405,6 +403,8 @@ def _share_elements(q: Tensor, k: Tensor) -> bool:
 @lru_cache(4096)
 def _extent(sizes: tuple[int, ...], strides: tuple[int, ...]) -> int:
     """How many elements of memory a tensor spans, from its first to its last."""
+    if 0 in sizes:
+        return 0
     return 1 + sum(stride * (n - 1) for stride, n in zip(strides, sizes, strict=True))
 
 
@@ -421,6 +421,8 @@ def _interleave(
     They do if the distance is like one more stride: it steps over what the smaller strides reach in
     the lower tensor, and each larger stride steps over both tensors.
     """
+    if 0 in high_sizes:
+        return True
     low_reach = high_reach = 1
     outer_sizes, outer_strides = [], []
     dims = zip(low_sizes, low_strides, high_sizes, high_strides, strict=True)

@@ -1,6 +1,7 @@
 """Time two checkouts of `rope_kernels` in turns on one GPU; print a table, write JSON.
 
     python tools/compare_speed.py OLD NEW --rounds 7 -o speed.json
+    taskset -c 5 python tools/compare_speed.py OLD NEW --clock host    # on one core: less scatter
     python tools/compare_speed.py OLD NEW --dry-run     # no GPU: interpreter, made-up times
 
 Each checkout has a child process of its own that stays until the end. The parent tells them over
@@ -415,7 +416,11 @@ def main() -> int:
     if options.child:
         return child(options)
     cases = device_cases() | host_cases()
-    cases = {name: case for name, case in cases.items() if options.only in name}
+    cases = {
+        name: case
+        for name, case in cases.items()
+        if options.only in name and options.clock in (None, case["clock"])
+    }
     if options.dry_run:
         small = {"sizes": (4, 1, 2, 16), "rotary_dim": 0, "sequences": 0}
         for case in cases.values():
@@ -458,6 +463,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--samples", type=int, default=50, help="device samples a round")
     parser.add_argument("--calls", type=int, default=2000, help="calls a host sample")
     parser.add_argument("--only", default="", help="only cases whose name contains this text")
+    parser.add_argument("--clock", choices=("device", "host"), help="only the cases timed by it")
     parser.add_argument("-o", "--output", help="JSON file to write")
     parser.add_argument("--dry-run", action="store_true", help="no GPU: times are made up")
     parser.add_argument(
