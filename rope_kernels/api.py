@@ -38,7 +38,7 @@ def apply_rotary_pos_emb(
 
     Element i of the rotary slice turns together with element i + d2/2 (half-split pairing), or
     element 2i with 2i + 1 (interleaved). Differentiable in `t` and `freqs`, as often as you like.
-    Takes TransformerEngine's keyword calls as they are, but that `fused` is False there by default.
+    Takes TransformerEngine's keyword calls as they are; only the default of `fused` differs.
 
     Args:
         t: (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), as `tensor_format` says; fp32,
@@ -77,7 +77,7 @@ def apply_rotary_pos_emb(
         not read back: on a GPU, and in plain PyTorch under `torch.compile`.
 
     Raises:
-        TypeError: a dtype that is not accepted, or something else where a tensor or a bool is due.
+        TypeError: a dtype that is not accepted, or not a tensor or bool where one is expected.
         ValueError: shapes, devices, values or options do not fit together.
 
     Source: TransformerEngine's `apply_rotary_pos_emb`; RoFormer, equation (34).
@@ -108,7 +108,7 @@ def rope_qk(
         k: keys, like `q` but for the number of heads and the strides.
 
     Returns:
-        (q, k) rotated: each as `apply_rotary_pos_emb` returns it, bit by bit.
+        (q, k) rotated: each as `apply_rotary_pos_emb` returns it, bit for bit.
 
     Raises:
         TypeError, ValueError: as `apply_rotary_pos_emb`.
@@ -132,7 +132,7 @@ def rope_fw(
     cp_size: int = 1,
     cp_rank: int = 0,
 ) -> Tensor:
-    """Rotate `t`: the forward pass alone, unknown to autograd and not for `torch.func`.
+    """Rotate `t`: the forward pass alone, not recorded by autograd and not for `torch.func`.
 
     Arguments, result and errors as in `apply_rotary_pos_emb`.
 
@@ -160,7 +160,7 @@ def rope_bw(
     """Take the gradient of the rotated tensor to that of `t`: the backward pass alone.
 
     The transpose of the forward's linear map: the rotation by minus the angle where the members of
-    a pair have the same angle, and still the exact gradient where they have not. `grad` has the
+    a pair have the same angle, and still the exact gradient where they don't. `grad` has the
     shape of `rope_fw`'s output, and any strides, 0 in expanded gradients too; the other arguments,
     the result and the errors are as in `apply_rotary_pos_emb`.
 
@@ -183,7 +183,7 @@ def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
         A new tensor like `x`. Applied twice it gives -x.
 
     Raises:
-        TypeError: `x` is no tensor, or `interleaved` no bool.
+        TypeError: `x` is not a tensor, or `interleaved` is not a bool.
         ValueError: the last dimension is odd.
 
     Source: TransformerEngine's `_rotate_half`; the quarter turn in RoFormer, equation (34).
@@ -210,7 +210,7 @@ def choose_route(fused: bool, tensors: tuple[Tensor | None, ...]) -> Route:
     first line that is true decides:
 
     ===================================================================  ========
-    `fused` is not True, or an argument is no tensor                     PYTORCH
+    `fused` is not True, or an argument is not a tensor                  PYTORCH
     torch.func, forward mode or torch.jit.trace                          PYTORCH
     no engine: a CPU without the interpreter, no Triton, a meta tensor   PYTORCH
     torch.compile, make_fx or FakeTensorMode                             OPERATOR
@@ -271,11 +271,9 @@ def _rotate_gradients(grads: tuple[Tensor, ...], rotation: Rotation) -> tuple[Te
     """Rotate the gradients of checked tensors, by the transposed map."""
     entry = fastpath.entry_of_rotation(rotation, grads, inplace=False)
     if entry is not None and entry.launch is not None:
-        if not torch.is_grad_enabled():
-            return launch.rotate(grads, rotation, False, entry)  # as most backwards go
         route = KERNEL
     else:
-        route = choose_route(True, (*grads, rotation.table, rotation.sin, *rotation.where))
+        route = choose_route(True, (*grads, *rotation.tensors))
     return _rotate(grads, rotation, route, entry, fused=True, inplace=False)
 
 
@@ -287,7 +285,7 @@ def _rotate(
     fused: bool,
     inplace: bool,
 ) -> tuple[Tensor, ...]:
-    """Rotate checked tensors by the route chosen, with the derivatives asked for."""
+    """Rotate checked tensors by the route chosen, with the derivatives that autograd wants."""
     recorded = wants_grad((*tensors, rotation.table, rotation.sin))
     if inplace and (route is PYTORCH or (recorded and route is OPERATOR)):
         outs = _rotate(tensors, rotation, route, entry, fused, inplace=False)

@@ -21,8 +21,7 @@ class RotationFunction(torch.autograd.Function):
         tensors = (q,) if k is None else (q, k)
         q_wants, k_wants, table_wants, sin_wants = ctx.needs_input_grad[:4]
         ctx.table_wants = table_wants or sin_wants
-        saved = *rotation.where, *(tensors if ctx.table_wants else ())
-        ctx.save_for_backward(table, sin, *saved)
+        ctx.save_for_backward(table, sin, *rotation.where, *(tensors if ctx.table_wants else ()))
         ctx.options, ctx.rotate_gradients = rotation.options, rotate_gradients
         ctx.set_materialize_grads(False)
         if inplace:
@@ -36,20 +35,19 @@ class RotationFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *grads):
         table, sin, cu_seqlens, start_positions, position_ids, *tensors = ctx.saved_tensors
-        where = cu_seqlens, start_positions, position_ids
-        rotation = Rotation(table, sin, *where, *ctx.options)
+        rotation = Rotation(table, sin, cu_seqlens, start_positions, position_ids, *ctx.options)
         rotation.transpose = not rotation.transpose
-        wanted = {
-            i: grad for i, grad in enumerate(grads) if grad is not None and ctx.needs_input_grad[i]
-        }
-        rotated = ctx.rotate_gradients(tuple(wanted.values()), rotation) if wanted else ()
-        gradients = dict(zip(wanted, rotated, strict=True))
+        gradients = [None, None]  # of q and k
+        wanted = [i for i, g in enumerate(grads) if g is not None and ctx.needs_input_grad[i]]
+        if wanted:
+            rotated = ctx.rotate_gradients(tuple([grads[i] for i in wanted]), rotation)
+            for i, gradient in zip(wanted, rotated, strict=True):
+                gradients[i] = gradient
         table_grad = sin_grad = None
         if ctx.table_wants and any(grad is not None for grad in grads):
             rotation.transpose = not rotation.transpose  # of the forward
             table_grad, sin_grad = table_gradients(tuple(tensors), grads, rotation)
-        no_tensors = None, None, None, None, None
-        return gradients.get(0), gradients.get(1), table_grad, sin_grad, *no_tensors
+        return *gradients, table_grad, sin_grad, None, None, None, None, None
 
 
 # `RotationFunction.apply` without its search for wrappers of torch.func, which `choose_route` and

@@ -1,4 +1,4 @@
-"""What a public function was asked for, before anything is known to be good."""
+"""The arguments of a public function, before they are checked."""
 
 from dataclasses import dataclass
 

@@ -61,7 +61,7 @@ def check_call(call: Call) -> int | None:
         how many they are: with 'thd', `start_positions` or `position_ids`.
 
     Raises:
-        TypeError: a dtype that is not accepted, or something else where a tensor or a bool is due.
+        TypeError: a dtype that is not accepted, or not a tensor or bool where one is expected.
         ValueError: shapes, devices or options that do not fit together.
     """
     _check_options(call)
@@ -379,6 +379,8 @@ def _collide(sizes: tuple[int, ...], strides: tuple[int, ...], reach: int = 1) -
     None do if each stride, from the smallest up, steps over all that the smaller ones reach. A few
     strides fail this and still keep all elements apart; they count as colliding too.
     """
+    if 0 in sizes:
+        return False
     for stride, n in sorted(zip(strides, sizes, strict=True)):
         if n > 1 and stride < reach:
             return True

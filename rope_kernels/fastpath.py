@@ -163,7 +163,7 @@ def shortest_launch(compiled, programs: int, numbers: tuple) -> Callable[[tuple]
         try:
             addresses = [x if x is None else x.data_ptr() for x in tensors]
             # The signature doesn't cover outputs and turns: they are allocated after it is known.
-            _, _, q_out, k_out, table, *_ = addresses
+            _, _, q_out, k_out, table, _, _, _, _ = addresses  # no starred name: it makes a list
             if (q_out | (k_out or 0) | table) % 16 or _current_device() != device:
                 return False
             if _jit_does_more(knobs, compilation, kernel):

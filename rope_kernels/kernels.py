@@ -23,8 +23,8 @@ from .parts import (
 @triton.jit(do_not_specialize=["seq_len", "batch", "q_heads", "k_heads", "s2", "sequences"])
 def rope_kernel(
     q_ptr,  # input, viewed as (s, b, h, d)
-    k_ptr,  # second input, likewise, or None
-    q_out_ptr,  # outputs, likewise; they may be the inputs
+    k_ptr,  # second input, of any strides too, or None
+    q_out_ptr,  # outputs, of any strides too; they may be the inputs
     k_out_ptr,
     table_ptr,  # angles or cosines, (b, s2, d2); or int64, (d2 / 2,): 2^-64 turns per position
     sin_ptr,  # sines, if the table holds cosines, or None

@@ -22,8 +22,7 @@ def rotate(
     outs = tensors  # a pending minus sign of a view may stay: -x turned is minus x turned
     if not inplace:
         outs = tuple([torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors])
-    tables = rotation.table, rotation.sin
-    given = *both(tensors), *both(outs), *tables, *rotation.where
+    given = *both(tensors), *both(outs), *rotation.tensors
     if entry is not None and entry.launch is not None and entry.launch(given):
         return outs
     # Triton launches on the current device. If that was another one, try again on this one.

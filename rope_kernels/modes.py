@@ -12,9 +12,12 @@ _PROXY, _FAKE = torch._C._TorchDispatchModeKey.PROXY, torch._C._TorchDispatchMod
 
 def is_traced() -> bool:
     """Whether torch.compile or make_fx records this call, or FakeTensorMode only plays it."""
-    if torch.compiler.is_compiling() or torch._C._get_dispatch_mode(_PROXY) is not None:
+    if torch.compiler.is_compiling():
         return True
-    return torch._C._get_dispatch_mode(_FAKE) is not None
+    if not torch._C._len_torch_dispatch_stack():  # as in most calls
+        return False
+    mode = torch._C._get_dispatch_mode
+    return mode(_PROXY) is not None or mode(_FAKE) is not None
 
 
 def is_transformed() -> bool:

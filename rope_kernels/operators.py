@@ -17,7 +17,7 @@ def rotate_by_operator(
 ) -> tuple[Tensor, ...]:
     """`launch.rotate` as an operator, which torch.compile does not look into."""
     operator = _rotate_inplace_op if inplace else _rotate_op
-    outs = operator(tensors, rotation.table, rotation.sin, *rotation.where, *rotation.options)
+    outs = operator(tensors, *rotation.tensors, *rotation.options)
     return tensors if inplace else tuple(outs)
 
 

@@ -26,13 +26,18 @@ class Rotation:
     transpose: bool = False  # the transposed map, which takes gradients back
 
     @property
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """The fields that are tensors, in their order."""
+        return self.table, self.sin, self.cu_seqlens, self.start_positions, self.position_ids
+
+    @property
     def where(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """The tensors that say where tokens are, in the order of the fields."""
+        """Those that say where tokens are."""
         return self.cu_seqlens, self.start_positions, self.position_ids
 
     @property
     def options(self) -> tuple[str, bool, int, int, bool]:
-        """The fields after those, in their order."""
+        """The fields that are not tensors, in their order."""
         return self.tensor_format, self.interleaved, self.cp_size, self.cp_rank, self.transpose
 
     @property

@@ -30,7 +30,7 @@ def order_of_programs(t: Tensor, rotation: Rotation) -> dict[str, int | bool]:
     s, b, h        False      False       1
     b, s, h        True       False       STRETCH_OF_BATCH; WHOLE if no table rows are shared
     b, h, s        True       True        STRETCH_OF_ROWS; WHOLE without a table
-    h, s, b        False      True        likewise
+    h, s, b        False      True        the same
     =============  =========  ==========  ==================================================
 
     Angles that differ between batch entries make PER_BATCH True in any order.

@@ -1,4 +1,4 @@
-"""The form that every notebook keeps (DESIGN: cell 0, rhythm, last cell, what is compared).
+"""The form that every notebook keeps (cell 0, rhythm, last cell, what is compared).
 
 Each check takes a `Notebook` and returns complaints, so that a test can also give it a broken one.
 Checks of outputs and metadata look at what git has: a reader who runs an original and saves it

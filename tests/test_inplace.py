@@ -183,10 +183,12 @@ def test_padding_behind_the_last_sequence_keeps_its_bits(device):
     assert_rounded_once(t, rotate_fp64(before, freqs, "thd", cu_seqlens))
 
 
+@pytest.mark.parametrize("expanded", (False, True))
 @pytest.mark.parametrize("shape", ((0, B, H, D), (S, 0, H, D), (S, B, 0, D)), ids=str)
-def test_empty_tensors(shape, device):
-    t, k, freqs = torch.empty(shape, device=device), torch.empty(shape, device=device), None
-    freqs = angles(S, D2, device)
+def test_empty_tensors(shape, expanded, device):
+    """With any strides: where there are no elements, none overlap."""
+    memory = torch.empty(() if expanded else shape, device=device)
+    t, k, freqs = memory.expand(shape), memory.expand(shape).clone(), angles(S, D2, device)
     assert apply_rotary_pos_emb(t, freqs, inplace=True) is t
     assert rope_bw(t, freqs, inplace=True) is t
     q_out, k_out = rope_qk(t, k, freqs, inplace=True)
