@@ -19,6 +19,7 @@ from PIL import Image
 
 import edited_notebooks
 import notebook_index
+import reading_time
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "notebooks"
@@ -28,7 +29,8 @@ INDEX = notebook_index.read()
 # notebooks that measure much may leave more cells uncompared
 MEASURING = {"03", "05", "08", "09"}
 MAX_BYTES = 1_000_000
-SKIP = re.compile(r"Skip |Not to be skipped|The heart of this notebook|optional|Optional")
+LONG = {"05", "08", "09"}  # these may have 4000 words
+MAX_CELLS = 60
 MAX_MEDIAN_LINES = 10
 
 
@@ -58,11 +60,17 @@ class Notebook:
 
 
 def names_of_notebooks() -> list[str]:
+    """Those of the road."""
     return sorted(path.name for path in FOLDER.glob("[0-9][0-9]_*.ipynb"))
 
 
+def names_of_detours() -> list[str]:
+    return sorted(f"deeper/{path.name}" for path in FOLDER.glob("deeper/[0-9][0-9]_*.ipynb"))
+
+
 def load(name: str) -> Notebook:
-    return Notebook(name, nbformat.read(FOLDER / name, as_version=4))
+    path = FOLDER / name
+    return Notebook(path.name, nbformat.read(path, as_version=4), path.parent)
 
 
 def load_stored(name: str) -> Notebook | None:
@@ -158,13 +166,13 @@ def first_cell_introduces(notebook: Notebook) -> list[str]:
     """Title, question, aims, what is needed, time, hardware, and the way back and on."""
     first = notebook.node.cells[0].source
     wanted = {
-        "a title with its number": rf"\A# {notebook.number} · \S",
+        "a title with its number": rf"\A# {re.escape(entry_of(notebook).label)} · \S",
         "the question in bold": r"^\*\*.+\?\*\*$",
         "what the reader will be able to do": r"^You will be able to$",
         "what is needed": r"^\| You need \| .+ \|$",
-        "the time": r"^\| Time \| \d+ minutes \|$",
+        "the time": r"^\| Time \| \d+ minutes.* \|$",
         "the hardware": r"^\| Hardware \| .+ \|$",
-        "previous and next": r"^\| Previous · next \| .+ · .+ \|$",
+        "previous and next": r"^\| Previous · next \| .+ · .+ \|$|^\| Back to \| .+ \|$",
     }
     return [f"no {what}" for what, sign in wanted.items() if not re.search(sign, first, re.M)]
 
@@ -179,10 +187,12 @@ def last_cell_concludes(notebook: Notebook) -> list[str]:
         "an equation number in the references": r"## References[\s\S]*\(\d+\)",
         "the way on": r"^\*\*Next:\*\* ",
     }
+    if entry_of(notebook).is_deeper:
+        wanted = {"a recap": wanted["a recap"], "references": r"^## References$"}
     complaints = [f"no {what}" for what, sign in wanted.items() if not re.search(sign, last, re.M)]
     questions = re.search(r"## To think about([\s\S]*?)(?=^## |\Z)", last, re.M)
     count = len(re.findall(r"^\d+\. ", questions.group(1), re.M)) if questions else 0
-    if not 3 <= count <= 5:
+    if not 3 <= count <= 5 and not entry_of(notebook).is_deeper:
         complaints.append(f"{count} questions")
     return complaints
 
@@ -297,6 +307,8 @@ def links_lead_somewhere(notebook: Notebook) -> list[str]:
         for target in re.findall(r"\]\((?!https?:|#)([^)\s]+)\)", cell.source):
             if not (notebook.folder / target.split("#")[0]).exists():
                 complaints.append(f"{cell.id}: {target} does not exist")
+    if entry_of(notebook).is_deeper:
+        return complaints
     navigation = re.search(
         r"^\| Previous · next \| (.+?) · (.+) \|$", notebook.node.cells[0].source, re.M
     )
@@ -312,13 +324,20 @@ def links_lead_somewhere(notebook: Notebook) -> list[str]:
 
 
 def measurements_are_on_record(notebook: Notebook) -> list[str]:
-    """Each `lab.bench` key has a record with GPU, versions, date and this notebook's cases."""
+    """Each `lab.bench` key has a record with GPU, versions, date and this notebook's cases.
+
+    A notebook and its detours share a file of records, by their number.
+    """
     call = re.compile(r"lab\.(?:bench|observe)\(\s*\"([^\"]+)\"")
-    source = "\n".join(cell.source for cell in notebook.code if call.search(cell.source))
+    kin = [name for name in names_of_detours() if Path(name).name[:2] == notebook.number]
+    code = notebook.code + [cell for name in kin for cell in load(name).code]
+    source = "\n".join(cell.source for cell in code if call.search(cell.source))
     keys = set(call.findall(source))
-    path = notebook.folder / "records" / f"{notebook.number}.json"
+    path = FOLDER / "records" / f"{notebook.number}.json"
     recorded = json.loads(path.read_text()) if path.exists() else {}
     complaints = [f"no record of {key}" for key in sorted(keys - set(recorded))]
+    if entry_of(notebook).is_deeper:
+        return complaints
     complaints += [f"a record that nothing uses: {key}" for key in sorted(set(recorded) - keys)]
     for key in sorted(keys & set(recorded)):
         record = recorded[key]
@@ -340,24 +359,61 @@ def _is_named(case: str, source: str) -> bool:
     return re.search(r'f"' + r"(?:\{[^}]*\}|\d+)".join(parts) + '"', source) is not None
 
 
-def sections_say_how_long_they_take(notebook: Notebook) -> list[str]:
-    """Minutes under each numbered heading, which add up to those in the index; and who may skip
-    it."""
-    if notebook.number == "00":
-        return []  # a quarter of an hour in all
-    stated = INDEX.road[int(notebook.number)].minutes
-    complaints, total = [], 0
-    for cell in notebook.markdown:
-        for title, minutes, advice in re.findall(
-            r"^## (\d+\. [^\n]*)\n\n(?:\*(\d+) minutes\.([^*\n]*))?", cell.source, re.M
-        ):
-            total += int(minutes or 0)
-            if not minutes:
-                complaints.append(f"no minutes under '{title}'")
-            if notebook.number < "10" and not SKIP.search(advice):
-                complaints.append(f"who may skip '{title}'?")
-    if abs(stated - total) > 5:
-        complaints.append(f"{total} minutes in sections, {stated} in {notebook_index.INDEX}")
+def entry_of(notebook: Notebook) -> notebook_index.Entry:
+    entries = {Path(entry.file).name: entry for entry in INDEX.entries()}
+    return entries[notebook.name]
+
+
+def short_enough(notebook: Notebook) -> list[str]:
+    """Cells and words within their limits; detours may be as long as what they belong to."""
+    words = sum(len(cell.source.split()) for cell in notebook.markdown)
+    limit = 4000 if notebook.number in LONG else 3500
+    complaints = []
+    if words > limit:
+        complaints.append(f"{words} words, {limit} at most")
+    if len(notebook.node.cells) > MAX_CELLS:
+        complaints.append(f"{len(notebook.node.cells)} cells, {MAX_CELLS} at most")
+    return complaints
+
+
+def minutes_are_counted(notebook: Notebook) -> list[str]:
+    """The index says what `reading_time` counts, in the core of a notebook of the road."""
+    entry = entry_of(notebook)
+    counted = reading_time.core_minutes(notebook.node.cells, entry.core_sections)
+    complaints = []
+    if counted != entry.minutes:
+        complaints.append(f"{counted} minutes by count, {entry.minutes} in {notebook_index.INDEX}")
+    numbers = [part.number for part in reading_time.sections(notebook.node.cells) if part.number]
+    if numbers != list(range(1, len(numbers) + 1)):
+        complaints.append(f"sections are numbered {numbers}")
+    if entry.core and not set(entry.core_sections) <= set(numbers):
+        complaints.append(f"of the core {entry.core} some sections are not there")
+    return complaints
+
+
+def exercises_stand_in_sections(notebook: Notebook) -> list[str]:
+    """Each is in a numbered section, the first one in the first third; minutes are 5 to 20."""
+    if entry_of(notebook).is_deeper or notebook.number == "10":
+        return []  # in 10, every section is one
+    complaints, places, section = [], [], ""
+    for place, cell in enumerate(notebook.node.cells):
+        if cell.cell_type != "markdown":
+            continue
+        for heading in re.findall(r"^(#{2,3} .*)$", cell.source, re.M):
+            if heading.startswith("## "):
+                section = heading
+            if not heading.startswith("### Exercise "):
+                continue
+            places.append(place)
+            if not re.match(r"## \d+\. ", section):
+                complaints.append(f"'{heading}' is under '{section}'")
+            minutes = re.search(r"\((\d+) minutes(?:, optional)?\)$", heading)
+            if minutes is None or int(minutes[1]) not in (5, 10, 15, 20, 30, 40):
+                complaints.append(f"the minutes of '{heading}'")
+            elif int(minutes[1]) > 20 and "optional" not in heading:
+                complaints.append(f"'{heading}' is long and not optional")
+    if not places or places[0] > len(notebook.node.cells) / 3:
+        complaints.append(f"exercises in cells {places} of {len(notebook.node.cells)}")
     return complaints
 
 
@@ -375,7 +431,9 @@ CHECKS_OF_WHAT_IS_WRITTEN = (
     last_cell_concludes,
     first_code_cell_picks_the_engine,
     cells_are_short,
-    sections_say_how_long_they_take,
+    short_enough,
+    minutes_are_counted,
+    exercises_stand_in_sections,
     every_equation_is_evaluated,
     predictions_are_looked_back_at,
     pictures_have_words,

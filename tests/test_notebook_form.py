@@ -17,10 +17,12 @@ from notebook_form import (
     Notebook,
     load,
     load_stored,
+    names_of_detours,
     names_of_notebooks,
 )
 
 NAMES = names_of_notebooks()
+ALL = [*NAMES, *names_of_detours()]
 
 
 def notebook_for(check, name):
@@ -33,11 +35,12 @@ def notebook_for(check, name):
 def test_the_index_has_every_notebook_and_no_other():
     """It numbers them without a gap, those that are in preparation and not there yet included."""
     assert [entry.file for entry in INDEX.road if not entry.in_preparation] == NAMES
+    assert sorted(entry.file for entry in INDEX.deeper) == names_of_detours()
     assert len(NAMES) >= 3
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL)
 def test_form(name, check):
     assert check(notebook_for(check, name)) == []
 
@@ -146,10 +149,20 @@ BREAKS = {
         (MATH, lambda n: n.code[2].update(source="from triton import language as tl")),
     ],
     "cells_are_short": [(MATH, lengthen)],
-    "sections_say_how_long_they_take": [
-        (MATH, lambda n: replace_in(first_with(n, "markdown", "## 2. "), "*5 min", "*55 min")),
-        (MATH, lambda n: replace_in(first_with(n, "markdown", "## 2. "), " minutes", " min")),
-        (MATH, lambda n: replace_in(first_with(n, "markdown", "## 2. "), "Skip it", "Read it")),
+    "short_enough": [
+        (MATH, lambda n: n.markdown[1].update(source="word " * 3500)),
+        (MATH, lambda n: n.node.cells.extend(nbformat.v4.new_markdown_cell() for _ in range(60))),
+    ],
+    "minutes_are_counted": [
+        (MATH, lambda n: n.markdown[1].update(source=n.markdown[1].source + " word" * 300)),
+        (MATH, lambda n: n.code[1].update(source="x = 1\n" * 12)),
+        (MATH, lambda n: replace_in(first_with(n, "markdown", "## 2. "), "## 2. ", "## 9. ")),
+        (MATH, lambda n: replace_in(first_with(n, "markdown", "(5 minutes)"), "(5 ", "(15 ")),
+    ],
+    "exercises_stand_in_sections": [
+        (MATH, lambda n: replace_in(first_with(n, "markdown", "(5 minutes)"), "(5 ", "(7 ")),
+        (MATH, lambda n: replace_in(first_with(n, "markdown", "(5 minutes)"), "(5 ", "(40 ")),
+        (MATH, lambda n: n.node.cells.sort(key=lambda cell: "### Exercise" in cell.source)),
     ],
     "every_equation_is_evaluated": [
         (MATH, lambda n: forget_equation(n, 3)),

@@ -41,7 +41,8 @@ def copy_source(source: Path) -> None:
     pages = [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*.rst")]
     files = {path: path.name for path in pages}
     files[ROOT / "README.md"] = "README.txt"  # a part of the first page, not one of its own
-    for pattern in ("notebooks/*.ipynb", "notebooks/solutions/*.ipynb", "benchmarks/results/*.png"):
+    notebooks = "notebooks/*.ipynb", "notebooks/deeper/*.ipynb", "notebooks/solutions/*.ipynb"
+    for pattern in (*notebooks, "benchmarks/results/*.png"):
         files |= {path: path.relative_to(ROOT) for path in ROOT.glob(pattern)}
     for path, place in files.items():
         (source / place).parent.mkdir(parents=True, exist_ok=True)

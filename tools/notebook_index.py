@@ -34,6 +34,7 @@ class Entry:
     you_need: str
     hardware: str
     hardware_in_brief: str
+    core: str = ""
     announcement: str = ""
     in_preparation: bool = False
     # from the name of the table, not a key
@@ -42,6 +43,27 @@ class Entry:
     @property
     def label(self) -> str:
         return f"{self.number}+" if self.is_deeper else self.number
+
+    @property
+    def core_sections(self) -> tuple[int, ...]:
+        """The numbers in `core`; of a detour, every section."""
+        if not self.core:
+            return tuple(range(1, 100))
+        found = []
+        for span in self.core.split(","):
+            first, _, last = span.strip().partition("-")
+            found += range(int(first), int(last or first) + 1)
+        return tuple(found)
+
+    @property
+    def time(self) -> str:
+        """The row in cell 0."""
+        if self.is_deeper or not self.core:
+            return f"{self.minutes} minutes"
+        plural = "s" if len(self.core_sections) > 1 else ""
+        return (
+            f"{self.minutes} minutes, exercises included, for the core: section{plural} {self.core}"
+        )
 
     def link(self, folder: str = "") -> str:
         """Its number and title, linked; `folder` leads from the reader's page to notebooks/."""
@@ -126,6 +148,8 @@ def _entry(table: dict, is_deeper: bool = False) -> Entry:
         raise ValueError(
             f"{entry.file} asks {entry.question!r}; it has to end with a question mark."
         )
+    if not re.fullmatch(r"(\d+(-\d+)?(, \d+(-\d+)?)*)?", entry.core):
+        raise ValueError(f"{entry.file} has the core {entry.core!r}; it has to be like '1-4, 6'.")
     if entry.minutes <= 0:
         raise ValueError(f"{entry.file} has {entry.minutes} minutes; it has to be above 0.")
     return entry
@@ -187,7 +211,7 @@ def first_cell(source: str, entry: Entry, index: Index) -> str:
         ways = ("Previous · next", f"{before} · {after}")
     rows = {
         "You need": with_links(entry.you_need, index, folder),
-        "Time": f"{entry.minutes} minutes",
+        "Time": entry.time,
         "Hardware": entry.hardware,
         ways[0]: ways[1],
     }
