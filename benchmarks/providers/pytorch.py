@@ -61,4 +61,5 @@ def rotate(t: Tensor, freqs: Tensor, interleaved: bool) -> Tensor:
         first, second = rotary.chunk(2, dim=-1)
         turned = torch.cat((-second, first), dim=-1)
     rotary = rotary * cos + turned * sin
-    return torch.cat((rotary, tail), dim=-1) if tail.shape[-1] else rotary
+    # With an empty tail too, as TransformerEngine's function does: a copy that costs 69 of 886 us.
+    return torch.cat((rotary, tail), dim=-1)
