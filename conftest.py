@@ -6,8 +6,10 @@ They are set here and not in pyproject.toml because pytest must also run where n
 an unknown option in `addopts` would stop it.
 """
 
+import os
 from pathlib import Path
 
+os.environ["ROPE_LAB_QUIET"] = "1"  # no word about time in outputs that are compared
 ROOT = Path(__file__).resolve().parent
 collect_ignore_glob = ["*/.ipynb_checkpoints", "my_notebooks*"]
 

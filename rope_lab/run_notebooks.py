@@ -13,6 +13,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
+from .grading.judge import QUIET
 from .records import RECORD_SWITCH
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
@@ -29,6 +30,7 @@ def execute(path: Path) -> None:
     Raises:
         nbclient.exceptions.CellExecutionError: a cell failed; the file is left as it was.
     """
+    os.environ[QUIET] = "1"  # for the kernel, which inherits it
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
         notebook,

@@ -11,7 +11,7 @@ import torch
 import rope_lab as lab
 import wrong_kernels
 from rope_kernels import apply_rotary_pos_emb, rope_bw, rope_qk
-from rope_lab.grading import exercises
+from rope_lab.grading import exercises, judge_process
 from rope_lab.grading import judge as judge_module
 from rope_lab.grading.spec import STRIDED, Case, Spec, spec
 
@@ -156,6 +156,29 @@ def test_what_never_ends_is_ended(monkeypatch):
     monkeypatch.setattr(judge_module, "SECONDS", 1.0)
     verdict = judge(wrong_kernels.never_ends, exercises.rope)
     assert "ran for 1 seconds without coming to an end" in verdict.reason
+
+
+def test_a_reader_hears_of_a_long_run(monkeypatch, capfd):
+    monkeypatch.delenv(judge_module.QUIET)
+    monkeypatch.setattr(judge_module, "SECONDS", 3.0)
+    monkeypatch.setattr(judge_module, "PATIENCE", 0.5)
+    monkeypatch.setattr(judge_module._Child, "_children", {})
+    judge(wrong_kernels.never_ends, exercises.rope)
+    said = capfd.readouterr().out.splitlines()
+    assert said[0].startswith("Starting the process that checks")
+    assert said[1].startswith("Still running after 0 s. An endless loop?") and len(said) == 2
+
+
+def test_right_results_without_a_kernel_are_not_enough():
+    verdict = judge(wrong_kernels.three_times_in_pytorch, exercises.three_times)
+    assert repr(verdict) == f"NOT YET: {judge_process.NO_KERNEL}"
+
+
+def test_what_a_candidate_prints_is_shown_once(capsys):
+    verdict = judge(wrong_kernels.prints, exercises.rotate_half)
+    assert verdict
+    said = capsys.readouterr().out
+    assert said == "Printed in the case 'small and plain':\nthe shape is torch.Size([4, 1, 2, 8])\n"
 
 
 def test_the_next_candidate_gets_a_new_process():

@@ -31,25 +31,25 @@ def rope_of_neighbours(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     return _rotated(t, freqs[: t.shape[0]], rotate_half_of_neighbours.function)
 
 
-@spec(leave_out=STRIDED)
+@spec(leave_out=STRIDED, kernel=True)
 def rope_of_contiguous(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """`rope`, and every tensor contiguous."""
     return rope.function(t, freqs)
 
 
-@spec(leave_out=(*STRIDED, "part of the head rotated", "a table longer than the text"))
+@spec(leave_out=(*STRIDED, "part of the head rotated", "a table longer than the text"), kernel=True)
 def rope_of_whole_heads(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """`rope`, and every tensor contiguous and every head rotated as a whole."""
     return rope.function(t, freqs)
 
 
-@spec(overwrites=("t",))
+@spec(overwrites=("t",), kernel=True)
 def rope_in_place(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """`rope`, written over its input and nowhere else."""
     return rope.function(t, freqs)
 
 
-@spec
+@spec(kernel=True)
 def rope_gradient(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """From the gradient of `rope`'s result to that of `t`: the transposed map."""
     d2 = freqs.shape[-1]
@@ -59,7 +59,7 @@ def rope_gradient(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     return torch.cat((back, tail), dim=-1)
 
 
-@spec
+@spec(kernel=True)
 def rope_at_positions(
     t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)", position_ids: "positions (b, s)"
 ):
@@ -76,7 +76,9 @@ def rope_of_q_and_k(q: "(s, b, h, d)", k: "(s, b, g, d)", freqs: "angles (s2, 1,
 _TEN_PAIRS = Case("ten pairs", {"s": 4, "b": 2, "h": 2, "d": 20, "n": 64})
 
 
-@spec(extra=(_TEN_PAIRS,))  # sections of 2, 3 and 5: what the division leaves goes last
+@spec(
+    extra=(_TEN_PAIRS,), kernel=True
+)  # sections of 2, 3 and 5: what the division leaves goes last
 def rope_in_three_sections(
     t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)", position_ids: "positions (3, b, s)"
 ):
@@ -109,7 +111,7 @@ def _rotated(t, angles, quarter_turn):
 # Notebooks 05 to 07
 
 
-@spec(leave_out=(*STRIDED, "part of the head rotated"))
+@spec(leave_out=(*STRIDED, "part of the head rotated"), kernel=True)
 def rope_by_first_half(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """`rope` of whole heads by the table's first half; what its second half holds is of no matter.
 
@@ -119,31 +121,31 @@ def rope_by_first_half(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     return rope.function(t, torch.cat((first, first), dim=-1))
 
 
-@spec(angles="pairs", overwrites=("t",))
+@spec(angles="pairs", overwrites=("t",), kernel=True)
 def rope_of_neighbours_in_place(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """`rope_of_neighbours`, written over its input and nowhere else."""
     return rope_of_neighbours.function(t, freqs)
 
 
-@spec(launches=1)
+@spec(launches=1, kernel=True)
 def rope_of_q_and_k_at_once(q: "(s, b, h, d)", k: "(s, b, g, d)", freqs: "angles (s2, 1, 1, d2)"):
     """`rope_of_q_and_k` by a single launch."""
     return rope_of_q_and_k.function(q, k, freqs)
 
 
-@spec(leave_out=("part of the head rotated",))
+@spec(leave_out=("part of the head rotated",), kernel=True)
 def rope_gradient_of_whole_heads(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """`rope_gradient`, and every head was rotated as a whole."""
     return rope_gradient.function(grad, freqs)
 
 
-@spec
+@spec(kernel=True)
 def rope_of_neighbours_gradient(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """The transpose of `rope_of_neighbours`; the two angles of a pair may differ."""
     return _rotated_back(grad, freqs[: grad.shape[0]], rotate_half_of_neighbours.function)
 
 
-@spec(extra=(_TEN_PAIRS,))
+@spec(extra=(_TEN_PAIRS,), kernel=True)
 def rope_in_three_sections_gradient(
     grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)", position_ids: "positions (3, b, s)"
 ):
@@ -152,7 +154,7 @@ def rope_in_three_sections_gradient(
     return _rotated_back(grad, angles, rotate_half.function)
 
 
-@spec(angles="pairs", leave_out=(*STRIDED, "part of the head rotated"))
+@spec(angles="pairs", leave_out=(*STRIDED, "part of the head rotated"), kernel=True)
 def rope_of_neighbours_of_whole_heads(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """`rope_of_neighbours`, and every tensor contiguous and every head rotated as a whole."""
     return rope_of_neighbours.function(t, freqs)
@@ -175,7 +177,7 @@ _ODD, _LONG = (
 _OTHER_SIZES = (Case("other sizes", _ODD), Case("long rows", _LONG))
 _MATH = {"leave_out": (*_BLOCKS, *STRIDED, "half precision"), "extra": _OTHER_SIZES}
 _PYTORCH = {"leave_out": _BLOCKS, "extra": _OTHER_SIZES}
-_KERNEL = {"leave_out": STRIDED}
+_KERNEL = {"leave_out": STRIDED, "kernel": True}
 
 
 @spec(**_MATH)
@@ -254,13 +256,13 @@ def rope_heads_first(t: "(b, h, s, d)", freqs: "angles (s2, 1, 1, d2)"):
 # Notebook 09: rotated together with what stands beside it in a model
 
 
-@spec(leave_out=STRIDED, launches=1)
+@spec(leave_out=STRIDED, launches=1, kernel=True)
 def rope_scaled(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d)"):
     """`rope`, and every number divided by the square root of d."""
     return (_in_fp64(t, freqs) * t.shape[-1] ** -0.5).to(t.dtype)
 
 
-@spec(leave_out=STRIDED, launches=1)
+@spec(leave_out=STRIDED, launches=1, kernel=True)
 def rope_of_normalised(t: "(s, b, h, d)", weight: "(d)", freqs: "angles (s2, 1, 1, d)"):
     """Each row over the root of its mean square, times a weight a column; then `rope`."""
     x = t.double()

@@ -12,6 +12,7 @@ import builtins
 import functools
 import inspect
 import json
+import os
 import sys
 import textwrap
 import threading
@@ -28,6 +29,8 @@ from .spec import Case, Spec, spec
 from .verdict import WRONG, Verdict
 
 SECONDS = 120.0  # that a candidate may take
+PATIENCE = 10.0  # seconds after which a reader is told that it is still running
+QUIET = "ROPE_LAB_QUIET"  # set where outputs are stored or compared: no word about the time
 _LARGE = Case("large", {"s": 2048, "b": 16, "h": 8, "g": 8, "d": 256, "n": 2**26}, torch.bfloat16)
 
 
@@ -77,6 +80,7 @@ def _shipped_spec(wanted: Spec) -> dict:
         "overwrites": wanted.overwrites,
         "leave_out": wanted.leave_out,
         "launches": wanted.launches,
+        "kernel": wanted.kernel,
         "extra": [vars(case) | {"dtype": str(case.dtype)} for case in wanted.extra],
     }
     return shipped | {"asked": asked}
@@ -157,6 +161,14 @@ def _without_our_decorators(source: str) -> str:
     return "\n".join(lines[begin:])
 
 
+def _say_that_it_runs() -> None:
+    if QUIET not in os.environ:
+        print(
+            f"Still running after {PATIENCE:.0f} s. An endless loop? The check stops it after "
+            f"{SECONDS:.0f} s; interrupting the kernel stops it now."
+        )
+
+
 class _Child(Child):
     """A process that judges, kept for the next candidate."""
 
@@ -173,16 +185,23 @@ class _Child(Child):
         self.engine = engine
         interpret = "1" if engine == "interpreted" else "0"
         script = "-m", "rope_lab.grading.judge_process"
+        if QUIET not in os.environ:
+            print("Starting the process that checks; this takes some seconds, once.")
         super().__init__(*script, environment={"TRITON_INTERPRET": interpret})
 
     def judge(self, job: dict) -> Verdict:
         stopper = threading.Timer(SECONDS, self.process.kill)
-        stopper.start()
+        reminder = threading.Timer(PATIENCE, _say_that_it_runs)
+        for timer in (stopper, reminder):
+            timer.start()
         answer, words = self.ask(job)
         finished_in_time = stopper.is_alive()
-        stopper.cancel()
+        for timer in (stopper, reminder):
+            timer.cancel()
         if answer:
             fields = json.loads(answer)
+            if printed := fields.pop("printed", ""):
+                print(printed, end="" if printed.endswith("\n") else "\n")
             tuples = {name: tuple(value) for name, value in fields.items() if type(value) is list}
             return Verdict(**fields | tuples, boxed=True, engine=self.engine)
         if finished_in_time:

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import io
 import json
 import os
 import sys
@@ -24,6 +25,8 @@ ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
     "'int' object is not iterable": "pointers have no index: tl.load(x_ptr + i)",
     "has no attribute 'scalar'": "is a kernel called without its grid, kernel[grid](...)?",
 }
+NO_KERNEL = "the results are right, but no kernel ran; launch one, as in kernel[grid](...)"
+MAX_PRINTED = 4000  # characters
 HOW_TO_BEGIN = "replace what the stub raises by your code, then run this cell again"
 
 
@@ -33,7 +36,7 @@ def main(folder: Path) -> None:
     torch.use_deterministic_algorithms(True, warn_only=True)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a candidate prints is no answer
-    if interpreter_is_on() and triton_is_installed():
+    if interprets():
         from .trace import let_numbers_be_indices
 
         let_numbers_be_indices()
@@ -46,7 +49,12 @@ def main(folder: Path) -> None:
 
 
 def as_asked(
-    angles: str, overwrites: list, leave_out: list, launches: int | None, extra: list
+    angles: str,
+    overwrites: list,
+    leave_out: list,
+    launches: int | None,
+    kernel: bool,
+    extra: list,
 ) -> dict:
     """The options of a `Spec` from what JSON made of them."""
     cases = [case | {"dtype": getattr(torch, case["dtype"].split(".")[-1])} for case in extra]
@@ -55,6 +63,7 @@ def as_asked(
         "overwrites": tuple(overwrites),
         "leave_out": tuple(leave_out),
         "launches": launches,
+        "kernel": kernel,
         "extra": tuple(Case(**case) for case in cases),
     }
 
@@ -73,22 +82,37 @@ def load(shipped: dict, path: Path) -> Callable:
 
 
 def judge(candidate: Callable, wanted: Spec) -> dict:
-    """The fields of a `Verdict`, as far as they are not its defaults."""
-    right, wrong, launches = [], [], 0
+    """The fields of a `Verdict`, as far as they are not its defaults; and what was `printed`."""
+    right, wrong, launches, printed = [], [], 0, ""
     for case in wanted.cases:
-        attempt = Attempt(candidate, wanted, case, earlier=right)
-        outcome = attempt.outcome(explain=not wrong)
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            attempt = Attempt(candidate, wanted, case, earlier=right)
+            outcome = attempt.outcome(explain=not wrong)
+        printed = printed or in_case(case, said.getvalue())
         launches += attempt.launches
         if outcome is None:
             right.append(case.name)
         elif outcome["state"] == NOT_YET:
-            return outcome
+            return outcome | {"printed": printed}
         else:
             wrong.append(outcome | {"case": case.name})
-    if not wrong:
+    if wrong:
+        others = [other["case"] for other in wrong[1:]]
+        fields = wrong[0] | {"right_cases": right, "wrong_cases": others}
+    elif wanted.kernel and not launches and interprets():
+        fields = {"state": NOT_YET, "reason": NO_KERNEL}
+    else:
         reason = f"{len(right)} cases: " + ", ".join(right)
-        return {"state": RIGHT, "reason": reason, "right_cases": right, "launches": launches}
-    return wrong[0] | {"right_cases": right, "wrong_cases": [other["case"] for other in wrong[1:]]}
+        fields = {"state": RIGHT, "reason": reason, "right_cases": right, "launches": launches}
+    return fields | {"printed": printed}
+
+
+def in_case(case: Case, text: str) -> str:
+    """What a candidate printed in the first case that printed anything, cut to a page."""
+    if not text:
+        return ""
+    rest = "... (the check shows no more)\n" if len(text) > MAX_PRINTED else ""
+    return f"Printed in the case '{case.name}':\n{text[:MAX_PRINTED]}{rest}"
 
 
 class Attempt:
@@ -270,8 +294,13 @@ def results(function: Callable, inputs: list, exact: bool = False) -> list[Tenso
     return [out.to(floats[0]) for out in outs]
 
 
+def interprets() -> bool:
+    """Whether launches are counted here."""
+    return interpreter_is_on() and triton_is_installed()
+
+
 def watch():
-    if not (interpreter_is_on() and triton_is_installed()):
+    if not interprets():
         return contextlib.nullcontext()
     from .trace import Trace
 

@@ -55,6 +55,7 @@ class Spec:
     overwrites: tuple[str, ...] = ()  # arguments that the candidate overwrites with the results
     leave_out: tuple[str, ...] = ()
     launches: int | None = None  # of kernels, at most; None: as many as it takes
+    kernel: bool = False  # a candidate that launches none is not done, even if it is right
     extra: tuple[Case, ...] = ()
 
     def __call__(self, *inputs):
@@ -131,7 +132,7 @@ def spec(function: Callable | None = None, **asked) -> Spec:
 
     Args:
         function: the function; None when `spec` is used as a decorator with options.
-        asked: `angles`, `overwrites`, `leave_out`, `launches` or `extra` of `Spec`.
+        asked: `angles`, `overwrites`, `leave_out`, `launches`, `kernel` or `extra` of `Spec`.
 
     Raises:
         ValueError: an argument has no shape in the form that this module's docstring shows.
