@@ -1,7 +1,8 @@
-"""What README.md says of the results, and the page with every row: nothing in them is typed.
+"""The tables made from results, and the page with every row: nothing in them is typed.
 
 python -m benchmarks.report FILE    draws the pictures and writes the page beside a file of
-                                    results; if it is the record, README.md too
+                                    results; if it is the record, fills in the tables of README.md
+                                    (in brief) and benchmarks/README.md, too
 """
 
 import sys
@@ -11,16 +12,39 @@ from benchmarks.rows import LIMITS, OURS, RESULTS, ROOT, comparisons, is_old, lo
 from benchmarks.verdicts import verdicts
 from rope_lab.records import origin
 
-README = ROOT / "README.md"
+README, FULL = ROOT / "README.md", ROOT / "benchmarks" / "README.md"
+# README's rows and columns
+IN_BRIEF = (
+    ("sbhd (2048, 16, 8, 256) bf16", "forward"),
+    ("sbhd (2048, 16, 8, 256) bf16", "backward"),
+    ("bhsd (2, 32/8, 4096, 128) bf16, q + k", "forward"),
+    ("sbhd (131072, 1, 8, 128) bf16, on the fly", "forward"),
+    ("thd (65536, 32/8, 128) bf16, q + k, 50 sequences", "forward"),
+    ("sbhd (64, 1, 16, 64) bf16, host time", "forward"),
+)
+BESIDE = (OURS, "PyTorch eager", "torch.compile", "Hugging Face, compiled", "Liger-Kernel")
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 
 
 def table(results: dict) -> str:
-    """Markdown for README.md: the peers beside each other, then the bars, then the source."""
+    """Markdown for benchmarks/README.md: the peers beside each other, the bars, the source."""
     if is_old(results):
         return "\n".join([*_old_table(results["rows"]), "", _caption(results)])
     parts = ["\n".join(_peers(results["rows"])), "\n".join(_bars(results["rows"]))]
     return "\n\n".join([*parts, _caption(results), _also(results)])
+
+
+def brief(results: dict) -> str:
+    """Markdown for README.md: six rows and their source."""
+    lines, found = _head(["", "", "limit", *BESIDE], 2), {}
+    for together, limit in comparisons(results["rows"]):
+        found.setdefault((limit["shape"], limit["direction"]), (together, limit))
+    for wanted in IN_BRIEF:
+        together, limit = found[wanted]
+        time = f"{limit['provider']} {limit['median_us']:.1f} µs"
+        cells = [_cell(together.get(name), limit) for name in BESIDE]
+        lines.append(_line([*wanted, time, *cells]))
+    return "\n".join([*lines, "", source(results)])
 
 
 def source(results: dict) -> str:
@@ -28,11 +52,11 @@ def source(results: dict) -> str:
     return origin(results["gpu"], results["versions"], results["date"])
 
 
-def filled_in(readme: str, results: dict) -> str:
-    """README's text with what stands between its two marks made anew."""
-    before, _, rest = readme.partition(BEGIN)
+def filled_in(text: str, made: str) -> str:
+    """A file's text with `made` between its two marks."""
+    before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table(results)}\n{END}{after}"
+    return f"{before}{BEGIN}\n{made}\n{END}{after}"
 
 
 def page(results: dict) -> str:
@@ -49,7 +73,7 @@ def page(results: dict) -> str:
 
 
 def write_report(path: Path, into_readme: bool = True) -> str:
-    """Draw the pictures and write the page beside a file of results, fill in README.md.
+    """Draw the pictures and write the page beside a file of results, fill in the two tables.
 
     Returns what was written, and the verdicts on the bars, as text to print.
     """
@@ -61,13 +85,18 @@ def write_report(path: Path, into_readme: bool = True) -> str:
         path.with_suffix(".md").write_text(page(results))
         written.append(path.with_suffix(".md"))
     if into_readme:
-        README.write_text(filled_in(README.read_text(), results))
-        written.append(README)
+        for file, made in ((README, brief(results)), (FULL, table(results))):
+            file.write_text(filled_in(file.read_text(), made))
+            written.append(file)
     said = [f"  {v.title}: {v.found}; {v.asked}: {_met(v)}" for v in verdicts(results["rows"])]
-    return "\n".join(["Written: " + ", ".join(p.name for p in written), *said])
+    return "\n".join(["Written: " + ", ".join(_name(p) for p in written), *said])
 
 
-# README.md
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
+
+
+# the tables
 
 
 def _old_table(rows: list[dict]) -> list[str]:
@@ -151,7 +180,7 @@ def _also(results: dict) -> str:
         "each shape against the copy": f"{name}-shapes.png",
         "host time": f"{name}-host.png",
     }
-    links = [f"[{what}](benchmarks/results/{file})" for what, file in pictures.items()]
+    links = [f"[{what}](results/{file})" for what, file in pictures.items()]
     return f"Also: {', '.join(links)}."
 
 

@@ -1,4 +1,4 @@
-"""README's table and the pictures are those of the results on file; nothing in them is typed.
+"""The tables and the pictures are those of the results on file; nothing in them is typed.
 
 The checks hold for the file of today, whatever its format; they are tried, too, on a file that a
 run with made-up times writes.
@@ -14,7 +14,7 @@ from benchmarks import report
 from benchmarks.measure import allowed_error
 from benchmarks.plots import fingerprint
 from benchmarks.providers import LIMITS, OURS
-from benchmarks.report import BEGIN, END, README, filled_in, page, source, table
+from benchmarks.report import BEGIN, END, FULL, README, brief, filled_in, page, source, table
 from benchmarks.rows import RESULTS, comparisons, is_old, load, save, share
 from benchmarks.shapes import RECORD, SETS
 from made_up_benchmark import FakeGPU, without_tensors
@@ -30,8 +30,9 @@ def made_up(tmp_path_factory):
     gpu = FakeGPU(device="cpu")
     without_tensors(monkeypatch, gpu)
     monkeypatch.setattr(command, "RESULTS", folder)
-    monkeypatch.setattr(report, "README", folder / "README.md")
-    (folder / "README.md").write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    for name in ("README", "FULL"):
+        monkeypatch.setattr(report, name, folder / f"{name}.md")
+        (folder / f"{name}.md").write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     assert command.main([], gpu) == 0
     monkeypatch.undo()
     return folder / "made-up.json"
@@ -42,8 +43,11 @@ def path(request, made_up):
     return made_up if request.param == "made up" else request.param
 
 
-def readme_of(path):
-    return README if path.parent == RESULTS else path.parent / "README.md"
+def tables_of(path):
+    """Each file with a table made from these results, and what makes it."""
+    if path.parent == RESULTS:
+        return {README: brief, FULL: table}
+    return {path.parent / "README.md": brief, path.parent / "FULL.md": table}
 
 
 def test_there_is_one_record():
@@ -52,18 +56,23 @@ def test_there_is_one_record():
     assert f"benchmarks/results/{path.stem}.png" in readme
 
 
-def test_readme_shows_the_results_on_file(path):
-    results, readme = load(path), readme_of(path).read_text()
-    assert filled_in(readme, results) == readme
-    assert source(results) in readme
+def test_tables_show_the_results_on_file(path):
+    results = load(path)
+    for file, make in tables_of(path).items():
+        text = file.read_text()
+        assert filled_in(text, make(results)) == text
+        assert source(results) in text
 
 
-def test_a_figure_typed_into_readme_is_found(path):
-    results, readme = load(path), readme_of(path).read_text()
+def test_a_figure_typed_into_a_table_is_found(path):
+    results = load(path)
     changed = copy.deepcopy(results)
-    next(row for row in changed["rows"] if row["provider"] == OURS)["median_us"] += 1
-    assert table(changed) != table(results)
-    assert filled_in(readme.replace(BEGIN, BEGIN + "\n1.0 µs"), results) == readme
+    for row in changed["rows"]:
+        row["median_us"] += row["provider"] == OURS
+    for file, make in tables_of(path).items():
+        text = file.read_text()
+        assert make(changed) != make(results)
+        assert filled_in(text.replace(BEGIN, BEGIN + "\n1.0 µs"), make(results)) == text
 
 
 def test_the_pictures_and_the_page_are_of_these_results(path):
@@ -144,11 +153,12 @@ def test_saving_and_loading_changes_nothing(path, tmp_path):
         assert (tmp_path / "copy.json").read_text() == path.read_text()
 
 
-def test_a_run_leaves_readme_alone_but_between_its_marks(made_up):
-    text = readme_of(made_up).read_text()
+@pytest.mark.parametrize("name", ("README", "FULL"))
+def test_a_run_changes_what_is_between_the_marks_alone(name, made_up):
+    text = (made_up.parent / f"{name}.md").read_text()
     assert text.startswith(f"before\n{BEGIN}\n") and text.endswith(f"\n{END}\nafter\n")
     assert "old" not in text.split(END)[0].split()
-    assert "| rope_kernels |" in text and "met, by" in text
+    assert "| rope_kernels |" in text and ("met, by" in text) == (name == "FULL")
 
 
 def test_a_missed_bar_and_a_wrong_result_are_said(made_up):
