@@ -29,7 +29,7 @@ ENV VENV=/home/reader/venv \
     VIRTUAL_ENV=/home/reader/venv \
     PATH=/home/reader/venv/bin:$PATH
 
-# The packages come before the project's own files, so that an edit does not install them anew.
+# The packages come before the project's own files, so that an edit does not install them again.
 # `docker build --build-arg CPU=1` takes the CPU build of torch (see tools/make_environment.sh).
 ARG CPU=
 COPY --chown=reader:reader pyproject.toml constraints.txt ./

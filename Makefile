@@ -23,10 +23,10 @@ WITHOUT_FAST_PATH := tests/test_kernels.py tests/test_autograd.py tests/test_fas
 	-k "sbhd and (strides or upstream) or signature or fast_backward"
 
 .DEFAULT_GOAL := help
-.PHONY: help environment lab test notebooks index bench site docker_image clean
+.PHONY: help environment lab test test-all notebooks index bench site docker_image clean
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z_]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 environment: ## make .venv from constraints.txt (nothing to do once it is up to date)
 	@[ "$(VENV)" != .venv ] || sh tools/make_environment.sh
@@ -45,6 +45,9 @@ test: environment ## lint, then the tests, then every notebook against its store
 	$(VENV)/bin/python -m pytest tests $(SHARED) --dist loadfile $(OR_EXPLAIN)
 	ROPE_KERNELS_FAST_PATH=0 $(VENV)/bin/python -m pytest $(WITHOUT_FAST_PATH) $(OR_EXPLAIN)
 	$(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope $(OR_EXPLAIN)
+
+test-all: test ## the same, then every test again with the fast path switched off
+	ROPE_KERNELS_FAST_PATH=0 $(VENV)/bin/python -m pytest tests $(SHARED) --dist loadfile
 
 notebooks: environment ## run the notebooks and store their output (on a GPU: the measurements too)
 	$(VENV)/bin/python -m rope_lab.run_notebooks notebooks

@@ -620,7 +620,7 @@ def child(options: argparse.Namespace) -> int:
         for index in options.only:
             call = draw(options.seed, index, tuple(options.include))
             if options.device == "cuda":
-                call["times"] = 3  # the second may take a shorter way to launch
+                call["times"] = 3  # the second may take the fast path
             torch.manual_seed(index)
             then = launches.count
             results = perform(call, rope_kernels, Maker(options.seed, index, options.device))
