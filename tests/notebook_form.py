@@ -199,7 +199,7 @@ def last_cell_concludes(notebook: Notebook) -> list[str]:
 
 def first_code_cell_picks_the_engine(notebook: Notebook) -> list[str]:
     """`lab` comes first; a notebook that imports Triton asks for it before, in one sentence."""
-    first = notebook.code[0].source
+    first = notebook_index.without_fetch(notebook.code[0].source)
     complaints = []
     if not first.startswith("import rope_lab as lab\n\nprint(lab.ENGINE)"):
         complaints.append("lab is not imported first")

@@ -6,6 +6,8 @@ A mismatch is mended by `make index`. Each place is also put wrong in a copy, an
 import difflib
 import json
 import shutil
+import sys
+import types
 
 import pytest
 
@@ -32,7 +34,7 @@ def copy_of_repository(tmp_path):
     """The files that the tool reads and writes."""
     (tmp_path / "notebooks").mkdir()
     names = [f"notebooks/{name}" for name in names_of_notebooks()]
-    for name in ["README.md", notebook_index.INDEX, *names]:
+    for name in ["README.md", "CITATION.cff", notebook_index.INDEX, *names]:
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
 
@@ -253,3 +255,48 @@ def test_nothing_is_written_when_one_place_is_missing(copy_of_repository):
     with pytest.raises(ValueError, match=f"notebooks/{LAST}: the "):
         notebook_index.write(root)
     assert (root / "README.md").read_bytes() == before
+
+
+# Where the project is to be found
+
+
+def test_without_a_repository_nothing_leads_there(copy_of_repository):
+    text = "".join(path.read_text() for path in copy_of_repository.rglob("*.*") if path.is_file())
+    assert "colab" not in text.lower() and "repository-code" not in text
+
+
+def test_a_repository_brings_badges_and_links(copy_of_repository):
+    root = copy_of_repository
+    before = {path: path.read_bytes() for path in root.rglob("*.*")}
+    replace_in(root / notebook_index.INDEX, 'repository = ""', 'repository = "me/rope"')
+    notebook_index.write(root)
+    readme = (root / "README.md").read_text()
+    assert "[![Open in Colab](https://colab.research.google.com/assets/" in readme
+    assert "\nrepository-code: https://github.com/me/rope\n" in (root / "CITATION.cff").read_text()
+    cells = json.loads((root / "notebooks" / MATH).read_text())["cells"]
+    assert f"[GitHub](https://github.com/me/rope/blob/main/notebooks/{MATH})" in "".join(
+        cells[0]["source"]
+    )
+    replace_in(root / notebook_index.INDEX, 'repository = "me/rope"', 'repository = ""')
+    notebook_index.write(root)
+    assert {path: path.read_bytes() for path in root.rglob("*.*")} == before
+
+
+def test_the_first_cell_fetches_both_packages_in_colab_alone(tmp_path, monkeypatch):
+    lines = notebook_index.FETCH.replace("https://github.com/{repository}", str(ROOT))
+    lines = lines.replace("/content/rope", str(tmp_path / "rope"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    exec(lines)
+    assert not (tmp_path / "rope").exists()
+    monkeypatch.setitem(sys.modules, "google.colab", types.ModuleType("google.colab"))
+    exec(lines)
+    assert sys.path[0] == str(tmp_path / "rope")
+    assert {"rope_kernels", "rope_lab", "notebooks"} <= {
+        x.name for x in (tmp_path / "rope").iterdir()
+    }
+
+
+def test_a_strange_repository_is_refused(copy_of_repository):
+    replace_in(copy_of_repository / notebook_index.INDEX, 'repository = ""', 'repository = "x y"')
+    with pytest.raises(ValueError, match="has to be owner/name"):
+        notebook_index.write(copy_of_repository)

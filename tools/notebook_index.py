@@ -3,6 +3,10 @@
 The index is the one source of titles, questions, minutes, hardware, prerequisites and order. They
 are shown in README's table, in the map of the first notebook, and in the first and last cell of
 every notebook. tests/test_notebook_index.py holds all of these places equal to the index.
+
+`repository` in it, as "owner/name", brings badges, links that open a notebook on GitHub or in
+Colab, and lines in each first code cell that fetch both packages there. While it is empty there is
+none of that.
 """
 
 import json
@@ -20,6 +24,20 @@ BEGIN, END = "<!-- notebooks: begin (make index writes this table) -->", "<!-- n
 README_HEAD = "| | question | time | hardware |\n|---|---|---|---|\n"
 MAP_HEAD = "| notebook | the question it answers | time | hardware |\n|---|---|---|---|\n"
 CELL_HEAD = "| | |\n|---|---|\n"
+BADGES_BEGIN = "<!-- badges: begin (make index writes them) -->"
+BADGES_END = "<!-- badges: end -->"
+COLAB = "https://colab.research.google.com/github"
+FETCH = """\
+import sys
+
+if "google.colab" in sys.modules:  # there, fetch both packages first
+    import subprocess
+
+    source, folder = "https://github.com/{repository}", "/content/rope"
+    subprocess.run(["git", "clone", "-q", "--depth", "1", source, folder], check=True)
+    sys.path.insert(0, folder)
+
+"""
 
 
 @dataclass(frozen=True)
@@ -92,12 +110,34 @@ class Ends:
 
 
 @dataclass(frozen=True)
+class Site:
+    """Where the project is to be found; nowhere while `repository` is empty."""
+
+    repository: str
+
+    def open_in(self, file: str) -> str:
+        """Links that open a notebook."""
+        path = f"{self.repository}/blob/main/notebooks/{file}"
+        return f"[Colab]({COLAB}/{path}) · [GitHub](https://github.com/{path})"
+
+    def badges(self, first: str) -> str:
+        """README's badges: the tests, and the first notebook in Colab."""
+        if not self.repository:
+            return ""
+        tests = f"https://github.com/{self.repository}/actions/workflows/ci.yml"
+        start = f"{COLAB}/{self.repository}/blob/main/notebooks/{first}"
+        image = "https://colab.research.google.com/assets/colab-badge.svg"
+        return f"[![Tests]({tests}/badge.svg)]({tests}) [![Open in Colab]({image})]({start})\n"
+
+
+@dataclass(frozen=True)
 class Index:
     """The road in its order, and the detours from it."""
 
     road: tuple[Entry, ...]
     deeper: tuple[Entry, ...]
     ends: Ends
+    site: Site
 
     def entries(self) -> Iterator[Entry]:
         """Every notebook, each detour right after the notebook that it belongs to."""
@@ -121,9 +161,10 @@ def read(root: Path = ROOT) -> Index:
         tables = tomllib.loads((root / INDEX).read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{INDEX} is not TOML: {error}") from error
-    if strange := set(tables) - {"ends", "notebook", "deeper"}:
+    if strange := set(tables) - {"ends", "site", "notebook", "deeper"}:
         raise ValueError(
-            f"{INDEX} has {min(strange)!r}; it may have [ends], [[notebook]] and [[deeper]]."
+            f"{INDEX} has {min(strange)!r}; it may have [ends], [site], [[notebook]] and "
+            "[[deeper]]."
         )
     ends = _from_table(Ends, tables.get("ends", {}), "[ends]")
     road = tuple(_entry(table) for table in tables.get("notebook", []))
@@ -136,7 +177,10 @@ def read(root: Path = ROOT) -> Index:
             raise ValueError(
                 f"{detour.file} belongs to notebook {detour.number}, which is not there."
             )
-    return Index(road, deeper, ends)
+    site = _from_table(Site, tables.get("site", {}), "[site]")
+    if not re.fullmatch(r"([\w.-]+/[\w.-]+)?", site.repository):
+        raise ValueError(f"{INDEX}: repository is {site.repository!r}; it has to be owner/name.")
+    return Index(road, deeper, ends, site)
 
 
 def _entry(table: dict, is_deeper: bool = False) -> Entry:
@@ -215,10 +259,25 @@ def first_cell(source: str, entry: Entry, index: Index) -> str:
         "Hardware": entry.hardware,
         ways[0]: ways[1],
     }
+    if index.site.repository:
+        rows["Open in"] = index.site.open_in(entry.file)
     heading = f"# {entry.label} · {entry.title}\n\n**{entry.question}**\n"
     lines = "".join(f"| {name} | {text} |\n" for name, text in rows.items())
     source = _replace(source, r"\A# .*\n\n\*\*.*\*\*\n", heading, "title and question")
     return _replace(source, _pattern_of_table(CELL_HEAD), CELL_HEAD + lines, "table")
+
+
+def without_fetch(source: str) -> str:
+    """The first code cell as it is where `repository` is empty."""
+    pattern = re.escape(FETCH).replace(re.escape("{repository}"), r"[\w./-]+")
+    return re.sub(rf"\A{pattern}", "", source)
+
+
+def first_code_cell(source: str, index: Index) -> str:
+    """The first code cell with or without the lines that fetch both packages in Colab."""
+    repository = index.site.repository
+    fetch = FETCH.replace("{repository}", repository) if repository else ""
+    return fetch + without_fetch(source)
 
 
 def last_cell(source: str, entry: Entry, index: Index) -> str:
@@ -255,7 +314,19 @@ class Place:
 def readme(text: str, index: Index) -> str:
     wanted = f"{BEGIN}\n{table(index, README_HEAD, 'notebooks/')}{END}"
     pattern = rf"^{re.escape(BEGIN)}$[\s\S]*?^{re.escape(END)}$"
-    return _replace(text, pattern, wanted, f"table between '{BEGIN}' and '{END}'")
+    text = _replace(text, pattern, wanted, f"table between '{BEGIN}' and '{END}'")
+    badges = f"{BADGES_BEGIN}\n{index.site.badges(index.road[0].file)}{BADGES_END}"
+    pattern = rf"^{re.escape(BADGES_BEGIN)}$[\s\S]*?^{re.escape(BADGES_END)}$"
+    return _replace(text, pattern, badges, f"place between '{BADGES_BEGIN}' and '{BADGES_END}'")
+
+
+def citation(text: str, index: Index) -> str:
+    """CITATION.cff with the repository's address, if it has one."""
+    text = re.sub(r"^repository-code: .*\n", "", text, flags=re.MULTILINE)
+    if not index.site.repository:
+        return text
+    address = f"repository-code: https://github.com/{index.site.repository}\n"
+    return re.sub(r"^license: .*\n", lambda found: found[0] + address, text, flags=re.MULTILINE)
 
 
 def notebook(text: str, entry: Entry, index: Index) -> str:
@@ -263,6 +334,8 @@ def notebook(text: str, entry: Entry, index: Index) -> str:
     node = json.loads(text)
     cells = node["cells"]
     edited = [_edit(cells[0], lambda source: first_cell(source, entry, index))]
+    for cell in [cell for cell in cells if cell.get("cell_type") == "code"][:1]:
+        edited.append(_edit(cell, lambda source: first_code_cell(source, index)))
     if not entry.is_deeper:
         edited.append(_edit(cells[-1], lambda source: last_cell(source, entry, index)))
     if entry is index.road[0]:
@@ -293,7 +366,7 @@ def places(index: Index, root: Path = ROOT) -> list[Place]:
     Raises:
         ValueError: a file lacks the place to write to; the message names the file and the place.
     """
-    changes = {root / "README.md": readme}
+    changes = {root / "README.md": readme, root / "CITATION.cff": citation}
     for entry in index.entries():
         if not entry.in_preparation:
             path = root / "notebooks" / entry.file
