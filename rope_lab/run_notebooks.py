@@ -61,7 +61,8 @@ def _normalise_output(output: nbformat.NotebookNode) -> None:
     if output.output_type == "error":
         output.traceback = []  # full of paths; name and message are stored beside it
     if output.output_type in ("display_data", "execute_result"):
-        output.metadata = nbformat.from_dict({})
+        sizes = {kind: size for kind, size in output.metadata.items() if kind == "image/png"}
+        output.metadata = nbformat.from_dict(sizes)  # of pictures with two pixels for one
         output.data.pop(WIDGET_VIEW, None)  # a random identity that no reader's kernel knows
 
 

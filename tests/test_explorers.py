@@ -15,6 +15,7 @@ import torch
 from PIL import Image
 
 from rope_lab.figures.roofline import RooflineExplorer
+from rope_lab.figures.style import DENSITY
 from rope_lab.figures.widgets import (
     PermutationExplorer,
     RotationExplorer,
@@ -66,7 +67,7 @@ def test_a_move_answers_within_a_tenth_of_a_second(make):
 def test_pictures_fit_on_light_and_dark(make):
     picture = pixels(make())
     assert picture.shape[2] == 4 and picture[0, 0, 3] == 0  # transparent
-    assert make().picture.layout.width == f"{picture.shape[1]}px"
+    assert make().picture.layout.width == f"{picture.shape[1] // DENSITY}px"
 
 
 def test_the_picture_is_shown_alone_too(monkeypatch):

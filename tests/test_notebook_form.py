@@ -98,7 +98,7 @@ MATH = "01_roformer_math.ipynb"
 
 BREAKS = {
     "small_and_normal": [
-        (MATH, lambda n: n.code[0].outputs.append(printed("x" * 1_000_001))),
+        (MATH, lambda n: n.code[0].outputs.append(printed("x" * 2_000_001))),
         (MATH, lambda n: n.node.metadata.update(widgets={})),
         (MATH, lambda n: n.node.metadata.language_info.update(version="3.12.3")),
         (MATH, lambda n: n.code[0].metadata.update(collapsed=True)),

@@ -43,7 +43,7 @@ class Explorer(widgets.VBox):
 
     def show(self) -> None:
         """Display the picture alone, for pages that show no widgets."""
-        display(Image(self.picture.value))
+        display(Image(bytes(self.picture.value), retina=True))
 
     def _update(self, _change=None) -> None:
         self.said.value = self._said()
