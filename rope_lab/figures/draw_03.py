@@ -8,12 +8,12 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from .style import BLUE, GREEN, INK, ON_COLOR, ORANGE, PROGRAM_COLORS, RED, bars_on, cite
 
-# by warps: marker, size, colour; where curves lie on one line, each still shows around the next
+# by warps: marker, size, color; where curves lie on one line, each still shows around the next
 _MARKERS = {1: ("o", 11, BLUE), 2: ("s", 8, ORANGE), 4: ("^", 5, GREEN), 8: ("D", 5, RED)}
 
 
 def who_loads_what(n: int, block: int) -> None:
-    """Elements in a row, coloured by the program that handles them; the masked tail is hollow."""
+    """Elements in a row, colored by the program that handles them; the masked tail is hollow."""
     programs = -(-n // block)
     _, ax = plt.subplots(figsize=(7.0, 1.7))
     for i in range(programs * block):
@@ -95,7 +95,7 @@ def partners(n: int, row: int, block: int) -> None:
 
 
 def _moves(ax: Axes, n: int, half: int, block: int, scatter: bool) -> None:
-    """x above, out below with what it holds; arrows for one pair, colours for programs."""
+    """x above, out below with what it holds; arrows for one pair, colors for programs."""
     for i in range(n):
         first = i % (2 * half) < half
         partner = i + half if first else i - half
