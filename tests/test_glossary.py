@@ -12,9 +12,9 @@ GLOSSARY = {
     "bandwidth",
     "01": "query, key, score, base, wavelength",
     "02": "tail, bf16, eager",
-    "03": "program, pointer, just in time, grid, block, registers, power of two, mask, launcher, "
-    "multiprocessors, warp, lane, line, coalesced, cache, gather, scatter, host time, device time, "
-    "CUDA graph",
+    "03": "program, thread block, pointer, just in time, grid, streaming multiprocessors, SMs, "
+    "warp, registers, L1, L2, caches, HBM, block, power of two, mask, launcher, lane, sector, "
+    "cache line, coalesced, gather, scatter, host time, device time, CUDA graph",
     "04": "row, in place, race, barrier",
     "05": "tile, ledger, spills, bisection",
     "06": "loss, gradient, backward, transpose, finite differences, unlike halves, autograd, "

@@ -172,7 +172,7 @@ WRONG_ANSWERS = [
     Wrong(*("03", 1, "twice"), {"3 * x,": "2 * x,"}, "a factor: everything is 0.667 times"),
     # 03: a scatter
     Wrong(
-        *("03", 2, "a gather"),
+        *("03", 3, "a gather"),
         {
             "tl.load(x_ptr + i, mask": "tl.load(x_ptr + (i - column) + place, mask",
             "tl.store(out_ptr + (i - column) + place": "tl.store(out_ptr + i",
@@ -180,24 +180,24 @@ WRONG_ANSWERS = [
         "the order: the permutation goes the other way round",
     ),
     Wrong(
-        *("03", 2, "all into the first row"),
+        *("03", 3, "all into the first row"),
         {"(i - column) + place": "place"},
         "two for one place: program 0 stores two values in element 0 of out_ptr",
     ),
     Wrong(
-        *("03", 2, "even places twice"),
+        *("03", 3, "even places twice"),
         {"(column - HALF) + 1": "(column - HALF)"},
         "two for one place: program 0 stores two values in element 0 of out_ptr",
     ),
     Wrong(
-        *("03", 2, "odd places first"),
+        *("03", 3, "odd places first"),
         {"HALF, 2 * column, 2 * (column - HALF) + 1": "HALF, 2 * column + 1, 2 * (column - HALF)"},
         "neighbours swapped",
     ),
-    Wrong(*("03", 2, "no mask"), {"exists = i < n": "exists = i >= 0"}, "out of bounds: program 0"),
+    Wrong(*("03", 3, "no mask"), {"exists = i < n": "exists = i >= 0"}, "out of bounds: program 0"),
     # 03: a grid of two dimensions
     Wrong(
-        *("03", 3, "over the end of the row"),
+        *("03", 4, "over the end of the row"),
         {
             "    in_first_half =": "    exists = column < (tl.num_programs(0) - row) * 2 * HALF\n"
             "    in_first_half =",
@@ -205,7 +205,7 @@ WRONG_ANSWERS = [
         "a race between programs: program 1 stores in element 8 of out_ptr another value",
     ),
     Wrong(
-        *("03", 3, "the axes swapped"),
+        *("03", 4, "the axes swapped"),
         {
             "tl.program_id(0)": "tl.program_id(1)",
             "tl.program_id(1) * BLOCK": "tl.program_id(0) * BLOCK",
@@ -213,17 +213,17 @@ WRONG_ANSWERS = [
         "unwritten: no program stores",
     ),
     Wrong(
-        *("03", 3, "one block a row"), {"triton.cdiv(width, block)": "1"}, "unwritten: no program"
+        *("03", 4, "one block a row"), {"triton.cdiv(width, block)": "1"}, "unwritten: no program"
     ),
-    Wrong(*("03", 3, "the sign elsewhere"), {"-x, x)": "x, -x)"}, "a sign: what is wrong has the"),
+    Wrong(*("03", 4, "the sign elsewhere"), {"-x, x)": "x, -x)"}, "a sign: what is wrong has the"),
     Wrong(
-        *("03", 3, "no mask"),
+        *("03", 4, "no mask"),
         {"exists = column < 2 * HALF": "exists = column >= 0"},
         "out of bounds: program",
     ),
     # 03: in place
     Wrong(
-        *("03", 4, "a gather"),
+        *("03", 5, "a gather"),
         {
             "first = pair // HALF * 2 * HALF + pair % HALF": "first = pair",
             "second = first + HALF": "in_first = pair % (2 * HALF) < HALF\n"
@@ -236,7 +236,7 @@ WRONG_ANSWERS = [
         "a race between programs: program 1 reads element",
     ),
     Wrong(
-        *("03", 4, "loaded too late"),
+        *("03", 5, "loaded too late"),
         {
             "    x1 = tl.load(x_ptr + first, mask=exists)\n": "",
             "    tl.store(x_ptr + second, x1": "    x1 = tl.load(x_ptr + first, mask=exists)\n"
@@ -244,19 +244,19 @@ WRONG_ANSWERS = [
         },
         "two for one place: program 0 reads element 0 of x_ptr after it has overwritten it itself",
     ),
-    Wrong(*("03", 4, "no minus"), {"-x2,": "x2,"}, "a sign: what is wrong has the opposite sign"),
+    Wrong(*("03", 5, "no minus"), {"-x2,": "x2,"}, "a sign: what is wrong has the opposite sign"),
     Wrong(
-        *("03", 4, "members at home"),
+        *("03", 5, "members at home"),
         {"first, -x2": "first, -x1", "second, x1": "second, x2"},
         "halves swapped, and a sign",
     ),
     Wrong(
-        *("03", 4, "as many pairs as elements"),
+        *("03", 5, "as many pairs as elements"),
         {"x.numel() // 2": "x.numel()"},
         "out of bounds: program 0 reads element",
     ),
     Wrong(
-        *("03", 4, "half of the pairs"),
+        *("03", 5, "half of the pairs"),
         {"x.numel() // 2": "x.numel() // 4"},
         "unwritten: no program",
     ),

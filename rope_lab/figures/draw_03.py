@@ -1,84 +1,140 @@
 """Drawings of notebook 03: who loads what, who waits for whom, and measured times."""
 
+import math
+
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from .style import BLUE, GREEN, INK, ON_COLOR, ORANGE, PROGRAM_COLORS, RED, bars_on, cite
 
-# by warps: marker, size, colour; where curves lie on one line, each still shows around the next
+# by warps: marker, size, color; where curves lie on one line, each still shows around the next
 _MARKERS = {1: ("o", 11, BLUE), 2: ("s", 8, ORANGE), 4: ("^", 5, GREEN), 8: ("D", 5, RED)}
 
 
-def who_loads_what(ax: Axes, n: int, block: int) -> None:
-    """Elements in a row, coloured by the program that handles them; the masked tail is hollow."""
-    for i in range(-(-n // block) * block):
-        _box(ax, i, 0, str(i), PROGRAM_COLORS[i // block % len(PROGRAM_COLORS)], masked=i >= n)
-    for program in range(-(-n // block)):
+def who_loads_what(n: int, block: int) -> None:
+    """Elements in a row, colored by the program that handles them; the masked tail is hollow."""
+    programs = -(-n // block)
+    _, ax = plt.subplots(figsize=(7.0, 1.7))
+    for i in range(programs * block):
+        _box(ax, i, 0, str(i), _color_of(i // block), masked=i >= n)
+    for program in range(programs):
         middle = program * block + (block - 1) / 2
-        color = PROGRAM_COLORS[program % len(PROGRAM_COLORS)]
-        ax.plot([middle - block / 2 + 0.1, middle + block / 2 - 0.1], [-0.62] * 2, color=color)
+        ends = [middle - block / 2 + 0.1, middle + block / 2 - 0.1]
+        ax.plot(ends, [-0.62] * 2, color=_color_of(program))
         ax.text(middle, -1.0, f"program {program}", ha="center", va="center")
-    ax.set_title(f"n = {n}, BLOCK = {block}: dashed elements are masked out", loc="left")
-    _frame(ax, -(-n // block) * block, -1.3, 0.6)
+    beyond = programs * block - n
+    ax.set_title(f"The mask keeps program {programs - 1} from {beyond} elements that do not exist")
+    _frame(ax, programs * block, -1.3, 0.6)
+    plt.show()
 
 
-def warps_and_lanes(ax: Axes, warps: int, per_lane: int, element_bytes: int = 4) -> None:
-    """One program: a row for each warp, a box for each lane with the elements that it loads."""
-    lanes, line = 32, 128 // (per_lane * element_bytes)  # lanes that share a line of 128 bytes
+def warps_and_lanes(warps: int, per_lane: int, element_bytes: int = 4) -> None:
+    """One program: a row for each warp, a box for each lane, and the cache lines that it loads."""
+    lanes, line = 32, 128 // (per_lane * element_bytes)  # lanes that share a cache line
+    _, ax = plt.subplots(figsize=(9.0, 2.7))
     for warp in range(warps):
-        y = -1.75 * warp
+        y = -1.0 - 2.6 * warp
         for lane in range(lanes):
             ax.add_patch(
                 Rectangle((lane + 0.05, y), 0.9, 1, color=PROGRAM_COLORS[warp], linewidth=0)
             )
-            first = (warp * lanes + lane) * per_lane
             ax.text(
-                lane + 0.5, y + 0.5, f"{first}–{first + per_lane - 1}", color=ON_COLOR,
-                fontsize=9, rotation=90, ha="center", va="center",
-            )  # fmt: skip
+                lane + 0.5, y + 0.5, str(lane), color=ON_COLOR, fontsize=9, ha="center", va="center"
+            )
         ax.text(-0.4, y + 0.5, f"warp {warp}", ha="right", va="center")
         for start in range(0, lanes, line):
-            ax.plot([start + 0.1, start + line - 0.1], [y - 0.1] * 2, color=INK, linewidth=1.2)
-            ax.text(start + line / 2, y - 0.16, "128 bytes", ha="center", va="top", fontsize=8.5)
-    for lane in (0, lanes - 1):
-        ax.text(lane + 0.5, 1.1, f"lane {lane}", ha="center", fontsize=8.5)
-    ax.set(xlim=(-3.4, lanes + 0.6), ylim=(-1.75 * (warps - 1) - 0.55, 1.45))
+            first = (warp * lanes + start) * per_lane
+            ax.plot([start + 0.1, start + line - 0.1], [y - 0.2] * 2, color=INK, linewidth=1.2)
+            ax.text(
+                start + line / 2, y - 0.35, f"elements {first} to {first + line * per_lane - 1}",
+                ha="center", va="top", fontsize=9.5,
+            )  # fmt: skip
+    lines = lanes // line
+    ax.set_title(f"One load of a warp fetches {lines} whole cache lines of 128 bytes")
+    ax.set(xlim=(-3.4, lanes + 0.6), ylim=(-1.0 - 2.6 * (warps - 1) - 1.3, 0.2))
     ax.axis("off")
+    plt.show()
 
 
-def partners(ax: Axes, n: int, row: int, block: int, scatter: bool) -> None:
-    """x above, out below, an arrow for each element, coloured by the program that moves it."""
-    half = row // 2
-    for i in range(n):
-        partner = i + half if i % row < half else i - half
-        color = PROGRAM_COLORS[i // block % len(PROGRAM_COLORS)]
-        # in both, program i // block handles index i: of out in a gather, of x in a scatter
-        source, target = (i, partner) if scatter else (partner, i)
-        tip = FancyArrowPatch(
-            (source, 1.95), (target, 0.55), arrowstyle="-|>", mutation_scale=7, color=color,
-            linewidth=1.1, shrinkA=0, shrinkB=0,
+def every_eighth(sectors: int) -> None:
+    """Sectors of eight elements in memory; a warp of the strided copy wants one in each."""
+    _, ax = plt.subplots(figsize=(9.0, 2.4))
+    for sector in range(sectors):
+        left = 9 * sector
+        ax.add_patch(
+            Rectangle((left - 0.62, 1.38), 8.24, 1.24, fill=False, edgecolor=INK, linewidth=1.2)
+        )
+        for i in range(8):
+            wanted = i == 0
+            _box(ax, left + i, 2.0, str(8 * sector + i), BLUE, masked=not wanted)
+        ax.text(left + 3.5, 3.1, "one sector, 32 bytes", ha="center", va="center", fontsize=9.5)
+        target = 9 * (sectors - 1) / 2 + sector - 1.5
+        ax.add_patch(
+            FancyArrowPatch(
+                (left, 1.35), (target, -0.5), arrowstyle="-|>", mutation_scale=10, color=BLUE,
+                linewidth=1.4, shrinkA=0, shrinkB=0,
+            )
         )  # fmt: skip
-        ax.add_patch(tip)
-        _box(ax, source, 2.4, str(source), color)
-        _box(ax, target, 0.1, str(target), color)
+        _box(ax, target, -1.0, str(8 * sector), BLUE)
+    for y, name in ((2.0, "x"), (-1.0, "out")):
+        ax.text(-1.2, y, name, ha="right", va="center")
+    ax.set_title("Of eight elements that memory sends, one is used")
+    _frame(ax, 9 * sectors, -1.6, 3.4, left=-3.0)
+    plt.show()
+
+
+def partners(n: int, row: int, block: int) -> None:
+    """A gather and a scatter of `rotate_half`: which program reads and writes which element."""
+    _, axes = plt.subplots(2, 1, figsize=(9.0, 4.0))
+    for ax, scatter in zip(axes, (False, True), strict=True):
+        _moves(ax, n, row // 2, block, scatter)
+    axes[0].set_title("Gather: each program writes one whole block, and reads from two places")
+    axes[1].set_title("Scatter: each program reads one whole block, and writes to two places")
+    plt.show()
+
+
+def _moves(ax: Axes, n: int, half: int, block: int, scatter: bool) -> None:
+    """x above, out below with what it holds; arrows for one pair, colors for programs."""
+    for i in range(n):
+        first = i % (2 * half) < half
+        partner = i + half if first else i - half
+        # program i // block handles index i: of x in a scatter, of out in a gather
+        owners = (i, partner) if scatter else (partner, i)
+        _box(ax, i, 2.4, str(i), _color_of(owners[0] // block))
+        sign = "\u2212" if first else ""
+        _box(ax, i, 0.1, f"{sign}{partner}", _color_of(owners[1] // block))
+    for source in (1, 1 + half):
+        target = source + half if source < half else source - half
+        color = _color_of((source if scatter else target) // block)
+        ax.add_patch(
+            FancyArrowPatch(
+                (source, 1.92), (target, 0.58), arrowstyle="-|>", mutation_scale=11, color=color,
+                linewidth=1.8, shrinkA=0, shrinkB=0,
+            )
+        )  # fmt: skip
     for y, name in ((2.4, "x"), (0.1, "out")):
         ax.text(-0.9, y, name, ha="right", va="center")
-    side = "reads its block, writes to the partners" if scatter else (
-        "reads from the partners, writes its block"
-    )  # fmt: skip
-    ax.set_title(f"{'scatter' if scatter else 'gather'}: a program {side}", loc="left")
     _frame(ax, n, -0.5, 3.0, left=-2.2)
 
 
-def host_and_device(ax: Axes, host: float, device: float, calls: int, title: str) -> None:
-    """A sketch of some calls in a row: when the host queues each, when the device runs it."""
+def host_and_device(host: float, small: float, large: float, calls: int) -> None:
+    """A sketch of calls in a row, with short and with long kernels: who waits for whom."""
+    _, axes = plt.subplots(2, 1, figsize=(7.6, 3.6), sharex=True)
+    _queue(axes[0], host, small, calls, "16 elements: the device waits for the host")
+    _queue(axes[1], host, large, calls, "16 million elements: the host is ahead")
+    axes[1].set_xlabel("microseconds (a sketch)")
+    plt.show()
+
+
+def _queue(ax: Axes, host: float, device: float, calls: int, title: str) -> None:
+    """When the host queues each call, and when the device runs it."""
     free = 0.0  # when the device has finished what came before
     for call in range(calls):
         queued = (call + 1) * host
         start = max(free, queued)
         free = start + device
-        color = PROGRAM_COLORS[call % len(PROGRAM_COLORS)]
+        color = _color_of(call)
         ax.barh(1, host - 0.4, left=call * host, color=color, height=0.62)
         ax.barh(0, max(device - 0.4, 1.0), left=start, color=color, height=0.62)
         ax.text((call + 0.5) * host, 1, str(call), color=ON_COLOR, ha="center", va="center")
@@ -101,35 +157,53 @@ def bars(measurement, title: str, ours: tuple[str, ...], pytorch: tuple[str, ...
 
 def curves(host, device, sizes: list[int]) -> None:
     """Host and device time against the number of elements; beside it the larger of the two."""
-    figure, (parts, larger) = plt.subplots(1, 2, figsize=(8.8, 3.7), sharey=True)
-    low, high = float("inf"), 0.0
+    figure, (parts, larger) = plt.subplots(1, 2, figsize=(9.0, 4.2), sharey=True)
+    high = 0.0
     for who, color, marker in (("PyTorch", BLUE, "o"), ("ours", GREEN, "^")):
         labels = [f"{who}, {n} elements" for n in sizes]
         on_host = [host[label].median_us for label in labels]
         on_device = [device[label].median_us for label in labels]
-        style = {"color": color, "marker": marker, "markersize": 4}
-        parts.plot(sizes, on_host, linestyle="--", label=f"{who}, host", **style)
-        parts.plot(sizes, on_device, label=f"{who}, device", **style)
+        look = {"color": color, "marker": marker, "markersize": 5}
+        parts.plot(sizes, on_host, linestyle="--", label=f"{who}, host", **look)
+        parts.plot(sizes, on_device, label=f"{who}, device", **look)
         both = [max(pair) for pair in zip(on_host, on_device, strict=True)]
-        larger.plot(sizes, both, label=who, **style)
-        low, high = min(low, *on_host, *on_device), max(high, *both)
-    parts.set(ylabel="time of a call in microseconds", title="two clocks")
-    larger.set(title="the larger of the two")
+        larger.plot(sizes, both, label=who, **look)
+        high = max(high, *both)
+    parts.set(ylabel="microseconds", title="Host time is flat, device time grows")
+    larger.set(title="A call costs the larger of the two")
+    top = 5 * 2 ** math.ceil(math.log2(high / 5))  # the tick above the longest time
+    ticks = [2.5 * 2**e for e in range(1 + round(math.log2(top / 2.5)))]
     for ax in (parts, larger):
-        ax.set(xscale="log", yscale="log", xlabel="elements (fp32)")
-        ticks = [1, 2, 4, 10, 20, 40, 100, 200, 400]
-        ax.set_yticks(ticks, [str(tick) for tick in ticks])
+        ax.set(xscale="log", yscale="log", xlabel="elements (fp32)", ylim=(ticks[0], top))
+        ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
         ax.set_yticks([], minor=True)
-        ax.set_ylim(0.8 * low, 1.2 * high)
         ax.grid(True)
-        ax.legend(fontsize=8.5, handlelength=3.5)
+        handles, names = ax.get_legend_handles_labels()
+        ax.legend(
+            handles, names, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, handlelength=3
+        )
     cite(figure, host.source)
     plt.show()
 
 
-def block_sweep(measurement, sizes: list[int], blocks: list[int]) -> None:
+def block_sweep(measurement, blocks: list[int]) -> None:
+    """Share of the copy's speed against BLOCK."""
+    figure, ax = plt.subplots(figsize=(7.0, 3.2))
+    copy = measurement["copy"].median_us
+    share = [100 * copy / measurement[f"block {block}"].median_us for block in blocks]
+    ax.plot(blocks, share, marker="o", color=GREEN)
+    _axis_of_blocks(ax, blocks)
+    enough = next((b for b, s in zip(blocks, share, strict=True) if s >= 95), None)
+    if enough:
+        ax.set_title(f"From BLOCK = {enough} on, the kernel keeps pace with the copy")
+    ax.set_ylabel("speed in % of the copy's")
+    cite(figure, measurement.source)
+    plt.show()
+
+
+def sweep_of_warps(measurement, sizes: list[int], blocks: list[int]) -> None:
     """Share of the copy's speed against BLOCK: a panel for each size, a line for each num_warps."""
-    figure, axes = plt.subplots(1, len(sizes), figsize=(8.8, 3.7), sharey=True)
+    figure, axes = plt.subplots(1, len(sizes), figsize=(9.0, 3.9), sharey=True)
     for ax, n in zip(axes, sizes, strict=True):
         copy = measurement[f"copy, {n} elements"].median_us
         for warps, (marker, size, color) in _MARKERS.items():
@@ -138,16 +212,26 @@ def block_sweep(measurement, sizes: list[int], blocks: list[int]) -> None:
             share = [100 * copy / measurement[label].median_us for label in taken.values()]
             name = f"num_warps={warps}"
             ax.plot(list(taken), share, marker=marker, markersize=size, color=color, label=name)
-        ax.axhline(100, color=INK, linewidth=1.0, linestyle=":")
-        ax.set_xscale("log", base=2)
-        ax.set_xticks(blocks[::2], [str(b) for b in blocks[::2]])
-        ax.set(xlabel="BLOCK, elements of a program", title=f"{n / 2**20:.0f} Mi elements, fp32")
-        ax.set_ylim(0)
-        ax.grid(True)
+        _axis_of_blocks(ax, blocks)
+        ax.set_title(f"{n / 2**20:.0f} Mi elements in fp32")
     axes[0].set_ylabel("speed in % of the copy's")
-    axes[0].legend(fontsize=8.5, loc="lower right")
+    handles, names = axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper center", ncols=len(names))
     cite(figure, measurement.source)
     plt.show()
+
+
+def _axis_of_blocks(ax: Axes, blocks: list[int]) -> None:
+    ax.axhline(100, color=INK, linewidth=1.0, linestyle=":")
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(blocks[::2], [str(b) for b in blocks[::2]])
+    ax.set(xlabel="BLOCK, elements of a program")
+    ax.set_ylim(0)
+    ax.grid(True)
+
+
+def _color_of(program: int) -> str:
+    return PROGRAM_COLORS[program % len(PROGRAM_COLORS)]
 
 
 def _box(ax: Axes, x: float, y: float, label: str, color: str, masked: bool = False) -> None:
@@ -156,7 +240,7 @@ def _box(ax: Axes, x: float, y: float, label: str, color: str, masked: bool = Fa
         linestyle="--" if masked else "-",
     )  # fmt: skip
     ax.add_patch(shape)
-    ax.text(x, y, label, color=INK if masked else ON_COLOR, ha="center", va="center", fontsize=8.5)
+    ax.text(x, y, label, color=INK if masked else ON_COLOR, ha="center", va="center", fontsize=9)
 
 
 def _frame(ax: Axes, count: int, bottom: float, top: float, left: float = -0.7) -> None:

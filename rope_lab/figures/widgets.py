@@ -179,7 +179,7 @@ class WhoLoadsWhat(Explorer):
         picture: the memory, a row a kilobyte; the program, the warp and the lane in colour.
     """
 
-    NAME, SIZE = "Who loads what", (7.0, 3.4)
+    NAME, SIZE = "Who loads what", (7.0, 3.6)
     SECTOR, ROW = 32, 1024  # bytes
 
     def __init__(
@@ -205,14 +205,19 @@ class WhoLoadsWhat(Explorer):
         """Addresses of those that exist."""
         return elements[elements < self.n] * self.stride.value * self.element_bytes
 
+    def _asked_and_sent(self) -> tuple[int, int]:
+        """Bytes that the warp wants, and those of the sectors that they are in."""
+        asked = self._bytes_of(self.elements()[:, self.warp.value])
+        sectors = len(np.unique(asked // self.SECTOR))
+        return len(asked) * self.element_bytes, sectors * self.SECTOR
+
     def _said(self) -> str:
         mine = self.elements()[:, self.warp.value]
-        asked = self._bytes_of(mine)
-        sent = len(np.unique(asked // self.SECTOR)) * self.SECTOR
+        asked, sent = self._asked_and_sent()
         masked = int((mine[:, :, 0] >= self.n).all(axis=0).sum())
         return (
             f"program {self.program.value}, warp {self.warp.value}: asks for "
-            f"{len(asked) * self.element_bytes} bytes, memory sends {sent}; "
+            f"{asked} bytes, memory sends {sent}; "
             f"lanes masked off: {masked} of 32"
         )
 
@@ -225,7 +230,9 @@ class WhoLoadsWhat(Explorer):
         for shade, elements in ((2, everything), (3, chosen), (4, chosen[:, self.lane.value])):
             memory[self._bytes_of(elements) // self.element_bytes] = shade
         _shade(ax, memory.reshape(rows, columns))
+        asked, sent = self._asked_and_sent()
         ax.set(xlabel="element within a kilobyte of memory", ylabel="kilobyte")
+        ax.set(title=f"The warp uses {asked} of the {sent} bytes that memory sends")
 
 
 class TileExplorer(Explorer):
@@ -305,6 +312,11 @@ class TileExplorer(Explorer):
 def _shade(ax: Axes, chosen: np.ndarray) -> None:
     """An element a cell: 0 nothing, 1 an element, 2 the program's, 3 the warp's, 4 the lane's."""
     colors = ("none", "#7f7f7f33", "#3d8fd166", draw.BLUE, draw.ORANGE)
+    names = ("no element", "other programs", "the program", "its warp", "its lane")
     cmap = draw.plt.matplotlib.colors.ListedColormap(colors)
     ax.imshow(chosen, cmap=cmap, vmin=0, vmax=4, aspect="auto", interpolation="none")
-    ax.set(title="orange: the lane, blue: its warp, pale: its program, grey: others")
+    patches = [
+        draw.Rectangle((0, 0), 1, 1, facecolor=color, edgecolor=draw.INK, linewidth=0.8)
+        for color in colors
+    ]
+    ax.figure.legend(patches, names, loc="outside lower center", ncols=5, handlelength=1.2)

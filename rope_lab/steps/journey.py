@@ -4,6 +4,8 @@ Each stands here and in a cell of its notebook; a test holds the two equal. They
 they are fast, and each docstring says what is wrong with it. Importing this loads Triton.
 """
 
+from functools import partial
+
 import torch
 import triton
 import triton.language as tl
@@ -46,18 +48,15 @@ def rotate_half_scatter_kernel(
     tl.store(out_ptr + partner, tl.where(in_first_half, x, -x), mask=exists)
 
 
-def rotate_half_gather(x: Tensor, block: int = 1024) -> Tensor:
+def launch_rotate_half(kernel, x: Tensor, block: int = 1024) -> Tensor:
     out = torch.empty_like(x)
     grid = (triton.cdiv(x.numel(), block),)
-    rotate_half_gather_kernel[grid](x, out, x.numel(), HALF=x.shape[-1] // 2, BLOCK=block)
+    kernel[grid](x, out, x.numel(), HALF=x.shape[-1] // 2, BLOCK=block)
     return out
 
 
-def rotate_half_scatter(x: Tensor, block: int = 1024) -> Tensor:
-    out = torch.empty_like(x)
-    grid = (triton.cdiv(x.numel(), block),)
-    rotate_half_scatter_kernel[grid](x, out, x.numel(), HALF=x.shape[-1] // 2, BLOCK=block)
-    return out
+rotate_half_gather = partial(launch_rotate_half, rotate_half_gather_kernel)
+rotate_half_scatter = partial(launch_rotate_half, rotate_half_scatter_kernel)
 
 
 # Notebook 04: RoPE in one kernel, each element loading its partner
