@@ -50,6 +50,11 @@ WRONG_ANSWERS = [
         },
         "the tail is wrong",
     ),
+    Wrong(
+        *("04", 2, "the first row's tail for all"),
+        {"tail = tl.load(t_ptr + row * D + column": "tail = tl.load(t_ptr + column"},
+        "the tail is wrong",
+    ),
     # 04: the fourth stride
     Wrong(
         *("04", 3, "only for the element itself"),
@@ -75,6 +80,11 @@ WRONG_ANSWERS = [
         },
         "a wrong stride",
     ),
+    Wrong(
+        *("04", 3, "the table's columns as well"),
+        {"position * D2 + column, mask": "position * D2 + column * stride_d, mask"},
+        "out of bounds: program",
+    ),
     # 04: the interleaved kernel
     Wrong(
         *("04", 4, "halves"),
@@ -99,6 +109,11 @@ WRONG_ANSWERS = [
         {"tl.sin(angle), mask=exists)": "tl.sin(angle), mask=rotates)"},
         "the tail is forgotten",
     ),
+    Wrong(
+        *("04", 4, "the pair's number for its column"),
+        {"position * D2 + column, mask": "position * D2 + column // 2, mask"},
+        "the angle of pair i is in column 2i, not i",
+    ),
     # 04: positions
     Wrong(
         *("04", 5, "the place for the position"),
@@ -119,6 +134,11 @@ WRONG_ANSWERS = [
         *("04", 5, "the row of t found by the id"),
         {"t_ptr + place * stride_s": "t_ptr + position * stride_s"},
         "the wrong token: t is read where the position says, too",
+    ),
+    Wrong(
+        *("04", 5, "the first place's id for all"),
+        {"ids_ptr + sequence * seq_len + place": "ids_ptr + sequence * seq_len"},
+        "the wrong position",
     ),
     # 05: half a table
     Wrong(
