@@ -25,22 +25,22 @@ class Wrong:
 WRONG_ANSWERS = [
     # 04: the tail
     Wrong(
-        *("04", 1, "no tail"),
+        *("04", 2, "no tail"),
         {"    tl.store(out_ptr + row * D + column, tail, mask=passes)\n": ""},
         "the tail is forgotten",
     ),
     Wrong(
-        *("04", 1, "zeros for a tail"),
+        *("04", 2, "zeros for a tail"),
         {"tail, mask=passes)": "tail * 0, mask=passes)"},
         "the tail is wrong",
     ),
     Wrong(
-        *("04", 1, "a tail without an end"),
+        *("04", 2, "a tail without an end"),
         {"passes = (column >= D2) & (column < D)": "passes = column >= D2"},
         "out of bounds: program",
     ),
     Wrong(
-        *("04", 1, "the tail's angles as well"),
+        *("04", 2, "the tail's angles as well"),
         {
             "mask=rotates).to": "mask=column < D).to",
             "+ column, mask=rotates)": "+ column % D2, mask=column < D)",
@@ -50,34 +50,44 @@ WRONG_ANSWERS = [
         },
         "the tail is wrong",
     ),
+    Wrong(
+        *("04", 2, "the first row's tail for all"),
+        {"tail = tl.load(t_ptr + row * D + column": "tail = tl.load(t_ptr + column"},
+        "the tail is wrong",
+    ),
     # 04: the fourth stride
     Wrong(
-        *("04", 2, "only for the element itself"),
+        *("04", 3, "only for the element itself"),
         {"partner * stride_d": "partner"},
         "a wrong stride: right for contiguous tensors",
     ),
     Wrong(
-        *("04", 2, "three strides"),
+        *("04", 3, "three strides"),
         {"column * stride_d": "column", "partner * stride_d": "partner"},
         "a wrong stride",
     ),
     Wrong(
-        *("04", 2, "strides in another order"),
+        *("04", 3, "strides in another order"),
         {"*t.stride(),": "t.stride(1), t.stride(0), t.stride(2), t.stride(3),"},
         "a wrong stride: those of s and b have changed places",
     ),
     Wrong(
-        *("04", 2, "the output laid out like the input"),
+        *("04", 3, "the output laid out like the input"),
         {
             "tl.store(out_ptr + i,": "out_row_ptr = out_ptr + position * stride_s "
-            "+ text * stride_b + head * stride_h\n"
+            "+ sequence * stride_b + head * stride_h\n"
             "    tl.store(out_row_ptr + column * stride_d,"
         },
         "a wrong stride",
     ),
+    Wrong(
+        *("04", 3, "the table's columns as well"),
+        {"position * D2 + column, mask": "position * D2 + column * stride_d, mask"},
+        "out of bounds: program",
+    ),
     # 04: the interleaved kernel
     Wrong(
-        *("04", 3, "halves"),
+        *("04", 4, "halves"),
         {
             "comes_first = column % 2 == 0": "comes_first = column < D2 // 2",
             "column + 1, column - 1": "column + D2 // 2, column - D2 // 2",
@@ -85,40 +95,50 @@ WRONG_ANSWERS = [
         "the wrong pairing: it pairs halves",
     ),
     Wrong(
-        *("04", 3, "minus at the second"),
+        *("04", 4, "minus at the second"),
         {"tl.where(comes_first, -other, other)": "tl.where(comes_first, other, -other)"},
         "a sign: it rotates by minus the angle",
     ),
     Wrong(
-        *("04", 3, "minus at both"),
+        *("04", 4, "minus at both"),
         {"tl.where(comes_first, -other, other)": "-other"},
         "a sign: that of the sine in the second of each two neighbours",
     ),
     Wrong(
-        *("04", 3, "no tail"),
+        *("04", 4, "no tail"),
         {"tl.sin(angle), mask=exists)": "tl.sin(angle), mask=rotates)"},
         "the tail is forgotten",
     ),
+    Wrong(
+        *("04", 4, "the pair's number for its column"),
+        {"position * D2 + column, mask": "position * D2 + column // 2, mask"},
+        "the angle of pair i is in column 2i, not i",
+    ),
     # 04: positions
     Wrong(
-        *("04", 4, "the place for the position"),
+        *("04", 5, "the place for the position"),
         {"freqs_ptr + position * D2": "freqs_ptr + place * D2"},
         "the wrong position: that of the place in the text",
     ),
     Wrong(
-        *("04", 4, "ids read as (s, b)"),
-        {"text * seq_len + place": "place * batch + text"},
+        *("04", 5, "ids read as (s, b)"),
+        {"sequence * seq_len + place": "place * batch + sequence"},
         "the wrong position: the ids are read as (s, b), where (b, s) is asked",
     ),
     Wrong(
-        *("04", 4, "the first text's ids for all"),
-        {"text * seq_len + place": "place"},
+        *("04", 5, "the first text's ids for all"),
+        {"sequence * seq_len + place": "place"},
         "the wrong position: that of the first text's token",
     ),
     Wrong(
-        *("04", 4, "the row of t found by the id"),
+        *("04", 5, "the row of t found by the id"),
         {"t_ptr + place * stride_s": "t_ptr + position * stride_s"},
         "the wrong token: t is read where the position says, too",
+    ),
+    Wrong(
+        *("04", 5, "the first place's id for all"),
+        {"ids_ptr + sequence * seq_len + place": "ids_ptr + sequence * seq_len"},
+        "the wrong position",
     ),
     # 05: half a table
     Wrong(

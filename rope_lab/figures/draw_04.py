@@ -1,5 +1,6 @@
 """Drawings of notebook 04: who reads what after whom, when a tensor is rotated in place."""
 
+import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
@@ -11,7 +12,7 @@ _LENGTHS = {"load own": 1.1, "load partner": 1.5, "compute": 1.2, "store": 0.8}
 
 
 def who_reads_whom(ax: Axes, owner: list[int], d: int, title: str) -> None:
-    """Elements coloured by owner, and an arrow from each element to the partner who loads it.
+    """Elements colored by owner, and an arrow from each element to the partner that loads it.
 
     Owners take turns in the order of their numbers. An arrow is red and thick where the value that
     it carries has been overwritten by then. Above: to the first halves; below: to the second ones.
@@ -34,10 +35,21 @@ def who_reads_whom(ax: Axes, owner: list[int], d: int, title: str) -> None:
     ax.axis("off")
 
 
+def show_owners(owners: dict[str, list[int]], d: int) -> None:
+    """One `who_reads_whom` beside the other; `owners` has the owner of each element, by title."""
+    width = 9.6 / len(owners)
+    height = width * (1.6 + 0.24 * d) / (d + 0.4)  # as who_reads_whom draws it, to scale
+    figure, axes = plt.subplots(1, len(owners), figsize=(9.6, height + 0.65), squeeze=False)
+    for ax, (title, owner) in zip(axes[0], owners.items(), strict=True):
+        who_reads_whom(ax, owner, d, title)
+    reading_key(figure)
+    plt.show()
+
+
 def reading_key(figure: Figure) -> None:
     """What the arrows of `who_reads_whom` mean."""
     color_key(
-        figure, {"loads the old value, as it should": INK, "too late: already overwritten": RED}
+        figure, {"loads the old value: right": INK, "loads too late: already overwritten": RED}
     )
 
 
@@ -51,7 +63,7 @@ def warp_timeline(ax: Axes, starts: tuple[float, float], title: str) -> None:
             ax.add_patch(Rectangle((time, 0.62 - warp), length - 0.04, 0.76, color=color))
             ax.text(
                 time + length / 2, 1 - warp, step.replace(" ", "\n"), color=ON_COLOR, ha="center",
-                va="center", fontsize=8.5,
+                va="center", fontsize=9,
             )  # fmt: skip
             times.append(time)
             time += length

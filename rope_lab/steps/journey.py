@@ -103,16 +103,16 @@ def naive_rope_kernel(
     stride_h,
     D: tl.constexpr,  # d
     D2: tl.constexpr,  # d2
-    BLOCK: tl.constexpr,  # elements a program, a power of two
+    BLOCK: tl.constexpr,  # elements per program, a power of two
 ):
     """Each element loads its partner, and its own angle: reads everything twice."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     exists = i < n
     column = i % D
     head = i // D % heads
-    text = i // (D * heads) % batch
+    sequence = i // (D * heads) % batch
     position = i // (D * heads * batch)
-    row_ptr = t_ptr + position * stride_s + text * stride_b + head * stride_h
+    row_ptr = t_ptr + position * stride_s + sequence * stride_b + head * stride_h
     x = tl.load(row_ptr + column, mask=exists).to(tl.float32)
     rotates = exists & (column < D2)
     in_first_half = column < D2 // 2
