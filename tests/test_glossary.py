@@ -19,8 +19,9 @@ GLOSSARY = {
     "05": "tile, ledger, spills, bisection",
     "06": "loss, gradient, backward, transpose, finite differences, unlike halves, autograd, "
     "graph, Jacobian, hook, out of bounds, leaf",
-    "07": "TTIR, TTGIR, PTX, SASS, ptxas, operation, static single assignment, layout, shuffles, "
-    "shared memory, predicate, specialisation, stack, occupancy, slow branch, fma, contracts",
+    "07": "TTIR, TTGIR, LLVM IR, PTX, SASS, ptxas, layout, layout conversion, shuffles, "
+    "shared memory, specialization, predicate, operation, static single assignment, "
+    "slow branch, fma, contracts, stack, occupancy",
     "08": "L2 cache, knee, roofline, ridge, sectors, stall",
     "09": "diff, waterfall, bars",
     "10": "checkpointing",

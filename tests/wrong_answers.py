@@ -353,6 +353,20 @@ WRONG_ANSWERS = [
         {"x1 * cos - x2 * sin, x2 * cos + x1 * sin": "x1 * cos + x2 * sin, x2 * cos - x1 * sin"},
         "a sign: it rotates by minus the angle",
     ),
+    Wrong(
+        *("07", 4, "the first position's angles for all"),
+        {"freqs_ptr + position * 2 * HALF + column": "freqs_ptr + column"},
+        "the wrong position: the angle is that of 0, the first position",
+    ),
+    Wrong(
+        *("07", 4, "angles taken apart like halves"),
+        {
+            "tl.split(tl.reshape(angle, (BLOCK_HALF, 2)))": (
+                "tl.split(tl.trans(tl.reshape(angle, (2, BLOCK_HALF))))"
+            ),
+        },
+        "the columns of the table: the angle of pair i is in column 2i, not i",
+    ),
     # 09: rotated and scaled
     Wrong(*("09", 3, "not scaled"), {" * scale": ""}, "a factor: everything is 2.83 times"),
     Wrong(

@@ -1,39 +1,43 @@
-"""Drawings of notebook 07: stages, a line on its way down, layouts, registers, sines, errors."""
+"""Drawings of notebook 07 and its detour: stages, layouts, registers, sines, errors."""
 
+from itertools import product
 from textwrap import shorten
 
 import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from ..compiler.stages import kernel_lines, operations
 from .style import BLUE, GREEN, INK, ON_COLOR, ORANGE, PROGRAM_COLORS, PURPLE, RED
 
-STAGE_COLORS = {"python": INK, "ttir": BLUE, "ttgir": ORANGE, "ptx": GREEN, "sass": PURPLE}
+STAGE_COLORS = {
+    "python": INK, "ttir": BLUE, "ttgir": ORANGE, "llir": INK, "ptx": GREEN, "sass": PURPLE
+}  # fmt: skip
+DPI = 200  # twice the size at which a figure is shown
 
-_STAGES = (  # name, what it is about, who makes it
-    ("python", "your lines", ""),
-    ("ttir", "blocks of numbers", "Triton"),
-    ("ttgir", "who holds what", "Triton"),
-    ("ptx", "one thread,\nnames without end", "LLVM"),
-    ("sass", "one thread,\nreal registers", "ptxas"),
+_STAGES = (  # name, title, what it is about, who makes it from the last
+    ("python", "Python", "your lines", ""),
+    ("ttir", "TTIR", "blocks", "Triton"),
+    ("ttgir", "TTGIR", "blocks with\nlayouts", "Triton"),
+    ("llir", "LLVM IR", "one thread", "Triton"),
+    ("ptx", "PTX", "one thread,\nvirtual registers", "LLVM"),
+    ("sass", "SASS", "one thread,\nreal registers", "ptxas"),
 )
 
 
 def stages() -> None:
-    """From the kernel's lines to machine code: five texts, and who writes each from the last."""
-    _, ax = plt.subplots(figsize=(8.8, 1.7))
-    for place, (name, about, maker) in enumerate(_STAGES):
-        left = 2.2 * place
-        ax.add_patch(Rectangle((left, 0), 1.5, 0.8, color=STAGE_COLORS[name], linewidth=0))
-        title = "Python" if name == "python" else name.upper()
-        ax.text(left + 0.75, 0.4, title, color=ON_COLOR, ha="center", va="center")
-        ax.text(left + 0.75, -0.15, about, ha="center", va="top", fontsize=9)
+    """From the kernel's lines to machine code: five stages, and what makes each from the last."""
+    _, ax = plt.subplots(figsize=(8.8, 1.9), dpi=DPI)
+    for place, (name, title, about, maker) in enumerate(_STAGES):
+        left = 1.84 * place
+        ax.add_patch(Rectangle((left, 0), 1.15, 0.8, color=STAGE_COLORS[name], linewidth=0))
+        ax.text(left + 0.575, 0.4, title, color=ON_COLOR, ha="center", va="center")
+        ax.text(left + 0.575, -0.15, about, ha="center", va="top", fontsize=9)
         if maker:
             arrow = {"arrowstyle": "-|>", "color": INK}
-            ax.annotate("", (left - 0.04, 0.4), (left - 0.66, 0.4), arrowprops=arrow)
-            ax.text(left - 0.35, 0.55, maker, ha="center", va="bottom", fontsize=9)
-    ax.set(xlim=(-0.1, 10.4), ylim=(-0.85, 0.95))
+            ax.annotate("", (left - 0.02, 0.4), (left - 0.67, 0.4), arrowprops=arrow)
+            ax.text(left - 0.34, 0.55, maker, ha="center", va="bottom", fontsize=9)
+    ax.set(xlim=(-0.1, 10.5), ylim=(-0.85, 0.95))
+    ax.set_title("Five stages lead from blocks to one thread's instructions", loc="left")
     ax.axis("off")
     plt.show()
 
@@ -48,7 +52,8 @@ def one_line_down(code, piece: str, most: int = 6) -> None:
         more = len(texts) - len(shown)
         blocks.append((stage, shown + [f"... and {more} more"] * (more > 0)))
     height = sum(len(texts) + 0.7 for _, texts in blocks)
-    _, ax = plt.subplots(figsize=(8.8, 0.21 * height))
+    _, ax = plt.subplots(figsize=(8.8, 0.23 * height + 0.3), dpi=DPI)
+    ax.set_title("One load of a block becomes many instructions of a thread", loc="left")
     top = height
     for name, texts in blocks:
         bottom = top - len(texts)
@@ -57,8 +62,8 @@ def one_line_down(code, piece: str, most: int = 6) -> None:
         middle = (top + bottom) / 2
         ax.text(0.45, middle, title, color=ON_COLOR, ha="center", va="center", fontsize=9)
         for number, text in enumerate(texts):
-            text = shorten(text, 102, placeholder=" ...")
-            ax.text(1.05, top - number - 0.5, text, family="monospace", fontsize=8.2, va="center")
+            text = shorten(text, 100, placeholder=" ...")
+            ax.text(1.05, top - number - 0.5, text, family="monospace", fontsize=9, va="center")
         top = bottom - 0.7
     ax.set(xlim=(0, 11.5), ylim=(0, height))
     ax.axis("off")
@@ -74,13 +79,14 @@ def instructions_by_line(code) -> None:
             row[stage] += 1
     lines = kernel_lines(code)
     body = [number for number in sorted(counts) if number > min(lines)]
-    _, (words, bars) = plt.subplots(
-        1, 2, figsize=(8.8, 0.9 + 0.26 * len(body)), width_ratios=(1.25, 1), sharey=True
+    figure, (words, bars) = plt.subplots(
+        1, 2, figsize=(8.8, 1.2 + 0.27 * len(body)), width_ratios=(1.5, 1), sharey=True, dpi=DPI
     )
+    figure.suptitle("Sine and cosine are most of the machine code", color=INK, fontsize=11)
     longest = max(counts[number]["sass"] for number in body)
     for place, number in enumerate(body):
         text = shorten(lines[number].strip(), 50, placeholder=" ...")
-        words.text(0, place, text, family="monospace", fontsize=7.6, va="center")
+        words.text(0, place, text, family="monospace", fontsize=9, va="center")
         row = counts[number]
         bars.barh(place, row["sass"], color=PURPLE, height=0.7)
         bars.text(row["sass"] + 0.015 * longest, place, str(row["sass"]), va="center", fontsize=9)
@@ -97,27 +103,41 @@ def instructions_by_line(code) -> None:
     plt.show()
 
 
-def owners(ax: Axes, warp, lane, size: int, title: str) -> None:
-    """Who holds which element: `warp` and `lane` of every element, `size` neighbours a cell."""
-    rows, columns = warp.shape[0], warp.shape[1] // size
-    for row in range(rows):
-        for column in range(columns):
+def owners(layouts: dict, owner, rows: int = 8, pairs: int = 128) -> None:
+    """Which lane of which warp holds each pair of a tile, under each of two layouts.
+
+    Args:
+        layouts: the number of warps -> layout.
+        owner: `owner(layout, row, pair)` -> warp, lane.
+        rows: of the tile.
+        pairs: of a row.
+    """
+    figure, axes = plt.subplots(1, 2, figsize=(8.8, 3.4), dpi=DPI)
+    figure.suptitle("Lanes fill a row, then warps go down", color=INK, fontsize=11)
+    for ax, (count, layout) in zip(axes, layouts.items(), strict=True):
+        size = layout.size_per_thread[1]
+        columns = pairs // size
+        for row, column in product(range(rows), range(columns)):
+            warp, lane = owner(layout, row, column * size)
             corner = (column + 0.04, rows - 1 - row + 0.04)
-            color = PROGRAM_COLORS[int(warp[row, column * size])]
+            color = PROGRAM_COLORS[warp]
             ax.add_patch(Rectangle(corner, 0.92, 0.92, color=color, linewidth=0))
-            number = int(lane[row, column * size])
-            place = {"ha": "center", "va": "center", "fontsize": 7, "color": ON_COLOR}
-            ax.text(column + 0.5, rows - 0.5 - row, str(number), **place)
-        ax.text(-0.3, rows - 0.5 - row, str(row), ha="right", va="center", fontsize=9)
-    ax.text(columns / 2, -0.35, f"{warp.shape[1]} pairs, {size} a cell", ha="center", va="top")
-    ax.text(-1.2, rows / 2, "row", rotation=90, ha="right", va="center")
-    ax.set(xlim=(-2, columns + 0.2), ylim=(-1.4, rows + 0.1), title=title)
-    ax.axis("off")
+            place = {"ha": "center", "va": "center", "fontsize": 9, "color": ON_COLOR}
+            ax.text(column + 0.5, rows - 0.5 - row, str(lane), **place)
+        for row in range(rows):
+            ax.text(-0.3, rows - 0.5 - row, str(row), ha="right", va="center", fontsize=9)
+        words = f"{pairs} pairs, {size} to a cell; the number is the lane"
+        ax.text(columns / 2, -0.35, words, ha="center", va="top", fontsize=9)
+        ax.text(-1.2, rows / 2, "row", rotation=90, ha="right", va="center")
+        ax.set(xlim=(-2, columns + 0.2), ylim=(-1.4, rows + 0.1))
+        ax.set_title(f"{count} warp" + "s, a color each" * (count > 1))
+        ax.axis("off")
+    plt.show()
 
 
-def registers_and_room(codes: dict) -> None:
-    """Registers a thread, and the programs that then have room: `codes[rows, warps]`."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 3.3))
+def registers_and_occupancy(codes: dict) -> None:
+    """Registers per thread, and the programs that an SM then holds: `codes[rows, warps]`."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 3.5), dpi=DPI)
     all_rows, all_warps = (sorted(set(numbers)) for numbers in zip(*codes, strict=True))
     for place, warps in enumerate(all_warps):
         line = [codes[rows, warps] for rows in all_rows]
@@ -130,84 +150,88 @@ def registers_and_room(codes: dict) -> None:
                 note = f"{code.spilled} bytes spilled"
                 left.text(rows, 264, note, color=RED, ha="right", fontsize=9)
     left.axhline(255, color=INK, linestyle=":", linewidth=1)
-    left.text(all_rows[0], 249, "255: all that there are", fontsize=9, va="top")
-    left.set(ylim=(0, 290), ylabel="registers a thread")
+    left.text(all_rows[0], 249, "255: the limit", fontsize=9, va="top")
+    left.set(ylim=(0, 290), ylabel="registers per thread", title="Larger tiles need more registers")
     right.axhline(32, color=INK, linestyle=":", linewidth=1)
-    right.text(all_rows[-1], 31.3, "32: the most", fontsize=9, ha="right", va="top")
-    right.set(ylim=(0, 34), ylabel="programs at a time")
+    right.text(all_rows[-1], 31.3, "32: the limit", fontsize=9, ha="right", va="top")
+    right.set(ylim=(0, 34), ylabel="programs per SM", title="so fewer programs fit on an SM")
     for ax in (left, right):
         ax.set_xscale("log", base=2)
         ax.set_xticks(all_rows, [str(rows) for rows in all_rows])
-        ax.set_xlabel("rows a tile, BLOCK_R")
-    figure.legend(loc="outside upper center", ncols=len(all_warps))
+        ax.set_xlabel("rows per tile, BLOCK_R")
+    figure.legend(loc="outside lower center", ncols=len(all_warps))
     plt.show()
 
 
-def room_and_speed(codes: dict, under_way: dict, sines: dict, record: dict) -> None:
-    """Speed of each tile, from notebook 05's record, over two things that might explain it.
+def occupancy_and_speed(codes: dict, in_flight: dict, evaluations: dict, record: dict) -> None:
+    """Speed of each tile, from notebook 05's record, beside what might explain it.
 
     Args:
         codes: compiled tiles, `codes[rows, warps]`.
-        under_way: bytes that the programs of a multiprocessor ask for, alike.
-        sines: computed for one pair, alike.
+        in_flight: bytes that the programs of an SM request together, by the same keys.
+        evaluations: sin/cos evaluations per pair, by the same keys.
         record: of notebook 05's sweep.
     """
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 3.5), sharey=True)
     times = {case: timing["median_us"] for case, timing in record["cases"].items()}
     speed = {key: 100 * times["copy"] / times["{} rows, {} warps".format(*key)] for key in codes}
-    groups = {"4": (4,), "2": (2,), "1": (1,), "½ or ¼": (0.5, 0.25)}
-    for place, (label, values) in enumerate(groups.items()):
-        keys = [key for key in codes if sines[key] in values]
-        style = {"color": PROGRAM_COLORS[place], "marker": "os^D"[place], "linestyle": "none"}
-        y = [speed[key] for key in keys]
-        aside = {1: 0.95, 2: 1, 4: 1.05}  # by warps, that no tile hides another
-        x = [100 * codes[key].occupancy * aside[key[1]] for key in keys]
-        left.plot(x, y, label=label, fillstyle="none", **style)
-        x = [under_way[key] / 1024 * aside[key[1]] for key in keys]
-        right.plot(x, y, fillstyle="none", **style)
-    notes = {key: "spills" for key, code in codes.items() if code.spilled}
-    best = max(speed, key=speed.get)
-    for key, note in {best: "{} rows, {} warp".format(*best), **notes}.items():
-        place = {"ha": "right", "va": "center", "fontsize": 9}
-        right.text(0.88 * under_way[key] / 1024, speed[key], note, **place)
-    left.set(xlim=(0, 88), xlabel="occupancy, %", ylabel="% of the copy's speed", ylim=(30, 90))
-    right.set_xscale("log", base=2)
-    right.set_xticks([32, 64, 128], ["32", "64", "128"])
-    right.set(xlim=(20, 150), xlabel="KiB under way per multiprocessor")
-    left.set_title(f"notebook 05's sweep: {record['gpu']}, {record['date']}", loc="left")
-    figure.legend(
-        loc="outside upper center",
-        ncols=4,
-        title="sines per pair; tiles of 1 and 4 warps are moved aside a little",
+    order = sorted(codes, key=speed.get, reverse=True)
+    figure, (words, bars) = plt.subplots(
+        1, 2, figsize=(8.8, 1.5 + 0.25 * len(order)), width_ratios=(1.35, 1), sharey=True, dpi=DPI
+    )
+    columns = {
+        "rows": lambda key: str(key[0]),
+        "warps": lambda key: str(key[1]),
+        "occupancy": lambda key: f"{round(100 * codes[key].occupancy, 1):g}%",
+        "KiB in flight": lambda key: f"{in_flight[key] / 1024:.0f}",
+        "sin/cos\nper pair": lambda key: f"{evaluations[key]:g}",
+    }
+    for x, (head, text) in zip((0.1, 0.26, 0.48, 0.74, 0.97), columns.items(), strict=True):
+        words.text(x, -0.9, head, ha="right", va="bottom", fontsize=9)
+        for place, key in enumerate(order):
+            words.text(x, place, text(key), ha="right", va="center", fontsize=9)
+    for place, key in enumerate(order):
+        spills = codes[key].spilled > 0
+        bars.barh(place, speed[key], color=ORANGE if spills else GREEN, height=0.66)
+        note = f"{speed[key]:.0f}" + " (spills)" * spills
+        bars.text(speed[key] + 1, place, note, va="center", fontsize=9)
+    words.set(xlim=(0, 1), ylim=(len(order) - 0.4, -2.2))
+    words.axis("off")
+    bars.set(xlim=(0, 100), yticks=[], xlabel="speed, % of copy bandwidth")
+    bars.spines["left"].set_visible(False)
+    title = "The fastest tiles have low occupancy and 64 KiB in flight"
+    figure.suptitle(title, color=INK, fontsize=11)
+    figure.supxlabel(
+        f"notebook 05's sweep: {record['gpu']}, {record['date']}", fontsize=9, color=INK
     )
     plt.show()
 
 
-def branches(counts: dict[str, tuple[int, int]]) -> None:
-    """Machine instructions of each kernel: those on the way, and those of the slow branch."""
-    figure, ax = plt.subplots(figsize=(7.0, 1.2 + 0.42 * len(counts)))
-    on_the_way = [way for way, _ in counts.values()]
+def branches(counts: dict[str, tuple[int, int]], title: str) -> None:
+    """Machine instructions of each kernel: those a warp executes, and those it jumps over."""
+    figure, ax = plt.subplots(figsize=(8.8, 1.4 + 0.38 * len(counts)), dpi=DPI)
+    executed = [always for always, _ in counts.values()]
     slow = [slow for _, slow in counts.values()]
     longest = max(map(sum, counts.values()))
-    ax.barh(list(counts), on_the_way, color=BLUE, height=0.66, label="always executed")
-    ax.barh(list(counts), slow, left=on_the_way, color=ORANGE, height=0.66, label="slow branch")
-    for place, (way, more) in enumerate(counts.values()):
-        text = f"{way} + {more}" if more else str(way)
-        ax.text(way + more + 0.01 * longest, place, text, va="center")
+    ax.barh(list(counts), executed, color=BLUE, height=0.66, label="always executed")
+    ax.barh(list(counts), slow, left=executed, color=ORANGE, height=0.66, label="slow branch")
+    for place, (always, more) in enumerate(counts.values()):
+        text = f"{always} + {more}" if more else str(always)
+        ax.text(always + more + 0.01 * longest, place, text, va="center")
     ax.invert_yaxis()
-    ax.set(xlabel="machine instructions", xlim=(0, 1.2 * longest))
-    figure.legend(loc="outside upper center", ncols=2)
+    ax.set(xlabel="machine instructions", xlim=(0, 1.15 * longest), title=title)
+    figure.legend(loc="outside lower center", ncols=2)
     plt.show()
 
 
 def errors_of_turns(positions, errors: dict) -> None:
     """Largest error up to each position, in turns, for several ways to the angle."""
-    _, ax = plt.subplots(figsize=(7.6, 3.6))
+    _, ax = plt.subplots(figsize=(8.8, 3.8), dpi=DPI)
     styles = zip((RED, BLUE, ORANGE, GREEN), ("--", "-", "-", "-"), strict=True)
     for (name, error), (color, line) in zip(errors.items(), styles, strict=False):
         ax.loglog(positions, error, line, color=color, label=name)
-    ax.set(xlabel="position", ylabel="largest error up to there, in turns")
-    ax.legend(loc="upper left")
+    ax.set(xlabel="position", ylabel="largest error so far, in turns")
+    ax.set_title("Contracted, the careful kernel is no better than the careless one")
+    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
     plt.show()
 
 
