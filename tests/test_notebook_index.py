@@ -16,6 +16,8 @@ from notebook_form import ROOT, names_of_detours, names_of_notebooks
 
 START, MATH, HALF = names_of_notebooks()[:3]
 LAST = names_of_notebooks()[-1]
+ROAD = notebook_index.read().road
+MINUTES, TOTAL = ROAD[1].minutes, sum(entry.minutes for entry in ROAD)
 
 
 def names_of_stale_files(root):
@@ -51,12 +53,13 @@ def replace_in(path, old, new):
 @pytest.mark.parametrize(
     ("name", "good", "bad"),
     [
-        ("README.md", "Why rotate at all? | 55 min", "Why rotate at all? | 50 min"),
+        ("README.md", f" | {MINUTES} min |", " | 99 min |"),
         ("README.md", "notebooks/02_rotate_half.ipynb) |", "notebooks/02_half.ipynb) |"),
         ("README.md", "| Will this run here, and", "| Does this run here, and"),
-        ("README.md", "| Triton; no GPU needed |", "| Triton, no GPU |"),
+        ("README.md", "| all of it |", "| all |"),
+        (f"notebooks/{START}", "| Triton; no GPU needed |", "| Triton, no GPU |"),
         ("README.md", "\n<!-- notebooks: end -->", "\n| 99 | Why? |\n<!-- notebooks: end -->"),
-        (f"notebooks/{START}", "| Why rotate at all? | 55 min", "| Why rotate at all? | 50 min"),
+        (f"notebooks/{START}", f"rotate at all? | {MINUTES} min", "rotate at all? | 99 min"),
         (f"notebooks/{START}", "| 00 Start here |", "| 00 Start |"),
         (f"notebooks/{MATH}", "# 01 · RoFormer's math", "# 01 · The math"),
         (f"notebooks/{MATH}", "**Why rotate at all?**", "**Why turn at all?**"),
@@ -95,13 +98,16 @@ def changed_lines(root, name):
 
 def test_an_edit_of_the_index_changes_its_lines_and_no_others(copy_of_repository):
     root = copy_of_repository
-    replace_in(root / notebook_index.INDEX, "minutes = 55", "minutes = 60")
+    replace_in(root / notebook_index.INDEX, f"minutes = {MINUTES}", "minutes = 60")
     changed = ["README.md", f"notebooks/{START}", f"notebooks/{MATH}"]
     assert notebook_index.write(root) == changed
-    row = "| [01 RoFormer's math]({}01_roformer_math.ipynb) | Why rotate at all? | 60 min | any |"
-    assert changed_lines(root, "README.md") == [row.format("notebooks/")]
-    assert changed_lines(root, f"notebooks/{START}") == [row.format("")]
-    assert changed_lines(root, f"notebooks/{MATH}") == ["| Time | 60 minutes |"]
+    name = "| [01 RoFormer's math]({}01_roformer_math.ipynb) | Why rotate at all? | "
+    row, total = changed_lines(root, "README.md")
+    assert row.startswith(name.format("notebooks/")) and row.endswith(" | 60 min |")
+    assert total == f"| | | all of it | {TOTAL - MINUTES + 60} min |"
+    assert changed_lines(root, f"notebooks/{START}") == [name.format("") + "60 min | any |"]
+    (time,) = changed_lines(root, f"notebooks/{MATH}")
+    assert time.startswith("| Time | 60 minutes")
 
 
 def test_a_new_title_reaches_the_neighbors(copy_of_repository):
@@ -168,7 +174,7 @@ def test_a_new_notebook_gets_its_cells_and_its_neighbors_lead_to_it(copy_of_repo
     last = root / "notebooks" / LAST
     assert "· [11 One more](11_one_more.ipynb) |" in source(last, 0)
     assert source(last, -1).endswith("**Next:** [11 One more](11_one_more.ipynb): what else?")
-    row = "[11 One more](notebooks/11_one_more.ipynb) | What else? | 20 min | any |\n"
+    row = "[11 One more](notebooks/11_one_more.ipynb) | What else? |  | 20 min |\n"
     assert row in (root / "README.md").read_text(encoding="utf-8")
 
 
@@ -178,13 +184,13 @@ def test_a_notebook_in_preparation_is_named_and_not_linked(copy_of_repository):
     assert notebook_index.write(root) == ["README.md", f"notebooks/{START}", f"notebooks/{LAST}"]
     assert "· 11 One more (in preparation) |" in source(root / "notebooks" / LAST, 0)
     readme = (root / "README.md").read_text(encoding="utf-8")
-    assert "| 11 One more (in preparation) | What else? | 20 min | any |" in readme
+    assert "| 11 One more (in preparation) | What else? |  | 20 min |" in readme
 
 
 def test_a_detour_follows_its_notebook_and_leads_back(copy_of_repository):
     root = copy_of_repository
     path = add(root, "deeper", "02", "deeper/02_one_more.ipynb")
-    changed = ["README.md", f"notebooks/{START}", "notebooks/deeper/02_one_more.ipynb"]
+    changed = [f"notebooks/{START}", "notebooks/deeper/02_one_more.ipynb"]
     assert notebook_index.write(root) == changed
     assert source(path, 0) == (
         "# 02+ · One more\n\n**What else?**\n\n| | |\n|---|---|\n"
@@ -193,10 +199,9 @@ def test_a_detour_follows_its_notebook_and_leads_back(copy_of_repository):
         "| Back to | [02 Rotate half](../02_rotate_half.ipynb) |"
     )
     assert source(path, -1) == EMPTY_CELLS[-1]
-    for name, folder in (("README.md", "notebooks/"), (f"notebooks/{START}", "")):
-        assert lines_of_diff(root, name, "+") == [
-            f"| [02+ One more]({folder}deeper/02_one_more.ipynb) | What else? | 20 min | any |"
-        ]
+    assert lines_of_diff(root, f"notebooks/{START}", "+") == [
+        "| [02+ One more](deeper/02_one_more.ipynb) | What else? | 20 min | any |"
+    ]
 
 
 # What is refused
@@ -208,10 +213,14 @@ NO_WAY_ON = [EMPTY_CELLS[0], "## Recap"]
 @pytest.mark.parametrize(
     ("good", "bad", "complaint"),
     [
-        ("minutes = 55", "minuts = 55", "01_roformer_math.ipynb in .* has the key 'minuts'; known"),
-        ("minutes = 55\n", "", "01_roformer_math.ipynb in .* lacks the key 'minutes'"),
-        ("minutes = 55", 'minutes = "55"', "01_.*: minutes is '55'; it has to be int"),
-        ("minutes = 55", "minutes = 0", "01_roformer_math.ipynb has 0 minutes"),
+        (
+            f"minutes = {MINUTES}",
+            "minuts = 55",
+            "01_roformer_math.ipynb in .* has the key 'minuts'; known",
+        ),
+        (f"minutes = {MINUTES}\n", "", "01_roformer_math.ipynb in .* lacks the key 'minutes'"),
+        (f"minutes = {MINUTES}", 'minutes = "55"', "01_.*: minutes is '55'; it has to be int"),
+        (f"minutes = {MINUTES}", "minutes = 0", "01_roformer_math.ipynb has 0 minutes"),
         ("rotate at all?", "rotate.", r"asks 'Why rotate.'; it has to end with a question mark"),
         ("RoFormer's math", "RoFormer | math", "title has a | or a line break"),
         ('number = "01"', 'number = "1"', "the file is 01_roformer_math.ipynb; .* named 1_"),
@@ -249,7 +258,7 @@ def test_a_notebook_that_does_not_fit_is_refused(copy_of_repository, arguments, 
 
 def test_nothing_is_written_when_one_place_is_missing(copy_of_repository):
     root = copy_of_repository
-    replace_in(root / notebook_index.INDEX, "minutes = 55", "minutes = 60")
+    replace_in(root / notebook_index.INDEX, f"minutes = {MINUTES}", "minutes = 60")
     replace_in(root / "notebooks" / LAST, "**Next:**", "Then")
     before = (root / "README.md").read_bytes()
     with pytest.raises(ValueError, match=f"notebooks/{LAST}: the "):

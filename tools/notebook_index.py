@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 INDEX = "notebooks/index.toml"
 
 BEGIN, END = "<!-- notebooks: begin (make index writes this table) -->", "<!-- notebooks: end -->"
-README_HEAD = "| | question | time | hardware |\n|---|---|---|---|\n"
+README_HEAD = "| | question | afterwards you can | core |\n|---|---|---|---|\n"
 MAP_HEAD = "| notebook | the question it answers | time | hardware |\n|---|---|---|---|\n"
 CELL_HEAD = "| | |\n|---|---|\n"
 BADGES_BEGIN = "<!-- badges: begin (make index writes them) -->"
@@ -53,6 +53,7 @@ class Entry:
     hardware: str
     hardware_in_brief: str
     core: str = ""
+    afterwards: str = ""
     announcement: str = ""
     in_preparation: bool = False
     # from the name of the table, not a key
@@ -91,8 +92,13 @@ class Entry:
         )
 
     def row(self, first: str) -> str:
-        """Its line in README's table and in the map, after the first column."""
+        """Its line in the map."""
         cells = (first, self.question, f"{self.minutes} min", self.hardware_in_brief)
+        return f"| {' | '.join(cells)} |\n"
+
+    def row_of_readme(self) -> str:
+        """Its line in README's table."""
+        cells = (self.link("notebooks/"), self.question, self.afterwards, f"{self.minutes} min")
         return f"| {' | '.join(cells)} |\n"
 
     def announced(self) -> str:
@@ -222,13 +228,20 @@ def _from_table(kind: type, table: dict, name: str, **more):
 # What each place has to say
 
 
-def table(index: Index, head: str, folder: str, here: Entry | None = None) -> str:
-    """README's table or the map; the row of the notebook that shows it, `here`, has no link."""
+def the_map(index: Index, here: Entry) -> str:
+    """Every notebook, with its detours; the row of the one that shows the map has no link."""
     rows = []
     for entry in index.entries():
-        name = f"{entry.label} {entry.title}" if entry is here else entry.link(folder)
+        name = f"{entry.label} {entry.title}" if entry is here else entry.link()
         rows.append(entry.row(name))
-    return head + "".join(rows)
+    return MAP_HEAD + "".join(rows)
+
+
+def table_of_readme(index: Index) -> str:
+    """The notebooks of the road, and the sum of their minutes."""
+    total = sum(entry.minutes for entry in index.road)
+    rows = [entry.row_of_readme() for entry in index.road]
+    return f"{README_HEAD}{''.join(rows)}| | | all of it | {total} min |\n"
 
 
 def with_links(text: str, index: Index, folder: str) -> str:
@@ -312,7 +325,7 @@ class Place:
 
 
 def readme(text: str, index: Index) -> str:
-    wanted = f"{BEGIN}\n{table(index, README_HEAD, 'notebooks/')}{END}"
+    wanted = f"{BEGIN}\n{table_of_readme(index)}{END}"
     pattern = rf"^{re.escape(BEGIN)}$[\s\S]*?^{re.escape(END)}$"
     text = _replace(text, pattern, wanted, f"table between '{BEGIN}' and '{END}'")
     badges = f"{BADGES_BEGIN}\n{index.site.badges(index.road[0].file)}{BADGES_END}"
@@ -339,7 +352,7 @@ def notebook(text: str, entry: Entry, index: Index) -> str:
     if not entry.is_deeper:
         edited.append(_edit(cells[-1], lambda source: last_cell(source, entry, index)))
     if entry is index.road[0]:
-        wanted = table(index, MAP_HEAD, "", here=entry)
+        wanted = the_map(index, entry)
         maps = [cell for cell in cells if MAP_HEAD in "".join(cell["source"])]
         if len(maps) != 1:
             raise ValueError("the map has to be in exactly one cell")

@@ -12,7 +12,6 @@ from .style import BLUE, GREEN, INK, ON_COLOR, ORANGE, PROGRAM_COLORS, PURPLE, R
 STAGE_COLORS = {
     "python": INK, "ttir": BLUE, "ttgir": ORANGE, "llir": INK, "ptx": GREEN, "sass": PURPLE
 }  # fmt: skip
-DPI = 200  # twice the size at which a figure is shown
 
 _STAGES = (  # name, title, what it is about, who makes it from the last
     ("python", "Python", "your lines", ""),
@@ -26,7 +25,7 @@ _STAGES = (  # name, title, what it is about, who makes it from the last
 
 def stages() -> None:
     """From the kernel's lines to machine code: five stages, and what makes each from the last."""
-    _, ax = plt.subplots(figsize=(8.8, 1.9), dpi=DPI)
+    _, ax = plt.subplots(figsize=(8.8, 1.9))
     for place, (name, title, about, maker) in enumerate(_STAGES):
         left = 1.84 * place
         ax.add_patch(Rectangle((left, 0), 1.15, 0.8, color=STAGE_COLORS[name], linewidth=0))
@@ -52,7 +51,7 @@ def one_line_down(code, piece: str, most: int = 6) -> None:
         more = len(texts) - len(shown)
         blocks.append((stage, shown + [f"... and {more} more"] * (more > 0)))
     height = sum(len(texts) + 0.7 for _, texts in blocks)
-    _, ax = plt.subplots(figsize=(8.8, 0.23 * height + 0.3), dpi=DPI)
+    _, ax = plt.subplots(figsize=(8.8, 0.23 * height + 0.3))
     ax.set_title("One load of a block becomes many instructions of a thread", loc="left")
     top = height
     for name, texts in blocks:
@@ -80,7 +79,7 @@ def instructions_by_line(code) -> None:
     lines = kernel_lines(code)
     body = [number for number in sorted(counts) if number > min(lines)]
     figure, (words, bars) = plt.subplots(
-        1, 2, figsize=(8.8, 1.2 + 0.27 * len(body)), width_ratios=(1.5, 1), sharey=True, dpi=DPI
+        1, 2, figsize=(8.8, 1.2 + 0.27 * len(body)), width_ratios=(1.5, 1), sharey=True
     )
     figure.suptitle("Sine and cosine are most of the machine code", color=INK, fontsize=11)
     longest = max(counts[number]["sass"] for number in body)
@@ -112,7 +111,7 @@ def owners(layouts: dict, owner, rows: int = 8, pairs: int = 128) -> None:
         rows: of the tile.
         pairs: of a row.
     """
-    figure, axes = plt.subplots(1, 2, figsize=(8.8, 3.4), dpi=DPI)
+    figure, axes = plt.subplots(1, 2, figsize=(8.8, 3.4))
     figure.suptitle("Lanes fill a row, then warps go down", color=INK, fontsize=11)
     for ax, (count, layout) in zip(axes, layouts.items(), strict=True):
         size = layout.size_per_thread[1]
@@ -137,7 +136,7 @@ def owners(layouts: dict, owner, rows: int = 8, pairs: int = 128) -> None:
 
 def registers_and_occupancy(codes: dict) -> None:
     """Registers per thread, and the programs that an SM then holds: `codes[rows, warps]`."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 3.5), dpi=DPI)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 3.5))
     all_rows, all_warps = (sorted(set(numbers)) for numbers in zip(*codes, strict=True))
     for place, warps in enumerate(all_warps):
         line = [codes[rows, warps] for rows in all_rows]
@@ -176,7 +175,7 @@ def occupancy_and_speed(codes: dict, in_flight: dict, evaluations: dict, record:
     speed = {key: 100 * times["copy"] / times["{} rows, {} warps".format(*key)] for key in codes}
     order = sorted(codes, key=speed.get, reverse=True)
     figure, (words, bars) = plt.subplots(
-        1, 2, figsize=(8.8, 1.5 + 0.25 * len(order)), width_ratios=(1.35, 1), sharey=True, dpi=DPI
+        1, 2, figsize=(8.8, 1.5 + 0.25 * len(order)), width_ratios=(1.35, 1), sharey=True
     )
     columns = {
         "rows": lambda key: str(key[0]),
@@ -208,7 +207,7 @@ def occupancy_and_speed(codes: dict, in_flight: dict, evaluations: dict, record:
 
 def branches(counts: dict[str, tuple[int, int]], title: str) -> None:
     """Machine instructions of each kernel: those a warp executes, and those it jumps over."""
-    figure, ax = plt.subplots(figsize=(8.8, 1.4 + 0.38 * len(counts)), dpi=DPI)
+    figure, ax = plt.subplots(figsize=(8.8, 1.4 + 0.38 * len(counts)))
     executed = [always for always, _ in counts.values()]
     slow = [slow for _, slow in counts.values()]
     longest = max(map(sum, counts.values()))
@@ -225,7 +224,7 @@ def branches(counts: dict[str, tuple[int, int]], title: str) -> None:
 
 def errors_of_turns(positions, errors: dict) -> None:
     """Largest error up to each position, in turns, for several ways to the angle."""
-    _, ax = plt.subplots(figsize=(8.8, 3.8), dpi=DPI)
+    _, ax = plt.subplots(figsize=(8.8, 3.8))
     styles = zip((RED, BLUE, ORANGE, GREEN), ("--", "-", "-", "-"), strict=True)
     for (name, error), (color, line) in zip(errors.items(), styles, strict=False):
         ax.loglog(positions, error, line, color=color, label=name)
