@@ -17,8 +17,8 @@ GLOSSARY = {
     "CUDA graph",
     "04": "row, in place, race, barrier",
     "05": "tile, ledger, spills, bisection",
-    "06": "loss, gradient, backward, transpose, finite differences, unlike halves, autograd, "
-    "graph, Jacobian, hook, out of bounds, leaf",
+    "06": "loss, gradient, backward, transpose, mismatched halves, autograd, graph, "
+    "finite differences, hook, expanded, out of bounds",
     "07": "TTIR, TTGIR, PTX, SASS, ptxas, operation, static single assignment, layout, shuffles, "
     "shared memory, predicate, specialisation, stack, occupancy, slow branch, fma, contracts",
     "08": "L2 cache, knee, roofline, ridge, sectors, stall",

@@ -137,6 +137,12 @@ def rope_gradient_of_whole_heads(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1,
     return rope_gradient.function(grad, freqs)
 
 
+@spec(leave_out=(*STRIDED, "part of the head rotated", "one gradient for all"))
+def rope_gradient_of_rows(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
+    """`rope_gradient` of whole heads, and every tensor contiguous."""
+    return rope_gradient.function(grad, freqs)
+
+
 @spec
 def rope_of_neighbours_gradient(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """The transpose of `rope_of_neighbours`; the two angles of a pair may differ."""
