@@ -248,15 +248,6 @@ def rotate_half_in_place(x: "(s, b, h, d2)"):
     return rotate_half.function(x)
 
 
-# Notebook 10
-
-
-@spec(leave_out=("part of the head rotated",))
-def rope_heads_first(t: "(b, h, s, d)", freqs: "angles (s2, 1, 1, d2)"):
-    """`rope` of whole heads in the format bhsd."""
-    return rope.function(t.permute(2, 0, 1, 3), freqs).permute(1, 2, 0, 3)
-
-
 # Notebook 09: rotated together with what stands beside it in a model
 
 
