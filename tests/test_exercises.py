@@ -184,6 +184,11 @@ def test_launches_are_counted_where_that_is_asked():
     assert lab.check_exercise(rope_qk, exercises.rope_of_q_and_k_at_once)
 
 
+def test_how_many_of_how_many_are_wrong():
+    verdict = lab.check_exercise(rope_fw, exercises.rope_gradient)
+    assert "wrong: 64 of 64; largest error" in repr(verdict)
+
+
 # numbers that a reader predicts
 
 

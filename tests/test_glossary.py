@@ -17,8 +17,8 @@ GLOSSARY = {
     "cache line, coalesced, gather, scatter, host time, device time, CUDA graph",
     "04": "row, in place, race, barrier",
     "05": "tile, ledger, spills, bisection",
-    "06": "loss, gradient, backward, transpose, finite differences, unlike halves, autograd, "
-    "graph, Jacobian, hook, out of bounds, leaf",
+    "06": "loss, gradient, backward, transpose, mismatched halves, autograd, graph, "
+    "finite differences, hook, expanded, out of bounds",
     "07": "TTIR, TTGIR, LLVM IR, PTX, SASS, ptxas, layout, layout conversion, shuffles, "
     "shared memory, specialization, predicate, operation, static single assignment, "
     "slow branch, fma, contracts, stack, occupancy",

@@ -7,7 +7,7 @@ import torch
 
 import rope_lab as lab
 from inputs import angles, contiguous
-from notebook_form import load, names_of_notebooks
+from notebook_form import FOLDER, load, names_of_detours, names_of_notebooks
 from rope_kernels import rotate_half
 from rope_lab.steps import journey
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
@@ -82,9 +82,13 @@ def functions_in(source):
 
 
 def functions_in_notebooks():
-    """Name -> list of (notebook, syntax tree): a name may be built more than once on the way."""
+    """Name -> list of (notebook, syntax tree): a name may be built more than once on the way.
+
+    Some are built by the reader, in an exercise: then the solution has them.
+    """
     found = {}
-    for name in names_of_notebooks():
+    solutions = [f"solutions/{path.name}" for path in FOLDER.glob("solutions/*.ipynb")]
+    for name in [*names_of_notebooks(), *names_of_detours(), *solutions]:
         for cell in load(name).code:
             for function, tree in functions_in(cell.source).items():
                 found.setdefault(function, []).append((name, tree))

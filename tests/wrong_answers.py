@@ -230,19 +230,57 @@ WRONG_ANSWERS = [
         {"angle2 = tl.load(angle_ptr + HALF,": "angle2 = tl.load(angle_ptr,"},
         "the second half takes the first half's angle",
     ),
-    # 06: the backward of the naive kernel
+    # 06: two lines of the row kernel
     Wrong(
-        *("06", 1, "only the sign"),
-        {"tl.sin(partners_angle)": "tl.sin(angle)"},
-        "the wrong sine",
+        *("06", 1, "only the signs"),
+        {
+            "g2 * tl.sin(angle2)": "g2 * tl.sin(angle1)",
+            "- g1 * tl.sin(angle1)": "- g1 * tl.sin(angle2)",
+        },
+        "the wrong sine: each half takes the sine that the other should take",
     ),
     Wrong(
-        *("06", 1, "only the sine"),
-        {"tl.where(in_first_half, other, -other)": "tl.where(in_first_half, -other, other)"},
+        *("06", 1, "only the sines"),
+        {
+            "+ g2 * tl.sin(angle2)": "- g2 * tl.sin(angle2)",
+            "- g1 * tl.sin(angle1)": "+ g1 * tl.sin(angle1)",
+        },
         "a sign: it is the gradient for minus the angles",
     ),
     Wrong(
         *("06", 1, "the forward"),
+        {
+            "+ g2 * tl.sin(angle2)": "- g2 * tl.sin(angle1)",
+            "- g1 * tl.sin(angle1)": "+ g1 * tl.sin(angle2)",
+        },
+        "a sign and the wrong sine: the map itself",
+    ),
+    Wrong(
+        *("06", 1, "one line of two"),
+        {"- g1 * tl.sin(angle1)": "+ g1 * tl.sin(angle1)"},
+        "a sign: that of the sine in the second half",
+    ),
+    Wrong(
+        *("06", 1, "the cosines exchanged"),
+        {
+            "g1 * tl.cos(angle1)": "g1 * tl.cos(angle2)",
+            "g2 * tl.cos(angle2)": "g2 * tl.cos(angle1)",
+        },
+        "the wrong cosine",
+    ),
+    # 06: the backward of the naive kernel
+    Wrong(
+        *("06", 2, "only the sign"),
+        {"tl.sin(partners_angle)": "tl.sin(angle)"},
+        "the wrong sine",
+    ),
+    Wrong(
+        *("06", 2, "only the sine"),
+        {"tl.where(in_first_half, other, -other)": "tl.where(in_first_half, -other, other)"},
+        "a sign: it is the gradient for minus the angles",
+    ),
+    Wrong(
+        *("06", 2, "the forward"),
         {
             "tl.sin(partners_angle)": "tl.sin(angle)",
             "tl.where(in_first_half, other, -other)": "tl.where(in_first_half, -other, other)",
@@ -251,9 +289,9 @@ WRONG_ANSWERS = [
     ),
     # 06: strides of 0
     Wrong(
-        *("06", 2, "contiguous, it hopes"),
+        *("06", 4, "contiguous, it hopes"),
         {
-            "grad_ptr + position * stride_s + text * stride_b + head * stride_h": "grad_ptr "
+            "grad_ptr + position * stride_s + sequence * stride_b + head * stride_h": "grad_ptr "
             "+ row * 2 * HALF",
             "pair * stride_d": "pair",
             "(pair + HALF) * stride_d": "pair + HALF",
@@ -261,25 +299,25 @@ WRONG_ANSWERS = [
         "a wrong stride",
     ),
     Wrong(
-        *("06", 2, "three strides"),
+        *("06", 4, "three strides"),
         {"pair * stride_d": "pair", "(pair + HALF) * stride_d": "pair + HALF"},
         "a wrong stride",
     ),
     Wrong(
-        *("06", 2, "ones for a gradient"),
+        *("06", 4, "ones for a gradient"),
         {
             "    out = torch.empty(": "    grad = torch.ones_like(grad)\n    out = torch.empty(",
         },
         "the gradient is ignored",
     ),
     Wrong(
-        *("06", 2, "an output like the gradient"),
+        *("06", 4, "an output like the gradient"),
         {"torch.empty(grad.shape, dtype=grad.dtype, device=grad.device)": "torch.empty_like(grad)"},
         "a wrong stride",
     ),
     # 06: the interleaved backward
     Wrong(
-        *("06", 3, "halves"),
+        *("06", 5, "halves"),
         {
             "first = 2 * tl.arange(0, BLOCK_HALF)": "first = tl.arange(0, BLOCK_HALF)",
             "exists = first < 2 * HALF": "exists = first < HALF",
@@ -290,7 +328,7 @@ WRONG_ANSWERS = [
         "the wrong pairing: it pairs halves",
     ),
     Wrong(
-        *("06", 3, "minus the angle"),
+        *("06", 5, "minus the angle"),
         {
             "g2 * tl.sin(angle2)": "g2 * tl.sin(angle1)",
             "- g1 * tl.sin(angle1)": "- g1 * tl.sin(angle2)",
@@ -298,12 +336,12 @@ WRONG_ANSWERS = [
         "the wrong sine",
     ),
     Wrong(
-        *("06", 3, "no tail"),
+        *("06", 5, "no tail"),
         {"        tl.store(out_row_ptr + column, g, mask=passes)\n": ""},
         "the tail is forgotten",
     ),
     Wrong(
-        *("06", 3, "the forward"),
+        *("06", 5, "the forward"),
         {
             "+ g2 * tl.sin(angle2)": "- g2 * tl.sin(angle1)",
             "- g1 * tl.sin(angle1)": "+ g1 * tl.sin(angle2)",
@@ -312,12 +350,12 @@ WRONG_ANSWERS = [
     ),
     # 06: three sections
     Wrong(
-        *("06", 4, "time for all sections"),
-        {"ids_ptr + (section * batch + text)": "ids_ptr + (0 * section + text)"},
+        *("06", 6, "time for all sections"),
+        {"ids_ptr + (section * batch + sequence)": "ids_ptr + (0 * section + sequence)"},
         "the wrong position: every section takes those of section 0",
     ),
     Wrong(
-        *("06", 4, "sections in another order"),
+        *("06", 6, "sections in another order"),
         {
             "tl.where(pair < HALF // 4, 0,": "tl.where(pair < HALF // 4, 2,",
             "8, 1, 2))": "8, 1, 0))",
@@ -325,12 +363,12 @@ WRONG_ANSWERS = [
         "the wrong position: the sections take those of 2, 1, 0",
     ),
     Wrong(
-        *("06", 4, "sections of elements"),
+        *("06", 6, "sections of elements"),
         {"HALF // 4": "HALF // 2", "3 * HALF // 8": "3 * HALF // 4"},
         "the wrong position: the sections begin or end elsewhere",
     ),
     Wrong(
-        *("06", 4, "the gradient by the forward"),
+        *("06", 6, "the gradient by the forward"),
         {"position_ids, transpose=True)": "position_ids, transpose=False)"},
         "a sign and the wrong sine: the map itself",
         "three_sections_backward",

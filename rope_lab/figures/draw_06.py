@@ -1,4 +1,4 @@
-"""Drawings of notebook 06: a gradient turned back, strides of 0, forward beside backward."""
+"""Drawings of notebook 06: the two kinds of halves, strides of 0, forward beside backward."""
 
 import math
 
@@ -10,39 +10,47 @@ from matplotlib.patches import Rectangle
 from . import style as draw
 
 
-def turn_by(
-    ax: Axes, vector, angle: float, colors: tuple[str, str], names: tuple[str, str]
-) -> None:
-    """A vector, the same one turned, and the angle between them; the angle in radians."""
-    x, y = (float(value) for value in vector)
-    c, s = math.cos(angle), math.sin(angle)
-    draw.arrow(ax, (x, y), colors[0], names[0])
-    draw.arrow(ax, (c * x - s * y, s * x + c * y), colors[1], names[1])
-    start = math.atan2(y, x)
-    sign = "−" if angle < 0 else "+"
-    draw.angle_between(ax, start, start + angle, 0.52, f"{sign}{abs(math.degrees(angle)):.0f}°")
-
-
-def image_of_circle(ax: Axes, matrix, color: str) -> None:
-    """What a 2 x 2 matrix makes of the unit circle."""
+def images_of_circle(cases: dict[str, tuple[float, float]]) -> None:
+    """For each title the angles of both halves: where the axes and the unit circle go."""
+    _, axes = plt.subplots(1, len(cases), figsize=(7.6, 3.6))
     turn = np.linspace(0, 2 * np.pi, 200)
-    x, y = np.asarray(matrix) @ np.stack([np.cos(turn), np.sin(turn)])
-    ax.plot(x, y, color=color)
+    for ax, (title, (first, second)) in zip(axes, cases.items(), strict=True):
+        shape = "a circle stays a circle" if first == second else "a circle becomes an ellipse"
+        matrix = np.array(
+            [[math.cos(first), -math.sin(first)], [math.sin(second), math.cos(second)]]
+        )
+        draw.plane(ax, limit=1.6, title=f"{title}: {shape}")
+        ax.plot(*(matrix @ np.stack([np.cos(turn), np.sin(turn)])), color=draw.BLUE)
+        for start in np.eye(2):
+            draw.arrow(ax, start, draw.INK, dashed=True)
+            draw.arrow(ax, matrix @ start, draw.ORANGE)
+    plt.show()
 
 
-def reads(ax: Axes, memory: list[str], addresses: list[int], title: str) -> None:
-    """Which address each element of a gradient is read from; the first number is the gradient's."""
+def contiguous_or_not(memory: list[float]) -> None:
+    """Strides of 0 above, and below what a kernel reads that takes them for contiguous."""
+    _, axes = plt.subplots(2, 1, figsize=(7.0, 4.6))
+    numbers = [f"{number:g}" for number in memory]
+    _reads(axes[0], numbers, [0] * len(numbers), "Strides of 0: every element is the first one")
+    _reads(
+        axes[1], numbers, list(range(len(numbers))), "The kernel reads on, past the gradient's end"
+    )
+    plt.show()
+
+
+def _reads(ax: Axes, memory: list[str], addresses: list[int], title: str) -> None:
+    """Which address each element of a gradient is read from; only the first is the gradient's."""
     for address, number in enumerate(memory):
         color = draw.BLUE if address == 0 else draw.ORANGE
         ax.add_patch(Rectangle((address + 0.04, 0), 0.92, 0.8, color=color, linewidth=0))
         ax.text(address + 0.5, 0.4, number, color=draw.ON_COLOR, ha="center", va="center")
-        ax.text(address + 0.5, -0.3, str(address), color=draw.INK, ha="center", fontsize=8)
+        ax.text(address + 0.5, -0.3, str(address), color=draw.INK, ha="center", fontsize=9)
     for element, address in enumerate(addresses):
         line = {"arrowstyle": "-|>", "color": draw.INK, "linewidth": 1}
         ax.annotate("", (address + 0.5, 0.82), (element + 0.5, 1.9), arrowprops=line)
-        ax.text(element + 0.5, 1.97, f"g[{element}]", ha="center", fontsize=8.5)
+        ax.text(element + 0.5, 1.97, f"g[{element}]", ha="center", fontsize=9)
     ax.text(-0.15, 0.4, "memory", ha="right", va="center")
-    ax.text(-0.15, -0.3, "address", ha="right", fontsize=8)
+    ax.text(-0.15, -0.3, "address", ha="right", fontsize=9)
     ax.set(xlim=(-1.3, len(memory)), ylim=(-0.4, 2.3))
     ax.set_title(title, loc="left")
     ax.axis("off")

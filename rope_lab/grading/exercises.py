@@ -139,6 +139,12 @@ def rope_gradient_of_whole_heads(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1,
     return rope_gradient.function(grad, freqs)
 
 
+@spec(leave_out=(*STRIDED, "part of the head rotated", "one gradient for all"), kernel=True)
+def rope_gradient_of_rows(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
+    """`rope_gradient` of whole heads, and every tensor contiguous."""
+    return rope_gradient.function(grad, freqs)
+
+
 @spec(kernel=True)
 def rope_of_neighbours_gradient(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """The transpose of `rope_of_neighbours`; the two angles of a pair may differ."""
@@ -242,15 +248,6 @@ def rotate_half_of_rows(x: "(s, d2)"):
 def rotate_half_in_place(x: "(s, b, h, d2)"):
     """`rotate_half` of a contiguous tensor, written over it."""
     return rotate_half.function(x)
-
-
-# Notebook 10
-
-
-@spec(leave_out=("part of the head rotated",))
-def rope_heads_first(t: "(b, h, s, d)", freqs: "angles (s2, 1, 1, d2)"):
-    """`rope` of whole heads in the format bhsd."""
-    return rope.function(t.permute(2, 0, 1, 3), freqs).permute(1, 2, 0, 3)
 
 
 # Notebook 09: rotated together with what stands beside it in a model

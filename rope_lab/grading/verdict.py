@@ -1,6 +1,7 @@
 """What every check returns: one verdict, which can be asserted, printed and shown on a page."""
 
 import html
+import math
 from dataclasses import dataclass
 
 RIGHT, WRONG, NOT_YET = "right", "wrong", "not yet"
@@ -87,7 +88,7 @@ class Verdict:
         if self.first_wrong_index is not None:
             lines.append(
                 f"  first wrong index {self.first_wrong_index}: got {self.got:.4g}, "
-                f"expected {self.expected:.4g}; wrong: {self.wrong}; "
+                f"expected {self.expected:.4g}; wrong: {self.wrong} of {math.prod(self.shape)}; "
                 f"largest error {self.largest_error:.2g}"
             )
         if self.owner:
