@@ -8,10 +8,10 @@ from notebook_form import Notebook, load, names_of_notebooks
 
 # notebook -> terms that it introduces
 GLOSSARY = {
-    "00": "kernel, engine, fused, verdict, format, packed, stride, half-split, interleaved, "
-    "bandwidth",
+    "00": "kernel, engine, program, block, mask, pointer, grid, verdict, bandwidth, bf16, fused",
     "01": "query, key, score, base, wavelength",
-    "02": "tail, bf16, eager",
+    "02": "tail, eager, arithmetic intensity, memory-bound, half-split, interleaved, stride, "
+    "format, packed",
     "03": "program, pointer, just in time, grid, block, registers, power of two, mask, launcher, "
     "multiprocessors, warp, lane, line, coalesced, cache, gather, scatter, host time, device time, "
     "CUDA graph",

@@ -1,4 +1,4 @@
-"""Answers to the exercises of notebooks 01 to 03 that are wrong, and what they must be told.
+"""Answers to the exercises of notebooks 00 to 03 that are wrong, and what they must be told.
 
 As in `wrong_answers.py`: the worked solution, and what a reader writes instead of some of its text.
 `tests/test_exercises_first.py` has them judged.
@@ -9,6 +9,31 @@ from wrong_answers import Wrong
 _P = "    P = torch.cat([torch.arange(0, d2, 2), torch.arange(1, d2, 2)])\n"
 
 WRONG_ANSWERS = [
+    # 00: a scaled copy
+    Wrong(
+        *("00", 1, "no mask"),
+        {", mask=exists": ""},
+        "out of bounds: program 0 reads element 64 of x_ptr, whose memory has elements 0 to 63",
+    ),
+    Wrong(
+        *("00", 1, "no factor"),
+        {"2 * x,": "x,"},
+        "nothing has happened: the result is x as it came",
+    ),
+    Wrong(
+        *("00", 1, "the number of a program as an offset"),
+        {"tl.program_id(0) * BLOCK": "tl.program_id(0)"},
+        "unwritten: no program stores these elements",
+    ),
+    Wrong(
+        *("00", 1, "no kernel"),
+        {
+            "    scaled_copy_kernel[grid](x, out, x.numel(), BLOCK=block)\n": "",
+            "return out": "return 2 * x",
+        },
+        "no kernel ran: PyTorch computed the result",
+    ),
+    Wrong(*("00", 1, "another factor"), {"2 * x,": "3 * x,"}, "a factor: everything is 1.5 times"),
     # 01: turn pairs by complex numbers
     Wrong(*("01", 1, "the conjugate"), {"exp(1j": "exp(-1j"}, "it rotates by minus the angle"),
     Wrong(

@@ -164,7 +164,7 @@ def _rotated_back(grad, angles, quarter_turn):
     return torch.cat((back.to(grad.dtype), tail), dim=-1)
 
 
-# Notebooks 01 to 03
+# Notebooks 00 to 03
 
 # Case names for readers who have not met blocks yet.
 _BLOCKS = ("sizes that no block divides", "more elements than a block")
@@ -216,6 +216,12 @@ def halves_to_neighbours(x: "(s, b, h, d2)"):
 rotate_half_of_neighbours_in_pytorch = spec(rotate_half_of_neighbours.function, **_PYTORCH)
 rope_in_pytorch = spec(rope.function, **_PYTORCH)
 rope_of_neighbours_in_pytorch = spec(rope_of_neighbours.function, angles="pairs", **_PYTORCH)
+
+
+@spec(launches=1, **_KERNEL)
+def scaled_copy(x: "(n)"):
+    """The reader's first kernel, in notebook 00."""
+    return 2 * x
 
 
 @spec(**_KERNEL)

@@ -238,6 +238,8 @@ class Attempt:
         trace, allowed = self.trace, self.wanted.launches
         if trace.races or trace.collisions:
             return broken(f"a race between programs: {(trace.races + trace.collisions)[0]}")
+        if allowed is not None and not trace.launches:
+            return broken("no kernel ran: PyTorch computed the result; launch your kernel")
         if allowed is not None and trace.launches > allowed:
             return broken(f"too many launches: {trace.launches}, where {allowed} would do")
         return None

@@ -54,7 +54,7 @@ class Spec:
     angles: str = "unlike"  # halves of a table: 'unlike', 'halves' alike or 'pairs' alike
     overwrites: tuple[str, ...] = ()  # arguments that the candidate overwrites with the results
     leave_out: tuple[str, ...] = ()
-    launches: int | None = None  # of kernels, at most; None: as many as it takes
+    launches: int | None = None  # of kernels, at least 1 and at most this; None: any number
     extra: tuple[Case, ...] = ()
 
     def __call__(self, *inputs):
