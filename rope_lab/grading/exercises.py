@@ -192,6 +192,11 @@ def frequencies(d: "number (d)", base: "number (base)"):
     return float(base) ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
 
 
+def slow_pairs(d: int, base: float, positions: int) -> int:
+    """How many pairs don't finish a turn within so many positions."""
+    return int((frequencies.function(d, base) * positions < 2 * torch.pi).sum())
+
+
 @spec(**_MATH)
 def table_of_scores(q: "(s, d)", k: "(s, d)", theta: "angles (p)"):
     """Row m, column n: the query at position m, rotated, times the key at position n, rotated."""
