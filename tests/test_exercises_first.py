@@ -1,4 +1,4 @@
-"""The exercises of notebooks 01 to 03: stubs are kind, solutions right, wrong answers are named."""
+"""The exercises of notebooks 00 to 03: stubs are kind, solutions right, wrong answers are named."""
 
 import re
 
@@ -9,7 +9,7 @@ import rope_lab as lab
 from notebook_form import FOLDER
 from wrong_answers_first import WRONG_ANSWERS
 
-NAMES = ("01_roformer_math", "02_rotate_half", "03_first_triton_kernel")
+NAMES = ("00_start_here", "01_roformer_math", "02_rotate_half", "03_first_triton_kernel")
 _TITLE = re.compile(r"^###? (Exercise (\d): .+?)(?: \((\d+) minutes.*\))?$", re.MULTILINE)
 _CHECK = re.compile(r"^(?:\w+ = )?lab\.check(?:_answer|_exercise)?\(", re.MULTILINE)
 
@@ -26,12 +26,12 @@ def titles(cells):
 
 
 def checks(cells):
-    """(number of the exercise, cell) for each cell that asks for a verdict below an exercise."""
+    """(number, cell) for each cell of an exercise, by its id, that asks for a verdict."""
     number, found = None, []
     for cell in cells:
         if cell.cell_type == "markdown" and _TITLE.search(cell.source):
             number = int(_TITLE.search(cell.source)[2])
-        elif cell.cell_type == "code" and number and _CHECK.search(cell.source):
+        elif cell.cell_type == "code" and "-ex" in cell.id and _CHECK.search(cell.source):
             found.append((number, cell))
     return found
 

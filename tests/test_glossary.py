@@ -8,12 +8,12 @@ from notebook_form import Notebook, load, names_of_notebooks
 
 # notebook -> terms that it introduces
 GLOSSARY = {
-    "00": "kernel, engine, fused, verdict, format, packed, stride, half-split, interleaved, "
-    "bandwidth",
+    "00": "kernel, engine, program, block, mask, pointer, grid, verdict, bandwidth, bf16, fused",
     "01": "query, key, score, base, wavelength",
-    "02": "tail, bf16, eager",
-    "03": "program, thread block, pointer, just in time, grid, streaming multiprocessors, SMs, "
-    "warp, registers, L1, L2, caches, HBM, block, power of two, mask, launcher, lane, sector, "
+    "02": "tail, eager, arithmetic intensity, memory-bound, half-split, interleaved, stride, "
+    "format, packed",
+    "03": "thread block, just in time, streaming multiprocessors, SMs, "
+    "warp, registers, L1, L2, caches, HBM, power of two, launcher, lane, sector, "
     "cache line, coalesced, gather, scatter, host time, device time, CUDA graph",
     "04": "row, in place, race, barrier",
     "05": "tile, ledger, spills, bisection",

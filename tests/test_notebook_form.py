@@ -132,7 +132,7 @@ BREAKS = {
         (MATH, lambda n: replace_in(n.node.cells[0], "Why rotate at all?", "Why")),
         (MATH, lambda n: replace_in(n.node.cells[0], "You will be able to", "Aims")),
         (MATH, lambda n: replace_in(n.node.cells[0], "| You need |", "| Needs |")),
-        (MATH, lambda n: replace_in(n.node.cells[0], " minutes |", " |")),
+        (MATH, lambda n: replace_in(n.node.cells[0], "| Time |", "| Lasts |")),
         (MATH, lambda n: replace_in(n.node.cells[0], "| Hardware |", "| On |")),
         (MATH, lambda n: replace_in(n.node.cells[0], "Previous · next", "Links")),
     ],

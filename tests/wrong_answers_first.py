@@ -1,4 +1,4 @@
-"""Answers to the exercises of notebooks 01 to 03 that are wrong, and what they must be told.
+"""Answers to the exercises of notebooks 00 to 03 that are wrong, and what they must be told.
 
 As in `wrong_answers.py`: the worked solution, and what a reader writes instead of some of its text.
 `tests/test_exercises_first.py` has them judged.
@@ -9,6 +9,31 @@ from wrong_answers import Wrong
 _P = "    P = torch.cat([torch.arange(0, d2, 2), torch.arange(1, d2, 2)])\n"
 
 WRONG_ANSWERS = [
+    # 00: a scaled copy
+    Wrong(
+        *("00", 1, "no mask"),
+        {", mask=exists": ""},
+        "out of bounds: program 0 reads element 64 of x_ptr, whose memory has elements 0 to 63",
+    ),
+    Wrong(
+        *("00", 1, "no factor"),
+        {"2 * x,": "x,"},
+        "nothing has happened: the result is x as it came",
+    ),
+    Wrong(
+        *("00", 1, "the number of a program as an offset"),
+        {"tl.program_id(0) * BLOCK": "tl.program_id(0)"},
+        "unwritten: no program stores these elements",
+    ),
+    Wrong(
+        *("00", 1, "no kernel"),
+        {
+            "    scaled_copy_kernel[grid](x, out, x.numel(), BLOCK=block)\n": "",
+            "return out": "return 2 * x",
+        },
+        "no kernel ran: PyTorch computed the result",
+    ),
+    Wrong(*("00", 1, "another factor"), {"2 * x,": "3 * x,"}, "a factor: everything is 1.5 times"),
     # 01: turn pairs by complex numbers
     Wrong(*("01", 1, "the conjugate"), {"exp(1j": "exp(-1j"}, "it rotates by minus the angle"),
     Wrong(
@@ -25,24 +50,6 @@ WRONG_ANSWERS = [
         "neighbours swapped: each of the two",
     ),
     Wrong(*("01", 1, "pairs for ever"), {".flatten(-2)": ""}, "shape (4, 4, 2), expected (4, 8)"),
-    # 01: frequencies
-    Wrong(*("01", 2, "always 10000"), {"float(base)": "10000.0"}, "base is ignored"),
-    Wrong(
-        *("01", 2, "without the 2"),
-        {"arange(0, d, 2)": "arange(d // 2)"},
-        "a factor in the exponent: it is the square root",
-    ),
-    Wrong(
-        *("01", 2, "counted from 1"),
-        {"arange(0, d, 2)": "arange(2, d + 2, 2)"},
-        "shifted: every element stands one place too early",
-    ),
-    Wrong(*("01", 2, "without the minus"), {"(-torch": "(torch"}, "the reciprocal"),
-    Wrong(
-        *("01", 2, "one for each element"),
-        {"arange(0, d, 2)": "arange(d)"},
-        "shape (8,), expected (4,)",
-    ),
     # 01: a table of scores
     Wrong(*("01", 3, "backwards"), {"* theta": "* -theta"}, "it rotates by minus the angle"),
     Wrong(
@@ -72,9 +79,48 @@ WRONG_ANSWERS = [
     Wrong(
         *("01", 4, "two plus"), {"= -angle": "= angle"}, "a sign: what is wrong has the opposite"
     ),
+    # 01: frequencies
+    Wrong(*("01", 5, "always 10000"), {"float(base)": "10000.0"}, "base is ignored"),
+    Wrong(
+        *("01", 5, "without the 2"),
+        {"arange(0, d, 2)": "arange(d // 2)"},
+        "a factor in the exponent: it is the square root",
+    ),
+    Wrong(
+        *("01", 5, "counted from 1"),
+        {"arange(0, d, 2)": "arange(2, d + 2, 2)"},
+        "shifted: every element stands one place too early",
+    ),
+    Wrong(*("01", 5, "without the minus"), {"(-torch": "(torch"}, "the reciprocal"),
+    Wrong(
+        *("01", 5, "one for each element"),
+        {"arange(0, d, 2)": "arange(d)"},
+        "shape (8,), expected (4,)",
+    ),
+    # 02: the whole function
+    Wrong(
+        *("02", 1, "no tail"),
+        {"torch.cat([rotated.to(t.dtype), tail], dim=-1)": "rotated.to(t.dtype)"},
+        "shape (7, 3, 5, 12), expected (7, 3, 5, 20)",
+    ),
+    Wrong(*("02", 1, "zeros for a tail"), {", tail]": ", tail * 0]"}, "the tail is wrong"),
+    Wrong(
+        *("02", 1, "left in fp32"), {"rotated.to(t.dtype)": "rotated"}, "dtype float32, expected"
+    ),
+    Wrong(
+        *("02", 1, "rounded before"),
+        {"angles.cos()": "angles.cos().to(t.dtype)", "angles.sin()": "angles.sin().to(t.dtype)"},
+        "rounding: compute in fp32",
+    ),
+    Wrong(
+        *("02", 1, "the whole table"), {"freqs[:s]": "freqs"}, "it raises RuntimeError: The size"
+    ),
+    Wrong(
+        *("02", 1, "a minus"), {"+ rotate_half": "- rotate_half"}, "it rotates by minus the angle"
+    ),
     # 02: the way back
     Wrong(
-        *("02", 1, "the way there"),
+        *("02", 2, "the way there"),
         {
             "first, second = x.chunk(2, dim=-1)": "d2 = x.shape[-1]\n" + _P.rstrip("\n"),
             "torch.stack([first, second], dim=-1).flatten(-2)": "x[..., P]",
@@ -82,74 +128,53 @@ WRONG_ANSWERS = [
         "the order: the permutation goes the other way round",
     ),
     Wrong(
-        *("02", 1, "there and back"),
+        *("02", 2, "there and back"),
         {"torch.stack([first, second], dim=-1).flatten(-2)": "torch.cat([first, second], -1)"},
         "nothing has happened: the result is x as it came",
     ),
     Wrong(
-        *("02", 1, "the second first"), {"[first, second]": "[second, first]"}, "neighbours swapped"
+        *("02", 2, "the second first"), {"[first, second]": "[second, first]"}, "neighbours swapped"
     ),
     # 02: quarter turns of neighbours
     Wrong(
-        *("02", 2, "the partner's sign"),
+        *("02", 3, "the partner's sign"),
         {"2 * (i % 2) - 1": "1 - 2 * (i % 2)"},
         "a sign: what is wrong has the opposite sign",
     ),
-    Wrong(*("02", 2, "no sign"), {"* sign": ""}, "a sign: what is wrong has the opposite sign"),
+    Wrong(*("02", 3, "no sign"), {"* sign": ""}, "a sign: what is wrong has the opposite sign"),
     Wrong(
-        *("02", 2, "no partner"),
+        *("02", 3, "no partner"),
         {"x[..., partner]": "x"},
         "neighbours swapped, and a sign",
     ),
     Wrong(
-        *("02", 2, "halves"),
+        *("02", 3, "halves"),
         {
             "i + 1 - 2 * (i % 2)": "(i + len(i) // 2) % len(i)",
             "2 * (i % 2) - 1": "torch.where(i < len(i) // 2, -1, 1)",
         },
         "the wrong pairing: it pairs halves",
     ),
-    # 02: the whole function
-    Wrong(
-        *("02", 3, "no tail"),
-        {"torch.cat([rotated.to(t.dtype), tail], dim=-1)": "rotated.to(t.dtype)"},
-        "shape (7, 3, 5, 12), expected (7, 3, 5, 20)",
-    ),
-    Wrong(*("02", 3, "zeros for a tail"), {", tail]": ", tail * 0]"}, "the tail is wrong"),
-    Wrong(
-        *("02", 3, "left in fp32"), {"rotated.to(t.dtype)": "rotated"}, "dtype float32, expected"
-    ),
-    Wrong(
-        *("02", 3, "rounded before"),
-        {"angles.cos()": "angles.cos().to(t.dtype)", "angles.sin()": "angles.sin().to(t.dtype)"},
-        "rounding: compute in fp32",
-    ),
-    Wrong(
-        *("02", 3, "the whole table"), {"freqs[:s]": "freqs"}, "it raises RuntimeError: The size"
-    ),
-    Wrong(
-        *("02", 3, "a minus"), {"+ rotate_half": "- rotate_half"}, "it rotates by minus the angle"
-    ),
     # 02: interleaved, with a half-split function
     Wrong(
-        *("02", 5, "the table forgotten"),
+        *("02", 4, "the table forgotten"),
         {"freqs[..., P])": "freqs)"},
         "the wrong angle: the table's angles stand in another order",
     ),
     Wrong(
-        *("02", 5, "no way back"),
+        *("02", 4, "no way back"),
         {"rotated[..., P.argsort()]": "rotated"},
         "the order: the right numbers, with halves where neighbours are asked for",
     ),
     Wrong(
-        *("02", 5, "no permutation"),
+        *("02", 4, "no permutation"),
         {
             "(rotary[..., P], freqs[..., P])": "(rotary, freqs)",
             "rotated[..., P.argsort()]": "rotated",
         },
         "the wrong pairing: it pairs halves",
     ),
-    Wrong(*("02", 5, "zeros for a tail"), {", tail]": ", tail * 0]"}, "the tail is wrong"),
+    Wrong(*("02", 4, "zeros for a tail"), {", tail]": ", tail * 0]"}, "the tail is wrong"),
     # 03: three times
     Wrong(
         *("03", 1, "one too many"), {"i < n": "i <= n"}, "out of bounds: program 0 reads element 64"

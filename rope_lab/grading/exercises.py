@@ -172,7 +172,7 @@ def _rotated_back(grad, angles, quarter_turn):
     return torch.cat((back.to(grad.dtype), tail), dim=-1)
 
 
-# Notebooks 01 to 03
+# Notebooks 00 to 03
 
 # Case names for readers who have not met blocks yet.
 _BLOCKS = ("sizes that no block divides", "more elements than a block")
@@ -200,6 +200,11 @@ def frequencies(d: "number (d)", base: "number (base)"):
     return float(base) ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
 
 
+def slow_pairs(d: int, base: float, positions: int) -> int:
+    """How many pairs don't finish a turn within so many positions."""
+    return int((frequencies.function(d, base) * positions < 2 * torch.pi).sum())
+
+
 @spec(**_MATH)
 def table_of_scores(q: "(s, d)", k: "(s, d)", theta: "angles (p)"):
     """Row m, column n: the query at position m, rotated, times the key at position n, rotated."""
@@ -224,6 +229,12 @@ def halves_to_neighbours(x: "(s, b, h, d2)"):
 rotate_half_of_neighbours_in_pytorch = spec(rotate_half_of_neighbours.function, **_PYTORCH)
 rope_in_pytorch = spec(rope.function, **_PYTORCH)
 rope_of_neighbours_in_pytorch = spec(rope_of_neighbours.function, angles="pairs", **_PYTORCH)
+
+
+@spec(launches=1, **_KERNEL)
+def scaled_copy(x: "(n)"):
+    """The reader's first kernel, in notebook 00."""
+    return 2 * x
 
 
 @spec(**_KERNEL)

@@ -55,7 +55,7 @@ class Spec:
     overwrites: tuple[str, ...] = ()  # arguments that the candidate overwrites with the results
     leave_out: tuple[str, ...] = ()
     launches: int | None = None  # of kernels, at most; None: as many as it takes
-    kernel: bool = False  # a candidate that launches none is not done, even if it is right
+    kernel: bool = False  # a candidate that launches none is wrong
     extra: tuple[Case, ...] = ()
 
     def __call__(self, *inputs):
