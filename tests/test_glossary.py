@@ -16,7 +16,7 @@ GLOSSARY = {
     "multiprocessors, warp, lane, line, coalesced, cache, gather, scatter, host time, device time, "
     "CUDA graph",
     "04": "row, in place, race, barrier",
-    "05": "tile, ledger, spills, bisection",
+    "05": "tile, ledger, spills",
     "06": "loss, gradient, backward, transpose, finite differences, unlike halves, autograd, "
     "graph, Jacobian, hook, out of bounds, leaf",
     "07": "TTIR, TTGIR, PTX, SASS, ptxas, operation, static single assignment, layout, shuffles, "
