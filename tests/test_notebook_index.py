@@ -10,7 +10,7 @@ import shutil
 import pytest
 
 import notebook_index
-from notebook_form import ROOT, names_of_notebooks
+from notebook_form import ROOT, names_of_detours, names_of_notebooks
 
 START, MATH, HALF = names_of_notebooks()[:3]
 LAST = names_of_notebooks()[-1]
@@ -30,8 +30,8 @@ def test_every_place_says_what_the_index_says():
 @pytest.fixture
 def copy_of_repository(tmp_path):
     """The files that the tool reads and writes."""
-    (tmp_path / "notebooks").mkdir()
-    names = [f"notebooks/{name}" for name in names_of_notebooks()]
+    (tmp_path / "notebooks/deeper").mkdir(parents=True)
+    names = [f"notebooks/{name}" for name in (*names_of_notebooks(), *names_of_detours())]
     for name in ["README.md", notebook_index.INDEX, *names]:
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
