@@ -160,9 +160,19 @@ WRONG_ANSWERS = [
         {"x2 * cos + x1 * sin": "x2 * cos - x1 * sin"},
         "a sign: that of the sine in the second half",
     ),
-    # 05: neighbours in place
     Wrong(
-        *("05", 2, "halves"),
+        *("05", 1, "rows of a table half as long"),
+        {"position * 2 * HALF + pair, mask": "position * HALF + pair, mask"},
+        "the step of the table: the row of the next position begins d2 elements on",
+    ),
+    Wrong(
+        *("05", 1, "no mask"),
+        {"exists = pair < HALF": "exists = pair < BLOCK_HALF"},
+        "out of bounds: program",
+    ),
+    # 05: neighbors in place
+    Wrong(
+        *("05", 3, "halves"),
         {
             "row_ptr + 2 * pair * stride_d": "row_ptr + pair * stride_d",
             "x1_ptr + stride_d": "x1_ptr + HALF * stride_d",
@@ -171,7 +181,7 @@ WRONG_ANSWERS = [
         "the wrong pairing: it pairs halves",
     ),
     Wrong(
-        *("05", 2, "a member loaded again"),
+        *("05", 3, "a member loaded again"),
         {
             "    tl.store(x1_ptr + stride_d,": "    x1 = tl.load(x1_ptr, mask=exists)\n"
             "    tl.store(x1_ptr + stride_d,"
@@ -179,28 +189,33 @@ WRONG_ANSWERS = [
         "after it has overwritten it itself",
     ),
     Wrong(
-        *("05", 2, "the neighbour one element on"),
+        *("05", 3, "the neighbour one element on"),
         {"x1_ptr + stride_d": "x1_ptr + 1"},
         "a wrong stride",
     ),
     Wrong(
-        *("05", 2, "no mask"),
+        *("05", 3, "no mask"),
         {"exists = pair < HALF": "exists = pair < BLOCK_HALF"},
         "out of bounds: program",
     ),
+    Wrong(
+        *("05", 3, "the angles of halves"),
+        {"2 * HALF + 2 * pair, mask": "2 * HALF + pair, mask"},
+        "the columns of the table: the angle of pair i is in column 2i, not i",
+    ),
     # 05: q and k
     Wrong(
-        *("05", 3, "k by q's strides"),
+        *("05", 4, "k by q's strides"),
         {"row - q_rows, k_heads, k_strides": "row - q_rows, k_heads, q_strides"},
         "out of bounds: program 10 reads element 32 of k_ptr",
     ),
     Wrong(
-        *("05", 3, "too few programs"),
+        *("05", 4, "too few programs"),
         {"(s * b * (h + g),)": "(s * b * h,)"},
         "unwritten: no program stores these elements",
     ),
     Wrong(
-        *("05", 3, "two launches"),
+        *("05", 4, "two launches"),
         {
             "def rope_q_and_k(": "def both(",
             "    return q_out, k_out\n": "    return q_out, k_out\n\n\n"
@@ -209,26 +224,41 @@ WRONG_ANSWERS = [
         },
         "too many launches: 2, where 1 would do",
     ),
+    Wrong(
+        *("05", 4, "no tail"),
+        {"        tl.store(out_row_ptr + column, x, mask=passes)\n": ""},
+        "the tail is forgotten",
+    ),
+    Wrong(
+        *("05", 4, "k stored to q's output"),
+        {"t_ptr, out_ptr = k_ptr, k_out_ptr": "t_ptr, out_ptr = k_ptr, q_out_ptr"},
+        "program 8 stores in element 0 of q_out_ptr, where program 0 has stored before",
+    ),
     # 05: as fast as a copy
     Wrong(
-        *("05", 4, "no end of the rows"),
+        *("05", 5, "no end of the rows"),
         {"row_exists = (row < rows)[:, None]": "row_exists = (row >= 0)[:, None]"},
         "out of bounds: program 1 reads element 64 of t_ptr",
     ),
     Wrong(
-        *("05", 4, "no tail"),
+        *("05", 5, "no tail"),
         {"        tl.store(out_ptr + tail_offset, x, mask=passes)\n": ""},
         "the tail is forgotten",
     ),
     Wrong(
-        *("05", 4, "rows of a table as long as a head"),
+        *("05", 5, "rows of a table as long as a head"),
         {"freqs_ptr + position * 2 * HALF": "freqs_ptr + position * (2 * HALF + TAIL)"},
         "out of bounds: program",
     ),
     Wrong(
-        *("05", 4, "one half's angles"),
+        *("05", 5, "one half's angles"),
         {"angle2 = tl.load(angle_ptr + HALF,": "angle2 = tl.load(angle_ptr,"},
         "the second half takes the first half's angle",
+    ),
+    Wrong(
+        *("05", 5, "the position of a row kernel"),
+        {"position = tl.program_id(0) // row_blocks": "position = tl.program_id(0) // rows"},
+        "unwritten: no program stores the last elements",
     ),
     # 06: two lines of the row kernel
     Wrong(

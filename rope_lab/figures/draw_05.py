@@ -1,4 +1,4 @@
-"""Drawings of notebook 05: who loads and stores what, tiles, threads of a tile, the sweep."""
+"""Drawings of notebook 05 and its detour: loads and stores, tiles, their threads, the sweep."""
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
@@ -64,47 +64,52 @@ def threads_of_a_tile(ax: Axes, rows: int, warps: int) -> None:
             ax.add_patch(Rectangle(corner, 0.92, 0.92, color=PROGRAM_COLORS[warp], linewidth=0))
             ax.text(
                 column + 0.5, rows - 0.5 - row, str(thread), color=ON_COLOR, ha="center",
-                va="center", fontsize=7,
+                va="center", fontsize=9,
             )  # fmt: skip
         ax.text(-0.3, rows - 0.5 - row, str(row), ha="right", va="center", fontsize=9)
     ax.text(8, -0.35, "128 pairs, 8 a cell", ha="center", va="top", fontsize=9)
     ax.text(-1.2, rows / 2, "row", rotation=90, ha="right", va="center", fontsize=9)
-    plural = "warp" if warps == 1 else "warps"
-    ax.set(xlim=(-2, 16.2), ylim=(-1.2, rows + 0.1), title=f"{warps} {plural}")
+    title = f"{_counted(warps, 'warp')}: cos and sin serve {_counted(rows // (2 * warps), 'row')}"
+    ax.set(xlim=(-2, 16.2), ylim=(-1.2, rows + 0.1), title=title)
     ax.axis("off")
 
 
-def tile_sweep(measurement, block_rows: tuple, warps: tuple, sines) -> None:
-    """Share of the copy's speed against the rows of a tile, and against the sines per pair.
+def tile_sweep(measurement, block_rows: tuple, warps: tuple, evaluations) -> None:
+    """Per cent of copy bandwidth over the rows of a tile, and over the evaluations per pair.
 
-    `sines(block_r, num_warps)` is the predicted number of sines and cosines per pair.
+    `evaluations(block_r, num_warps)` is the predicted number of sin/cos evaluations per pair.
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.6), sharey=True)
-    copy = measurement["copy"].median_us
+    copy, best = measurement["copy"].median_us, (0, 0, "")
     for place, num_warps in enumerate(warps):
         share = [
             100 * copy / measurement[f"{block_r} rows, {num_warps} warps"].median_us
             for block_r in block_rows
         ]
-        label = f"{num_warps} warp" + "s" * (num_warps > 1)
+        label = _counted(num_warps, "warp")
         style = {"color": PROGRAM_COLORS[place], "marker": "os^D"[place], "label": label}
+        best = max(best, *zip(share, block_rows, [label] * len(share), strict=True))
         left.plot(block_rows, share, **style)
         aside = (0.93, 1, 1.07)[place]  # that no point hides another
-        predicted = [aside * sines(block_r, num_warps) for block_r in block_rows]
+        predicted = [aside * evaluations(block_r, num_warps) for block_r in block_rows]
         right.plot(predicted, share, linestyle="none", fillstyle="none", markersize=9, **style)
     for ax, label in (
         (left, "rows per tile, BLOCK_R"),
-        (right, "sines and cosines per pair (8), moved a little"),
+        (right, "sin/cos evaluations per pair (warps set apart)"),
     ):
         ax.axhline(100, color=INK, linewidth=1, linestyle=":")
         ax.set_xscale("log", base=2)
         ax.xaxis.set_major_formatter(plt.FormatStrFormatter("%g"))
         ax.set(xlabel=label, ylim=(0, 105))
-    left.set(ylabel="% of the copy's speed", title="what was measured")
-    right.set(title="the same points, over the prediction")
+    left.set(ylabel="% of copy bandwidth", title=f"Best: {_counted(best[1], 'row')}, {best[2]}")
+    right.set(title="Many evaluations per pair are slow")
     left.legend(loc="lower center", ncols=len(warps), fontsize=9, columnspacing=1.0)
     cite(figure, measurement.source)
     plt.show()
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" + "s" * (number != 1)
 
 
 def _grid(ax: Axes, left: float, bottom: float, rows: int, columns: int, exists, color) -> None:

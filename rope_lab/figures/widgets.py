@@ -263,7 +263,12 @@ class TileExplorer(Explorer):
         self.num_warps = widgets.SelectionSlider(
             value=4, options=(1, 2, 4), description="num_warps"
         )
+        for slider in (self.warp, self.num_warps):  # a slider never reads more than is shown
+            slider.observe(self._keep_warp, "value")
         super().__init__(self.program, self.warp, self.lane, self.num_warps)
+
+    def _keep_warp(self, _change) -> None:
+        self.warp.value = min(self.warp.value, self.num_warps.value - 1)
 
     def holders(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Program, warp and lane of each element (rows, 2, half)."""
@@ -280,7 +285,7 @@ class TileExplorer(Explorer):
         return program, warp, in_row + lanes * lane
 
     def _chosen(self) -> tuple[int, int, int]:
-        return self.program.value, min(self.warp.value, self.num_warps.value - 1), self.lane.value
+        return self.program.value, self.warp.value, self.lane.value
 
     def _held(self) -> np.ndarray:
         """(4, rows, 2, half): everything, then the program's, of these the warp's, the lane's."""

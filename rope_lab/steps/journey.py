@@ -1,7 +1,8 @@
 """The kernels on the way, as notebooks 03 to 06 build them, kept to be compared with.
 
-Each stands here and in a cell of its notebook; a test holds the two equal. They are simple before
-they are fast, and each docstring says what is wrong with it. Importing this loads Triton.
+A notebook builds each in a cell, and a test holds the two equal; or it prints the one from here.
+They are simple before they are fast, and each docstring says what is wrong with it. Importing this
+loads Triton.
 """
 
 from functools import partial
@@ -145,7 +146,7 @@ def half_split_row_kernel(
     HALF: tl.constexpr,  # d / 2
     BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
 ):
-    """One program a row: one read, one write. Computes cos and sin anew for every row."""
+    """One program a row: one read, one write. Computes cos and sin again for every row."""
     row = tl.program_id(0)
     position = row // rows
     pair = tl.arange(0, BLOCK_HALF)
