@@ -21,7 +21,7 @@ GLOSSARY = {
     "graph, Jacobian, hook, out of bounds, leaf",
     "07": "TTIR, TTGIR, PTX, SASS, ptxas, operation, static single assignment, layout, shuffles, "
     "shared memory, predicate, specialisation, stack, occupancy, slow branch, fma, contracts",
-    "08": "L2 cache, knee, roofline, ridge, sectors, stall",
+    "08": "time law, knee, compute-bound, ridge, roofline, stall",
     "09": "diff, waterfall, bars",
     "10": "checkpointing",
 }
