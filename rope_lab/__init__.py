@@ -10,6 +10,7 @@ from .compiler.plans import plan_of
 from .engine import ENGINE, device, need_triton
 from .grading.answers import check_answer
 from .grading.check import check, compare
+from .grading.choices import check_choices
 from .grading.judge import check_exercise
 from .grading.spec import spec
 from .profiling.traffic import count_eager_traffic
@@ -21,6 +22,7 @@ __all__ = [
     "bench",
     "check",
     "check_answer",
+    "check_choices",
     "check_exercise",
     "compare",
     "count_eager_traffic",

@@ -34,10 +34,15 @@ class Taken:
     replayed: bool = False
 
     @property
+    def origin(self) -> str:
+        """Where and when: the same words whether it was measured today or replayed."""
+        return origin(self.gpu, self.versions, self.date)
+
+    @property
     def source(self) -> str:
         """One line: where and when, and whether it was found today or is a record."""
         how = "Replayed from a record" if self.replayed else "Measured here"
-        return f"{how}: {origin(self.gpu, self.versions, self.date)}"
+        return f"{how}: {self.origin}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +102,7 @@ def bench(
         raise ValueError(f"clock is {clock!r}; accepted: 'device', 'host'")
     path = _record_of(key, records)
     if not torch.cuda.is_available():
-        fields = _replay(path, key)
-        cases = {name: Timing(**timing) for name, timing in fields.pop("cases").items()}
-        return Measurement(key=key, cases=cases, replayed=True, **fields)
+        return _read(path, key)
     take = measure if clock == "device" else measure_host
     measurement = Measurement(key=key, cases=take(make_cases()), clock=clock, **circumstances())
     if os.environ.get(RECORD_SWITCH) == "1":
@@ -120,7 +123,7 @@ def observe(key: str, experiment: Callable[[], dict], records: Path | None = Non
     """
     path = _record_of(key, records)
     if not torch.cuda.is_available():
-        return Observation(key=key, replayed=True, **_replay(path, key))
+        return _read(path, key)
     require_compiled_kernels()
     observation = Observation(key=key, values=experiment(), **circumstances())
     if os.environ.get(RECORD_SWITCH) == "1":
@@ -128,9 +131,9 @@ def observe(key: str, experiment: Callable[[], dict], records: Path | None = Non
     return observation
 
 
-def recorded(key: str, records: Path | None = None) -> Observation:
-    """What an experiment of another notebook returned when it was recorded, on every machine."""
-    return Observation(key=key, replayed=True, **_replay(_record_of(key, records), key))
+def recorded(key: str, records: Path | None = None) -> Measurement | Observation:
+    """What another notebook measured when it was recorded: the same on every machine."""
+    return _read(_record_of(key, records), key)
 
 
 def records_folder() -> Path:
@@ -174,6 +177,14 @@ def _record_of(key: str, records: Path | None) -> Path:
     if not _KEY.fullmatch(key):
         raise ValueError(f"key is {key!r}; accepted: two digits, '/', then a-z, 0-9 and '-'")
     return (records or records_folder()) / f"{key[:2]}.json"
+
+
+def _read(path: Path, key: str) -> Measurement | Observation:
+    fields = _replay(path, key)
+    if "values" in fields:
+        return Observation(key=key, replayed=True, **fields)
+    cases = {name: Timing(**timing) for name, timing in fields.pop("cases").items()}
+    return Measurement(key=key, cases=cases, replayed=True, **fields)
 
 
 def _replay(path: Path, key: str) -> dict:

@@ -5,6 +5,7 @@ What stubs and solutions print is stored in the notebooks, and nbval holds it; h
 
 import ast
 import re
+import statistics
 import types
 from collections import Counter
 
@@ -16,7 +17,8 @@ import rope_lab as lab
 import wrong_kernels
 from rope_kernels import rope_fw, rope_qk
 from rope_lab.grading import exercises
-from wrong_answers import WRONG_ANSWERS
+from rope_lab.grading.pretend_gpu import check_timer
+from wrong_answers import WRONG_ANSWERS, WRONG_NUMBERS, WRONG_TIMERS
 
 NUMBERS = ("04", "05", "06", "07", "08", "09")
 SOLUTIONS = notebook_form.FOLDER / "solutions"
@@ -162,6 +164,32 @@ def test_each_exercise_with_a_kernel_has_three_wrong_answers():
     ]
     assert set(counts) == set(with_a_kernel)
     assert min(counts.values()) >= 3
+
+
+@pytest.mark.parametrize("wrong", WRONG_TIMERS, ids=str)
+def test_a_wrong_timer_is_told_what_it_forgot(wrong):
+    source = cell(solutions("08"), "-ex2").source
+    for right, instead in wrong.instead.items():
+        assert right in source, f"not in the solution any more: {right}"
+        source = source.replace(right, instead)
+    names = {"statistics": statistics}
+    exec(functions_of(source), names)
+    verdict = check_timer(names["timer"])
+    assert verdict.state == "wrong" and wrong.told in verdict.reason, verdict
+
+
+@pytest.mark.parametrize("number, k, answer, told", WRONG_NUMBERS)
+def test_a_wrong_number_is_told_which_and_why(number, k, answer, told):
+    """The cell of the solution, with that answer in place of the right one."""
+    book = solutions(number)
+    *before, check = cell(book, f"-ex{k}").source.rsplit("\n", 1)
+    given = re.match(r"lab\.check_\w+\((\w+), ", check)[1]
+    names = {}
+    exec("\n".join(c.source for c in book.code if c.id.endswith(("-01", f"-ex{k}-report"))), names)
+    exec("\n".join(before), names)
+    names[given] = answer
+    verdict = eval(check, names)
+    assert verdict.state == "wrong" and told in verdict.reason, verdict
 
 
 # what was added to the judge for them

@@ -22,7 +22,7 @@ GLOSSARY = {
     "07": "TTIR, TTGIR, LLVM IR, PTX, SASS, ptxas, layout, layout conversion, shuffles, "
     "shared memory, specialization, predicate, operation, static single assignment, "
     "slow branch, fma, contracts, stack, occupancy",
-    "08": "L2 cache, knee, roofline, ridge, sectors, stall",
+    "08": "time law, knee, compute-bound, ridge, roofline, stall",
     "09": "diff, waterfall, bars",
     "10": "checkpointing",
 }

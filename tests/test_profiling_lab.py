@@ -1,4 +1,4 @@
-"""What notebook 08 stands on: the machine's model, the profiler's rows, ncu's reports, a timer."""
+"""What notebook 08 uses: the machine's model, the profiler's rows, ncu's reports, a timer."""
 
 import ast
 import inspect
@@ -22,10 +22,10 @@ from rope_lab.profiling.roofline import Machine, straight_line
 
 # the machine
 
-MACHINE = Machine(start_us=3.0, bytes_a_us=4e6, operations_a_us=32e6)
+MACHINE = Machine(start_us=3.0, bytes_a_us=4e6, instructions_a_us=32e6)
 
 
-def test_the_slower_of_bytes_and_operations_decides():
+def test_the_slower_of_bytes_and_instructions_decides():
     assert MACHINE.time_us(0) == 3
     assert MACHINE.time_us(4e8) == MACHINE.time_us(4e8, 32e8) == 103
     assert MACHINE.time_us(4e8, 64e8) == MACHINE.time_us(1, 64e8) == 203
@@ -55,37 +55,37 @@ def test_small_sizes_count_as_much_as_large_ones():
 
 
 def said(explorer):
-    """Microseconds of memory and of arithmetic, what bounds, how many operations are free."""
+    """Microseconds of bytes and of instructions, what bounds, how many instructions are free."""
     words = explorer.said.value
-    memory, arithmetic = re.search(r"memory needs (\d+) us, arithmetic (\d+);", words).groups()
-    bound, free = re.search(r"bound by (\w+)\. Up to (\d+) operations", words).groups()
-    return int(memory), int(arithmetic), bound, int(free)
+    memory, compute = re.search(r"bytes need (\d+) us, instructions (\d+);", words).groups()
+    bound, free = re.search(r"(\w+)-bound\. Up to (\d+) instructions", words).groups()
+    return int(memory), int(compute), bound, int(free)
 
 
 def test_a_sine_an_element_is_more_than_bf16_gives_away():
-    explorer = RooflineExplorer(bytes=4, operations=40, bandwidth=4.2, operations_a_us=33.4e6)
-    assert said(explorer) == (64, 80, "arithmetic", 31)
+    explorer = RooflineExplorer(bytes=4, instructions=40, bandwidth=4.2, instructions_a_us=33.4e6)
+    assert said(explorer) == (64, 80, "compute", 31)
     explorer.bytes.value = 8
     assert said(explorer) == (128, 80, "memory", 63)
 
 
-def test_a_faster_memory_does_not_help_what_arithmetic_bounds():
-    explorer = RooflineExplorer(bytes=4, operations=40, bandwidth=4.2)
+def test_a_faster_memory_does_not_help_a_compute_bound_kernel():
+    explorer = RooflineExplorer(bytes=4, instructions=40, bandwidth=4.2)
     before = said(explorer)
     explorer.bandwidth.value = 8.0
     after = said(explorer)
     assert after[0] < before[0] and max(after[:2]) == max(before[:2])
 
 
-def test_what_is_free_costs_nothing_and_one_operation_more_does():
+def test_what_is_free_costs_nothing_and_one_instruction_more_does():
     explorer = RooflineExplorer()
     for element_bytes in (2, 4, 7, 16):
         explorer.bytes.value = element_bytes
         free = said(explorer)[3]
-        explorer.operations.value = free
+        explorer.instructions.value = free
         assert said(explorer)[2] == "memory"
-        explorer.operations.value = free + 1
-        assert said(explorer)[2] == "arithmetic"
+        explorer.instructions.value = free + 1
+        assert said(explorer)[2] == "compute"
 
 
 # the profiler's events
@@ -338,8 +338,8 @@ def mean_not_median(gpu, call):
         (not_waiting, "who waits for the device?"),
         (first_call_counted, "what does a first call do?"),
         (same_buffers, "the second time?"),
-        (device_waits_for_host, "whom does the device wait for"),
-        (mean_not_median, "one sample in seven"),
+        (device_waits_for_host, "what does the device wait for"),
+        (mean_not_median, "every third call is disturbed"),
     ),
 )
 def test_a_wrong_timer_is_told_what_to_think_of(timer, hint):
@@ -378,7 +378,6 @@ DRAWINGS = {
     "roofline": lambda: draw_08.roofline({"copy": (0.5, 2e6)}, MACHINE, "source"),
     "measured roof": lambda: draw_08.measured_roof([0, 8, 512], [64, 64, 999], MACHINE, 2**26, "s"),
     "timeline": lambda: draw_08.timeline({"one": ROWS, "two": LATE}, "source"),
-    "utilisation": lambda: draw_08.utilisation({"a": {"x": 3.0}, "b": {"x": 90.0}}, "source"),
     "stalls": lambda: draw_08.stalls({"a": {"wait": 1.0}, "b": {"drain": 2.0}}, "source"),
 }
 

@@ -470,3 +470,99 @@ WRONG_ANSWERS = [
         "a sign: it rotates by minus the angle",
     ),
 ]
+
+
+@dataclass(frozen=True)
+class WrongTimer:
+    """A timer of notebook 08's exercise 2 with a mistake in it."""
+
+    mistake: str
+    instead: dict[str, str]  # text of the solution: what stands in its place
+    told: str  # words of the verdict
+
+    def __str__(self) -> str:
+        return self.mistake
+
+
+_SAMPLE = """        gpu.flush()
+        gpu.sleep(1000)  # the host queues the rest while the device is busy
+        begin = gpu.mark()
+"""
+WRONG_TIMERS = [
+    WrongTimer(
+        "one sample",
+        {"range(21)": "range(1)"},
+        "every third call is disturbed",
+    ),
+    WrongTimer(
+        "one sample after one call",
+        {"range(21)": "range(1)", "range(3)": "range(1)"},
+        "every third call is disturbed",
+    ),
+    WrongTimer(
+        "one sample after two calls",
+        {"range(21)": "range(1)", "range(3)": "range(2)"},
+        "every third call is disturbed",
+    ),
+    WrongTimer(
+        "one sample without a sleep",
+        {
+            "range(21)": "range(1)",
+            _SAMPLE: "        gpu.flush()\n        begin = gpu.mark()\n",
+        },
+        "what does the device wait for between two marks?",
+    ),
+    WrongTimer(
+        "a mean",
+        {"statistics.median(times)": "statistics.mean(times)"},
+        "every third call is disturbed",
+    ),
+    WrongTimer(
+        "no sleep",
+        {_SAMPLE: "        gpu.flush()\n        begin = gpu.mark()\n"},
+        "what does the device wait for between two marks?",
+    ),
+    WrongTimer(
+        "no flush",
+        {"        gpu.flush()\n": ""},
+        "where do the bytes come from, the second time?",
+    ),
+    WrongTimer(
+        "no waiting",
+        {"        gpu.synchronize()\n": ""},
+        "the device has not passed this mark yet: synchronize first",
+    ),
+    WrongTimer(
+        "the host's clock, and no waiting",
+        {
+            "gpu.mark()": "gpu.clock()",
+            "end.since(begin)": "end - begin",
+            "        gpu.synchronize()\n": "",
+        },
+        "who waits for the device?",
+    ),
+    WrongTimer(
+        "one call, the first",
+        {"range(21)": "range(1)", "range(3)": "range(0)"},
+        "what does a first call do?",
+    ),
+]
+
+# notebook, exercise, the answer given, words of the verdict
+WRONG_NUMBERS = [
+    ("08", 1, [3, 1, 2, 4, 6], "5 of 5: it is not 6 (batch and sequence swapped), it is another"),
+    ("08", 1, [1, 1, 2, 4, 5], "1 of 5: it is not 1 (not waiting), it is another one"),
+    ("08", 1, [3, 1, 1, 4, 5], "3 of 5: it is not 1 (not waiting), it is another one"),
+    ("08", 1, [3, 1, 2, 7, 5], "4 of 5: 7 is none of 1, 2, 3, 4, 5, 6"),
+    ("08", 1, [3, 1, 2, 4], "5 answers are wanted, 4 came"),
+    ("08", 3, [32, 8, "every eighth"], "1 of 3: 32 is too large"),
+    ("08", 3, [4, 1, "every eighth"], "2 of 3: 1 is too small"),
+    ("08", 3, [4, 8, "gather"], "3 of 3: it is not gather"),
+    ("08", 3, [4, 8, "double"], "3 of 3: it is not double"),
+    ("08", 3, [4, 9, "every eighth"], "2 of 3: 9 is too large"),  # its writes counted too
+    ("08", 4, [34.7, 34.8, 5.0, 1030], "1 of 4: 34.7 is too small"),  # no table
+    ("08", 4, [49.8, 19.6, 5.0, 1030], "2 of 4: 19.6 is too small"),  # two bytes for fp32
+    ("08", 4, [49.8, 34.8, 0.5, 1030], "3 of 4: 0.5 is too small"),  # no start
+    ("08", 4, [49.8, 34.8, 5.0, 65], "4 of 4: 65 is too small"),  # bytes alone
+    ("08", 4, [34.7, 19.7, 4.7, 1030], "1 of 4: 34.7 is too small"),  # bytes counted once
+]

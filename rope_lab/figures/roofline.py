@@ -1,4 +1,4 @@
-"""The roofline of notebook 08: a drawing, and a widget to move a kernel about under it."""
+"""The roofline of notebook 08: a drawing, and a widget to move a kernel under it."""
 
 import ipywidgets as widgets
 from matplotlib.axes import Axes
@@ -9,14 +9,14 @@ from .widgets import Explorer
 
 
 class RooflineExplorer(Explorer):
-    """A roofline: what memory and arithmetic allow, and a kernel under it.
+    """A roofline: what bytes and instructions allow, and a kernel under it.
 
     Attributes:
         bytes: slider; bytes that the kernel moves an element.
-        operations: slider; operations that it executes an element.
+        instructions: slider; instructions that it executes an element.
         bandwidth: slider; terabytes that memory moves a second.
         said: what bounds the kernel, its time for the headline's 2^26 elements, and how many
-            operations an element cost nothing.
+            instructions an element are free.
         picture: the roof and the kernel.
     """
 
@@ -26,46 +26,53 @@ class RooflineExplorer(Explorer):
     def __init__(
         self,
         bytes: int = 4,
-        operations: int = 10,
+        instructions: int = 10,
         bandwidth: float = 4.2,
-        operations_a_us: float = 33.4e6,
+        instructions_a_us: float = 33.4e6,
     ) -> None:
-        self.operations_a_us = operations_a_us
+        self.instructions_a_us = instructions_a_us
         self.bytes = widgets.IntSlider(value=bytes, min=1, max=32, description="bytes")
-        self.operations = widgets.IntSlider(
-            value=operations, min=1, max=200, description="operations"
+        self.instructions = widgets.IntSlider(
+            value=instructions, min=1, max=200, description="instructions"
         )
         self.bandwidth = widgets.FloatSlider(
             value=bandwidth, min=1.0, max=8.0, step=0.1, description="TB/s"
         )
-        super().__init__(self.bytes, self.operations, self.bandwidth)
+        super().__init__(self.bytes, self.instructions, self.bandwidth)
 
     @property
     def machine(self) -> Machine:
-        return Machine(0.0, 1e6 * self.bandwidth.value, self.operations_a_us)
+        return Machine(0.0, 1e6 * self.bandwidth.value, self.instructions_a_us)
 
     def _times(self) -> tuple[float, float]:
-        """Microseconds that memory and arithmetic need for all elements."""
+        """Microseconds for the bytes and for the instructions of all elements."""
         machine = self.machine
         memory = self.bytes.value * self.ELEMENTS / machine.bytes_a_us
-        return memory, self.operations.value * self.ELEMENTS / machine.operations_a_us
+        return memory, self.instructions.value * self.ELEMENTS / machine.instructions_a_us
+
+    def _bound(self) -> str:
+        memory, compute = self._times()
+        return "memory-bound" if memory >= compute else "compute-bound"
 
     def _said(self) -> str:
-        memory, arithmetic = self._times()
-        bound = "memory" if memory >= arithmetic else "arithmetic"
+        memory, compute = self._times()
         free = int(self.bytes.value * self.machine.ridge)
         return (
-            f"{self.operations.value / self.bytes.value:.1f} operations a byte: memory needs "
-            f"{memory:.0f} us, arithmetic {arithmetic:.0f}; bound by {bound}. "
-            f"Up to {free} operations an element are free."
+            f"{self.instructions.value / self.bytes.value:.1f} instructions a byte: bytes need "
+            f"{memory:.0f} us, instructions {compute:.0f}; {self._bound()}. "
+            f"Up to {free} instructions an element are free."
         )
 
     def _draw_on(self, ax: Axes) -> None:
         roof(ax, self.machine)
-        intensity = self.operations.value / self.bytes.value
-        speed = self.operations.value * self.ELEMENTS / max(self._times())
-        ax.plot(intensity, speed / 1e6, "o", color=draw.ORANGE, markersize=9, zorder=3)
-        ax.set(xlim=(0.02, 256), ylim=(0.02, 60))
+        intensity = self.instructions.value / self.bytes.value
+        speed = self.instructions.value * self.ELEMENTS / max(self._times()) / 1e6
+        ax.plot(intensity, speed, "o", color=draw.ORANGE, markersize=9, zorder=3)
+        ax.annotate(
+            f"this kernel: {self._bound()}", (intensity, speed), xytext=(10, -14),
+            textcoords="offset points", color=draw.ORANGE,
+        )  # fmt: skip
+        ax.set(xlim=(0.02, 1000), ylim=(0.02, 60))
 
 
 def roof(ax: Axes, machine: Machine) -> None:
@@ -73,8 +80,8 @@ def roof(ax: Axes, machine: Machine) -> None:
     intensity = (1e-3, machine.ridge, 1e4)
     ax.loglog(intensity, [machine.allowed(x) / 1e6 for x in intensity], color=draw.BLUE)
     ax.axvline(machine.ridge, color=draw.INK, linewidth=1, linestyle=":")
-    ax.set(xlabel="operations a byte", ylabel="million million operations\na second")
+    ax.set(xlabel="instructions a byte", ylabel="10\u00b9\u00b2 instructions/s")
     ax.set_xticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
     ax.set_yticks([0.1, 1, 10], ["0.1", "1", "10"])
-    ax.minorticks_off()  # a move of a slider draws all of them anew
+    ax.minorticks_off()  # moving a slider would redraw all of them
     ax.grid(True)

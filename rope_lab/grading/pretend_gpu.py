@@ -1,25 +1,26 @@
-"""A GPU that is only pretended, to practise timing on: two clocks, a queue, a cache, a compiler.
+"""A simulated GPU to practise timing on: two clocks, a queue, a cache, a compiler.
 
-It obeys the rules that notebook 08 tells, with nothing else going on. So a timer can be held
-against the truth, on any machine.
+It follows the rules that notebook 08 explains and nothing else. So a timer can be compared with
+the truth, on any machine.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .verdict import NOT_YET, RIGHT, WRONG, Verdict
 
 
 @dataclass
 class PretendGPU:
-    """All times in microseconds. What the host does moves its clock; the device works behind it."""
+    """All times in microseconds. What the host does moves its clock; the device follows later."""
 
-    host_us: float = 4.0  # the host needs so long to queue a call
+    host_us: float = 4.0  # what the host needs to queue a call
     start_us: float = 3.0  # of every call on the device
     bytes_a_us: float = 4.2e6
     cache_bytes: float = 60e6
     compile_us: float = 150_000.0
-    slow_every: int = 0  # each so manieth call is disturbed and takes five times as long; 0: none
+    slow_every: int = 0  # every n-th call takes five times as long; 0: none does
+    slow_first: int = 0  # calls before the first slow one
     _now: float = field(default=0.0, init=False)
     _free: float = field(default=0.0, init=False)  # when the device has done all that is queued
     _waited_until: float = field(default=-1.0, init=False)
@@ -31,23 +32,23 @@ class PretendGPU:
         return self._now
 
     def synchronize(self) -> None:
-        """The host waits until the device has done everything."""
+        """Let the host wait until the device is done with everything."""
         self._now = max(self._now, self._free)
         self._waited_until = self._now
 
     def mark(self) -> "Mark":
-        """Put a mark into the queue: it notes when the device came past it."""
+        """Put a mark into the queue: it notes when the device passes it."""
         self._now += 0.5
         self._free = max(self._free, self._now)
         return Mark(self, self._free)
 
     def flush(self) -> None:
         """Queue a kernel that fills the cache with something else."""
-        self._queue(60.0)
+        self._queue(_FLUSH_US)
         self._in_cache = None
 
     def sleep(self, us: float) -> None:
-        """Queue a kernel that keeps the device busy for so long."""
+        """Queue a kernel that keeps the device busy for `us` microseconds."""
         self._queue(us)
 
     def kernel(self, moved_bytes: float, compiled: bool = False) -> Callable[[], None]:
@@ -59,9 +60,9 @@ class PretendGPU:
                 self._now += self.compile_us
                 state["compiled"] = True
             speed = self.bytes_a_us * (3 if self._in_cache is call else 1)
+            slow = self.slow_every and (self._calls - self.slow_first) % self.slow_every == 0
             self._calls += 1
-            disturbed = self.slow_every and self._calls % self.slow_every == 0
-            self._queue((5 if disturbed else 1) * (self.start_us + moved_bytes / speed))
+            self._queue((5 if slow else 1) * (self.start_us + moved_bytes / speed))
             self._in_cache = call if moved_bytes <= self.cache_bytes else None
 
         return call
@@ -86,37 +87,45 @@ class Mark:
         """Microseconds between two marks on the device.
 
         Raises:
-            RuntimeError: the host has not waited until the device came past this mark.
+            RuntimeError: the host has not waited until the device passed this mark.
         """
         if self.gpu._waited_until < self._time:
-            raise RuntimeError("the device has not come past this mark yet: synchronize first")
+            raise RuntimeError("the device has not passed this mark yet: synchronize first")
         return self._time - earlier._time
 
 
-# what is asked: what to think of, the GPU, bytes of the kernel, is it compiled already
+_FLUSH_US = 60.0  # what a flush takes on the device: too short to hide a slow host
+_BETWEEN_MARKS = "what does the device wait for between two marks?"
+_DISTURBED = "every third call is disturbed: what if you sample just that one?"
+
+# what to think of, the GPU, bytes of the kernel, is it compiled already
 _CASES = (
     ("who waits for the device?", PretendGPU(), 800e6, True),
     ("what does a first call do?", PretendGPU(), 800e6, False),
     ("where do the bytes come from, the second time?", PretendGPU(host_us=0.1), 20e6, True),
-    ("whom does the device wait for, between two marks?", PretendGPU(host_us=40.0), 400e6, True),
-    ("whom does the device wait for, between two marks?", PretendGPU(host_us=40.0), 2e6, True),
-    ("one sample in seven is disturbed", PretendGPU(slow_every=7), 400e6, True),
+    # the host is slower than a flush, so only a sleep keeps the device busy until all is queued
+    (_BETWEEN_MARKS, PretendGPU(host_us=3 * _FLUSH_US), 400e6, True),
+    (_BETWEEN_MARKS, PretendGPU(host_us=3 * _FLUSH_US), 2e6, True),
+    # three GPUs, so that a single sample meets a slow call on one of them, whichever it takes
+    *((_DISTURBED, PretendGPU(slow_every=3, slow_first=k), 400e6, True) for k in range(3)),
 )
 
 
 def check_timer(timer: Callable[[PretendGPU, Callable[[], None]], float]) -> Verdict:
-    """Hold a timer against several pretended GPUs: does it find the device time of a call?
+    """Try a timer on several simulated GPUs: does it find the device time of a call?
 
     Args:
         timer: gets a `PretendGPU` and a function that queues a kernel; returns the device time of
             that call, in microseconds, with an empty cache.
     """
-    for hint, gpu, moved_bytes, compiled in _CASES:
-        gpu = PretendGPU(gpu.host_us, slow_every=gpu.slow_every)  # a fresh one
+    for hint, model, moved_bytes, compiled in _CASES:
+        gpu = replace(model)  # a fresh one: its clocks start at zero
         try:
             said = timer(gpu, gpu.kernel(moved_bytes, compiled))
         except NotImplementedError as error:
             return Verdict(state=NOT_YET, reason=str(error), boxed=True)
+        except RuntimeError as error:  # a mark that was read too early
+            return Verdict(state=WRONG, reason=str(error), boxed=True)
         truth = gpu.truth(moved_bytes)
         if not isinstance(said, int | float):
             reason = f"a number of microseconds is wanted, {said!r} came"

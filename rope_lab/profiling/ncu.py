@@ -30,6 +30,16 @@ REASONS = (
     "misc",
     "sleeping",
 )
+IN_SHORT = (  # bytes, sectors, instructions, and how busy each side is: notebook 08's table
+    "dram__bytes_read.sum",
+    "dram__bytes_write.sum",
+    "l1tex__t_sector_hit_rate.pct",
+    "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio",
+    "smsp__inst_executed.sum",
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "smsp__issue_active.avg.pct_of_peak_sustained_active",
+    "sm__warps_active.avg.pct_of_peak_sustained_active",
+)
 METRICS = (
     "gpu__time_duration.sum",
     "dram__throughput.avg.pct_of_peak_sustained_elapsed",
@@ -75,6 +85,11 @@ class Report:
     def get(self, metric: str) -> float:
         """The metric; not a number where ncu had none."""
         return self.values.get(metric, float("nan"))
+
+    @property
+    def instructions(self) -> float:
+        """Executed by all lanes together: one is issued for a warp of 32."""
+        return 32 * self["smsp__inst_executed.sum"]
 
     @property
     def stalls(self) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Record Nsight Compute's reports again: `python -m rope_lab.profiling.record_ncu`, where ncu is.
+"""Record Nsight Compute's reports: `python -m rope_lab.profiling.record_ncu`, where ncu is.
 
 Each kernel is launched in a process of its own under ncu, with the clocks as they are, and its
 report is written to `notebooks/records/08_ncu_NAME.csv`.
