@@ -36,7 +36,7 @@ def gather_kernel(
     out_ptr,  # output like t
     rows,  # b * h, a multiple of BLOCK_R
     D: tl.constexpr,  # d, a power of two
-    BLOCK_R: tl.constexpr,  # rows a program, a power of two
+    BLOCK_R: tl.constexpr,  # rows per program, a power of two
 ):
     """Each element loads its partner, and computes a cos and a sin of its own."""
     row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
@@ -60,7 +60,7 @@ def pairs_kernel(
     out_ptr,  # output like t
     rows,  # b * h, a multiple of BLOCK_R
     D: tl.constexpr,  # d, a power of two
-    BLOCK_R: tl.constexpr,  # rows a program, a power of two
+    BLOCK_R: tl.constexpr,  # rows per program, a power of two
 ):
     """One program has both halves: no element is loaded twice."""
     row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
@@ -85,7 +85,7 @@ def shared_kernel(
     out_ptr,  # output like t
     rows,  # b * h, a multiple of BLOCK_R
     D: tl.constexpr,  # d, a power of two
-    BLOCK_R: tl.constexpr,  # rows a program, a power of two
+    BLOCK_R: tl.constexpr,  # rows per program, a power of two
 ):
     """The rows of a program share their position, and so its cos and sin."""
     row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
@@ -110,7 +110,7 @@ def loads_first_kernel(
     out_ptr,  # output like t
     rows,  # b * h, a multiple of BLOCK_R
     D: tl.constexpr,  # d, a power of two
-    BLOCK_R: tl.constexpr,  # rows a program, a power of two
+    BLOCK_R: tl.constexpr,  # rows per program, a power of two
 ):
     """The rows are requested before cos and sin are computed."""
     row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
@@ -154,7 +154,7 @@ def fast_sine_kernel(
     out_ptr,  # output like t
     rows,  # b * h, a multiple of BLOCK_R
     D: tl.constexpr,  # d, a power of two
-    BLOCK_R: tl.constexpr,  # rows a program, a power of two
+    BLOCK_R: tl.constexpr,  # rows per program, a power of two
     FAST: tl.constexpr,  # the hardware's sine; False in the interpreter, which has none
 ):
     """Whole turns are taken away, and the hardware computes cos and sin."""
@@ -176,14 +176,14 @@ def fast_sine_kernel(
 @triton.jit
 def on_the_fly_kernel(
     t_ptr,  # input (s, rows, D), contiguous
-    turns_ptr,  # (D / 2,), int64: 2^-64 turns a position
+    turns_ptr,  # (D / 2,), int64: 2^-64 turns per position
     out_ptr,  # output like t
     rows,  # b * h, a multiple of BLOCK_R
     D: tl.constexpr,  # d, a power of two
-    BLOCK_R: tl.constexpr,  # rows a program, a power of two
+    BLOCK_R: tl.constexpr,  # rows per program, a power of two
     FAST: tl.constexpr,  # the hardware's sine; False in the interpreter, which has none
 ):
-    """No table: position times turns a position, in integers, whose overflow are whole turns."""
+    """No table: position times turns per position, in integers, whose overflow are whole turns."""
     row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
     position = tl.program_id(0) * BLOCK_R // rows
     pair = tl.arange(0, D // 2)
@@ -200,11 +200,11 @@ def on_the_fly_kernel(
 @triton.jit
 def streaming_kernel(
     t_ptr,  # input (s, rows, D), contiguous
-    turns_ptr,  # (D / 2,), int64: 2^-64 turns a position
+    turns_ptr,  # (D / 2,), int64: 2^-64 turns per position
     out_ptr,  # output like t
     rows,  # b * h, a multiple of BLOCK_R
     D: tl.constexpr,  # d, a power of two
-    BLOCK_R: tl.constexpr,  # rows a program, a power of two
+    BLOCK_R: tl.constexpr,  # rows per program, a power of two
     FAST: tl.constexpr,  # the hardware's sine; False in the interpreter, which has none
 ):
     """A step aside: tell the caches that nothing is needed twice."""
@@ -227,7 +227,7 @@ class Step:
 
     name: str
     kernel: object
-    block_r: int  # rows a program
+    block_r: int  # rows per program
     num_warps: int
 
     @property
@@ -288,7 +288,7 @@ STEPS = {step.name: step for step in _ALL}
 
 
 def turns_of(rope: RotaryPositionEmbedding) -> Tensor:
-    """How far each pair turns a position, in 2^-64 turns: (d / 2,), int64."""
+    """How far each pair turns per position, in 2^-64 turns: (d / 2,), int64."""
     return (rope.inv_freq.double() / (2 * math.pi) * 2.0**64).long()
 
 
