@@ -168,6 +168,18 @@ def test_a_launch_can_be_done_again(device):
     assert lab.compare(launch().q_out, rope_fw(t, rope), (0.0, 0.0)).ok
 
 
+def test_all_measured_cases_but_the_copy_rotate_the_same_tensor(device):
+    beside = ("eager", "our kernel", "our kernel, table")
+    cases = ladder.measured_cases(STEPS, SHAPE, beside, device)
+    assert list(cases) == ["copy", *beside, *STEPS]
+    t = cases["gather"].args[0]
+    assert torch.equal(cases["copy"](), t)
+    want = rotate_fp64(t, PACKAGE(32).to(device)(5), "sbhd")
+    for name in cases.keys() - {"copy"}:
+        got = cases[name]().double()
+        torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
+
+
 @pytest.fixture
 def shown(monkeypatch):
     figures = []

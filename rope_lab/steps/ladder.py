@@ -293,7 +293,10 @@ def turns_of(rope: RotaryPositionEmbedding) -> Tensor:
 
 
 def measured_cases(
-    steps: dict[str, Step], shape: tuple[int, ...], beside: tuple[str, ...] = ()
+    steps: dict[str, Step],
+    shape: tuple[int, ...],
+    beside: tuple[str, ...] = (),
+    device: str = "cuda",
 ) -> dict[str, Callable[[], object]]:
     """What `lab.bench` measures: a copy, what is to be measured beside it, and each step, in bf16.
 
@@ -301,9 +304,10 @@ def measured_cases(
         steps: by the name of its case; each gets its table, or its turns, made beforehand.
         shape: (s, b, h, d) of the tensor.
         beside: any of "eager", "our kernel" and "our kernel, table".
+        device: where the tensors are.
     """
-    t = torch.randn(shape, device="cuda", dtype=torch.bfloat16)
-    rope, out = RotaryPositionEmbedding(shape[-1]).cuda(), torch.empty_like(t)
+    t = torch.randn(shape, device=device, dtype=torch.bfloat16)
+    rope, out = RotaryPositionEmbedding(shape[-1]).to(device), torch.empty_like(t)
     table, turns = rope(shape[0]), turns_of(rope)
     others = {
         "eager": partial(reference.apply_rotary_pos_emb, t, table),
