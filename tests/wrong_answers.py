@@ -450,7 +450,71 @@ WRONG_ANSWERS = [
         {"exists = pair < HALF": "exists = pair < BLOCK_HALF"},
         "out of bounds: program",
     ),
+    Wrong(
+        *("09", 3, "an unscaled sine"),
+        {
+            "* scale": "",
+            "* tl.cos(angle1)": "* scale * tl.cos(angle1)",
+            "* tl.cos(angle2)": "* scale * tl.cos(angle2)",
+        },
+        "a factor in the sine's products: they are 2.83 times",
+    ),
+    Wrong(
+        *("09", 3, "only the first half scaled"),
+        {
+            "* scale": "",
+            "x1 * tl.cos(angle1) - x2 * tl.sin(angle1)": "(x1 * tl.cos(angle1) "
+            "- x2 * tl.sin(angle1)) * scale",
+        },
+        "a factor in the second half: it is 2.83 times",
+    ),
+    Wrong(
+        *("09", 3, "one angle for both halves"),
+        {"angle2 = tl.load(angle_ptr + HALF,": "angle2 = tl.load(angle_ptr,"},
+        "the wrong angle: the second half takes the first half's angle",
+    ),
     # 09: normalised and rotated
+    Wrong(
+        *("09", 4, "swapped weights"),
+        {
+            "weight1 = tl.load(weight_ptr + pair": "weight1 = tl.load(weight_ptr + HALF + pair",
+            "weight2 = tl.load(weight_ptr + HALF + pair": "weight2 = tl.load(weight_ptr + pair",
+        },
+        "the wrong weight: each half takes the other half's weights",
+    ),
+    Wrong(
+        *("09", 4, "a missing half of the sum"),
+        {" + tl.sum(x2 * x2, axis=1)": ""},
+        "half of the sum is missing: only the first half is squared",
+    ),
+    Wrong(
+        *("09", 4, "weights after the rotation"),
+        {
+            " * weight1[None, :]": "",
+            " * weight2[None, :]": "",
+            "x1 * cos1 - x2 * sin1": "(x1 * cos1 - x2 * sin1) * weight1[None, :]",
+            "x2 * cos2 + x1 * sin2": "(x2 * cos2 + x1 * sin2) * weight2[None, :]",
+        },
+        "the wrong order: the weights are applied after the rotation",
+    ),
+    Wrong(
+        *("09", 4, "no 1e-6"),
+        {" + 1e-6": ""},
+        "0/0: a row of zeros comes out as NaN",
+    ),
+    Wrong(
+        *("09", 4, "the 1e-6 outside the root"),
+        {
+            "1.0 / tl.sqrt(squares / (2 * HALF) + 1e-6)": "1.0 "
+            "/ (tl.sqrt(squares / (2 * HALF)) + 1e-6)"
+        },
+        "the 1e-6 is in the wrong place: it belongs under the root",
+    ),
+    Wrong(
+        *("09", 4, "no root"),
+        {"tl.sqrt(squares / (2 * HALF) + 1e-6)": "(squares / (2 * HALF) + 1e-6)"},
+        "the root is missing: the row is divided by its mean square",
+    ),
     Wrong(
         *("09", 4, "a mean over half"),
         {"squares / (2 * HALF)": "squares / HALF"},

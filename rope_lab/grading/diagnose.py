@@ -463,6 +463,79 @@ def _rounding(e: Evidence) -> str | None:
     return None
 
 
+def _weights(e: Evidence) -> str | None:
+    """Of a row that is normalized and multiplied by weights before it is rotated."""
+    number = next((n for n, a in enumerate(e.spec.arguments) if a.name == "weight"), None)
+    if number is None:
+        return None
+    weight, one = e.inputs[number], torch.ones_like(e.inputs[number])
+    first, second = weight.chunk(2, -1)
+    for words, other in (
+        ("each half takes the other half's weights", torch.cat((second, first), -1)),
+        ("the second half takes the first half's weights", torch.cat((first, first), -1)),
+        ("the first half takes the second half's weights", torch.cat((second, second), -1)),
+        ("no weights are applied", one),
+    ):
+        if _is(_with_input(e, number, other), e):
+            return f"the wrong weight: {words}"
+    unweighted = _with_input(e, number, one)
+    if _is((unweighted.double() * weight.double()).to(e.got.dtype), e):
+        return "the wrong order: the weights are applied after the rotation, not before"
+    return None
+
+
+def _mean_square(e: Evidence) -> str | None:
+    """Of such a row: what is summed, and where the 1e-6 belongs."""
+    if not any(argument.name == "weight" for argument in e.spec.arguments):
+        return None
+    x = e.inputs[0].double()
+    rows_of_zeros = (x == 0).all(-1)
+    if rows_of_zeros.any() and e.got[rows_of_zeros].isnan().all():
+        return "0/0: a row of zeros comes out as NaN; the 1e-6 under the root is missing"
+    whole, epsilon = x.square().mean(-1, keepdim=True), 1e-6
+    first, second = (half.square().sum(-1, keepdim=True) / x.shape[-1] for half in x.chunk(2, -1))
+    for words, root in (
+        ("half of the sum is missing: only the first half is squared", (first + epsilon).sqrt()),
+        ("half of the sum is missing: only the second half is squared", (second + epsilon).sqrt()),
+        ("the wrong mean: the first half's alone", (2 * first + epsilon).sqrt()),
+        ("the wrong mean: the second half's alone", (2 * second + epsilon).sqrt()),
+        ("the 1e-6 is in the wrong place: it belongs under the root", whole.sqrt() + epsilon),
+        ("the 1e-6 under the root is missing", whole.sqrt()),
+        ("the root is missing: the row is divided by its mean square", whole + epsilon),
+    ):
+        guess = e.expected.double() * ((whole + epsilon).sqrt() / root).nan_to_num()
+        if _is(guess.to(e.got.dtype), e):
+            return words
+    return None
+
+
+def _factor_in_a_part(e: Evidence) -> str | None:
+    """The sine's products, or the cosine's, or one half, times a factor that all should have."""
+    if not any(argument.holds == "angles" for argument in e.spec.arguments):
+        return None
+    got = e.got.double()
+    cosines, sines = (part.double() for part in _parts(e, lambda x: x))
+    for name, part, rest in (("sine", sines, cosines), ("cosine", cosines, sines)):
+        if not part.any():
+            continue
+        factor = float(((got - rest) * part).sum() / (part * part).sum())
+        if abs(factor) < 1e-2 and _close(got, rest, e):
+            return f"the {name} is missing: its products are left out"
+        if abs(factor) > 1e-2 and _close(got, rest + factor * part, e):
+            return (
+                f"a factor in the {name}'s products: they are {factor:.3g} times what is expected"
+            )
+    half = _rotary_dim(e) // 2
+    for name, place in (("first", slice(None, half)), ("second", slice(half, 2 * half))):
+        one, want = got[..., place], e.expected[..., place].double()
+        factor = float((one * want).sum() / (want * want).sum())
+        guess = e.expected.double().clone()
+        guess[..., place] *= factor
+        if abs(factor) > 1e-2 and _close(got, guess, e):
+            return f"a factor in the {name} half: it is {factor:.3g} times what is expected"
+    return None
+
+
 def _several_texts(e: Evidence) -> str | None:
     if e.case.name == "several texts" and e.earlier:
         return "the batch: right for one text, wrong for several"
@@ -483,12 +556,15 @@ _LOOKS = (
     _an_angle_for_each_half,
     _wrong_cosine,
     _columns_of_the_table,
+    _weights,
+    _mean_square,
     _pairing,
     _two_values_for_one_place,
     _nothing_done,
     _order,
     _transposed,
     _plain_relation,
+    _factor_in_a_part,
     _tail,
     _position,
     _position_ids,
@@ -526,7 +602,7 @@ def _rotary_dim(e: Evidence) -> int:
 def _halves_have_angles(e: Evidence) -> bool:
     """Does each half have angles of its own, rather than each pair one?"""
     tables = [argument for argument in e.spec.arguments if argument.holds == "angles"]
-    return bool(tables) and all(argument.letters[-1] == "d2" for argument in tables)
+    return bool(tables) and all(argument.letters[-1] in ("d2", "d") for argument in tables)
 
 
 def _only_in_tail(e: Evidence) -> bool:

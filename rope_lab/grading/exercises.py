@@ -3,7 +3,7 @@
 
 import torch
 
-from .spec import STRIDED, Case, spec
+from .spec import STRIDED, ZEROS_AND_SMALL, Case, spec
 
 
 @spec
@@ -266,11 +266,19 @@ def rotate_half_in_place(x: "(s, b, h, d2)"):
 
 @spec(leave_out=STRIDED, launches=1, kernel=True)
 def rope_scaled(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d)"):
-    """`rope`, and every number divided by the square root of d."""
+    """`rope`, and every element divided by the square root of d."""
     return (_in_fp64(t, freqs) * t.shape[-1] ** -0.5).to(t.dtype)
 
 
-@spec(leave_out=STRIDED, launches=1, kernel=True)
+_ODD_ROWS = {"s": 3, "b": 2, "h": 3, "d": 24}
+
+
+@spec(
+    leave_out=STRIDED,
+    launches=1,
+    kernel=True,
+    extra=(Case(ZEROS_AND_SMALL, _ODD_ROWS, layout=ZEROS_AND_SMALL),),
+)
 def rope_of_normalised(t: "(s, b, h, d)", weight: "(d)", freqs: "angles (s2, 1, 1, d)"):
     """Each row over the root of its mean square, times a weight a column; then `rope`."""
     x = t.double()

@@ -23,6 +23,7 @@ from torch import Tensor
 # Names of cases that leave the beaten track; an exercise may leave some out.
 STRIDED = ("texts and positions swapped in memory", "a slice of wider rows", "every other element")
 TAIL_AND_STRIDE = "part of the head rotated, every other element"
+ZEROS_AND_SMALL = "a row of zeros, and small elements"  # where a norm's epsilon decides
 _ANNOTATION = re.compile(r"(?:(\w+) )?\((.*)\)")
 
 
@@ -175,6 +176,10 @@ def _lay_out(shape: list[int], case: Case, name: str, generator: torch.Generator
     if case.layout == "every other element":
         memory = torch.randn(*shape[:-1], 2 * shape[-1], generator=generator).to(case.dtype)
         return memory[..., ::2]
+    if case.layout == ZEROS_AND_SMALL and len(shape) == 4:
+        small = 1e-3 * torch.randn(shape, generator=generator)
+        small[0, 0, 0] = 0
+        return small.to(case.dtype)
     if case.layout == "one gradient for all" and name.startswith("grad"):
         return torch.randn((), generator=generator).to(case.dtype).expand(shape)
     return torch.randn(shape, generator=generator).to(case.dtype)

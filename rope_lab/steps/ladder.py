@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 import triton
@@ -20,7 +21,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra import libdevice
 
-from rope_kernels import RotaryPositionEmbedding, launch
+from rope_kernels import RotaryPositionEmbedding, launch, reference, rope_fw
 from rope_kernels.engine import interpreter_is_on
 from rope_kernels.launch import KernelTensors
 
@@ -35,9 +36,9 @@ def gather_kernel(
     out_ptr,  # output like t
     rows,  # b * h, a multiple of BLOCK_R
     D: tl.constexpr,  # d, a power of two
-    BLOCK_R: tl.constexpr,  # rows a program, a power of two
+    BLOCK_R: tl.constexpr,  # rows per program, a power of two
 ):
-    """Each element loads its partner, and computes a cosine and a sine of its own."""
+    """Each element loads its partner, and computes a cos and a sin of its own."""
     row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
     position = row // rows
     column = tl.arange(0, D)
@@ -59,7 +60,7 @@ def pairs_kernel(
     out_ptr,  # output like t
     rows,  # b * h, a multiple of BLOCK_R
     D: tl.constexpr,  # d, a power of two
-    BLOCK_R: tl.constexpr,  # rows a program, a power of two
+    BLOCK_R: tl.constexpr,  # rows per program, a power of two
 ):
     """One program has both halves: no element is loaded twice."""
     row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
@@ -84,9 +85,9 @@ def shared_kernel(
     out_ptr,  # output like t
     rows,  # b * h, a multiple of BLOCK_R
     D: tl.constexpr,  # d, a power of two
-    BLOCK_R: tl.constexpr,  # rows a program, a power of two
+    BLOCK_R: tl.constexpr,  # rows per program, a power of two
 ):
-    """The rows of a program share their position, and so its cosines and sines."""
+    """The rows of a program share their position, and so its cos and sin."""
     row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
     position = tl.program_id(0) * BLOCK_R // rows
     pair = tl.arange(0, D // 2)
@@ -103,15 +104,15 @@ def shared_kernel(
 
 
 @triton.jit
-def asking_first_kernel(
+def loads_first_kernel(
     t_ptr,  # input (s, rows, D), contiguous
     freqs_ptr,  # angles (s, D), contiguous
     out_ptr,  # output like t
     rows,  # b * h, a multiple of BLOCK_R
     D: tl.constexpr,  # d, a power of two
-    BLOCK_R: tl.constexpr,  # rows a program, a power of two
+    BLOCK_R: tl.constexpr,  # rows per program, a power of two
 ):
-    """The rows are asked for before the sines are computed."""
+    """The rows are requested before cos and sin are computed."""
     row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
     position = tl.program_id(0) * BLOCK_R // rows
     pair = tl.arange(0, D // 2)
@@ -138,7 +139,7 @@ def less_whole_turns(angle):
 
 @triton.jit
 def cos_and_sin(angle, FAST: tl.constexpr):
-    """A row of cosines and a row of sines; FAST: the hardware's, for -pi to pi."""
+    """A row of cos and a row of sin; FAST: the hardware's, for angles from -pi to pi."""
     if FAST:
         cos, sin = libdevice.fast_cosf(angle), libdevice.fast_sinf(angle)
     else:
@@ -153,10 +154,10 @@ def fast_sine_kernel(
     out_ptr,  # output like t
     rows,  # b * h, a multiple of BLOCK_R
     D: tl.constexpr,  # d, a power of two
-    BLOCK_R: tl.constexpr,  # rows a program, a power of two
+    BLOCK_R: tl.constexpr,  # rows per program, a power of two
     FAST: tl.constexpr,  # the hardware's sine; False in the interpreter, which has none
 ):
-    """Whole turns are taken away, and the hardware computes the sines."""
+    """Whole turns are taken away, and the hardware computes cos and sin."""
     row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
     position = tl.program_id(0) * BLOCK_R // rows
     pair = tl.arange(0, D // 2)
@@ -175,14 +176,14 @@ def fast_sine_kernel(
 @triton.jit
 def on_the_fly_kernel(
     t_ptr,  # input (s, rows, D), contiguous
-    turns_ptr,  # (D / 2,), int64: 2^-64 turns a position
+    turns_ptr,  # (D / 2,), int64: 2^-64 turns per position
     out_ptr,  # output like t
     rows,  # b * h, a multiple of BLOCK_R
     D: tl.constexpr,  # d, a power of two
-    BLOCK_R: tl.constexpr,  # rows a program, a power of two
+    BLOCK_R: tl.constexpr,  # rows per program, a power of two
     FAST: tl.constexpr,  # the hardware's sine; False in the interpreter, which has none
 ):
-    """No table: position times turns a position, in integers, whose overflow are whole turns."""
+    """No table: position times turns per position, in integers, whose overflow are whole turns."""
     row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
     position = tl.program_id(0) * BLOCK_R // rows
     pair = tl.arange(0, D // 2)
@@ -199,11 +200,11 @@ def on_the_fly_kernel(
 @triton.jit
 def streaming_kernel(
     t_ptr,  # input (s, rows, D), contiguous
-    turns_ptr,  # (D / 2,), int64: 2^-64 turns a position
+    turns_ptr,  # (D / 2,), int64: 2^-64 turns per position
     out_ptr,  # output like t
     rows,  # b * h, a multiple of BLOCK_R
     D: tl.constexpr,  # d, a power of two
-    BLOCK_R: tl.constexpr,  # rows a program, a power of two
+    BLOCK_R: tl.constexpr,  # rows per program, a power of two
     FAST: tl.constexpr,  # the hardware's sine; False in the interpreter, which has none
 ):
     """A step aside: tell the caches that nothing is needed twice."""
@@ -226,7 +227,7 @@ class Step:
 
     name: str
     kernel: object
-    block_r: int  # rows a program
+    block_r: int  # rows per program
     num_warps: int
 
     @property
@@ -277,7 +278,7 @@ _ALL = (
     Step("pairs", pairs_kernel, 8, 4),
     Step("shared", shared_kernel, 8, 4),
     Step("tile", shared_kernel, 16, 1),
-    Step("asking first", asking_first_kernel, 16, 1),
+    Step("loads first", loads_first_kernel, 16, 1),
     Step("fast sine", fast_sine_kernel, 16, 1),
     Step("small tile", fast_sine_kernel, 8, 1),
     Step("on the fly", on_the_fly_kernel, 8, 1),
@@ -287,8 +288,36 @@ STEPS = {step.name: step for step in _ALL}
 
 
 def turns_of(rope: RotaryPositionEmbedding) -> Tensor:
-    """How far each pair turns a position, in 2^-64 turns: (d / 2,), int64."""
+    """How far each pair turns per position, in 2^-64 turns: (d / 2,), int64."""
     return (rope.inv_freq.double() / (2 * math.pi) * 2.0**64).long()
+
+
+def measured_cases(
+    steps: dict[str, Step],
+    shape: tuple[int, ...],
+    beside: tuple[str, ...] = (),
+    device: str = "cuda",
+) -> dict[str, Callable[[], object]]:
+    """What `lab.bench` measures: a copy, what is to be measured beside it, and each step, in bf16.
+
+    Args:
+        steps: by the name of its case; each gets its table, or its turns, made beforehand.
+        shape: (s, b, h, d) of the tensor.
+        beside: any of "eager", "our kernel" and "our kernel, table".
+        device: where the tensors are.
+    """
+    t = torch.randn(shape, device=device, dtype=torch.bfloat16)
+    rope, out = RotaryPositionEmbedding(shape[-1]).to(device), torch.empty_like(t)
+    table, turns = rope(shape[0]), turns_of(rope)
+    others = {
+        "eager": partial(reference.apply_rotary_pos_emb, t, table),
+        "our kernel": partial(rope_fw, t, rope),
+        "our kernel, table": partial(rope_fw, t, table),
+    }
+    cases = {"copy": partial(out.copy_, t)} | {name: others[name] for name in beside}
+    for name, step in steps.items():
+        cases[name] = partial(step, t, turns if step.on_the_fly else table)
+    return cases
 
 
 def bytes_moved(
@@ -312,7 +341,7 @@ def bytes_moved(
 
 
 def warp_instructions(code: Compiled) -> int:
-    """Machine instructions that a warp carries out if no angle is large: without slow branches.
+    """Machine instructions that a warp executes if no angle is large: without slow branches.
 
     Follows the machine code from its first line: forwards where a branch leads forwards, on where
     it leads backwards, up to the end.
@@ -335,7 +364,7 @@ def warp_instructions(code: Compiled) -> int:
 
 
 class Diff:
-    """What one change is: lines that go, and lines that come."""
+    """What one change is: lines removed, and lines added."""
 
     def __init__(self, before, after) -> None:
         self.lines = _changed(_body(before), _body(after))
@@ -344,12 +373,13 @@ class Diff:
         return "\n".join(self.lines)
 
     def _repr_html_(self) -> str:
-        colors = {"-": "#d55e00", "+": "#009e73"}
+        # behind the page's own text, which keeps its contrast on light and on dark pages
+        colors = {"-": "rgba(213, 94, 0, 0.22)", "+": "rgba(0, 158, 115, 0.22)"}
         rows = []
         for line in self.lines:
             color = colors.get(line[:1])
             text = html.escape(line)
-            rows.append(f'<span style="color: {color}">{text}</span>' if color else text)
+            rows.append(f'<span style="background: {color}">{text}</span>' if color else text)
         return "<pre>" + "\n".join(rows) + "</pre>"
 
 
