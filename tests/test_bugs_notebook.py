@@ -170,7 +170,7 @@ def test_the_unseen_bug_is_shown_by_one_case_and_repaired_by_one_line(tmp_path):
         module = types.ModuleType(f"exam_{number}")
         exec(compile(text, str(path), "exec"), vars(module))
         verdicts.append(lab.check_exercise(module.exam_rope, exercises.rope))
-    assert verdicts[0].case == "a table longer than the text" and not verdicts[0].wrong_cases
+    assert verdicts[0].case == "a table longer than the sequence" and not verdicts[0].wrong_cases
     assert verdicts[1]
 
 

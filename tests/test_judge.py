@@ -37,7 +37,7 @@ WRONG = {
         "the wrong position: the angle is that of the head",
     ),
     "one position for all": (numbered(15), "the wrong position: the angle is that of 0"),
-    "a forgotten stride": (numbered(7), "several texts"),
+    "a forgotten stride": (numbered(7), "several sequences"),
     "contiguous, it hopes": (numbered(8), "a wrong stride"),
     "one half's angles": (numbered(9), "the second half takes the first half's angle"),
     "swapped sines": (numbered(10), "the wrong sine"),

@@ -207,12 +207,12 @@ WRONG_ANSWERS = [
     Wrong(
         *("03", 3, "all into the first row"),
         {"(i - column) + place": "place"},
-        "two for one place: program 0 stores two values in element 0 of out_ptr",
+        "write collision: program 0 stores two values in element 0 of out_ptr",
     ),
     Wrong(
         *("03", 3, "even places twice"),
         {"(column - HALF) + 1": "(column - HALF)"},
-        "two for one place: program 0 stores two values in element 0 of out_ptr",
+        "write collision: program 0 stores two values in element 0 of out_ptr",
     ),
     Wrong(
         *("03", 3, "odd places first"),
@@ -267,7 +267,7 @@ WRONG_ANSWERS = [
             "    tl.store(x_ptr + second, x1": "    x1 = tl.load(x_ptr + first, mask=exists)\n"
             "    tl.store(x_ptr + second, x1",
         },
-        "two for one place: program 0 reads element 0 of x_ptr after it has overwritten it itself",
+        "read after write: program 0 reads element 0 of x_ptr after it has overwritten it itself",
     ),
     Wrong(*("03", 5, "no minus"), {"-x2,": "x2,"}, "a sign: what is wrong has the opposite sign"),
     Wrong(

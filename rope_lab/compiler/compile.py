@@ -34,8 +34,8 @@ from triton.language.extra import libdevice
 
 
 @dataclass(frozen=True)
-class Multiprocessor:
-    """What the programs on one multiprocessor share, and how it is dealt out."""
+class SM:
+    """What the programs on one streaming multiprocessor share, and how it is dealt out."""
 
     warps: int  # at a time, at most
     programs: int  # at a time, at most
@@ -48,9 +48,9 @@ class Multiprocessor:
 
 
 # CUDA C++ Programming Guide, technical specifications by compute capability
-MULTIPROCESSORS = {
-    "sm_80": Multiprocessor(warps=64, programs=32, shared=164 * 1024),
-    "sm_90": Multiprocessor(warps=64, programs=32, shared=228 * 1024),
+SM_OF = {
+    "sm_80": SM(warps=64, programs=32, shared=164 * 1024),
+    "sm_90": SM(warps=64, programs=32, shared=228 * 1024),
 }
 
 
@@ -95,12 +95,12 @@ class Compiled:
 
     @property
     def programs_at_a_time(self) -> int:
-        """Programs that one multiprocessor can hold.
+        """Programs that one streaming multiprocessor (SM) can hold.
 
         Raises:
-            KeyError: a GPU that is not in `MULTIPROCESSORS`.
+            KeyError: a GPU that is not in `SM_OF`.
         """
-        sm = MULTIPROCESSORS[self.gpu]
+        sm = SM_OF[self.gpu]
         registers_a_warp = _up_to_multiple(32 * self.registers, sm.register_unit)
         warps = min(sm.warps, sm.parts * (sm.registers // sm.parts // registers_a_warp))
         shared = _up_to_multiple(self.shared + sm.shared_reserved, sm.shared_unit)
@@ -108,8 +108,8 @@ class Compiled:
 
     @property
     def occupancy(self) -> float:
-        """Share of the warps that one multiprocessor could hold at best."""
-        return self.programs_at_a_time * self.num_warps / MULTIPROCESSORS[self.gpu].warps
+        """Share of the warps that one streaming multiprocessor (SM) could hold at best."""
+        return self.programs_at_a_time * self.num_warps / SM_OF[self.gpu].warps
 
     def __str__(self) -> str:
         plural = "" if self.num_warps == 1 else "s"
@@ -120,7 +120,7 @@ class Compiled:
             "stack": f"{self.stack} bytes a thread",
             "shared": f"{self.shared} bytes a program",
         }
-        if self.gpu in MULTIPROCESSORS:
+        if self.gpu in SM_OF:
             rows["occupancy"] = f"{self.programs_at_a_time} programs, {self.occupancy:.0%}"
         head = f"{self.kernel} for {self.gpu}, {self.num_warps} warp{plural}"
         return "\n".join([head, *(f"  {name:10}{text}" for name, text in rows.items())])

@@ -125,14 +125,17 @@ def _nothing_done(e: Evidence) -> str | None:
     return None
 
 
-def _two_values_for_one_place(e: Evidence) -> str | None:
+def _write_collision(e: Evidence) -> str | None:
     """Before it is said that nothing has happened: it has, and was overwritten."""
     stored = [words for words in e.twice if "stores" in words]
-    return f"two for one place: {stored[0]}" if stored and _nothing_done(e) else None
+    return f"write collision: {stored[0]}" if stored and _nothing_done(e) else None
 
 
 def _twice(e: Evidence) -> str | None:
-    return f"two for one place: {e.twice[0]}" if e.twice else None
+    if not e.twice:
+        return None
+    name = "write collision" if "stores" in e.twice[0] else "read after write"
+    return f"{name}: {e.twice[0]}"
 
 
 def _transposed(e: Evidence) -> str | None:
@@ -375,7 +378,7 @@ def _other_ids(ids: Tensor) -> dict[str, Tensor]:
         "that of the place in the text, not of the id": torch.arange(s).expand_as(ids),
         "0, the first one, for all": ids * 0,
         "the ids are read as (s, b), where (b, s) is asked": ids.reshape(*sections, s, b).mT,
-        "that of the first text's token, for all texts": ids[..., :1, :].expand_as(ids),
+        "that of the first sequence's token, for all sequences": ids[..., :1, :].expand_as(ids),
     }
     if sections:
         for k in range(3):
@@ -536,9 +539,9 @@ def _factor_in_a_part(e: Evidence) -> str | None:
     return None
 
 
-def _several_texts(e: Evidence) -> str | None:
-    if e.case.name == "several texts" and e.earlier:
-        return "the batch: right for one text, wrong for several"
+def _several_sequences(e: Evidence) -> str | None:
+    if e.case.name == "several sequences" and e.earlier:
+        return "the batch: right for one sequence, wrong for several"
     return None
 
 
@@ -559,7 +562,7 @@ _LOOKS = (
     _weights,
     _mean_square,
     _pairing,
-    _two_values_for_one_place,
+    _write_collision,
     _nothing_done,
     _order,
     _transposed,
@@ -572,7 +575,7 @@ _LOOKS = (
     _twice,
     _rest_of_block,
     _strides,
-    _several_texts,
+    _several_sequences,
 )
 
 

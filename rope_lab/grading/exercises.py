@@ -37,7 +37,10 @@ def rope_of_contiguous(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     return rope.function(t, freqs)
 
 
-@spec(leave_out=(*STRIDED, "part of the head rotated", "a table longer than the text"), kernel=True)
+@spec(
+    leave_out=(*STRIDED, "part of the head rotated", "a table longer than the sequence"),
+    kernel=True,
+)
 def rope_of_whole_heads(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """`rope`, and every tensor contiguous and every head rotated as a whole."""
     return rope.function(t, freqs)
@@ -113,7 +116,7 @@ def _rotated(t, angles, quarter_turn):
 
 @spec(leave_out=(*STRIDED, "part of the head rotated"), kernel=True)
 def rope_by_first_half(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
-    """`rope` of whole heads by the table's first half; what its second half holds is of no matter.
+    """`rope` of whole heads by the table's first half; its second half does not matter.
 
     So it shows whether a kernel reads only one half.
     """

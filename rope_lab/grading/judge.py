@@ -132,7 +132,7 @@ class _Shipment:
             return f"{name} = {value!r}"
         raise TypeError(
             f"{name} is of type {type(value).__name__}, which the check cannot pass on; accepted: "
-            "functions, kernels, modules, numbers, texts. Make it inside the function"
+            "functions, kernels, modules, numbers, strings. Make it inside the function"
         )
 
     def _add_globals_of(self, function: types.FunctionType) -> None:

@@ -17,7 +17,7 @@ from .judge import check_exercise
 from .spec import STRIDED
 
 RIGHT, WRONG = "RIGHT", "WRONG"
-_PLAIN = ("small and plain", "several texts", "more elements than a block", "half precision")
+_PLAIN = ("small and plain", "several sequences", "more elements than a block", "half precision")
 _STEP = 2**30  # elements between two positions: the third one lies beyond 32 bits
 
 

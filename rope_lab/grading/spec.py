@@ -5,7 +5,7 @@
         first, second = x.chunk(2, dim=-1)
         return torch.cat((-second, first), dim=-1)
 
-The letters say which sizes belong together: `s` positions, `b` texts, `h` heads (`g` of another
+The letters say which sizes belong together: `s` positions, `b` sequences, `h` heads (`g` of another
 tensor), `d` elements of a head, `d2` of them rotated (even), `p` pairs of these, `s2` positions in
 a table, `n` what you like. From them follow the cases that a candidate is tried on. A word before
 the shape says what the tensor holds: "angles (s2, 1, 1, d2)" or "positions (b, s)"; without one it
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 # Names of cases that leave the beaten track; an exercise may leave some out.
-STRIDED = ("texts and positions swapped in memory", "a slice of wider rows", "every other element")
+STRIDED = ("batch and positions swapped in memory", "a slice of wider rows", "every other element")
 TAIL_AND_STRIDE = "part of the head rotated, every other element"
 ZEROS_AND_SMALL = "a row of zeros, and small elements"  # where a norm's epsilon decides
 _ANNOTATION = re.compile(r"(?:(\w+) )?\((.*)\)")
@@ -80,14 +80,14 @@ class Spec:
         odd = {"s": 7, "b": 3, "h": 5, "g": 2, "d": 24, "n": 1000, "base": 500}
         cases = [
             Case("small and plain", plain),
-            Case("several texts", plain | {"b": 3}),
+            Case("several sequences", plain | {"b": 3}),
             Case("sizes that no block divides", odd),
             Case(
                 "more elements than a block", plain | {"s": 3, "b": 2, "h": 3, "d": 200, "n": 3001}
             ),
             Case("one head", odd | {"h": 1}),
             Case("part of the head rotated", odd | {"d": 20, "d2": 12}),
-            Case("a table longer than the text", plain | {"s2": 9}),
+            Case("a table longer than the sequence", plain | {"s2": 9}),
             Case("half precision", odd, torch.float16),
             *(Case(name, odd, layout=name) for name in STRIDED),
             Case(TAIL_AND_STRIDE, odd | {"d": 20, "d2": 12}, layout=STRIDED[-1]),
@@ -98,11 +98,11 @@ class Spec:
         if {"part of the head rotated", STRIDED[-1]} & without:
             without.add(TAIL_AND_STRIDE)
         if len(letters & {"s", "b", "h"}) < 3:
-            without |= {"several texts", "one head", STRIDED[0]}
+            without |= {"several sequences", "one head", STRIDED[0]}
         if not {"d", "d2"} <= letters:
             without |= {"part of the head rotated", TAIL_AND_STRIDE}
         if "s2" not in letters:
-            without.add("a table longer than the text")
+            without.add("a table longer than the sequence")
         if not has_floats:
             without |= {"half precision", *STRIDED, TAIL_AND_STRIDE}
         if not has_grad:
@@ -167,7 +167,7 @@ def _angles(shape: list[int], alike: str, generator: torch.Generator) -> Tensor:
 
 def _lay_out(shape: list[int], case: Case, name: str, generator: torch.Generator) -> Tensor:
     """Random numbers, and memory around and between them that must be left alone."""
-    if case.layout == "texts and positions swapped in memory":
+    if case.layout == "batch and positions swapped in memory":
         memory = torch.randn(shape[1], shape[0], *shape[2:], generator=generator).to(case.dtype)
         return memory.transpose(0, 1)
     if case.layout in ("a slice of wider rows", f"only {name} is a slice of wider rows"):

@@ -71,7 +71,7 @@ def first_rope_kernel(
     heads,  # h
     D: tl.constexpr,  # d
 ):
-    """One program a row. Right for one text, all of d rotated, d a power of two, contiguous."""
+    """One program a row. Right for one sequence, all of d rotated, d a power of two, contiguous."""
     row = tl.program_id(0)
     position = row // heads
     column = tl.arange(0, D)
