@@ -8,7 +8,7 @@ They are here, so that the stub's cell does not have the recipe in it.
 from ..profiling.roofline import Machine
 from ..steps.ladder import bytes_moved
 
-_MACHINE = Machine(start_us=4.5, bytes_a_us=4.44e6, operations_a_us=33.5e6)
+_MACHINE = Machine(start_us=4.5, bytes_a_us=4.44e6, instructions_a_us=33.5e6)
 _PROGRAMS_A_US = 1600
 _SHAPE = 16384, 1, 2, 128
 
@@ -44,7 +44,7 @@ _KERNELS = (32_768, 220), (32_768, 1840), (262_144, 79), (4_096, 2500)
 def _slowest(programs: int, instructions: int) -> str:
     times = {
         "bytes": 2**27 / _MACHINE.bytes_a_us,
-        "instructions": 32 * programs * instructions / _MACHINE.operations_a_us,
+        "instructions": 32 * programs * instructions / _MACHINE.instructions_a_us,
         "programs": programs / _PROGRAMS_A_US,
     }
     return max(times, key=times.get)
