@@ -39,6 +39,15 @@ def test_the_index_has_every_notebook_and_no_other():
     assert len(NAMES) >= 3
 
 
+def test_the_road_takes_six_hours():
+    assert sum(entry.minutes for entry in INDEX.road) <= 360
+
+
+def test_readme_is_short():
+    text = (notebook_form.ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.split()) <= 1500
+
+
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", ALL)
 def test_form(name, check):
