@@ -126,9 +126,9 @@ WRONG_ANSWERS = [
         "the wrong position: the ids are read as (s, b), where (b, s) is asked",
     ),
     Wrong(
-        *("04", 5, "the first text's ids for all"),
+        *("04", 5, "the first sequence's ids for all"),
         {"sequence * seq_len + place": "place"},
-        "the wrong position: that of the first text's token",
+        "the wrong position: that of the first sequence's token",
     ),
     Wrong(
         *("04", 5, "the row of t found by the id"),
