@@ -82,6 +82,18 @@ def png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
+def describe(figure: Figure, words: str) -> None:
+    """Say what the figure shows, for readers who do not see it."""
+    figure.described_as = words
+
+
+def finish(figure: Figure, conclusion: str, words: str) -> None:
+    """Give a figure its title and its description, and show it."""
+    figure.suptitle(conclusion, fontsize=plt.rcParams["axes.titlesize"])
+    describe(figure, words)
+    plt.show()
+
+
 def plane(ax: Axes, limit: float = 1.25, title: str = "") -> None:
     """A square piece of the plane with axes through the origin and the unit circle."""
     ax.set(xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal", title=title)
