@@ -21,7 +21,7 @@ GLOSSARY = {
     "finite differences, hook, expanded, out of bounds",
     "07": "TTIR, TTGIR, LLVM IR, PTX, SASS, ptxas, layout, layout conversion, shuffles, "
     "shared memory, specialization, predicate, operation, static single assignment, "
-    "slow branch, fma, contracts, stack, occupancy",
+    "slow branch, fma, contracts, stack, local memory, occupancy, latency hiding",
     "08": "time law, knee, compute-bound, ridge, roofline, stall",
     "09": "diff, waterfall, bars",
     "10": "checkpointing",
