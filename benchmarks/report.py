@@ -163,7 +163,7 @@ def _caption(results: dict) -> str:
         caption,
         "Host time: median of rounds of 200 calls, the GPU's work left out.",
         f"Medians of rounds differ by up to {ours['spread']:.1%} for rope_kernels "
-        f"({ours['shape']}, {ours['direction']}), {spread['spread']:.1%} for anybody "
+        f"({ours['shape']}, {ours['direction']}), {spread['spread']:.1%} for any provider "
         f"({spread['provider']}, {spread['shape']}, {spread['direction']}).",
         f"Others: {others}." if others else "",
         f"Not installed there, so not measured: {', '.join(absent)}." if absent else "",

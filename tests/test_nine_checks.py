@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import rope_lab as lab
-from rope_kernels import apply_rotary_pos_emb
+from rope_kernels import apply_rotary_pos_emb, reference
 from rope_lab.figures import draw_10
 from rope_lab.grading import nine_checks
 from rope_lab.records import recorded
@@ -35,6 +35,12 @@ def test_what_cannot_rotate_is_asked_little():
 
     found = answers(zeros)
     assert found[0].startswith("WRONG") and found[1].startswith("not tried")
+
+
+def test_after_a_wrong_plain_case_no_other_question_is_called_wrong():
+    found = answers(reference.apply_rotary_pos_emb)  # rounds at every step
+    assert found[0] == "WRONG: half precision" and found[3] == "RIGHT"
+    assert [answer for answer in found[1:] if answer.startswith("WRONG")] == []
 
 
 def in_place(t, freqs):

@@ -1,4 +1,4 @@
-"""What nobody can beat, and what everybody is measured against."""
+"""The limits that every provider is compared with: a copy, and `x * 2`."""
 
 import torch
 

@@ -18,7 +18,7 @@ from .spec import STRIDED
 
 RIGHT, WRONG = "RIGHT", "WRONG"
 _PLAIN = ("small and plain", "several sequences", "more elements than a block", "half precision")
-_STEP = 2**30  # elements between two positions: the third one lies beyond 32 bits
+_STEP = 2**30  # elements between two positions: the third one is beyond 32 bits
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ def nine_checks(rope: Callable) -> Scores:
     """Ask `rope(t, freqs)` the nine questions: t (s, b, h, d), freqs (s2, 1, 1, d), half-split.
 
     Cases of shapes and strides run in a process of their own, as in `lab.check_exercise`. The
-    others come after them, and only if the plain cases are right; their memory goes on behind what
-    is asked for, so that a kernel which reads too far reads numbers of ours.
+    others come after them, and only if the plain cases are right. Their memory continues past what
+    they ask for, so a kernel that reads too far reads numbers of ours.
     """
     right = check_exercise(rope, exercises.rope).right_cases
 
@@ -55,6 +55,10 @@ def nine_checks(rope: Callable) -> Scores:
     def then(question: Callable, needed: str) -> str:
         return question(rope) if needed == RIGHT else "not tried: the plain cases come first"
 
+    beyond = "not tried: strides first"
+    if strided == RIGHT:
+        beyond = then(_counts_beyond_32_bits, plain)
+
     return Scores(
         rope.__name__,
         (
@@ -64,10 +68,7 @@ def nine_checks(rope: Callable) -> Scores:
             ("strides", strided),
             ("past the end of the table", then(_says_where_the_table_ends, plain)),
             ("far positions, in bf16", then(_tells_far_positions_apart, plain)),
-            (
-                "offsets beyond 32 bits",
-                _counts_beyond_32_bits(rope) if strided == RIGHT else "not tried: strides first",
-            ),
+            ("offsets beyond 32 bits", beyond),
             ("its gradient, with checkpointing", then(_is_run_twice, plain)),
             ("twenty runs, the same bits", then(_repeats_itself, plain)),
         ),
@@ -92,7 +93,7 @@ def _leaves_its_input_alone(rope: Callable) -> str:
 
 def _says_where_the_table_ends(rope: Callable) -> str:
     t, table = _sample(4, 2, 16)
-    table[2:] = 1.0  # what stands behind a table of two positions
+    table[2:] = 1.0  # what follows a table of two positions
     try:
         out = rope(t, table[:2])
     except Exception:
