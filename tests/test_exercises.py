@@ -195,15 +195,15 @@ def test_a_wrong_number_is_told_which_and_why(number, k, answer, told):
 # what was added to the judge for them
 
 
-def neighbours_for_halves(t, freqs):
+def neighbors_for_halves(t, freqs):
     return wrong_kernels.launch(t, freqs, mistake=11)
 
 
 def test_which_pairing_was_taken_for_which():
-    kind = lab.check_exercise(neighbours_for_halves, exercises.rope).reason
-    assert "pairs neighbours (2i, 2i + 1), where halves (i, i + d2/2) are asked" in kind
-    kind = lab.check_exercise(rope_fw, exercises.rope_of_neighbours).reason
-    assert "pairs halves (i, i + d2/2), where neighbours (2i, 2i + 1) are asked" in kind
+    kind = lab.check_exercise(neighbors_for_halves, exercises.rope).reason
+    assert "pairs neighbors (2i, 2i + 1), where halves (i, i + d2/2) are asked" in kind
+    kind = lab.check_exercise(rope_fw, exercises.rope_of_neighbors).reason
+    assert "pairs halves (i, i + d2/2), where neighbors (2i, 2i + 1) are asked" in kind
 
 
 def test_launches_are_counted_where_that_is_asked():

@@ -394,7 +394,7 @@ def test_names_in_defaults_are_sent_too():
         (wrong_kernels.stub, "not-yet", "#e69f00"),
     ),
 )
-def test_a_verdict_has_its_colour_on_a_page(candidate, state, color):
+def test_a_verdict_has_its_color_on_a_page(candidate, state, color):
     page = judge(candidate, exercises.rope)._repr_html_()
     assert f"lab-{state}" in page and color in page and page.startswith("<pre")
 
@@ -483,7 +483,7 @@ def half_a_step(t, freqs):
 
 def column_i_for_pair_i(t, freqs):
     half = freqs[..., : freqs.shape[-1] // 2]
-    return exercises.rope_of_neighbours.function(t, half.repeat_interleave(2, -1))
+    return exercises.rope_of_neighbors.function(t, half.repeat_interleave(2, -1))
 
 
 @pytest.mark.parametrize(
@@ -491,7 +491,7 @@ def column_i_for_pair_i(t, freqs):
     (
         (the_others_cosine, exercises.rope, "the wrong cosine"),
         (half_a_step, exercises.rope, "the step of the table"),
-        (column_i_for_pair_i, exercises.rope_of_neighbours, "the columns of the table"),
+        (column_i_for_pair_i, exercises.rope_of_neighbors, "the columns of the table"),
     ),
 )
 def test_slips_in_the_table(candidate, asked, kind):

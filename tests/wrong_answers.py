@@ -102,7 +102,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("04", 4, "minus at both"),
         {"tl.where(comes_first, -other, other)": "-other"},
-        "a sign: that of the sine in the second of each two neighbours",
+        "a sign: that of the sine in the second of each two neighbors",
     ),
     Wrong(
         *("04", 4, "no tail"),
@@ -189,7 +189,7 @@ WRONG_ANSWERS = [
         "after it has overwritten it itself",
     ),
     Wrong(
-        *("05", 3, "the neighbour one element on"),
+        *("05", 3, "the neighbor one element on"),
         {"x1_ptr + stride_d": "x1_ptr + 1"},
         "a wrong stride",
     ),
@@ -409,7 +409,7 @@ WRONG_ANSWERS = [
         {
             "x1 * cos - x2 * sin, x2 * cos + x1 * sin": "x2 * cos + x1 * sin, x1 * cos - x2 * sin",
         },
-        "neighbours swapped",
+        "neighbors swapped",
     ),
     Wrong(
         *("07", 4, "rows without an end"),
@@ -473,7 +473,7 @@ WRONG_ANSWERS = [
         {"angle2 = tl.load(angle_ptr + HALF,": "angle2 = tl.load(angle_ptr,"},
         "the wrong angle: the second half takes the first half's angle",
     ),
-    # 09: normalised and rotated
+    # 09: normalized and rotated
     Wrong(
         *("09", 4, "swapped weights"),
         {

@@ -42,12 +42,12 @@ WRONG_ANSWERS = [
             "x.unflatten(-1, (-1, 2))": "x.unflatten(-1, (2, -1)).mT.contiguous()",
             "view_as_real(turned)": "view_as_real(turned).mT",
         },
-        "the wrong pairing: it pairs halves (i, i + d2/2), where neighbours",
+        "the wrong pairing: it pairs halves (i, i + d2/2), where neighbors",
     ),
     Wrong(
         *("01", 1, "the imaginary part first"),
         {"(turned)": "(turned).flip(-1)"},
-        "neighbours swapped: each of the two",
+        "neighbors swapped: each of the two",
     ),
     Wrong(*("01", 1, "pairs for ever"), {".flatten(-2)": ""}, "shape (4, 4, 2), expected (4, 8)"),
     # 01: a table of scores
@@ -133,9 +133,9 @@ WRONG_ANSWERS = [
         "nothing has happened: the result is x as it came",
     ),
     Wrong(
-        *("02", 2, "the second first"), {"[first, second]": "[second, first]"}, "neighbours swapped"
+        *("02", 2, "the second first"), {"[first, second]": "[second, first]"}, "neighbors swapped"
     ),
-    # 02: quarter turns of neighbours
+    # 02: quarter turns of neighbors
     Wrong(
         *("02", 3, "the partner's sign"),
         {"2 * (i % 2) - 1": "1 - 2 * (i % 2)"},
@@ -145,7 +145,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("02", 3, "no partner"),
         {"x[..., partner]": "x"},
-        "neighbours swapped, and a sign",
+        "neighbors swapped, and a sign",
     ),
     Wrong(
         *("02", 3, "halves"),
@@ -164,7 +164,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("02", 4, "no way back"),
         {"rotated[..., P.argsort()]": "rotated"},
-        "the order: the right numbers, with halves where neighbours are asked for",
+        "the order: the right numbers, with halves where neighbors are asked for",
     ),
     Wrong(
         *("02", 4, "no permutation"),
@@ -217,7 +217,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("03", 3, "odd places first"),
         {"HALF, 2 * column, 2 * (column - HALF) + 1": "HALF, 2 * column + 1, 2 * (column - HALF)"},
-        "neighbours swapped",
+        "neighbors swapped",
     ),
     Wrong(*("03", 3, "no mask"), {"exists = i < n": "exists = i >= 0"}, "out of bounds: program 0"),
     # 03: a grid of two dimensions

@@ -85,15 +85,15 @@ def _halves_swapped(e: Evidence) -> str | None:
     return None
 
 
-def _neighbours_swapped(e: Evidence) -> str | None:
+def _neighbors_swapped(e: Evidence) -> str | None:
     d2 = _rotary_dim(e)
     if d2 % 2 or d2 > e.got.shape[-1]:
         return None
     swapped, tail = e.got[..., :d2].unflatten(-1, (-1, 2)).flip(-1).flatten(-2), e.got[..., d2:]
     if _close(torch.cat((swapped, tail), -1), e.expected, e):
-        return "neighbours swapped: each of the two stands where the other belongs"
+        return "neighbors swapped: each of the two stands where the other belongs"
     if _close(torch.cat((-swapped, tail), -1), e.expected, e):
-        return "neighbours swapped, and a sign: each of the two stands where the other belongs"
+        return "neighbors swapped, and a sign: each of the two stands where the other belongs"
     return None
 
 
@@ -102,7 +102,7 @@ def _order(e: Evidence) -> str | None:
     d2 = _rotary_dim(e)
     if d2 % 2 or d2 > e.expected.shape[-1]:
         return None
-    apart = torch.arange(d2).view(-1, 2).t().flatten()  # neighbours -> halves
+    apart = torch.arange(d2).view(-1, 2).t().flatten()  # neighbors -> halves
     for x, argument in _arguments(e):
         if argument.holds != "floats" or x.shape != e.expected.shape:
             continue
@@ -110,9 +110,9 @@ def _order(e: Evidence) -> str | None:
             if _close(_ordered(x, there), e.expected, e) and _is(_ordered(x, back), e):
                 return "the order: the permutation goes the other way round"
     if _is(_ordered(e.expected, apart), e):
-        return "the order: the right numbers, with halves where neighbours are asked for"
+        return "the order: the right numbers, with halves where neighbors are asked for"
     if _is(_ordered(e.expected, apart.argsort()), e):
-        return "the order: the right numbers, with neighbours where halves are asked for"
+        return "the order: the right numbers, with neighbors where halves are asked for"
     if _is(e.expected.flip(-1), e):
         return "the order: the last dimension runs backwards"
     return None
@@ -169,10 +169,10 @@ def _pairing(e: Evidence) -> str | None:
     d2 = _rotary_dim(e)
     if d2 % 2:
         return None
-    order = torch.arange(d2).view(2, -1).t().flatten()  # halves -> neighbours
+    order = torch.arange(d2).view(2, -1).t().flatten()  # halves -> neighbors
     for there, back, wanted in (
-        (order, order.argsort(), "halves (i, i + d2/2), where neighbours (2i, 2i + 1) are asked"),
-        (order.argsort(), order, "neighbours (2i, 2i + 1), where halves (i, i + d2/2) are asked"),
+        (order, order.argsort(), "halves (i, i + d2/2), where neighbors (2i, 2i + 1) are asked"),
+        (order.argsort(), order, "neighbors (2i, 2i + 1), where halves (i, i + d2/2) are asked"),
     ):
         inputs = [_reorder(x, there, d2, a.holds) for x, a in _arguments(e)]
         guess = _reorder(e.spec(*inputs), back, d2, "floats")
@@ -184,10 +184,10 @@ def _pairing(e: Evidence) -> str | None:
         if not _halves_have_angles(e):
             continue
         # one angle for both of a wrong pair
-        asks_neighbours = back is not order
+        asks_neighbors = back is not order
         for pick in (lambda x: x[..., : d2 // 2], lambda x: x[..., ::2]):
             one_angle = [
-                _for_both(pick(x), asks_neighbours) if a.holds == "angles" else y
+                _for_both(pick(x), asks_neighbors) if a.holds == "angles" else y
                 for x, y, a in zip(e.inputs, inputs, e.spec.arguments, strict=True)
             ]
             if _is(_reorder(e.spec(*one_angle), back, d2, "floats"), e):
@@ -261,8 +261,8 @@ def _wrong_sine(e: Evidence) -> str | None:
     for where, sign in (
         ("the first half", in_first),
         ("the second half", ~in_first),
-        ("the first of each two neighbours", place % 2 == 0),
-        ("the second of each two neighbours", place % 2 == 1),
+        ("the first of each two neighbors", place % 2 == 0),
+        ("the second of each two neighbors", place % 2 == 1),
     ):
         if _is(cosines + torch.where(sign, -sines, sines), e):
             return f"a sign: that of the sine in {where}"
@@ -272,7 +272,7 @@ def _wrong_sine(e: Evidence) -> str | None:
         return None
     for who, swap in (
         ("half", lambda x: x.roll(x.shape[-1] // 2, -1)),
-        ("of two neighbours", lambda x: x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)),
+        ("of two neighbors", lambda x: x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)),
     ):
         _, swapped = _parts(e, swap)
         if _is(cosines + swapped, e):
@@ -447,7 +447,7 @@ def _strides(e: Evidence) -> str | None:
         if not e.got.is_contiguous():
             return "a wrong stride: the output is not contiguous, for its input is not"
         if _only_in_tail(e):
-            return "a wrong stride, in the tail: right where its elements are neighbours"
+            return "a wrong stride, in the tail: right where its elements are neighbors"
         return "a wrong stride: right for contiguous tensors, wrong for this one"
     return None
 
@@ -551,7 +551,7 @@ _LOOKS = (
     _rounding,
     _sign,
     _halves_swapped,
-    _neighbours_swapped,
+    _neighbors_swapped,
     _gradient_ignored,
     _number_ignored,
     _half_angles,
@@ -634,9 +634,9 @@ def _reorder(x: Tensor, order: Tensor, d2: int, holds: str) -> Tensor:
     return _ordered(x, order)
 
 
-def _for_both(angle: Tensor, neighbours: bool) -> Tensor:
+def _for_both(angle: Tensor, neighbors: bool) -> Tensor:
     """A table from the angle of each pair."""
-    return angle.repeat_interleave(2, -1) if neighbours else torch.cat((angle, angle), -1)
+    return angle.repeat_interleave(2, -1) if neighbors else torch.cat((angle, angle), -1)
 
 
 def _is(guess: Tensor, e: Evidence) -> bool:

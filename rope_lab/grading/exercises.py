@@ -14,7 +14,7 @@ def rotate_half(x: "(s, b, h, d2)"):
 
 
 @spec
-def rotate_half_of_neighbours(x: "(s, b, h, d2)"):
+def rotate_half_of_neighbors(x: "(s, b, h, d2)"):
     """(x1, x2) to (-x2, x1), where x1 and x2 stand side by side."""
     return torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).flatten(-2)
 
@@ -26,9 +26,9 @@ def rope(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
 
 
 @spec(angles="pairs")
-def rope_of_neighbours(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
+def rope_of_neighbors(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """The same for the interleaved pairing."""
-    return _rotated(t, freqs[: t.shape[0]], rotate_half_of_neighbours.function)
+    return _rotated(t, freqs[: t.shape[0]], rotate_half_of_neighbors.function)
 
 
 @spec(leave_out=STRIDED, kernel=True)
@@ -125,9 +125,9 @@ def rope_by_first_half(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
 
 
 @spec(angles="pairs", overwrites=("t",), kernel=True)
-def rope_of_neighbours_in_place(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
-    """`rope_of_neighbours`, written over its input and nowhere else."""
-    return rope_of_neighbours.function(t, freqs)
+def rope_of_neighbors_in_place(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
+    """`rope_of_neighbors`, written over its input and nowhere else."""
+    return rope_of_neighbors.function(t, freqs)
 
 
 @spec(launches=1, kernel=True)
@@ -149,9 +149,9 @@ def rope_gradient_of_rows(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
 
 
 @spec(kernel=True)
-def rope_of_neighbours_gradient(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
-    """The transpose of `rope_of_neighbours`; the two angles of a pair may differ."""
-    return _rotated_back(grad, freqs[: grad.shape[0]], rotate_half_of_neighbours.function)
+def rope_of_neighbors_gradient(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
+    """The transpose of `rope_of_neighbors`; the two angles of a pair may differ."""
+    return _rotated_back(grad, freqs[: grad.shape[0]], rotate_half_of_neighbors.function)
 
 
 @spec(extra=(_TEN_PAIRS,), kernel=True)
@@ -164,9 +164,9 @@ def rope_in_three_sections_gradient(
 
 
 @spec(angles="pairs", leave_out=(*STRIDED, "part of the head rotated"), kernel=True)
-def rope_of_neighbours_of_whole_heads(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
-    """`rope_of_neighbours`, and every tensor contiguous and every head rotated as a whole."""
-    return rope_of_neighbours.function(t, freqs)
+def rope_of_neighbors_of_whole_heads(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
+    """`rope_of_neighbors`, and every tensor contiguous and every head rotated as a whole."""
+    return rope_of_neighbors.function(t, freqs)
 
 
 def _rotated_back(grad, angles, quarter_turn):
@@ -191,7 +191,7 @@ _KERNEL = {"leave_out": STRIDED, "kernel": True}
 
 @spec(**_MATH)
 def turned_pairs(x: "(s, d)", angle: "angles (s, p)"):
-    """Each row's neighbours turned by that row's angles, one for each pair."""
+    """Each row's neighbors turned by that row's angles, one for each pair."""
     x, y = x[..., ::2], x[..., 1::2]
     cos, sin = angle.cos(), angle.sin()
     return torch.stack((x * cos - y * sin, x * sin + y * cos), dim=-1).flatten(-2)
@@ -223,15 +223,15 @@ def rotation_matrices(angle: "angles (s, p)"):
 
 
 @spec(**_PYTORCH)
-def halves_to_neighbours(x: "(s, b, h, d2)"):
+def halves_to_neighbors(x: "(s, b, h, d2)"):
     """From half-split order to interleaved order: (0, 4, 1, 5, 2, 6, 3, 7) of eight."""
     return torch.stack(x.chunk(2, dim=-1), dim=-1).flatten(-2)
 
 
 # the same as above, without words about blocks
-rotate_half_of_neighbours_in_pytorch = spec(rotate_half_of_neighbours.function, **_PYTORCH)
+rotate_half_of_neighbors_in_pytorch = spec(rotate_half_of_neighbors.function, **_PYTORCH)
 rope_in_pytorch = spec(rope.function, **_PYTORCH)
-rope_of_neighbours_in_pytorch = spec(rope_of_neighbours.function, angles="pairs", **_PYTORCH)
+rope_of_neighbors_in_pytorch = spec(rope_of_neighbors.function, angles="pairs", **_PYTORCH)
 
 
 @spec(launches=1, **_KERNEL)
@@ -247,9 +247,9 @@ def three_times(x: "(n)"):
 
 
 @spec(**_KERNEL)
-def contiguous_halves_to_neighbours(x: "(s, d2)"):
-    """`halves_to_neighbours` of contiguous rows."""
-    return halves_to_neighbours.function(x)
+def contiguous_halves_to_neighbors(x: "(s, d2)"):
+    """`halves_to_neighbors` of contiguous rows."""
+    return halves_to_neighbors.function(x)
 
 
 @spec(**_KERNEL)
@@ -282,7 +282,7 @@ _ODD_ROWS = {"s": 3, "b": 2, "h": 3, "d": 24}
     kernel=True,
     extra=(Case(ZEROS_AND_SMALL, _ODD_ROWS, layout=ZEROS_AND_SMALL),),
 )
-def rope_of_normalised(t: "(s, b, h, d)", weight: "(d)", freqs: "angles (s2, 1, 1, d)"):
+def rope_of_normalized(t: "(s, b, h, d)", weight: "(d)", freqs: "angles (s2, 1, 1, d)"):
     """Each row over the root of its mean square, times a weight a column; then `rope`."""
     x = t.double()
     x = x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * weight.double()

@@ -1,4 +1,4 @@
-"""A simulated GPU to practise timing on: two clocks, a queue, a cache, a compiler.
+"""A simulated GPU to practice timing on: two clocks, a queue, a cache, a compiler.
 
 It follows the rules that notebook 08 explains and nothing else. So a timer can be compared with
 the truth, on any machine.
