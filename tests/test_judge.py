@@ -26,7 +26,7 @@ def numbered(number):
 WRONG = {
     "it rotates backwards": (numbered(1), "a sign: it rotates by minus the angle"),
     "a sign in the second half": (numbered(2), "a sign: that of the sine in the second half"),
-    "every sign": (numbered(14), "a sign: what is wrong has the opposite sign"),
+    "every sign": (numbered(14), "a sign: every element has the opposite sign"),
     "halves swapped": (numbered(3), "halves swapped"),
     "no tail": (numbered(4), "the tail is forgotten"),
     "zeros for a tail": (numbered(16), "the tail is wrong"),

@@ -6,7 +6,7 @@ bear out is not made.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -29,6 +29,7 @@ class Evidence:
     earlier: list[str]  # cases that came out right
     races: list[str]
     twice: list[str]  # places that were stored twice, or read after they were stored
+    mistakes: dict[str, Callable]  # words -> a wrong function: those that the specification knows
 
 
 def kind_of_mistake(evidence: Evidence) -> str:
@@ -46,6 +47,14 @@ def _race(e: Evidence) -> str | None:
     return None
 
 
+def _of_this_exercise(e: Evidence) -> str | None:
+    """A mistake that the specification itself knows."""
+    for words, wrong in e.mistakes.items():
+        if _is(wrong(*e.inputs), e):
+            return words
+    return None
+
+
 def _unwritten(e: Evidence) -> str | None:
     places = e.wrong.nonzero()
     if not all(
@@ -54,34 +63,81 @@ def _unwritten(e: Evidence) -> str | None:
         return None
     if _only_in_tail(e):
         return "the tail is forgotten: elements d2 and up are never written"
-    if _last_of_memory(e):
-        return "unwritten: no program stores the last elements; is the grid large enough?"
-    return "unwritten: no program stores these elements"
+    stored_twice = "".join(f"; {words}" for words in e.twice[:1] if "stores" in words)
+    part = _unwritten_part(e)
+    if part.startswith("the last") and not stored_twice:
+        part += "; is the grid large enough?"
+    return f"unwritten: no program stores {part}{stored_twice}"
+
+
+def _unwritten_part(e: Evidence) -> str:
+    """Which elements they are, in as few words as possible."""
+    wrong = e.wrong.flatten()
+    first, count = int(wrong.nonzero()[0]), int(wrong.sum())
+    if count == wrong.numel():
+        return "any element"
+    if wrong[first:].all():
+        return f"the last elements, from number {first} on"
+    columns = e.wrong.flatten(0, -2).any(0) if e.wrong.dim() > 1 else wrong
+    start = int(columns.nonzero()[0])
+    rows = len(wrong) // len(columns)
+    if start and columns[start:].all() and count == rows * int(columns.sum()):
+        return f"the columns from {start} on, in any row"
+    return f"these elements, {count} of {wrong.numel()}"
 
 
 def _tail(e: Evidence) -> str | None:
-    if _only_in_tail(e) and e.case.name != TAIL_AND_STRIDE:
-        return "the tail is wrong: elements d2 and up have to come out as they came in"
-    return None
+    if not _only_in_tail(e) or e.case.name == TAIL_AND_STRIDE:
+        return None
+    tail = e.got[..., _rotary_dim(e) :]
+    if not tail[e.wrong[..., _rotary_dim(e) :]].any():
+        return "the tail is wrong: it is zero, and has to come out as it came in"
+    first_row = e.expected.flatten(0, -2)[0, _rotary_dim(e) :]
+    if _same(tail, first_row.expand_as(tail), e):
+        return "the tail is wrong: every row has the first row's"
+    return "the tail is wrong: elements d2 and up have to come out as they came in"
 
 
 def _sign(e: Evidence) -> str | None:
-    if _close(e.got[e.wrong], -e.expected[e.wrong], e):
-        return "a sign: what is wrong has the opposite sign"
     if _rotated_back(e):
         if any(name.startswith("grad") for name in e.spec.names):
             return "a sign: it is the gradient for minus the angles; every sine has the wrong sign"
         return "a sign: it rotates by minus the angle"
+    if _close(e.got[e.wrong], -e.expected[e.wrong], e):
+        return "a sign: " + _opposite(e)
     return None
+
+
+def _opposite(e: Evidence) -> str:
+    """Which elements have the opposite sign."""
+    has_sign = e.expected != 0
+    if not (has_sign & ~e.wrong).any():
+        return "every element has the opposite sign"
+    for where, place in _places(e):
+        if torch.equal(e.wrong, has_sign & place):
+            return f"what is wrong has the opposite sign, in {where}"
+    return "what is wrong has the opposite sign"
+
+
+def _places(e: Evidence) -> tuple[tuple[str, Tensor], ...]:
+    """Parts of the last dimension that a wrong sign may be in."""
+    place = torch.arange(e.expected.shape[-1])
+    in_first = place < _rotary_dim(e) // 2
+    return (
+        ("the first half", in_first),
+        ("the second half", ~in_first),
+        ("the first of each two neighbors", place % 2 == 0),
+        ("the second of each two neighbors", place % 2 == 1),
+    )
 
 
 def _halves_swapped(e: Evidence) -> str | None:
     d2 = _rotary_dim(e)
     first, second, tail = e.got[..., : d2 // 2], e.got[..., d2 // 2 : d2], e.got[..., d2:]
     if _close(torch.cat((second, first, tail), -1), e.expected, e):
-        return "halves swapped: each half stands where the other belongs"
+        return "halves swapped: each half is where the other should be"
     if _close(torch.cat((-second, -first, tail), -1), e.expected, e):
-        return "halves swapped, and a sign: each half stands where the other belongs"
+        return "halves swapped, and a sign: each half is where the other should be"
     return None
 
 
@@ -91,9 +147,9 @@ def _neighbors_swapped(e: Evidence) -> str | None:
         return None
     swapped, tail = e.got[..., :d2].unflatten(-1, (-1, 2)).flip(-1).flatten(-2), e.got[..., d2:]
     if _close(torch.cat((swapped, tail), -1), e.expected, e):
-        return "neighbors swapped: each of the two stands where the other belongs"
+        return "neighbors swapped: each of the two is where the other should be"
     if _close(torch.cat((-swapped, tail), -1), e.expected, e):
-        return "neighbors swapped, and a sign: each of the two stands where the other belongs"
+        return "neighbors swapped, and a sign: each of the two is where the other should be"
     return None
 
 
@@ -108,7 +164,7 @@ def _order(e: Evidence) -> str | None:
             continue
         for there, back in ((apart, apart.argsort()), (apart.argsort(), apart)):
             if _close(_ordered(x, there), e.expected, e) and _is(_ordered(x, back), e):
-                return "the order: the permutation goes the other way round"
+                return "the order: the permutation goes the other way"
     if _is(_ordered(e.expected, apart), e):
         return "the order: the right numbers, with halves where neighbors are asked for"
     if _is(_ordered(e.expected, apart.argsort()), e):
@@ -148,9 +204,9 @@ def _plain_relation(e: Evidence) -> str | None:
     """The right numbers in another place, or a simple function of them."""
     got, expected = e.got.double(), e.expected.double()
     if got.shape[-1] > 2 and _close(got[..., :-1], expected[..., 1:], e):
-        return "shifted: every element stands one place too early"
+        return "shifted: every element is one place too early"
     if got.shape[-1] > 2 and _close(got[..., 1:], expected[..., :-1], e):
-        return "shifted: every element stands one place too late"
+        return "shifted: every element is one place too late"
     positive = bool((expected > 0).all() and (got > 0).all())
     if positive and _close(got * expected, torch.ones_like(got), e):
         return "the reciprocal: it is one divided by what is expected"
@@ -196,7 +252,7 @@ def _pairing(e: Evidence) -> str | None:
             _reorder(x, there, d2, "floats") if a.holds == "angles" else x for x, a in _arguments(e)
         ]
         if _is(e.spec(*inputs), e):
-            return "the wrong angle: the table's angles stand in another order than the elements"
+            return "the wrong angle: the table's angles are in another order than the elements"
     return None
 
 
@@ -256,14 +312,7 @@ def _wrong_sine(e: Evidence) -> str | None:
         return None
 
     cosines, sines = _parts(e, lambda x: x)
-    place = torch.arange(sines.shape[-1])
-    in_first = place < _rotary_dim(e) // 2
-    for where, sign in (
-        ("the first half", in_first),
-        ("the second half", ~in_first),
-        ("the first of each two neighbors", place % 2 == 0),
-        ("the second of each two neighbors", place % 2 == 1),
-    ):
+    for where, sign in _places(e):
         if _is(cosines + torch.where(sign, -sines, sines), e):
             return f"a sign: that of the sine in {where}"
     if not _halves_have_angles(e):
@@ -295,7 +344,7 @@ def _wrong_cosine(e: Evidence) -> str | None:
 
 
 def _columns_of_the_table(e: Evidence) -> str | None:
-    """Row and column of an angle, as somebody may count them who thinks in pairs."""
+    """Row and column of an angle, counted in pairs where elements are meant."""
     for x, argument in _arguments(e):
         if argument.holds != "angles" or x.dim() != 4 or x.shape[-1] % 2:
             continue
@@ -318,6 +367,8 @@ def _position(e: Evidence) -> str | None:
     table = next((x for x, a in _arguments(e) if a.holds == "angles"), None)
     if floats is None or table is None or e.expected.dim() != 4:
         return None
+    if any(argument.holds == "positions" for argument in e.spec.arguments):
+        return None  # positions are given: `_position_ids`
     s, b, h, _ = e.expected.shape
     row = torch.arange(s * b * h).view(s, b, h)
     position = row // (b * h)
@@ -327,7 +378,7 @@ def _position(e: Evidence) -> str | None:
         "the row's number divided by b alone": row // b,
         "the head's number": row % h,
         "0, the first position": row * 0,
-        "the text's number": row // h % b,
+        "the sequence's number": row // h % b,
         "the position plus 1": position + 1,
     }
     for what, wrong_position in numbers.items():
@@ -375,8 +426,9 @@ def _other_ids(ids: Tensor) -> dict[str, Tensor]:
     """Ids (b, s), or (3, b, s) of three sections, as a wrong kernel may read them."""
     *sections, b, s = ids.shape
     guesses = {
-        "that of the place in the text, not of the id": torch.arange(s).expand_as(ids),
+        "that of the place in the sequence, not of the id": torch.arange(s).expand_as(ids),
         "0, the first one, for all": ids * 0,
+        "that of the sequence's first token, for all its tokens": ids[..., :1].expand_as(ids),
         "the ids are read as (s, b), where (b, s) is asked": ids.reshape(*sections, s, b).mT,
         "that of the first sequence's token, for all sequences": ids[..., :1, :].expand_as(ids),
     }
@@ -444,11 +496,48 @@ def _strides(e: Evidence) -> str | None:
     if strided and _mostly(e.spec(*inputs), e):
         return "a wrong stride: it reads the memory as if the tensor were contiguous"
     if e.case.name in (*STRIDED, TAIL_AND_STRIDE) and e.earlier:
-        if not e.got.is_contiguous():
-            return "a wrong stride: the output is not contiguous, for its input is not"
+        found = _last_stride(e) or _laid_out_like_its_input(e)
+        if found:
+            return found
+        if not e.got.is_contiguous() and not e.spec.overwrites:
+            return "a wrong stride: the output is not contiguous, because its input is not"
         if _only_in_tail(e):
             return "a wrong stride, in the tail: right where its elements are neighbors"
         return "a wrong stride: right for contiguous tensors, wrong for this one"
+    return None
+
+
+def _last_stride(e: Evidence) -> str | None:
+    """Forgotten: elements of a row are read as if they were side by side."""
+    if e.case.layout != STRIDED[-1]:
+        return None
+    inputs = [
+        x.as_strided(x.shape, (*x.stride()[:-1], 1)) if argument.holds == "floats" else x
+        for x, argument in _arguments(e)
+    ]
+    if _is(e.spec(*inputs), e):
+        return "a wrong stride: the last one is forgotten"
+    if not any(argument.holds == "angles" for argument in e.spec.arguments):
+        return None
+    cosines, sines = _parts(e, lambda x: x)
+    own_wrong, partner_wrong = _parts(replace(e, inputs=inputs), lambda x: x)
+    if _is(cosines + partner_wrong, e):
+        return "a wrong stride: the last one is forgotten for the partner"
+    if _is(own_wrong + sines, e):
+        return "a wrong stride: the last one is forgotten for the element itself"
+    return None
+
+
+def _laid_out_like_its_input(e: Evidence) -> str | None:
+    """A contiguous output, stored by the strides of an input that is not contiguous."""
+    for x, argument in _arguments(e):
+        if argument.holds != "floats" or x.shape != e.expected.shape or x.is_contiguous():
+            continue
+        reach = 1 + sum((size - 1) * step for size, step in zip(x.shape, x.stride(), strict=True))
+        memory = e.expected.new_zeros(max(reach, x.numel()))
+        memory.as_strided(x.shape, x.stride()).copy_(e.expected)
+        if _is(memory[: x.numel()].view(x.shape), e):
+            return "a wrong stride: the output is stored by the strides of its input"
     return None
 
 
@@ -549,6 +638,7 @@ _LOOKS = (
     _race,
     _unwritten,
     _rounding,
+    _of_this_exercise,
     _sign,
     _halves_swapped,
     _neighbors_swapped,

@@ -83,7 +83,8 @@ def _shipped_spec(wanted: Spec) -> dict:
         "kernel": wanted.kernel,
         "extra": [vars(case) | {"dtype": str(case.dtype)} for case in wanted.extra],
     }
-    return shipped | {"asked": asked}
+    mistakes = {words: _Shipment().add_call(wrong) for words, wrong in wanted.mistakes.items()}
+    return shipped | {"asked": asked, "mistakes": mistakes}
 
 
 class _Shipment:
