@@ -32,7 +32,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("04", 2, "zeros for a tail"),
         {"tail, mask=passes)": "tail * 0, mask=passes)"},
-        "the tail is wrong",
+        "the tail is wrong: it is zero",
     ),
     Wrong(
         *("04", 2, "a tail without an end"),
@@ -48,23 +48,23 @@ WRONG_ANSWERS = [
             "tl.store(out_ptr + row * D + column, tail, mask=passes)": "",
             "tl.sin(angle), mask=rotates)": "tl.sin(angle), mask=column < D)",
         },
-        "the tail is wrong",
+        "elements d2 and up have to come out as they came in",
     ),
     Wrong(
         *("04", 2, "the first row's tail for all"),
         {"tail = tl.load(t_ptr + row * D + column": "tail = tl.load(t_ptr + column"},
-        "the tail is wrong",
+        "the tail is wrong: every row has the first row's",
     ),
     # 04: the fourth stride
     Wrong(
         *("04", 3, "only for the element itself"),
         {"partner * stride_d": "partner"},
-        "a wrong stride: right for contiguous tensors",
+        "a wrong stride: the last one is forgotten for the partner",
     ),
     Wrong(
-        *("04", 3, "three strides"),
-        {"column * stride_d": "column", "partner * stride_d": "partner"},
-        "a wrong stride",
+        *("04", 3, "only for the partner"),
+        {"column * stride_d": "column"},
+        "a wrong stride: the last one is forgotten for the element itself",
     ),
     Wrong(
         *("04", 3, "strides in another order"),
@@ -78,7 +78,7 @@ WRONG_ANSWERS = [
             "+ sequence * stride_b + head * stride_h\n"
             "    tl.store(out_row_ptr + column * stride_d,"
         },
-        "a wrong stride",
+        "a wrong stride: the output is stored by the strides of its input",
     ),
     Wrong(
         *("04", 3, "the table's columns as well"),
@@ -118,7 +118,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("04", 5, "the place for the position"),
         {"freqs_ptr + position * D2": "freqs_ptr + place * D2"},
-        "the wrong position: that of the place in the text",
+        "the wrong position: that of the place in the sequence, not of the id",
     ),
     Wrong(
         *("04", 5, "ids read as (s, b)"),
@@ -138,7 +138,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("04", 5, "the first place's id for all"),
         {"ids_ptr + sequence * seq_len + place": "ids_ptr + sequence * seq_len"},
-        "the wrong position",
+        "the wrong position: that of the sequence's first token, for all its tokens",
     ),
     # 05: half a table
     Wrong(
@@ -191,7 +191,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("05", 3, "the neighbor one element on"),
         {"x1_ptr + stride_d": "x1_ptr + 1"},
-        "a wrong stride",
+        "a wrong stride: it writes beside t",
     ),
     Wrong(
         *("05", 3, "no mask"),
@@ -212,7 +212,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("05", 4, "too few programs"),
         {"(s * b * (h + g),)": "(s * b * h,)"},
-        "unwritten: no program stores these elements",
+        "unwritten: no program stores any element",
     ),
     Wrong(
         *("05", 4, "two launches"),
@@ -258,7 +258,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("05", 5, "the position of a row kernel"),
         {"position = tl.program_id(0) // row_blocks": "position = tl.program_id(0) // rows"},
-        "unwritten: no program stores the last elements",
+        "from number 32 on; program 1 stores in element 0 of out_ptr, where program 0 has stored",
     ),
     # 06: two lines of the row kernel
     Wrong(
@@ -300,6 +300,16 @@ WRONG_ANSWERS = [
     ),
     # 06: the backward of the naive kernel
     Wrong(
+        *("06", 2, "the partner's angle for both"),
+        {"tl.cos(angle)": "tl.cos(partners_angle)"},
+        "the wrong cosine: each half takes the cosine of the other's angle",
+    ),
+    Wrong(
+        *("06", 2, "no tail"),
+        {"tl.sin(partners_angle), mask=exists": "tl.sin(partners_angle), mask=rotates"},
+        "the tail is forgotten",
+    ),
+    Wrong(
         *("06", 2, "only the sign"),
         {"tl.sin(partners_angle)": "tl.sin(angle)"},
         "the wrong sine",
@@ -326,12 +336,17 @@ WRONG_ANSWERS = [
             "pair * stride_d": "pair",
             "(pair + HALF) * stride_d": "pair + HALF",
         },
-        "a wrong stride",
+        "a wrong stride: it reads the memory as if the tensor were contiguous",
     ),
     Wrong(
         *("06", 4, "three strides"),
         {"pair * stride_d": "pair", "(pair + HALF) * stride_d": "pair + HALF"},
-        "a wrong stride",
+        "a wrong stride: the last one is forgotten",
+    ),
+    Wrong(
+        *("06", 4, "sequence and head in the other order"),
+        {"row // heads % batch, row % heads": "row % batch, row // batch % heads"},
+        "the wrong row: sequence and head are counted in the other order",
     ),
     Wrong(
         *("06", 4, "ones for a gradient"),
@@ -343,7 +358,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("06", 4, "an output like the gradient"),
         {"torch.empty(grad.shape, dtype=grad.dtype, device=grad.device)": "torch.empty_like(grad)"},
-        "a wrong stride",
+        "a wrong stride: the output is not contiguous, because its input is not",
     ),
     # 06: the interleaved backward
     Wrong(
@@ -358,7 +373,20 @@ WRONG_ANSWERS = [
         "the wrong pairing: it pairs halves",
     ),
     Wrong(
-        *("06", 5, "minus the angle"),
+        *("06", 5, "one angle for both"),
+        {"angle_ptr + 1,": "angle_ptr,"},
+        "the wrong angle: both of two neighbors take the first one's angle",
+    ),
+    Wrong(
+        *("06", 5, "the cosines exchanged"),
+        {
+            "g1 * tl.cos(angle1)": "g1 * tl.cos(angle2)",
+            "g2 * tl.cos(angle2)": "g2 * tl.cos(angle1)",
+        },
+        "the wrong cosine: each of two neighbors takes the cosine of the other's angle",
+    ),
+    Wrong(
+        *("06", 5, "only the signs"),
         {
             "g2 * tl.sin(angle2)": "g2 * tl.sin(angle1)",
             "- g1 * tl.sin(angle1)": "- g1 * tl.sin(angle2)",
@@ -396,6 +424,20 @@ WRONG_ANSWERS = [
         *("06", 6, "sections of elements"),
         {"HALF // 4": "HALF // 2", "3 * HALF // 8": "3 * HALF // 4"},
         "the wrong position: the sections begin or end elsewhere",
+    ),
+    Wrong(
+        *("06", 6, "ids read as (s, b)"),
+        {
+            "(section * batch + sequence) * seq_len + place": (
+                "(section * seq_len + place) * batch + sequence"
+            )
+        },
+        "the wrong position: the ids are read as (s, b), where (b, s) is asked",
+    ),
+    Wrong(
+        *("06", 6, "a section begins with the next sequence"),
+        {"(section * batch + sequence)": "(section + sequence)"},
+        "the wrong position: a section begins one row of ids after the one before",
     ),
     Wrong(
         *("06", 6, "the gradient by the forward"),
@@ -612,21 +654,46 @@ WRONG_TIMERS = [
     ),
 ]
 
-# notebook, exercise, the answer given, words of the verdict
-WRONG_NUMBERS = [
-    ("08", 1, [3, 1, 2, 4, 6], "5 of 5: it is not 6 (batch and sequence swapped), it is another"),
-    ("08", 1, [1, 1, 2, 4, 5], "1 of 5: it is not 1 (not waiting), it is another one"),
-    ("08", 1, [3, 1, 1, 4, 5], "3 of 5: it is not 1 (not waiting), it is another one"),
-    ("08", 1, [3, 1, 2, 7, 5], "4 of 5: 7 is none of 1, 2, 3, 4, 5, 6"),
-    ("08", 1, [3, 1, 2, 4], "5 answers are wanted, 4 came"),
-    ("08", 3, [32, 8, "every eighth"], "1 of 3: 32 is too large"),
-    ("08", 3, [4, 1, "every eighth"], "2 of 3: 1 is too small"),
-    ("08", 3, [4, 8, "gather"], "3 of 3: it is not gather"),
-    ("08", 3, [4, 8, "double"], "3 of 3: it is not double"),
-    ("08", 3, [4, 9, "every eighth"], "2 of 3: 9 is too large"),  # its writes counted too
-    ("08", 4, [34.7, 34.8, 5.0, 1030], "1 of 4: 34.7 is too small"),  # no table
-    ("08", 4, [49.8, 19.6, 5.0, 1030], "2 of 4: 19.6 is too small"),  # two bytes for fp32
-    ("08", 4, [49.8, 34.8, 0.5, 1030], "3 of 4: 0.5 is too small"),  # no start
-    ("08", 4, [49.8, 34.8, 5.0, 65], "4 of 4: 65 is too small"),  # bytes alone
-    ("08", 4, [34.7, 19.7, 4.7, 1030], "1 of 4: 34.7 is too small"),  # bytes counted once
+
+@dataclass(frozen=True)
+class WrongRepair:
+    """Notebook 10's exam with a repair that is none."""
+
+    mistake: str
+    instead: dict[str, str]  # text of the exam: what stands in its place
+    told: str  # words of the verdict
+
+    def __str__(self) -> str:
+        return self.mistake
+
+
+_ROWS = "out.numel() // (positions * d)"
+_FIRST_LINE = "positions, d2 = freqs.shape[0], freqs.shape[-1]"
+WRONG_REPAIRS = [
+    WrongRepair("none", {}, "the table's length: right for a table that ends with the sequence"),
+    WrongRepair(
+        "the rows of one sequence",
+        {_ROWS: "heads"},
+        "out of bounds: program 8 reads element 192 of t_ptr",
+    ),
+    WrongRepair(
+        "the rows of one head",
+        {_ROWS: "t.shape[1]"},
+        "out of bounds: program 4 reads element 64 of t_ptr",
+    ),
+    WrongRepair(
+        "all rows for one position",
+        {_ROWS: "out.numel() // d"},
+        "the wrong position: the angle is that of 0, the first position",
+    ),
+    WrongRepair(
+        "the end of the table",
+        {_FIRST_LINE: "freqs = freqs[-t.shape[0] :]\n    " + _FIRST_LINE},
+        "the wrong position: the angle is that of the position counted from the end of the table",
+    ),
+    WrongRepair(
+        "long tables refused",
+        {_FIRST_LINE: "assert len(freqs) == len(t)\n    " + _FIRST_LINE},
+        "it raises AssertionError",
+    ),
 ]

@@ -23,7 +23,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("00", 1, "the number of a program as an offset"),
         {"tl.program_id(0) * BLOCK": "tl.program_id(0)"},
-        "unwritten: no program stores these elements",
+        "from number 259 on; program 1 stores in element 1 of out_ptr, where program 0 has stored",
     ),
     Wrong(
         *("00", 1, "no kernel"),
@@ -50,6 +50,16 @@ WRONG_ANSWERS = [
         "neighbors swapped: each of the two",
     ),
     Wrong(*("01", 1, "pairs for ever"), {".flatten(-2)": ""}, "shape (4, 4, 2), expected (4, 8)"),
+    Wrong(
+        *("01", 1, "only the real part"),
+        {"torch.exp(1j * angle)": "angle.cos()"},
+        "the sine is missing: its products are left out",
+    ),
+    Wrong(
+        *("01", 1, "the first row's angles for all"),
+        {"1j * angle)": "1j * angle[:1])"},
+        "the wrong position: the angle is that of 0, the first position",
+    ),
     # 01: a table of scores
     Wrong(*("01", 3, "backwards"), {"* theta": "* -theta"}, "it rotates by minus the angle"),
     Wrong(
@@ -65,11 +75,22 @@ WRONG_ANSWERS = [
         {"angle).T": "angle).T / math.sqrt(q.shape[-1])"},
         "a factor: everything is 0.354 times",
     ),
+    Wrong(
+        *("01", 3, "keys the other way"),
+        {"turn_pairs(k, angle)": "turn_pairs(k, -angle)"},
+        "the keys turn the other way: the score has the sum of the positions",
+    ),
+    Wrong(*("01", 3, "keys as they are"), {"turn_pairs(k, angle)": "k"}, "the keys are not turned"),
+    Wrong(
+        *("01", 3, "queries as they are"),
+        {"turn_pairs(q, angle)": "q"},
+        "the queries are not turned",
+    ),
     # 01: all rotation matrices
     Wrong(
         *("01", 4, "transposed"),
         {"= -angle.sin()": "= angle.sin()", "first] = angle.sin()": "first] = -angle.sin()"},
-        "a sign: what is wrong has the opposite sign",
+        "a sign: it rotates by minus the angle",
     ),
     Wrong(
         *("01", 4, "halves"),
@@ -78,6 +99,29 @@ WRONG_ANSWERS = [
     ),
     Wrong(
         *("01", 4, "two plus"), {"= -angle": "= angle"}, "a sign: what is wrong has the opposite"
+    ),
+    Wrong(
+        *("01", 4, "memory that was never filled"),
+        {"torch.zeros": "torch.empty"},
+        "new memory came back, and what is wrong was never put there",
+    ),
+    Wrong(
+        *("01", 4, "no sines"),
+        {
+            "    matrices[:, first, second] = -angle.sin()\n": "",
+            "    matrices[:, second, first] = angle.sin()\n": "",
+        },
+        "the sine is missing",
+    ),
+    Wrong(
+        *("01", 4, "half of the cosines"),
+        {"    matrices[:, second, second] = angle.cos()\n": ""},
+        "zero: what is wrong is zero",
+    ),
+    Wrong(
+        *("01", 4, "the first position for all"),
+        {"angle.cos()": "angle[:1].cos()", "angle.sin()": "angle[:1].sin()"},
+        "the wrong position: the angle is that of 0, the first position",
     ),
     # 01: frequencies
     Wrong(*("01", 5, "always 10000"), {"float(base)": "10000.0"}, "base is ignored"),
@@ -103,7 +147,9 @@ WRONG_ANSWERS = [
         {"torch.cat([rotated.to(t.dtype), tail], dim=-1)": "rotated.to(t.dtype)"},
         "shape (7, 3, 5, 12), expected (7, 3, 5, 20)",
     ),
-    Wrong(*("02", 1, "zeros for a tail"), {", tail]": ", tail * 0]"}, "the tail is wrong"),
+    Wrong(
+        *("02", 1, "zeros for a tail"), {", tail]": ", tail * 0]"}, "the tail is wrong: it is zero"
+    ),
     Wrong(
         *("02", 1, "left in fp32"), {"rotated.to(t.dtype)": "rotated"}, "dtype float32, expected"
     ),
@@ -125,7 +171,20 @@ WRONG_ANSWERS = [
             "first, second = x.chunk(2, dim=-1)": "d2 = x.shape[-1]\n" + _P.rstrip("\n"),
             "torch.stack([first, second], dim=-1).flatten(-2)": "x[..., P]",
         },
-        "the order: the permutation goes the other way round",
+        "the order: the permutation goes the other way",
+    ),
+    Wrong(
+        *("02", 2, "backwards"),
+        {"torch.stack([first, second], dim=-1).flatten(-2)": "x.flip(-1)"},
+        "the order: the last dimension runs backwards",
+    ),
+    Wrong(
+        *("02", 2, "a minus"),
+        {"[first, second]": "[first, -second]"},
+        "the opposite sign, in the second of each two neighbors",
+    ),
+    Wrong(
+        *("02", 2, "pairs for ever"), {".flatten(-2)": ""}, "shape (4, 1, 2, 4, 2), expected (4, 1"
     ),
     Wrong(
         *("02", 2, "there and back"),
@@ -139,9 +198,19 @@ WRONG_ANSWERS = [
     Wrong(
         *("02", 3, "the partner's sign"),
         {"2 * (i % 2) - 1": "1 - 2 * (i % 2)"},
-        "a sign: what is wrong has the opposite sign",
+        "a sign: every element has the opposite sign",
     ),
-    Wrong(*("02", 3, "no sign"), {"* sign": ""}, "a sign: what is wrong has the opposite sign"),
+    Wrong(
+        *("02", 3, "no sign"),
+        {"* sign": ""},
+        "the opposite sign, in the first of each two neighbors",
+    ),
+    Wrong(
+        *("02", 3, "always the next one"),
+        {"i + 1 - 2 * (i % 2)": "(i + 1) % len(i)"},
+        "the wrong partner: every place looks one ahead, odd ones too",
+    ),
+    Wrong(*("02", 3, "a sign in fp32"), {"* sign": "* sign.float()"}, "dtype float32, expected"),
     Wrong(
         *("02", 3, "no partner"),
         {"x[..., partner]": "x"},
@@ -159,7 +228,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("02", 4, "the table forgotten"),
         {"freqs[..., P])": "freqs)"},
-        "the wrong angle: the table's angles stand in another order",
+        "the wrong angle: the table's angles are in another order",
     ),
     Wrong(
         *("02", 4, "no way back"),
@@ -174,7 +243,14 @@ WRONG_ANSWERS = [
         },
         "the wrong pairing: it pairs halves",
     ),
-    Wrong(*("02", 4, "zeros for a tail"), {", tail]": ", tail * 0]"}, "the tail is wrong"),
+    Wrong(
+        *("02", 4, "zeros for a tail"), {", tail]": ", tail * 0]"}, "the tail is wrong: it is zero"
+    ),
+    Wrong(
+        *("02", 4, "the way there twice"),
+        {"P.argsort()": "P"},
+        "the order: the permutation once more, where its inverse is asked for",
+    ),
     # 03: three times
     Wrong(
         *("03", 1, "one too many"), {"i < n": "i <= n"}, "out of bounds: program 0 reads element 64"
@@ -192,7 +268,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("03", 1, "every program the first"),
         {"tl.program_id(0) * BLOCK + ": ""},
-        "unwritten: no program stores these elements",
+        "from number 256 on; program 1 stores in element 0 of out_ptr, where program 0 has stored",
     ),
     Wrong(*("03", 1, "twice"), {"3 * x,": "2 * x,"}, "a factor: everything is 0.667 times"),
     # 03: a scatter
@@ -202,7 +278,7 @@ WRONG_ANSWERS = [
             "tl.load(x_ptr + i, mask": "tl.load(x_ptr + (i - column) + place, mask",
             "tl.store(out_ptr + (i - column) + place": "tl.store(out_ptr + i",
         },
-        "the order: the permutation goes the other way round",
+        "the order: the permutation goes the other way",
     ),
     Wrong(
         *("03", 3, "all into the first row"),
@@ -235,12 +311,18 @@ WRONG_ANSWERS = [
             "tl.program_id(0)": "tl.program_id(1)",
             "tl.program_id(1) * BLOCK": "tl.program_id(0) * BLOCK",
         },
-        "unwritten: no program stores",
+        "no program stores the last elements, from number 8 on; is the grid large enough?",
     ),
     Wrong(
-        *("03", 4, "one block a row"), {"triton.cdiv(width, block)": "1"}, "unwritten: no program"
+        *("03", 4, "one block a row"),
+        {"triton.cdiv(width, block)": "1"},
+        "no program stores the columns from 64 on, in any row",
     ),
-    Wrong(*("03", 4, "the sign elsewhere"), {"-x, x)": "x, -x)"}, "a sign: what is wrong has the"),
+    Wrong(
+        *("03", 4, "the sign elsewhere"),
+        {"-x, x)": "x, -x)"},
+        "every element has the opposite sign",
+    ),
     Wrong(
         *("03", 4, "no mask"),
         {"exists = column < 2 * HALF": "exists = column >= 0"},
@@ -269,7 +351,7 @@ WRONG_ANSWERS = [
         },
         "read after write: program 0 reads element 0 of x_ptr after it has overwritten it itself",
     ),
-    Wrong(*("03", 5, "no minus"), {"-x2,": "x2,"}, "a sign: what is wrong has the opposite sign"),
+    Wrong(*("03", 5, "no minus"), {"-x2,": "x2,"}, "the opposite sign, in the first half"),
     Wrong(
         *("03", 5, "members at home"),
         {"first, -x2": "first, -x1", "second, x1": "second, x2"},
@@ -283,6 +365,6 @@ WRONG_ANSWERS = [
     Wrong(
         *("03", 5, "half of the pairs"),
         {"x.numel() // 2": "x.numel() // 4"},
-        "unwritten: no program",
+        "no program stores the last elements, from number 32 on; is the grid large enough?",
     ),
 ]

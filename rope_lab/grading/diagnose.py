@@ -168,10 +168,23 @@ def _order(e: Evidence) -> str | None:
     if _is(_ordered(e.expected, apart), e):
         return "the order: the right numbers, with halves where neighbors are asked for"
     if _is(_ordered(e.expected, apart.argsort()), e):
+        if e.spec.angles == "pairs":
+            return "the order: the permutation once more, where its inverse is asked for"
         return "the order: the right numbers, with neighbors where halves are asked for"
-    if _is(e.expected.flip(-1), e):
-        return "the order: the last dimension runs backwards"
+    for whole in (e.expected, *(x for x, argument in _arguments(e) if argument.holds == "floats")):
+        if _is(whole.flip(-1), e):
+            return "the order: the last dimension runs backwards"
     return None
+
+
+def _zero(e: Evidence) -> str | None:
+    """Something was never put there."""
+    if e.got[e.wrong].any():
+        return None
+    for where, place in _places(e):
+        if torch.equal(e.wrong, (e.expected != 0) & place):
+            return f"zero: what is wrong is zero, in {where}"
+    return "zero: what is wrong is zero; is a part never computed?"
 
 
 def _nothing_done(e: Evidence) -> str | None:
@@ -289,6 +302,9 @@ def _half_angles(e: Evidence) -> str | None:
     ):
         if _is(_by_angles(e, lambda x, pick=pick: torch.cat(pick(*x.chunk(2, -1)), -1)), e):
             return f"the wrong angle: {what}"
+    for which, one in (("first", 0), ("second", 1)):
+        if _is(_by_angles(e, lambda x, one=one: x[..., one::2].repeat_interleave(2, -1)), e):
+            return f"the wrong angle: both of two neighbors take the {which} one's angle"
     return None
 
 
@@ -306,6 +322,12 @@ def _an_angle_for_each_half(e: Evidence) -> str | None:
     return None
 
 
+_PARTNERS = (
+    ("half", lambda x: x.roll(x.shape[-1] // 2, -1)),
+    ("of two neighbors", lambda x: x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)),
+)
+
+
 def _wrong_sine(e: Evidence) -> str | None:
     """A rotation has a cosine part, the same for minus the angle, and a sine part, which turns."""
     if not any(argument.holds == "angles" for argument in e.spec.arguments):
@@ -319,10 +341,7 @@ def _wrong_sine(e: Evidence) -> str | None:
         return None
     if e.spec.angles != "unlike":
         return None
-    for who, swap in (
-        ("half", lambda x: x.roll(x.shape[-1] // 2, -1)),
-        ("of two neighbors", lambda x: x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)),
-    ):
+    for who, swap in _PARTNERS:
         _, swapped = _parts(e, swap)
         if _is(cosines + swapped, e):
             return f"the wrong sine: each {who} takes the sine that the other should take"
@@ -336,10 +355,11 @@ def _wrong_cosine(e: Evidence) -> str | None:
     if not _halves_have_angles(e) or e.spec.angles != "unlike":
         return None
 
-    cosines, sines_of_other = _parts(e, lambda x: x.roll(x.shape[-1] // 2, -1))
-    _, sines_of_own = _parts(e, lambda x: x)
-    if any(_is(cosines + sines, e) for sines in (sines_of_own, sines_of_other)):
-        return "the wrong cosine: each half takes the cosine of the other's angle"
+    for who, swap in _PARTNERS:
+        cosines, sines_of_other = _parts(e, swap)
+        _, sines_of_own = _parts(e, lambda x: x)
+        if any(_is(cosines + sines, e) for sines in (sines_of_own, sines_of_other)):
+            return f"the wrong cosine: each {who} takes the cosine of the other's angle"
     return None
 
 
@@ -363,6 +383,8 @@ def _columns_of_the_table(e: Evidence) -> str | None:
 
 def _position(e: Evidence) -> str | None:
     """Angles of rows counted in another way than by position."""
+    if _is(_by_angles(e, lambda x: x[:1].expand_as(x)), e):
+        return "the wrong position: the angle is that of 0, the first position"
     floats = next((x for x, a in _arguments(e) if a.holds == "floats" and x.dim() == 4), None)
     table = next((x for x, a in _arguments(e) if a.holds == "angles"), None)
     if floats is None or table is None or e.expected.dim() != 4:
@@ -380,6 +402,7 @@ def _position(e: Evidence) -> str | None:
         "0, the first position": row * 0,
         "the sequence's number": row // h % b,
         "the position plus 1": position + 1,
+        "the position counted from the end of the table": position + len(table) - s,
     }
     for what, wrong_position in numbers.items():
         inside = wrong_position < len(table)
@@ -435,6 +458,10 @@ def _other_ids(ids: Tensor) -> dict[str, Tensor]:
     if sections:
         for k in range(3):
             guesses[f"every section takes those of section {k}"] = ids[[k, k, k]]
+        row = torch.arange(3)[:, None] + torch.arange(b)
+        guesses["a section begins one row of ids after the one before, not a batch of rows"] = (
+            ids.flatten(0, 1)[row.clamp(max=3 * b - 1)]
+        )
         for order in ((2, 1, 0), (1, 0, 2), (0, 2, 1), (1, 2, 0), (2, 0, 1)):
             words = "the sections take those of " + ", ".join(map(str, order))
             guesses[words] = ids[list(order)]
@@ -457,6 +484,16 @@ def _token_at_its_position(e: Evidence, ids: Tensor) -> str | None:
 def _with_input(e: Evidence, number: int, value: Tensor) -> Tensor:
     """What the specification makes of the inputs with one of them replaced."""
     return e.spec(*(*e.inputs[:number], value, *e.inputs[number + 1 :]))
+
+
+def _rows_counted(e: Evidence) -> str | None:
+    """The number of a row taken apart in another order."""
+    for number, (x, argument) in enumerate(_arguments(e)):
+        if argument.holds == "floats" and x.dim() == 4 and x.shape == e.expected.shape:
+            other = x.transpose(1, 2).reshape(x.shape)
+            if not torch.equal(other, x) and _is(_with_input(e, number, other), e):
+                return "the wrong row: sequence and head are counted in the other order"
+    return None
 
 
 def _strides_exchanged(e: Evidence) -> str | None:
@@ -628,6 +665,12 @@ def _factor_in_a_part(e: Evidence) -> str | None:
     return None
 
 
+def _longer_table(e: Evidence) -> str | None:
+    if e.case.name == "a table longer than the sequence" and e.earlier:
+        return "the table's length: right for a table that ends with the sequence"
+    return None
+
+
 def _several_sequences(e: Evidence) -> str | None:
     if e.case.name == "several sequences" and e.earlier:
         return "the batch: right for one sequence, wrong for several"
@@ -659,13 +702,16 @@ _LOOKS = (
     _plain_relation,
     _factor_in_a_part,
     _tail,
+    _zero,
     _position,
     _position_ids,
+    _rows_counted,
     _strides_exchanged,
     _twice,
     _rest_of_block,
     _strides,
     _several_sequences,
+    _longer_table,
 )
 
 

@@ -208,11 +208,33 @@ def slow_pairs(d: int, base: float, positions: int) -> int:
     return int((frequencies.function(d, base) * positions < 2 * torch.pi).sum())
 
 
-@spec(**_MATH)
+def _turned_by_row(x, theta, direction=1):
+    return turned_pairs.function(x, direction * torch.arange(len(x))[:, None] * theta)
+
+
+def _keys_backwards(q, k, theta):
+    return _turned_by_row(q, theta) @ _turned_by_row(k, theta, -1).T
+
+
+def _keys_not_turned(q, k, theta):
+    return _turned_by_row(q, theta) @ k.T
+
+
+def _queries_not_turned(q, k, theta):
+    return q @ _turned_by_row(k, theta).T
+
+
+_WRONG_SCORES = {
+    "the keys turn the other way: the score has the sum of the positions": _keys_backwards,
+    "the keys are not turned": _keys_not_turned,
+    "the queries are not turned": _queries_not_turned,
+}
+
+
+@spec(**_MATH, mistakes=_WRONG_SCORES)
 def table_of_scores(q: "(s, d)", k: "(s, d)", theta: "angles (p)"):
     """Row m, column n: the query at position m, rotated, times the key at position n, rotated."""
-    angle = torch.arange(len(q))[:, None] * theta
-    return turned_pairs.function(q, angle) @ turned_pairs.function(k, angle).T
+    return _turned_by_row(q, theta) @ _turned_by_row(k, theta).T
 
 
 @spec(**_MATH)
@@ -229,7 +251,16 @@ def halves_to_neighbors(x: "(s, b, h, d2)"):
 
 
 # the same as above, without words about blocks
-rotate_half_of_neighbors_in_pytorch = spec(rotate_half_of_neighbors.function, **_PYTORCH)
+def _ahead_with_sign(x):
+    sign = torch.tensor((-1.0, 1.0)).repeat(x.shape[-1] // 2)
+    return x.roll(-1, -1) * sign
+
+
+rotate_half_of_neighbors_in_pytorch = spec(
+    rotate_half_of_neighbors.function,
+    **_PYTORCH,
+    mistakes={"the wrong partner: every place looks one ahead, odd ones too": _ahead_with_sign},
+)
 rope_in_pytorch = spec(rope.function, **_PYTORCH)
 rope_of_neighbors_in_pytorch = spec(rope_of_neighbors.function, angles="pairs", **_PYTORCH)
 

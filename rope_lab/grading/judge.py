@@ -210,4 +210,4 @@ class _Child(Child):
             reason = f"it ended the process (exit {self.process.returncode}) {last}".strip()
         else:
             reason = f"it ran for {SECONDS:.0f} seconds without coming to an end"
-        return Verdict(state=WRONG, reason=reason, case="unknown", boxed=True, engine=self.engine)
+        return Verdict(state=WRONG, reason=reason, boxed=True, engine=self.engine)

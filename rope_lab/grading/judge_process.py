@@ -210,7 +210,7 @@ class Attempt:
         if changed:
             return f"an input is overwritten: {changed[0]}"
         if not self.launches:
-            return "unwritten: new memory came back, and nothing was put there"
+            return "unwritten: new memory came back, and what is wrong was never put there"
         return kind if self.trace.programs else "no program ran: the grid is empty"
 
     def _evidence(self, number: int, out: Tensor) -> Evidence:
