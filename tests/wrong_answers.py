@@ -55,6 +55,20 @@ WRONG_ANSWERS = [
         {"tail = tl.load(t_ptr + row * D + column": "tail = tl.load(t_ptr + column"},
         "the tail is wrong: every row has the first row's",
     ),
+    Wrong(
+        *("04", 2, "a tail copied by PyTorch"),
+        {
+            "out = torch.empty_like(t)": "out = t.clone()",
+            "    tail = tl.load(t_ptr + row * D + column, mask=passes)\n": "",
+            "    tl.store(out_ptr + row * D + column, tail, mask=passes)\n": "",
+        },
+        "PyTorch computed a part of the result: your kernel stored only the rest",
+    ),
+    Wrong(
+        *("04", 2, "a tail in fp16"),
+        {"column, mask=passes)\n    tl.store": "column, mask=passes).to(tl.float16)\n    tl.store"},
+        "the tail is wrong: elements d2 and up have to come out",
+    ),
     # 04: the fourth stride
     Wrong(
         *("04", 3, "only for the element itself"),
@@ -114,6 +128,11 @@ WRONG_ANSWERS = [
         {"position * D2 + column, mask": "position * D2 + column // 2, mask"},
         "the angle of pair i is in column 2i, not i",
     ),
+    Wrong(
+        *("04", 4, "an odd member for its own partner"),
+        {"tl.where(comes_first, column + 1, column - 1)": "column + 1 - column % 2"},
+        "the wrong partner: in the second of each two neighbors each element is its own",
+    ),
     # 04: positions
     Wrong(
         *("04", 5, "the place for the position"),
@@ -164,6 +183,16 @@ WRONG_ANSWERS = [
         *("05", 1, "rows of a table half as long"),
         {"position * 2 * HALF + pair, mask": "position * HALF + pair, mask"},
         "the step of the table: the row of the next position begins d2 elements on",
+    ),
+    Wrong(
+        *("05", 1, "a cosine twice"),
+        {"x2 * cos + x1 * sin": "x2 * cos + x1 * cos"},
+        "the wrong function: a cosine for the sine, in the second half",
+    ),
+    Wrong(
+        *("05", 1, "sine, cosine"),
+        {"cos, sin = tl.cos(angle), tl.sin(angle)": "cos, sin = tl.sin(angle), tl.cos(angle)"},
+        "the wrong function: sine and cosine have changed places",
     ),
     Wrong(
         *("05", 1, "no mask"),
@@ -234,6 +263,11 @@ WRONG_ANSWERS = [
         {"t_ptr, out_ptr = k_ptr, k_out_ptr": "t_ptr, out_ptr = k_ptr, q_out_ptr"},
         "program 8 stores in element 0 of q_out_ptr, where program 0 has stored before",
     ),
+    Wrong(
+        *("05", 4, "k by q's heads"),
+        {"row - q_rows, k_heads, k_strides": "row - q_rows, q_heads, k_strides"},
+        "the wrong heads: the rows of k are counted by the heads of q",
+    ),
     # 05: as fast as a copy
     Wrong(
         *("05", 5, "no end of the rows"),
@@ -248,7 +282,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("05", 5, "rows of a table as long as a head"),
         {"freqs_ptr + position * 2 * HALF": "freqs_ptr + position * (2 * HALF + TAIL)"},
-        "out of bounds: program",
+        "reads element 84 of freqs_ptr",
     ),
     Wrong(
         *("05", 5, "one half's angles"),
@@ -312,7 +346,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("06", 2, "only the sign"),
         {"tl.sin(partners_angle)": "tl.sin(angle)"},
-        "the wrong sine",
+        "the wrong sine: each half takes",
     ),
     Wrong(
         *("06", 2, "only the sine"),
@@ -477,6 +511,11 @@ WRONG_ANSWERS = [
         },
         "the columns of the table: the angle of pair i is in column 2i, not i",
     ),
+    Wrong(
+        *("07", 4, "second, first when they are loaded"),
+        {"x1, x2 = tl.split": "x2, x1 = tl.split"},
+        "the wrong members: the two of a pair are exchanged when they are loaded",
+    ),
     # 09: rotated and scaled
     Wrong(*("09", 3, "not scaled"), {" * scale": ""}, "a factor: everything is 2.83 times"),
     Wrong(
@@ -509,6 +548,11 @@ WRONG_ANSWERS = [
             "- x2 * tl.sin(angle1)) * scale",
         },
         "a factor in the second half: it is 2.83 times",
+    ),
+    Wrong(
+        *("09", 3, "scaled by PyTorch"),
+        {"(tl.float32) * scale": "(tl.float32)", "    return out": "    return out * d**-0.5"},
+        "your kernel ran, and stored nothing in it",
     ),
     Wrong(
         *("09", 3, "one angle for both halves"),
@@ -551,6 +595,28 @@ WRONG_ANSWERS = [
             "/ (tl.sqrt(squares / (2 * HALF)) + 1e-6)"
         },
         "the 1e-6 is in the wrong place: it belongs under the root",
+    ),
+    Wrong(
+        *("09", 4, "another number"),
+        {"1e-6": "1e-5"},
+        "another number under the root: 1e-05, where 1e-06 is asked for",
+    ),
+    Wrong(
+        *("09", 4, "the mean subtracted"),
+        {
+            "    squares =": "    mean = (tl.sum(x1, axis=1) + tl.sum(x2, axis=1)) / (2 * HALF)\n"
+            "    x1 = tl.where(exists, x1 - mean[:, None], 0.0)\n"
+            "    x2 = tl.where(exists, x2 - mean[:, None], 0.0)\n    squares ="
+        },
+        "the mean is subtracted first, as in LayerNorm",
+    ),
+    Wrong(
+        *("09", 4, "weights about 0"),
+        {
+            "weight1[None, :]": "(1 + weight1[None, :])",
+            "weight2[None, :]": "(1 + weight2[None, :])",
+        },
+        "1 is added to the weights, as in Gemma",
     ),
     Wrong(
         *("09", 4, "no root"),
@@ -646,6 +712,42 @@ WRONG_TIMERS = [
             "        gpu.synchronize()\n": "",
         },
         "who waits for the device?",
+    ),
+    WrongTimer(
+        "a sleep between the marks",
+        {
+            "        gpu.sleep(1000)": "        begin = gpu.mark()\n        gpu.sleep(1000)",
+            "        begin = gpu.mark()\n        call()": "        call()",
+        },
+        "the sleep is between the two marks, so you time it as well",
+    ),
+    WrongTimer(
+        "a flush between the marks",
+        {
+            "        gpu.flush()\n": "",
+            "        begin = gpu.mark()\n": "        begin = gpu.mark()\n        gpu.flush()\n",
+        },
+        "the flush is between the two marks, so you time it as well",
+    ),
+    WrongTimer(
+        "marks the other way",
+        {"end.since(begin)": "begin.since(end)"},
+        "the marks have changed places",
+    ),
+    WrongTimer(
+        "in milliseconds",
+        {"statistics.median(times)": "statistics.median(times) / 1000"},
+        "looks like: milliseconds, not microseconds",
+    ),
+    WrongTimer(
+        "a mark as in PyTorch",
+        {"end.since(begin)": "begin.elapsed_time(end)"},
+        "it raises AttributeError: 'Mark' object has no attribute 'elapsed_time'",
+    ),
+    WrongTimer(
+        "no return",
+        {"return statistics.median(times)": "statistics.median(times)"},
+        "a number of microseconds is wanted, None came",
     ),
     WrongTimer(
         "one call, the first",

@@ -34,6 +34,16 @@ WRONG_ANSWERS = [
         "no kernel ran: PyTorch computed the result",
     ),
     Wrong(*("00", 1, "another factor"), {"2 * x,": "3 * x,"}, "a factor: everything is 1.5 times"),
+    Wrong(
+        *("00", 1, "a kernel for show"),
+        {"return out": "return 2 * x"},
+        "your kernel ran, and stored nothing in it",
+    ),
+    Wrong(
+        *("00", 1, "a copy, doubled afterwards"),
+        {"2 * x, mask": "x, mask", "return out": "return out.mul_(2)"},
+        "PyTorch changed the result after the kernel had stored it",
+    ),
     # 01: turn pairs by complex numbers
     Wrong(*("01", 1, "the conjugate"), {"exp(1j": "exp(-1j"}, "it rotates by minus the angle"),
     Wrong(
@@ -133,7 +143,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("01", 5, "counted from 1"),
         {"arange(0, d, 2)": "arange(2, d + 2, 2)"},
-        "shifted: every element stands one place too early",
+        "shifted: every element is one place too early",
     ),
     Wrong(*("01", 5, "without the minus"), {"(-torch": "(torch"}, "the reciprocal"),
     Wrong(
@@ -295,7 +305,14 @@ WRONG_ANSWERS = [
         {"HALF, 2 * column, 2 * (column - HALF) + 1": "HALF, 2 * column + 1, 2 * (column - HALF)"},
         "neighbors swapped",
     ),
-    Wrong(*("03", 3, "no mask"), {"exists = i < n": "exists = i >= 0"}, "out of bounds: program 0"),
+    Wrong(
+        *("03", 3, "no HALF to begin the second half"),
+        {"2 * (column - HALF) + 1": "2 * column + 1"},
+        "out of bounds: program 0 writes element 33 of out_ptr",
+    ),
+    Wrong(
+        *("03", 3, "no mask"), {"exists = i < n": "exists = i >= 0"}, "program 0 reads element 32"
+    ),
     # 03: a grid of two dimensions
     Wrong(
         *("03", 4, "over the end of the row"),
@@ -328,7 +345,26 @@ WRONG_ANSWERS = [
         {"exists = column < 2 * HALF": "exists = column >= 0"},
         "out of bounds: program",
     ),
+    Wrong(
+        *("03", 4, "one dimension"),
+        {
+            "tl.program_id(0)": "tl.program_id(0) // tl.cdiv(2 * HALF, BLOCK)",
+            "tl.program_id(1)": "tl.program_id(0) % tl.cdiv(2 * HALF, BLOCK)",
+            "(rows, triton.cdiv(width, block))": "(rows * triton.cdiv(width, block),)",
+        },
+        "the grid has 1 dimension, where 2 are asked for",
+    ),
     # 03: in place
+    Wrong(
+        *("03", 5, "from a copy"),
+        {
+            "    pairs,  # number": "    y_ptr,\n    pairs,  # number",
+            "tl.load(x_ptr + first": "tl.load(y_ptr + first",
+            "tl.load(x_ptr + second": "tl.load(y_ptr + second",
+            "[grid](x, pairs": "[grid](x, x.clone(), pairs",
+        },
+        "a second tensor: y_ptr is not x",
+    ),
     Wrong(
         *("03", 5, "a gather"),
         {

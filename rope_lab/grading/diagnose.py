@@ -363,6 +363,47 @@ def _wrong_cosine(e: Evidence) -> str | None:
     return None
 
 
+def _other_function(e: Evidence) -> str | None:
+    """A cosine where a sine belongs, or the other way: those of the angle plus a quarter turn."""
+    if not any(argument.holds == "angles" for argument in e.spec.arguments):
+        return None
+    cosines, sines = _parts(e, lambda x: x)
+    minus_sines, with_cosine = _parts(e, lambda x: x + torch.pi / 2)
+    if _is(with_cosine - minus_sines, e):
+        return "the wrong function: sine and cosine have changed places"
+    everywhere = ("every element", torch.ones(cosines.shape[-1], dtype=torch.bool))
+    for where, place in (everywhere, *_places(e)):
+        if _is(cosines + torch.where(place, with_cosine, sines), e):
+            return f"the wrong function: a cosine for the sine, in {where}"
+        if _is(torch.where(place, -minus_sines, cosines) + sines, e):
+            return f"the wrong function: a sine for the cosine, in {where}"
+    return None
+
+
+def _members(e: Evidence) -> str | None:
+    """The two of a pair: exchanged when they were loaded, or one of them its own partner."""
+    d2 = _rotary_dim(e)
+    has_angles = any(argument.holds == "angles" for argument in e.spec.arguments)
+    if d2 % 2 or not has_angles:
+        return None
+    place = torch.arange(d2)
+    for number, (x, argument) in enumerate(_arguments(e)):
+        if argument.holds != "floats" or x.shape != e.expected.shape:
+            continue
+        for order in (place.roll(d2 // 2), place.unflatten(0, (-1, 2)).flip(-1).flatten()):
+            exchanged = _with_input(e, number, _ordered(x, order))
+            if _is(exchanged, e):
+                return "the wrong members: the two of a pair are exchanged when they are loaded"
+            cosines, sines = _parts(e, lambda angle: angle)
+            inputs = [*e.inputs[:number], _ordered(x, order), *e.inputs[number + 1 :]]
+            _, of_itself = _parts(replace(e, inputs=inputs), lambda angle: angle)
+            for where, here in _places(e):
+                for sign in (1, -1):
+                    if _is(cosines + torch.where(here, sign * of_itself, sines), e):
+                        return f"the wrong partner: in {where} each element is its own"
+    return None
+
+
 def _columns_of_the_table(e: Evidence) -> str | None:
     """Row and column of an angle, counted in pairs where elements are meant."""
     for x, argument in _arguments(e):
@@ -585,6 +626,8 @@ def _rest_of_block(e: Evidence) -> str | None:
 
 
 def _rounding(e: Evidence) -> str | None:
+    if _only_in_tail(e):
+        return None  # nothing is computed there
     got, expected = e.got.double(), e.expected.double()
     largest = float(expected.abs().max())
     if ((got - expected).abs() <= 4 * torch.finfo(torch.float16).eps * largest).all():
@@ -622,6 +665,9 @@ def _mean_square(e: Evidence) -> str | None:
     if rows_of_zeros.any() and e.got[rows_of_zeros].isnan().all():
         return "0/0: a row of zeros comes out as NaN; the 1e-6 under the root is missing"
     whole, epsilon = x.square().mean(-1, keepdim=True), 1e-6
+    other = _other_epsilon(e, whole, epsilon)
+    if other:
+        return f"another number under the root: {other:.0e}, where {epsilon:.0e} is asked for"
     first, second = (half.square().sum(-1, keepdim=True) / x.shape[-1] for half in x.chunk(2, -1))
     for words, root in (
         ("half of the sum is missing: only the first half is squared", (first + epsilon).sqrt()),
@@ -636,6 +682,20 @@ def _mean_square(e: Evidence) -> str | None:
         if _is(guess.to(e.got.dtype), e):
             return words
     return None
+
+
+def _other_epsilon(e: Evidence, whole: Tensor, epsilon: float) -> float | None:
+    """What is added to the mean square, if each row is right but for that."""
+    got, expected = e.got.double(), e.expected.double()
+    if e.got.dtype != torch.float32 or not got.isfinite().all():
+        return None
+    scale = (got * expected).sum(-1, keepdim=True) / expected.square().sum(-1, keepdim=True)
+    if not torch.allclose(got, scale * expected, rtol=1e-5, atol=1e-5):
+        return None
+    added = ((whole + epsilon) / scale.square() - whole).flatten()
+    found = float(added.median())
+    alike = (added - found).abs() <= 0.1 * abs(found) + 1e-6
+    return found if alike.all() and found > 3 * epsilon else None
 
 
 def _factor_in_a_part(e: Evidence) -> str | None:
@@ -680,6 +740,7 @@ def _several_sequences(e: Evidence) -> str | None:
 _LOOKS = (
     _race,
     _unwritten,
+    _mean_square,
     _rounding,
     _of_this_exercise,
     _sign,
@@ -693,8 +754,9 @@ _LOOKS = (
     _wrong_cosine,
     _columns_of_the_table,
     _weights,
-    _mean_square,
     _pairing,
+    _other_function,
+    _members,
     _write_collision,
     _nothing_done,
     _order,

@@ -130,7 +130,21 @@ def rope_of_neighbors_in_place(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"
     return rope_of_neighbors.function(t, freqs)
 
 
-@spec(launches=1, kernel=True)
+def _k_by_heads_of_q(q, k, freqs):
+    """The number of k's row taken apart by the heads of q."""
+    (_, b, h, _), (*_, g, d) = q.shape, k.shape
+    row = torch.arange(k.numel() // d)
+    position, sequence, head = row // (b * h), row // h % b, row % h
+    read = ((position * b + sequence) * g + head).clamp(max=len(row) - 1)
+    rows = k.reshape(-1, 1, 1, d)[read]
+    return rope.function(q, freqs), _rotated(rows, freqs[position], rotate_half.function).view_as(k)
+
+
+@spec(
+    launches=1,
+    kernel=True,
+    mistakes={"the wrong heads: the rows of k are counted by the heads of q": _k_by_heads_of_q},
+)
 def rope_of_q_and_k_at_once(q: "(s, b, h, d)", k: "(s, b, g, d)", freqs: "angles (s2, 1, 1, d2)"):
     """`rope_of_q_and_k` by a single launch."""
     return rope_of_q_and_k.function(q, k, freqs)
@@ -283,7 +297,7 @@ def contiguous_halves_to_neighbors(x: "(s, d2)"):
     return halves_to_neighbors.function(x)
 
 
-@spec(**_KERNEL)
+@spec(axes=2, **_KERNEL)
 def rotate_half_of_rows(x: "(s, d2)"):
     """`rotate_half` of contiguous rows."""
     return rotate_half.function(x)
@@ -304,6 +318,19 @@ def rope_scaled(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d)"):
     return (_in_fp64(t, freqs) * t.shape[-1] ** -0.5).to(t.dtype)
 
 
+def _normalized_and_rotated(x, weight, freqs):
+    x = x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * weight.double()
+    return _in_fp64(x, freqs)
+
+
+def _less_its_mean(t, weight, freqs):
+    return _normalized_and_rotated(t - t.mean(-1, keepdim=True), weight, freqs)
+
+
+def _weights_plus_one(t, weight, freqs):
+    return _normalized_and_rotated(t, 1 + weight, freqs)
+
+
 _ODD_ROWS = {"s": 3, "b": 2, "h": 3, "d": 24}
 
 
@@ -312,12 +339,14 @@ _ODD_ROWS = {"s": 3, "b": 2, "h": 3, "d": 24}
     launches=1,
     kernel=True,
     extra=(Case(ZEROS_AND_SMALL, _ODD_ROWS, layout=ZEROS_AND_SMALL),),
+    mistakes={
+        "the mean is subtracted first, as in LayerNorm": _less_its_mean,
+        "1 is added to the weights, as in Gemma": _weights_plus_one,
+    },
 )
 def rope_of_normalized(t: "(s, b, h, d)", weight: "(d)", freqs: "angles (s2, 1, 1, d)"):
     """Each row over the root of its mean square, times a weight a column; then `rope`."""
-    x = t.double()
-    x = x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * weight.double()
-    return _in_fp64(x, freqs).to(t.dtype)
+    return _normalized_and_rotated(t.double(), weight, freqs).to(t.dtype)
 
 
 def _in_fp64(t, freqs):

@@ -81,6 +81,7 @@ def _shipped_spec(wanted: Spec) -> dict:
         "leave_out": wanted.leave_out,
         "launches": wanted.launches,
         "kernel": wanted.kernel,
+        "axes": wanted.axes,
         "extra": [vars(case) | {"dtype": str(case.dtype)} for case in wanted.extra],
     }
     mistakes = {words: _Shipment().add_call(wrong) for words, wrong in wanted.mistakes.items()}

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rope_kernels.engine import interpreter_is_on, triton_is_installed
 
-from .check import compare
+from .check import compare, is_right
 from .diagnose import Evidence, kind_of_mistake
 from .spec import Case, Spec, spec
 from .verdict import NOT_YET, RIGHT, WRONG, Verdict
@@ -61,6 +61,7 @@ def as_asked(
     leave_out: list,
     launches: int | None,
     kernel: bool,
+    axes: int,
     extra: list,
 ) -> dict:
     """The options of a `Spec` from what JSON made of them."""
@@ -71,6 +72,7 @@ def as_asked(
         "leave_out": tuple(leave_out),
         "launches": launches,
         "kernel": kernel,
+        "axes": axes,
         "extra": tuple(Case(**case) for case in cases),
     }
 
@@ -226,7 +228,7 @@ class Attempt:
         )
         wrong = ~torch.isclose(got.double(), want.double(), rtol=1e-2, atol=1e-3, equal_nan=True)
         if not wrong.any():
-            wrong = got != want
+            wrong = ~is_right(got, want)
         poison = got.isnan() if got.is_floating_point() else torch.zeros_like(wrong)
 
         def nobody_wrote(index: tuple[int, ...]) -> bool:
@@ -294,6 +296,8 @@ class Attempt:
         trace = self.trace
         if not trace.launches:
             return NO_KERNEL
+        if trace.axes < self.wanted.axes:
+            return f"the grid has {trace.axes} dimension, where {self.wanted.axes} are asked for"
         if self.wanted.overwrites:
             given = {x.untyped_storage().data_ptr() for x in self.given if isinstance(x, Tensor)}
             others = [memory.name for memory in trace.memories if memory.begin not in given]

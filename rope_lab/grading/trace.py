@@ -60,6 +60,7 @@ class Trace:
     """What happened in all launches while it was open."""
 
     launches: int = 0
+    axes: int = 0  # dimensions of the largest grid
     programs: list[tuple[int, int, int]] = field(default_factory=list)
     memories: list[Memory] = field(default_factory=list)
     races: list[str] = field(default_factory=list)
@@ -119,6 +120,8 @@ class Trace:
 
     def _at_launch(self, original: Callable, executor, args, kwargs):
         self.launches += 1
+        grid = executor.grid
+        self.axes = max(self.axes, len(grid) if isinstance(grid, tuple | list) else 1)
         self._first_of_launch = len(self.programs)
         named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
         known = {memory.begin for memory in self.memories}
