@@ -1,7 +1,7 @@
 """What the notebooks use. Importing it picks the engine (see `engine.py`), so import it first.
 
-`lab.draw` and `lab.exercises` are loaded when they are first used: the one needs matplotlib, and
-few cells need the other.
+`lab.draw`, `lab.exercises` and `lab.mistakes` are loaded when they are first used: the first needs
+matplotlib, and few cells need the others.
 """
 
 from importlib import import_module
@@ -29,6 +29,7 @@ __all__ = [
     "device",
     "draw",
     "exercises",
+    "mistakes",
     "need_triton",
     "observe",
     "plan_of",
@@ -37,7 +38,11 @@ __all__ = [
     "show_source",
     "spec",
 ]
-_LOADED_LATER = {"draw": ".figures.style", "exercises": ".grading.exercises"}
+_LOADED_LATER = {
+    "draw": ".figures.style",
+    "exercises": ".grading.exercises",
+    "mistakes": ".grading.mistakes",
+}
 
 
 def __getattr__(name: str):

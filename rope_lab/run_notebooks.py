@@ -25,7 +25,7 @@ _METADATA = {
 
 
 def execute(path: Path) -> None:
-    """Run one notebook in its own folder and write it back, normalised.
+    """Run one notebook in its own folder and write it back, normalized.
 
     Raises:
         nbclient.exceptions.CellExecutionError: a cell failed; the file is left as it was.
@@ -40,10 +40,10 @@ def execute(path: Path) -> None:
         record_timing=False,
     )
     client.execute()
-    nbformat.write(normalise(notebook), path)
+    nbformat.write(normalize(notebook), path)
 
 
-def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+def normalize(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """Leave out of an executed notebook what differs between machines and runs; in place."""
     notebook.metadata = nbformat.from_dict(_METADATA)
     for cell in notebook.cells:
@@ -51,13 +51,13 @@ def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
         cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
         cell.pop("attachments", None)
         for output in cell.get("outputs", []):
-            _normalise_output(output)
+            _normalize_output(output)
         if "outputs" in cell:
             cell.outputs = _joined_streams(cell.outputs)
     return notebook
 
 
-def _normalise_output(output: nbformat.NotebookNode) -> None:
+def _normalize_output(output: nbformat.NotebookNode) -> None:
     if output.output_type == "error":
         output.traceback = []  # full of paths; name and message are stored beside it
     if output.output_type in ("display_data", "execute_result"):

@@ -40,7 +40,7 @@ def transposed(shape, dtype, device):
 
 
 def head_dim_strided(shape, dtype, device):
-    """The last two dimensions swapped in memory: neighbours in d lie far apart."""
+    """The last two dimensions swapped in memory: neighbors in d lie far apart."""
     return contiguous((*shape[:-2], shape[-1], shape[-2]), dtype, device).transpose(-1, -2)
 
 

@@ -302,7 +302,7 @@ def widgets_have_a_figure(notebook: Notebook) -> list[str]:
 
 
 def links_lead_somewhere(notebook: Notebook) -> list[str]:
-    """Links between notebooks exist; previous and next are the neighbours, there or announced."""
+    """Links between notebooks exist; previous and next are the neighbors, there or announced."""
     complaints = []
     for cell in notebook.markdown:
         for target in re.findall(r"\]\((?!https?:|#)([^)\s]+)\)", cell.source):

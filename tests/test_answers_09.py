@@ -12,15 +12,16 @@ def test_right_answers_rounded_to_two_digits_are_right():
     rounded = [float(f"{us:.2g}") for us in RIGHT]
     assert lab.check_answer(rounded, **answers_09.UNSEEN_SHAPE)
     bounds = ["bytes", "Instructions", "programs", "bytes"]
-    assert lab.check_answer(bounds, **answers_09.WHICH_BOUND)
+    assert lab.check_choices(bounds, **answers_09.WHICH_BOUND)
 
 
 @pytest.mark.parametrize("words", answers_09.UNSEEN_SHAPE["mistakes"])
 def test_each_mistake_is_rejected_and_named(words):
     """Without T0 and without the table too, which the notebook teaches to count."""
-    answer = answers_09.UNSEEN_SHAPE["mistakes"][words]
+    wrong = answers_09.UNSEEN_SHAPE["mistakes"][words]
+    answer = [right if one is None else one for one, right in zip(wrong, RIGHT, strict=True)]
     verdict = lab.check_answer(answer, **answers_09.UNSEEN_SHAPE)
-    assert not verdict and f"looks like this mistake: {words}" in verdict.reason
+    assert not verdict and verdict.looks_like == words
 
 
 def test_a_number_in_the_wrong_unit_is_by_far_too_small():
@@ -33,5 +34,6 @@ def test_another_bound_is_rejected(place):
     for other in {"bytes", "instructions", "programs"} - {answers_09.WHICH_BOUND["right"][place]}:
         answer = [*answers_09.WHICH_BOUND["right"]]
         answer[place] = other
-        verdict = lab.check_answer(answer, **answers_09.WHICH_BOUND)
-        assert f"answer {place + 1} of 4: it is not {other}" in verdict.reason
+        verdict = lab.check_choices(answer, **answers_09.WHICH_BOUND)
+        assert f"in answer {place + 1} of 4: it is not {other}" in repr(verdict)
+        assert verdict.because.startswith(f"its {other} take ")

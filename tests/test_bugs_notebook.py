@@ -14,6 +14,7 @@ import torch
 import rope_lab as lab
 from notebook_form import FOLDER, load
 from rope_lab.grading import exercises
+from wrong_answers import WRONG_REPAIRS
 
 NOTEBOOK = load("10_spot_the_bug.ipynb")
 CELLS = {cell.id: cell for cell in NOTEBOOK.code}
@@ -156,22 +157,32 @@ def test_the_record_shows_the_race():
 # the exam: no hint in the notebook, so its answer is here
 
 
-def test_the_unseen_bug_is_shown_by_one_case_and_repaired_by_one_line(tmp_path):
-    assert "9 of 9 right" in shown("10-b2") and shown("10-ex1").startswith("NOT YET")
+def exam_with(instead, path):
+    """The verdict on the exam with some of its text replaced."""
     source = "\n\n\n".join(CELLS[name].source for name in ("10-b1", "10-b2"))
     source = "import torch\nimport triton\nimport triton.language as tl\n\n\n" + source
     source = source[: source.index("passed = 0")]
-    line = "out.numel() // (positions * d)"
-    assert source.count(line) == 1
-    verdicts = []
-    for number, text in enumerate((source, source.replace(line, "t.shape[1] * heads"))):
-        path = tmp_path / f"exam_{number}.py"
-        path.write_text(text)
-        module = types.ModuleType(f"exam_{number}")
-        exec(compile(text, str(path), "exec"), vars(module))
-        verdicts.append(lab.check_exercise(module.exam_rope, exercises.rope))
-    assert verdicts[0].case == "a table longer than the sequence" and not verdicts[0].wrong_cases
-    assert verdicts[1]
+    for text, other in instead.items():
+        assert source.count(text) == 1
+        source = source.replace(text, other)
+    path.write_text(source)
+    module = types.ModuleType("exam")
+    exec(compile(source, str(path), "exec"), vars(module))
+    return lab.check_exercise(module.exam_rope, exercises.rope)
+
+
+def test_the_unseen_bug_is_shown_by_one_case_and_repaired_by_one_line(tmp_path):
+    assert "9 of 9 right" in shown("10-b2") and shown("10-ex1").startswith("NOT YET")
+    verdict = exam_with({}, tmp_path / "exam.py")
+    assert verdict.case == "a table longer than the sequence" and not verdict.wrong_cases
+    line = {"out.numel() // (positions * d)": "t.shape[1] * heads"}
+    assert exam_with(line, tmp_path / "repaired.py")
+
+
+@pytest.mark.parametrize("repair", WRONG_REPAIRS, ids=str)
+def test_a_repair_that_is_none_is_told_so(repair, tmp_path):
+    verdict = exam_with(repair.instead, tmp_path / "exam.py")
+    assert not verdict and repair.told in repr(verdict), verdict
 
 
 @pytest.mark.parametrize("section", SECTIONS)

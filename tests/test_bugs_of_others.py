@@ -26,7 +26,7 @@ from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 S, B, H, D, D2 = 5, 2, 3, 10, 6
 
 each_format = pytest.mark.parametrize("tensor_format", FORMATS)
-each_pairing = pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "neighbours"))
+each_pairing = pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "neighbors"))
 
 
 def nan_is_all_there_is_beside(t, room):

@@ -91,7 +91,7 @@ def test_the_score_is_that_of_the_difference():
 # the permutation
 
 
-def test_halves_become_neighbours():
+def test_halves_become_neighbors():
     """By reshaping, not by a formula for places."""
     for d2 in range(4, 18, 2):
         explorer = PermutationExplorer(d2=d2)
@@ -126,7 +126,7 @@ def numbers(explorer):
     return [int(x) for x in re.findall(r"(?:for|sends|off:) (\d+)", explorer.said.value)]
 
 
-def test_neighbours_are_sent_without_waste():
+def test_neighbors_are_sent_without_waste():
     assert numbers(WhoLoadsWhat()) == [512, 512, 0]
 
 

@@ -97,7 +97,7 @@ def tables(device):
     shape, one = (B, S, D2), (1, S, D2)
     wide = torch.randn(B, S + 2, 3 * D2, device=device)[:, 1:-1]
     plain = cos_sin(shape, device)
-    neighbours = torch.randn(*shape, 2, device=device)
+    neighbors = torch.randn(*shape, 2, device=device)
     conjugates = [torch.view_as_complex(torch.randn(*shape, 2, device=device)) for _ in "12"]
     return {
         "transposed": [x.transpose(1, 2) for x in cos_sin((B, D2, S), device)],
@@ -105,7 +105,7 @@ def tables(device):
         "side by side": (wide[..., :D2], wide[..., D2 : 2 * D2]),
         "unlike strides": (plain[0], torch.randn(S, B, D2, device=device).transpose(0, 1)),
         "one contiguous, one not": (wide[..., :D2], plain[1]),
-        "neighbours": neighbours.unbind(-1),
+        "neighbors": neighbors.unbind(-1),
         "expanded entries": [x.expand(shape) for x in cos_sin(one, device)],
         "expanded positions": [x.expand(shape) for x in cos_sin((B, 1, D2), device)],
         "expanded pairs": [x.expand(shape) for x in cos_sin((B, S, 1), device)],

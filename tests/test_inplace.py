@@ -46,7 +46,7 @@ DTYPE = {  # every dtype and every format once, for each is compiled anew on a G
 INTEGER = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 each_format = pytest.mark.parametrize("tensor_format", FORMATS)
-each_pairing = pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "neighbours"))
+each_pairing = pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "neighbors"))
 each_way = pytest.mark.parametrize("fused", (True, False), ids=("fused", "unfused"))
 
 
@@ -217,7 +217,7 @@ PACKED = {  # format, shape of all three, how to see q, k and v in it
         (S, B, H, 3 * D + 4),
         lambda qkv: (qkv[..., 1 : D + 1], qkv[..., D + 2 : 2 * D + 2], qkv[..., 2 * D + 3 :]),
     ),
-    "sbhd of neighbours (s, b, h, d, 3)": ("sbhd", (S, B, H, D, 3), lambda qkv: qkv.unbind(-1)),
+    "sbhd of neighbors (s, b, h, d, 3)": ("sbhd", (S, B, H, D, 3), lambda qkv: qkv.unbind(-1)),
     "bshd of a projection (b, s, 5 d), GQA": (
         "bshd",
         (B, S, 5 * D),

@@ -26,7 +26,7 @@ def numbered(number):
 WRONG = {
     "it rotates backwards": (numbered(1), "a sign: it rotates by minus the angle"),
     "a sign in the second half": (numbered(2), "a sign: that of the sine in the second half"),
-    "every sign": (numbered(14), "a sign: what is wrong has the opposite sign"),
+    "every sign": (numbered(14), "a sign: every element has the opposite sign"),
     "halves swapped": (numbered(3), "halves swapped"),
     "no tail": (numbered(4), "the tail is forgotten"),
     "zeros for a tail": (numbered(16), "the tail is wrong"),
@@ -394,7 +394,7 @@ def test_names_in_defaults_are_sent_too():
         (wrong_kernels.stub, "not-yet", "#e69f00"),
     ),
 )
-def test_a_verdict_has_its_colour_on_a_page(candidate, state, color):
+def test_a_verdict_has_its_color_on_a_page(candidate, state, color):
     page = judge(candidate, exercises.rope)._repr_html_()
     assert f"lab-{state}" in page and color in page and page.startswith("<pre")
 
@@ -483,7 +483,7 @@ def half_a_step(t, freqs):
 
 def column_i_for_pair_i(t, freqs):
     half = freqs[..., : freqs.shape[-1] // 2]
-    return exercises.rope_of_neighbours.function(t, half.repeat_interleave(2, -1))
+    return exercises.rope_of_neighbors.function(t, half.repeat_interleave(2, -1))
 
 
 @pytest.mark.parametrize(
@@ -491,7 +491,7 @@ def column_i_for_pair_i(t, freqs):
     (
         (the_others_cosine, exercises.rope, "the wrong cosine"),
         (half_a_step, exercises.rope, "the step of the table"),
-        (column_i_for_pair_i, exercises.rope_of_neighbours, "the columns of the table"),
+        (column_i_for_pair_i, exercises.rope_of_neighbors, "the columns of the table"),
     ),
 )
 def test_slips_in_the_table(candidate, asked, kind):

@@ -40,7 +40,7 @@ def test_any_strides_of_input_and_gradient(tensor_format, layout, dtype, device)
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
 def test_any_strides_interleaved(layout, device):
-    """Neighbours come in one wide load: of a row whose elements may lie anywhere."""
+    """Neighbors come in one wide load: of a row whose elements may lie anywhere."""
     t, grad = (layout((7, 2, 3, 20), torch.float32, device) for _ in range(2))
     check_both_directions(t, grad, angles(7, 12, device), "sbhd", interleaved=True)
 
@@ -312,7 +312,7 @@ def test_more_than_2_to_the_31_elements():
 
 @each_pairing
 def test_offsets_along_the_head_dimension_need_64_bits(interleaved, device):
-    """Neighbours in d lie 2^29 elements apart: 7 of those steps pass 2^31."""
+    """Neighbors in d lie 2^29 elements apart: 7 of those steps pass 2^31."""
     step = 2**29
     memory = torch.empty(7 * step + 4, dtype=torch.float16, device=device)
     t = memory.as_strided((2, 1, 2, 8), (1, 1, 2, step))

@@ -216,7 +216,7 @@ BREAKS = {
 }
 
 
-def test_a_notebook_in_preparation_is_announced_by_its_neighbours(monkeypatch):
+def test_a_notebook_in_preparation_is_announced_by_its_neighbors(monkeypatch):
     planned = dataclasses.replace(INDEX.road[2], in_preparation=True)
     road = (*INDEX.road[:2], planned, *INDEX.road[3:])
     monkeypatch.setattr(notebook_form, "INDEX", dataclasses.replace(INDEX, road=road))

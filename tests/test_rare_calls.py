@@ -91,7 +91,7 @@ def test_the_largest_position_of_all_is_past_the_table(which):
         apply_rotary_pos_emb(t, angles(9, D, "cpu"), **{which: where})
 
 
-def test_gradients_in_batches_of_neighbours_and_of_tables(device):
+def test_gradients_in_batches_of_neighbors_and_of_tables(device):
     t = torch.randn(S, B, H, D, device=device, requires_grad=True)
     table = torch.randn(S + 2, 1, 1, D, device=device, requires_grad=True)
     out = apply_rotary_pos_emb(t, table, interleaved=True)

@@ -31,7 +31,7 @@ def test_rotate_half_puts_the_negated_second_half_first(device):
     assert rotate_half(x).tolist() == [[-3.0, -4.0, 1.0, 2.0], [-7.0, -8.0, 5.0, 6.0]]
 
 
-def test_rotate_half_interleaved_swaps_neighbours_and_negates_the_first(device):
+def test_rotate_half_interleaved_swaps_neighbors_and_negates_the_first(device):
     x = torch.tensor([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]], device=device)
     want = [[-2.0, 1.0, -4.0, 3.0], [-6.0, 5.0, -8.0, 7.0]]
     assert rotate_half(x, interleaved=True).tolist() == want

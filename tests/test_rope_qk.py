@@ -25,7 +25,7 @@ HEADS = ((32, 8), (28, 4), (5, 1), (1, 5), (3, 7), (128, 1))
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 each_format = pytest.mark.parametrize("tensor_format", FORMATS)
-each_pairing = pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "neighbours"))
+each_pairing = pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "neighbors"))
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_one_tensor_as_both(device):
 @pytest.mark.parametrize("large", ("q", "k"))
 @pytest.mark.parametrize("dim", (0, 3), ids="sbhd".__getitem__)
 def test_offsets_of_each_need_64_bits(dim, large, device):
-    """Neighbours 2^29 elements apart, 6 of them; the other tensor is an ordinary one."""
+    """Neighbors 2^29 elements apart, 6 of them; the other tensor is an ordinary one."""
     shape, step = (6, 1, 2, 6), 2**29
     memory = torch.empty(5 * step + 64, dtype=torch.float16, device=device)
     strides = [12, 12, 6, 1] if dim == 0 else [2, 2, 1, 1]

@@ -32,7 +32,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("04", 2, "zeros for a tail"),
         {"tail, mask=passes)": "tail * 0, mask=passes)"},
-        "the tail is wrong",
+        "the tail is wrong: it is zero",
     ),
     Wrong(
         *("04", 2, "a tail without an end"),
@@ -48,23 +48,37 @@ WRONG_ANSWERS = [
             "tl.store(out_ptr + row * D + column, tail, mask=passes)": "",
             "tl.sin(angle), mask=rotates)": "tl.sin(angle), mask=column < D)",
         },
-        "the tail is wrong",
+        "elements d2 and up have to come out as they came in",
     ),
     Wrong(
         *("04", 2, "the first row's tail for all"),
         {"tail = tl.load(t_ptr + row * D + column": "tail = tl.load(t_ptr + column"},
-        "the tail is wrong",
+        "the tail is wrong: every row has the first row's",
+    ),
+    Wrong(
+        *("04", 2, "a tail copied by PyTorch"),
+        {
+            "out = torch.empty_like(t)": "out = t.clone()",
+            "    tail = tl.load(t_ptr + row * D + column, mask=passes)\n": "",
+            "    tl.store(out_ptr + row * D + column, tail, mask=passes)\n": "",
+        },
+        "PyTorch computed a part of the result: your kernel stored only the rest",
+    ),
+    Wrong(
+        *("04", 2, "a tail in fp16"),
+        {"column, mask=passes)\n    tl.store": "column, mask=passes).to(tl.float16)\n    tl.store"},
+        "the tail is wrong: elements d2 and up have to come out",
     ),
     # 04: the fourth stride
     Wrong(
         *("04", 3, "only for the element itself"),
         {"partner * stride_d": "partner"},
-        "a wrong stride: right for contiguous tensors",
+        "a wrong stride: the last one is forgotten for the partner",
     ),
     Wrong(
-        *("04", 3, "three strides"),
-        {"column * stride_d": "column", "partner * stride_d": "partner"},
-        "a wrong stride",
+        *("04", 3, "only for the partner"),
+        {"column * stride_d": "column"},
+        "a wrong stride: the last one is forgotten for the element itself",
     ),
     Wrong(
         *("04", 3, "strides in another order"),
@@ -78,7 +92,7 @@ WRONG_ANSWERS = [
             "+ sequence * stride_b + head * stride_h\n"
             "    tl.store(out_row_ptr + column * stride_d,"
         },
-        "a wrong stride",
+        "a wrong stride: the output is stored by the strides of its input",
     ),
     Wrong(
         *("04", 3, "the table's columns as well"),
@@ -102,7 +116,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("04", 4, "minus at both"),
         {"tl.where(comes_first, -other, other)": "-other"},
-        "a sign: that of the sine in the second of each two neighbours",
+        "a sign: that of the sine in the second of each two neighbors",
     ),
     Wrong(
         *("04", 4, "no tail"),
@@ -114,11 +128,16 @@ WRONG_ANSWERS = [
         {"position * D2 + column, mask": "position * D2 + column // 2, mask"},
         "the angle of pair i is in column 2i, not i",
     ),
+    Wrong(
+        *("04", 4, "an odd member for its own partner"),
+        {"tl.where(comes_first, column + 1, column - 1)": "column + 1 - column % 2"},
+        "the wrong partner: in the second of each two neighbors each element is its own",
+    ),
     # 04: positions
     Wrong(
         *("04", 5, "the place for the position"),
         {"freqs_ptr + position * D2": "freqs_ptr + place * D2"},
-        "the wrong position: that of the place in the text",
+        "the wrong position: that of the place in the sequence, not of the id",
     ),
     Wrong(
         *("04", 5, "ids read as (s, b)"),
@@ -138,7 +157,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("04", 5, "the first place's id for all"),
         {"ids_ptr + sequence * seq_len + place": "ids_ptr + sequence * seq_len"},
-        "the wrong position",
+        "the wrong position: that of the sequence's first token, for all its tokens",
     ),
     # 05: half a table
     Wrong(
@@ -166,6 +185,16 @@ WRONG_ANSWERS = [
         "the step of the table: the row of the next position begins d2 elements on",
     ),
     Wrong(
+        *("05", 1, "a cosine twice"),
+        {"x2 * cos + x1 * sin": "x2 * cos + x1 * cos"},
+        "the wrong function: a cosine for the sine, in the second half",
+    ),
+    Wrong(
+        *("05", 1, "sine, cosine"),
+        {"cos, sin = tl.cos(angle), tl.sin(angle)": "cos, sin = tl.sin(angle), tl.cos(angle)"},
+        "the wrong function: sine and cosine have changed places",
+    ),
+    Wrong(
         *("05", 1, "no mask"),
         {"exists = pair < HALF": "exists = pair < BLOCK_HALF"},
         "out of bounds: program",
@@ -189,9 +218,9 @@ WRONG_ANSWERS = [
         "after it has overwritten it itself",
     ),
     Wrong(
-        *("05", 3, "the neighbour one element on"),
+        *("05", 3, "the neighbor one element on"),
         {"x1_ptr + stride_d": "x1_ptr + 1"},
-        "a wrong stride",
+        "a wrong stride: it writes beside t",
     ),
     Wrong(
         *("05", 3, "no mask"),
@@ -212,7 +241,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("05", 4, "too few programs"),
         {"(s * b * (h + g),)": "(s * b * h,)"},
-        "unwritten: no program stores these elements",
+        "unwritten: no program stores any element",
     ),
     Wrong(
         *("05", 4, "two launches"),
@@ -234,6 +263,11 @@ WRONG_ANSWERS = [
         {"t_ptr, out_ptr = k_ptr, k_out_ptr": "t_ptr, out_ptr = k_ptr, q_out_ptr"},
         "program 8 stores in element 0 of q_out_ptr, where program 0 has stored before",
     ),
+    Wrong(
+        *("05", 4, "k by q's heads"),
+        {"row - q_rows, k_heads, k_strides": "row - q_rows, q_heads, k_strides"},
+        "the wrong heads: the rows of k are counted by the heads of q",
+    ),
     # 05: as fast as a copy
     Wrong(
         *("05", 5, "no end of the rows"),
@@ -248,7 +282,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("05", 5, "rows of a table as long as a head"),
         {"freqs_ptr + position * 2 * HALF": "freqs_ptr + position * (2 * HALF + TAIL)"},
-        "out of bounds: program",
+        "reads element 84 of freqs_ptr",
     ),
     Wrong(
         *("05", 5, "one half's angles"),
@@ -258,7 +292,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("05", 5, "the position of a row kernel"),
         {"position = tl.program_id(0) // row_blocks": "position = tl.program_id(0) // rows"},
-        "unwritten: no program stores the last elements",
+        "from number 32 on; program 1 stores in element 0 of out_ptr, where program 0 has stored",
     ),
     # 06: two lines of the row kernel
     Wrong(
@@ -300,9 +334,19 @@ WRONG_ANSWERS = [
     ),
     # 06: the backward of the naive kernel
     Wrong(
+        *("06", 2, "the partner's angle for both"),
+        {"tl.cos(angle)": "tl.cos(partners_angle)"},
+        "the wrong cosine: each half takes the cosine of the other's angle",
+    ),
+    Wrong(
+        *("06", 2, "no tail"),
+        {"tl.sin(partners_angle), mask=exists": "tl.sin(partners_angle), mask=rotates"},
+        "the tail is forgotten",
+    ),
+    Wrong(
         *("06", 2, "only the sign"),
         {"tl.sin(partners_angle)": "tl.sin(angle)"},
-        "the wrong sine",
+        "the wrong sine: each half takes",
     ),
     Wrong(
         *("06", 2, "only the sine"),
@@ -326,12 +370,17 @@ WRONG_ANSWERS = [
             "pair * stride_d": "pair",
             "(pair + HALF) * stride_d": "pair + HALF",
         },
-        "a wrong stride",
+        "a wrong stride: it reads the memory as if the tensor were contiguous",
     ),
     Wrong(
         *("06", 4, "three strides"),
         {"pair * stride_d": "pair", "(pair + HALF) * stride_d": "pair + HALF"},
-        "a wrong stride",
+        "a wrong stride: the last one is forgotten",
+    ),
+    Wrong(
+        *("06", 4, "sequence and head in the other order"),
+        {"row // heads % batch, row % heads": "row % batch, row // batch % heads"},
+        "the wrong row: sequence and head are counted in the other order",
     ),
     Wrong(
         *("06", 4, "ones for a gradient"),
@@ -343,7 +392,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("06", 4, "an output like the gradient"),
         {"torch.empty(grad.shape, dtype=grad.dtype, device=grad.device)": "torch.empty_like(grad)"},
-        "a wrong stride",
+        "a wrong stride: the output is not contiguous, because its input is not",
     ),
     # 06: the interleaved backward
     Wrong(
@@ -358,7 +407,20 @@ WRONG_ANSWERS = [
         "the wrong pairing: it pairs halves",
     ),
     Wrong(
-        *("06", 5, "minus the angle"),
+        *("06", 5, "one angle for both"),
+        {"angle_ptr + 1,": "angle_ptr,"},
+        "the wrong angle: both of two neighbors take the first one's angle",
+    ),
+    Wrong(
+        *("06", 5, "the cosines exchanged"),
+        {
+            "g1 * tl.cos(angle1)": "g1 * tl.cos(angle2)",
+            "g2 * tl.cos(angle2)": "g2 * tl.cos(angle1)",
+        },
+        "the wrong cosine: each of two neighbors takes the cosine of the other's angle",
+    ),
+    Wrong(
+        *("06", 5, "only the signs"),
         {
             "g2 * tl.sin(angle2)": "g2 * tl.sin(angle1)",
             "- g1 * tl.sin(angle1)": "- g1 * tl.sin(angle2)",
@@ -398,6 +460,20 @@ WRONG_ANSWERS = [
         "the wrong position: the sections begin or end elsewhere",
     ),
     Wrong(
+        *("06", 6, "ids read as (s, b)"),
+        {
+            "(section * batch + sequence) * seq_len + place": (
+                "(section * seq_len + place) * batch + sequence"
+            )
+        },
+        "the wrong position: the ids are read as (s, b), where (b, s) is asked",
+    ),
+    Wrong(
+        *("06", 6, "a section begins with the next sequence"),
+        {"(section * batch + sequence)": "(section + sequence)"},
+        "the wrong position: a section begins one row of ids after the one before",
+    ),
+    Wrong(
         *("06", 6, "the gradient by the forward"),
         {"position_ids, transpose=True)": "position_ids, transpose=False)"},
         "a sign and the wrong sine: the map itself",
@@ -409,7 +485,7 @@ WRONG_ANSWERS = [
         {
             "x1 * cos - x2 * sin, x2 * cos + x1 * sin": "x2 * cos + x1 * sin, x1 * cos - x2 * sin",
         },
-        "neighbours swapped",
+        "neighbors swapped",
     ),
     Wrong(
         *("07", 4, "rows without an end"),
@@ -434,6 +510,11 @@ WRONG_ANSWERS = [
             ),
         },
         "the columns of the table: the angle of pair i is in column 2i, not i",
+    ),
+    Wrong(
+        *("07", 4, "second, first when they are loaded"),
+        {"x1, x2 = tl.split": "x2, x1 = tl.split"},
+        "the wrong members: the two of a pair are exchanged when they are loaded",
     ),
     # 09: rotated and scaled
     Wrong(*("09", 3, "not scaled"), {" * scale": ""}, "a factor: everything is 2.83 times"),
@@ -469,11 +550,16 @@ WRONG_ANSWERS = [
         "a factor in the second half: it is 2.83 times",
     ),
     Wrong(
+        *("09", 3, "scaled by PyTorch"),
+        {"(tl.float32) * scale": "(tl.float32)", "    return out": "    return out * d**-0.5"},
+        "your kernel ran, and stored nothing in it",
+    ),
+    Wrong(
         *("09", 3, "one angle for both halves"),
         {"angle2 = tl.load(angle_ptr + HALF,": "angle2 = tl.load(angle_ptr,"},
         "the wrong angle: the second half takes the first half's angle",
     ),
-    # 09: normalised and rotated
+    # 09: normalized and rotated
     Wrong(
         *("09", 4, "swapped weights"),
         {
@@ -509,6 +595,28 @@ WRONG_ANSWERS = [
             "/ (tl.sqrt(squares / (2 * HALF)) + 1e-6)"
         },
         "the 1e-6 is in the wrong place: it belongs under the root",
+    ),
+    Wrong(
+        *("09", 4, "another number"),
+        {"1e-6": "1e-5"},
+        "another number under the root: 1e-05, where 1e-06 is asked for",
+    ),
+    Wrong(
+        *("09", 4, "the mean subtracted"),
+        {
+            "    squares =": "    mean = (tl.sum(x1, axis=1) + tl.sum(x2, axis=1)) / (2 * HALF)\n"
+            "    x1 = tl.where(exists, x1 - mean[:, None], 0.0)\n"
+            "    x2 = tl.where(exists, x2 - mean[:, None], 0.0)\n    squares ="
+        },
+        "the mean is subtracted first, as in LayerNorm",
+    ),
+    Wrong(
+        *("09", 4, "weights about 0"),
+        {
+            "weight1[None, :]": "(1 + weight1[None, :])",
+            "weight2[None, :]": "(1 + weight2[None, :])",
+        },
+        "1 is added to the weights, as in Gemma",
     ),
     Wrong(
         *("09", 4, "no root"),
@@ -606,27 +714,88 @@ WRONG_TIMERS = [
         "who waits for the device?",
     ),
     WrongTimer(
+        "a sleep between the marks",
+        {
+            "        gpu.sleep(1000)": "        begin = gpu.mark()\n        gpu.sleep(1000)",
+            "        begin = gpu.mark()\n        call()": "        call()",
+        },
+        "the sleep is between the two marks, so you time it as well",
+    ),
+    WrongTimer(
+        "a flush between the marks",
+        {
+            "        gpu.flush()\n": "",
+            "        begin = gpu.mark()\n": "        begin = gpu.mark()\n        gpu.flush()\n",
+        },
+        "the flush is between the two marks, so you time it as well",
+    ),
+    WrongTimer(
+        "marks the other way",
+        {"end.since(begin)": "begin.since(end)"},
+        "the marks have changed places",
+    ),
+    WrongTimer(
+        "in milliseconds",
+        {"statistics.median(times)": "statistics.median(times) / 1000"},
+        "looks like: milliseconds, not microseconds",
+    ),
+    WrongTimer(
+        "a mark as in PyTorch",
+        {"end.since(begin)": "begin.elapsed_time(end)"},
+        "it raises AttributeError: 'Mark' object has no attribute 'elapsed_time'",
+    ),
+    WrongTimer(
+        "no return",
+        {"return statistics.median(times)": "statistics.median(times)"},
+        "a number of microseconds is wanted, None came",
+    ),
+    WrongTimer(
         "one call, the first",
         {"range(21)": "range(1)", "range(3)": "range(0)"},
         "what does a first call do?",
     ),
 ]
 
-# notebook, exercise, the answer given, words of the verdict
-WRONG_NUMBERS = [
-    ("08", 1, [3, 1, 2, 4, 6], "5 of 5: it is not 6 (batch and sequence swapped), it is another"),
-    ("08", 1, [1, 1, 2, 4, 5], "1 of 5: it is not 1 (not waiting), it is another one"),
-    ("08", 1, [3, 1, 1, 4, 5], "3 of 5: it is not 1 (not waiting), it is another one"),
-    ("08", 1, [3, 1, 2, 7, 5], "4 of 5: 7 is none of 1, 2, 3, 4, 5, 6"),
-    ("08", 1, [3, 1, 2, 4], "5 answers are wanted, 4 came"),
-    ("08", 3, [32, 8, "every eighth"], "1 of 3: 32 is too large"),
-    ("08", 3, [4, 1, "every eighth"], "2 of 3: 1 is too small"),
-    ("08", 3, [4, 8, "gather"], "3 of 3: it is not gather"),
-    ("08", 3, [4, 8, "double"], "3 of 3: it is not double"),
-    ("08", 3, [4, 9, "every eighth"], "2 of 3: 9 is too large"),  # its writes counted too
-    ("08", 4, [34.7, 34.8, 5.0, 1030], "1 of 4: 34.7 is too small"),  # no table
-    ("08", 4, [49.8, 19.6, 5.0, 1030], "2 of 4: 19.6 is too small"),  # two bytes for fp32
-    ("08", 4, [49.8, 34.8, 0.5, 1030], "3 of 4: 0.5 is too small"),  # no start
-    ("08", 4, [49.8, 34.8, 5.0, 65], "4 of 4: 65 is too small"),  # bytes alone
-    ("08", 4, [34.7, 19.7, 4.7, 1030], "1 of 4: 34.7 is too small"),  # bytes counted once
+
+@dataclass(frozen=True)
+class WrongRepair:
+    """Notebook 10's exam with a repair that is none."""
+
+    mistake: str
+    instead: dict[str, str]  # text of the exam: what stands in its place
+    told: str  # words of the verdict
+
+    def __str__(self) -> str:
+        return self.mistake
+
+
+_ROWS = "out.numel() // (positions * d)"
+_FIRST_LINE = "positions, d2 = freqs.shape[0], freqs.shape[-1]"
+WRONG_REPAIRS = [
+    WrongRepair("none", {}, "the table's length: right for a table that ends with the sequence"),
+    WrongRepair(
+        "the rows of one sequence",
+        {_ROWS: "heads"},
+        "out of bounds: program 8 reads element 192 of t_ptr",
+    ),
+    WrongRepair(
+        "the rows of one head",
+        {_ROWS: "t.shape[1]"},
+        "out of bounds: program 4 reads element 64 of t_ptr",
+    ),
+    WrongRepair(
+        "all rows for one position",
+        {_ROWS: "out.numel() // d"},
+        "the wrong position: the angle is that of 0, the first position",
+    ),
+    WrongRepair(
+        "the end of the table",
+        {_FIRST_LINE: "freqs = freqs[-t.shape[0] :]\n    " + _FIRST_LINE},
+        "the wrong position: the angle is that of the position counted from the end of the table",
+    ),
+    WrongRepair(
+        "long tables refused",
+        {_FIRST_LINE: "assert len(freqs) == len(t)\n    " + _FIRST_LINE},
+        "it raises AssertionError",
+    ),
 ]

@@ -23,7 +23,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("00", 1, "the number of a program as an offset"),
         {"tl.program_id(0) * BLOCK": "tl.program_id(0)"},
-        "unwritten: no program stores these elements",
+        "from number 259 on; program 1 stores in element 1 of out_ptr, where program 0 has stored",
     ),
     Wrong(
         *("00", 1, "no kernel"),
@@ -34,6 +34,16 @@ WRONG_ANSWERS = [
         "no kernel ran: PyTorch computed the result",
     ),
     Wrong(*("00", 1, "another factor"), {"2 * x,": "3 * x,"}, "a factor: everything is 1.5 times"),
+    Wrong(
+        *("00", 1, "a kernel for show"),
+        {"return out": "return 2 * x"},
+        "your kernel ran, and stored nothing in it",
+    ),
+    Wrong(
+        *("00", 1, "a copy, doubled afterwards"),
+        {"2 * x, mask": "x, mask", "return out": "return out.mul_(2)"},
+        "PyTorch changed the result after the kernel had stored it",
+    ),
     # 01: turn pairs by complex numbers
     Wrong(*("01", 1, "the conjugate"), {"exp(1j": "exp(-1j"}, "it rotates by minus the angle"),
     Wrong(
@@ -42,14 +52,24 @@ WRONG_ANSWERS = [
             "x.unflatten(-1, (-1, 2))": "x.unflatten(-1, (2, -1)).mT.contiguous()",
             "view_as_real(turned)": "view_as_real(turned).mT",
         },
-        "the wrong pairing: it pairs halves (i, i + d2/2), where neighbours",
+        "the wrong pairing: it pairs halves (i, i + d2/2), where neighbors",
     ),
     Wrong(
         *("01", 1, "the imaginary part first"),
         {"(turned)": "(turned).flip(-1)"},
-        "neighbours swapped: each of the two",
+        "neighbors swapped: each of the two",
     ),
     Wrong(*("01", 1, "pairs for ever"), {".flatten(-2)": ""}, "shape (4, 4, 2), expected (4, 8)"),
+    Wrong(
+        *("01", 1, "only the real part"),
+        {"torch.exp(1j * angle)": "angle.cos()"},
+        "the sine is missing: its products are left out",
+    ),
+    Wrong(
+        *("01", 1, "the first row's angles for all"),
+        {"1j * angle)": "1j * angle[:1])"},
+        "the wrong position: the angle is that of 0, the first position",
+    ),
     # 01: a table of scores
     Wrong(*("01", 3, "backwards"), {"* theta": "* -theta"}, "it rotates by minus the angle"),
     Wrong(
@@ -65,11 +85,22 @@ WRONG_ANSWERS = [
         {"angle).T": "angle).T / math.sqrt(q.shape[-1])"},
         "a factor: everything is 0.354 times",
     ),
+    Wrong(
+        *("01", 3, "keys the other way"),
+        {"turn_pairs(k, angle)": "turn_pairs(k, -angle)"},
+        "the keys turn the other way: the score has the sum of the positions",
+    ),
+    Wrong(*("01", 3, "keys as they are"), {"turn_pairs(k, angle)": "k"}, "the keys are not turned"),
+    Wrong(
+        *("01", 3, "queries as they are"),
+        {"turn_pairs(q, angle)": "q"},
+        "the queries are not turned",
+    ),
     # 01: all rotation matrices
     Wrong(
         *("01", 4, "transposed"),
         {"= -angle.sin()": "= angle.sin()", "first] = angle.sin()": "first] = -angle.sin()"},
-        "a sign: what is wrong has the opposite sign",
+        "a sign: it rotates by minus the angle",
     ),
     Wrong(
         *("01", 4, "halves"),
@@ -78,6 +109,29 @@ WRONG_ANSWERS = [
     ),
     Wrong(
         *("01", 4, "two plus"), {"= -angle": "= angle"}, "a sign: what is wrong has the opposite"
+    ),
+    Wrong(
+        *("01", 4, "memory that was never filled"),
+        {"torch.zeros": "torch.empty"},
+        "new memory came back, and what is wrong was never put there",
+    ),
+    Wrong(
+        *("01", 4, "no sines"),
+        {
+            "    matrices[:, first, second] = -angle.sin()\n": "",
+            "    matrices[:, second, first] = angle.sin()\n": "",
+        },
+        "the sine is missing",
+    ),
+    Wrong(
+        *("01", 4, "half of the cosines"),
+        {"    matrices[:, second, second] = angle.cos()\n": ""},
+        "zero: what is wrong is zero",
+    ),
+    Wrong(
+        *("01", 4, "the first position for all"),
+        {"angle.cos()": "angle[:1].cos()", "angle.sin()": "angle[:1].sin()"},
+        "the wrong position: the angle is that of 0, the first position",
     ),
     # 01: frequencies
     Wrong(*("01", 5, "always 10000"), {"float(base)": "10000.0"}, "base is ignored"),
@@ -89,7 +143,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("01", 5, "counted from 1"),
         {"arange(0, d, 2)": "arange(2, d + 2, 2)"},
-        "shifted: every element stands one place too early",
+        "shifted: every element is one place too early",
     ),
     Wrong(*("01", 5, "without the minus"), {"(-torch": "(torch"}, "the reciprocal"),
     Wrong(
@@ -103,7 +157,9 @@ WRONG_ANSWERS = [
         {"torch.cat([rotated.to(t.dtype), tail], dim=-1)": "rotated.to(t.dtype)"},
         "shape (7, 3, 5, 12), expected (7, 3, 5, 20)",
     ),
-    Wrong(*("02", 1, "zeros for a tail"), {", tail]": ", tail * 0]"}, "the tail is wrong"),
+    Wrong(
+        *("02", 1, "zeros for a tail"), {", tail]": ", tail * 0]"}, "the tail is wrong: it is zero"
+    ),
     Wrong(
         *("02", 1, "left in fp32"), {"rotated.to(t.dtype)": "rotated"}, "dtype float32, expected"
     ),
@@ -125,7 +181,20 @@ WRONG_ANSWERS = [
             "first, second = x.chunk(2, dim=-1)": "d2 = x.shape[-1]\n" + _P.rstrip("\n"),
             "torch.stack([first, second], dim=-1).flatten(-2)": "x[..., P]",
         },
-        "the order: the permutation goes the other way round",
+        "the order: the permutation goes the other way",
+    ),
+    Wrong(
+        *("02", 2, "backwards"),
+        {"torch.stack([first, second], dim=-1).flatten(-2)": "x.flip(-1)"},
+        "the order: the last dimension runs backwards",
+    ),
+    Wrong(
+        *("02", 2, "a minus"),
+        {"[first, second]": "[first, -second]"},
+        "the opposite sign, in the second of each two neighbors",
+    ),
+    Wrong(
+        *("02", 2, "pairs for ever"), {".flatten(-2)": ""}, "shape (4, 1, 2, 4, 2), expected (4, 1"
     ),
     Wrong(
         *("02", 2, "there and back"),
@@ -133,19 +202,29 @@ WRONG_ANSWERS = [
         "nothing has happened: the result is x as it came",
     ),
     Wrong(
-        *("02", 2, "the second first"), {"[first, second]": "[second, first]"}, "neighbours swapped"
+        *("02", 2, "the second first"), {"[first, second]": "[second, first]"}, "neighbors swapped"
     ),
-    # 02: quarter turns of neighbours
+    # 02: quarter turns of neighbors
     Wrong(
         *("02", 3, "the partner's sign"),
         {"2 * (i % 2) - 1": "1 - 2 * (i % 2)"},
-        "a sign: what is wrong has the opposite sign",
+        "a sign: every element has the opposite sign",
     ),
-    Wrong(*("02", 3, "no sign"), {"* sign": ""}, "a sign: what is wrong has the opposite sign"),
+    Wrong(
+        *("02", 3, "no sign"),
+        {"* sign": ""},
+        "the opposite sign, in the first of each two neighbors",
+    ),
+    Wrong(
+        *("02", 3, "always the next one"),
+        {"i + 1 - 2 * (i % 2)": "(i + 1) % len(i)"},
+        "the wrong partner: every place looks one ahead, odd ones too",
+    ),
+    Wrong(*("02", 3, "a sign in fp32"), {"* sign": "* sign.float()"}, "dtype float32, expected"),
     Wrong(
         *("02", 3, "no partner"),
         {"x[..., partner]": "x"},
-        "neighbours swapped, and a sign",
+        "neighbors swapped, and a sign",
     ),
     Wrong(
         *("02", 3, "halves"),
@@ -159,12 +238,12 @@ WRONG_ANSWERS = [
     Wrong(
         *("02", 4, "the table forgotten"),
         {"freqs[..., P])": "freqs)"},
-        "the wrong angle: the table's angles stand in another order",
+        "the wrong angle: the table's angles are in another order",
     ),
     Wrong(
         *("02", 4, "no way back"),
         {"rotated[..., P.argsort()]": "rotated"},
-        "the order: the right numbers, with halves where neighbours are asked for",
+        "the order: the right numbers, with halves where neighbors are asked for",
     ),
     Wrong(
         *("02", 4, "no permutation"),
@@ -174,7 +253,14 @@ WRONG_ANSWERS = [
         },
         "the wrong pairing: it pairs halves",
     ),
-    Wrong(*("02", 4, "zeros for a tail"), {", tail]": ", tail * 0]"}, "the tail is wrong"),
+    Wrong(
+        *("02", 4, "zeros for a tail"), {", tail]": ", tail * 0]"}, "the tail is wrong: it is zero"
+    ),
+    Wrong(
+        *("02", 4, "the way there twice"),
+        {"P.argsort()": "P"},
+        "the order: the permutation once more, where its inverse is asked for",
+    ),
     # 03: three times
     Wrong(
         *("03", 1, "one too many"), {"i < n": "i <= n"}, "out of bounds: program 0 reads element 64"
@@ -192,7 +278,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("03", 1, "every program the first"),
         {"tl.program_id(0) * BLOCK + ": ""},
-        "unwritten: no program stores these elements",
+        "from number 256 on; program 1 stores in element 0 of out_ptr, where program 0 has stored",
     ),
     Wrong(*("03", 1, "twice"), {"3 * x,": "2 * x,"}, "a factor: everything is 0.667 times"),
     # 03: a scatter
@@ -202,7 +288,7 @@ WRONG_ANSWERS = [
             "tl.load(x_ptr + i, mask": "tl.load(x_ptr + (i - column) + place, mask",
             "tl.store(out_ptr + (i - column) + place": "tl.store(out_ptr + i",
         },
-        "the order: the permutation goes the other way round",
+        "the order: the permutation goes the other way",
     ),
     Wrong(
         *("03", 3, "all into the first row"),
@@ -217,9 +303,16 @@ WRONG_ANSWERS = [
     Wrong(
         *("03", 3, "odd places first"),
         {"HALF, 2 * column, 2 * (column - HALF) + 1": "HALF, 2 * column + 1, 2 * (column - HALF)"},
-        "neighbours swapped",
+        "neighbors swapped",
     ),
-    Wrong(*("03", 3, "no mask"), {"exists = i < n": "exists = i >= 0"}, "out of bounds: program 0"),
+    Wrong(
+        *("03", 3, "no HALF to begin the second half"),
+        {"2 * (column - HALF) + 1": "2 * column + 1"},
+        "out of bounds: program 0 writes element 33 of out_ptr",
+    ),
+    Wrong(
+        *("03", 3, "no mask"), {"exists = i < n": "exists = i >= 0"}, "program 0 reads element 32"
+    ),
     # 03: a grid of two dimensions
     Wrong(
         *("03", 4, "over the end of the row"),
@@ -235,18 +328,43 @@ WRONG_ANSWERS = [
             "tl.program_id(0)": "tl.program_id(1)",
             "tl.program_id(1) * BLOCK": "tl.program_id(0) * BLOCK",
         },
-        "unwritten: no program stores",
+        "no program stores the last elements, from number 8 on; is the grid large enough?",
     ),
     Wrong(
-        *("03", 4, "one block a row"), {"triton.cdiv(width, block)": "1"}, "unwritten: no program"
+        *("03", 4, "one block a row"),
+        {"triton.cdiv(width, block)": "1"},
+        "no program stores the columns from 64 on, in any row",
     ),
-    Wrong(*("03", 4, "the sign elsewhere"), {"-x, x)": "x, -x)"}, "a sign: what is wrong has the"),
+    Wrong(
+        *("03", 4, "the sign elsewhere"),
+        {"-x, x)": "x, -x)"},
+        "every element has the opposite sign",
+    ),
     Wrong(
         *("03", 4, "no mask"),
         {"exists = column < 2 * HALF": "exists = column >= 0"},
         "out of bounds: program",
     ),
+    Wrong(
+        *("03", 4, "one dimension"),
+        {
+            "tl.program_id(0)": "tl.program_id(0) // tl.cdiv(2 * HALF, BLOCK)",
+            "tl.program_id(1)": "tl.program_id(0) % tl.cdiv(2 * HALF, BLOCK)",
+            "(rows, triton.cdiv(width, block))": "(rows * triton.cdiv(width, block),)",
+        },
+        "the grid has 1 dimension, where 2 are asked for",
+    ),
     # 03: in place
+    Wrong(
+        *("03", 5, "from a copy"),
+        {
+            "    pairs,  # number": "    y_ptr,\n    pairs,  # number",
+            "tl.load(x_ptr + first": "tl.load(y_ptr + first",
+            "tl.load(x_ptr + second": "tl.load(y_ptr + second",
+            "[grid](x, pairs": "[grid](x, x.clone(), pairs",
+        },
+        "a second tensor: y_ptr is not x",
+    ),
     Wrong(
         *("03", 5, "a gather"),
         {
@@ -269,7 +387,7 @@ WRONG_ANSWERS = [
         },
         "read after write: program 0 reads element 0 of x_ptr after it has overwritten it itself",
     ),
-    Wrong(*("03", 5, "no minus"), {"-x2,": "x2,"}, "a sign: what is wrong has the opposite sign"),
+    Wrong(*("03", 5, "no minus"), {"-x2,": "x2,"}, "the opposite sign, in the first half"),
     Wrong(
         *("03", 5, "members at home"),
         {"first, -x2": "first, -x1", "second, x1": "second, x2"},
@@ -283,6 +401,6 @@ WRONG_ANSWERS = [
     Wrong(
         *("03", 5, "half of the pairs"),
         {"x.numel() // 2": "x.numel() // 4"},
-        "unwritten: no program",
+        "no program stores the last elements, from number 32 on; is the grid large enough?",
     ),
 ]

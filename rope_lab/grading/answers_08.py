@@ -8,6 +8,7 @@ import torch
 from rope_kernels import RotaryPositionEmbedding, rope_fw
 
 from ..profiling.ncu import Report
+from ..profiling.roofline import Machine, straight_line
 from ..records import Measurement, recorded
 
 WAYS = {
@@ -19,6 +20,60 @@ WAYS = {
     6: "batch and sequence swapped",
 }
 WAYS_OF_THE_REPORTS = (3, 1, 2, 4, 5)
+_SIGNS = {  # how each way shows
+    1: "the time is the host's: the same few microseconds for any size, even 1 GiB",
+    2: "a script that runs again finds its kernels compiled, so the same mean is smaller",
+    3: "a small tensor stays in the L2 cache, so the rate is above HBM's",
+    4: "only a backward takes longer, because a sum runs in each",
+    5: "a plausible time for any size, and half the rate",
+    6: "a plausible rate, for a shape that is not the one in the report",
+}
+WHY_NOT = {f"that way shows like this: {sign}": 5 * [way] for way, sign in _SIGNS.items()}
+
+# exercise 3: a report of the kernel that copies every eighth element
+OF_THE_REPORT = {
+    "a sector's bytes; how many of them does a load use?": [32, None, None],
+    "elements, not bytes": [1, None, None],
+    "the answer to (b)": [8, None, None],
+    "the answer to (a)": [None, 4, None],
+    "each sector comes once, but dram read far more than the input": [None, 1, None],
+    "its writes are counted too": [None, 9, None],
+    "divided by the elements, not by the input's bytes": [None, 32, None],
+    "its loads follow one another, so they use whole sectors": [None, None, "double"],
+    "its loads come in two runs of neighbors, so they use whole sectors": [None, None, "gather"],
+    "its loads follow one another; only its stores are far apart": [None, None, "scatter"],
+}
+
+
+def machine() -> Machine:
+    """T0 and W as this notebook measured them, the one place; instructions by the data sheet."""
+    copies = recorded("08/cold-and-warm")
+    start_us, us_a_byte = straight_line([2 * size for size in copies["bytes"]], copies["cold"])
+    return Machine(start_us, 1 / us_a_byte, instructions_a_us=132 * 128 * 1980)
+
+
+def _four_times() -> dict[str, list[float | None]]:
+    """Exercise 4: mistakes, and what they lead to by the time law."""
+    n, few, fp32, short = 2**26, 131072 * 2 * 128, 1024 * 8 * 32 * 64, 128 * 4 * 8 * 128
+    law, us = machine(), machine().time_us
+    return {
+        "too few bytes: is t read and written, and is its table counted?": [
+            *(us(4 * few), us(4 * fp32), None, None)
+        ],
+        "either t or the table is counted, not both": [us(4 * 131072 * 128), None, None, None],
+        "2 bytes for an element, which has 4 in fp32": [None, us(4 * fp32), None, None],
+        "T0 is missing, and for few bytes it is nearly all": [
+            *(None, None, 4 * short / law.bytes_a_us, None)
+        ],
+        "the bytes alone, but here the instructions take longer": [*3 * [None], us(4 * n)],
+        "two instructions for a fused multiply-add, which is one": [
+            *3 * [None],
+            us(0, 2 * 512 * n),
+        ],
+    }
+
+
+FOUR_TIMES = _four_times()
 
 
 def of_the_report(report: Report, read_bytes: int) -> list[int | str]:

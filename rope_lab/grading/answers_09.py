@@ -5,19 +5,10 @@
 They are here, so that the stub's cell does not have the recipe in it.
 """
 
-from ..profiling.roofline import Machine, straight_line
-from ..records import recorded
 from ..steps.ladder import bytes_moved
+from .answers_08 import machine
 
-
-def _machine() -> Machine:
-    """T0 and W as notebook 08 measured them, the one place; instructions by the data sheet."""
-    copies = recorded("08/cold-and-warm")
-    start_us, us_a_byte = straight_line([2 * size for size in copies["bytes"]], copies["cold"])
-    return Machine(start_us, 1 / us_a_byte, instructions_a_us=132 * 128 * 1980)
-
-
-_MACHINE = _machine()
+_MACHINE = machine()
 _PROGRAMS_A_US = 1600
 _SHAPE = 16384, 1, 2, 128
 
@@ -38,11 +29,14 @@ UNSEEN_SHAPE = {
     "hint": "the bytes in the time law",
     "mistakes": {
         "T0 is missing": [moved / _MACHINE.bytes_a_us for moved in _BYTES],
-        "the table's bytes are missing": _us(_ON_THE_FLY, _FP32, _HALF_IN_PLACE),
+        "the table's bytes are missing": [None, *_us(_FP32), None],
         "each byte is counted once, but it is read and written": _us(
             *(moved // 2 for moved in _BYTES)
         ),
-        "the tail is counted, but a call in place leaves it alone": _us(*_BYTES[:2], _ON_THE_FLY),
+        "the tail is counted, but a call in place leaves it alone": [
+            *(None, None, *_us(_ON_THE_FLY))
+        ],
+        "milliseconds, not microseconds": [us / 1000 for us in _us(*_BYTES)],
     },
 }
 
@@ -50,16 +44,28 @@ UNSEEN_SHAPE = {
 _KERNELS = (32_768, 220), (32_768, 1840), (262_144, 79), (4_096, 2500)
 
 
-def _slowest(programs: int, instructions: int) -> str:
-    times = {
+def _times(programs: int, instructions: int) -> dict[str, float]:
+    return {
         "bytes": 2**27 / _MACHINE.bytes_a_us,
         "instructions": 32 * programs * instructions / _MACHINE.instructions_a_us,
         "programs": programs / _PROGRAMS_A_US,
     }
-    return max(times, key=times.get)
 
 
+def _why_not() -> dict[str, list[str | None]]:
+    """For each kernel, what does not bound it, and why."""
+    reasons = {}
+    for place, kernel in enumerate(_KERNELS):
+        for bound, us in _times(*kernel).items():
+            words = f"its {bound} take {us:.0f} us, and something else takes longer"
+            reasons.setdefault(words, len(_KERNELS) * [None])[place] = bound
+    return reasons
+
+
+_BOUNDS = [_times(*kernel) for kernel in _KERNELS]
 WHICH_BOUND = {
-    "right": [_slowest(*kernel) for kernel in _KERNELS],
+    "right": [max(times, key=times.get) for times in _BOUNDS],
+    "choices": ("bytes", "instructions", "programs"),
     "hint": "three times for each kernel; the largest one decides",
+    "mistakes": _why_not(),
 }

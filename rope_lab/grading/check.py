@@ -75,12 +75,8 @@ def compare(got: Tensor, expected: Tensor, tolerance: tuple[float, float] | None
         wanted = str(expected.dtype).removeprefix("torch.")
         return Verdict(state=WRONG, reason=f"dtype {about['dtype']}, expected {wanted}", **about)
     exact = torch.complex128 if got.is_complex() else torch.float64
-    relative, absolute = tolerance or _TOLERANCE.get(got.dtype, (0.0, 0.0))
+    right = is_right(got, expected, tolerance)
     got, expected = got.detach().cpu().to(exact), expected.detach().cpu().to(exact)
-    if tolerance is None:
-        finite = expected[expected.isfinite()].abs()
-        absolute *= float(finite.max()) if finite.numel() else 1.0
-    right = torch.isclose(got, expected, rtol=relative, atol=absolute, equal_nan=True)
     # where both are NaN or the same infinity there is no error, though their difference is NaN
     error = (got - expected).abs().masked_fill(right & ~expected.isfinite(), 0.0)
     largest = float("nan") if error.isnan().any() else float(error.max()) if error.numel() else 0.0
@@ -88,6 +84,17 @@ def compare(got: Tensor, expected: Tensor, tolerance: tuple[float, float] | None
     if right.all():
         return Verdict(state=RIGHT, reason=reason, largest_error=largest, **about)
     return _wrong_elements(got, expected, right, reason, largest_error=largest, **about)
+
+
+def is_right(got: Tensor, expected: Tensor, tolerance: tuple[float, float] | None = None) -> Tensor:
+    """Which elements are right, on the CPU; shapes and dtypes agree. As `compare` decides."""
+    exact = torch.complex128 if got.is_complex() else torch.float64
+    relative, absolute = tolerance or _TOLERANCE.get(got.dtype, (0.0, 0.0))
+    got, expected = got.detach().cpu().to(exact), expected.detach().cpu().to(exact)
+    if tolerance is None:
+        finite = expected[expected.isfinite()].abs()
+        absolute *= float(finite.max()) if finite.numel() else 1.0
+    return torch.isclose(got, expected, rtol=relative, atol=absolute, equal_nan=True)
 
 
 def _wrong_elements(

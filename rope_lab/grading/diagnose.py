@@ -6,7 +6,7 @@ bear out is not made.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -29,6 +29,7 @@ class Evidence:
     earlier: list[str]  # cases that came out right
     races: list[str]
     twice: list[str]  # places that were stored twice, or read after they were stored
+    mistakes: dict[str, Callable]  # words -> a wrong function: those that the specification knows
 
 
 def kind_of_mistake(evidence: Evidence) -> str:
@@ -46,6 +47,14 @@ def _race(e: Evidence) -> str | None:
     return None
 
 
+def _of_this_exercise(e: Evidence) -> str | None:
+    """A mistake that the specification itself knows."""
+    for words, wrong in e.mistakes.items():
+        if _is(wrong(*e.inputs), e):
+            return words
+    return None
+
+
 def _unwritten(e: Evidence) -> str | None:
     places = e.wrong.nonzero()
     if not all(
@@ -54,46 +63,93 @@ def _unwritten(e: Evidence) -> str | None:
         return None
     if _only_in_tail(e):
         return "the tail is forgotten: elements d2 and up are never written"
-    if _last_of_memory(e):
-        return "unwritten: no program stores the last elements; is the grid large enough?"
-    return "unwritten: no program stores these elements"
+    stored_twice = "".join(f"; {words}" for words in e.twice[:1] if "stores" in words)
+    part = _unwritten_part(e)
+    if part.startswith("the last") and not stored_twice:
+        part += "; is the grid large enough?"
+    return f"unwritten: no program stores {part}{stored_twice}"
+
+
+def _unwritten_part(e: Evidence) -> str:
+    """Which elements they are, in as few words as possible."""
+    wrong = e.wrong.flatten()
+    first, count = int(wrong.nonzero()[0]), int(wrong.sum())
+    if count == wrong.numel():
+        return "any element"
+    if wrong[first:].all():
+        return f"the last elements, from number {first} on"
+    columns = e.wrong.flatten(0, -2).any(0) if e.wrong.dim() > 1 else wrong
+    start = int(columns.nonzero()[0])
+    rows = len(wrong) // len(columns)
+    if start and columns[start:].all() and count == rows * int(columns.sum()):
+        return f"the columns from {start} on, in any row"
+    return f"these elements, {count} of {wrong.numel()}"
 
 
 def _tail(e: Evidence) -> str | None:
-    if _only_in_tail(e) and e.case.name != TAIL_AND_STRIDE:
-        return "the tail is wrong: elements d2 and up have to come out as they came in"
-    return None
+    if not _only_in_tail(e) or e.case.name == TAIL_AND_STRIDE:
+        return None
+    tail = e.got[..., _rotary_dim(e) :]
+    if not tail[e.wrong[..., _rotary_dim(e) :]].any():
+        return "the tail is wrong: it is zero, and has to come out as it came in"
+    first_row = e.expected.flatten(0, -2)[0, _rotary_dim(e) :]
+    if _same(tail, first_row.expand_as(tail), e):
+        return "the tail is wrong: every row has the first row's"
+    return "the tail is wrong: elements d2 and up have to come out as they came in"
 
 
 def _sign(e: Evidence) -> str | None:
-    if _close(e.got[e.wrong], -e.expected[e.wrong], e):
-        return "a sign: what is wrong has the opposite sign"
     if _rotated_back(e):
         if any(name.startswith("grad") for name in e.spec.names):
             return "a sign: it is the gradient for minus the angles; every sine has the wrong sign"
         return "a sign: it rotates by minus the angle"
+    if _close(e.got[e.wrong], -e.expected[e.wrong], e):
+        return "a sign: " + _opposite(e)
     return None
+
+
+def _opposite(e: Evidence) -> str:
+    """Which elements have the opposite sign."""
+    has_sign = e.expected != 0
+    if not (has_sign & ~e.wrong).any():
+        return "every element has the opposite sign"
+    for where, place in _places(e):
+        if torch.equal(e.wrong, has_sign & place):
+            return f"what is wrong has the opposite sign, in {where}"
+    return "what is wrong has the opposite sign"
+
+
+def _places(e: Evidence) -> tuple[tuple[str, Tensor], ...]:
+    """Parts of the last dimension that a wrong sign may be in."""
+    place = torch.arange(e.expected.shape[-1])
+    in_first = place < _rotary_dim(e) // 2
+    return (
+        ("the first half", in_first),
+        ("the second half", ~in_first),
+        ("the first of each two neighbors", place % 2 == 0),
+        ("the second of each two neighbors", place % 2 == 1),
+    )
 
 
 def _halves_swapped(e: Evidence) -> str | None:
     d2 = _rotary_dim(e)
     first, second, tail = e.got[..., : d2 // 2], e.got[..., d2 // 2 : d2], e.got[..., d2:]
     if _close(torch.cat((second, first, tail), -1), e.expected, e):
-        return "halves swapped: each half stands where the other belongs"
+        return "halves swapped: each half is where the other should be"
     if _close(torch.cat((-second, -first, tail), -1), e.expected, e):
-        return "halves swapped, and a sign: each half stands where the other belongs"
+        return "halves swapped, and a sign: each half is where the other should be"
     return None
 
 
-def _neighbours_swapped(e: Evidence) -> str | None:
+def _neighbors_swapped(e: Evidence) -> str | None:
     d2 = _rotary_dim(e)
     if d2 % 2 or d2 > e.got.shape[-1]:
         return None
     swapped, tail = e.got[..., :d2].unflatten(-1, (-1, 2)).flip(-1).flatten(-2), e.got[..., d2:]
     if _close(torch.cat((swapped, tail), -1), e.expected, e):
-        return "neighbours swapped: each of the two stands where the other belongs"
+        return "neighbors swapped: each of the two is where the other should be"
     if _close(torch.cat((-swapped, tail), -1), e.expected, e):
-        return "neighbours swapped, and a sign: each of the two stands where the other belongs"
+        return "neighbors swapped, and a sign: each of the two is where the other should be"
     return None
 
 
@@ -102,20 +158,33 @@ def _order(e: Evidence) -> str | None:
     d2 = _rotary_dim(e)
     if d2 % 2 or d2 > e.expected.shape[-1]:
         return None
-    apart = torch.arange(d2).view(-1, 2).t().flatten()  # neighbours -> halves
+    apart = torch.arange(d2).view(-1, 2).t().flatten()  # neighbors -> halves
     for x, argument in _arguments(e):
         if argument.holds != "floats" or x.shape != e.expected.shape:
             continue
         for there, back in ((apart, apart.argsort()), (apart.argsort(), apart)):
             if _close(_ordered(x, there), e.expected, e) and _is(_ordered(x, back), e):
-                return "the order: the permutation goes the other way round"
+                return "the order: the permutation goes the other way"
     if _is(_ordered(e.expected, apart), e):
-        return "the order: the right numbers, with halves where neighbours are asked for"
+        return "the order: the right numbers, with halves where neighbors are asked for"
     if _is(_ordered(e.expected, apart.argsort()), e):
-        return "the order: the right numbers, with neighbours where halves are asked for"
-    if _is(e.expected.flip(-1), e):
-        return "the order: the last dimension runs backwards"
+        if e.spec.angles == "pairs":
+            return "the order: the permutation once more, where its inverse is asked for"
+        return "the order: the right numbers, with neighbors where halves are asked for"
+    for whole in (e.expected, *(x for x, argument in _arguments(e) if argument.holds == "floats")):
+        if _is(whole.flip(-1), e):
+            return "the order: the last dimension runs backwards"
     return None
+
+
+def _zero(e: Evidence) -> str | None:
+    """Something was never put there."""
+    if e.got[e.wrong].any():
+        return None
+    for where, place in _places(e):
+        if torch.equal(e.wrong, (e.expected != 0) & place):
+            return f"zero: what is wrong is zero, in {where}"
+    return "zero: what is wrong is zero; is a part never computed?"
 
 
 def _nothing_done(e: Evidence) -> str | None:
@@ -148,9 +217,9 @@ def _plain_relation(e: Evidence) -> str | None:
     """The right numbers in another place, or a simple function of them."""
     got, expected = e.got.double(), e.expected.double()
     if got.shape[-1] > 2 and _close(got[..., :-1], expected[..., 1:], e):
-        return "shifted: every element stands one place too early"
+        return "shifted: every element is one place too early"
     if got.shape[-1] > 2 and _close(got[..., 1:], expected[..., :-1], e):
-        return "shifted: every element stands one place too late"
+        return "shifted: every element is one place too late"
     positive = bool((expected > 0).all() and (got > 0).all())
     if positive and _close(got * expected, torch.ones_like(got), e):
         return "the reciprocal: it is one divided by what is expected"
@@ -169,10 +238,10 @@ def _pairing(e: Evidence) -> str | None:
     d2 = _rotary_dim(e)
     if d2 % 2:
         return None
-    order = torch.arange(d2).view(2, -1).t().flatten()  # halves -> neighbours
+    order = torch.arange(d2).view(2, -1).t().flatten()  # halves -> neighbors
     for there, back, wanted in (
-        (order, order.argsort(), "halves (i, i + d2/2), where neighbours (2i, 2i + 1) are asked"),
-        (order.argsort(), order, "neighbours (2i, 2i + 1), where halves (i, i + d2/2) are asked"),
+        (order, order.argsort(), "halves (i, i + d2/2), where neighbors (2i, 2i + 1) are asked"),
+        (order.argsort(), order, "neighbors (2i, 2i + 1), where halves (i, i + d2/2) are asked"),
     ):
         inputs = [_reorder(x, there, d2, a.holds) for x, a in _arguments(e)]
         guess = _reorder(e.spec(*inputs), back, d2, "floats")
@@ -184,10 +253,10 @@ def _pairing(e: Evidence) -> str | None:
         if not _halves_have_angles(e):
             continue
         # one angle for both of a wrong pair
-        asks_neighbours = back is not order
+        asks_neighbors = back is not order
         for pick in (lambda x: x[..., : d2 // 2], lambda x: x[..., ::2]):
             one_angle = [
-                _for_both(pick(x), asks_neighbours) if a.holds == "angles" else y
+                _for_both(pick(x), asks_neighbors) if a.holds == "angles" else y
                 for x, y, a in zip(e.inputs, inputs, e.spec.arguments, strict=True)
             ]
             if _is(_reorder(e.spec(*one_angle), back, d2, "floats"), e):
@@ -196,7 +265,7 @@ def _pairing(e: Evidence) -> str | None:
             _reorder(x, there, d2, "floats") if a.holds == "angles" else x for x, a in _arguments(e)
         ]
         if _is(e.spec(*inputs), e):
-            return "the wrong angle: the table's angles stand in another order than the elements"
+            return "the wrong angle: the table's angles are in another order than the elements"
     return None
 
 
@@ -233,6 +302,9 @@ def _half_angles(e: Evidence) -> str | None:
     ):
         if _is(_by_angles(e, lambda x, pick=pick: torch.cat(pick(*x.chunk(2, -1)), -1)), e):
             return f"the wrong angle: {what}"
+    for which, one in (("first", 0), ("second", 1)):
+        if _is(_by_angles(e, lambda x, one=one: x[..., one::2].repeat_interleave(2, -1)), e):
+            return f"the wrong angle: both of two neighbors take the {which} one's angle"
     return None
 
 
@@ -250,30 +322,26 @@ def _an_angle_for_each_half(e: Evidence) -> str | None:
     return None
 
 
+_PARTNERS = (
+    ("half", lambda x: x.roll(x.shape[-1] // 2, -1)),
+    ("of two neighbors", lambda x: x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)),
+)
+
+
 def _wrong_sine(e: Evidence) -> str | None:
     """A rotation has a cosine part, the same for minus the angle, and a sine part, which turns."""
     if not any(argument.holds == "angles" for argument in e.spec.arguments):
         return None
 
     cosines, sines = _parts(e, lambda x: x)
-    place = torch.arange(sines.shape[-1])
-    in_first = place < _rotary_dim(e) // 2
-    for where, sign in (
-        ("the first half", in_first),
-        ("the second half", ~in_first),
-        ("the first of each two neighbours", place % 2 == 0),
-        ("the second of each two neighbours", place % 2 == 1),
-    ):
+    for where, sign in _places(e):
         if _is(cosines + torch.where(sign, -sines, sines), e):
             return f"a sign: that of the sine in {where}"
     if not _halves_have_angles(e):
         return None
     if e.spec.angles != "unlike":
         return None
-    for who, swap in (
-        ("half", lambda x: x.roll(x.shape[-1] // 2, -1)),
-        ("of two neighbours", lambda x: x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)),
-    ):
+    for who, swap in _PARTNERS:
         _, swapped = _parts(e, swap)
         if _is(cosines + swapped, e):
             return f"the wrong sine: each {who} takes the sine that the other should take"
@@ -287,15 +355,57 @@ def _wrong_cosine(e: Evidence) -> str | None:
     if not _halves_have_angles(e) or e.spec.angles != "unlike":
         return None
 
-    cosines, sines_of_other = _parts(e, lambda x: x.roll(x.shape[-1] // 2, -1))
-    _, sines_of_own = _parts(e, lambda x: x)
-    if any(_is(cosines + sines, e) for sines in (sines_of_own, sines_of_other)):
-        return "the wrong cosine: each half takes the cosine of the other's angle"
+    for who, swap in _PARTNERS:
+        cosines, sines_of_other = _parts(e, swap)
+        _, sines_of_own = _parts(e, lambda x: x)
+        if any(_is(cosines + sines, e) for sines in (sines_of_own, sines_of_other)):
+            return f"the wrong cosine: each {who} takes the cosine of the other's angle"
+    return None
+
+
+def _other_function(e: Evidence) -> str | None:
+    """A cosine where a sine belongs, or the other way: those of the angle plus a quarter turn."""
+    if not any(argument.holds == "angles" for argument in e.spec.arguments):
+        return None
+    cosines, sines = _parts(e, lambda x: x)
+    minus_sines, with_cosine = _parts(e, lambda x: x + torch.pi / 2)
+    if _is(with_cosine - minus_sines, e):
+        return "the wrong function: sine and cosine have changed places"
+    everywhere = ("every element", torch.ones(cosines.shape[-1], dtype=torch.bool))
+    for where, place in (everywhere, *_places(e)):
+        if _is(cosines + torch.where(place, with_cosine, sines), e):
+            return f"the wrong function: a cosine for the sine, in {where}"
+        if _is(torch.where(place, -minus_sines, cosines) + sines, e):
+            return f"the wrong function: a sine for the cosine, in {where}"
+    return None
+
+
+def _members(e: Evidence) -> str | None:
+    """The two of a pair: exchanged when they were loaded, or one of them its own partner."""
+    d2 = _rotary_dim(e)
+    has_angles = any(argument.holds == "angles" for argument in e.spec.arguments)
+    if d2 % 2 or not has_angles:
+        return None
+    place = torch.arange(d2)
+    for number, (x, argument) in enumerate(_arguments(e)):
+        if argument.holds != "floats" or x.shape != e.expected.shape:
+            continue
+        for order in (place.roll(d2 // 2), place.unflatten(0, (-1, 2)).flip(-1).flatten()):
+            exchanged = _with_input(e, number, _ordered(x, order))
+            if _is(exchanged, e):
+                return "the wrong members: the two of a pair are exchanged when they are loaded"
+            cosines, sines = _parts(e, lambda angle: angle)
+            inputs = [*e.inputs[:number], _ordered(x, order), *e.inputs[number + 1 :]]
+            _, of_itself = _parts(replace(e, inputs=inputs), lambda angle: angle)
+            for where, here in _places(e):
+                for sign in (1, -1):
+                    if _is(cosines + torch.where(here, sign * of_itself, sines), e):
+                        return f"the wrong partner: in {where} each element is its own"
     return None
 
 
 def _columns_of_the_table(e: Evidence) -> str | None:
-    """Row and column of an angle, as somebody may count them who thinks in pairs."""
+    """Row and column of an angle, counted in pairs where elements are meant."""
     for x, argument in _arguments(e):
         if argument.holds != "angles" or x.dim() != 4 or x.shape[-1] % 2:
             continue
@@ -314,10 +424,14 @@ def _columns_of_the_table(e: Evidence) -> str | None:
 
 def _position(e: Evidence) -> str | None:
     """Angles of rows counted in another way than by position."""
+    if _is(_by_angles(e, lambda x: x[:1].expand_as(x)), e):
+        return "the wrong position: the angle is that of 0, the first position"
     floats = next((x for x, a in _arguments(e) if a.holds == "floats" and x.dim() == 4), None)
     table = next((x for x, a in _arguments(e) if a.holds == "angles"), None)
     if floats is None or table is None or e.expected.dim() != 4:
         return None
+    if any(argument.holds == "positions" for argument in e.spec.arguments):
+        return None  # positions are given: `_position_ids`
     s, b, h, _ = e.expected.shape
     row = torch.arange(s * b * h).view(s, b, h)
     position = row // (b * h)
@@ -327,8 +441,9 @@ def _position(e: Evidence) -> str | None:
         "the row's number divided by b alone": row // b,
         "the head's number": row % h,
         "0, the first position": row * 0,
-        "the text's number": row // h % b,
+        "the sequence's number": row // h % b,
         "the position plus 1": position + 1,
+        "the position counted from the end of the table": position + len(table) - s,
     }
     for what, wrong_position in numbers.items():
         inside = wrong_position < len(table)
@@ -375,14 +490,19 @@ def _other_ids(ids: Tensor) -> dict[str, Tensor]:
     """Ids (b, s), or (3, b, s) of three sections, as a wrong kernel may read them."""
     *sections, b, s = ids.shape
     guesses = {
-        "that of the place in the text, not of the id": torch.arange(s).expand_as(ids),
+        "that of the place in the sequence, not of the id": torch.arange(s).expand_as(ids),
         "0, the first one, for all": ids * 0,
+        "that of the sequence's first token, for all its tokens": ids[..., :1].expand_as(ids),
         "the ids are read as (s, b), where (b, s) is asked": ids.reshape(*sections, s, b).mT,
         "that of the first sequence's token, for all sequences": ids[..., :1, :].expand_as(ids),
     }
     if sections:
         for k in range(3):
             guesses[f"every section takes those of section {k}"] = ids[[k, k, k]]
+        row = torch.arange(3)[:, None] + torch.arange(b)
+        guesses["a section begins one row of ids after the one before, not a batch of rows"] = (
+            ids.flatten(0, 1)[row.clamp(max=3 * b - 1)]
+        )
         for order in ((2, 1, 0), (1, 0, 2), (0, 2, 1), (1, 2, 0), (2, 0, 1)):
             words = "the sections take those of " + ", ".join(map(str, order))
             guesses[words] = ids[list(order)]
@@ -405,6 +525,16 @@ def _token_at_its_position(e: Evidence, ids: Tensor) -> str | None:
 def _with_input(e: Evidence, number: int, value: Tensor) -> Tensor:
     """What the specification makes of the inputs with one of them replaced."""
     return e.spec(*(*e.inputs[:number], value, *e.inputs[number + 1 :]))
+
+
+def _rows_counted(e: Evidence) -> str | None:
+    """The number of a row taken apart in another order."""
+    for number, (x, argument) in enumerate(_arguments(e)):
+        if argument.holds == "floats" and x.dim() == 4 and x.shape == e.expected.shape:
+            other = x.transpose(1, 2).reshape(x.shape)
+            if not torch.equal(other, x) and _is(_with_input(e, number, other), e):
+                return "the wrong row: sequence and head are counted in the other order"
+    return None
 
 
 def _strides_exchanged(e: Evidence) -> str | None:
@@ -444,11 +574,48 @@ def _strides(e: Evidence) -> str | None:
     if strided and _mostly(e.spec(*inputs), e):
         return "a wrong stride: it reads the memory as if the tensor were contiguous"
     if e.case.name in (*STRIDED, TAIL_AND_STRIDE) and e.earlier:
-        if not e.got.is_contiguous():
-            return "a wrong stride: the output is not contiguous, for its input is not"
+        found = _last_stride(e) or _laid_out_like_its_input(e)
+        if found:
+            return found
+        if not e.got.is_contiguous() and not e.spec.overwrites:
+            return "a wrong stride: the output is not contiguous, because its input is not"
         if _only_in_tail(e):
-            return "a wrong stride, in the tail: right where its elements are neighbours"
+            return "a wrong stride, in the tail: right where its elements are neighbors"
         return "a wrong stride: right for contiguous tensors, wrong for this one"
+    return None
+
+
+def _last_stride(e: Evidence) -> str | None:
+    """Forgotten: elements of a row are read as if they were side by side."""
+    if e.case.layout != STRIDED[-1]:
+        return None
+    inputs = [
+        x.as_strided(x.shape, (*x.stride()[:-1], 1)) if argument.holds == "floats" else x
+        for x, argument in _arguments(e)
+    ]
+    if _is(e.spec(*inputs), e):
+        return "a wrong stride: the last one is forgotten"
+    if not any(argument.holds == "angles" for argument in e.spec.arguments):
+        return None
+    cosines, sines = _parts(e, lambda x: x)
+    own_wrong, partner_wrong = _parts(replace(e, inputs=inputs), lambda x: x)
+    if _is(cosines + partner_wrong, e):
+        return "a wrong stride: the last one is forgotten for the partner"
+    if _is(own_wrong + sines, e):
+        return "a wrong stride: the last one is forgotten for the element itself"
+    return None
+
+
+def _laid_out_like_its_input(e: Evidence) -> str | None:
+    """A contiguous output, stored by the strides of an input that is not contiguous."""
+    for x, argument in _arguments(e):
+        if argument.holds != "floats" or x.shape != e.expected.shape or x.is_contiguous():
+            continue
+        reach = 1 + sum((size - 1) * step for size, step in zip(x.shape, x.stride(), strict=True))
+        memory = e.expected.new_zeros(max(reach, x.numel()))
+        memory.as_strided(x.shape, x.stride()).copy_(e.expected)
+        if _is(memory[: x.numel()].view(x.shape), e):
+            return "a wrong stride: the output is stored by the strides of its input"
     return None
 
 
@@ -459,6 +626,8 @@ def _rest_of_block(e: Evidence) -> str | None:
 
 
 def _rounding(e: Evidence) -> str | None:
+    if _only_in_tail(e):
+        return None  # nothing is computed there
     got, expected = e.got.double(), e.expected.double()
     largest = float(expected.abs().max())
     if ((got - expected).abs() <= 4 * torch.finfo(torch.float16).eps * largest).all():
@@ -496,6 +665,9 @@ def _mean_square(e: Evidence) -> str | None:
     if rows_of_zeros.any() and e.got[rows_of_zeros].isnan().all():
         return "0/0: a row of zeros comes out as NaN; the 1e-6 under the root is missing"
     whole, epsilon = x.square().mean(-1, keepdim=True), 1e-6
+    other = _other_epsilon(e, whole, epsilon)
+    if other:
+        return f"another number under the root: {other:.0e}, where {epsilon:.0e} is asked for"
     first, second = (half.square().sum(-1, keepdim=True) / x.shape[-1] for half in x.chunk(2, -1))
     for words, root in (
         ("half of the sum is missing: only the first half is squared", (first + epsilon).sqrt()),
@@ -510,6 +682,20 @@ def _mean_square(e: Evidence) -> str | None:
         if _is(guess.to(e.got.dtype), e):
             return words
     return None
+
+
+def _other_epsilon(e: Evidence, whole: Tensor, epsilon: float) -> float | None:
+    """What is added to the mean square, if each row is right but for that."""
+    got, expected = e.got.double(), e.expected.double()
+    if e.got.dtype != torch.float32 or not got.isfinite().all():
+        return None
+    scale = (got * expected).sum(-1, keepdim=True) / expected.square().sum(-1, keepdim=True)
+    if not torch.allclose(got, scale * expected, rtol=1e-5, atol=1e-5):
+        return None
+    added = ((whole + epsilon) / scale.square() - whole).flatten()
+    found = float(added.median())
+    alike = (added - found).abs() <= 0.1 * abs(found) + 1e-6
+    return found if alike.all() and found > 3 * epsilon else None
 
 
 def _factor_in_a_part(e: Evidence) -> str | None:
@@ -539,6 +725,12 @@ def _factor_in_a_part(e: Evidence) -> str | None:
     return None
 
 
+def _longer_table(e: Evidence) -> str | None:
+    if e.case.name == "a table longer than the sequence" and e.earlier:
+        return "the table's length: right for a table that ends with the sequence"
+    return None
+
+
 def _several_sequences(e: Evidence) -> str | None:
     if e.case.name == "several sequences" and e.earlier:
         return "the batch: right for one sequence, wrong for several"
@@ -548,10 +740,12 @@ def _several_sequences(e: Evidence) -> str | None:
 _LOOKS = (
     _race,
     _unwritten,
+    _mean_square,
     _rounding,
+    _of_this_exercise,
     _sign,
     _halves_swapped,
-    _neighbours_swapped,
+    _neighbors_swapped,
     _gradient_ignored,
     _number_ignored,
     _half_angles,
@@ -560,8 +754,9 @@ _LOOKS = (
     _wrong_cosine,
     _columns_of_the_table,
     _weights,
-    _mean_square,
     _pairing,
+    _other_function,
+    _members,
     _write_collision,
     _nothing_done,
     _order,
@@ -569,13 +764,16 @@ _LOOKS = (
     _plain_relation,
     _factor_in_a_part,
     _tail,
+    _zero,
     _position,
     _position_ids,
+    _rows_counted,
     _strides_exchanged,
     _twice,
     _rest_of_block,
     _strides,
     _several_sequences,
+    _longer_table,
 )
 
 
@@ -634,9 +832,9 @@ def _reorder(x: Tensor, order: Tensor, d2: int, holds: str) -> Tensor:
     return _ordered(x, order)
 
 
-def _for_both(angle: Tensor, neighbours: bool) -> Tensor:
+def _for_both(angle: Tensor, neighbors: bool) -> Tensor:
     """A table from the angle of each pair."""
-    return angle.repeat_interleave(2, -1) if neighbours else torch.cat((angle, angle), -1)
+    return angle.repeat_interleave(2, -1) if neighbors else torch.cat((angle, angle), -1)
 
 
 def _is(guess: Tensor, e: Evidence) -> bool:

@@ -14,7 +14,7 @@ def rotate_half(x: "(s, b, h, d2)"):
 
 
 @spec
-def rotate_half_of_neighbours(x: "(s, b, h, d2)"):
+def rotate_half_of_neighbors(x: "(s, b, h, d2)"):
     """(x1, x2) to (-x2, x1), where x1 and x2 stand side by side."""
     return torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).flatten(-2)
 
@@ -26,9 +26,9 @@ def rope(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
 
 
 @spec(angles="pairs")
-def rope_of_neighbours(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
+def rope_of_neighbors(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """The same for the interleaved pairing."""
-    return _rotated(t, freqs[: t.shape[0]], rotate_half_of_neighbours.function)
+    return _rotated(t, freqs[: t.shape[0]], rotate_half_of_neighbors.function)
 
 
 @spec(leave_out=STRIDED, kernel=True)
@@ -125,12 +125,26 @@ def rope_by_first_half(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
 
 
 @spec(angles="pairs", overwrites=("t",), kernel=True)
-def rope_of_neighbours_in_place(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
-    """`rope_of_neighbours`, written over its input and nowhere else."""
-    return rope_of_neighbours.function(t, freqs)
+def rope_of_neighbors_in_place(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
+    """`rope_of_neighbors`, written over its input and nowhere else."""
+    return rope_of_neighbors.function(t, freqs)
 
 
-@spec(launches=1, kernel=True)
+def _k_by_heads_of_q(q, k, freqs):
+    """The number of k's row taken apart by the heads of q."""
+    (_, b, h, _), (*_, g, d) = q.shape, k.shape
+    row = torch.arange(k.numel() // d)
+    position, sequence, head = row // (b * h), row // h % b, row % h
+    read = ((position * b + sequence) * g + head).clamp(max=len(row) - 1)
+    rows = k.reshape(-1, 1, 1, d)[read]
+    return rope.function(q, freqs), _rotated(rows, freqs[position], rotate_half.function).view_as(k)
+
+
+@spec(
+    launches=1,
+    kernel=True,
+    mistakes={"the wrong heads: the rows of k are counted by the heads of q": _k_by_heads_of_q},
+)
 def rope_of_q_and_k_at_once(q: "(s, b, h, d)", k: "(s, b, g, d)", freqs: "angles (s2, 1, 1, d2)"):
     """`rope_of_q_and_k` by a single launch."""
     return rope_of_q_and_k.function(q, k, freqs)
@@ -149,9 +163,9 @@ def rope_gradient_of_rows(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
 
 
 @spec(kernel=True)
-def rope_of_neighbours_gradient(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
-    """The transpose of `rope_of_neighbours`; the two angles of a pair may differ."""
-    return _rotated_back(grad, freqs[: grad.shape[0]], rotate_half_of_neighbours.function)
+def rope_of_neighbors_gradient(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
+    """The transpose of `rope_of_neighbors`; the two angles of a pair may differ."""
+    return _rotated_back(grad, freqs[: grad.shape[0]], rotate_half_of_neighbors.function)
 
 
 @spec(extra=(_TEN_PAIRS,), kernel=True)
@@ -164,9 +178,9 @@ def rope_in_three_sections_gradient(
 
 
 @spec(angles="pairs", leave_out=(*STRIDED, "part of the head rotated"), kernel=True)
-def rope_of_neighbours_of_whole_heads(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
-    """`rope_of_neighbours`, and every tensor contiguous and every head rotated as a whole."""
-    return rope_of_neighbours.function(t, freqs)
+def rope_of_neighbors_of_whole_heads(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
+    """`rope_of_neighbors`, and every tensor contiguous and every head rotated as a whole."""
+    return rope_of_neighbors.function(t, freqs)
 
 
 def _rotated_back(grad, angles, quarter_turn):
@@ -191,7 +205,7 @@ _KERNEL = {"leave_out": STRIDED, "kernel": True}
 
 @spec(**_MATH)
 def turned_pairs(x: "(s, d)", angle: "angles (s, p)"):
-    """Each row's neighbours turned by that row's angles, one for each pair."""
+    """Each row's neighbors turned by that row's angles, one for each pair."""
     x, y = x[..., ::2], x[..., 1::2]
     cos, sin = angle.cos(), angle.sin()
     return torch.stack((x * cos - y * sin, x * sin + y * cos), dim=-1).flatten(-2)
@@ -208,11 +222,33 @@ def slow_pairs(d: int, base: float, positions: int) -> int:
     return int((frequencies.function(d, base) * positions < 2 * torch.pi).sum())
 
 
-@spec(**_MATH)
+def _turned_by_row(x, theta, direction=1):
+    return turned_pairs.function(x, direction * torch.arange(len(x))[:, None] * theta)
+
+
+def _keys_backwards(q, k, theta):
+    return _turned_by_row(q, theta) @ _turned_by_row(k, theta, -1).T
+
+
+def _keys_not_turned(q, k, theta):
+    return _turned_by_row(q, theta) @ k.T
+
+
+def _queries_not_turned(q, k, theta):
+    return q @ _turned_by_row(k, theta).T
+
+
+_WRONG_SCORES = {
+    "the keys turn the other way: the score has the sum of the positions": _keys_backwards,
+    "the keys are not turned": _keys_not_turned,
+    "the queries are not turned": _queries_not_turned,
+}
+
+
+@spec(**_MATH, mistakes=_WRONG_SCORES)
 def table_of_scores(q: "(s, d)", k: "(s, d)", theta: "angles (p)"):
     """Row m, column n: the query at position m, rotated, times the key at position n, rotated."""
-    angle = torch.arange(len(q))[:, None] * theta
-    return turned_pairs.function(q, angle) @ turned_pairs.function(k, angle).T
+    return _turned_by_row(q, theta) @ _turned_by_row(k, theta).T
 
 
 @spec(**_MATH)
@@ -223,15 +259,24 @@ def rotation_matrices(angle: "angles (s, p)"):
 
 
 @spec(**_PYTORCH)
-def halves_to_neighbours(x: "(s, b, h, d2)"):
+def halves_to_neighbors(x: "(s, b, h, d2)"):
     """From half-split order to interleaved order: (0, 4, 1, 5, 2, 6, 3, 7) of eight."""
     return torch.stack(x.chunk(2, dim=-1), dim=-1).flatten(-2)
 
 
 # the same as above, without words about blocks
-rotate_half_of_neighbours_in_pytorch = spec(rotate_half_of_neighbours.function, **_PYTORCH)
+def _ahead_with_sign(x):
+    sign = torch.tensor((-1.0, 1.0)).repeat(x.shape[-1] // 2)
+    return x.roll(-1, -1) * sign
+
+
+rotate_half_of_neighbors_in_pytorch = spec(
+    rotate_half_of_neighbors.function,
+    **_PYTORCH,
+    mistakes={"the wrong partner: every place looks one ahead, odd ones too": _ahead_with_sign},
+)
 rope_in_pytorch = spec(rope.function, **_PYTORCH)
-rope_of_neighbours_in_pytorch = spec(rope_of_neighbours.function, angles="pairs", **_PYTORCH)
+rope_of_neighbors_in_pytorch = spec(rope_of_neighbors.function, angles="pairs", **_PYTORCH)
 
 
 @spec(launches=1, **_KERNEL)
@@ -247,12 +292,12 @@ def three_times(x: "(n)"):
 
 
 @spec(**_KERNEL)
-def contiguous_halves_to_neighbours(x: "(s, d2)"):
-    """`halves_to_neighbours` of contiguous rows."""
-    return halves_to_neighbours.function(x)
+def contiguous_halves_to_neighbors(x: "(s, d2)"):
+    """`halves_to_neighbors` of contiguous rows."""
+    return halves_to_neighbors.function(x)
 
 
-@spec(**_KERNEL)
+@spec(axes=2, **_KERNEL)
 def rotate_half_of_rows(x: "(s, d2)"):
     """`rotate_half` of contiguous rows."""
     return rotate_half.function(x)
@@ -273,6 +318,19 @@ def rope_scaled(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d)"):
     return (_in_fp64(t, freqs) * t.shape[-1] ** -0.5).to(t.dtype)
 
 
+def _normalized_and_rotated(x, weight, freqs):
+    x = x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * weight.double()
+    return _in_fp64(x, freqs)
+
+
+def _less_its_mean(t, weight, freqs):
+    return _normalized_and_rotated(t - t.mean(-1, keepdim=True), weight, freqs)
+
+
+def _weights_plus_one(t, weight, freqs):
+    return _normalized_and_rotated(t, 1 + weight, freqs)
+
+
 _ODD_ROWS = {"s": 3, "b": 2, "h": 3, "d": 24}
 
 
@@ -281,12 +339,14 @@ _ODD_ROWS = {"s": 3, "b": 2, "h": 3, "d": 24}
     launches=1,
     kernel=True,
     extra=(Case(ZEROS_AND_SMALL, _ODD_ROWS, layout=ZEROS_AND_SMALL),),
+    mistakes={
+        "the mean is subtracted first, as in LayerNorm": _less_its_mean,
+        "1 is added to the weights, as in Gemma": _weights_plus_one,
+    },
 )
-def rope_of_normalised(t: "(s, b, h, d)", weight: "(d)", freqs: "angles (s2, 1, 1, d)"):
+def rope_of_normalized(t: "(s, b, h, d)", weight: "(d)", freqs: "angles (s2, 1, 1, d)"):
     """Each row over the root of its mean square, times a weight a column; then `rope`."""
-    x = t.double()
-    x = x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * weight.double()
-    return _in_fp64(x, freqs).to(t.dtype)
+    return _normalized_and_rotated(t.double(), weight, freqs).to(t.dtype)
 
 
 def _in_fp64(t, freqs):

@@ -81,9 +81,11 @@ def _shipped_spec(wanted: Spec) -> dict:
         "leave_out": wanted.leave_out,
         "launches": wanted.launches,
         "kernel": wanted.kernel,
+        "axes": wanted.axes,
         "extra": [vars(case) | {"dtype": str(case.dtype)} for case in wanted.extra],
     }
-    return shipped | {"asked": asked}
+    mistakes = {words: _Shipment().add_call(wrong) for words, wrong in wanted.mistakes.items()}
+    return shipped | {"asked": asked, "mistakes": mistakes}
 
 
 class _Shipment:
@@ -209,4 +211,4 @@ class _Child(Child):
             reason = f"it ended the process (exit {self.process.returncode}) {last}".strip()
         else:
             reason = f"it ran for {SECONDS:.0f} seconds without coming to an end"
-        return Verdict(state=WRONG, reason=reason, case="unknown", boxed=True, engine=self.engine)
+        return Verdict(state=WRONG, reason=reason, boxed=True, engine=self.engine)

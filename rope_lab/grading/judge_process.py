@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rope_kernels.engine import interpreter_is_on, triton_is_installed
 
-from .check import compare
+from .check import compare, is_right
 from .diagnose import Evidence, kind_of_mistake
 from .spec import Case, Spec, spec
 from .verdict import NOT_YET, RIGHT, WRONG, Verdict
@@ -26,6 +26,9 @@ ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
     "has no attribute 'scalar'": "is a kernel called without its grid, kernel[grid](...)?",
 }
 NO_KERNEL = "no kernel ran: PyTorch computed the result; launch your kernel"
+NOT_BY_THE_KERNEL = "PyTorch computed the result: your kernel ran, and stored nothing in it"
+PARTLY = "PyTorch computed a part of the result: your kernel stored only the rest"
+CHANGED_AFTERWARDS = "PyTorch changed the result after the kernel had stored it"
 MAX_PRINTED = 4000  # characters
 HOW_TO_BEGIN = "replace what the stub raises by your code, then run this cell again"
 
@@ -44,7 +47,11 @@ def main(folder: Path) -> None:
         job = json.loads(line)
         candidate = load(job["candidate"], folder / f"candidate_{number}.py")
         function = load(job["spec"], folder / f"spec_{number}.py")
-        wanted = spec(function, **as_asked(**job["spec"]["asked"]))
+        mistakes = {
+            words: load(shipped, folder / f"mistake_{number}_{k}.py")
+            for k, (words, shipped) in enumerate(job["spec"]["mistakes"].items())
+        }
+        wanted = spec(function, mistakes=mistakes, **as_asked(**job["spec"]["asked"]))
         print(json.dumps(judge(candidate, wanted)), file=answers, flush=True)
 
 
@@ -54,6 +61,7 @@ def as_asked(
     leave_out: list,
     launches: int | None,
     kernel: bool,
+    axes: int,
     extra: list,
 ) -> dict:
     """The options of a `Spec` from what JSON made of them."""
@@ -64,6 +72,7 @@ def as_asked(
         "leave_out": tuple(leave_out),
         "launches": launches,
         "kernel": kernel,
+        "axes": axes,
         "extra": tuple(Case(**case) for case in cases),
     }
 
@@ -194,13 +203,16 @@ class Attempt:
 
     def _kind_of_mistake(self, number: int, out: Tensor) -> str:
         kind = kind_of_mistake(self._evidence(number, out))
+        if kind.startswith("a wrong stride") and self.wanted.overwrites:
+            beside = self._written_beside()
+            return f"a wrong stride: it writes beside {beside}" if beside else kind
         if not kind.startswith("unwritten"):
             return kind
         changed = self._overwritten_inputs()
         if changed:
             return f"an input is overwritten: {changed[0]}"
         if not self.launches:
-            return "unwritten: new memory came back, and nothing was put there"
+            return "unwritten: new memory came back, and what is wrong was never put there"
         return kind if self.trace.programs else "no program ran: the grid is empty"
 
     def _evidence(self, number: int, out: Tensor) -> Evidence:
@@ -216,7 +228,7 @@ class Attempt:
         )
         wrong = ~torch.isclose(got.double(), want.double(), rtol=1e-2, atol=1e-3, equal_nan=True)
         if not wrong.any():
-            wrong = got != want
+            wrong = ~is_right(got, want)
         poison = got.isnan() if got.is_floating_point() else torch.zeros_like(wrong)
 
         def nobody_wrote(index: tuple[int, ...]) -> bool:
@@ -236,6 +248,10 @@ class Attempt:
             earlier=self.earlier,
             races=self.trace.races if self.trace else [],
             twice=self.trace.twice if self.trace else [],
+            mistakes={
+                words: lambda *inputs, wrong=wrong: results(wrong, list(inputs), exact=True)[number]
+                for words, wrong in wanted.mistakes.items()
+            },
         )
 
     def _overwritten_inputs(self) -> list[str]:
@@ -249,9 +265,9 @@ class Attempt:
 
     def _side_effect(self) -> dict | None:
         """The results are right; is something else wrong?"""
-        for name, x, then in zip(self.wanted.names, self.given, self.before, strict=True):
-            if name in self.wanted.overwrites and wrote_beside(x, then):
-                return broken(f"it writes beside {name}: between its elements, or around them")
+        beside = self._written_beside()
+        if beside:
+            return broken(f"it writes beside {beside}: between its elements, or around them")
         changed = self._overwritten_inputs()
         if changed:
             return broken(f"an input is overwritten: {changed[0]}")
@@ -260,11 +276,40 @@ class Attempt:
         trace, allowed = self.trace, self.wanted.launches
         if trace.races or trace.collisions:
             return broken(f"a race between programs: {(trace.races + trace.collisions)[0]}")
-        if self.wanted.kernel and not trace.launches:
-            return broken(NO_KERNEL)
+        if self.wanted.kernel:
+            reason = self._without_the_kernel()
+            if reason:
+                return broken(reason)
         if allowed is not None and trace.launches > allowed:
             return broken(f"too many launches: {trace.launches}, where {allowed} would do")
         return None
+
+    def _written_beside(self) -> str:
+        """The argument that it overwrites, if it writes beside its elements, too; else nothing."""
+        for name, x, then in zip(self.wanted.names, self.given, self.before, strict=True):
+            if name in self.wanted.overwrites and wrote_beside(x, then):
+                return name
+        return ""
+
+    def _without_the_kernel(self) -> str:
+        """What PyTorch did that the kernel should have done; empty if nothing."""
+        trace = self.trace
+        if not trace.launches:
+            return NO_KERNEL
+        if trace.axes < self.wanted.axes:
+            return f"the grid has {trace.axes} dimension, where {self.wanted.axes} are asked for"
+        if self.wanted.overwrites:
+            given = {x.untyped_storage().data_ptr() for x in self.given if isinstance(x, Tensor)}
+            others = [memory.name for memory in trace.memories if memory.begin not in given]
+            name = self.wanted.overwrites[0]
+            return f"a second tensor: {others[0]} is not {name}, which is enough" if others else ""
+        for out in self._results():
+            share = trace.share_stored_of(out)
+            if share < 1:
+                return PARTLY if share else NOT_BY_THE_KERNEL
+            if trace.was_changed_since(out):
+                return CHANGED_AFTERWARDS
+        return ""
 
 
 def wrote_beside(x: Tensor, memory_before: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""A simulated GPU to practise timing on: two clocks, a queue, a cache, a compiler.
+"""A simulated GPU to practice timing on: two clocks, a queue, a cache, a compiler.
 
 It follows the rules that notebook 08 explains and nothing else. So a timer can be compared with
 the truth, on any machine.
@@ -26,6 +26,7 @@ class PretendGPU:
     _waited_until: float = field(default=-1.0, init=False)
     _in_cache: object = field(default=None, init=False)
     _calls: int = field(default=0, init=False)
+    _queued: list[str] = field(default_factory=list, init=False)  # what, in its order
 
     def clock(self) -> float:
         """The host's clock."""
@@ -40,16 +41,16 @@ class PretendGPU:
         """Put a mark into the queue: it notes when the device passes it."""
         self._now += 0.5
         self._free = max(self._free, self._now)
-        return Mark(self, self._free)
+        return Mark(self, self._free, len(self._queued))
 
     def flush(self) -> None:
         """Queue a kernel that fills the cache with something else."""
-        self._queue(_FLUSH_US)
+        self._queue(_FLUSH_US, "flush")
         self._in_cache = None
 
     def sleep(self, us: float) -> None:
         """Queue a kernel that keeps the device busy for `us` microseconds."""
-        self._queue(us)
+        self._queue(us, "sleep")
 
     def kernel(self, moved_bytes: float, compiled: bool = False) -> Callable[[], None]:
         """A function that queues a kernel; the first call compiles it unless it is compiled."""
@@ -71,7 +72,8 @@ class PretendGPU:
         """What the device needs, with an empty cache."""
         return self.start_us + moved_bytes / self.bytes_a_us
 
-    def _queue(self, us: float) -> None:
+    def _queue(self, us: float, what: str = "call") -> None:
+        self._queued.append(what)
         self._now += self.host_us
         self._free = max(self._free, self._now) + us
 
@@ -82,15 +84,23 @@ class Mark:
 
     gpu: PretendGPU
     _time: float
+    _place: int  # how much was queued before it
 
     def since(self, earlier: "Mark") -> float:
         """Microseconds between two marks on the device.
 
         Raises:
-            RuntimeError: the host has not waited until the device passed this mark.
+            RuntimeError: the host has not waited until the device passed this mark, or a flush or
+                a sleep is between the two.
         """
         if self.gpu._waited_until < self._time:
             raise RuntimeError("the device has not passed this mark yet: synchronize first")
+        if self._place < earlier._place:
+            raise RuntimeError("the marks have changed places: end.since(begin)")
+        between = self.gpu._queued[earlier._place : self._place]
+        for other in ("sleep", "flush"):
+            if other in between:
+                raise RuntimeError(f"the {other} is between the two marks, so you time it as well")
         return self._time - earlier._time
 
 
@@ -118,20 +128,37 @@ def check_timer(timer: Callable[[PretendGPU, Callable[[], None]], float]) -> Ver
         timer: gets a `PretendGPU` and a function that queues a kernel; returns the device time of
             that call, in microseconds, with an empty cache.
     """
-    for hint, model, moved_bytes, compiled in _CASES:
+    for number, (hint, model, moved_bytes, compiled) in enumerate(_CASES, 1):
         gpu = replace(model)  # a fresh one: its clocks start at zero
+        place = f"GPU {number} of {len(_CASES)}"
         try:
             said = timer(gpu, gpu.kernel(moved_bytes, compiled))
         except NotImplementedError as error:
             return Verdict(state=NOT_YET, reason=str(error), boxed=True)
-        except RuntimeError as error:  # a mark that was read too early
-            return Verdict(state=WRONG, reason=str(error), boxed=True)
-        truth = gpu.truth(moved_bytes)
-        if not isinstance(said, int | float):
-            reason = f"a number of microseconds is wanted, {said!r} came"
-            return Verdict(state=WRONG, reason=reason, boxed=True)
-        if abs(said - truth) > 0.05 * truth:
-            reason = f"your timer says {said:.1f} us, the device needs {truth:.1f}; {hint}"
-            return Verdict(state=WRONG, reason=reason, boxed=True)
+        except RuntimeError as error:  # a mark that was read too early, or encloses too much
+            return Verdict(state=WRONG, place=place, reason=str(error), boxed=True)
+        except Exception as error:  # whatever a reader's function may raise
+            reason = f"it raises {type(error).__name__}: {error}"
+            return Verdict(state=WRONG, place=place, reason=reason, boxed=True)
+        fields = _judged(said, gpu.truth(moved_bytes), hint)
+        if fields:
+            return Verdict(state=WRONG, place=place, boxed=True, **fields)
     reason = f"{len(_CASES)} GPUs, and every time within 5 %"
     return Verdict(state=RIGHT, reason=reason, boxed=True)
+
+
+def _judged(said: object, truth: float, hint: str) -> dict[str, str]:
+    """A verdict's fields about a time that is wrong; empty if it is right."""
+
+    def near(us: float) -> bool:
+        return abs(us - truth) <= 0.05 * truth
+
+    if isinstance(said, bool) or not isinstance(said, int | float):
+        return {"reason": f"a number of microseconds is wanted, {said!r} came"}
+    if near(said):
+        return {}
+    fields = {"reason": f"your timer says {said:.1f} us, the device needs {truth:.1f}"}
+    if near(1e3 * said) or near(1e6 * said):
+        unit = "milliseconds" if near(1e3 * said) else "seconds"
+        return fields | {"looks_like": f"{unit}, not microseconds"}
+    return fields | {"hint": hint}

@@ -15,7 +15,7 @@ number; "number (base)" the base of the frequencies.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -57,7 +57,10 @@ class Spec:
     leave_out: tuple[str, ...] = ()
     launches: int | None = None  # of kernels, at most; None: as many as it takes
     kernel: bool = False  # a candidate that launches none is wrong
+    axes: int = 1  # dimensions of the grid, at least
     extra: tuple[Case, ...] = ()
+    # what a likely mistake looks like -> a function that makes it
+    mistakes: dict[str, Callable] = field(default_factory=dict, compare=False)
 
     def __call__(self, *inputs):
         return self.function(*inputs)
@@ -122,7 +125,9 @@ class Spec:
             elif argument.holds == "angles":
                 made.append(_angles(shape, self.angles, generator))
             elif argument.holds == "positions":
-                made.append(torch.randint(sizes["s2"], shape, generator=generator))
+                positions = torch.randint(sizes["s2"], shape, generator=generator)
+                positions[..., 0].clamp_(min=1)  # or the place would be as right as the position
+                made.append(positions)
             else:
                 made.append(_lay_out(shape, case, argument.name, generator))
         return made if device == "cpu" else [_to(value, device) for value in made]
@@ -133,7 +138,8 @@ def spec(function: Callable | None = None, **asked) -> Spec:
 
     Args:
         function: the function; None when `spec` is used as a decorator with options.
-        asked: `angles`, `overwrites`, `leave_out`, `launches`, `kernel` or `extra` of `Spec`.
+        asked: `angles`, `overwrites`, `leave_out`, `launches`, `kernel`, `axes`, `extra` or
+            `mistakes` of `Spec`.
 
     Raises:
         ValueError: an argument has no shape in the form that this module's docstring shows.

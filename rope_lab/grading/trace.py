@@ -46,10 +46,12 @@ class Memory:
     storage: torch.UntypedStorage  # kept alive: an address is not used twice
     writer: np.ndarray = None  # of each byte: number of the program that stored there last
     content: np.ndarray = None  # the bytes themselves, as they are now
+    stored: np.ndarray = None  # what programs stored there
 
     def __post_init__(self) -> None:
         size = self.end - self.begin
         self.writer = np.full(size, NOBODY, dtype=np.int64)
+        self.stored = np.zeros(size, dtype=np.uint8)
         self.content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self.begin))
 
 
@@ -58,6 +60,7 @@ class Trace:
     """What happened in all launches while it was open."""
 
     launches: int = 0
+    axes: int = 0  # dimensions of the largest grid
     programs: list[tuple[int, int, int]] = field(default_factory=list)
     memories: list[Memory] = field(default_factory=list)
     races: list[str] = field(default_factory=list)
@@ -80,6 +83,27 @@ class Trace:
                 return None if number == NOBODY else self.programs[number]
         return None
 
+    def share_stored_of(self, tensor: Tensor) -> float:
+        """The share of its elements that programs stored."""
+        found = self._bytes_of(tensor)
+        return float((found[0].writer[found[1]] != NOBODY).mean()) if found else 0.0
+
+    def was_changed_since(self, tensor: Tensor) -> bool:
+        """Does it hold something else now than programs stored?"""
+        memory, at = self._bytes_of(tensor)
+        return bool((memory.stored[at] != memory.content[at]).any())
+
+    def _bytes_of(self, tensor: Tensor) -> tuple[Memory, np.ndarray] | None:
+        """The memory that a kernel got, and which of its bytes are the tensor's."""
+        begin = tensor.untyped_storage().data_ptr()
+        memory = next((memory for memory in self.memories if memory.begin == begin), None)
+        if memory is None:
+            return None
+        elements = torch.arange(tensor.untyped_storage().nbytes() // tensor.element_size())
+        own = elements.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+        first = own.flatten().numpy() * tensor.element_size()
+        return memory, (first[:, None] + np.arange(tensor.element_size())).ravel()
+
     def __enter__(self) -> "Trace":
         self._undo = [
             _wrap(GridExecutor, "_init_args_hst", self._at_launch),
@@ -96,6 +120,8 @@ class Trace:
 
     def _at_launch(self, original: Callable, executor, args, kwargs):
         self.launches += 1
+        grid = executor.grid
+        self.axes = max(self.axes, len(grid) if isinstance(grid, tuple | list) else 1)
         self._first_of_launch = len(self.programs)
         named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
         known = {memory.begin for memory in self.memories}
@@ -134,8 +160,10 @@ class Trace:
         for memory, at, size, which in self._touched(pointers, mask, "writes"):
             stored = np.broadcast_to(value.data, pointers.data.shape)[which]
             self._note_a_second_store(memory, at, stored)
+            in_bytes = np.ascontiguousarray(stored).view(np.uint8).reshape(-1, size)
             for byte in range(size):
                 memory.writer[at + byte] = len(self.programs) - 1
+                memory.stored[at + byte] = in_bytes[:, byte]
         return original(builder, pointers, value, mask, *rest)
 
     def _note_a_second_store(self, memory: Memory, at: np.ndarray, values: np.ndarray) -> None:

@@ -14,7 +14,12 @@ class Verdict:
 
     Attributes:
         state: 'right', 'wrong' or 'not yet' (the reader has not written or answered anything).
-        reason: what was right, what the mistake looks like, or what to do first.
+        reason: what was right, what is wrong, or what to do first. Where a case is wrong, what the
+            mistake looks like.
+        place: which of several answers, or which GPU, is wrong.
+        looks_like: which mistake leads to a wrong answer.
+        because: why a wrong choice is wrong.
+        hint: what to think of, where something is wrong.
         boxed: it is about a reader's own work, which a page shows in a box.
         shape: of the result that was compared.
         dtype: of that result.
@@ -36,6 +41,10 @@ class Verdict:
 
     state: str
     reason: str = ""
+    place: str = ""
+    looks_like: str = ""
+    because: str = ""
+    hint: str = ""
     boxed: bool = False
     shape: tuple[int, ...] = ()
     dtype: str = ""
@@ -64,8 +73,15 @@ class Verdict:
     def __repr__(self) -> str:
         if self.case:
             return "\n".join(self._lines_about_the_wrong_case())
-        first = f"{self.state.upper()}: {self.reason}"
-        return f"{first}\n  speed: {self.speed}" if self.speed else first
+        place = f" in {self.place}" if self.place else ""
+        more = {
+            "looks like": self.looks_like,
+            "because": self.because,
+            "think of": self.hint,
+            "speed": self.speed,
+        }
+        lines = [f"  {name}: {words}" for name, words in more.items() if words]
+        return "\n".join([f"{self.state.upper()}{place}: {self.reason}", *lines])
 
     def _repr_html_(self) -> str | None:
         """A box with a line beside it, colored by the outcome; None leaves the text alone."""
