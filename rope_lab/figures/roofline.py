@@ -70,7 +70,7 @@ class RooflineExplorer(Explorer):
         ax.plot(intensity, speed, "o", color=draw.ORANGE, markersize=9, zorder=3)
         ax.annotate(
             f"this kernel: {self._bound()}", (intensity, speed), xytext=(10, -14),
-            textcoords="offset points", color=draw.ORANGE,
+            textcoords="offset points", color=draw.inked(draw.ORANGE),
         )  # fmt: skip
         ax.set(xlim=(0.02, 1000), ylim=(0.02, 60))
 

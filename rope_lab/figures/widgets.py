@@ -316,7 +316,7 @@ class TileExplorer(Explorer):
 
 def _shade(ax: Axes, chosen: np.ndarray) -> None:
     """An element a cell: 0 nothing, 1 an element, 2 the program's, 3 the warp's, 4 the lane's."""
-    colors = ("none", "#7f7f7f33", "#3d8fd166", draw.BLUE, draw.ORANGE)
+    colors = ("none", "#d4d4d4", "#a9cdec", draw.BLUE, draw.ORANGE)
     names = ("no element", "other programs", "the program", "its warp", "its lane")
     cmap = draw.plt.matplotlib.colors.ListedColormap(colors)
     ax.imshow(chosen, cmap=cmap, vmin=0, vmax=4, aspect="auto", interpolation="none")
@@ -324,4 +324,12 @@ def _shade(ax: Axes, chosen: np.ndarray) -> None:
         draw.Rectangle((0, 0), 1, 1, facecolor=color, edgecolor=draw.INK, linewidth=0.8)
         for color in colors
     ]
-    ax.figure.legend(patches, names, loc="outside lower center", ncols=5, handlelength=1.2)
+    ax.figure.legend(
+        patches,
+        names,
+        loc="outside lower center",
+        ncols=5,
+        handlelength=1.2,
+        fontsize=10,
+        columnspacing=1.4,
+    )
