@@ -53,6 +53,16 @@ def problems(figure: Figure) -> list[str]:
     """What keeps readers from reading this figure at the size at which a laptop shows it."""
     if not isinstance(figure.canvas, FigureCanvasAgg):
         FigureCanvasAgg(figure)
+    figure.draw_without_rendering()  # lays it out
+    engine = figure.get_layout_engine()
+    figure.set_layout_engine("none")  # a second time would move things
+    try:
+        return _problems(figure)
+    finally:
+        figure.set_layout_engine(engine)
+
+
+def _problems(figure: Figure) -> list[str]:
     texts = _drawn_texts(figure)
     boxes = {text: Text.get_window_extent(text) for text in texts}
     return [

@@ -13,6 +13,7 @@ from .style import (
     INK,
     ON_COLOR,
     ORANGE,
+    PALE,
     PROGRAM_COLORS,
     RED,
     SMALL,
@@ -90,9 +91,8 @@ def every_eighth(sectors: int) -> None:
             Rectangle((left - 0.62, 1.38), 8.24, 1.24, fill=False, edgecolor=INK, linewidth=1.2)
         )
         for i in range(8):
-            wanted = i == 0
-            _box(ax, left + i, 2.0, str(8 * sector + i), BLUE, masked=not wanted)
-        ax.text(left + 3.5, 3.1, "one sector, 32 bytes", ha="center", va="center", fontsize=9.5)
+            _box(ax, left + i, 2.0, str(8 * sector + i), BLUE if i == 0 else PALE)
+        ax.text(left + 3.5, 3.15, "one sector, 32 bytes", ha="center", va="center", fontsize=9.5)
         target = 9 * (sectors - 1) / 2 + sector - 1.5
         ax.add_patch(
             FancyArrowPatch(
@@ -108,7 +108,7 @@ def every_eighth(sectors: int) -> None:
         figure,
         "Of eight elements that memory sends, one is used",
         f"{sectors} sectors of eight elements. The strided copy takes the first element of each, "
-        "which is filled, and leaves seven, which are hollow.",
+        "which is blue, and leaves seven, which are pale.",
     )
 
 

@@ -32,18 +32,18 @@ def who_reads_whom(ax: Axes, owner: list[int], d: int, title: str) -> None:
     """
     for i, number in enumerate(owner):
         color = PROGRAM_COLORS[number % len(PROGRAM_COLORS)]
-        ax.add_patch(Rectangle((i - 0.45, -0.45), 0.9, 0.9, color=color, linewidth=0))
+        ax.add_patch(Rectangle((i - 0.45, -0.6), 0.9, 1.2, color=color, linewidth=0))
         ax.text(i, 0, f"{i}\nP{number}", color=ON_COLOR, ha="center", va="center", fontsize=SMALL)
         in_first_half = i % d < d // 2
         source = i + d // 2 if in_first_half else i - d // 2
         late = owner[source] < number
-        side = 0.5 if in_first_half else -0.5
+        side = 0.65 if in_first_half else -0.65
         arrow = FancyArrowPatch(
             (source, side), (i, side), connectionstyle="arc3,rad=0.45", arrowstyle="-|>",
             mutation_scale=11, color=RED if late else INK, linewidth=2.2 if late else 1,
         )  # fmt: skip
         ax.add_patch(arrow)
-    ax.set(xlim=(-0.7, len(owner) - 0.3), ylim=(-0.8 - 0.12 * d, 0.8 + 0.12 * d), aspect="equal")
+    ax.set(xlim=(-0.7, len(owner) - 0.3), ylim=(-0.95 - 0.12 * d, 0.95 + 0.12 * d), aspect="equal")
     ax.set_title(title, loc="center")
     ax.axis("off")
 
@@ -51,7 +51,7 @@ def who_reads_whom(ax: Axes, owner: list[int], d: int, title: str) -> None:
 def show_owners(owners: dict[str, list[int]], d: int) -> None:
     """One `who_reads_whom` beside the other; `owners` has the owner of each element, by title."""
     width = WIDTH / len(owners)
-    height = width * (1.6 + 0.24 * d) / (d + 0.4)  # as who_reads_whom draws it, to scale
+    height = width * (1.9 + 0.24 * d) / (d + 0.4)  # as who_reads_whom draws it, to scale
     figure, axes = plt.subplots(1, len(owners), figsize=(WIDTH, height + 0.8), squeeze=False)
     for ax, (title, owner) in zip(axes[0], owners.items(), strict=True):
         who_reads_whom(ax, owner, d, title)

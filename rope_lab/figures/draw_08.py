@@ -265,7 +265,10 @@ def stalls(reports: dict[str, dict[str, float]], source: str, most: int = 6) -> 
         values = [value for _, value in shown]
         ax.barh(range(len(shown)), values, color=color, height=0.66)
         for place, value in enumerate(values):
-            ax.text(value, place, f" {value:.1f}", va="center", fontsize=SMALL)
+            ax.annotate(
+                f"{value:.1f}", (value, place), xytext=(4, 0), textcoords="offset points",
+                va="center", fontsize=SMALL,
+            )  # fmt: skip
         ax.set_yticks(range(len(shown)), labels, fontsize=SMALL)
         ax.invert_yaxis()
         ax.set(xlim=(0, 1.2 * longest), title=name)

@@ -24,6 +24,7 @@ from matplotlib_inline.backend_inline import set_matplotlib_formats
 PLATE = "#fafafa"  # what figures are drawn on
 INK = "#333333"  # text and axes
 GREY = "#858585"  # marks that compete with nothing: a copy, a resting arrow
+PALE = "#dcdcdc"  # a filled patch that is there and does not matter
 BLUE, ORANGE, GREEN, RED, PURPLE = "#3d8fd1", "#cc7a00", "#0a9a70", "#c8321e", "#bd6c9f"
 ON_COLOR = "#111111"  # text on a filled patch of any color but RED
 PROGRAM_COLORS = (BLUE, ORANGE, GREEN, PURPLE)  # of program, warp, ... 0, 1, 2, 3
@@ -231,9 +232,22 @@ def color_key(figure: Figure, names: dict[str, str]) -> None:
 
 
 def cite(figure: Figure, source: str) -> None:
-    """Under the figure, in small print: where its numbers come from."""
-    words = _wrapped(source, SMALL, figure.get_size_inches()[0])
-    figure.supxlabel(words, x=0.012, ha="left", fontsize=SMALL)
+    """Under the figure, in small print: where its numbers come from.
+
+    A strip at the bottom is kept free for it, and above it one for the figure's legends: the layout
+    by itself would put both into one place.
+    """
+    inches, high = figure.get_size_inches()
+    words = _wrapped(source, SMALL, inches)
+    figure.text(0.012, 5 / 72 / high, words, fontsize=SMALL, va="bottom", in_layout=False)
+    strip = (1.35 * SMALL * (1 + words.count("\n")) + 6) / 72 / high
+    renderer = figure.canvas.get_renderer()
+    legends = [legend.get_window_extent(renderer).height for legend in figure.legends]
+    bottom = strip + max(legends, default=0) / figure.bbox.height
+    for legend in figure.legends:
+        legend.set_bbox_to_anchor((0, strip, 1, 1 - strip), figure.transFigure)
+    if engine := figure.get_layout_engine():
+        engine.set(rect=(0, bottom, 1, 1 - bottom))
 
 
 def bars_on(
@@ -266,7 +280,7 @@ def time_bars(measurement, title: str) -> None:
 
 def spoken(times: dict[str, float], unit: str = "\u00b5s", digits: int = 0) -> str:
     """Names and times as a sentence has them, for a description."""
-    return ", ".join(f"{name} {time:.{digits}f} {unit}" for name, time in times.items())
+    return "; ".join(f"{name} {time:.{digits}f} {unit}" for name, time in times.items())
 
 
 def _bar_color(name: str) -> str:

@@ -43,7 +43,8 @@ class Explorer(widgets.VBox):
 
     def show(self) -> None:
         """Display the picture alone, for pages that show no widgets."""
-        display(Image(bytes(self.picture.value), retina=True))
+        words = f"{self.NAME}: {self.said.value}."
+        display(Image(bytes(self.picture.value), retina=True, alt=words))
 
     def _update(self, _change=None) -> None:
         self.said.value = self._said()
