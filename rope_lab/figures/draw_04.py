@@ -17,6 +17,7 @@ from .style import (
     SMALL,
     WIDTH,
     color_key,
+    describe,
     finish,
 )
 
@@ -103,3 +104,8 @@ def warp_timeline(ax: Axes, starts: tuple[float, float], title: str) -> None:
     ax.set_yticks([1, 0], ["warp 0", "warp 1"])
     ax.spines["left"].set_visible(False)
     ax.tick_params(left=False)
+    describe(
+        ax.figure,
+        "Timelines of two warps, each of which loads its own element, loads its partner, computes "
+        "and stores. An arrow marks a load that comes after the other warp's store.",
+    )

@@ -80,7 +80,10 @@ def forward_and_backward(measurement, pairs: dict[str, tuple[str, str]], title: 
             ax.text(time + 0.01 * longest, place + offset, f"{time:.0f}", va="center")
     copy = measurement["copy"].median_us
     ax.axvline(copy, color=draw.INK, linestyle="--", linewidth=1.2)
-    ax.text(copy, -0.5, f" copy: {copy:.0f}", ha="left", va="bottom", fontsize=draw.SMALL)
+    ax.annotate(
+        f"copy: {copy:.0f}", (copy, -0.5), xytext=(5, 0), textcoords="offset points", va="bottom",
+        fontsize=draw.SMALL,
+    )  # fmt: skip
     ax.set_yticks(range(len(pairs)), list(pairs))
     ax.set(xlabel="device time in microseconds (shorter is better)", xlim=(0, 1.1 * longest))
     ax.set_ylim(len(pairs) - 0.45, -0.75)

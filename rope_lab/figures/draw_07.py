@@ -40,7 +40,7 @@ _STAGES = (  # name, title, what it is about, who makes it from the last
 
 def stages() -> None:
     """From the kernel's lines to machine code: five stages, and what makes each from the last."""
-    figure, ax = plt.subplots(figsize=(WIDTH, 2.0))
+    figure, ax = plt.subplots(figsize=(WIDTH, 1.9))
     for place, (name, title, about, maker) in enumerate(_STAGES):
         left = 1.84 * place
         ax.add_patch(Rectangle((left, 0), 1.15, 0.8, color=STAGE_COLORS[name], linewidth=0))
@@ -50,7 +50,7 @@ def stages() -> None:
             arrow = {"arrowstyle": "-|>", "color": INK}
             ax.annotate("", (left - 0.02, 0.4), (left - 0.67, 0.4), arrowprops=arrow)
             ax.text(left - 0.34, 0.55, maker, ha="center", va="bottom", fontsize=SMALL)
-    ax.set(xlim=(-0.1, 10.5), ylim=(-0.85, 0.95))
+    ax.set(xlim=(-0.1, 10.5), ylim=(-0.75, 0.95))
     ax.axis("off")
     path = ", then ".join(title for _, title, _, _ in _STAGES)
     words = f"Boxes from left to right: {path}. Triton makes TTIR, TTGIR and LLVM IR, LLVM makes "

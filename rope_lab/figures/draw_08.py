@@ -54,7 +54,7 @@ def mistakes(factors: dict[str, float], source: str) -> None:
     ax.axvline(1, color=INK, linewidth=1)
     ax.set_xscale("log")
     ax.set_yticks(range(len(factors)), list(factors))
-    ax.invert_yaxis()
+    ax.set_ylim(len(factors) - 0.4, -0.6)
     low, high = min(0.5, *factors.values()) / 4, 4 * max(2, *factors.values())
     ticks = [tick for tick in (0.01, 0.1, 1, 10, 100, 1000) if low < tick < high]
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -88,7 +88,7 @@ def cold_and_warm(
         speed = [size / time / 1e6 for size, time in zip(moved, times, strict=True)]
         ax.semilogx(moved, speed, color=color, marker=sign, label=label)
     ax.axhline(limit / 1e6, color=INK, linestyle=":", linewidth=1)
-    ax.text(moved[0], limit / 1e6, "data sheet of an H200's HBM", va="bottom")
+    ax.text(moved[0], 1.02 * limit / 1e6, "data sheet of an H200's HBM", va="bottom")
     ax.set(xlabel="bytes read and written", ylabel="TB/s", ylim=(0, None))
     figure.legend(loc="outside lower center", ncols=2)
     best = max(size / time / 1e6 for size, time in zip(moved, warm, strict=True))

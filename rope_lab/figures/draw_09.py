@@ -1,6 +1,7 @@
 """Drawings of notebook 09 and its detour: tiles, the waterfall, host times over device times."""
 
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
 
 from .style import (
     BLUE,
@@ -66,27 +67,33 @@ def waterfall(times: dict[str, float], copy: float, source: str, title: str) -> 
         ax.barh(place, min(us, end), color=GREEN if place == len(names) - 1 else BLUE, height=0.62)
         if us < before:
             went = min(before, end) - us
-            ax.barh(place, went, left=us, color=ORANGE, alpha=0.75, height=0.62)
+            ax.barh(place, went, left=us, color=ORANGE, height=0.62)
         elif us > before:
             ax.barh(place, us - before, left=before, color=RED, height=0.62)
         change = f"{us - before:+.1f}".replace("-0.0", "0.0").replace("+0.0", "0.0")
-        for x, text in ((1.12, f"{us:.1f}"), (1.25, change if place else ""), (1.38, None)):
-            words = f"{100 * copy / us:.1f} %" if text is None else text
-            ax.text(x, place, words, transform=ax.get_yaxis_transform(), ha="right", va="center")
+        _beside(ax, place, f"{us:.1f}", change if place else "", f"{100 * copy / us:.1f} %")
         if us > end:
             ax.text(end, place, "cut off ", ha="right", va="center", color=ON_COLOR)
-    for x, head in ((1.12, "µs"), (1.25, "change"), (1.38, "of copy")):
-        ax.text(x, -0.9, head, transform=ax.get_yaxis_transform(), ha="right", va="center")
+    _beside(ax, -0.9, "µs", "change", "of copy")
     ax.axvline(copy, color=INK, linestyle=":", linewidth=1.4)
-    ax.text(copy, -0.9, " copy", ha="left", va="center")
+    beside = {"xytext": (5, 0), "textcoords": "offset points"}
+    ax.annotate("copy", (copy, -0.9), va="center", **beside)
     ax.set_yticks(range(len(names)), names)
     ax.set(xlabel="device time in microseconds", xlim=(0, end), ylim=(len(names) - 0.5, -1.3))
-    color_key(
-        figure, {"what is left": BLUE, "what the step took away": ORANGE, "our kernel": GREEN}
-    )
+    key = {"time left": BLUE, "taken away": ORANGE, "added": RED, "our kernel": GREEN}
+    color_key(figure, key)
     steps = ", ".join(f"{name} {us:.1f} \u00b5s" for name, us in times.items())
     words = f"A waterfall from one version to the next; the copy takes {copy:.1f} \u00b5s. {steps}."
     finish(figure, title, words, source)
+
+
+def _beside(ax: Axes, place: float, *texts: str) -> None:
+    """A line of the table to the right of the bars, in columns of a fixed width."""
+    for points, text in zip((46, 100, 154), texts, strict=True):
+        ax.annotate(
+            text, (1, place), xycoords=ax.get_yaxis_transform(), xytext=(points, 0),
+            textcoords="offset points", ha="right", va="center",
+        )  # fmt: skip
 
 
 def host_and_device(

@@ -99,7 +99,7 @@ def _enlarged_sm(ax: Axes, said) -> None:
         row, column = divmod(warp, 32)
         place = (0.38 + 0.1445 * column, 4.8 - 0.25 * row)
         ax.add_patch(Rectangle(place, 0.1, 0.2, color=BLUE, linewidth=0))
-    ax.text(2.67, 4.28, said("warps"), ha="center", va="center", fontsize=10)
+    ax.text(2.67, 4.2, said("warps"), ha="center", va="center", fontsize=10)
     _box(ax, (0.38, 2.75, 4.6, 1.0), GREEN, said("registers"))
     _box(ax, (0.38, 0.65, 4.6, 1.0), ORANGE, said("l1"))
     _arrow(ax, (0.75, 1.7), (0.75, 2.7))

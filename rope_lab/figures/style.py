@@ -48,8 +48,8 @@ def style() -> None:
             "figure.dpi": 100,
             "figure.facecolor": PLATE,
             "figure.constrained_layout.use": True,
-            "figure.constrained_layout.h_pad": 0.06,
-            "figure.constrained_layout.w_pad": 0.06,
+            "figure.constrained_layout.h_pad": 0.08,
+            "figure.constrained_layout.w_pad": 0.08,
             "savefig.facecolor": PLATE,
             "axes.facecolor": "none",
             "axes.edgecolor": INK,
@@ -76,9 +76,13 @@ def style() -> None:
     )
     _show_sharp_and_described()
     if os.environ.get(AUDIT_SWITCH) == "1":
-        from .audit import audit_what_is_shown  # it needs this module
+        _audit().audit_what_is_shown()
 
-        audit_what_is_shown()
+
+def _audit():
+    from . import audit  # which needs this module
+
+    return audit
 
 
 def _show_sharp_and_described() -> None:
@@ -86,7 +90,7 @@ def _show_sharp_and_described() -> None:
     shell = get_ipython()
     if shell is None:
         return
-    set_matplotlib_formats("retina")
+    set_matplotlib_formats("retina", bbox_inches=None)  # the whole plate
     formatter = shell.display_formatter.formatters["image/png"]
     draw = formatter.for_type(Figure)
 
@@ -105,6 +109,8 @@ def png(figure: Figure) -> bytes:
 
     As `savefig` does it, but drawn once and not twice: who moves a slider waits for it.
     """
+    if os.environ.get(AUDIT_SWITCH) == "1":
+        _audit().audit(figure)
     buffer = io.BytesIO()
     figure.set_dpi(DENSITY * plt.rcParams["figure.dpi"])
     figure.canvas.print_png(buffer, metadata={"Software": None})
@@ -170,6 +176,7 @@ def plane(ax: Axes, limit: float = 1.25, title: str = "") -> None:
     ax.axhline(0, color=GREY, linewidth=0.8)
     ax.axvline(0, color=GREY, linewidth=0.8)
     ax.add_patch(plt.Circle((0, 0), 1.0, fill=False, color=GREY, linewidth=1, linestyle=":"))
+    describe(ax.figure, "A plane with the unit circle and arrows from the origin.")
 
 
 def arrow(ax: Axes, vector, color: str, label: str = "", dashed: bool = False) -> None:
@@ -211,8 +218,11 @@ def pairing(ax: Axes, pairs: list[tuple[int, int]], title: str) -> None:
             ax.add_patch(Rectangle((element - 0.42, -0.42), 0.84, 0.84, color=color))
             ax.text(element, 0, str(element), color=ON_COLOR, ha="center", va="center")
     count = 2 * len(pairs)
-    ax.set(xlim=(-0.7, count - 0.3), ylim=(-0.6, 2.9), title=title, aspect="equal")
+    high = 0.8 + 0.28 * count  # the widest arc that there can be
+    ax.set(xlim=(-0.7, count - 0.3), ylim=(-0.6, high), title=title, aspect="equal")
     ax.axis("off")
+    words = "Rows of boxes, one for each element, with an arc between the two members of each pair."
+    describe(ax.figure, words)
 
 
 def memory_order(ax: Axes, labels: list[str], colors: list[str], title: str) -> None:
@@ -223,6 +233,7 @@ def memory_order(ax: Axes, labels: list[str], colors: list[str], title: str) -> 
     ax.set(xlim=(0, len(labels)), ylim=(-0.1, 1.1))
     ax.set_title(title, loc="left")
     ax.axis("off")
+    describe(ax.figure, "Rows of boxes, one for each block, in the order that they have in memory.")
 
 
 def color_key(figure: Figure, names: dict[str, str]) -> None:
@@ -243,7 +254,7 @@ def cite(figure: Figure, source: str) -> None:
     strip = (1.35 * SMALL * (1 + words.count("\n")) + 6) / 72 / high
     renderer = figure.canvas.get_renderer()
     legends = [legend.get_window_extent(renderer).height for legend in figure.legends]
-    bottom = strip + max(legends, default=0) / figure.bbox.height
+    bottom = strip + (max(legends) + 6) / figure.bbox.height if legends else strip
     for legend in figure.legends:
         legend.set_bbox_to_anchor((0, strip, 1, 1 - strip), figure.transFigure)
     if engine := figure.get_layout_engine():
