@@ -111,7 +111,11 @@ def small_and_normal(notebook: Notebook) -> list[str]:
             complaints.append(f"{cell.id}: metadata {dict(cell.metadata)}")
     for output in notebook.outputs:
         shown = output.get("metadata", {})
-        if set(shown) - {"image/png"} or set(shown.get("image/png", {})) - {"width", "height"}:
+        if set(shown) - {"image/png"} or set(shown.get("image/png", {})) - {
+            "width",
+            "height",
+            "alt",
+        }:
             complaints.append("an output with metadata")
     return complaints
 

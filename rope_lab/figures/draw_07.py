@@ -266,7 +266,7 @@ def branches(counts: dict[str, tuple[int, int]], title: str) -> None:
     ax.invert_yaxis()
     ax.set(xlabel="machine instructions", xlim=(0, 1.15 * longest))
     color_key(figure, {"always executed": BLUE, "slow branch": ORANGE})
-    each = ", ".join(f"{name} {always} + {slow}" for name, (always, slow) in counts.items())
+    each = "; ".join(f"{name} {always} + {slow}" for name, (always, slow) in counts.items())
     finish(figure, title, f"Bars of instructions, always executed + slow branch: {each}.")
 
 
@@ -278,7 +278,7 @@ def errors_of_turns(positions, errors: dict) -> None:
         ax.loglog(positions, error, line, color=color, label=name)
     ax.set(xlabel="position", ylabel="largest error so far, in turns")
     figure.legend(loc="outside lower center", ncols=len(errors))
-    last = ", ".join(f"{name} {float(error[-1]):.0e}" for name, error in errors.items())
+    last = "; ".join(f"{name} {float(error[-1]):.0e}" for name, error in errors.items())
     finish(
         figure,
         "Contracted, the careful kernel is no better than the careless one",

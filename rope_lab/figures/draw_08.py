@@ -61,7 +61,7 @@ def mistakes(factors: dict[str, float], source: str) -> None:
     ax.minorticks_off()
     ax.set(xlim=(low, high), xlabel="time shown / true time: below 1 looks too fast")
     fast = sum(factor < 1 for factor in factors.values())
-    each = ", ".join(f"{name} {factor:.2g}" for name, factor in factors.items())
+    each = "; ".join(f"{name} {factor:.2g}" for name, factor in factors.items())
     finish(
         figure,
         f"{fast} look too fast, {len(factors) - fast} too slow, and none raises an error",

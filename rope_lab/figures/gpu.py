@@ -79,8 +79,11 @@ def draw_gpu(
     ax.text(15.52, 6.05, "beside the chip", ha="center", va="center", fontsize=10)
     ax.set(xlim=(-0.05, 16.6), ylim=(0, 6.3))
     ax.axis("off")
-    parts = ", ".join(" ".join(said(part).split()) for part in PARTS)
-    words = f"A block diagram with one SM enlarged, {SMS} SMs, L2 and HBM. {parts}."
+    parts = "; ".join(
+        f"from {part.replace('-', ' to ')}: " * ("-" in part) + " ".join(said(part).split())
+        for part in PARTS
+    )
+    words = f"A block diagram: one SM enlarged, all {SMS} SMs, L2, HBM. Its labels: {parts}."
     finish(figure, title, words, SOURCE)
 
 

@@ -43,7 +43,7 @@ class Explorer(widgets.VBox):
 
     def show(self) -> None:
         """Display the picture alone, for pages that show no widgets."""
-        words = f"{self.NAME}: {self.said.value}."
+        words = f"{self.NAME}: {self.said.value.removesuffix('.')}."
         display(Image(bytes(self.picture.value), retina=True, alt=words))
 
     def _update(self, _change=None) -> None:
