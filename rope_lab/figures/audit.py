@@ -22,7 +22,7 @@ from .style import SMALL, WIDTH
 
 LEAST_CONTRAST = 4.5  # of text, as WCAG 2.1 asks it
 SLACK = 0.5  # pixels by which boxes may touch
-HIDDEN_SHARE = 0.02  # of a text's box, for instance a grid line through it
+HIDDEN_SHARE = 0.02  # of a label's box, for instance a grid line through it
 
 
 class FigureError(AssertionError):
@@ -147,7 +147,7 @@ def _in_other_axes(figure: Figure, boxes: dict[Text, Bbox]) -> list[str]:
 
 
 def _owner(text: Text) -> Axes | None:
-    """The axes of a text, or those of its legend."""
+    """The axes that a text belongs to."""
     return text.axes
 
 

@@ -104,7 +104,7 @@ def instructions_by_line(code) -> None:
     )
     longest = max(counts[number]["sass"] for number in body)
     for place, number in enumerate(body):
-        text = shorten(lines[number].strip(), 50, placeholder=" ...")
+        text = shorten(lines[number].strip(), 47, placeholder=" ...")
         words.text(0, place, text, family="monospace", fontsize=SMALL, va="center")
         row = counts[number]
         bars.barh(place, row["sass"], color=PURPLE, height=0.7)

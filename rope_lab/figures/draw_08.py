@@ -116,7 +116,8 @@ def knee(points: dict[str, tuple[list, list]], machine: Machine, source: str) ->
         )  # fmt: skip
     everything = [size for moved, _ in points.values() for size in moved]
     size = np.geomspace(min(everything), max(everything), 100)
-    ax.loglog(size, machine.start_us + size / machine.bytes_a_us, color=BLUE, zorder=1)
+    law = machine.start_us + size / machine.bytes_a_us
+    ax.loglog(size, law, color=BLUE, zorder=1, label="time law")
     for line in (np.full_like(size, machine.start_us), size / machine.bytes_a_us):
         ax.loglog(size, line, color=BLUE, linewidth=1, linestyle=":", zorder=1)
     bend = machine.start_us * machine.bytes_a_us
@@ -124,7 +125,7 @@ def knee(points: dict[str, tuple[list, list]], machine: Machine, source: str) ->
     low = machine.start_us / 3
     ax.text(1.1 * bend, 1.1 * low, f"knee at {bend / 1e6:.0f} MB", va="bottom")
     ax.set(xlabel="bytes that must move", ylabel="device time in microseconds", ylim=(low, None))
-    figure.legend(loc="outside lower center", ncols=len(points))
+    figure.legend(loc="outside lower center", ncols=1 + len(points))
     finish(
         figure,
         "Ours follows the time law; the others run parallel above it",
