@@ -13,7 +13,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
-from .figures.style import AUDIT_SWITCH
+from .figures.audit import AUDIT_SWITCH
 from .grading.judge import QUIET
 from .records import RECORD_SWITCH
 

@@ -239,7 +239,7 @@ def test_drawings_say_what_they_show(figure):
     (RotationExplorer, PermutationExplorer, WhoLoadsWhat, TileExplorer, RooflineExplorer),
 )
 def test_pictures_of_explorers_can_be_read(explorer, monkeypatch):
-    monkeypatch.setenv(style.AUDIT_SWITCH, "1")
+    monkeypatch.setenv(audit.AUDIT_SWITCH, "1")
     made = explorer()
     for slider in made.children[0].children:
         slider.value = slider.max if hasattr(slider, "max") else slider.options[0]
@@ -319,7 +319,7 @@ def test_an_audit_leaves_the_figure_as_it_was():
 
 @pytest.mark.parametrize("switch, raises", (("1", True), ("", False)))
 def test_a_notebook_that_is_audited_shows_no_broken_figure(monkeypatch, switch, raises):
-    monkeypatch.setenv(style.AUDIT_SWITCH, switch)
+    monkeypatch.setenv(audit.AUDIT_SWITCH, switch)
     style.style()
     plt.figure(figsize=(3, 2)).text(0.9, 0.5, "too long for its place")
     if raises:

@@ -18,8 +18,10 @@ from matplotlib.legend import Legend
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from .style import SMALL, WIDTH
+AUDIT_SWITCH = "ROPE_LAB_AUDIT_FIGURES"  # "1": a figure that cannot be read is an error
 
+WIDTH = 8.4  # inches of 100 pixels; a laptop shows a figure of this width as it is
+SMALL = 9  # points; the smallest text
 LEAST_CONTRAST = 4.5  # of text, as WCAG 2.1 asks it
 SLACK = 0.5  # pixels by which boxes may touch
 HIDDEN_SHARE = 0.02  # of a label's box, for instance a grid line through it

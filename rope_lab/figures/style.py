@@ -21,6 +21,8 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 from matplotlib.textpath import TextPath
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 
+from . import audit
+
 PLATE = "#fafafa"  # what figures are drawn on
 INK = "#333333"  # text and axes
 GREY = "#858585"  # marks that compete with nothing: a copy, a resting arrow
@@ -30,10 +32,8 @@ ON_COLOR = "#111111"  # text on a filled patch of any color but RED
 PROGRAM_COLORS = (BLUE, ORANGE, GREEN, PURPLE)  # of program, warp, ... 0, 1, 2, 3
 SEQUENTIAL, DIVERGING = "cividis", "PuOr"
 
+SMALL, WIDTH = audit.SMALL, audit.WIDTH
 DENSITY = 2  # pixels of a picture for each pixel of the page
-WIDTH = 8.4  # inches of 100 pixels; a laptop shows a figure of this width as it is
-SMALL = 9  # points; the smallest text
-AUDIT_SWITCH = "ROPE_LAB_AUDIT_FIGURES"  # "1": a figure that cannot be read is an error
 
 # bars that are PyTorch's; the others, but for copies, are kernels of this series
 _PYTORCH = {"PyTorch", "PyTorch, compiled", "eager"}
@@ -75,14 +75,8 @@ def style() -> None:
         }
     )
     _show_sharp_and_described()
-    if os.environ.get(AUDIT_SWITCH) == "1":
-        _audit().audit_what_is_shown()
-
-
-def _audit():
-    from . import audit  # which needs this module
-
-    return audit
+    if os.environ.get(audit.AUDIT_SWITCH) == "1":
+        audit.audit_what_is_shown()
 
 
 def _show_sharp_and_described() -> None:
@@ -109,8 +103,8 @@ def png(figure: Figure) -> bytes:
 
     As `savefig` does it, but drawn once and not twice: who moves a slider waits for it.
     """
-    if os.environ.get(AUDIT_SWITCH) == "1":
-        _audit().audit(figure)
+    if os.environ.get(audit.AUDIT_SWITCH) == "1":
+        audit.audit(figure)
     buffer = io.BytesIO()
     figure.set_dpi(DENSITY * plt.rcParams["figure.dpi"])
     figure.canvas.print_png(buffer, metadata={"Software": None})
