@@ -2,20 +2,22 @@
 
 import hashlib
 import json
+import textwrap
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.rows import LIMITS, OURS, comparisons, is_old, share
 from rope_lab.figures import style as draw
 from rope_lab.records import origin
 
-SKY, OLIVE = "#56b4e9", "#a3a500"  # two more that stay apart from the palette's five
-LOOKS = {  # provider -> colour, marker
+SKY, OLIVE = "#2a9db0", "#8a8b1c"  # two more that stay apart from the palette's five
+LOOKS = {  # provider -> color, marker
     "copy_": (draw.INK, None),
-    "x * 2": (draw.INK, None),
+    "x * 2": (draw.GREY, None),
     OURS: (draw.GREEN, "o"),
     "rope_kernels, on the fly": (draw.GREEN, "^"),
     "rope_kernels, cos and sin": (draw.GREEN, "v"),
@@ -29,6 +31,11 @@ LOOKS = {  # provider -> colour, marker
     "flashinfer": (OLIVE, "h"),
     "Unsloth": (draw.PURPLE, "<"),
 }
+IN_HEADLINE = (  # from the quickest that there can be to ours; a phone has room for no more
+    "copy_", "PyTorch eager", "torch.compile", "Hugging Face, compiled", "Liger-Kernel", OURS,
+)  # fmt: skip
+DPI = {"": 130}  # of the first picture, which a page shows pixel for pixel
+CLOSE = 0.95  # of copy bandwidth, from which on a title calls two speeds close
 
 
 def draw_all(results: dict, path: Path) -> list[Path]:
@@ -45,7 +52,7 @@ def draw_all(results: dict, path: Path) -> list[Path]:
         draw.cite(figure, origin(results["gpu"], results["versions"], results["date"]))
         file = path.with_name(f"{path.stem}{suffix}.png")
         metadata = {"Software": None, "Results": fingerprint(results)}
-        figure.savefig(file, dpi=160, metadata=metadata)
+        figure.savefig(file, dpi=DPI.get(suffix, 160), metadata=metadata)
         plt.close(figure)
         written.append(file)
     return written
@@ -58,28 +65,41 @@ def fingerprint(results: dict) -> str:
 
 
 def headline(results: dict) -> Figure | None:
-    """For README.md: what RoPE does, beside how long it takes."""
-    together, _ = next(comparisons(results["rows"]))
-    times = {name: row["median_us"] for name, row in together.items() if row.get("right", True)}
-    figure, (left, right) = plt.subplots(
-        1, 2, figsize=(9.2, max(3.3, 1.3 + 0.27 * len(times))), width_ratios=(1, 1.5)
-    )
-    draw.plane(left, title="what it does: turn each pair by its position")
-    left.set(xlabel="element i", ylabel="element i + d/2")
-    for position in range(8):
-        turn = np.radians(8 + 20 * position)
-        fading = (*plt.matplotlib.colors.to_rgb(draw.BLUE), 1.0 - 0.09 * position)
-        draw.arrow(left, (np.cos(turn), np.sin(turn)), fading)
-        left.text(1.14 * np.cos(turn), 1.14 * np.sin(turn), position, ha="center", va="center")
-
+    """For README.md: what RoPE does, above how long it takes. Large text: phones show it small."""
+    together, limit = next(comparisons(results["rows"]))
+    shown = [name for name in IN_HEADLINE if name in together] or list(together)
+    rows = {name: together[name] for name in shown if together[name].get("right", True)}
+    times = {name: row["median_us"] for name, row in rows.items()}
+    high = 1.2 + 0.36 * len(times)  # inches
+    figure = plt.figure(figsize=(5.4, 2.7 + high))
+    above, below = figure.subfigures(2, 1, height_ratios=(2.7, high))
+    _rotation(above.subplots())
+    ax = below.subplots()
     colors = [
-        draw.INK if name in LIMITS else draw.GREEN if name.startswith(OURS) else draw.BLUE
+        draw.GREY if name in LIMITS else draw.GREEN if name.startswith(OURS) else draw.BLUE
         for name in times
     ]
-    draw.bars_on(right, times, colors)
-    right.set(xlabel="microseconds on the GPU (shorter is better)")
-    right.set(title=f"how long it takes: {next(iter(together.values()))['shape']}")
+    draw.bars_on(ax, times, colors, room=1.18)
+    ax.tick_params(labelsize=12)
+    ax.set_xlabel(f"microseconds on the GPU\n{limit['shape']}", fontsize=12)
+    percent = 100 * share(together[OURS], limit)
+    for part, title in (
+        (above, "RoPE turns each pair by its position"),
+        (below, f"rope_kernels rotates at {percent:.0f} % of copy bandwidth"),
+    ):
+        part.suptitle(title, x=0.02, ha="left", fontsize=14)
     return figure
+
+
+def _rotation(ax: Axes) -> None:
+    """A pair at eight positions. Only the upper half of the plane is used, so the rest is left."""
+    draw.plane(ax, limit=1.3)
+    ax.set(xlabel="element i", ylabel="element i + d/2", ylim=(-0.12, 1.3), yticks=[0, 1])
+    for position in range(8):
+        turn = np.radians(12 + 22 * position)  # no arrow is on an axis
+        draw.arrow(ax, (np.cos(turn), np.sin(turn)), draw.BLUE)
+        place = 1.15 * np.cos(turn), 1.15 * np.sin(turn)
+        ax.text(*place, position, ha="center", va="center", fontsize=12)
 
 
 def bandwidth(results: dict) -> Figure | None:
@@ -88,7 +108,9 @@ def bandwidth(results: dict) -> Figure | None:
     directions = [d for d in ("forward", "backward") if any(r["direction"] == d for r in rows)]
     if not directions:
         return None
-    figure, axes = plt.subplots(1, len(directions), figsize=(9.2, 4.3), sharey=True, squeeze=False)
+    figure, axes = plt.subplots(
+        1, len(directions), figsize=(draw.WIDTH, 4.9), sharey=True, squeeze=False
+    )
     for ax, direction in zip(axes[0], directions, strict=True):
         of_direction = [row for row in rows if row["direction"] == direction and row["right"]]
         for name in _in_order(of_direction):
@@ -103,19 +125,38 @@ def bandwidth(results: dict) -> Figure | None:
                     markersize=5, linewidth=1.6)  # fmt: skip
         lengths = sorted({row["s"] for row in of_direction})
         ax.set_xscale("log", base=2)
-        ax.set_xticks(lengths, [str(s) for s in lengths], rotation=45)
+        ax.set_xticks(lengths[::2], [str(s) for s in lengths[::2]])
         ax.set(title=direction, xlabel="sequence length s", ylim=(0, None))
         ax.grid(axis="y")
     first = rows[0]
-    axes[0, 0].set_ylabel(
-        f"GB/s at b {first['b']}, h {first['h']}, d {first['d']}, {first['dtype']}"
-    )
+    axes[0, 0].set_ylabel("GB/s")
+    shape = f"b {first['b']}, h {first['h']}, d {first['d']}, {first['dtype']}"
+    draw.conclude(figure, _close_from(rows, directions[0], shape))
     _legend(figure, axes[0, 0])
     return figure
 
 
+def _close_from(rows: list[dict], direction: str, shape: str) -> str:
+    """From which sequence length on ours is close to a copy."""
+    lengths = sorted({row["s"] for row in rows})
+    shares = {}
+    for together, limit in comparisons([row for row in rows if row["direction"] == direction]):
+        if OURS in together:
+            shares[limit["s"]] = share(together[OURS], limit)
+    close = None
+    for s in reversed(lengths):
+        if shares.get(s, 0) < CLOSE:
+            break
+        close = s
+    if close is None:
+        return f"Bandwidth at {shape}"
+    return (
+        f"From s = {close} on, rope_kernels is within {100 - 100 * CLOSE:.0f} % of a copy ({shape})"
+    )
+
+
 def shapes(results: dict) -> Figure | None:
-    """Each shape's share of the copy's speed: ours as a bar, the others as marks on its line."""
+    """Each shape's per cent of copy bandwidth: a line for each, a mark for each provider."""
     rows = [row for row in results["rows"] if row["set"] == "bars" and row["clock"] != "host"]
     directions = [d for d in ("forward", "backward") if any(r["direction"] == d for r in rows)]
     if not directions:
@@ -124,56 +165,55 @@ def shapes(results: dict) -> Figure | None:
     figure, axes = plt.subplots(
         1,
         len(directions),
-        figsize=(10.5, 1.6 + 0.27 * len(names)),
+        figsize=(draw.WIDTH, 2.4 + 0.33 * len(names)),
         sharey=True,
         squeeze=False,
     )
-    labels, longest = {}, 100.0
+    labels, ours = {}, []
     for ax, direction in zip(axes[0], directions, strict=True):
-        for together, limit in comparisons([r for r in rows if r["direction"] == direction]):
-            place = names.index(limit["shape"])
-            for name, row in together.items():
-                if name in LIMITS or not row["right"]:
-                    continue
-                color, marker = LOOKS[name]
-                percent = 100 * share(row, limit)
-                longest = max(longest, percent)
-                if name == OURS:
-                    labels[name] = ax.barh(place, percent, color=color, height=0.6, alpha=0.55)
-                    ax.text(
-                        max(102, percent) + 0.02 * percent,
-                        place,
-                        f"{percent:.1f}",
-                        va="center",
-                        fontsize=8,
-                    )
-                else:
-                    labels[name] = ax.scatter(
-                        percent, place, color=color, marker=marker, s=24, zorder=3, linewidth=1.2
-                    )
-                if row["bar"] and row["bar"]["at_least"]:
-                    asked = 100 * row["bar"]["at_least"]
-                    labels["bar"] = ax.vlines(
-                        asked, place - 0.42, place + 0.42, color=draw.INK, linewidth=2
-                    )
+        of_direction = [row for row in rows if row["direction"] == direction]
+        ours += _shares_on(ax, of_direction, names, labels)
         ax.axvline(100, color=draw.INK, linewidth=0.8, linestyle="--")
-        ax.set(
-            title=direction,
-            xlabel="per cent of the copy's speed",
-        )
-    for ax in axes[0]:
-        ax.set_xlim(0, 1.2 * longest)
-    axes[0, 0].set_yticks(range(len(names)), names, fontsize=8)
-    axes[0, 0].set_ylim(len(names) - 0.4, -0.6)
-    order = [name for name in (*LOOKS, "bar") if name in labels]
-    figure.legend(
-        [labels[name] for name in order],
-        order,
-        loc="outside upper center",
-        ncols=5,
-        fontsize=9,
-    )
+        ax.set(title=direction, xlabel="% of copy bandwidth")
+    wrapped = [textwrap.fill(name, 44) for name in names]
+    axes[0, 0].set_yticks(range(len(names)), wrapped, fontsize=draw.SMALL)
+    axes[0, 0].set_ylim(len(names) - 0.4, -1.3)
+    order = [name for name in (*LOOKS, "goal") if name in labels]
+    handles = [labels[name] for name in order]
+    figure.legend(handles, order, loc="outside lower center", ncols=4, fontsize=10)
+    good = sum(one >= CLOSE for one in ours)
+    cases = f"{good} of {len(ours)} cases"
+    draw.conclude(figure, f"rope_kernels reaches {100 * CLOSE:.0f} % of copy bandwidth in {cases}")
     return figure
+
+
+def _shares_on(ax: Axes, rows: list[dict], names: list[str], labels: dict) -> list[float]:
+    """Draw one direction; ours of it. The first mark of each provider goes into `labels`."""
+    ours, longest = [], 1.0
+    for together, limit in comparisons(rows):
+        place = names.index(limit["shape"])
+        ax.axhline(place, color=draw.PALE, linewidth=1, zorder=0)
+        for name, row in together.items():
+            if name in LIMITS or not row["right"]:
+                continue
+            color, marker = LOOKS[name]
+            mark = {"color": color, "marker": marker, "s": 26, "linewidth": 1.3, "zorder": 3}
+            if name == OURS:  # a ring, in which the others are seen
+                mark |= {"facecolor": "none", "s": 90, "linewidth": 2.2}
+            labels[name] = ax.scatter(100 * share(row, limit), place, **mark)
+            longest = max(longest, share(row, limit))
+            if name == OURS:
+                ours.append(share(row, limit))
+                end = {"transform": ax.get_yaxis_transform(), "ha": "right", "va": "center"}
+                ax.text(1.0, place, f"{100 * ours[-1]:.1f}", fontsize=draw.SMALL, **end)
+            if row["bar"] and row["bar"]["at_least"]:
+                asked = 100 * row["bar"]["at_least"]
+                line = {"color": draw.INK, "linewidth": 2}
+                labels["goal"] = ax.vlines(asked, place - 0.42, place + 0.42, **line)
+    head = {"transform": ax.get_yaxis_transform(), "ha": "right", "va": "center"}
+    ax.text(1.0, -0.95, "ours", fontsize=draw.SMALL, **head)
+    ax.set_xlim(0, 145 * longest)
+    return ours
 
 
 def host(results: dict) -> Figure | None:
@@ -184,36 +224,77 @@ def host(results: dict) -> Figure | None:
     directions = list(dict.fromkeys(row["direction"] for row in rows))
     sizes = list(dict.fromkeys(row["shape"] for row in rows))
     names = _in_order(rows)
-    height = 0.8 / len(names)
+    places = _places(rows, sizes, names)
     figure, axes = plt.subplots(
         1,
         len(directions),
-        figsize=(10.5, 1.4 + 0.17 * len(names) * len(sizes)),
+        figsize=(draw.WIDTH, 2.6 + 0.19 * (1 + max(places.values()))),
         sharey=True,
         squeeze=False,
     )
     for ax, direction in zip(axes[0], directions, strict=True):
         for row in (row for row in rows if row["direction"] == direction):
-            place = sizes.index(row["shape"]) + (names.index(row["provider"]) + 0.5) * height - 0.4
-            color, _ = LOOKS[row["provider"]]
-            hatch = {"rope_kernels, on the fly": "//", "Hugging Face": "//"}.get(row["provider"])
-            ax.barh(place, row["median_us"], height * 0.9, color=color, hatch=hatch,
-                    label=row["provider"] if row["shape"] == sizes[0] else None)  # fmt: skip
-            ax.text(row["median_us"], place, f" {row['median_us']:.0f}", va="center", fontsize=7)
+            place = places[row["shape"], row["provider"]]
+            color, hatch = _look_of_bar(row["provider"])
+            look = {"color": color, "hatch": hatch, "edgecolor": draw.PLATE, "linewidth": 0}
+            label = row["provider"] if row["shape"] == sizes[0] else None
+            ax.barh(place, row["median_us"], 0.86, label=label, **look)
+            ax.annotate(
+                f"{row['median_us']:.0f}", (row["median_us"], place), xytext=(3, 0), va="center",
+                textcoords="offset points", fontsize=draw.SMALL,
+            )  # fmt: skip
         title = {"both": "forward and backward"}.get(direction, direction)
-        ax.set(title=title, xlabel="microseconds on the CPU")
-        ax.margins(x=0.14)
+        ax.set(title=title, xlabel="µs on the CPU")
+        ax.margins(x=0.2)
     labels = [size.split(", host")[0].replace(") ", ")\n") for size in sizes]
-    axes[0, 0].set_yticks(range(len(sizes)), labels, fontsize=9)
+    middles = [np.mean([at for (one, _), at in places.items() if one == size]) for size in sizes]
+    axes[0, 0].set_yticks(middles, labels, fontsize=draw.SMALL)
     axes[0, 0].invert_yaxis()
     _legend(figure, axes[0, 0])
+    draw.conclude(figure, _host_conclusion(rows))
     figure.get_layout_engine().set(w_pad=0.12)  # inches: room between one scale's end and the next
     return figure
+
+
+def _places(rows: list[dict], sizes: list[str], names: list[str]) -> dict[tuple[str, str], float]:
+    """(shape, provider) -> where its bar is. What was not measured takes no room."""
+    places, place = {}, 0
+    for size in sizes:
+        of_size = {row["provider"] for row in rows if row["shape"] == size}
+        for name in (name for name in names if name in of_size):
+            places[size, name] = place
+            place += 1
+        place += 1
+    return places
+
+
+def _look_of_bar(provider: str) -> tuple[str, str | None]:
+    """Color and hatch of a provider's bar."""
+    hatch = {"rope_kernels, on the fly": "///", "Hugging Face": "///"}.get(provider)
+    return LOOKS[provider][0], hatch
+
+
+def _host_conclusion(rows: list[dict]) -> str:
+    """What a forward costs the CPU with ours and with PyTorch's operators."""
+
+    def span(provider: str) -> str:
+        times = [
+            row["median_us"]
+            for row in rows
+            if row["provider"] == provider and row["direction"] == "forward"
+        ]
+        low, high = round(min(times)), round(max(times))
+        return f"{low} µs" if low == high else f"{low} to {high} µs"
+
+    if not {OURS, "PyTorch eager"} <= {r["provider"] for r in rows if r["direction"] == "forward"}:
+        return "Host time of small calls"
+    return f"A forward takes the CPU {span(OURS)}; with PyTorch's operators {span('PyTorch eager')}"
 
 
 def _in_order(rows: list[dict]) -> list[str]:
     return [name for name in LOOKS if any(row["provider"] == name for row in rows)]
 
 
-def _legend(figure: Figure, ax) -> None:
-    figure.legend(*ax.get_legend_handles_labels(), loc="outside upper center", ncols=5, fontsize=9)
+def _legend(figure: Figure, ax: Axes) -> None:
+    handles, names = ax.get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=4, fontsize=10)

@@ -4,6 +4,9 @@ Sphinx reads a folder that has the repository's layout (pages of this folder at 
 in notebooks/), so that a link between notebooks that works on GitHub works on the site as it is.
 """
 
+import base64
+import hashlib
+import json
 import os
 import re
 from itertools import pairwise
@@ -102,9 +105,29 @@ def link_to_the_repository(app, doctree):
             link.replace_self(link.children)
 
 
+def descriptions(path):
+    """What a notebook stores beside its pictures: the hash of a picture -> its description."""
+    if path.suffix != ".ipynb":
+        return {}
+    found = {}
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        for output in cell.get("outputs", []):
+            words = output.get("metadata", {}).get("image/png", {}).get("alt")
+            if words:
+                picture = base64.b64decode("".join(output["data"]["image/png"]))
+                found[hashlib.sha256(picture).hexdigest()] = words
+    return found
+
+
 def describe_figures(app, doctree):
-    """Give the pictures that a cell has drawn an alternative text other than their file's name."""
+    """Give the pictures that a cell has drawn an alternative text other than their file's name.
+
+    MyST names the file of a picture after its hash.
+    """
+    stored = descriptions(Path(app.env.doc2path(app.env.docname)))
     for image in doctree.findall(nodes.image):
+        if words := stored.get(Path(image["uri"]).stem):
+            image["alt"] = words
         if image.get("alt"):
             continue
         section = image

@@ -13,6 +13,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
+from .figures.audit import AUDIT_SWITCH
 from .grading.judge import QUIET
 from .records import RECORD_SWITCH
 
@@ -30,7 +31,7 @@ def execute(path: Path) -> None:
     Raises:
         nbclient.exceptions.CellExecutionError: a cell failed; the file is left as it was.
     """
-    os.environ[QUIET] = "1"  # for the kernel, which inherits it
+    os.environ |= {QUIET: "1", AUDIT_SWITCH: "1"}  # for the kernel, which inherits them
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
         notebook,

@@ -66,7 +66,7 @@ def test_a_move_answers_within_a_tenth_of_a_second(make):
 @pytest.mark.parametrize("make", EXPLORERS)
 def test_pictures_fit_on_light_and_dark(make):
     picture = pixels(make())
-    assert picture.shape[2] == 4 and picture[0, 0, 3] == 0  # transparent
+    assert picture.shape[2] == 4 and (picture[0, 0] == (250, 250, 250, 255)).all()  # the plate
     assert make().picture.layout.width == f"{picture.shape[1] // DENSITY}px"
 
 
@@ -77,6 +77,7 @@ def test_the_picture_is_shown_alone_too(monkeypatch):
     explorer.m.value += 1
     explorer.show()
     assert [image.data for image in shown] == [explorer.picture.value]
+    assert [image.alt for image in shown] == [f"Rotation explorer: {explorer.said.value}."]
 
 
 def test_the_score_is_that_of_the_difference():

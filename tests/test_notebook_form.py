@@ -1,13 +1,10 @@
 """Every notebook keeps the form, and every check finds a notebook that breaks it."""
 
-import base64
 import copy
 import dataclasses
-import io
 
 import nbformat
 import pytest
-from PIL import Image
 
 import notebook_form
 from notebook_form import (
@@ -92,13 +89,6 @@ def forget_equation(notebook, number):
 def remove_figures(notebook):
     for cell in notebook.code:
         cell.outputs = [o for o in cell.outputs if "image/png" not in o.get("data", {})]
-
-
-def whiten_a_picture(notebook):
-    opaque = io.BytesIO()
-    Image.new("RGB", (4, 4), "white").save(opaque, format="png")
-    picture = base64.b64encode(opaque.getvalue()).decode()
-    notebook.code[0].outputs.append(shown({"image/png": picture}))
 
 
 START = "00_start_here.ipynb"
@@ -195,7 +185,6 @@ BREAKS = {
             ),
         ),
     ],
-    "pictures_are_transparent": [(MATH, whiten_a_picture)],
     "widgets_have_a_figure": [(MATH, remove_figures)],
     "links_lead_somewhere": [
         (MATH, lambda n: n.markdown[1].update(source="[gone](99_gone.ipynb)")),

@@ -366,7 +366,7 @@ def test_a_mark_is_read_only_after_waiting():
     assert end.since(begin) >= 4
 
 
-# drawings: each draws, transparent, without a warning
+# drawings: each draws without a warning
 
 ROWS = {"operators": [["aten::mul", 0.0, 5.0]], "launches": [["l", 1.0, 2.0]]}
 ROWS["kernels"] = [["k", 6.0, 50.0], ["sliver", 60.0, 0.1]]

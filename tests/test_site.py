@@ -5,8 +5,11 @@ The checks read the files and need nothing; those that build with Sphinx are ski
 """
 
 import ast
+import base64
+import hashlib
 import importlib.util
 import io
+import json
 import re
 import subprocess
 import tarfile
@@ -392,6 +395,25 @@ def test_a_dead_link_stops_the_build(make_site, tmp_path, capfd):
     assert len(warnings) == 2
     assert "'myst' cross-reference target not found: 'gone.ipynb'" in warnings[0]
     assert "local id not found in doc 'index': 'gone'" in warnings[1]
+
+
+@needs_sphinx
+def test_pictures_have_the_words_that_the_notebook_stores(monkeypatch, tmp_path):
+    from docutils import nodes
+
+    conf = conf_where(monkeypatch)
+    picture = base64.b64encode(b"a picture").decode()
+    output = {"data": {"image/png": picture}, "metadata": {"image/png": {"alt": "Bars: two."}}}
+    (tmp_path / "p.ipynb").write_text(json.dumps({"cells": [{"outputs": [output]}]}))
+    name = hashlib.sha256(b"a picture").hexdigest()
+    pictures = [nodes.image(uri=f"/build/{stem}.png") for stem in (name, "another")]
+    page = nodes.section("", nodes.title("", "A title"), *pictures)
+    doc2path = {"p": str(tmp_path / "p.ipynb")}.get
+    env = SimpleNamespace(docname="p", doc2path=doc2path)
+    conf.describe_figures(SimpleNamespace(env=env), page)
+    assert [picture["alt"] for picture in pictures] == [
+        "Bars: two.", "Figure drawn by the cell above it, in the section \u201cA title\u201d.",
+    ]  # fmt: skip
 
 
 @needs_sphinx

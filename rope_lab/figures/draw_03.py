@@ -6,7 +6,23 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
-from .style import BLUE, GREEN, INK, ON_COLOR, ORANGE, PROGRAM_COLORS, RED, bars_on, cite
+from .style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ON_COLOR,
+    ORANGE,
+    PALE,
+    PROGRAM_COLORS,
+    RED,
+    SMALL,
+    WIDTH,
+    bars_on,
+    color_key,
+    finish,
+    spoken,
+)  # fmt: skip
 
 # by warps: marker, size, color; where curves lie on one line, each still shows around the next
 _MARKERS = {1: ("o", 11, BLUE), 2: ("s", 8, ORANGE), 4: ("^", 5, GREEN), 8: ("D", 5, RED)}
@@ -15,7 +31,7 @@ _MARKERS = {1: ("o", 11, BLUE), 2: ("s", 8, ORANGE), 4: ("^", 5, GREEN), 8: ("D"
 def who_loads_what(n: int, block: int) -> None:
     """Elements in a row, colored by the program that handles them; the masked tail is hollow."""
     programs = -(-n // block)
-    _, ax = plt.subplots(figsize=(7.0, 1.7))
+    figure, ax = plt.subplots(figsize=(8.0, 1.9))
     for i in range(programs * block):
         _box(ax, i, 0, str(i), _color_of(i // block), masked=i >= n)
     for program in range(programs):
@@ -24,15 +40,19 @@ def who_loads_what(n: int, block: int) -> None:
         ax.plot(ends, [-0.62] * 2, color=_color_of(program))
         ax.text(middle, -1.0, f"program {program}", ha="center", va="center")
     beyond = programs * block - n
-    ax.set_title(f"The mask keeps program {programs - 1} from {beyond} elements that do not exist")
     _frame(ax, programs * block, -1.3, 0.6)
-    plt.show()
+    finish(
+        figure,
+        f"The mask keeps program {programs - 1} from {beyond} elements that do not exist",
+        f"{programs * block} boxes in a row, {block} for each of {programs} programs. The last "
+        f"{beyond} are hollow.",
+    )
 
 
 def warps_and_lanes(warps: int, per_lane: int, element_bytes: int = 4) -> None:
     """One program: a row for each warp, a box for each lane, and the cache lines that it loads."""
     lanes, line = 32, 128 // (per_lane * element_bytes)  # lanes that share a cache line
-    _, ax = plt.subplots(figsize=(9.0, 2.7))
+    figure, ax = plt.subplots(figsize=(WIDTH, 2.8))
     for warp in range(warps):
         y = -1.0 - 2.6 * warp
         for lane in range(lanes):
@@ -40,8 +60,9 @@ def warps_and_lanes(warps: int, per_lane: int, element_bytes: int = 4) -> None:
                 Rectangle((lane + 0.05, y), 0.9, 1, color=PROGRAM_COLORS[warp], linewidth=0)
             )
             ax.text(
-                lane + 0.5, y + 0.5, str(lane), color=ON_COLOR, fontsize=9, ha="center", va="center"
-            )
+                lane + 0.5, y + 0.5, str(lane), color=ON_COLOR, fontsize=SMALL, ha="center",
+                va="center",
+            )  # fmt: skip
         ax.text(-0.4, y + 0.5, f"warp {warp}", ha="right", va="center")
         for start in range(0, lanes, line):
             first = (warp * lanes + start) * per_lane
@@ -51,24 +72,27 @@ def warps_and_lanes(warps: int, per_lane: int, element_bytes: int = 4) -> None:
                 ha="center", va="top", fontsize=9.5,
             )  # fmt: skip
     lines = lanes // line
-    ax.set_title(f"One load of a warp fetches {lines} whole cache lines of 128 bytes")
-    ax.set(xlim=(-3.4, lanes + 0.6), ylim=(-1.0 - 2.6 * (warps - 1) - 1.3, 0.2))
+    ax.set(xlim=(-3.4, lanes + 0.3), ylim=(-1.0 - 2.6 * (warps - 1) - 1.3, 0.2))
     ax.axis("off")
-    plt.show()
+    finish(
+        figure,
+        f"One load of a warp fetches {lines} whole cache lines of 128 bytes",
+        f"{warps} rows of 32 boxes, one row for each warp and one box for each lane. Every "
+        f"{line} lanes in a row share a cache line of {line * per_lane} elements.",
+    )
 
 
 def every_eighth(sectors: int) -> None:
     """Sectors of eight elements in memory; a warp of the strided copy wants one in each."""
-    _, ax = plt.subplots(figsize=(9.0, 2.4))
+    figure, ax = plt.subplots(figsize=(WIDTH, 1.9))
     for sector in range(sectors):
         left = 9 * sector
         ax.add_patch(
             Rectangle((left - 0.62, 1.38), 8.24, 1.24, fill=False, edgecolor=INK, linewidth=1.2)
         )
         for i in range(8):
-            wanted = i == 0
-            _box(ax, left + i, 2.0, str(8 * sector + i), BLUE, masked=not wanted)
-        ax.text(left + 3.5, 3.1, "one sector, 32 bytes", ha="center", va="center", fontsize=9.5)
+            _box(ax, left + i, 2.0, str(8 * sector + i), BLUE if i == 0 else PALE)
+        ax.text(left + 3.5, 3.15, "one sector, 32 bytes", ha="center", va="center", fontsize=9.5)
         target = 9 * (sectors - 1) / 2 + sector - 1.5
         ax.add_patch(
             FancyArrowPatch(
@@ -79,19 +103,30 @@ def every_eighth(sectors: int) -> None:
         _box(ax, target, -1.0, str(8 * sector), BLUE)
     for y, name in ((2.0, "x"), (-1.0, "out")):
         ax.text(-1.2, y, name, ha="right", va="center")
-    ax.set_title("Of eight elements that memory sends, one is used")
     _frame(ax, 9 * sectors, -1.6, 3.4, left=-3.0)
-    plt.show()
+    finish(
+        figure,
+        "Of eight elements that memory sends, one is used",
+        f"{sectors} sectors of eight elements. The strided copy takes the first element of each, "
+        "which is blue, and leaves seven, which are pale.",
+    )
 
 
 def partners(n: int, row: int, block: int) -> None:
     """A gather and a scatter of `rotate_half`: which program reads and writes which element."""
-    _, axes = plt.subplots(2, 1, figsize=(9.0, 4.0))
+    figure, axes = plt.subplots(2, 1, figsize=(WIDTH, 4.2))
     for ax, scatter in zip(axes, (False, True), strict=True):
         _moves(ax, n, row // 2, block, scatter)
-    axes[0].set_title("Gather: each program writes one whole block, and reads from two places")
-    axes[1].set_title("Scatter: each program reads one whole block, and writes to two places")
-    plt.show()
+    axes[0].set_title("Gather: each program writes one whole block and reads from two places")
+    axes[1].set_title("Scatter: each program reads one whole block and writes to two places")
+    programs = range(n // block)
+    color_key(figure, {f"program {program}": _color_of(program) for program in programs})
+    finish(
+        figure,
+        "",
+        "In each half of the figure x is above and out is below. Arrows cross from the first half "
+        "of a row to the second and back; what goes to the first half changes its sign.",
+    )
 
 
 def _moves(ax: Axes, n: int, half: int, block: int, scatter: bool) -> None:
@@ -120,11 +155,17 @@ def _moves(ax: Axes, n: int, half: int, block: int, scatter: bool) -> None:
 
 def host_and_device(host: float, small: float, large: float, calls: int) -> None:
     """A sketch of calls in a row, with short and with long kernels: who waits for whom."""
-    _, axes = plt.subplots(2, 1, figsize=(7.6, 3.6), sharex=True)
+    figure, axes = plt.subplots(2, 1, figsize=(8.0, 3.8), sharex=True)
     _queue(axes[0], host, small, calls, "16 elements: the device waits for the host")
     _queue(axes[1], host, large, calls, "16 million elements: the host is ahead")
     axes[1].set_xlabel("microseconds (a sketch)")
-    plt.show()
+    finish(
+        figure,
+        "",
+        f"Two timelines of {calls} calls. Above, each short kernel starts when its call has been "
+        "queued, and the device is idle in between. Below, the host has queued all calls while "
+        "the device still runs, without a gap.",
+    )
 
 
 def _queue(ax: Axes, host: float, device: float, calls: int, title: str) -> None:
@@ -147,17 +188,17 @@ def _queue(ax: Axes, host: float, device: float, calls: int, title: str) -> None
 def bars(measurement, title: str, ours: tuple[str, ...], pytorch: tuple[str, ...]) -> None:
     """Horizontal bars of times on either clock: ours green, PyTorch's blue, all else grey."""
     times = {name: timing.median_us for name, timing in measurement.cases.items()}
-    figure, ax = plt.subplots(figsize=(7.0, 0.9 + 0.36 * len(times)))
-    colors = [GREEN if name in ours else BLUE if name in pytorch else INK for name in times]
+    figure, ax = plt.subplots(figsize=(8.0, 1.5 + 0.36 * len(times)))
+    colors = [GREEN if name in ours else BLUE if name in pytorch else GREY for name in times]
     bars_on(ax, times, colors, digits=lambda time: 0 if time > 100 else 1)
-    ax.set(xlabel=f"{measurement.clock} time in microseconds (shorter is better)", title=title)
-    cite(figure, measurement.source)
-    plt.show()
+    ax.set(xlabel=f"{measurement.clock} time in microseconds (shorter is better)")
+    words = f"Bars of {measurement.clock} time: {spoken(times, digits=1)}."
+    finish(figure, title, words, measurement.source)
 
 
 def curves(host, device, sizes: list[int]) -> None:
     """Host and device time against the number of elements; beside it the larger of the two."""
-    figure, (parts, larger) = plt.subplots(1, 2, figsize=(9.0, 4.2), sharey=True)
+    figure, (parts, larger) = plt.subplots(1, 2, figsize=(WIDTH, 4.5), sharey=True)
     high = 0.0
     for who, color, marker in (("PyTorch", BLUE, "o"), ("ours", GREEN, "^")):
         labels = [f"{who}, {n} elements" for n in sizes]
@@ -182,28 +223,35 @@ def curves(host, device, sizes: list[int]) -> None:
         ax.legend(
             handles, names, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, handlelength=3
         )
-    cite(figure, host.source)
-    plt.show()
+    finish(
+        figure,
+        "",
+        f"Left, host and device times from {sizes[0]} to {sizes[-1]} elements, PyTorch's and ours. "
+        "Right, the larger of the two for each: flat at first, then rising with the device time.",
+        host.source,
+    )
 
 
 def block_sweep(measurement, blocks: list[int]) -> None:
-    """Share of the copy's speed against BLOCK."""
-    figure, ax = plt.subplots(figsize=(7.0, 3.2))
+    """Per cent of copy bandwidth against BLOCK."""
+    figure, ax = plt.subplots(figsize=(8.0, 3.7))
     copy = measurement["copy"].median_us
     share = [100 * copy / measurement[f"block {block}"].median_us for block in blocks]
     ax.plot(blocks, share, marker="o", color=GREEN)
     _axis_of_blocks(ax, blocks)
     enough = next((b for b, s in zip(blocks, share, strict=True) if s >= 95), None)
+    conclusion = "No BLOCK reaches 95 % of copy bandwidth"
     if enough:
-        ax.set_title(f"From BLOCK = {enough} on, the kernel keeps pace with the copy")
-    ax.set_ylabel("speed in % of the copy's")
-    cite(figure, measurement.source)
-    plt.show()
+        conclusion = f"From BLOCK = {enough} on, the kernel keeps pace with the copy"
+    ax.set_ylabel("% of copy bandwidth")
+    points = ", ".join(f"{b}: {s:.0f} %" for b, s in zip(blocks, share, strict=True))
+    words = f"Per cent of copy bandwidth over BLOCK. {points}."
+    finish(figure, conclusion, words, measurement.source)
 
 
 def sweep_of_warps(measurement, sizes: list[int], blocks: list[int]) -> None:
-    """Share of the copy's speed against BLOCK: a panel for each size, a line for each num_warps."""
-    figure, axes = plt.subplots(1, len(sizes), figsize=(9.0, 3.9), sharey=True)
+    """Per cent of copy bandwidth over BLOCK: a panel for each size, a line for each num_warps."""
+    figure, axes = plt.subplots(1, len(sizes), figsize=(WIDTH, 4.4), sharey=True)
     for ax, n in zip(axes, sizes, strict=True):
         copy = measurement[f"copy, {n} elements"].median_us
         for warps, (marker, size, color) in _MARKERS.items():
@@ -214,11 +262,16 @@ def sweep_of_warps(measurement, sizes: list[int], blocks: list[int]) -> None:
             ax.plot(list(taken), share, marker=marker, markersize=size, color=color, label=name)
         _axis_of_blocks(ax, blocks)
         ax.set_title(f"{n / 2**20:.0f} Mi elements in fp32")
-    axes[0].set_ylabel("speed in % of the copy's")
+    axes[0].set_ylabel("% of copy bandwidth")
     handles, names = axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper center", ncols=len(names))
-    cite(figure, measurement.source)
-    plt.show()
+    figure.legend(handles, names, loc="outside lower center", ncols=len(names))
+    finish(
+        figure,
+        "BLOCK decides; the number of warps hardly does",
+        "Per cent of copy bandwidth over BLOCK for 1, 2, 4 and 8 warps. The four curves lie almost "
+        "on one line.",
+        measurement.source,
+    )
 
 
 def _axis_of_blocks(ax: Axes, blocks: list[int]) -> None:
@@ -240,7 +293,9 @@ def _box(ax: Axes, x: float, y: float, label: str, color: str, masked: bool = Fa
         linestyle="--" if masked else "-",
     )  # fmt: skip
     ax.add_patch(shape)
-    ax.text(x, y, label, color=INK if masked else ON_COLOR, ha="center", va="center", fontsize=9)
+    ax.text(
+        x, y, label, color=INK if masked else ON_COLOR, ha="center", va="center", fontsize=SMALL
+    )
 
 
 def _frame(ax: Axes, count: int, bottom: float, top: float, left: float = -0.7) -> None:

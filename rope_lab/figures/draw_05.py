@@ -4,7 +4,20 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from .style import BLUE, INK, ON_COLOR, ORANGE, PROGRAM_COLORS, PURPLE, RED, cite
+from .style import (
+    BLUE,
+    INK,
+    ON_COLOR,
+    ORANGE,
+    PROGRAM_COLORS,
+    PURPLE,
+    RED,
+    SMALL,
+    WIDTH,
+    conclude,
+    describe,
+    finish,
+)
 
 
 def loads_and_stores(ax: Axes, nodes: list, title: str) -> None:
@@ -16,8 +29,8 @@ def loads_and_stores(ax: Axes, nodes: list, title: str) -> None:
     for place in range(count):
         for height, name in ((2, "t"), (0, "out")):
             box = Rectangle((place - 0.4, height - 0.16), 0.8, 0.32, fill=False, edgecolor=INK)
-            ax.add_patch(box)  # hollow: its label is read on light and on dark pages
-            ax.text(place, height, f"{name}{place}", ha="center", va="center", fontsize=9)
+            ax.add_patch(box)
+            ax.text(place, height, f"{name}{place}", ha="center", va="center", fontsize=SMALL)
     for number, (loaded, stored, program) in enumerate(nodes):
         middle = (number + 0.5) * count / len(nodes) - 0.5
         color = PROGRAM_COLORS[program]
@@ -27,9 +40,14 @@ def loads_and_stores(ax: Axes, nodes: list, title: str) -> None:
             ax.plot([middle, place], [0.84, 0.16], color=color, linewidth=1.4)
         ax.add_patch(Rectangle((middle - 0.36, 0.84), 0.72, 0.32, color=color))
         label = ",".join(str(place) for place in stored)
-        ax.text(middle, 1, label, color=ON_COLOR, ha="center", va="center", fontsize=9)
+        ax.text(middle, 1, label, color=ON_COLOR, ha="center", va="center", fontsize=SMALL)
     ax.set(xlim=(-0.6, count - 0.4), ylim=(-0.3, 2.3), title=title)
     ax.axis("off")
+    describe(
+        ax.figure,
+        "Memory is above and below, and what programs compute is between them. Lines join each "
+        "result to the elements that it loads and stores.",
+    )
 
 
 def tile(ax: Axes, rows: int, existing: int, pairs: int, real_pairs: int) -> None:
@@ -49,12 +67,22 @@ def tile(ax: Axes, rows: int, existing: int, pairs: int, real_pairs: int) -> Non
     ax.text(-0.3, rows / 2, "row", rotation=90, ha="right", va="center")
     ax.set(xlim=(-1, 2 * pairs + gap + 0.2), ylim=(-1.2, rows + 2.9), aspect="equal")
     ax.axis("off")
+    key = {"angles": PURPLE, "first halves": BLUE, "second halves": ORANGE}
+    patches = [Rectangle((0, 0), 1, 1, color=color) for color in key.values()]
+    patches.append(Rectangle((0, 0), 1, 1, fill=False, edgecolor=RED, linestyle=":"))
+    ax.figure.legend(patches, [*key, "masked off"], loc="outside lower center", ncols=4)
+    conclude(ax.figure, "One row of angles serves every row of the tile")
+    describe(
+        ax.figure,
+        f"Two blocks of {rows} rows and {pairs} pairs, each below a row of {pairs} angles. "
+        f"{rows - existing} row and {pairs - real_pairs} columns are masked off.",
+    )
 
 
 def threads_of_a_tile(ax: Axes, rows: int, warps: int) -> None:
     """Which thread holds which part of a row: 16 threads a row, two rows a warp, then again.
 
-    That is the layout for 128 pairs of 16-bit numbers: a thread loads 8 neighbours, 16 bytes.
+    That is the layout for 128 pairs of 16-bit elements: a thread loads 8 neighbors, 16 bytes.
     """
     for row in range(rows):
         warp = row // 2 % warps
@@ -64,14 +92,19 @@ def threads_of_a_tile(ax: Axes, rows: int, warps: int) -> None:
             ax.add_patch(Rectangle(corner, 0.92, 0.92, color=PROGRAM_COLORS[warp], linewidth=0))
             ax.text(
                 column + 0.5, rows - 0.5 - row, str(thread), color=ON_COLOR, ha="center",
-                va="center", fontsize=9,
+                va="center", fontsize=SMALL,
             )  # fmt: skip
-        ax.text(-0.3, rows - 0.5 - row, str(row), ha="right", va="center", fontsize=9)
-    ax.text(8, -0.35, "128 pairs, 8 a cell", ha="center", va="top", fontsize=9)
-    ax.text(-1.2, rows / 2, "row", rotation=90, ha="right", va="center", fontsize=9)
+        ax.text(-0.3, rows - 0.5 - row, str(row), ha="right", va="center", fontsize=SMALL)
+    ax.text(8, -0.35, "128 pairs, 8 a cell", ha="center", va="top", fontsize=SMALL)
+    ax.text(-1.2, rows / 2, "row", rotation=90, ha="right", va="center", fontsize=SMALL)
     title = f"{_counted(warps, 'warp')}: cos and sin serve {_counted(rows // (2 * warps), 'row')}"
     ax.set(xlim=(-2, 16.2), ylim=(-1.2, rows + 0.1), title=title)
     ax.axis("off")
+    describe(
+        ax.figure,
+        "Tiles as grids, a row of 16 cells for each row of the tile and a color for each warp. "
+        "Each cell names the thread that holds its 8 pairs.",
+    )
 
 
 def tile_sweep(measurement, block_rows: tuple, warps: tuple, evaluations) -> None:
@@ -79,7 +112,7 @@ def tile_sweep(measurement, block_rows: tuple, warps: tuple, evaluations) -> Non
 
     `evaluations(block_r, num_warps)` is the predicted number of sin/cos evaluations per pair.
     """
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.6), sharey=True)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 4.2), sharey=True)
     copy, best = measurement["copy"].median_us, (0, 0, "")
     for place, num_warps in enumerate(warps):
         share = [
@@ -92,7 +125,7 @@ def tile_sweep(measurement, block_rows: tuple, warps: tuple, evaluations) -> Non
         left.plot(block_rows, share, **style)
         aside = (0.93, 1, 1.07)[place]  # that no point hides another
         predicted = [aside * evaluations(block_r, num_warps) for block_r in block_rows]
-        right.plot(predicted, share, linestyle="none", fillstyle="none", markersize=9, **style)
+        right.plot(predicted, share, linestyle="none", markersize=7, **style)
     for ax, label in (
         (left, "rows per tile, BLOCK_R"),
         (right, "sin/cos evaluations per pair (warps set apart)"),
@@ -101,11 +134,19 @@ def tile_sweep(measurement, block_rows: tuple, warps: tuple, evaluations) -> Non
         ax.set_xscale("log", base=2)
         ax.xaxis.set_major_formatter(plt.FormatStrFormatter("%g"))
         ax.set(xlabel=label, ylim=(0, 105))
-    left.set(ylabel="% of copy bandwidth", title=f"Best: {_counted(best[1], 'row')}, {best[2]}")
+    rows = f"{_counted(best[1], 'row')}, {best[2]}"
+    left.set(ylabel="% of copy bandwidth", title=f"Best: {rows}")
     right.set(title="Many evaluations per pair are slow")
-    left.legend(loc="lower center", ncols=len(warps), fontsize=9, columnspacing=1.0)
-    cite(figure, measurement.source)
-    plt.show()
+    handles, names = left.get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=len(warps))
+    finish(
+        figure,
+        "",
+        f"Left, per cent of copy bandwidth over the rows of a tile; the best tile, {rows}, reaches "
+        f"{best[0]:.0f} %. Right, the same tiles over the sin/cos evaluations per pair: the more "
+        "evaluations, the slower.",
+        measurement.source,
+    )
 
 
 def _counted(number: int, noun: str) -> str:

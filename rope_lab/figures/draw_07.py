@@ -7,10 +7,25 @@ import matplotlib.pyplot as plt
 from matplotlib.patches import Rectangle
 
 from ..compiler.stages import kernel_lines, operations
-from .style import BLUE, GREEN, INK, ON_COLOR, ORANGE, PROGRAM_COLORS, PURPLE, RED
+from .style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ON_COLOR,
+    ORANGE,
+    PROGRAM_COLORS,
+    PURPLE,
+    RED,
+    SMALL,
+    WIDTH,
+    color_key,
+    finish,
+    inked,
+)
 
 STAGE_COLORS = {
-    "python": INK, "ttir": BLUE, "ttgir": ORANGE, "llir": INK, "ptx": GREEN, "sass": PURPLE
+    "python": GREY, "ttir": BLUE, "ttgir": ORANGE, "llir": GREY, "ptx": GREEN, "sass": PURPLE
 }  # fmt: skip
 
 _STAGES = (  # name, title, what it is about, who makes it from the last
@@ -25,20 +40,22 @@ _STAGES = (  # name, title, what it is about, who makes it from the last
 
 def stages() -> None:
     """From the kernel's lines to machine code: five stages, and what makes each from the last."""
-    _, ax = plt.subplots(figsize=(8.8, 1.9))
+    figure, ax = plt.subplots(figsize=(WIDTH, 1.9))
     for place, (name, title, about, maker) in enumerate(_STAGES):
         left = 1.84 * place
         ax.add_patch(Rectangle((left, 0), 1.15, 0.8, color=STAGE_COLORS[name], linewidth=0))
         ax.text(left + 0.575, 0.4, title, color=ON_COLOR, ha="center", va="center")
-        ax.text(left + 0.575, -0.15, about, ha="center", va="top", fontsize=9)
+        ax.text(left + 0.575, -0.15, about, ha="center", va="top", fontsize=SMALL)
         if maker:
             arrow = {"arrowstyle": "-|>", "color": INK}
             ax.annotate("", (left - 0.02, 0.4), (left - 0.67, 0.4), arrowprops=arrow)
-            ax.text(left - 0.34, 0.55, maker, ha="center", va="bottom", fontsize=9)
-    ax.set(xlim=(-0.1, 10.5), ylim=(-0.85, 0.95))
-    ax.set_title("Five stages lead from blocks to one thread's instructions", loc="left")
+            ax.text(left - 0.34, 0.55, maker, ha="center", va="bottom", fontsize=SMALL)
+    ax.set(xlim=(-0.1, 10.5), ylim=(-0.75, 0.95))
     ax.axis("off")
-    plt.show()
+    path = ", then ".join(title for _, title, _, _ in _STAGES)
+    words = f"Boxes from left to right: {path}. Triton makes TTIR, TTGIR and LLVM IR, LLVM makes "
+    words += "PTX, ptxas makes SASS."
+    finish(figure, "Five stages lead from blocks to one thread's instructions", words)
 
 
 def one_line_down(code, piece: str, most: int = 6) -> None:
@@ -51,22 +68,26 @@ def one_line_down(code, piece: str, most: int = 6) -> None:
         more = len(texts) - len(shown)
         blocks.append((stage, shown + [f"... and {more} more"] * (more > 0)))
     height = sum(len(texts) + 0.7 for _, texts in blocks)
-    _, ax = plt.subplots(figsize=(8.8, 0.23 * height + 0.3))
-    ax.set_title("One load of a block becomes many instructions of a thread", loc="left")
+    figure, ax = plt.subplots(figsize=(WIDTH, 0.23 * height + 0.5))
     top = height
     for name, texts in blocks:
         bottom = top - len(texts)
         ax.add_patch(Rectangle((0, bottom), 0.9, len(texts), color=STAGE_COLORS[name], linewidth=0))
         title = "Python" if name == "python" else name.upper()
         middle = (top + bottom) / 2
-        ax.text(0.45, middle, title, color=ON_COLOR, ha="center", va="center", fontsize=9)
+        ax.text(0.45, middle, title, color=ON_COLOR, ha="center", va="center", fontsize=SMALL)
         for number, text in enumerate(texts):
-            text = shorten(text, 100, placeholder=" ...")
-            ax.text(1.05, top - number - 0.5, text, family="monospace", fontsize=9, va="center")
+            text = shorten(text, 92, placeholder=" ...")
+            ax.text(1.05, top - number - 0.5, text, family="monospace", fontsize=SMALL, va="center")
         top = bottom - 0.7
     ax.set(xlim=(0, 11.5), ylim=(0, height))
     ax.axis("off")
-    plt.show()
+    counts = ", ".join(f"{name.upper()} {len(texts)}" for name, texts in blocks[1:])
+    finish(
+        figure,
+        "One load of a block becomes many instructions of a thread",
+        f"The line {line!r} and what it becomes in each stage. Lines shown: {counts}.",
+    )
 
 
 def instructions_by_line(code) -> None:
@@ -79,27 +100,39 @@ def instructions_by_line(code) -> None:
     lines = kernel_lines(code)
     body = [number for number in sorted(counts) if number > min(lines)]
     figure, (words, bars) = plt.subplots(
-        1, 2, figsize=(8.8, 1.2 + 0.27 * len(body)), width_ratios=(1.5, 1), sharey=True
+        1, 2, figsize=(WIDTH, 1.4 + 0.27 * len(body)), width_ratios=(1.5, 1), sharey=True
     )
-    figure.suptitle("Sine and cosine are most of the machine code", color=INK, fontsize=11)
     longest = max(counts[number]["sass"] for number in body)
     for place, number in enumerate(body):
-        text = shorten(lines[number].strip(), 50, placeholder=" ...")
-        words.text(0, place, text, family="monospace", fontsize=9, va="center")
+        text = shorten(lines[number].strip(), 47, placeholder=" ...")
+        words.text(0, place, text, family="monospace", fontsize=SMALL, va="center")
         row = counts[number]
         bars.barh(place, row["sass"], color=PURPLE, height=0.7)
-        bars.text(row["sass"] + 0.015 * longest, place, str(row["sass"]), va="center", fontsize=9)
+        bars.text(
+            row["sass"] + 0.015 * longest, place, str(row["sass"]), va="center", fontsize=SMALL
+        )
         for x, stage in ((0.86, "ttir"), (0.97, "ptx")):
-            words.text(x, place, str(row[stage]), ha="right", va="center", fontsize=9)
+            words.text(x, place, str(row[stage]), ha="right", va="center", fontsize=SMALL)
     for x, stage in ((0.86, "ttir"), (0.97, "ptx")):
         words.text(
-            x, -0.9, stage.upper(), ha="right", va="center", fontsize=9, color=STAGE_COLORS[stage]
+            x,
+            -0.9,
+            stage.upper(),
+            ha="right",
+            va="center",
+            fontsize=SMALL,
+            color=inked(STAGE_COLORS[stage]),
         )
     words.set(xlim=(0, 1), ylim=(len(body) - 0.4, -1.4))
     words.axis("off")
     bars.set(xlim=(0, 1.15 * longest), xlabel="machine instructions (SASS)", yticks=[])
     bars.spines["left"].set_visible(False)
-    plt.show()
+    finish(
+        figure,
+        "Sine and cosine are most of the machine code",
+        "The kernel's lines, each with its number of operations in TTIR and PTX and a bar for its "
+        "machine instructions. The bars of cosine and sine are by far the longest.",
+    )
 
 
 def owners(layouts: dict, owner, rows: int = 8, pairs: int = 128) -> None:
@@ -111,8 +144,7 @@ def owners(layouts: dict, owner, rows: int = 8, pairs: int = 128) -> None:
         rows: of the tile.
         pairs: of a row.
     """
-    figure, axes = plt.subplots(1, 2, figsize=(8.8, 3.4))
-    figure.suptitle("Lanes fill a row, then warps go down", color=INK, fontsize=11)
+    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.6))
     for ax, (count, layout) in zip(axes, layouts.items(), strict=True):
         size = layout.size_per_thread[1]
         columns = pairs // size
@@ -121,22 +153,28 @@ def owners(layouts: dict, owner, rows: int = 8, pairs: int = 128) -> None:
             corner = (column + 0.04, rows - 1 - row + 0.04)
             color = PROGRAM_COLORS[warp]
             ax.add_patch(Rectangle(corner, 0.92, 0.92, color=color, linewidth=0))
-            place = {"ha": "center", "va": "center", "fontsize": 9, "color": ON_COLOR}
+            place = {"ha": "center", "va": "center", "fontsize": SMALL, "color": ON_COLOR}
             ax.text(column + 0.5, rows - 0.5 - row, str(lane), **place)
         for row in range(rows):
-            ax.text(-0.3, rows - 0.5 - row, str(row), ha="right", va="center", fontsize=9)
+            ax.text(-0.3, rows - 0.5 - row, str(row), ha="right", va="center", fontsize=SMALL)
         words = f"{pairs} pairs, {size} to a cell; the number is the lane"
-        ax.text(columns / 2, -0.35, words, ha="center", va="top", fontsize=9)
+        ax.text(columns / 2, -0.35, words, ha="center", va="top", fontsize=SMALL)
         ax.text(-1.2, rows / 2, "row", rotation=90, ha="right", va="center")
         ax.set(xlim=(-2, columns + 0.2), ylim=(-1.4, rows + 0.1))
         ax.set_title(f"{count} warp" + "s, a color each" * (count > 1))
         ax.axis("off")
-    plt.show()
+    finish(
+        figure,
+        "Lanes fill a row, then warps go down",
+        f"Two grids of {rows} rows. Each cell names the lane that holds its pairs; lanes count "
+        "along a row and go on in the next. With one warp all cells have one color; with four, "
+        "the color changes every two rows.",
+    )
 
 
 def registers_and_occupancy(codes: dict) -> None:
     """Registers per thread, and the programs that an SM then holds: `codes[rows, warps]`."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 3.5))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 4.0))
     all_rows, all_warps = (sorted(set(numbers)) for numbers in zip(*codes, strict=True))
     for place, warps in enumerate(all_warps):
         line = [codes[rows, warps] for rows in all_rows]
@@ -147,19 +185,24 @@ def registers_and_occupancy(codes: dict) -> None:
         for rows, code in zip(all_rows, line, strict=True):
             if code.spilled:
                 note = f"{code.spilled} bytes spilled"
-                left.text(rows, 264, note, color=RED, ha="right", fontsize=9)
+                left.text(rows, 275, note, color=RED, ha="right", fontsize=SMALL)
     left.axhline(255, color=INK, linestyle=":", linewidth=1)
-    left.text(all_rows[0], 249, "255: the limit", fontsize=9, va="top")
-    left.set(ylim=(0, 290), ylabel="registers per thread", title="Larger tiles need more registers")
+    left.text(all_rows[0], 249, "255: the limit", fontsize=SMALL, va="top")
+    left.set(ylim=(0, 310), ylabel="registers per thread", title="Larger tiles need more registers")
     right.axhline(32, color=INK, linestyle=":", linewidth=1)
-    right.text(all_rows[-1], 31.3, "32: the limit", fontsize=9, ha="right", va="top")
-    right.set(ylim=(0, 34), ylabel="programs per SM", title="so fewer programs fit on an SM")
+    right.text(all_rows[-1], 31.3, "32: the limit", fontsize=SMALL, ha="right", va="top")
+    right.set(ylim=(0, 34), ylabel="programs per SM", title="So fewer programs fit on an SM")
     for ax in (left, right):
         ax.set_xscale("log", base=2)
         ax.set_xticks(all_rows, [str(rows) for rows in all_rows])
         ax.set_xlabel("rows per tile, BLOCK_R")
     figure.legend(loc="outside lower center", ncols=len(all_warps))
-    plt.show()
+    finish(
+        figure,
+        "",
+        "Two charts over the rows of a tile, a curve for each number of warps. Registers per "
+        "thread rise towards the limit of 255; programs per SM fall.",
+    )
 
 
 def occupancy_and_speed(codes: dict, in_flight: dict, evaluations: dict, record: dict) -> None:
@@ -175,7 +218,7 @@ def occupancy_and_speed(codes: dict, in_flight: dict, evaluations: dict, record:
     speed = {key: 100 * times["copy"] / times["{} rows, {} warps".format(*key)] for key in codes}
     order = sorted(codes, key=speed.get, reverse=True)
     figure, (words, bars) = plt.subplots(
-        1, 2, figsize=(8.8, 1.5 + 0.25 * len(order)), width_ratios=(1.35, 1), sharey=True
+        1, 2, figsize=(WIDTH, 1.8 + 0.25 * len(order)), width_ratios=(1.35, 1), sharey=True
     )
     columns = {
         "rows": lambda key: str(key[0]),
@@ -185,53 +228,62 @@ def occupancy_and_speed(codes: dict, in_flight: dict, evaluations: dict, record:
         "sin/cos\nper pair": lambda key: f"{evaluations[key]:g}",
     }
     for x, (head, text) in zip((0.1, 0.26, 0.48, 0.74, 0.97), columns.items(), strict=True):
-        words.text(x, -0.9, head, ha="right", va="bottom", fontsize=9)
+        words.text(x, -0.9, head, ha="right", va="bottom", fontsize=SMALL)
         for place, key in enumerate(order):
-            words.text(x, place, text(key), ha="right", va="center", fontsize=9)
+            words.text(x, place, text(key), ha="right", va="center", fontsize=SMALL)
     for place, key in enumerate(order):
         spills = codes[key].spilled > 0
         bars.barh(place, speed[key], color=ORANGE if spills else GREEN, height=0.66)
         note = f"{speed[key]:.0f}" + " (spills)" * spills
-        bars.text(speed[key] + 1, place, note, va="center", fontsize=9)
+        bars.text(speed[key] + 1, place, note, va="center", fontsize=SMALL)
     words.set(xlim=(0, 1), ylim=(len(order) - 0.4, -2.2))
     words.axis("off")
     bars.set(xlim=(0, 100), yticks=[], xlabel="speed, % of copy bandwidth")
     bars.spines["left"].set_visible(False)
-    title = "The fastest tiles have low occupancy and 64 KiB in flight"
-    figure.suptitle(title, color=INK, fontsize=11)
-    figure.supxlabel(
-        f"notebook 05's sweep: {record['gpu']}, {record['date']}", fontsize=9, color=INK
+    best, worst = order[0], order[-1]
+    finish(
+        figure,
+        "The fastest tiles have low occupancy and 64 KiB in flight",
+        "A table of tiles from the fastest to the slowest, each with a bar for its speed. The "
+        f"first, {best[0]} rows and {best[1]} warps, reaches {speed[best]:.0f} % of copy bandwidth "
+        f"at an occupancy of {codes[best].occupancy:.0%}; the last reaches {speed[worst]:.0f} % at "
+        f"{codes[worst].occupancy:.0%}.",
+        f"Notebook 05's sweep: {record['gpu']}, {record['date']}.",
     )
-    plt.show()
 
 
 def branches(counts: dict[str, tuple[int, int]], title: str) -> None:
     """Machine instructions of each kernel: those a warp executes, and those it jumps over."""
-    figure, ax = plt.subplots(figsize=(8.8, 1.4 + 0.38 * len(counts)))
+    figure, ax = plt.subplots(figsize=(WIDTH, 1.7 + 0.38 * len(counts)))
     executed = [always for always, _ in counts.values()]
     slow = [slow for _, slow in counts.values()]
     longest = max(map(sum, counts.values()))
-    ax.barh(list(counts), executed, color=BLUE, height=0.66, label="always executed")
-    ax.barh(list(counts), slow, left=executed, color=ORANGE, height=0.66, label="slow branch")
+    ax.barh(list(counts), executed, color=BLUE, height=0.66)
+    ax.barh(list(counts), slow, left=executed, color=ORANGE, height=0.66)
     for place, (always, more) in enumerate(counts.values()):
         text = f"{always} + {more}" if more else str(always)
         ax.text(always + more + 0.01 * longest, place, text, va="center")
     ax.invert_yaxis()
-    ax.set(xlabel="machine instructions", xlim=(0, 1.15 * longest), title=title)
-    figure.legend(loc="outside lower center", ncols=2)
-    plt.show()
+    ax.set(xlabel="machine instructions", xlim=(0, 1.15 * longest))
+    color_key(figure, {"always executed": BLUE, "slow branch": ORANGE})
+    each = "; ".join(f"{name} {always} + {slow}" for name, (always, slow) in counts.items())
+    finish(figure, title, f"Bars of instructions, always executed + slow branch: {each}.")
 
 
 def errors_of_turns(positions, errors: dict) -> None:
     """Largest error up to each position, in turns, for several ways to the angle."""
-    _, ax = plt.subplots(figsize=(8.8, 3.8))
+    figure, ax = plt.subplots(figsize=(WIDTH, 4.2))
     styles = zip((RED, BLUE, ORANGE, GREEN), ("--", "-", "-", "-"), strict=True)
     for (name, error), (color, line) in zip(errors.items(), styles, strict=False):
         ax.loglog(positions, error, line, color=color, label=name)
     ax.set(xlabel="position", ylabel="largest error so far, in turns")
-    ax.set_title("Contracted, the careful kernel is no better than the careless one")
-    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
-    plt.show()
+    figure.legend(loc="outside lower center", ncols=len(errors))
+    last = "; ".join(f"{name} {float(error[-1]):.0e}" for name, error in errors.items())
+    finish(
+        figure,
+        "Contracted, the careful kernel is no better than the careless one",
+        f"Largest error so far over the position, in turns. At the last position: {last}.",
+    )
 
 
 def _is_filler(text: str) -> bool:

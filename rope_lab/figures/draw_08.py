@@ -4,11 +4,24 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
-from matplotlib.figure import Figure
 
 from ..profiling.roofline import Machine
 from .roofline import roof
-from .style import BLUE, GREEN, INK, ORANGE, PURPLE, RED
+from .style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PLATE,
+    PURPLE,
+    RED,
+    SMALL,
+    WIDTH,
+    finish,
+    inked,
+    spoken,
+)
 
 _STALLS = {  # reason -> what a warp waits for
     "long_scoreboard": "memory (long scoreboard)",
@@ -26,18 +39,9 @@ _STALLS = {  # reason -> what a warp waits for
 }
 
 
-DPI = 200  # two pixels for each of the page
-
-
-def _finish(figure: Figure, source: str) -> None:
-    """Say under the figure where its numbers were measured, and show it."""
-    figure.supxlabel(source, fontsize=9, color=INK)
-    plt.show()
-
-
 def mistakes(factors: dict[str, float], source: str) -> None:
     """The time that each wrong way shows over the true time, on a logarithmic axis."""
-    figure, ax = plt.subplots(figsize=(8.6, 1.2 + 0.4 * len(factors)), dpi=DPI)
+    figure, ax = plt.subplots(figsize=(WIDTH, 1.5 + 0.4 * len(factors)))
     for place, factor in enumerate(factors.values()):
         color = ORANGE if factor > 1 else BLUE
         ax.plot([1, factor], [place, place], color=color, linewidth=3, solid_capstyle="round")
@@ -50,15 +54,20 @@ def mistakes(factors: dict[str, float], source: str) -> None:
     ax.axvline(1, color=INK, linewidth=1)
     ax.set_xscale("log")
     ax.set_yticks(range(len(factors)), list(factors))
-    ax.invert_yaxis()
+    ax.set_ylim(len(factors) - 0.4, -0.6)
     low, high = min(0.5, *factors.values()) / 4, 4 * max(2, *factors.values())
     ticks = [tick for tick in (0.01, 0.1, 1, 10, 100, 1000) if low < tick < high]
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
     ax.set(xlim=(low, high), xlabel="time shown / true time: below 1 looks too fast")
     fast = sum(factor < 1 for factor in factors.values())
-    ax.set_title(f"{fast} look too fast, {len(factors) - fast} too slow, and none raises an error")
-    _finish(figure, source)
+    each = "; ".join(f"{name} {factor:.2g}" for name, factor in factors.items())
+    finish(
+        figure,
+        f"{fast} look too fast, {len(factors) - fast} too slow, and none raises an error",
+        f"For each mistake the time shown over the true time: {each}.",
+        source,
+    )
 
 
 def cold_and_warm(
@@ -71,7 +80,7 @@ def cold_and_warm(
         cold, warm: microseconds.
         limit: bytes a microsecond that HBM can move at best.
     """
-    figure, ax = plt.subplots(figsize=(7.4, 3.4), dpi=DPI)
+    figure, ax = plt.subplots(figsize=(8.0, 4.0))
     for times, color, sign, label in (
         (warm, RED, "X", "the same buffers, over and over"),
         (cold, GREEN, "o", "cache flushed before each"),
@@ -79,12 +88,18 @@ def cold_and_warm(
         speed = [size / time / 1e6 for size, time in zip(moved, times, strict=True)]
         ax.semilogx(moved, speed, color=color, marker=sign, label=label)
     ax.axhline(limit / 1e6, color=INK, linestyle=":", linewidth=1)
-    ax.text(moved[0], limit / 1e6, "data sheet of an H200's HBM", va="bottom")
-    ax.set(xlabel="bytes read and written", ylabel="terabytes a second")
-    ax.set_title("A warm L2 cache makes small copies look faster than HBM can be")
-    ax.set_ylim(0, 1.35 * ax.get_ylim()[1])
-    ax.legend(loc="upper left")
-    _finish(figure, source)
+    ax.text(moved[0], 1.02 * limit / 1e6, "data sheet of an H200's HBM", va="bottom")
+    ax.set(xlabel="bytes read and written", ylabel="TB/s", ylim=(0, None))
+    figure.legend(loc="outside lower center", ncols=2)
+    best = max(size / time / 1e6 for size, time in zip(moved, warm, strict=True))
+    finish(
+        figure,
+        "A warm L2 cache makes small copies look faster than HBM can be",
+        f"Two curves of bandwidth over the bytes of a copy. With a warm cache it peaks at "
+        f"{best:.1f} TB/s, above the data sheet's {limit / 1e6:.1f}; with a flushed cache it "
+        "rises and stays below.",
+        source,
+    )
 
 
 def knee(points: dict[str, tuple[list, list]], machine: Machine, source: str) -> None:
@@ -92,7 +107,7 @@ def knee(points: dict[str, tuple[list, list]], machine: Machine, source: str) ->
 
     `points`: label -> (bytes, microseconds).
     """
-    figure, ax = plt.subplots(figsize=(7.6, 3.8), dpi=DPI)
+    figure, ax = plt.subplots(figsize=(8.0, 4.3))
     styles = zip((INK, ORANGE, PURPLE, GREEN), "sD^o", strict=True)
     for (label, (moved, times)), (color, sign) in zip(points.items(), styles, strict=False):
         ax.loglog(
@@ -101,17 +116,23 @@ def knee(points: dict[str, tuple[list, list]], machine: Machine, source: str) ->
         )  # fmt: skip
     everything = [size for moved, _ in points.values() for size in moved]
     size = np.geomspace(min(everything), max(everything), 100)
-    ax.loglog(size, machine.start_us + size / machine.bytes_a_us, color=BLUE, zorder=1)
+    law = machine.start_us + size / machine.bytes_a_us
+    ax.loglog(size, law, color=BLUE, zorder=1, label="time law")
     for line in (np.full_like(size, machine.start_us), size / machine.bytes_a_us):
         ax.loglog(size, line, color=BLUE, linewidth=1, linestyle=":", zorder=1)
     bend = machine.start_us * machine.bytes_a_us
     ax.axvline(bend, color=INK, linewidth=1, linestyle=":")
     low = machine.start_us / 3
-    ax.text(1.1 * bend, low, f" knee at {bend / 1e6:.0f} MB", va="bottom")
+    ax.text(1.1 * bend, 1.1 * low, f"knee at {bend / 1e6:.0f} MB", va="bottom")
     ax.set(xlabel="bytes that must move", ylabel="device time in microseconds", ylim=(low, None))
-    ax.set_title("Ours follows the time law; the others run parallel above it")
-    figure.legend(loc="outside right upper")
-    _finish(figure, source)
+    figure.legend(loc="outside lower center", ncols=1 + len(points))
+    finish(
+        figure,
+        "Ours follows the time law; the others run parallel above it",
+        "Device time over bytes, on logarithmic axes. The law is flat, bends at the knee at "
+        f"{bend / 1e6:.0f} MB and rises after it.",
+        source,
+    )
 
 
 def roofline(points: dict[str, tuple[float, float]], machine: Machine, source: str) -> None:
@@ -120,7 +141,7 @@ def roofline(points: dict[str, tuple[float, float]], machine: Machine, source: s
     Labels that end in "executed" are drawn filled: their instructions are those that were counted,
     not those that the rotation needs.
     """
-    figure, ax = plt.subplots(figsize=(8.2, 4.6), dpi=DPI)
+    figure, ax = plt.subplots(figsize=(WIDTH, 4.8))
     roof(ax, machine)
     colors = {"eager": ORANGE, "naive": RED, "ours": GREEN}
     for label, (intensity, speed) in points.items():
@@ -133,21 +154,28 @@ def roofline(points: dict[str, tuple[float, float]], machine: Machine, source: s
         left = executed and intensity < machine.ridge  # to the right the ridge is in the way
         ax.annotate(
             label, (intensity, speed / 1e6), xytext=(-12 if left else 12, 2 if left else -5),
-            color=color, textcoords="offset points", ha="right" if left else "left", va="center",
+            color=inked(color), textcoords="offset points", ha="right" if left else "left",
+            va="center",
         )  # fmt: skip
     ax.text(1.1 * machine.ridge, 0.06, "ridge")
-    ax.text(0.09, 1.4, "bytes decide", color=BLUE)
-    ax.text(18, 42, "instructions decide", color=BLUE)
+    ax.text(0.09, 1.4, "bytes decide", color=inked(BLUE))
+    ax.text(18, 42, "instructions decide", color=inked(BLUE))
     ax.set(xlim=(0.03, 300), ylim=(0.05, 80))
-    ax.set_title("Naive is bound by its instructions, ours by its bytes, eager by neither")
-    _finish(figure, source)
+    each = ", ".join(f"{label} {speed / 1e6:.2g}" for label, (_, speed) in points.items())
+    finish(
+        figure,
+        "Naive is bound by its instructions, ours by its bytes, eager by neither",
+        f"A roofline with its ridge at {machine.ridge:.1f} instructions a byte. The kernels' "
+        f"speeds in 10\u00b9\u00b2 instructions/s: {each}.",
+        source,
+    )
 
 
 def measured_roof(
     counts: list[int], times: list[float], machine: Machine, elements: int, source: str
 ) -> None:
     """Time of a kernel with more and more instructions: flat, then rising."""
-    figure, ax = plt.subplots(figsize=(8.6, 3.4), dpi=DPI)
+    figure, ax = plt.subplots(figsize=(8.0, 4.0))
     shown = [pair for pair in zip(counts, times, strict=True) if pair[0]]
     line = np.geomspace(shown[0][0], shown[-1][0], 50)
     memory, compute = min(times), machine.start_us + line * elements / machine.instructions_a_us
@@ -157,10 +185,16 @@ def measured_roof(
     ax.set_xscale("log", base=2)
     ax.set_xticks([k for k, _ in shown], [str(k) for k, _ in shown])
     ax.set(xlabel="K, fused multiply-adds an element", ylabel="microseconds")
-    ax.set_title("Free at first, then instructions decide")
     ax.set_ylim(memory / 3, None)
-    figure.legend(loc="outside right upper")
-    _finish(figure, source)
+    figure.legend(loc="outside lower center", ncols=3)
+    measured = ", ".join(f"K = {k}: {us:.0f} \u00b5s" for k, us in shown)
+    finish(
+        figure,
+        "Free at first, then instructions decide",
+        f"Time over K, the fused multiply-adds of an element: first on the line of bytes alone, "
+        f"then on that of instructions alone. {measured}.",
+        source,
+    )
 
 
 def timeline(rows: dict[str, dict[str, list]], source: str) -> None:
@@ -173,14 +207,20 @@ def timeline(rows: dict[str, dict[str, list]], source: str) -> None:
     """
     span = 1.05 * max(_end(call) - call["kernels"][0][1] for call in rows.values())
     figure, axes = plt.subplots(
-        len(rows), 1, figsize=(9.0, 0.5 + 1.35 * len(rows)), sharex=True, squeeze=False, dpi=DPI
+        len(rows), 1, figsize=(WIDTH, 1.1 + 1.35 * len(rows)), sharex=True, squeeze=False
     )
     for ax, (label, call) in zip(axes[:, 0], rows.items(), strict=True):
         _lanes(ax, call, span)
         ax.set_title(label, loc="left")
     axes[-1, 0].set(xlabel="microseconds since the first kernel began", xlim=(-0.1 * span, span))
-    figure.suptitle("Large: the host is ahead. Small: the device waits for it.", color=INK, size=11)
-    _finish(figure, source)
+    counts = {label: len(call["kernels"]) for label, call in rows.items()}
+    finish(
+        figure,
+        "Large: the host is ahead. Small: the device waits for it.",
+        "Timelines of the host's operators and launches and of the device's kernels. Number of "
+        f"kernels: {', '.join(f'{label} {count}' for label, count in counts.items())}.",
+        source,
+    )
 
 
 def _end(call: dict[str, list]) -> float:
@@ -203,14 +243,14 @@ def _shown(kind: str, row: list, begin: float) -> tuple[float, float]:
 
 
 def _lanes(ax: Axes, call: dict[str, list], span: float) -> None:
-    lanes = (("operators", 2, BLUE), ("launches", 1, INK), ("kernels", 0, ORANGE))
+    lanes = (("operators", 2, BLUE), ("launches", 1, GREY), ("kernels", 0, ORANGE))
     begin = call["kernels"][0][1]
     for kind, height, color in lanes:
         spans = [_shown(kind, row, begin) for row in call[kind]]
         faces = [to_rgba(color, 0.25 if _of_the_profiler(kind, row) else 1) for row in call[kind]]
         edges = faces
-        if kind == "kernels":  # an edge parts neighbours, but would hide what is narrow
-            edges = ["white" if wide > span / 50 else color for _, wide in spans]
+        if kind == "kernels":  # an edge parts neighbors, but would hide what is narrow
+            edges = [PLATE if wide > span / 50 else color for _, wide in spans]
         ax.broken_barh(spans, (height - 0.36, 0.72), facecolors=faces, edgecolors=edges, lw=0.8)
     ax.set_yticks([2, 1, 0], ["host: operators", "host: launches", "device: kernels"])
     ax.set_ylim(-0.6, 2.6)
@@ -218,7 +258,7 @@ def _lanes(ax: Axes, call: dict[str, list], span: float) -> None:
 
 def stalls(reports: dict[str, dict[str, float]], source: str, most: int = 6) -> None:
     """What warps wait for: cycles in each state for each instruction issued."""
-    figure, axes = plt.subplots(1, len(reports), figsize=(9.6, 3.6), squeeze=False, dpi=DPI)
+    figure, axes = plt.subplots(1, len(reports), figsize=(WIDTH, 4.0), squeeze=False)
     longest = max(max(reasons.values()) for reasons in reports.values())
     for ax, (name, reasons), color in zip(axes[0], reports.items(), (RED, GREEN), strict=True):
         shown = list(reasons.items())[:most]
@@ -226,12 +266,20 @@ def stalls(reports: dict[str, dict[str, float]], source: str, most: int = 6) -> 
         values = [value for _, value in shown]
         ax.barh(range(len(shown)), values, color=color, height=0.66)
         for place, value in enumerate(values):
-            ax.text(value, place, f" {value:.1f}", va="center", fontsize=9)
-        ax.set_yticks(range(len(shown)), labels, fontsize=9)
+            ax.annotate(
+                f"{value:.1f}", (value, place), xytext=(4, 0), textcoords="offset points",
+                va="center", fontsize=SMALL,
+            )  # fmt: skip
+        ax.set_yticks(range(len(shown)), labels, fontsize=SMALL)
         ax.invert_yaxis()
         ax.set(xlim=(0, 1.2 * longest), title=name)
         ax.set_xlabel("cycles per instruction")
-    figure.suptitle(
-        "Naive waits for its next instructions, ours for memory", color=INK, fontsize=11
+    first = {name: next(iter(reasons)) for name, reasons in reports.items()}
+    longest_waits = {name: reports[name][reason] for name, reason in first.items()}
+    finish(
+        figure,
+        "Naive waits for its next instructions, ours for memory",
+        "Bars of the cycles that a warp spends in each state per instruction. The longest: "
+        f"{spoken(longest_waits, 'cycles', 1)}.",
+        source,
     )
-    _finish(figure, source)

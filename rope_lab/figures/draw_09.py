@@ -1,10 +1,21 @@
 """Drawings of notebook 09 and its detour: tiles, the waterfall, host times over device times."""
 
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
 
-from .style import BLUE, GREEN, INK, ON_COLOR, ORANGE, PROGRAM_COLORS, RED, SEQUENTIAL, cite
-
-DPI = 200  # twice a page's: text stays sharp
+from .style import (
+    BLUE,
+    GREEN,
+    INK,
+    ON_COLOR,
+    ORANGE,
+    PROGRAM_COLORS,
+    RED,
+    SEQUENTIAL,
+    WIDTH,
+    color_key,
+    finish,
+)
 
 
 def tiles(
@@ -19,7 +30,7 @@ def tiles(
         title: what the map shows.
         ending: what ends the names of its cases.
     """
-    figure, ax = plt.subplots(figsize=(6.0, 3.6), dpi=DPI)
+    figure, ax = plt.subplots(figsize=(8.0, 4.0))
     copy = measurement["copy"].median_us
     share = [
         [100 * copy / measurement[f"{r} rows, {w} warps{ending}"].median_us for w in warps]
@@ -37,9 +48,10 @@ def tiles(
     ax.set_yticks(range(len(rows)), [f"{r} ({r * row_bytes / 1024:g} KiB)" for r in rows])
     ax.set(xlabel="warps per program", ylabel="rows per program")
     ax.spines[:].set_visible(False)
-    figure.suptitle(f"{title}\n(% of copy bandwidth)", color=INK, fontsize=11)
-    cite(figure, measurement.source)
-    plt.show()
+    ax.set_title("% of copy bandwidth")
+    words = f"A table of tiles, rows by warps, shaded by speed. The best reaches {best:.1f} %, "
+    words += f"the slowest {min(min(line) for line in share):.1f} %."
+    finish(figure, title, words, measurement.source)
 
 
 def waterfall(times: dict[str, float], copy: float, source: str, title: str) -> None:
@@ -49,37 +61,46 @@ def waterfall(times: dict[str, float], copy: float, source: str, title: str) -> 
     own beside the bars: the time, what changed, and the per cent of copy bandwidth.
     """
     names, values = list(times), list(times.values())
-    figure, ax = plt.subplots(figsize=(8.4, 1.5 + 0.36 * len(names)), dpi=DPI)
+    figure, ax = plt.subplots(figsize=(WIDTH, 2.2 + 0.36 * len(names)))
     end = 1.08 * max(values[1:])
     for place, (us, before) in enumerate(zip(values, [values[0], *values], strict=False)):
         ax.barh(place, min(us, end), color=GREEN if place == len(names) - 1 else BLUE, height=0.62)
         if us < before:
             went = min(before, end) - us
-            ax.barh(place, went, left=us, color=ORANGE, alpha=0.75, height=0.62)
+            ax.barh(place, went, left=us, color=ORANGE, height=0.62)
         elif us > before:
             ax.barh(place, us - before, left=before, color=RED, height=0.62)
         change = f"{us - before:+.1f}".replace("-0.0", "0.0").replace("+0.0", "0.0")
-        for x, text in ((1.12, f"{us:.1f}"), (1.25, change if place else ""), (1.38, None)):
-            words = f"{100 * copy / us:.1f} %" if text is None else text
-            ax.text(x, place, words, transform=ax.get_yaxis_transform(), ha="right", va="center")
+        _beside(ax, place, f"{us:.1f}", change if place else "", f"{100 * copy / us:.1f} %")
         if us > end:
             ax.text(end, place, "cut off ", ha="right", va="center", color=ON_COLOR)
-    for x, head in ((1.12, "µs"), (1.25, "change"), (1.38, "of copy")):
-        ax.text(x, -0.9, head, transform=ax.get_yaxis_transform(), ha="right", va="center")
+    _beside(ax, -0.9, "µs", "change", "of copy")
     ax.axvline(copy, color=INK, linestyle=":", linewidth=1.4)
-    ax.text(copy, -0.9, " copy", ha="left", va="center")
+    beside = {"xytext": (5, 0), "textcoords": "offset points"}
+    ax.annotate("copy", (copy, -0.9), va="center", **beside)
     ax.set_yticks(range(len(names)), names)
     ax.set(xlabel="device time in microseconds", xlim=(0, end), ylim=(len(names) - 0.5, -1.3))
-    ax.set_title(title, loc="left")
-    cite(figure, source)
-    plt.show()
+    key = {"time left": BLUE, "taken away": ORANGE, "added": RED, "our kernel": GREEN}
+    color_key(figure, key)
+    steps = ", ".join(f"{name} {us:.1f} \u00b5s" for name, us in times.items())
+    words = f"A waterfall from one version to the next; the copy takes {copy:.1f} \u00b5s. {steps}."
+    finish(figure, title, words, source)
+
+
+def _beside(ax: Axes, place: float, *texts: str) -> None:
+    """A line of the table to the right of the bars, in columns of a fixed width."""
+    for points, text in zip((46, 100, 154), texts, strict=True):
+        ax.annotate(
+            text, (1, place), xycoords=ax.get_yaxis_transform(), xytext=(points, 0),
+            textcoords="offset points", ha="right", va="center",
+        )  # fmt: skip
 
 
 def host_and_device(
     host: dict[str, float], fixed: float, rate: float, sizes: list[int], title: str
 ) -> None:
     """Device time over the bytes of a call, and host times as lines across: where they meet."""
-    _, ax = plt.subplots(figsize=(7.4, 3.6), dpi=DPI)
+    figure, ax = plt.subplots(figsize=(8.0, 4.0))
     ax.loglog(sizes, [fixed + size / rate for size in sizes], color=GREEN)
     some = sizes[-1] / 4
     label = {"ha": "right", "va": "bottom"}
@@ -92,5 +113,7 @@ def host_and_device(
         if us > fixed:
             ax.plot((us - fixed) * rate, us, "o", color=INK)
     ax.set(xlabel="bytes read and written by a call", ylabel="microseconds", ylim=(2, None))
-    ax.set_title(title, loc="left")
-    plt.show()
+    meets = {name: (us - fixed) * rate for name, us in host.items() if us > fixed}
+    each = ", ".join(f"{name} at {size / 1e6:.0f} MB" for name, size in meets.items())
+    words = "Device time over bytes, flat and then rising, and host times as lines across. "
+    finish(figure, title, words + (f"They meet: {each}." if meets else ""))

@@ -20,7 +20,7 @@ class RooflineExplorer(Explorer):
         picture: the roof and the kernel.
     """
 
-    NAME, SIZE = "Roofline explorer", (7.0, 3.4)
+    NAME, SIZE = "Roofline explorer", (7.0, 3.8)
     ELEMENTS = 2**26
 
     def __init__(
@@ -67,18 +67,21 @@ class RooflineExplorer(Explorer):
         roof(ax, self.machine)
         intensity = self.instructions.value / self.bytes.value
         speed = self.instructions.value * self.ELEMENTS / max(self._times()) / 1e6
-        ax.plot(intensity, speed, "o", color=draw.ORANGE, markersize=9, zorder=3)
-        ax.annotate(
-            f"this kernel: {self._bound()}", (intensity, speed), xytext=(10, -14),
-            textcoords="offset points", color=draw.ORANGE,
-        )  # fmt: skip
-        ax.set(xlim=(0.02, 1000), ylim=(0.02, 60))
+        look = {"color": draw.ORANGE, "markersize": 9, "zorder": 3, "linestyle": "none"}
+        ax.plot(intensity, speed, "o", label="this kernel", **look)
+        ax.figure.legend(loc="outside lower center", ncols=2)
+        ax.set(xlim=(0.02, 1000), ylim=(0.02, 60), title=f"This kernel is {self._bound()}")
 
 
 def roof(ax: Axes, machine: Machine) -> None:
     """The two lines under which every kernel of a machine stays, on logarithmic axes."""
     intensity = (1e-3, machine.ridge, 1e4)
-    ax.loglog(intensity, [machine.allowed(x) / 1e6 for x in intensity], color=draw.BLUE)
+    ax.loglog(
+        intensity,
+        [machine.allowed(x) / 1e6 for x in intensity],
+        color=draw.BLUE,
+        label="the most that the GPU allows",
+    )
     ax.axvline(machine.ridge, color=draw.INK, linewidth=1, linestyle=":")
     ax.set(xlabel="instructions a byte", ylabel="10\u00b9\u00b2 instructions/s")
     ax.set_xticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])

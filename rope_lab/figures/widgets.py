@@ -43,7 +43,8 @@ class Explorer(widgets.VBox):
 
     def show(self) -> None:
         """Display the picture alone, for pages that show no widgets."""
-        display(Image(bytes(self.picture.value), retina=True))
+        words = f"{self.NAME}: {self.said.value.removesuffix('.')}."
+        display(Image(bytes(self.picture.value), retina=True, alt=words))
 
     def _update(self, _change=None) -> None:
         self.said.value = self._said()
@@ -95,8 +96,8 @@ class RotationExplorer(Explorer):
         )
 
     def _draw_on(self, ax: Axes) -> None:
-        draw.plane(ax)
         query, key = self._angles()
+        draw.plane(ax, title=f"m \u2212 n = {self.m.value - self.n.value} decides the score")
         for before, after, color, name in (
             (self.QUERY_ANGLE, query, draw.BLUE, "q"),
             (self.KEY_ANGLE, key, draw.ORANGE, "k"),
@@ -160,7 +161,9 @@ class PermutationExplorer(Explorer):
                 zorder=3 if chosen else 2,
             )
             for x, y in ((element, 0.92), (place, 0.08)):
-                ax.text(x, y, str(element), ha="center", va="center", color=color)
+                ax.text(x, y, str(element), ha="center", va="center", color=draw.inked(color))
+        stay = int((self.places() == np.arange(self.d2.value)).sum())
+        ax.set(title=f"{stay} of {self.d2.value} elements are where they were")
         ax.set(xlim=(-0.6, self.d2.value - 0.4), ylim=(0, 1), yticks=[0.92, 0.08])
         ax.set(yticklabels=["before", "after"], xticks=range(self.d2.value), xlabel="place")
         ax.tick_params(length=0)
@@ -308,6 +311,9 @@ class TileExplorer(Explorer):
         shades = self._held().sum(axis=0)
         gap = np.zeros((self.rows, self.GAP), dtype=int)
         _shade(ax, np.hstack([shades[:, 0], gap, shades[:, 1]]))
+        first, second = self._held()[-1].swapaxes(0, 1)
+        whole = int((first & second).sum())
+        ax.set(title=f"Lane {self.lane.value} holds {whole} whole pairs")
         columns = np.arange(0, self.half, self.half // 4)
         ax.set_xticks([*columns, *columns + self.half + self.GAP], [*columns, *columns])
         ax.set(xlabel="pair: its first member in x1 (left), its second in x2", ylabel="row")
@@ -316,7 +322,7 @@ class TileExplorer(Explorer):
 
 def _shade(ax: Axes, chosen: np.ndarray) -> None:
     """An element a cell: 0 nothing, 1 an element, 2 the program's, 3 the warp's, 4 the lane's."""
-    colors = ("none", "#7f7f7f33", "#3d8fd166", draw.BLUE, draw.ORANGE)
+    colors = ("none", "#d4d4d4", "#a9cdec", draw.BLUE, draw.ORANGE)
     names = ("no element", "other programs", "the program", "its warp", "its lane")
     cmap = draw.plt.matplotlib.colors.ListedColormap(colors)
     ax.imshow(chosen, cmap=cmap, vmin=0, vmax=4, aspect="auto", interpolation="none")
@@ -324,4 +330,12 @@ def _shade(ax: Axes, chosen: np.ndarray) -> None:
         draw.Rectangle((0, 0), 1, 1, facecolor=color, edgecolor=draw.INK, linewidth=0.8)
         for color in colors
     ]
-    ax.figure.legend(patches, names, loc="outside lower center", ncols=5, handlelength=1.2)
+    ax.figure.legend(
+        patches,
+        names,
+        loc="outside lower center",
+        ncols=5,
+        handlelength=1.2,
+        fontsize=10,
+        columnspacing=1.4,
+    )
