@@ -232,7 +232,7 @@ def test_an_answer_may_be_a_little_off_where_that_is_allowed():
 
 
 def test_a_hint_is_said_only_where_it_helps():
-    assert "think of the mask" in repr(lab.check_answer(1, 2, hint="the mask"))
+    assert "think of: the mask" in repr(lab.check_answer(1, 2, hint="the mask"))
     assert "think" not in repr(lab.check_answer(2, 2, hint="the mask"))
     assert "think" not in repr(lab.check_answer(None, 2, hint="the mask"))
 
