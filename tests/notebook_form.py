@@ -5,6 +5,8 @@ Checks of outputs and metadata look at what git has: a reader who runs an origin
 changes both, and breaks nothing.
 """
 
+import base64
+import io
 import json
 import os
 import re
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
+from PIL import Image
 
 import edited_notebooks
 import notebook_index
@@ -29,6 +32,8 @@ MAX_BYTES = 2_000_000  # pictures have four pixels for one
 LONG = {"05", "08", "09"}  # these may have 4000 words
 MAX_CELLS = 60
 MAX_MEDIAN_LINES = 10
+PLATE = (250, 250, 250, 255)  # what figures are drawn on
+FEWEST_WORDS = 8  # of a picture's description
 
 
 @dataclass
@@ -276,6 +281,23 @@ def pictures_have_words(notebook: Notebook) -> list[str]:
     return complaints
 
 
+def pictures_can_be_read(notebook: Notebook) -> list[str]:
+    """They have the plate of `rope_lab.figures.style`, and words for those who do not see them."""
+    complaints = []
+    for cell in notebook.code:
+        for output in cell.outputs:
+            picture = output.get("data", {}).get("image/png")
+            if picture is None:
+                continue
+            image = Image.open(io.BytesIO(base64.b64decode(picture))).convert("RGBA")
+            if image.getpixel((0, 0)) != PLATE:
+                complaints.append(f"{cell.id}: a picture without its plate")
+            words = output.get("metadata", {}).get("image/png", {}).get("alt", "")
+            if len(words.split()) < FEWEST_WORDS:
+                complaints.append(f"{cell.id}: a picture described as {words!r}")
+    return complaints
+
+
 def widgets_have_a_figure(notebook: Notebook) -> list[str]:
     """A page that shows no widgets (GitHub) still shows a picture soon after."""
     complaints = []
@@ -410,6 +432,7 @@ CHECKS_OF_WHAT_IS_STORED = (
     small_and_normal,
     executed_from_top_to_bottom,
     nothing_of_the_machine,
+    pictures_can_be_read,
     widgets_have_a_figure,
 )
 CHECKS_OF_WHAT_IS_WRITTEN = (

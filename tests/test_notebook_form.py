@@ -1,10 +1,13 @@
 """Every notebook keeps the form, and every check finds a notebook that breaks it."""
 
+import base64
 import copy
 import dataclasses
+import io
 
 import nbformat
 import pytest
+from PIL import Image
 
 import notebook_form
 from notebook_form import (
@@ -90,6 +93,16 @@ def remove_figures(notebook):
     for cell in notebook.code:
         cell.outputs = [o for o in cell.outputs if "image/png" not in o.get("data", {})]
 
+
+def picture(color, words):
+    drawn = io.BytesIO()
+    Image.new("RGBA", (4, 4), color).save(drawn, format="png")
+    output = shown({"image/png": base64.b64encode(drawn.getvalue()).decode()})
+    output.metadata = nbformat.from_dict({"image/png": {"alt": words}})
+    return output
+
+
+WORDS = "Bars of device time: the copy 63 us, ours 65 us."
 
 START = "00_start_here.ipynb"
 LAST = "02_rotate_half.ipynb"
@@ -184,6 +197,10 @@ BREAKS = {
                 )
             ),
         ),
+    ],
+    "pictures_can_be_read": [
+        (MATH, lambda n: n.code[0].outputs.append(picture((250, 250, 250, 0), WORDS))),
+        (MATH, lambda n: n.code[0].outputs.append(picture("#fafafa", "A figure."))),
     ],
     "widgets_have_a_figure": [(MATH, remove_figures)],
     "links_lead_somewhere": [
