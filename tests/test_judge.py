@@ -174,6 +174,10 @@ def test_right_results_without_a_kernel_are_not_enough():
     assert verdict.reason == judge_process.NO_KERNEL and not verdict
 
 
+def test_what_atomics_store_is_the_kernels_own():
+    assert judge(wrong_kernels.three_times_by_atomics, exercises.three_times)
+
+
 def test_what_a_candidate_prints_is_shown_once(capsys):
     verdict = judge(wrong_kernels.prints, exercises.rotate_half)
     assert verdict

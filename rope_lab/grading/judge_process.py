@@ -303,7 +303,7 @@ class Attempt:
             others = [memory.name for memory in trace.memories if memory.begin not in given]
             name = self.wanted.overwrites[0]
             return f"a second tensor: {others[0]} is not {name}, which is enough" if others else ""
-        for out in self._results():
+        for out in () if trace.atomics else self._results():
             share = trace.share_stored_of(out)
             if share < 1:
                 return PARTLY if share else NOT_BY_THE_KERNEL

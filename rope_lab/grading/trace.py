@@ -61,6 +61,7 @@ class Trace:
 
     launches: int = 0
     axes: int = 0  # dimensions of the largest grid
+    atomics: bool = False  # whether a kernel used them; what they store is not watched
     programs: list[tuple[int, int, int]] = field(default_factory=list)
     memories: list[Memory] = field(default_factory=list)
     races: list[str] = field(default_factory=list)
@@ -110,6 +111,8 @@ class Trace:
             _wrap(InterpreterBuilder, "set_grid_idx", self._at_program),
             _wrap(InterpreterBuilder, "create_masked_load", self._at_load),
             _wrap(InterpreterBuilder, "create_masked_store", self._at_store),
+            _wrap(InterpreterBuilder, "create_atomic_rmw", self._at_atomic),
+            _wrap(InterpreterBuilder, "create_atomic_cas", self._at_atomic),
             _wrap(interpreter, "_patch_lang_tensor", _ask_no_block_for_one_truth),
         ]
         return self
@@ -165,6 +168,10 @@ class Trace:
                 memory.writer[at + byte] = len(self.programs) - 1
                 memory.stored[at + byte] = in_bytes[:, byte]
         return original(builder, pointers, value, mask, *rest)
+
+    def _at_atomic(self, original: Callable, builder, *rest):
+        self.atomics = True
+        return original(builder, *rest)
 
     def _note_a_second_store(self, memory: Memory, at: np.ndarray, values: np.ndarray) -> None:
         """Two values for one place: the last one wins, and on a GPU nobody knows which that is."""
