@@ -111,7 +111,8 @@ def small_and_normal(notebook: Notebook) -> list[str]:
             complaints.append(f"{cell.id}: metadata {dict(cell.metadata)}")
     for output in notebook.outputs:
         shown = output.get("metadata", {})
-        if set(shown) - {"image/png"} or set(shown.get("image/png", {})) - {"width", "height"}:
+        of_picture = set(shown.get("image/png", {}))
+        if set(shown) - {"image/png"} or of_picture - {"width", "height", "alt"}:
             complaints.append("an output with metadata")
     return complaints
 
@@ -270,9 +271,21 @@ def pictures_have_words(notebook: Notebook) -> list[str]:
             complaints.append(f"{cell.id}: an image without alt text")
     for cell in notebook.code:
         for output in cell.outputs:
-            if output.output_type == "execute_result" and "image/png" in output.get("data", {}):
+            data = output.get("data", {})
+            if output.output_type == "execute_result" and "<Figure" in data.get("text/plain", ""):
                 complaints.append(f"{cell.id}: a picture as the value of a cell")
     return complaints
+
+
+def stored_pictures_are_described(notebook: Notebook) -> list[str]:
+    """For those who cannot see them; the site takes its alternative texts from here."""
+    return [
+        f"{cell.id}: a picture without a description"
+        for cell in notebook.code
+        for output in cell.outputs
+        if "image/png" in output.get("data", {})
+        and len(output.get("metadata", {}).get("image/png", {}).get("alt", "")) < 12
+    ]
 
 
 def pictures_are_transparent(notebook: Notebook) -> list[str]:
@@ -290,14 +303,14 @@ def pictures_are_transparent(notebook: Notebook) -> list[str]:
 
 
 def widgets_have_a_figure(notebook: Notebook) -> list[str]:
-    """A page that shows no widgets (GitHub) still shows a picture soon after."""
+    """A page that shows no widgets (GitHub) still shows a picture, in the same cell or the next."""
     complaints = []
     for place, cell in enumerate(notebook.code):
         if not re.search(r"\b(?:Explorer|WhoLoadsWhat)\(|Explorer\(", cell.source):
             continue
-        following = [o for later in notebook.code[place + 1 : place + 4] for o in later.outputs]
+        following = [o for later in notebook.code[place : place + 2] for o in later.outputs]
         if not any("image/png" in output.get("data", {}) for output in following):
-            complaints.append(f"{cell.id}: no figure follows the widget")
+            complaints.append(f"{cell.id}: no figure for the widget")
     return complaints
 
 
@@ -424,6 +437,7 @@ CHECKS_OF_WHAT_IS_STORED = (
     executed_from_top_to_bottom,
     nothing_of_the_machine,
     pictures_are_transparent,
+    stored_pictures_are_described,
     widgets_have_a_figure,
 )
 CHECKS_OF_WHAT_IS_WRITTEN = (

@@ -3,9 +3,11 @@
 import matplotlib
 import matplotlib.pyplot as plt
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 from matplotlib.text import Text
 
 from rope_lab.figures import draw_03, gpu, style
+from rope_lab.figures.alt import MOST, describe
 from rope_lab.records import Measurement
 from rope_lab.timing import Timing
 
@@ -85,3 +87,41 @@ def test_each_part_of_the_gpu_takes_a_label(figure):
 def test_a_label_for_a_part_that_is_not_there_is_refused():
     with pytest.raises(ValueError, match="no part 'l3'; parts are warps, registers"):
         gpu.draw_gpu({"l3": "x"})
+
+
+# what is stored with a picture for those who do not see it
+
+
+def test_a_figure_is_described_by_its_title_axes_and_legend():
+    figure, (left, right) = plt.subplots(1, 2)
+    left.plot([1, 2], label="ours")
+    left.set(title="Ours is\nfaster", xlabel="elements", ylabel="us")
+    left.legend()
+    right.set_title("And smaller", loc="left")
+    assert describe(figure) == "Ours is faster. us over elements. ours. And smaller"
+    left.set_title("word " * 200)
+    assert len(describe(figure)) <= MOST and describe(figure).endswith("…")
+    plt.close(figure)
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_every_drawing_says_what_it_shows(name, monkeypatch):
+    monkeypatch.setattr(plt, "show", lambda: None)
+    DRAWINGS[name]()
+    described = [describe(plt.figure(number)) for number in plt.get_fignums()]
+    plt.close("all")
+    assert described and all(len(text) >= 12 for text in described)
+
+
+def test_pictures_are_stored_with_their_description():
+    shell = InteractiveShell.instance()
+    try:
+        style.style()
+        style.style()  # as every notebook's first cell, run twice
+        figure, ax = plt.subplots()
+        ax.set_title("It says what it shows")
+        _, about = shell.display_formatter.format(figure, include=["image/png"])
+        assert about["image/png"]["alt"] == "It says what it shows"
+    finally:
+        plt.close("all")
+        InteractiveShell.clear_instance()

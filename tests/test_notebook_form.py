@@ -94,6 +94,11 @@ def remove_figures(notebook):
         cell.outputs = [o for o in cell.outputs if "image/png" not in o.get("data", {})]
 
 
+def forget_descriptions(notebook):
+    for output in notebook.outputs:
+        output.get("metadata", {}).get("image/png", {}).pop("alt", None)
+
+
 def whiten_a_picture(notebook):
     opaque = io.BytesIO()
     Image.new("RGB", (4, 4), "white").save(opaque, format="png")
@@ -196,6 +201,7 @@ BREAKS = {
         ),
     ],
     "pictures_are_transparent": [(MATH, whiten_a_picture)],
+    "stored_pictures_are_described": [(MATH, forget_descriptions)],
     "widgets_have_a_figure": [(MATH, remove_figures)],
     "links_lead_somewhere": [
         (MATH, lambda n: n.markdown[1].update(source="[gone](99_gone.ipynb)")),

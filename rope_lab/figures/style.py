@@ -16,6 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 
+from .alt import store_with_pictures
+
 BLUE, ORANGE, GREEN, RED, PURPLE = "#3d8fd1", "#e69f00", "#009e73", "#d55e00", "#cc79a7"
 INK = "#797979"  # contrast 4.3 on white and on JupyterLab's dark page; no grey has more on both
 DENSITY = 2  # pixels of a picture for each pixel of the page
@@ -68,6 +70,7 @@ def _show_without_background() -> None:
     """
     if get_ipython() is not None:
         set_matplotlib_formats("retina", facecolor="none")
+        store_with_pictures()
 
 
 def png(figure: Figure) -> bytes:
