@@ -6,9 +6,11 @@ in notebooks/), so that a link between notebooks that works on GitHub works on t
 
 import base64
 import hashlib
+import html
 import json
 import os
 import re
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,6 +20,9 @@ from sphinx import addnodes
 import rope_kernels
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+import notebook_index  # noqa: E402
 
 project = "RoPE in Triton"
 author = copyright = "the rope_kernels authors"
@@ -36,6 +41,7 @@ nb_merge_streams = True
 
 myst_enable_extensions = ["amsmath", "dollarmath"]
 myst_heading_anchors = 3
+myst_heading_slug_func = "notebook_index.anchor"  # as JupyterLab has it: one link works on both
 
 # A dead reference is an error (-n -W). Only names that other projects define, whose pages are not
 # looked up over the network, may stay without a link.
@@ -62,13 +68,13 @@ html_favicon = "static/favicon.svg"
 html_context = {"default_mode": "auto"}  # light or dark, as the reader's system has it
 html_static_path = ["static"]  # tools/make_site.py adds the folder with MathJax
 html_css_files = ["site.css"]
+html_js_files = ["copy.js"]
 html_show_sphinx = False
 mathjax_path = "mathjax/tex-chtml.js"  # served from the site
 
-# GitHub's runners say where the repository is; a build at home does not know.
-REPOSITORY = ""
-if "GITHUB_REPOSITORY" in os.environ:
-    REPOSITORY = f"{os.environ['GITHUB_SERVER_URL']}/{os.environ['GITHUB_REPOSITORY']}"
+# As in notebooks/index.toml: while it is empty there, no link leads to GitHub or Colab.
+REPOSITORY = notebook_index.read(ROOT).site.repository
+ADDRESS = f"https://github.com/{REPOSITORY}" if REPOSITORY else ""
 
 html_theme_options = {
     "logo": {"text": project},
@@ -77,9 +83,12 @@ html_theme_options = {
     "use_download_button": True,
     "use_fullscreen_button": False,
     "navbar_persistent": [],  # the sidebar has the search
-    "repository_url": REPOSITORY,
+    "repository_url": ADDRESS,
     "repository_provider": "github",
+    "repository_branch": "main",
     "use_repository_button": bool(REPOSITORY),
+    # "open in" at the top of a notebook's page; its download button gives the raw notebook
+    "launch_buttons": {"colab_url": "https://colab.research.google.com"} if REPOSITORY else {},
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
@@ -99,10 +108,18 @@ def link_to_the_repository(app, doctree):
         if not target or path.startswith("..") or not (ROOT / path).exists():
             continue
         if REPOSITORY:
-            address = f"{REPOSITORY}/blob/main/{path}" + (f"#{anchor}" if anchor else "")
+            address = f"{ADDRESS}/blob/main/{path}" + (f"#{anchor}" if anchor else "")
             link.replace_self(nodes.reference("", "", *link.children, refuri=address))
         else:
             link.replace_self(link.children)
+
+
+def drop_pictures_of_other_hosts(app, doctree):
+    """README's badges: GitHub shows them, and no page of the site asks another host."""
+    for image in list(doctree.findall(nodes.image)):
+        if "://" in image["uri"]:
+            badge = image.parent if isinstance(image.parent, nodes.reference) else image
+            badge.parent.remove(badge)
 
 
 def descriptions(path):
@@ -134,7 +151,26 @@ def describe_figures(app, doctree):
         while not isinstance(section, nodes.section):
             section = section.parent
         title = section.next_node(nodes.title).astext()
-        image["alt"] = f"Figure drawn by the cell above it, in the section “{title}”."
+        image["alt"] = stored.get(Path(image["uri"]).stem) or f"A figure of the section “{title}”."
+
+
+def drop_widgets_without_a_picture(app, doctree):
+    """A widget lives in a running kernel only; one that stored no picture leaves nothing here."""
+    for shown in list(doctree.findall(nodes.literal_block)):
+        if re.match(r"\w+ explorer: ", shown.astext()) and "output" in shown.get("classes", []):
+            shown.parent.remove(shown)
+
+
+def describe_page(app, pagename, templatename, context, doctree):
+    """What a search engine shows under the page's title: the first paragraph."""
+    title = re.sub(r"<[^>]*>", "", html.unescape(context.get("title") or pagename))
+    first = doctree.next_node(nodes.paragraph) if doctree else None
+    text = " ".join(f"{title}. {first.astext() if first else ''}".split())
+    if len(text) < 80:
+        text += f" {project}: write, check and measure GPU kernels, in notebooks that run anywhere."
+    text = text if len(text) <= 160 else text[:159].rsplit(" ", 1)[0] + "…"
+    tag = f'<meta name="description" content="{html.escape(text)}" />'
+    context["metatags"] = context.get("metatags", "") + "\n" + tag
 
 
 def show_equations_as_written(app, doctree):
@@ -169,6 +205,9 @@ def set_lists_apart(app, what, name, obj, options, lines):
 
 def setup(app):
     app.connect("doctree-read", link_to_the_repository)
+    app.connect("doctree-read", drop_pictures_of_other_hosts)
     app.connect("doctree-read", describe_figures)
+    app.connect("doctree-read", drop_widgets_without_a_picture)
     app.connect("doctree-read", show_equations_as_written)
+    app.connect("html-page-context", describe_page)
     app.connect("autodoc-process-docstring", set_lists_apart, priority=100)  # before napoleon

@@ -1,16 +1,33 @@
-"""The source of a function, for a notebook to print."""
+"""The source of a function, for a notebook to show."""
 
 import inspect
 
+from IPython.display import display
 
-def show_source(function) -> None:
-    """Print a function from its decorator to its last line.
+
+class Source:
+    """Python that a page shows in colors, and a terminal as it is."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_markdown_(self) -> str:
+        # every page colors such a block by its own theme, light or dark
+        return f"```python\n{self.text}\n```"
+
+
+def show_source(*functions) -> None:
+    """Show functions from their decorators to their last lines.
 
     Args:
-        function: from a module or a notebook's cell. A `@triton.jit` function may be compiled or
+        functions: from a module or a notebook's cell. A `@triton.jit` function may be compiled or
             interpreted.
 
     Raises:
-        TypeError: it has no source in Python, or is no function.
+        TypeError: one has no source in Python, or is no function.
     """
-    print(inspect.getsource(getattr(function, "fn", function)).rstrip())
+    texts = [inspect.getsource(getattr(function, "fn", function)) for function in functions]
+    display(Source("\n\n\n".join(text.rstrip() for text in texts)))

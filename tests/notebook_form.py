@@ -113,11 +113,8 @@ def small_and_normal(notebook: Notebook) -> list[str]:
             complaints.append(f"{cell.id}: metadata {dict(cell.metadata)}")
     for output in notebook.outputs:
         shown = output.get("metadata", {})
-        if set(shown) - {"image/png"} or set(shown.get("image/png", {})) - {
-            "width",
-            "height",
-            "alt",
-        }:
+        of_picture = set(shown.get("image/png", {}))
+        if set(shown) - {"image/png"} or of_picture - {"width", "height", "alt"}:
             complaints.append("an output with metadata")
     return complaints
 
@@ -276,7 +273,8 @@ def pictures_have_words(notebook: Notebook) -> list[str]:
             complaints.append(f"{cell.id}: an image without alt text")
     for cell in notebook.code:
         for output in cell.outputs:
-            if output.output_type == "execute_result" and "image/png" in output.get("data", {}):
+            data = output.get("data", {})
+            if output.output_type == "execute_result" and "<Figure" in data.get("text/plain", ""):
                 complaints.append(f"{cell.id}: a picture as the value of a cell")
     return complaints
 
@@ -299,14 +297,14 @@ def pictures_can_be_read(notebook: Notebook) -> list[str]:
 
 
 def widgets_have_a_figure(notebook: Notebook) -> list[str]:
-    """A page that shows no widgets (GitHub) still shows a picture soon after."""
+    """A page that shows no widgets (GitHub) still shows a picture, in the same cell or the next."""
     complaints = []
     for place, cell in enumerate(notebook.code):
         if not re.search(r"\b(?:Explorer|WhoLoadsWhat)\(|Explorer\(", cell.source):
             continue
-        following = [o for later in notebook.code[place + 1 : place + 4] for o in later.outputs]
+        following = [o for later in notebook.code[place : place + 2] for o in later.outputs]
         if not any("image/png" in output.get("data", {}) for output in following):
-            complaints.append(f"{cell.id}: no figure follows the widget")
+            complaints.append(f"{cell.id}: no figure for the widget")
     return complaints
 
 

@@ -12,6 +12,7 @@ import nbformat
 import pytest
 
 import notebook_form
+import notebook_index
 import rope_lab as lab
 import wrong_kernels
 from rope_kernels import rope_fw, rope_qk
@@ -71,7 +72,11 @@ def test_a_stub_says_kindly_what_to_do(number, k):
     book = notebook(number)
     task, stub = cell(book, f"-ex{k}-task").source, cell(book, f"-ex{k}")
     assert "<details><summary>Hint</summary>" in task
-    assert f"[Solution](solutions/{solutions(number).name})" in task
+    title = f"Exercise {k}: {dict(titles(book, '###'))[str(k)]}"
+    link = f"{solutions(number).name}#{notebook_index.anchor(title)}"
+    assert f"[Solution](solutions/{link})" in task
+    headings = [c.source.splitlines()[0] for c in solutions(number).markdown]
+    assert f"## {title}" in headings  # where the link leads
     assert stub.outputs and all(text.startswith("NOT YET: ") for text in texts(stub))
 
 

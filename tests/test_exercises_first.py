@@ -5,6 +5,7 @@ import re
 import nbformat
 import pytest
 
+import notebook_index
 import rope_lab as lab
 from notebook_form import FOLDER
 from wrong_answers_first import WRONG_ANSWERS
@@ -71,7 +72,8 @@ def test_every_exercise_has_a_hint_and_a_solution_of_its_name(name):
     for cell in cells:
         if cell.cell_type == "markdown" and _TITLE.search(cell.source):
             assert "<details><summary>Hint</summary>\n\n" in cell.source
-            assert f"[Solution](solutions/{name}_solutions.ipynb)" in cell.source
+            place = notebook_index.anchor(_TITLE.search(cell.source)[1])
+            assert f"[Solution](solutions/{name}_solutions.ipynb#{place})" in cell.source
     for cell in solutions:
         if cell.cell_type == "markdown" and _TITLE.search(cell.source):
             assert f"](../{name}.ipynb)" in cell.source

@@ -1,5 +1,6 @@
 """The widgets by value: what they say is counted here in another way, and a move is quick."""
 
+import base64
 import io
 import math
 import re
@@ -26,10 +27,6 @@ from rope_lab.figures.widgets import (
 EXPLORERS = (RotationExplorer, PermutationExplorer, WhoLoadsWhat, TileExplorer, RooflineExplorer)
 
 
-def sliders_of(explorer):
-    return explorer.children[0].children
-
-
 def another_value(slider):
     if hasattr(slider, "options"):
         return next(value for value in slider.options if value != slider.value)
@@ -43,9 +40,9 @@ def pixels(explorer):
 @pytest.mark.parametrize("make", EXPLORERS)
 def test_every_slider_changes_what_is_seen(make):
     """The words or the picture, and the picture of all but the warp that nobody sees twice."""
-    for number in range(len(sliders_of(make()))):
+    for number in range(len(make().sliders)):
         explorer = make()
-        slider = sliders_of(explorer)[number]
+        slider = explorer.sliders[number]
         before = explorer.said.value, explorer.picture.value
         slider.value = another_value(slider)
         assert (explorer.said.value, explorer.picture.value) != before, slider.description
@@ -55,7 +52,7 @@ def test_every_slider_changes_what_is_seen(make):
 @pytest.mark.parametrize("make", EXPLORERS)
 def test_a_move_answers_within_a_tenth_of_a_second(make):
     explorer, times = make(), []
-    slider = sliders_of(explorer)[0]
+    slider = explorer.sliders[0]
     for value in (slider.min, slider.max) * 4:
         begin = time.thread_time()  # other processes may have the CPU meanwhile
         slider.value = value
@@ -70,14 +67,45 @@ def test_pictures_fit_on_light_and_dark(make):
     assert make().picture.layout.width == f"{picture.shape[1] // DENSITY}px"
 
 
-def test_the_picture_is_shown_alone_too(monkeypatch):
-    shown = []
-    monkeypatch.setattr("rope_lab.figures.widgets.display", shown.append)
-    explorer = RotationExplorer()
-    explorer.m.value += 1
-    explorer.show()
-    assert [image.data for image in shown] == [explorer.picture.value]
-    assert [image.alt for image in shown] == [f"Rotation explorer: {explorer.said.value}."]
+@pytest.mark.parametrize("make", EXPLORERS)
+def test_a_page_without_widgets_shows_the_picture(make):
+    """GitHub and the site leave the widget out; the picture is that of the widget's state."""
+    explorer = make()
+    slider = explorer.sliders[0]
+    slider.value = another_value(slider)
+    data, about = explorer._repr_mimebundle_()
+    assert base64.b64decode(data["image/png"]) == explorer.picture.value
+    assert "application/vnd.jupyter.widget-view+json" in data
+    assert about["image/png"]["alt"] == data["text/plain"] == repr(explorer)
+    assert about["image/png"]["width"] == int(explorer.picture.layout.width.removesuffix("px"))
+    assert "<" not in repr(explorer) and explorer.said.value.split()[0] in repr(explorer)
+
+
+@pytest.mark.parametrize("make", EXPLORERS)
+def test_asking_moves_nothing(make):
+    """A cell that asks leaves the widget of the cell before as it was."""
+    explorer, moved = make(), make()
+    for slider in explorer.sliders:
+        assert slider.description
+    name = next(name for name, value in vars(explorer).items() if value is explorer.sliders[0])
+    value = another_value(explorer.sliders[0])
+    getattr(moved, name).value = value
+    state = [explorer.said.value, explorer.picture.value, *(x.value for x in explorer.sliders)]
+    assert explorer.says(**{name: value}) == moved.said.value != explorer.said.value
+    assert state == [explorer.said.value, explorer.picture.value] + [
+        slider.value for slider in explorer.sliders
+    ]
+    explorer.sliders[0].value = value  # and it still follows its sliders
+    assert explorer.said.value == moved.said.value
+
+
+def test_the_slider_ends_at_the_last_warp():
+    explorer = TileExplorer()
+    explorer.warp.value = 3
+    assert "warp 0 of 1" in explorer.says(num_warps=1)
+    assert explorer.warp.value == explorer.warp.max == 3
+    explorer.num_warps.value = 2
+    assert (explorer.warp.value, explorer.warp.max) == (1, 1)
 
 
 def test_the_score_is_that_of_the_difference():

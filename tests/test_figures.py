@@ -359,3 +359,6 @@ def test_each_part_of_the_gpu_takes_a_label(figure):
 def test_a_label_for_a_part_that_is_not_there_is_refused():
     with pytest.raises(ValueError, match="no part 'l3'; parts are warps, registers"):
         gpu.draw_gpu({"l3": "x"})
+
+
+# what is stored with a picture for those who do not see it

@@ -27,6 +27,7 @@ from rope_lab.compiler.stages import (  # noqa: E402
     with_names,
 )
 from rope_lab.figures.stages import StageExplorer  # noqa: E402
+from rope_lab.source import Source  # noqa: E402
 from rope_lab.steps.journey import half_split_tile_kernel  # noqa: E402
 
 MEMORY = torch.zeros(4096, dtype=torch.bfloat16)
@@ -308,8 +309,15 @@ def test_the_source_of_a_kernel_is_shown_from_its_decorator_to_its_last_line(cap
     first, second, *_, last = capsys.readouterr().out.splitlines()
     assert (first, second) == ("@triton.jit", "def half_split_tile_kernel(")
     assert last.startswith("    tl.store(out_ptr + offset + HALF")
+    lab.show_source(half_split_tile_kernel, copy_kernel)
+    assert "\n\n\n@triton.jit\ndef copy_kernel(" in capsys.readouterr().out
     with pytest.raises(TypeError):
         lab.show_source(3)
+
+
+def test_a_page_colors_the_source():
+    shown = Source("x = 1")._repr_markdown_()
+    assert shown.splitlines() == ["```python", "x = 1", "```"]
 
 
 def test_an_excerpt_is_a_line_and_its_operations():

@@ -57,6 +57,8 @@ def replace_in(path, old, new):
     ("name", "good", "bad"),
     [
         ("README.md", f" | {MATH_TIME} |", " | 99 min |"),
+        (f"notebooks/{MATH}", "ipynb#Exercise-3:-A-table-of-scores)", "ipynb#Exercise-4:-A-table)"),
+        (f"notebooks/{MATH}", "ipynb#Exercise-3:-A-table-of-scores)", "ipynb)"),
         ("README.md", "notebooks/02_rotate_half.ipynb) |", "notebooks/02_half.ipynb) |"),
         ("README.md", "| Will this run here, and", "| Does this run here, and"),
         ("README.md", "| all of it |", "| all |"),

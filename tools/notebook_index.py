@@ -2,7 +2,8 @@
 
 The index is the one source of titles, questions, minutes, hardware, prerequisites and order. They
 are shown in README's table, in the map of the first notebook, and in the first and last cell of
-every notebook. tests/test_notebook_index.py holds all of these places equal to the index.
+every notebook. tests/test_notebook_index.py holds all of these places equal to the index. The link
+"Solution" of an exercise gets the place of its solution.
 
 `repository` in it, as "owner/name", brings badges, links that open a notebook on GitHub or in
 Colab, and lines in each first code cell that fetch both packages there. While it is empty there is
@@ -27,6 +28,7 @@ CELL_HEAD = "| | |\n|---|---|\n"
 BADGES_BEGIN = "<!-- badges: begin (make index writes them) -->"
 BADGES_END = "<!-- badges: end -->"
 COLAB = "https://colab.research.google.com/github"
+RAW = "https://raw.githubusercontent.com"
 FETCH = """\
 import sys
 
@@ -124,7 +126,9 @@ class Site:
     def open_in(self, file: str) -> str:
         """Links that open a notebook."""
         path = f"{self.repository}/blob/main/notebooks/{file}"
-        return f"[Colab]({COLAB}/{path}) · [GitHub](https://github.com/{path})"
+        raw = f"{RAW}/{self.repository}/main/notebooks/{file}"
+        github = f"https://github.com/{path}"
+        return f"[Colab]({COLAB}/{path}) · [GitHub]({github}) · [raw notebook]({raw})"
 
     def badges(self, first: str) -> str:
         """README's badges: the tests, and the first notebook in Colab."""
@@ -228,6 +232,11 @@ def _from_table(kind: type, table: dict, name: str, **more):
 # What each place has to say
 
 
+def anchor(heading: str) -> str:
+    """What JupyterLab, GitHub and the site call the place of a heading in a notebook."""
+    return heading.strip().replace(" ", "-")
+
+
 def the_map(index: Index, here: Entry) -> str:
     """Every notebook, with its detours; the row of the one that shows the map has no link."""
     rows = []
@@ -300,6 +309,15 @@ def last_cell(source: str, entry: Entry, index: Index) -> str:
     return _replace(source, r"^\*\*Next:\*\* .*\n", f"**Next:** {way_on}\n", '"Next" line')
 
 
+def task_of_exercise(source: str) -> str:
+    """The task of an exercise, whose link "Solution" leads to its own solution."""
+    heading = re.search(r"^### (Exercise \d+: .+?)(?: \(\d+ minutes.*\))?$", source, re.MULTILINE)
+    if heading is None:
+        return source
+    place = r"(\[Solution\]\([^()\s#]+\.ipynb)(?:#[^()\s]*)?\)"
+    return re.sub(place, lambda found: f"{found[1]}#{anchor(heading[1])})", source)
+
+
 def _pattern_of_table(head: str) -> str:
     return rf"^{re.escape(head)}(?:\|.*\n)*"
 
@@ -349,6 +367,8 @@ def notebook(text: str, entry: Entry, index: Index) -> str:
     edited = [_edit(cells[0], lambda source: first_cell(source, entry, index))]
     for cell in [cell for cell in cells if cell.get("cell_type") == "code"][:1]:
         edited.append(_edit(cell, lambda source: first_code_cell(source, index)))
+    for cell in [cell for cell in cells if cell.get("cell_type") == "markdown"]:
+        edited.append(_edit(cell, task_of_exercise))
     if not entry.is_deeper:
         edited.append(_edit(cells[-1], lambda source: last_cell(source, entry, index)))
     if entry is index.road[0]:

@@ -6,6 +6,7 @@ import ipywidgets as widgets
 
 from ..compiler.compile import Compiled
 from ..compiler.stages import STAGES, kernel_lines, operations
+from .widgets import names_for_screen_readers
 
 
 class StageExplorer(widgets.VBox):
@@ -29,13 +30,14 @@ class StageExplorer(widgets.VBox):
             options=[("all lines", 0), *lines], description="line", layout=layout
         )
         self.text = widgets.HTML()
-        super().__init__([self.stage, self.line, self.text])
+        super().__init__([self.stage, self.line, self.text, names_for_screen_readers()])
+        self.add_class("lab-explorer")
         for choice in (self.stage, self.line):
             choice.observe(self._update, names="value")
         self._update()
 
     def __repr__(self) -> str:
-        return "Stage explorer: run this cell to choose a stage and a line."
+        return "Stage explorer: " + ", ".join(stage.upper() for stage in STAGES)
 
     def _update(self, _change=None) -> None:
         chosen = [

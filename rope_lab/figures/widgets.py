@@ -1,26 +1,66 @@
 """Widgets to play with. Each works by value: moving a slider sets another widget's value.
 
-So a notebook can move a slider in a cell and read what changed, and nbval tests it.
+So a notebook can ask in a cell what a widget says with a slider elsewhere, and nbval tests it.
 """
 
+import base64
+import html
 import math
+import re
+from contextlib import ExitStack
 
 import ipywidgets as widgets
 import numpy as np
-from IPython.display import Image, display
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from . import style as draw
 
+# ipywidgets gives names neither to the handles of sliders nor to pictures, and does not say which
+# button of a row is pressed. This does, in JupyterLab; elsewhere it is not run.
+_NAMES_FOR_SCREEN_READERS = """
+(() => {
+  const tell = (explorer) => {
+    for (const slider of explorer.querySelectorAll(".widget-slider, .widget-hslider")) {
+      const name = slider.querySelector(".widget-label")?.textContent.trim() ?? "";
+      for (const handle of slider.querySelectorAll("[role=slider]"))
+        handle.setAttribute("aria-label", name);
+      slider.querySelector(".widget-readout")?.setAttribute("aria-label", `value of ${name}`);
+    }
+    for (const button of explorer.querySelectorAll(".widget-toggle-button"))
+      button.setAttribute("aria-pressed", button.classList.contains("mod-active"));
+    const said = explorer.querySelector(".lab-said")?.textContent.trim() ?? "";
+    for (const picture of explorer.querySelectorAll("img")) picture.alt = said;
+  };
+  const begin = (tries) => {
+    const explorer = element.closest(".lab-explorer");
+    if (!explorer) return tries && setTimeout(() => begin(tries - 1), 100);
+    const changes = { subtree: true, childList: true, attributeFilter: ["class", "src"] };
+    new MutationObserver(() => tell(explorer)).observe(explorer, changes);
+    tell(explorer);
+  };
+  begin(100);
+})();
+"""
+
+
+def names_for_screen_readers() -> widgets.Output:
+    """An invisible part of a box of class `lab-explorer`: it names the sliders and the picture."""
+    data = {"application/javascript": _NAMES_FOR_SCREEN_READERS}
+    script = {"output_type": "display_data", "data": data, "metadata": {}}
+    return widgets.Output(outputs=(script,), layout=widgets.Layout(height="0", margin="0"))
+
 
 class Explorer(widgets.VBox):
     """Sliders above, a line of text and a picture below; both follow the sliders.
 
+    A page that shows no widgets, such as GitHub, shows the picture alone.
+
     A kind of explorer says what they show in `_said` and `_draw_on`.
 
     Attributes:
+        sliders: in their order on the page.
         said: HTML; what the picture shows, in words and numbers.
         picture: PNG.
     """
@@ -28,25 +68,52 @@ class Explorer(widgets.VBox):
     NAME, SIZE = "Explorer", (3.6, 3.4)  # the picture's size in inches, of 100 pixels
 
     def __init__(self, *sliders: widgets.Widget) -> None:
+        self.sliders = sliders
         self.said = widgets.HTML()
+        self.said.add_class("lab-said")
         width = widgets.Layout(width=f"{100 * self.SIZE[0]:.0f}px", max_width="100%")
         self.picture = widgets.Image(format="png", layout=width)
         rows = widgets.HBox(sliders, layout=widgets.Layout(flex_flow="row wrap"))
-        super().__init__([rows, self.said, self.picture])
+        super().__init__([rows, self.said, self.picture, names_for_screen_readers()])
+        self.add_class("lab-explorer")
+        self._is_asked = False
         draw.style()
         for slider in sliders:
             slider.observe(self._update, names="value")
         self._update()
 
     def __repr__(self) -> str:
-        return f"{self.NAME}: run this cell to move its sliders."
+        return f"{self.NAME}: {html.unescape(re.sub('<[^>]*>', ' ', self.said.value))}"
 
-    def show(self) -> None:
-        """Display the picture alone, for pages that show no widgets."""
-        words = f"{self.NAME}: {self.said.value.removesuffix('.')}."
-        display(Image(bytes(self.picture.value), retina=True, alt=words))
+    def _repr_mimebundle_(self, **options) -> tuple[dict, dict]:
+        """The widget, and its picture for pages that show no widgets."""
+        data = super()._repr_mimebundle_(**options)
+        width, height = (round(100 * inches) for inches in self.SIZE)
+        about = {"width": width, "height": height, "alt": repr(self)}
+        picture = base64.b64encode(self.picture.value).decode()
+        more = {"text/plain": repr(self), "image/png": picture}
+        return data | more, {"image/png": about}
+
+    def says(self, **values: int | float) -> str:
+        """What it would say with these sliders elsewhere; on the page nothing moves."""
+        before = [slider.value for slider in self.sliders]
+        with ExitStack() as stack:
+            for slider in self.sliders:
+                stack.enter_context(slider.hold_sync())
+            self._is_asked = True
+            try:
+                for name, value in values.items():
+                    getattr(self, name).value = value
+                return self._said()
+            finally:
+                # from the last one: how far a slider goes may depend on those after it
+                for slider, value in reversed(list(zip(self.sliders, before, strict=True))):
+                    slider.value = value
+                self._is_asked = False
 
     def _update(self, _change=None) -> None:
+        if self._is_asked:
+            return
         self.said.value = self._said()
         figure = Figure(figsize=self.SIZE, layout="constrained")
         FigureCanvasAgg(figure)
@@ -266,12 +333,12 @@ class TileExplorer(Explorer):
         self.num_warps = widgets.SelectionSlider(
             value=4, options=(1, 2, 4), description="num_warps"
         )
-        for slider in (self.warp, self.num_warps):  # a slider never reads more than is shown
-            slider.observe(self._keep_warp, "value")
+        self.num_warps.observe(self._keep_warp, "value")
         super().__init__(self.program, self.warp, self.lane, self.num_warps)
 
     def _keep_warp(self, _change) -> None:
-        self.warp.value = min(self.warp.value, self.num_warps.value - 1)
+        """The slider ends at the last warp that there is."""
+        self.warp.max = self.num_warps.value - 1
 
     def holders(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Program, warp and lane of each element (rows, 2, half)."""
