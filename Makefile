@@ -18,6 +18,10 @@ SHARED := -n auto --maxprocesses 8
 # JupyterLab refuses to run as root unless told, and rented GPU machines log you in as root.
 ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
+# What JupyterLab does unless a reader has set it otherwise: it asks nobody for news, and a link to
+# a heading of another notebook leads there (with cells that are drawn late, it often does not).
+LAB_SETTINGS := JUPYTER_CONFIG_PATH=tools/jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}
+
 # A few tests run a second time, with the fast path switched off; gpu.yml runs whole files so.
 WITHOUT_FAST_PATH := tests/test_kernels.py tests/test_autograd.py tests/test_fast_path.py \
 	-k "sbhd and (strides or upstream) or signature or fast_backward"
@@ -33,7 +37,7 @@ environment: ## make .venv from constraints.txt (nothing to do once it is up to 
 
 lab: environment ## make the environment and your copies, then open JupyterLab on the first one
 	$(VENV)/bin/python tools/readers_copies.py $(if $(filter-out 0,$(FRESH)),--fresh)
-	$(VENV)/bin/jupyter lab $(ALLOW_ROOT) \
+	$(LAB_SETTINGS) $(VENV)/bin/jupyter lab $(ALLOW_ROOT) \
 		--LabApp.default_url=/lab/tree/my_notebooks/00_start_here.ipynb $(LAB_FLAGS)
 
 # If a step fails, the reader learns whether it may be an original notebook that was edited.

@@ -16,6 +16,7 @@ import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
+import nbformat
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,15 +31,10 @@ playwright = pytest.importorskip("playwright.sync_api")
 
 
 def settings(folder: Path, theme: str) -> Path:
-    """All cells are drawn at once, no news; light or dark."""
-    for plugin, values in {
-        "notebook-extension/tracker": {"windowingMode": "none"},
-        "apputils-extension/themes": {"theme": theme},
-        "apputils-extension/notification": {"fetchNews": "false"},
-    }.items():
-        path = folder / "@jupyterlab" / f"{plugin}.jupyterlab-settings"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(values))
+    """Light or dark; all else is as tools/jupyter has it for `make lab`."""
+    path = folder / "@jupyterlab/apputils-extension/themes.jupyterlab-settings"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"theme": theme}))
     return folder
 
 
@@ -62,6 +58,7 @@ def jupyterlab(command, folder: Path, packages: Path):
         "PYTHONPATH": str(packages),
     }
     environment.pop("TRITON_INTERPRET", None)  # the notebooks choose their engine themselves
+    environment.pop("ROPE_LAB_QUIET", None)  # a reader is told what takes long
     options = ["--no-browser", "--IdentityProvider.token=", f"--port={port}"]
     options += ["--ServerApp.port_retries=0", "--LabApp.expose_app_in_browser=True"]
     log = folder.parent / "log"
@@ -90,7 +87,12 @@ def lab(tmp_path_factory):
     need_chromium()
     folder = tmp_path_factory.mktemp("lab") / "checkout"
     shutil.copytree(ROOT / "notebooks", folder / "notebooks")
-    start = [sys.executable, "-m", "jupyter", "lab", "--allow-root"]
+    cells = [nbformat.v4.new_code_cell(source) for source in SCRATCH]
+    python = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    scratch = nbformat.v4.new_notebook(cells=cells, metadata=python)
+    nbformat.write(scratch, folder / "notebooks/scratch.ipynb")
+    start = ["env", f"JUPYTER_CONFIG_PATH={ROOT / 'tools/jupyter'}"]
+    start += [sys.executable, "-m", "jupyter", "lab", "--allow-root"]
     with jupyterlab(lambda options: [*start, *options], folder, packages=ROOT) as address:
         yield address
 
@@ -170,22 +172,121 @@ def open_and_run(browser, lab, beginning: str) -> Page:
     return page
 
 
+IN_CELL = "cell => cell.querySelectorAll('img').length"
+
+
 def test_run_all_and_a_slider_that_moves_a_picture(browser, lab):
     page = open_and_run(browser, lab, "01")
     assert page.errors() == []
     assert all(cell["execution_count"] for cell in page.cells() if cell["cell_type"] == "code")
+    number = next(n for n, cell in enumerate(page.cells()) if "RotationExplorer(" in cell["source"])
     explorer = page.page.locator(".widget-vbox:has(.widget-image)").first
-    picture = explorer.locator("img.widget-image")
-    before, said = picture.get_attribute("src"), explorer.locator(".widget-html").inner_text()
-    handle = explorer.locator(".noUi-handle").first
-    handle.focus()
-    handle.press("ArrowRight")
+    picture, said = explorer.locator("img.widget-image"), explorer.locator(".lab-said")
+    # what its own cell asked for, though the next cell asked it more; and one picture
+    assert [x.inner_text() for x in explorer.locator(".widget-readout").all()] == ["4", "1", "15"]
+    assert said.inner_text().startswith("m - n = 3")
+    shown = [page.page.locator(".jp-Cell").nth(n).evaluate(IN_CELL) for n in (number, number + 1)]
+    assert shown == [1, 0]
+    # for a screen reader
+    handles = explorer.locator(".noUi-handle").all()
+    names = [handle.get_attribute("aria-label") for handle in handles]
+    assert names == ["m (query)", "n (key)", "θ (degrees)"]
+    assert picture.get_attribute("alt") == said.inner_text()
+
+    before, then = picture.get_attribute("src"), said.inner_text()
+    handles[0].focus()
+    handles[0].press("ArrowRight")
     page.page.wait_for_function(
         "([old]) => document.querySelector('.widget-vbox img.widget-image').src !== old",
         arg=[before],
     )
-    assert explorer.locator(".widget-html").inner_text() != said
+    assert said.inner_text() != then
+    page.page.wait_for_timeout(200)
+    assert picture.get_attribute("alt") == said.inner_text()
     assert picture.evaluate("image => image.complete && image.naturalWidth > 0")
+    page.page.close()
+
+
+# A notebook of a few cells, for what would take long in those of the series.
+SCRATCH = (
+    """\
+import ipywidgets as widgets
+import rope_lab as lab
+from rope_kernels import parts
+from rope_lab.figures.widgets import names_for_screen_readers
+
+lab.show_source(parts.turn)""",
+    """\
+choices = widgets.ToggleButtons(options=["ttir", "sass"])
+box = widgets.VBox([choices, names_for_screen_readers()])
+box.add_class("lab-explorer")
+box""",
+    """\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def copy_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    print("seen from the kernel")
+    tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+
+def scaled_copy(x, block=256):
+    out = torch.empty_like(x)
+    copy_kernel[(triton.cdiv(x.numel(), block),)](x, out, x.numel(), BLOCK=block)
+    return out
+
+
+lab.check_exercise(scaled_copy, lab.exercises.scaled_copy)""",
+    """\
+def endless(x):
+    while True:
+        pass
+
+
+lab.check_exercise(endless, lab.exercises.scaled_copy)""",
+)
+COLORS = """pre => new Set([...pre.querySelectorAll('span')].map(
+    word => getComputedStyle(word).color)).size"""
+PRESSED = "buttons => buttons.map(button => button.getAttribute('aria-pressed'))"
+
+
+def test_what_helpers_show(browser, lab):
+    """Source in colors, toggles that say so, what a kernel prints, a word about an endless loop."""
+    page = Page(browser, f"{lab}/lab/workspaces/scratch/tree/notebooks/scratch.ipynb")
+    page.in_lab("app => { app.commands.execute('notebook:run-all-cells'); }")
+    cells = page.page.locator(".jp-Cell")
+    cells.nth(3).locator("text=An endless loop").first.wait_for(timeout=SECONDS * 1000)
+    page.command("notebook:interrupt-kernel")
+    page.wait_until_idle()
+    assert page.errors() == ["KeyboardInterrupt"]
+
+    assert cells.nth(0).locator(".jp-OutputArea pre").evaluate(COLORS) > 3
+    buttons = cells.nth(1).locator(".widget-toggle-button")
+    assert buttons.evaluate_all(PRESSED) == ["true", "false"]
+    buttons.nth(1).click()
+    page.page.wait_for_timeout(500)
+    assert buttons.evaluate_all(PRESSED) == ["false", "true"]
+    words = cells.nth(2).locator(".jp-OutputArea").inner_text()
+    assert "seen from the kernel" in words and "RIGHT" in words
+    assert "endless" not in words  # it is no word about the time that the process takes to start
+    page.page.close()
+
+
+def test_a_solution_opens_at_its_exercise(browser, lab):
+    page = Page.of(browser, lab, next(name for name in NAMES if name.startswith("09")))
+    page.page.wait_for_timeout(4000)  # for the page to settle
+    page.page.locator("a:has-text('Solution')").nth(3).click()
+    title = "h2[data-jupyter-id^='Exercise-4:']"
+    page.page.locator(title).wait_for()
+    page.page.wait_for_function(
+        f'() => Math.abs(document.querySelector("{title}").getBoundingClientRect().top) < 400',
+        timeout=20_000,
+    )
+    assert page.path() == f"notebooks/solutions/{NAMES[9].removesuffix('.ipynb')}_solutions.ipynb"
     page.page.close()
 
 
@@ -265,6 +366,8 @@ def test_the_two_commands_in_a_readers_order(browser, checkout):
         mine = Page(browser, lab)
         assert mine.path() == f"my_notebooks/{name}"
         assert not any(cell.get("outputs") for cell in mine.cells())
+        mine.page.wait_for_timeout(2000)
+        assert mine.page.locator(".Toastify__toast").count() == 0  # no question about news
         theirs = Page(browser, f"{lab}/lab/workspaces/original/tree/notebooks/{name}")
         for page in (mine, theirs):
             page.run_all()

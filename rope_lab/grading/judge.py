@@ -188,6 +188,7 @@ class _Child(Child):
         if QUIET not in os.environ:
             print("Starting the process that checks; this takes some seconds, once.")
         super().__init__(*script, environment={"TRITON_INTERPRET": interpret})
+        self.process.stdout.readline()  # it says that it is ready: no candidate waits for imports
 
     def judge(self, job: dict) -> Verdict:
         stopper = threading.Timer(SECONDS, self.process.kill)

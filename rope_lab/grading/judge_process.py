@@ -40,6 +40,7 @@ def main(folder: Path) -> None:
         from .trace import let_numbers_be_indices
 
         let_numbers_be_indices()
+    print("ready", file=answers, flush=True)
     for number, line in enumerate(sys.stdin):
         job = json.loads(line)
         candidate = load(job["candidate"], folder / f"candidate_{number}.py")
