@@ -19,7 +19,7 @@ from .records import RECORD_SWITCH
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 _CELL_TIMEOUT_SECONDS = 600
-_METADATA = {
+METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
@@ -46,7 +46,7 @@ def execute(path: Path) -> None:
 
 def normalize(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """Leave out of an executed notebook what differs between machines and runs; in place."""
-    notebook.metadata = nbformat.from_dict(_METADATA)
+    notebook.metadata = nbformat.from_dict(METADATA)
     for cell in notebook.cells:
         tags = cell.metadata.get("tags")
         cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})

@@ -88,7 +88,8 @@ def lab(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lab") / "checkout"
     shutil.copytree(ROOT / "notebooks", folder / "notebooks")
     cells = [nbformat.v4.new_code_cell(source) for source in SCRATCH]
-    scratch = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": {"name": "python3"}})
+    python = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    scratch = nbformat.v4.new_notebook(cells=cells, metadata=python)
     nbformat.write(scratch, folder / "notebooks/scratch.ipynb")
     start = ["env", f"JUPYTER_CONFIG_PATH={ROOT / 'tools/jupyter'}"]
     start += [sys.executable, "-m", "jupyter", "lab", "--allow-root"]

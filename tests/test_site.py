@@ -6,21 +6,26 @@ The checks read the files and need nothing; those that build with Sphinx are ski
 
 import ast
 import base64
+import dataclasses
 import hashlib
 import importlib.util
 import io
 import json
 import re
+import shutil
 import subprocess
 import tarfile
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
+import nbformat
 import pytest
 import yaml
 
+import notebook_index
 import rope_kernels
+from rope_lab import run_notebooks
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = {
@@ -321,18 +326,134 @@ def test_a_dead_link_is_found(make_site, tmp_path, good, bad, complaint):
     assert complaint in found[0]
 
 
+# docs/static: colors
+
+
+def luminance(color):
+    """Relative luminance of (red, green, blue) from 0 to 255, as WCAG 2.2 defines it."""
+    parts = [c / 255 for c in color[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one, other):
+    brighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
+    return (brighter + 0.05) / (darker + 0.05)
+
+
+def rgb(css):
+    """(red, green, blue, alpha) of #rgb, #rrggbb, rgb(...) or rgba(...)."""
+    if css.startswith("#"):
+        digits = css[1:] if len(css) > 4 else "".join(2 * digit for digit in css[1:])
+        return (*(int(digits[i : i + 2], 16) for i in (0, 2, 4)), 1.0)
+    parts = [float(part) for part in re.findall(r"[\d.]+", css)]
+    return (*parts[:3], parts[3] if len(parts) > 3 else 1.0)
+
+
+def over(top, ground):
+    """A color, which may be transparent, on an opaque one."""
+    alpha = top[3]
+    return tuple(alpha * t + (1 - alpha) * g for t, g in zip(top[:3], ground[:3], strict=True))
+
+
+def theme_values(css, selector):
+    """The values that the rules of a selector give to names, the last ones."""
+    rules = re.findall(rf"{re.escape(selector)}\s*\{{([^}}]*)\}}", css)
+    return dict(re.findall(r"(--[\w-]+)\s*:\s*([^;}]+)", ";".join(rules)))
+
+
+def package_file(package, path):
+    """The text of the one file of a package that fits a pattern; a skip where it is missing."""
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        pytest.skip(f"{package} is not installed")
+    (found,) = Path(spec.submodule_search_locations[0]).glob(path)
+    return found.read_text("utf-8")
+
+
+def pages_of_the_site():
+    """{theme: (text, ground)} of output on the site."""
+    css = package_file("pydata_sphinx_theme", "**/static/styles/pydata-sphinx-theme.css")
+    found = {}
+    for theme in ("light", "dark"):
+        values = theme_values(css, f"html[data-theme={theme}]")
+
+        def color(name, values=values):
+            value = values[name].strip()
+            inner = re.fullmatch(r"var\((--[\w-]+)\)", value)
+            return rgb(theme_values(css, "html")[inner[1]] if inner else value)
+
+        found[theme] = color("--pst-color-text-base"), color("--pst-color-surface")
+    return found
+
+
+# JupyterLab's themes say it through variables of variables: as a page computed them.
+PAGES_OF_JUPYTERLAB = {
+    "light": (rgb("rgba(0, 0, 0, 0.87)"), rgb("#ffffff")),
+    "dark": (rgb("#ffffff"), rgb("#111111")),
+}
+
+
+def contrasts_of_a_diff(html, pages):
+    """What each colored line of a diff has between its text and its ground, by theme."""
+    grounds = re.findall(r'style="background: ([^";]+)', html)
+    assert grounds
+    return {
+        (theme, ground): contrast(over(text, over(rgb(ground), page)), over(rgb(ground), page))
+        for theme, (text, page) in pages.items()
+        for ground in grounds
+    }
+
+
+def a_diff():
+    pytest.importorskip("triton")
+    from rope_lab.steps.ladder import STEPS, Diff
+
+    return Diff(STEPS["gather"].kernel, STEPS["pairs"].kernel)._repr_html_()
+
+
+def test_a_contrast_is_computed_as_wcag_does():
+    assert contrast((0, 0, 0), (255, 255, 255)) == pytest.approx(21)
+    assert contrast(rgb("#767676"), rgb("#fff")) == pytest.approx(4.54, abs=0.01)
+    assert over(rgb("rgba(0, 0, 0, 0.5)"), rgb("#ffffff")) == (127.5, 127.5, 127.5)
+
+
+def test_diffs_are_legible_in_jupyterlab():
+    found = contrasts_of_a_diff(a_diff(), PAGES_OF_JUPYTERLAB)
+    assert len(found) >= 4 and min(found.values()) >= 4.5, found
+    faint = a_diff().replace("0.22)", "0.95)")
+    assert min(contrasts_of_a_diff(faint, PAGES_OF_JUPYTERLAB).values()) < 4.5
+
+
+def test_diffs_are_legible_on_the_site():
+    found = contrasts_of_a_diff(a_diff(), pages_of_the_site())
+    assert len(found) >= 4 and min(found.values()) >= 4.5, found
+
+
+def test_no_theme_puts_a_plate_behind_what_is_transparent():
+    """The theme of the site gives HTML and figures its text color as ground, in dark."""
+    css = read("docs/static/site.css")
+    rules = re.findall(r"([^{}]*)\{([^{}]*)\}", re.sub(r"/\*.*?\*/", "", css, flags=re.DOTALL))
+    for part in (".text_html", "img"):
+        assert any(
+            'data-theme="dark"' in selector and part in selector
+            for selector, body in rules
+            if "background-color: transparent" in body and "padding: 0" in body
+        ), part
+
+
 # With Sphinx
 
 
-def conf_where(monkeypatch, **environment):
-    """docs/conf.py as Sphinx would load it with these environment variables."""
-    for name in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
+def conf_where(monkeypatch, repository=""):
+    """docs/conf.py as Sphinx would load it with this `repository` in notebooks/index.toml."""
+    index = notebook_index.read()
+    there = dataclasses.replace(index, site=notebook_index.Site(repository))
+    monkeypatch.setattr(notebook_index, "read", lambda *_: there)
     spec = importlib.util.spec_from_file_location("site_conf", ROOT / "docs/conf.py")
     conf = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(conf)
+    monkeypatch.undo()
     return conf
 
 
@@ -350,16 +471,53 @@ def what_becomes_of_a_link(conf, target):
 
 @needs_sphinx
 def test_links_to_files_lead_to_the_repository_where_it_is_known(monkeypatch):
-    runner = {"GITHUB_SERVER_URL": "https://host", "GITHUB_REPOSITORY": "somebody/rope"}
-    conf = conf_where(monkeypatch, **runner)
+    conf = conf_where(monkeypatch, "somebody/rope")
     link = what_becomes_of_a_link(conf, "../benchmarks/NOTES.md#x")
-    assert link["refuri"] == "https://host/somebody/rope/blob/main/benchmarks/NOTES.md#x"
+    assert link["refuri"] == "https://github.com/somebody/rope/blob/main/benchmarks/NOTES.md#x"
     for dead in ("NOTES.md", "../benchmarks/GONE.md", "../../elsewhere", "#gone"):
         assert what_becomes_of_a_link(conf, dead)["reftarget"] == dead  # left for Sphinx to report
 
     conf = conf_where(monkeypatch)
     assert what_becomes_of_a_link(conf, "../README.md").tagname == "inline"
     assert what_becomes_of_a_link(conf, "GONE.md")["reftarget"] == "GONE.md"
+
+
+def elsewhere(html):
+    """Addresses of other hosts that a page leads to or loads."""
+    return re.findall(r'(?:href|src)="(https?://[^"]+)"', html)
+
+
+@needs_sphinx
+@pytest.mark.parametrize("repository", ["", "somebody/rope"])
+def test_open_in_links_come_from_the_repository(make_site, tmp_path, monkeypatch, repository):
+    """One page, built with the index as it is and with an address in it."""
+    checkout, source, site = (tmp_path / name for name in ("checkout", "source", "site"))
+    for name in ("docs", "tools"):
+        shutil.copytree(ROOT / name, checkout / name)
+    (checkout / "notebooks").mkdir()
+    index = read("notebooks/index.toml").replace('repository = ""', f'repository = "{repository}"')
+    (checkout / "notebooks/index.toml").write_text(index, encoding="utf-8")
+    (source / "notebooks").mkdir(parents=True)
+    (source / "index.md").write_text(
+        "# First\n\n[![Tests](https://host/badge.svg)](https://host)\n\nWords.\n\n"
+        "```{toctree}\nnotebooks/00_start_here\n```\n"
+    )
+    heading = nbformat.v4.new_markdown_cell("# 00 · Start\n\nWhy?")
+    page = nbformat.v4.new_notebook(cells=[heading, nbformat.v4.new_code_cell("x")])
+    page.metadata = nbformat.from_dict(run_notebooks.METADATA)
+    nbformat.write(page, source / "notebooks/00_start_here.ipynb")
+    (tmp_path / "static").mkdir()
+    monkeypatch.setattr(make_site, "ROOT", checkout)
+    make_site.run_sphinx(source, tmp_path / "static", site)
+
+    html = (site / "notebooks/00_start_here.html").read_text("utf-8")
+    colab = "https://colab.research.google.com/github/somebody/rope/blob/main/notebooks/"
+    found = [link for link in elsewhere(html) if "colab" in link or "somebody" in link]
+    assert (colab + "00_start_here.ipynb" in found) == bool(repository)
+    assert bool(found) == bool(repository)
+    assert 'href="../_sources/notebooks/00_start_here.ipynb"' in html  # the raw notebook
+    assert make_site.dead_links(site) == []
+    assert "badge.svg" not in (site / "index.html").read_text("utf-8")
 
 
 @needs_sphinx
@@ -397,6 +555,22 @@ def test_a_dead_link_stops_the_build(make_site, tmp_path, capfd):
     assert "local id not found in doc 'index': 'gone'" in warnings[1]
 
 
+def complaints_about_page(html):
+    """About a notebook's page."""
+    body = html[html.index("<article") :]
+    pictures = re.findall(r"<img [^>]*>", body)
+    complaints = [p for p in pictures if not re.search(r'alt="[^"./]{3}', p)][:1]
+    if 'class="prev-next-area"' not in html:
+        complaints.append("no way to the page before and the next one")
+    if not re.search(r'<meta name="description" content="[^"]{60,160}"', html):
+        complaints.append("no description")
+    if "copy.js" not in html:
+        complaints.append("no button that copies code")
+    if re.search("run this cell to|[A-Z]\\w+ explorer: [A-Z]+,", html):
+        complaints.append("what a widget says where there is none")
+    return complaints
+
+
 @needs_sphinx
 def test_pictures_have_the_words_that_the_notebook_stores(monkeypatch, tmp_path):
     from docutils import nodes
@@ -427,10 +601,22 @@ def test_the_whole_site_builds(make_site, tmp_path):
 
     for notebook in NOTEBOOKS:
         html = (site / notebook).with_suffix(".html").read_text(encoding="utf-8")
-        pictures = re.findall(r"<img [^>]*>", html)
-        undescribed = [picture for picture in pictures if not re.search(r'alt="[^"./]', picture)]
-        assert undescribed == [], notebook
+        assert complaints_about_page(html) == [], notebook
         assert r"\begin{split}" not in html, notebook  # \tag is not allowed in it
+    broken = {
+        'alt="': 'title="',
+        'class="prev-next-area"': "",
+        '<meta name="description"': "<meta",
+        "copy.js": "other.js",
+        "<body": "<p>Explorer: run this cell to move its sliders.</p><body",
+    }
+    with_pictures = (site / "notebooks/01_roformer_math.html").read_text("utf-8")
+    for good, bad in broken.items():
+        assert len(complaints_about_page(with_pictures.replace(good, bad))) == 1, good
+    # what a helper shows has colors, and a link to a solution leads to its exercise
+    tile = (site / "notebooks/05_fused_half_split.html").read_text("utf-8")
+    assert re.search(r'<div class="cell_output.*?highlight-python', tile, re.DOTALL)
+    assert "05_fused_half_split_solutions.html#exercise-2-how-many-bytes" in tile
 
     described = (site / "api.html").read_text(encoding="utf-8")
     names = [name for name in rope_kernels.__all__ if f'id="rope_kernels.{name}"' not in described]

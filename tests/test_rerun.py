@@ -1,0 +1,52 @@
+"""A cell that a reader runs again, after all others, shows what it showed before.
+
+`tools/rerun.py` lists names that a cell reads and that a later cell gives another value.
+"""
+
+import json
+
+import pytest
+
+import rerun
+from notebook_form import FOLDER, names_of_detours, names_of_notebooks
+
+# (cell, name): why the cell does not mind that a later one changes the name
+HARMLESS: dict[tuple[str, str], str] = {}
+
+
+@pytest.mark.parametrize("name", [*names_of_notebooks(), *names_of_detours()])
+def test_no_later_cell_changes_what_a_cell_reads(name):
+    found = rerun.changed_names(rerun.cells_of(json.loads((FOLDER / name).read_text("utf-8"))))
+    assert [line for line in found if line[:2] not in HARMLESS] == []
+
+
+def changed(*sources):
+    cells = [rerun.read_cell(source, str(place)) for place, source in enumerate(sources)]
+    return [(cell, name, later) for cell, name, later, _ in rerun.changed_names(cells)]
+
+
+@pytest.mark.parametrize(
+    ("sources", "found"),
+    [
+        (("N = 1", "print(N)", "N = 2"), [("1", "N", "2")]),
+        (("N = 1", "print(N)", "for N in range(3):\n    pass"), [("1", "N", "2")]),
+        (("N = 1", "print(N)", "import os as N"), [("1", "N", "2")]),
+        (("N = 1", "print(N)", "def N():\n    pass"), [("1", "N", "2")]),
+        (("N = 1", "print([N for _ in 'ab'])", "N = 2"), [("1", "N", "2")]),
+        (("N = 1", "def f(x=N):\n    return x", "N = 2"), [("1", "N", "2")]),
+        # through a function, when it is called
+        (("N = 1", "def f():\n    return N", "print(f())", "N = 2"), [("2", "N", "3")]),
+        # a value that the cell itself gives anew
+        (("N = 1", "N = N + 1"), [("1", "N", "1")]),
+        (("N = 1", "N += 1"), [("1", "N", "1")]),
+        # and what is no such thing
+        (("N = 1", "N = 3\nprint(N)", "N = 2"), []),
+        (("N = 1", "print(N)", "N = 1"), []),
+        (("N = 1", "print(N)", "def f(N):\n    N = 2"), []),
+        (("N = 1", "print(N)", "[N for N in 'ab']"), []),
+        (("for N in 'ab':\n    print(N)", "N = 2"), []),
+        (("def f(N):\n    return N", "print(f(1))", "N = 2"), []),
+    ],
+)
+def test_a_changed_name_is_found(sources, found):
+    assert changed(*sources) == found
