@@ -265,6 +265,11 @@ def predictions_are_looked_back_at(notebook: Notebook) -> list[str]:
     return complaints
 
 
+def is_figure(data: dict) -> bool:
+    """Matplotlib's, and not the picture of a widget."""
+    return "<Figure" in data.get("text/plain", "<Figure")
+
+
 def pictures_have_words(notebook: Notebook) -> list[str]:
     """Images in the text have alt text; figures are shown, not returned."""
     complaints = []
@@ -274,7 +279,7 @@ def pictures_have_words(notebook: Notebook) -> list[str]:
     for cell in notebook.code:
         for output in cell.outputs:
             data = output.get("data", {})
-            if output.output_type == "execute_result" and "<Figure" in data.get("text/plain", ""):
+            if "image/png" in data and output.output_type == "execute_result" and is_figure(data):
                 complaints.append(f"{cell.id}: a picture as the value of a cell")
     return complaints
 
