@@ -58,6 +58,10 @@ def entry_of_call(call: Call, tables: tuple[Tensor | None, ...]) -> Entry | None
     types = type(interleaved), type(cp_size), type(cp_rank), type(inplace), type(freqs)
     options = call.tensor_format, call.transpose, interleaved, cp_size, cp_rank, inplace, types
     options += len(call.tensors), len(tables)
+    rotary_dim, start, inverse = call.rotary_dim, call.rotary_start, call.inverse
+    if not (rotary_dim is None and start == 0 and inverse is False) or type(start) is not int:
+        options += rotary_dim, start, inverse, type(rotary_dim), type(start), type(inverse)
+    options += (call.output_pairing,)
     if isinstance(freqs, RotaryPositionEmbedding):
         options += freqs.rotary_dim, freqs.interleaved, tables[0].requires_grad
     tensors = *call.tensors, *tables
