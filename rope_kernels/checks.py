@@ -147,7 +147,9 @@ def _check_slice(call: Call, sizes: _Sizes, width: int, of_module: bool) -> None
     """Check which elements turn. `width`: columns of the table, or the module's `rotary_dim`."""
     name, head_dim, start, rotary_dim = sizes.name, sizes.head_dim, call.rotary_start, width
     most = head_dim - 2
-    accepted = f"an integer from 0 to {most}, for a pair within {name}'s head dimension d = {head_dim}"
+    accepted = (
+        f"an integer from 0 to {most}, for a pair within {name}'s head dimension d = {head_dim}"
+    )
     _check_integer("rotary_start", start, 0, most, accepted)
     came = f"freqs has last dimension d2 = {width}"
     if call.rotary_dim is not None:

@@ -7,6 +7,7 @@ from . import fastpath
 from .engine import Engine, engine_of
 from .formats import view_as_sbhd
 from .plan import (
+    MAX_ROWS,
     KernelTensors,
     Plan,
     alignment,
@@ -16,7 +17,7 @@ from .plan import (
     with_rows_in_one_dimension,
 )
 from .rotation import Rotation
-from .tiles import MAX_ROWS, WHOLE_ROWS, order_of_programs, plan_tile
+from .tiles import WHOLE_ROWS, order_of_programs, plan_tile
 
 
 def rotate(

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+MAX_ROWS = 2**31  # rows are counted in 32 bits
+
 
 class KernelTensors(NamedTuple):
     """The kernel's tensors, in the order of its arguments."""
@@ -80,9 +82,9 @@ def with_rows_in_one_dimension(views: list[Tensor | None]) -> list[Tensor | None
     """
     for view in views:
         if view is not None:
-            _, _, heads, _ = view.shape
+            _, batch, heads, _ = view.shape
             _, b_stride, h_stride, _ = view.stride()
-            if b_stride != heads * h_stride:
+            if b_stride != heads * h_stride or batch * heads >= MAX_ROWS:
                 return views
     return [None if view is None else view.flatten(1, 2).unsqueeze(1) for view in views]
 

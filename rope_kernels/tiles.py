@@ -23,7 +23,6 @@ STRETCH_OF_ROWS = 4096
 WHOLE = 2**30  # where there is no table, or batch entries do not share its rows
 BYTES_PER_WARP = 4096  # of a row that is larger than a tile
 MAX_WARPS = 8
-MAX_ROWS = 2**31  # rows are counted in 32 bits
 BYTES_PER_LOAD = 32 * 8  # of a warp, at which a table's rows are no longer slow to read
 
 

@@ -2,8 +2,8 @@
 
 Head dimension 120 in bf16: a row has 240 bytes, so every row is aligned to 16 bytes, and a thread
 can load 16 at once. The second half of a row starts at byte 120, so `rope_kernel` loads and stores
-8 bytes at a time and reaches two thirds of the bandwidth. This kernel takes whole rows instead. It
-loads every element, then the other member of its pair, a second time; that load comes from L1.
+8 bytes at a time. This kernel takes whole rows instead. It loads every element, and a second time
+as the other member of its pair; that load comes from L1.
 """
 
 import triton
