@@ -87,8 +87,9 @@ def apply_rotary_pos_emb(
 
     Returns:
         A contiguous tensor of the shape and dtype of `t`, or `t` itself with `inplace`. Tokens past
-        `cu_seqlens[-1]` come out unrotated (and permuted, if `output_pairing` permutes). A position past the table gives NaN where its value is
-        not read back: on a GPU, and in plain PyTorch under `torch.compile`.
+        `cu_seqlens[-1]` come out unrotated (and permuted, if `output_pairing` permutes). A position
+        past the table gives NaN where its value is not read back: on a GPU, and in plain PyTorch
+        under `torch.compile`.
 
     Raises:
         TypeError: a dtype that is not accepted, or not a tensor or bool where one is expected.

@@ -5,6 +5,7 @@ launched. Values on a GPU are not read back, which would stall it and forbid CUD
 there, only shapes, dtypes and devices are checked.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -97,10 +98,10 @@ def _check_flag(name: str, flag: object) -> None:
         raise bad(f"{name} is {flag!r}", "False, True", TypeError)
 
 
-def _check_integer(name: str, value: object, least: int, most: int, accepted: str) -> None:
+def _check_integer(name: str, value: object, least: float, most: float, accepted: str) -> None:
     if isinstance(value, bool):  # an int to Python, so True would pass for 1
         raise bad(f"{name} is {value}", accepted, TypeError)
-    if not (isinstance(value, int) and least <= value <= most):
+    if not (isinstance(value, (int, torch.SymInt)) and least <= value <= most):
         raise bad(f"{name} is {value!r}", accepted)
 
 
@@ -145,25 +146,21 @@ def _check_freqs(call: Call, sizes: _Sizes, positions: int | None) -> None:
 
 def _check_slice(call: Call, sizes: _Sizes, width: int, of_module: bool) -> None:
     """Check which elements turn. `width`: columns of the table, or the module's `rotary_dim`."""
-    name, head_dim, start, rotary_dim = sizes.name, sizes.head_dim, call.rotary_start, width
-    most = head_dim - 2
-    accepted = (
-        f"an integer from 0 to {most}, for a pair within {name}'s head dimension d = {head_dim}"
-    )
-    _check_integer("rotary_start", start, 0, most, accepted)
-    came = f"freqs has last dimension d2 = {width}"
+    start, rotary_dim, came = call.rotary_start, width, f"freqs has last dimension d2 = {width}"
+    d_in_words = f"{sizes.name}'s head dimension d = {sizes.head_dim}"
+    accepted = f"an even number from 2 to {d_in_words}"
     if call.rotary_dim is not None:
         rotary_dim, came = call.rotary_dim, f"rotary_dim is {call.rotary_dim!r}"
-    room = head_dim - start
-    accepted = f"an even number from 2 to {name}'s head dimension d = {head_dim}"
-    accepted += f" less rotary_start = {start}" if start else ""
-    _check_integer("rotary_dim", rotary_dim, -(2**63), 2**63, accepted)
-    if rotary_dim % 2 or not 2 <= rotary_dim <= room:
+        _check_integer("rotary_dim", rotary_dim, -math.inf, math.inf, accepted)
+    if rotary_dim % 2 or not 2 <= rotary_dim <= sizes.head_dim:
         raise bad(came, accepted)
+    accepted = f"an integer from 0 to {sizes.head_dim - rotary_dim}, for {rotary_dim} elements"
+    accepted += f" within {d_in_words}"
+    _check_integer("rotary_start", start, 0, sizes.head_dim - rotary_dim, accepted)
     if of_module and rotary_dim != width:
         raise bad(came, f"None, or that of freqs, {width}")
-    if rotary_dim not in (width, 2 * width):
-        wide = f"{rotary_dim} columns, or {rotary_dim // 2}, one per pair"
+    if rotary_dim != width and rotary_dim != 2 * width:
+        wide = f"{rotary_dim}, or one column per pair, {rotary_dim // 2}"
         raise bad(f"freqs has last dimension {width} with rotary_dim = {rotary_dim}", wide)
 
 

@@ -151,9 +151,13 @@ def kernel_of(plan: Plan):
     return getattr(whole_rows if plan.kernel == WHOLE_ROWS else kernels, plan.kernel)
 
 
+def options_of(plan: Plan) -> dict[str, int | bool]:
+    """Options of the compiler. Fusion, which decides last bits, is never left to its default."""
+    return {"num_warps": plan.num_warps, "enable_fp_fusion": True}
+
+
 def run(plan: Plan, tensors: KernelTensors):
     """Launch a plan through Triton's JIT, which compiles what is new; return what it compiled."""
-    constants = plan.blocks | plan.flags
-    options = {"num_warps": plan.num_warps, "enable_fp_fusion": True}
+    constants = plan.blocks | plan.flags | options_of(plan)
     kernel = kernel_of(plan)
-    return kernel[(plan.programs,)](*tensors, **plan.sizes, **plan.strides, **constants, **options)
+    return kernel[(plan.programs,)](*tensors, **plan.sizes, **plan.strides, **constants)

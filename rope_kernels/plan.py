@@ -30,7 +30,7 @@ class Plan:
     The dicts go by the names of the kernel's arguments, and are in their order.
     """
 
-    kernel: str  # its name in kernels.py
+    kernel: str  # its name in kernels.py or whole_rows.py
     programs: int  # the grid
     num_warps: int  # per program
     sizes: dict[str, int | tuple[int, int] | None]  # run-time integers, and `cp`

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import torch
 
-from rope_kernels.launch import kernel_of
+from rope_kernels.launch import kernel_of, options_of
 
 from ..child import Child
 from .plans import plan_of
@@ -178,8 +178,8 @@ def compile_call(gpu: str, function: Callable, *arguments, **options) -> Compile
     """
     plan, tensors = plan_of(function, *arguments, **options)
     numbers = *plan.sizes.values(), *plan.strides.values()
-    constants = plan.blocks | plan.flags
-    return compile_for(gpu, kernel_of(plan), *tensors, *numbers, num_warps=plan.num_warps, **constants)
+    constants = plan.blocks | plan.flags | options_of(plan)
+    return compile_for(gpu, kernel_of(plan), *tensors, *numbers, **constants)
 
 
 class _Refused(Exception):
