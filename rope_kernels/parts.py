@@ -68,9 +68,14 @@ def row_pointers(
     if not PER_BATCH:
         row_batch, head = (row // heads).to(tl.int64), (row % heads).to(tl.int64)
     s_offset, row_offset = s * strides[0], row_batch * strides[1] + head * strides[2]
-    pointers = ptr + (s_offset[:, None] + row_offset[None, :])[:, :, None]
+    offset = (s_offset[:, None] + row_offset[None, :])[:, :, None]
+    pointers = ptr + offset
     if ALIGNED > 0:
-        pointers = tl.multiple_of(pointers, (ALIGNED, ALIGNED, ALIGNED))
+        if offset.shape[0] * offset.shape[1] == 1:
+            # the compiler makes one row's offset a scalar, and crashes on a hint of three numbers
+            pointers = tl.multiple_of(ptr + tl.sum(offset), ALIGNED) + tl.zeros_like(offset)
+        else:
+            pointers = tl.multiple_of(pointers, (ALIGNED, ALIGNED, ALIGNED))
     return pointers
 
 

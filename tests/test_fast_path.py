@@ -52,6 +52,13 @@ CASES = (
     "packed",
     "context parallel",
     "interleaved",
+    "one column per pair",
+    "one cosine per pair",
+    "start",
+    "inverse",
+    "half-split results",
+    "whole rows",
+    "whole rows in place",
     "half rotary",
     "in place",
     "q and k",
@@ -79,9 +86,9 @@ def run_child(tmp_path_factory):
         "PYTHONPATH": before("PYTHONPATH", Path(rope_kernels.__file__).parent.parent),
     }
 
-    def run(*arguments, fast_path="1"):
+    def run(*arguments, fast_path="1", **more):
         child = [sys.executable, HERE / "child.py", *arguments]
-        given = environment | {"ROPE_KERNELS_FAST_PATH": fast_path}
+        given = environment | {"ROPE_KERNELS_FAST_PATH": fast_path} | more
         done = subprocess.run(child, env=given, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
@@ -203,6 +210,18 @@ def test_an_error_of_the_driver_is_raised_after_one_launch(noted):
 def test_every_launch_says_whether_to_fuse(noted):
     """Triton 3.10 changes the default, and with it last bits."""
     assert noted["enable_fp_fusion"] == [True]
+
+
+@recorded
+def test_the_machine_code_does_not_hang_on_tritons_default(run_child):
+    """Of both kernels, forward and backward, called and through torch.compile's operator."""
+    one, other = (run_child("code", TRITON_DEFAULT_FP_FUSION=default) for default in "10")
+    assert one["default"] is True and other["default"] is False
+    names = ["rope_kernel", "whole_rows_kernel"]
+    assert sorted({name for name, *_ in one["ours"]}) == names and len(one["ours"]) == 8
+    assert one["ours"] == other["ours"]
+    assert all(fused for _, _, fused in one["ours"])
+    assert one["left to Triton"] != other["left to Triton"]  # or this would compare nothing
 
 
 @recorded

@@ -66,6 +66,53 @@ def test_any_even_rotary_dim_interleaved(head_dim, rotary_dim, device):
     check_both_directions(t, grad, angles(3, rotary_dim, device), "sbhd", interleaved=True)
 
 
+WHOLE_ROWS = (20, 30, 72, 88, 100, 120)  # in bf16: halves are worse aligned than rows
+WHOLE_LAYOUTS = ("contiguous", "packed_qkv", "sliced_with_offset", "head_dim_strided")
+
+
+def check_whole_rows(t, grad, freqs, tensor_format, cu_seqlens, **options):
+    """Both directions, new and in place: the same bits, and nothing else is touched."""
+    plan, _ = plan_of(rope_fw, t, freqs, tensor_format, cu_seqlens=cu_seqlens, **options)
+    assert plan.kernel == tiles.WHOLE_ROWS
+    options["cu_seqlens"] = cu_seqlens
+    wants = (
+        (rope_fw, t, rotate_fp64(t, freqs, tensor_format, **options)),
+        (rope_bw, grad, gradient_fp64(t, freqs, tensor_format, grad, **options)),
+    )
+    for function, x, want in wants:
+        out = function(x, freqs, tensor_format, **options)
+        assert_rounded_once(out, want)
+        memory = x._base.clone() if x._base is not None else None
+        assert function(x, freqs, tensor_format, inplace=True, **options) is x
+        assert torch.equal(x, out)
+        if memory is not None:
+            x.copy_(memory.as_strided(x.shape, x.stride(), x.storage_offset()))
+            assert torch.equal(x._base, memory), "elements of others were written to"
+
+
+@pytest.mark.parametrize("layout", WHOLE_LAYOUTS)
+@pytest.mark.parametrize("tensor_format", FORMATS)
+@pytest.mark.parametrize("head_dim", WHOLE_ROWS)
+def test_whole_rows(head_dim, tensor_format, layout, device):
+    s, b, h = 5, 2, 3
+    shape = shape_of(tensor_format, s, b, h, head_dim)
+    t, grad = (LAYOUTS[layout](shape, torch.bfloat16, device) for _ in range(2))
+    cu_seqlens = sequence_starts(tensor_format, s, b, device)
+    freqs = angles(s * b, head_dim, device)  # the members of a pair differ
+    check_whole_rows(t, grad, freqs, tensor_format, cu_seqlens)
+
+
+@pytest.mark.parametrize("shift", (1, 2, 4, 8))
+@pytest.mark.parametrize("slice_of", ((70, 0), (70, 28), (64, 2), (36, 64), (98, 1)), ids=str)
+def test_whole_rows_with_a_slice_at_an_odd_address(slice_of, shift, device):
+    rotary_dim, start = slice_of
+    memory = torch.randn(2, 5 * 2 * 3 * 100 + shift, device=device).bfloat16()
+    t, grad = (row[shift:].view(5, 2, 3, 100) for row in memory)
+    options = {"rotary_dim": rotary_dim, "rotary_start": start, "inverse": shift == 2}
+    freqs = angles(5, rotary_dim // (2 if shift > 2 else 1), device)
+    check_whole_rows(t, grad, freqs, "sbhd", None, **options)
+
+
 @each_pairing
 def test_odd_head_dim_passes_its_odd_tail(interleaved, device):
     t, grad = (contiguous((5, 2, 3, 13), torch.float32, device) for _ in range(2))
