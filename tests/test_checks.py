@@ -203,6 +203,66 @@ SHORT = "freqs has angles for s2 = 3 positions"
 CU_DTYPES = "accepted: int32, int64"
 I_DTYPES = "accepted: int32, int64, int16, int8, uint8"
 RISING = "values that start at 0 and never fall"
+ROOM = "an integer from 0 to 2, for 8 elements within {t}'s head dimension d = 10"
+IN_PLACE = "with inplace=True; accepted: 'same'"
+
+
+def no_rotary_dim(what, value, error=ValueError, accepted=EVEN, **more):
+    came = f"rotary_dim is {value!r}"
+    return Bad(what, {"rotary_dim": value, **more}, "rotary_dim", came, accepted, error)
+
+
+def no_rotary_start(what, value, error=ValueError, accepted=ROOM, **more):
+    came = f"rotary_start is {value!r}"
+    return Bad(what, {"rotary_start": value, **more}, "rotary_start", came, accepted, error)
+
+
+def no_width(what, width, freqs=None, rotary_dim=8):
+    change = {"freqs": table(S, 1, 1, width) if freqs is None else freqs, "rotary_dim": rotary_dim}
+    came = f"freqs has last dimension {width} with rotary_dim = {rotary_dim}"
+    accepted = f"accepted: {rotary_dim}, or one column per pair, {rotary_dim // 2}"
+    return Bad(what, change, "freqs", came, accepted)
+
+
+def no_pairing(what, value, accepted="accepted: same, half", **more):
+    came = f"output_pairing is {value!r}"
+    return Bad(what, {"output_pairing": value, **more}, "output_pairing", came, accepted)
+
+
+# what turns, and how
+BAD_SLICES = [
+    *(no_rotary_dim(f"{value!r}", value, TypeError) for value in (True, False)),
+    *(no_rotary_dim(f"{value!r}", value) for value in (8.0, "8", [8], (8,), torch.tensor(8))),
+    *(no_rotary_dim("an odd number", value) for value in (7, 1, -1)),
+    *(no_rotary_dim("out of range", value) for value in (0, -2, 12, 2**64)),
+    no_rotary_dim("too large with a start", 12, rotary_start=2),
+    no_rotary_dim(
+        "not the module's", 4, freqs=module(), accepted="accepted: None, or that of freqs, 8"
+    ),
+    no_rotary_dim("twice the module's", 8, freqs=module(4), accepted="or that of freqs, 4"),
+    *(no_rotary_start(f"{value!r}", value, TypeError) for value in (True, False)),
+    *(no_rotary_start(f"{value!r}", value) for value in (0.0, 2.0, "2", [2], None)),
+    no_rotary_start("a tensor", torch.tensor([1, 2])),
+    *(no_rotary_start("out of range", value) for value in (-1, -(2**64), 10, 2**64)),
+    no_rotary_start("no room after it", 3),
+    no_rotary_start(
+        "no room after it, one column per pair",
+        *(5, ValueError, "accepted: an integer from 0 to 4, for 6 elements within {t}'s head"),
+        **{"rotary_dim": 6, "freqs": table(S, 1, 1, 3)},
+    ),
+    no_rotary_start("no room after it, of a module", 3, freqs=module()),
+    no_rotary_start("a whole head turns", 1, accepted="0 to 0, for 10", freqs=table(S, 1, 1, 10)),
+    no_width("width neither", 2),
+    no_width("width neither, wider", 16),
+    no_width("width of cosines neither", 6, (cos(S, 6), cos(S, 6))),
+    no_width("a quarter", 2, (cos(B, S, 2), cos(B, S, 2))),
+    *(no_bool("inverse", value, f"inverse is {value!r}") for value in (1, 0, 0.0, None, "yes", [])),
+    no_bool("inverse", -1, "inverse is -1"),
+    *(no_pairing(f"{value!r}", value) for value in ("halves", "Half", "", None, 1, True, ["half"])),
+    no_pairing("of the input", "interleaved", interleaved=True),
+    no_pairing("in place", "half", IN_PLACE, inplace=True),
+    no_pairing("in place, interleaved", "half", IN_PLACE, inplace=True, interleaved=True),
+]
 
 BAD = [
     # t
@@ -617,6 +677,8 @@ BAD = [
     elsewhere("position_ids", position_ids=cu(0, 1, 2, 3)[None].to("meta")),
 ]
 
+BAD += BAD_SLICES
+
 
 def to(device, value):
     if isinstance(value, tuple | list):
@@ -649,6 +711,20 @@ def test_bad_argument(bad, call, device, nothing_may_run):
         call(arguments.pop("t"), arguments.pop("freqs"), bad.tensor_format, **arguments)
     assert error.type is bad.error
     check_message(error, bad, name_of_t(call))
+
+
+@pytest.mark.parametrize("call", (apply_rotary_pos_emb, unfused, rope_fw, rope_bw))
+@pytest.mark.parametrize("bad", BAD_SLICES, ids=lambda bad: f"{bad.argument}: {bad.what}")
+def test_nothing_is_written_by_a_call_that_fails(bad, call, device):
+    """In place, after good calls of the same kind, whose signatures are remembered."""
+    freqs = to(device, bad.change.get("freqs", table() + 1))
+    x = torch.randn(S, B, H, D, device=device)
+    before = x.clone()
+    call(x.clone(), table().to(device) + 1, inplace=True)
+    options = {name: to(device, value) for name, value in bad.change.items() if name != "freqs"}
+    with pytest.raises(bad.error):
+        call(x, freqs, **options | {"inplace": True})
+    assert torch.equal(x, before)
 
 
 @pytest.mark.parametrize("value", ("no", 0, 1, None, np.True_), ids=repr)
@@ -726,6 +802,14 @@ GOOD = {
     },
     "ranks": {"cp_size": 2, "cp_rank": 1, "freqs": table(8, 1, 1, D2)},
     "no rank beside me": {"cp_size": 1, "cp_rank": 0, "t": t(3, B, H, D)},
+    "a rotary_dim": {"rotary_dim": 8},
+    "one column per pair": {"rotary_dim": 8, "freqs": table(S, 1, 1, 4)},
+    "one cosine per pair": {"rotary_dim": 4, "freqs": (cos(S, 2), cos(S, 2)), "rotary_start": 6},
+    "the module's rotary_dim": {"rotary_dim": 8, "freqs": module()},
+    "the last start": {"rotary_start": 2},
+    "inverse": {"inverse": True},
+    "half-split results": {"output_pairing": "half"},
+    "the same pairing": {"output_pairing": "same", "interleaved": True},
 }
 
 

@@ -25,6 +25,7 @@ from rope_kernels import (
 )
 from rope_kernels.api import Route, choose_route
 from rope_kernels.engine import Engine, engine_of
+from rope_kernels.tiles import WHOLE_ROWS
 from rope_lab.compiler.plans import plan_of
 
 S, B, H, D, D2 = 7, 2, 3, 20, 12
@@ -147,6 +148,10 @@ CHANGES = {  # to a call of `rope_fw`
     "strides": {"t": torch.empty(S, S, D, H).transpose(2, 3)},
     "the table": {"freqs": torch.empty(S + 2, 1, 1, D2)},
     "positions": {"start_positions": torch.arange(S)},
+    "columns": {"rotary_dim": D2, "freqs": torch.empty(S + 1, 1, 1, D2 // 2)},
+    "the start": {"rotary_start": 2},
+    "the sign": {"inverse": True},
+    "another order": {"interleaved": True, "output_pairing": "half"},
     "ranks": {"freqs": torch.empty(S + 1, 1, 1, D2), "t": torch.empty(S - 1, S, H, D)}
     | {"position_ids": torch.zeros(S, S - 1, dtype=torch.int64), "cp_size": 2},
 }
@@ -176,13 +181,18 @@ def test_a_plan_cannot_be_changed():
         plan.programs = 1
 
 
-def test_a_plan_goes_by_the_names_of_the_kernels_arguments_in_their_order():
-    kernels = pytest.importorskip("rope_kernels.kernels", exc_type=ImportError)
-    plan, tensors = planned("q and k with ids", "cpu")
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    (("q and k with ids", WHOLE_ROWS), ("backward", "rope_kernel"), ("a rank", WHOLE_ROWS)),
+)
+def test_a_plan_goes_by_the_names_of_the_kernels_arguments_in_their_order(name, kernel):
+    pytest.importorskip("rope_kernels.kernels", exc_type=ImportError)
+    plan, tensors = planned(name, "cpu")
+    assert plan.kernel == kernel
     names = [f"{name}_ptr" for name in tensors._fields]
     for row in (plan.sizes, plan.strides, plan.blocks, plan.flags):
         names += row
-    assert names == list(inspect.signature(getattr(kernels, plan.kernel).fn).parameters)
+    assert names == list(inspect.signature(launch.kernel_of(plan).fn).parameters)
     assert plan.numbers == tuple(
         value
         for row in (plan.sizes, plan.strides, plan.blocks, plan.flags)
@@ -195,13 +205,110 @@ def test_a_plan_prints_what_is_there():
     plan, _ = plan_of(rope_fw, t, torch.empty(64, 1, 1, 128, device="meta"))
     assert str(plan).splitlines() == [
         "rope_kernel: 128 programs of 1 warp",
-        "  sizes   seq_len=64, batch=2, q_heads=8, k_heads=0, s2=64, sequences=0",
-        "  strides q_strides=(2048, 1024, 128, 1), q_out_strides=(2048, 1024, 128, 1), "
+        "  sizes   seq_len=64, batch=1, q_heads=16, k_heads=0, s2=64, sequences=0",
+        "  strides q_strides=(2048, 0, 128, 1), q_out_strides=(2048, 0, 128, 1), "
         "table_strides=(0, 128, 1)",
-        "  blocks  HALF=64, TAIL=0, BLOCK_S=1, BLOCK_R=8, BLOCK_HALF=64, BLOCK_TAIL=0",
-        "  flags   TRANSPOSE=False, INTERLEAVED=False, PER_BATCH=False, ROWS_OUTER=False, "
-        "STRETCH=1, FAST_SINE=True",
+        "  blocks  HALF=64, TAIL=0, START=0, BLOCK_S=1, BLOCK_R=8, BLOCK_HALF=64, BLOCK_TAIL=0",
+        "  flags   TRANSPOSE=False, INVERSE=False, ONE_PER_PAIR=False, PER_BATCH=True, "
+        "ROWS_OUTER=False, STRETCH=1, FAST_SINE=True, ALIGNED=0, OUT_ALIGNED=0, TABLE_UNIT=1, "
+        "INTERLEAVED=False, READS_INTERLEAVED=False, WRITES_INTERLEAVED=False",
     ]
+
+
+KERNEL_OF = {  # (head dimension, rotary dimension, first element, dtype): whole rows?
+    (128, 128, 0, "bfloat16"): False,  # halves of 128 bytes, rows of 256
+    (64, 64, 0, "bfloat16"): False,
+    (96, 96, 0, "bfloat16"): False,
+    (80, 80, 0, "float32"): False,  # halves of 160
+    (192, 64, 128, "bfloat16"): False,
+    (20, 20, 0, "float32"): True,
+    (30, 30, 0, "float32"): True,
+    (72, 72, 0, "bfloat16"): True,  # halves of 72 bytes, which 8 divides; rows of 144
+    (72, 72, 0, "float64"): False,  # halves of 288
+    (80, 80, 0, "bfloat16"): True,  # halves of 80 bytes, which 16 divides; rows of 160
+    (88, 88, 0, "bfloat16"): True,
+    (100, 100, 0, "bfloat16"): True,
+    (120, 120, 0, "bfloat16"): True,
+    (128, 64, 0, "bfloat16"): False,
+    (128, 72, 0, "bfloat16"): True,
+    (128, 64, 2, "bfloat16"): True,  # the slice starts at byte 4
+    (130, 64, 2, "bfloat16"): False,  # so do all rows: nothing is wide
+}
+
+
+@pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
+@pytest.mark.parametrize("inplace", (False, True), ids=("new", "in place"))
+@pytest.mark.parametrize("case", KERNEL_OF, ids=str)
+def test_whole_rows_are_for_halves_that_are_worse_aligned_than_rows(case, inplace, interleaved):
+    head_dim, rotary_dim, start, dtype = case
+    t = torch.empty(S, B, H, head_dim, dtype=getattr(torch, dtype), device="meta")
+    freqs = torch.empty(S, 1, 1, rotary_dim // 2, device="meta")
+    options = {"rotary_dim": rotary_dim, "rotary_start": start, "inplace": inplace}
+    plan, _ = plan_of(rope_fw, t, freqs, interleaved=interleaved, **options)
+    whole = KERNEL_OF[case] and not interleaved
+    assert plan.kernel == ("whole_rows_kernel" if whole else "rope_kernel")
+    if whole:
+        first = start if inplace else 0
+        assert (plan.blocks["FIRST"], plan.flags["IN_PLACE"]) == (first, inplace)
+    if interleaved and not inplace:  # either end interleaved is enough
+        for function in (rope_fw, rope_bw):
+            pairs = options | {"interleaved": True, "output_pairing": "half"}
+            plan, _ = plan_of(function, t, freqs, **pairs)
+            read = function is rope_fw
+            assert plan.kernel == "rope_kernel"
+            assert plan.flags["READS_INTERLEAVED"] is read
+            assert plan.flags["WRITES_INTERLEAVED"] is not read
+
+
+def test_rows_of_batch_and_heads_are_one_dimension_where_they_are_evenly_spaced():
+    table = angles(S, D2, "cpu")
+
+    def sizes(*tensors, **options):
+        function = rope_qk if len(tensors) == 2 else rope_fw
+        plan, _ = plan_of(function, *tensors, table, **options)
+        return plan.sizes["batch"], plan.sizes["q_heads"], plan.sizes["k_heads"]
+
+    q, k, wide = torch.empty(S, B, H, D), torch.empty(S, B, 1, D), torch.empty(S, B, 3 * H, D)
+    assert sizes(q) == (1, B * H, 0)
+    assert sizes(q, k) == (1, B * H, B)
+    assert sizes(wide[:, :, :H]) == (B, H, 0)  # other heads between those of two entries
+    assert sizes(wide[:, :, :H], k) == (B, H, 1)
+    assert sizes(wide[:, :, ::3]) == (1, B * H, 0)
+    assert sizes(q, start_positions=torch.zeros(B, dtype=torch.int64)) == (B, H, 0)
+    assert sizes(torch.empty(B, S, H, D), tensor_format="bshd") == (B, H, 0)
+
+
+@pytest.mark.parametrize(
+    ("head_dim", "shift", "strides", "aligned"),
+    (
+        (128, 0, 1, 0),  # Triton sees it
+        (72, 0, 1, 16),
+        (100, 0, 1, 8),
+        (30, 0, 1, 4),
+        (120, 4, 1, 8),  # the first element is at byte 8
+        (128, 1, 1, 2),
+        (72, 0, 3, 16),
+    ),
+)
+def test_a_plan_says_how_rows_are_aligned(head_dim, shift, strides, aligned):
+    memory = torch.empty(shift + S * B * H * head_dim * strides, dtype=torch.bfloat16)
+    assert memory.data_ptr() % 16 == 0
+    t = memory[shift:].view(S, B, H, strides * head_dim)[..., :head_dim]
+    plan, _ = plan_of(rope_fw, t, RotaryPositionEmbedding(head_dim))
+    assert plan.flags["ALIGNED"] == aligned
+    of_new_rows = {128: 0, 72: 16, 100: 8, 30: 4, 120: 16}[head_dim]
+    assert plan.flags["OUT_ALIGNED"] == of_new_rows
+
+
+@pytest.mark.parametrize(
+    ("columns", "unit", "stride"), ((64, 1, 64), (36, 4, 9), (60, 4, 15), (50, 2, 25), (15, 1, 15))
+)
+def test_a_tables_strides_are_counted_in_units(columns, unit, stride):
+    """Of up to 16 elements: Triton then knows that they divide where a row begins."""
+    freqs = torch.empty(S, 1, 1, columns)
+    plan, _ = plan_of(rope_fw, torch.empty(S, B, H, 128), freqs, rotary_dim=2 * columns)
+    assert plan.flags["TABLE_UNIT"] == unit
+    assert plan.strides["table_strides"] == (0, stride, 1)
 
 
 def test_planning_loads_no_triton():

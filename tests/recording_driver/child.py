@@ -1,10 +1,12 @@
 """A process that believes in a GPU: launches calls both ways and prints what the driver noted.
 
 For `tests/test_fast_path.py`, which gives it `libcuda.so.1` made from `libcuda.c`. `child.py` tries
-everything, `child.py calls` only some calls. A launch through Triton's JIT goes "the whole way".
+everything, `child.py calls` only some calls, and `child.py code` prints digests of machine code. A
+launch through Triton's JIT goes "the whole way".
 """
 
 import ctypes
+import hashlib
 import json
 import sys
 from contextlib import contextmanager
@@ -164,6 +166,15 @@ def cases() -> dict:
         "packed": single(packed, table, "thd", cu_seqlens=cu_seqlens),
         "context parallel": single(t, RotaryPositionEmbedding(32), cp_size=2, cp_rank=1),
         "interleaved": single(t, table, interleaved=True),
+        "one column per pair": single(t, table[..., :16].contiguous(), rotary_dim=32),
+        "one cosine per pair": single(t, (cos[:, :16], sin[:, :16]), rotary_dim=32),
+        "start": single(t, table[..., :8].contiguous(), rotary_start=5),
+        "inverse": single(t, table, inverse=True),
+        "half-split results": single(t, table, interleaved=True, output_pairing="half"),
+        "whole rows": single(torch.randn(6, 2, 4, 36), RotaryPositionEmbedding(36)(9)),
+        "whole rows in place": single(
+            torch.randn(6, 2, 4, 36), RotaryPositionEmbedding(36)(9), inplace=True
+        ),
         "half rotary": single(t, RotaryPositionEmbedding(32, 0.5)(9)),
         "in place": single(t, table, inplace=True),
         "q and k": pair(t, torch.randn(6, 2, 1, 32), table),
@@ -391,8 +402,34 @@ def without_what_it_reads() -> list:
     return [fastpath.shortest_launch(object(), 1, ()), again is None, later]
 
 
+def code_of(call) -> list:
+    """The kernel that a call compiled, a digest of its machine code, and whether it fuses."""
+    fastpath.forget()
+    whole_ways.compiled = None
+    call()
+    compiled = whole_ways.compiled
+    digest = hashlib.sha256(compiled.asm["ptx"].encode() + compiled.asm["cubin"]).hexdigest()
+    return [compiled.metadata.name, digest, "fma.rn" in compiled.asm["ptx"]]
+
+
+def machine_code() -> dict:
+    """Of calls, of torch.compile's operator, and of a launch that leaves fusion to Triton."""
+    ours = []
+    for head_dim in (32, 36):
+        t, table = torch.randn(6, 2, 4, head_dim), RotaryPositionEmbedding(head_dim)(9)
+        for function in (rope_fw, rope_bw):
+            graph = torch.compile(function, backend="eager", fullgraph=True)
+            ours += [code_of(lambda f=f, t=t, table=table: f(t, table)) for f in (function, graph)]
+    with replaced(launch, "options_of", lambda plan: {"num_warps": plan.num_warps}):
+        left = code_of(lambda: rope_fw(t, table))
+    default = triton.knobs.language.default_fp_fusion
+    return {"ours": ours, "left to Triton": left, "default": default}
+
+
 if __name__ == "__main__":
-    if ONLY:
+    if ONLY == "code":
+        result = machine_code()
+    elif ONLY:
         result = some_calls(*a_call())
     else:
         result = {
