@@ -7,7 +7,7 @@ from torch import Tensor
 
 from . import fastpath, launch, reference
 from .autograd import RotationFunction, apply_to_plain_tensors
-from .call import Call, Freqs
+from .call import Call, Freqs, OutputPairing
 from .checks import check_call, check_inplace, check_rotate_half, check_values
 from .engine import runs_in_triton
 from .formats import TensorFormat, view_as_sbhd
@@ -33,6 +33,10 @@ def apply_rotary_pos_emb(
     inplace: bool = False,
     cp_size: int = 1,
     cp_rank: int = 0,
+    rotary_dim: int | None = None,
+    rotary_start: int = 0,
+    inverse: bool = False,
+    output_pairing: OutputPairing = "same",
 ) -> Tensor:
     """Apply rotary position embedding to a query or key tensor.
 
@@ -47,10 +51,8 @@ def apply_rotary_pos_emb(
             - angles in radians, (s2, 1, 1, d2), fp32 (fp64 too with fp64 `t`), even d2 <= d;
             - (cos, sin), each (s2, d2) or (b, s2, d2), of any of the dtypes above;
             - a `RotaryPositionEmbedding`: angles are made on the fly, right to fp32's last digits.
-            s2 >= s * cp_size. Column i belongs to element i of the head, so a pair's members may
-            differ in angle. Elements d2, d2 + 1, ... pass through unchanged: a table of d/2 columns
-            rotates half of the head. FlashAttention, vLLM and GPT-J store one column per pair; pass
-            `torch.cat((cos, cos), -1)`, or interleaved `cos.repeat_interleave(2, -1)`.
+            s2 >= s * cp_size. Column i belongs to element i of the rotary slice, so a pair's
+            members may differ in angle. Or to pair i, in tables d2 / 2 wide: see `rotary_dim`.
         tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd' (packed sequences).
         fused: True: one kernel, fp32 math (fp64 for fp64 `t`), one rounding; cos and sin of angles
             up to 10^7 radians to 2e-7, and to 5e-7 for fp16 and bf16, where a GPU computes them.
@@ -70,11 +72,24 @@ def apply_rotary_pos_emb(
         cp_size: number of ranks that share each sequence (context parallelism). `t` holds two of
             its 2 * cp_size chunks: number cp_rank and number 2 * cp_size - 1 - cp_rank.
         cp_rank: which of these ranks this is.
+        rotary_dim: d2, an even number; None: the width of the table. With it, a table may be d2 / 2
+            wide: column i then belongs to pair i, in both pairings. FlashAttention, flashinfer,
+            vLLM, GPT-J and gpt_oss store such tables, and `RotaryPositionEmbedding` makes them. Of
+            cos and sin side by side in one tensor, as vLLM has them, pass the views
+            `cache.chunk(2, dim=-1)`. With a module it has to be the module's own.
+        rotary_start: elements rotary_start to rotary_start + d2 - 1 turn. All others pass through;
+            in place they are not touched.
+        inverse: negate the sine and nothing else: turn by minus the angle. That undoes a rotation
+            only where the members of each pair have the same angle. The transpose of this map is
+            `rope_bw(..., inverse=True)`.
+        output_pairing: 'same', or 'half': write half-split pairs, whatever is read, as DeepSeek V3
+            does with interleaved ones. Gradients are permuted back. Not with `inplace`.
 
     Returns:
         A contiguous tensor of the shape and dtype of `t`, or `t` itself with `inplace`. Tokens past
-        `cu_seqlens[-1]` come out unrotated. A position past the table gives NaN where its value is
-        not read back: on a GPU, and in plain PyTorch under `torch.compile`.
+        `cu_seqlens[-1]` come out unrotated (and permuted, if `output_pairing` permutes). A position
+        past the table gives NaN where its value is not read back: on a GPU, and in plain PyTorch
+        under `torch.compile`.
 
     Raises:
         TypeError: a dtype that is not accepted, or not a tensor or bool where one is expected.
@@ -83,6 +98,7 @@ def apply_rotary_pos_emb(
     Source: TransformerEngine's `apply_rotary_pos_emb`; RoFormer, equation (34).
     """
     rest = cu_seqlens, start_positions, position_ids, interleaved, cp_size, cp_rank, fused, inplace
+    rest += rotary_dim, rotary_start, inverse, output_pairing
     return _rotate_call(Call(("t",), (t,), freqs, tensor_format, *rest))[0]
 
 
@@ -100,6 +116,10 @@ def rope_qk(
     inplace: bool = False,
     cp_size: int = 1,
     cp_rank: int = 0,
+    rotary_dim: int | None = None,
+    rotary_start: int = 0,
+    inverse: bool = False,
+    output_pairing: OutputPairing = "same",
 ) -> tuple[Tensor, Tensor]:
     """Apply rotary position embedding to queries and keys, both in one launch.
 
@@ -114,6 +134,7 @@ def rope_qk(
         TypeError, ValueError: as `apply_rotary_pos_emb`.
     """
     rest = cu_seqlens, start_positions, position_ids, interleaved, cp_size, cp_rank, fused, inplace
+    rest += rotary_dim, rotary_start, inverse, output_pairing
     q, k = _rotate_call(Call(("q", "k"), (q, k), freqs, tensor_format, *rest))
     return q, k
 
@@ -131,6 +152,10 @@ def rope_fw(
     inplace: bool = False,
     cp_size: int = 1,
     cp_rank: int = 0,
+    rotary_dim: int | None = None,
+    rotary_start: int = 0,
+    inverse: bool = False,
+    output_pairing: OutputPairing = "same",
 ) -> Tensor:
     """Rotate `t`: the forward pass alone, not recorded by autograd and not for `torch.func`.
 
@@ -139,6 +164,7 @@ def rope_fw(
     Source: the study's `rope_fw`; TransformerEngine's `fused_rope_forward`.
     """
     rest = cu_seqlens, start_positions, position_ids, interleaved, cp_size, cp_rank, fused, inplace
+    rest += rotary_dim, rotary_start, inverse, output_pairing
     with torch.no_grad():
         return _rotate_call(Call(("t",), (t,), freqs, tensor_format, *rest))[0]
 
@@ -156,6 +182,10 @@ def rope_bw(
     inplace: bool = False,
     cp_size: int = 1,
     cp_rank: int = 0,
+    rotary_dim: int | None = None,
+    rotary_start: int = 0,
+    inverse: bool = False,
+    output_pairing: OutputPairing = "same",
 ) -> Tensor:
     """Take the gradient of the rotated tensor to that of `t`: the backward pass alone.
 
@@ -167,6 +197,7 @@ def rope_bw(
     Source: the study's `rope_bw`; TransformerEngine's `fused_rope_backward`.
     """
     rest = cu_seqlens, start_positions, position_ids, interleaved, cp_size, cp_rank, fused, inplace
+    rest += rotary_dim, rotary_start, inverse, output_pairing
     call = Call(("grad",), (grad,), freqs, tensor_format, *rest, transpose=True)
     with torch.no_grad():
         return _rotate_call(call)[0]
@@ -252,10 +283,13 @@ def _rotate_call(call: Call) -> tuple[Tensor, ...]:
 def rotation_of(call: Call, tables: Tables, num_positions: int | None) -> Rotation:
     """The rotation that a checked call asks for, from `tables_of` and what `check_call` said."""
     table, sin = tables
-    if isinstance(call.freqs, RotaryPositionEmbedding):
+    if from_module := isinstance(call.freqs, RotaryPositionEmbedding):
         table = call.freqs.turns(num_positions)
-    options = call.tensor_format, call.interleaved, call.cp_size, call.cp_rank, call.transpose
-    return Rotation(table, sin, *call.where, *options)
+    tokens = call.tensor_format, call.interleaved, call.cp_size, call.cp_rank, call.transpose
+    one_per_pair = not from_module and call.rotary_dim not in (None, table.shape[-1])
+    to_half_split = call.output_pairing == "half" and call.interleaved
+    elements = one_per_pair, call.rotary_start, call.inverse, to_half_split
+    return Rotation(table, sin, *call.where, *tokens, *elements)
 
 
 def tables_of(freqs: Freqs) -> Tables:
@@ -290,7 +324,8 @@ def _rotate(
     if inplace and (route is PYTORCH or (recorded and route is OPERATOR)):
         outs = _rotate(tensors, rotation, route, entry, fused, inplace=False)
         for t, out in zip(tensors, outs, strict=True):
-            t[..., : rotation.rotary_dim].copy_(out[..., : rotation.rotary_dim])
+            slices = (x.narrow(-1, rotation.rotary_start, rotation.rotary_dim) for x in (t, out))
+            next(slices).copy_(next(slices))
         return tensors
     if route is PYTORCH:
         return reference.rotate(tensors, rotation, round_once=fused)

@@ -1,12 +1,15 @@
 """The arguments of a public function, before they are checked."""
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from torch import Tensor
 
 from .formats import TensorFormat
 from .frequencies import RotaryPositionEmbedding
 
+OutputPairing = Literal["same", "half"]
+OUTPUT_PAIRINGS: tuple[str, ...] = get_args(OutputPairing)
 Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding
 
 
@@ -26,6 +29,10 @@ class Call:
     cp_rank: int
     fused: bool
     inplace: bool
+    rotary_dim: int | None
+    rotary_start: int
+    inverse: bool
+    output_pairing: OutputPairing
     transpose: bool = False  # take gradients back
 
     @property

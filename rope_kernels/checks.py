@@ -5,6 +5,7 @@ launched. Values on a GPU are not read back, which would stall it and forbid CUD
 there, only shapes, dtypes and devices are checked.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -12,7 +13,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from .call import Call
+from .call import OUTPUT_PAIRINGS, Call
 from .formats import FORMATS, view_as_sbhd
 from .frequencies import RotaryPositionEmbedding
 from .modes import has_values, is_differentiated, is_traced
@@ -79,9 +80,13 @@ def check_call(call: Call) -> int | None:
 def _check_options(call: Call) -> None:
     if not (isinstance(call.tensor_format, str) and call.tensor_format in FORMATS):
         raise bad(f"tensor_format is {call.tensor_format!r}", ", ".join(FORMATS))
-    flags = {"interleaved": call.interleaved, "fused": call.fused, "inplace": call.inplace}
-    for name, flag in flags.items():
-        _check_flag(name, flag)
+    for name in ("interleaved", "fused", "inplace", "inverse"):
+        _check_flag(name, getattr(call, name))
+    pairing = call.output_pairing
+    if not (isinstance(pairing, str) and pairing in OUTPUT_PAIRINGS):
+        raise bad(f"output_pairing is {pairing!r}", ", ".join(OUTPUT_PAIRINGS))
+    if pairing == "half" and call.inplace:
+        raise bad("output_pairing is 'half' with inplace=True", "'same'")
     size, rank = call.cp_size, call.cp_rank
     _check_integer("cp_size", size, 1, 2**31 - 1, "an integer from 1, below 2^31")
     accepted = f"an integer from 0 to cp_size - 1 = {size - 1}"
@@ -93,10 +98,10 @@ def _check_flag(name: str, flag: object) -> None:
         raise bad(f"{name} is {flag!r}", "False, True", TypeError)
 
 
-def _check_integer(name: str, value: object, least: int, most: int, accepted: str) -> None:
+def _check_integer(name: str, value: object, least: float, most: float, accepted: str) -> None:
     if isinstance(value, bool):  # an int to Python, so True would pass for 1
         raise bad(f"{name} is {value}", accepted, TypeError)
-    if not (isinstance(value, int) and least <= value <= most):
+    if not (isinstance(value, (int, torch.SymInt)) and least <= value <= most):
         raise bad(f"{name} is {value!r}", accepted)
 
 
@@ -131,14 +136,32 @@ def _check_freqs(call: Call, sizes: _Sizes, positions: int | None) -> None:
         for argument in _cos_and_sin(cos, sin, sizes):
             _check_argument(argument, sizes)
         s2, rotary_dim = cos.shape[-2:]
-    if rotary_dim % 2 or not 2 <= rotary_dim <= sizes.head_dim:
-        accepted = f"an even number from 2 to {sizes.name}'s head dimension d = {sizes.head_dim}"
-        raise bad(f"freqs has last dimension d2 = {rotary_dim}", accepted)
+    _check_slice(call, sizes, rotary_dim, of_module=s2 is None)
     if s2 is not None and positions is not None and s2 < positions:
         shape, tensor_format = tuple(sizes.t.shape), call.tensor_format
         needs = f"{sizes.name} of shape {shape} in format {tensor_format!r} needs"
         came = f"freqs has angles for s2 = {s2} positions"
         raise ValueError(f"{came}; {needs} at least s = {positions}")
+
+
+def _check_slice(call: Call, sizes: _Sizes, width: int, of_module: bool) -> None:
+    """Check which elements turn. `width`: columns of the table, or the module's `rotary_dim`."""
+    start, rotary_dim, came = call.rotary_start, width, f"freqs has last dimension d2 = {width}"
+    d_in_words = f"{sizes.name}'s head dimension d = {sizes.head_dim}"
+    accepted = f"an even number from 2 to {d_in_words}"
+    if call.rotary_dim is not None:
+        rotary_dim, came = call.rotary_dim, f"rotary_dim is {call.rotary_dim!r}"
+        _check_integer("rotary_dim", rotary_dim, -math.inf, math.inf, accepted)
+    if rotary_dim % 2 or not 2 <= rotary_dim <= sizes.head_dim:
+        raise bad(came, accepted)
+    accepted = f"an integer from 0 to {sizes.head_dim - rotary_dim}, for {rotary_dim} elements"
+    accepted += f" within {d_in_words}"
+    _check_integer("rotary_start", start, 0, sizes.head_dim - rotary_dim, accepted)
+    if of_module and rotary_dim != width:
+        raise bad(came, f"None, or that of freqs, {width}")
+    if rotary_dim != width and rotary_dim != 2 * width:
+        wide = f"{rotary_dim}, or one column per pair, {rotary_dim // 2}"
+        raise bad(f"freqs has last dimension {width} with rotary_dim = {rotary_dim}", wide)
 
 
 def _check_module(freqs: RotaryPositionEmbedding, call: Call, sizes: _Sizes) -> None:

@@ -58,6 +58,10 @@ def entry_of_call(call: Call, tables: tuple[Tensor | None, ...]) -> Entry | None
     types = type(interleaved), type(cp_size), type(cp_rank), type(inplace), type(freqs)
     options = call.tensor_format, call.transpose, interleaved, cp_size, cp_rank, inplace, types
     options += len(call.tensors), len(tables)
+    rotary_dim, start, inverse = call.rotary_dim, call.rotary_start, call.inverse
+    if not (type(start) is int and start == 0 and rotary_dim is None and inverse is False):
+        options += rotary_dim, start, inverse, type(rotary_dim), type(start), type(inverse)
+    options += (call.output_pairing,)
     if isinstance(freqs, RotaryPositionEmbedding):
         options += freqs.rotary_dim, freqs.interleaved, tables[0].requires_grad
     tensors = *call.tensors, *tables
@@ -72,7 +76,8 @@ def entry_of_rotation(
     """The entry of all rotations of checked tensors that look like this one."""
     if not ENABLED or is_traced() or is_transformed():
         return None
-    options = *rotation.options, inplace  # fewer than a call's: the two never share an entry
+    # a call's options have a tuple where these have `rotary_start`: the two never share an entry
+    options = *rotation.options, inplace
     tensors = *tensors, rotation.table, rotation.sin
     if rotation.looks_up_positions:
         tensors += rotation.where

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from .modes import has_values, is_traced, is_transformed
+from .modes import has_values, is_differentiated, is_traced, is_transformed
 
 # 1 / 2 pi, the turns in a radian, in pieces of 24 bits: fp64 multiplies with them exactly
 _TURNS_IN_A_RADIAN = (0x28BE60 * 2.0**-24, 0xDB9391 * 2.0**-48, 0x054A7F * 2.0**-72)
@@ -137,13 +137,56 @@ class RotaryPositionEmbedding(nn.Module):
             ValueError: `max_seq_len` is negative.
             TypeError: `inv_freq` has a dtype below fp32.
         """
+        angles = self.angles_per_pair(max_seq_len, offset)
+        return for_both_members(angles, self.interleaved)
+
+    def angles_per_pair(self, max_seq_len: int, offset: int = 0) -> Tensor:
+        """The table of `forward` with one column per pair, for `rotary_dim=freqs.rotary_dim`.
+
+        A kernel reads half as many bytes of it. Both pairings use the same columns.
+
+        Args, Raises: as in `forward`.
+
+        Returns:
+            (s, 1, 1, d2 / 2), fp32, radians, on the device of `inv_freq`.
+        """
         if max_seq_len < 0:
             raise ValueError(f"max_seq_len is {max_seq_len}; accepted: 0 or a positive number")
         inv_freq = _require_exact(self.inv_freq)
         position = torch.arange(max_seq_len, dtype=torch.float32, device=inv_freq.device)
         position = (position + offset) * self.position_scale(max_seq_len)
-        angles = position[:, None] * inv_freq  # no matmul: autocast leaves it in fp32
-        return for_both_members(angles, self.interleaved)[:, None, None, :]
+        return position[:, None, None, None] * inv_freq  # no matmul: autocast leaves it in fp32
+
+    def cos_sin_per_pair(
+        self, max_seq_len: int, offset: int = 0, dtype: torch.dtype = torch.float32
+    ) -> tuple[Tensor, Tensor]:
+        """Cosines and sines with one column per pair, right to their last digit at any position.
+
+        Whole turns are removed exactly, as in calls that take the module itself. FlashAttention,
+        vLLM and flashinfer keep such tables.
+
+        Args:
+            max_seq_len: number of positions s.
+            offset: first position.
+            dtype: of the result: fp32, fp16, bf16 or fp64.
+
+        Returns:
+            (cos, sin), each (s, d2 / 2), on the device of `inv_freq`.
+
+        Raises:
+            ValueError: `max_seq_len` is negative, or `inv_freq` requires a gradient, which integers
+                would lose: take `angles_per_pair`.
+            TypeError: `inv_freq` has a dtype below fp32.
+        """
+        if max_seq_len < 0:
+            raise ValueError(f"max_seq_len is {max_seq_len}; accepted: 0 or a positive number")
+        inv_freq = _require_exact(self.inv_freq)
+        if torch.is_grad_enabled() and is_differentiated(inv_freq):
+            raise ValueError("inv_freq requires a gradient; accepted: angles_per_pair(max_seq_len)")
+        turns = in_turns(inv_freq, self.position_scale(max_seq_len))
+        position = torch.arange(offset, offset + max_seq_len, device=turns.device)
+        angles = radians(turns, position, torch.float64)  # a table is made once: round only here
+        return angles.cos().to(dtype), angles.sin().to(dtype)
 
     def position_scale(self, max_seq_len: int | None) -> float:
         """Factor for positions, which depends on how many they are (None: not known)."""

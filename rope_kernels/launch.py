@@ -6,9 +6,18 @@ from torch import Tensor
 from . import fastpath
 from .engine import Engine, engine_of
 from .formats import view_as_sbhd
-from .plan import KernelTensors, Plan, both, strides_of
+from .plan import (
+    MAX_ROWS,
+    KernelTensors,
+    Plan,
+    alignment,
+    both,
+    strides_in_units,
+    strides_of,
+    with_rows_in_one_dimension,
+)
 from .rotation import Rotation
-from .tiles import MAX_ROWS, block_sizes, order_of_programs, positions_per_load, tile_bytes
+from .tiles import WHOLE_ROWS, order_of_programs, plan_tile
 
 
 def rotate(
@@ -75,39 +84,39 @@ def make_plan(
     """
     engine = engine_of(tensors.q) if engine is None else engine
     views = [None if x is None else view_as_sbhd(x, rotation.tensor_format) for x in tensors[:4]]
+    order = order_of_programs(tensors.q, rotation)
+    if not order["PER_BATCH"]:
+        views = with_rows_in_one_dimension(views)
     q_view, k_view = views[:2]
     seq_len, batch, q_heads, head_dim = q_view.shape
     k_heads = 0 if k_view is None else k_view.shape[2]
-    rotary_dim = rotation.rotary_dim
-    tail = 0 if inplace else head_dim - rotary_dim
-
-    order = order_of_programs(tensors.q, rotation)
-    order["PER_BATCH"] |= batch * max(q_heads, k_heads) >= MAX_ROWS
+    order["PER_BATCH"] |= batch == 1 or batch * max(q_heads, k_heads) >= MAX_ROWS
     entries, shared = (batch, 1) if order["PER_BATCH"] else (1, batch)
-    blocks = block_sizes(
-        rotary_dim // 2,
-        tail,
+    tile = plan_tile(
+        rotation,
+        head_dim,
         rows=shared * max(q_heads, k_heads),
         element_bytes=tensors.q.element_size(),
-        tile_bytes=tile_bytes(rotation, has_k=k_view is not None),
-        positions=positions_per_load(rotation),
+        rows_outer=order["ROWS_OUTER"],
+        has_k=k_view is not None,
+        inplace=inplace,
     )
-    num_warps = blocks.pop("num_warps")
-    order["STRETCH"] = max(1, order["STRETCH"] // blocks["BLOCK_S"])
-    s_blocks = -(-seq_len // blocks["BLOCK_S"])
-    row_blocks = sum(-(-shared * heads // blocks["BLOCK_R"]) for heads in (q_heads, k_heads))
+    order["STRETCH"] = max(1, order["STRETCH"] // tile.blocks["BLOCK_S"])
+    s_blocks = -(-seq_len // tile.blocks["BLOCK_S"])
+    row_blocks = sum(-(-shared * heads // tile.blocks["BLOCK_R"]) for heads in (q_heads, k_heads))
 
     table, ids = None if rotation.on_the_fly else tensors.table, tensors.ids
     if table is not None and table.dim() != 3:
         table = table.flatten(1)[None]  # (1, s2, d2)
     if ids is not None and ids.dim() == 1:
         ids = ids[None]  # packed tokens: one batch entry
+    table_strides, unit = strides_in_units(table)
     names = "q_strides", "k_strides", "q_out_strides", "k_out_strides"
     strides = {name: strides_of(view) for name, view in zip(names, views, strict=True)}
     return Plan(
-        kernel="rope_kernel",
+        kernel=tile.kernel,
         programs=entries * s_blocks * row_blocks,
-        num_warps=num_warps,
+        num_warps=tile.num_warps,
         sizes={
             "seq_len": seq_len,
             "batch": batch,
@@ -117,23 +126,38 @@ def make_plan(
             "sequences": 0 if tensors.cu_seqlens is None else tensors.cu_seqlens.numel() - 1,
             "cp": (rotation.cp_size, rotation.cp_rank) if rotation.cp_size > 1 else None,
         },
-        strides=strides | {"table_strides": strides_of(table), "ids_strides": strides_of(ids)},
-        blocks={"HALF": rotary_dim // 2, "TAIL": tail, **blocks},
+        strides=strides | {"table_strides": table_strides, "ids_strides": strides_of(ids)},
+        blocks=tile.blocks,
         flags={
             "TRANSPOSE": rotation.transpose,
-            "INTERLEAVED": rotation.interleaved,
+            "INVERSE": rotation.inverse,
+            "ONE_PER_PAIR": rotation.on_the_fly or rotation.one_per_pair,
             **order,
             # AMD's fast sine was not tried; the interpreter and fp64 have none
             "FAST_SINE": engine is Engine.NVIDIA and tensors.q.dtype != torch.float64,
+            "ALIGNED": alignment(tensors.q, tensors.k),
+            "OUT_ALIGNED": alignment(tensors.q_out, tensors.k_out),
+            "TABLE_UNIT": unit,
+            **tile.flags,
         },
     )
 
 
+def kernel_of(plan: Plan):
+    """The Triton kernel that a plan names."""
+    # the first launch loads Triton, not the import of the package
+    from . import kernels, whole_rows
+
+    return getattr(whole_rows if plan.kernel == WHOLE_ROWS else kernels, plan.kernel)
+
+
+def options_of(plan: Plan) -> dict[str, int | bool]:
+    """Options of the compiler. Fusion, which decides last bits, is never left to its default."""
+    return {"num_warps": plan.num_warps, "enable_fp_fusion": True}
+
+
 def run(plan: Plan, tensors: KernelTensors):
     """Launch a plan through Triton's JIT, which compiles what is new; return what it compiled."""
-    from . import kernels  # the first launch loads Triton, not the import of the package
-
-    kernel = getattr(kernels, plan.kernel)
-    constants = plan.blocks | plan.flags
-    options = {"num_warps": plan.num_warps, "enable_fp_fusion": True}
-    return kernel[(plan.programs,)](*tensors, **plan.sizes, **plan.strides, **constants, **options)
+    constants = plan.blocks | plan.flags | options_of(plan)
+    kernel = kernel_of(plan)
+    return kernel[(plan.programs,)](*tensors, **plan.sizes, **plan.strides, **constants)

@@ -34,7 +34,8 @@ def _run(tensors: tuple[Tensor, ...], rotation: Rotation, inplace: bool) -> tupl
 # The fields of a Rotation, in order.
 _FIELDS = (
     "Tensor table, Tensor? sin, Tensor? cu_seqlens, Tensor? start_positions, Tensor? position_ids, "
-    "str tensor_format, bool interleaved, SymInt cp_size, SymInt cp_rank, bool transpose"
+    "str tensor_format, bool interleaved, SymInt cp_size, SymInt cp_rank, bool transpose, "
+    "bool one_per_pair, SymInt rotary_start, bool inverse, bool to_half_split"
 )
 
 

@@ -61,13 +61,72 @@ def row_pointers(
     b,  # int64, this program's batch entry
     heads,  # of the tensor
     PER_BATCH: tl.constexpr,  # rows are the heads of entry b; False: the heads of all entries
+    ALIGNED: tl.constexpr,  # bytes that divide every row's address; 0: what the compiler can see
 ):
     """Pointers to element 0 of each row, (BLOCK_S, BLOCK_R, 1). The offsets are 64-bit."""
     row_batch, head = (row * 0).to(tl.int64) + b, row.to(tl.int64)
     if not PER_BATCH:
         row_batch, head = (row // heads).to(tl.int64), (row % heads).to(tl.int64)
     s_offset, row_offset = s * strides[0], row_batch * strides[1] + head * strides[2]
-    return ptr + (s_offset[:, None] + row_offset[None, :])[:, :, None]
+    pointers = ptr + (s_offset[:, None] + row_offset[None, :])[:, :, None]
+    if ALIGNED > 0:
+        pointers = tl.multiple_of(pointers, (ALIGNED, ALIGNED, ALIGNED))
+    return pointers
+
+
+@triton.jit
+def rows_of_program(
+    q,  # (pointer, pointer to its output, heads, strides, strides of its output)
+    k,  # the same of k; its pointers may be None
+    seq_len,  # s, or the number of packed tokens
+    batch,  # b
+    BLOCK_S: tl.constexpr,  # positions per program, a power of two
+    BLOCK_R: tl.constexpr,  # rows per program, a power of two
+    PER_BATCH: tl.constexpr,  # a program has rows of one batch entry; False: all share their angles
+    ROWS_OUTER: tl.constexpr,  # order of programs: positions run faster than rows, not slower
+    STRETCH: tl.constexpr,  # blocks of positions that all rows finish before the next ones begin
+    ALIGNED: tl.constexpr,  # bytes that divide every address of a row; 0: what the compiler sees
+    OUT_ALIGNED: tl.constexpr,  # the same of the outputs
+):
+    """Where this program reads and writes, and which of its tokens and rows there are.
+
+    Returns:
+        t_pointers, out_pointers: to element 0 of each row, (BLOCK_S, BLOCK_R, 1)
+        t_stride, out_stride: of d
+        exists: whether there is such a row, (BLOCK_S, BLOCK_R, 1)
+        s, s_exists: the tokens, (BLOCK_S,) int64, and whether there is such a token
+        b: int64, the batch entry; 0 if the rows are those of all entries
+    """
+    # My tile. The rows of k follow those of q: they turn by the same angles.
+    t_ptr, out_ptr, heads, t_strides, out_strides = q
+    k_ptr, k_out_ptr, k_heads, k_strides, k_out_strides = k
+    entries = batch if PER_BATCH else 1
+    rows, k_rows = heads * (batch // entries), k_heads * (batch // entries)
+    q_blocks = (rows - 1) // BLOCK_R + 1
+    row_blocks = q_blocks
+    if k_ptr is not None:
+        row_blocks += (k_rows - 1) // BLOCK_R + 1
+    s_blocks = (seq_len - 1) // BLOCK_S + 1
+    s_block, row_block, b = tile_of_program(s_blocks, row_blocks, entries, ROWS_OUTER, STRETCH)
+
+    # My tensor.
+    if k_ptr is not None:
+        is_k = row_block >= q_blocks
+        row_block -= tl.where(is_k, q_blocks, 0)
+        heads, rows = tl.where(is_k, k_heads, heads), tl.where(is_k, k_rows, rows)
+        t_ptr, out_ptr = tl.where(is_k, k_ptr, t_ptr), tl.where(is_k, k_out_ptr, out_ptr)
+        t_strides = choose_strides(is_k, k_strides, t_strides)
+        out_strides = choose_strides(is_k, k_out_strides, out_strides)
+
+    # My rows. 64-bit from here on: an offset may pass 2^31 elements.
+    b = b.to(tl.int64)
+    s = s_block.to(tl.int64) * BLOCK_S + tl.arange(0, BLOCK_S)
+    row = row_block * BLOCK_R + tl.arange(0, BLOCK_R)
+    t_pointers = row_pointers(t_ptr, t_strides, s, row, b, heads, PER_BATCH, ALIGNED)
+    out_pointers = row_pointers(out_ptr, out_strides, s, row, b, heads, PER_BATCH, OUT_ALIGNED)
+    s_exists = s < seq_len
+    exists = (s_exists[:, None] & (row < rows)[None, :])[:, :, None]
+    return t_pointers, out_pointers, t_strides[3], out_strides[3], exists, s, s_exists, b
 
 
 @triton.jit
@@ -185,11 +244,12 @@ def positions(
 @triton.jit
 def cos_sin_of(
     angle,  # radians
+    HAS_WHOLE_TURNS: tl.constexpr,  # the angle may be outside -pi to pi
     FAST_SINE: tl.constexpr,  # fewer steps, which the interpreter and fp64 cannot take
     BITS: tl.constexpr,  # of an element of the result
 ):
     """Cosine and sine, to 5e-7 for 16-bit elements, to 2e-7 for 32-bit, to the last for 64-bit."""
-    if FAST_SINE:
+    if FAST_SINE and HAS_WHOLE_TURNS:
         # Remove whole turns first: the library's sine has a slow branch for large angles, and the
         # hardware's is accurate from -pi to pi. 2 pi comes in three pieces, two of them with few
         # bits: up to ten million radians, only the last fused multiply-add rounds.
@@ -197,24 +257,23 @@ def cos_sin_of(
         angle = tl.fma(turns, -6.28125, angle)
         angle = tl.fma(turns, -0.0019350051879882812, angle)
         angle = tl.fma(turns, -3.019915981956753e-07, angle)
-        if BITS == 16:
-            return libdevice.fast_cosf(angle), libdevice.fast_sinf(angle)
+    if FAST_SINE and BITS == 16:
+        return libdevice.fast_cosf(angle), libdevice.fast_sinf(angle)
     return tl.cos(angle), tl.sin(angle)
 
 
 @triton.jit
 def angle_from_turns(
     position,  # (BLOCK_S,) int64
-    turns_ptr,  # (HALF,) int64: 2^-64 turns per position
+    turns_ptr,  # (d2 / 2,) int64: 2^-64 turns per position
+    pair,  # (columns,) int64: whose angles
+    exists,  # (columns,): whether there is such a pair
     COMPUTED: tl.constexpr,  # fp32 or fp64
-    HALF: tl.constexpr,  # number of pairs
-    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
 ):
-    """Angles in radians, from -pi to pi, (BLOCK_S, BLOCK_HALF)."""
+    """Angles in radians, from -pi to pi, (BLOCK_S, columns)."""
     # In units of 2^-64 turns, an int64 wraps around once per turn: its overflow removes whole turns
     # and nothing else. The upper 32 bits are all that fp32 can use.
-    pair = tl.arange(0, BLOCK_HALF).to(tl.int64)
-    turns = tl.load(turns_ptr + pair, pair < HALF, other=0)
+    turns = tl.load(turns_ptr + pair, exists, other=0)
     turned = position[:, None] * turns[None, :]
     if tl.float64 == COMPUTED:
         angle = turned.to(COMPUTED) * (6.283185307179586 * 2.0**-64)
@@ -228,45 +287,36 @@ def cos_sin(
     position,  # (BLOCK_S,) int64
     s_exists,  # (BLOCK_S,): whether there is such a token
     b,  # int64, this program's batch entry
-    table_ptr,  # angles or cosines, (b, s2, d2); or int64, (HALF,): 2^-64 turns per position
-    sin_ptr,  # sines, if the table holds cosines, or None
-    table_strides,  # of b, s, d
-    s2,  # positions in the table
+    table,  # (angles or cosines (b, s2, columns), sines or None, strides of b, s, d, s2)
+    TABLE_UNIT: tl.constexpr,  # elements in which the strides of b and s are counted
+    column,  # (columns,) int64: whose cosine and sine; of a module, the pairs
+    exists,  # (columns,): whether there is such a column
     STORED: tl.constexpr,  # dtype of the elements to rotate
-    HALF: tl.constexpr,  # number of pairs
-    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
-    INTERLEAVED: tl.constexpr,  # a pair is columns 2i and 2i + 1, not i and i + HALF
     FAST_SINE: tl.constexpr,  # fewer steps, which the interpreter and fp64 cannot take
 ):
-    """cos and sin of first members, then of second members: fp32, or fp64 for fp64 elements.
+    """cos and sin of each token at some columns of the table: fp32, or fp64 for fp64 elements.
 
-    Each has shape (BLOCK_S, 1, BLOCK_HALF). A position past the table gives NaN.
+    Each has shape (BLOCK_S, 1, columns). A position past the table gives NaN. A module's table is
+    int64, (d2 / 2,): 2^-64 turns per position.
     """
+    table_ptr, sin_ptr, strides, s2 = table
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
     BITS: tl.constexpr = STORED.primitive_bitwidth
     if table_ptr.dtype.element_ty == tl.int64:
-        angle = angle_from_turns(position, table_ptr, COMPUTED, HALF, BLOCK_HALF)
-        cos1, sin1 = cos_sin_of(angle, FAST_SINE, BITS)
-        cos2, sin2 = cos1, sin1
+        angle = angle_from_turns(position, table_ptr, column, exists, COMPUTED)
+        cos, sin = cos_sin_of(angle, False, FAST_SINE, BITS)
     else:
-        pair = tl.arange(0, BLOCK_HALF).to(tl.int64)
-        first, second = (2 * pair, 2 * pair + 1) if INTERLEAVED else (pair, pair + HALF)
         in_table = s_exists & (position >= 0) & (position < s2)
-        mask = in_table[:, None] & (pair < HALF)[None, :]
-        row = (b * table_strides[0] + position * table_strides[1])[:, None]
-        offset1 = row + (first * table_strides[2])[None, :]
-        offset2 = row + (second * table_strides[2])[None, :]
+        mask = in_table[:, None] & exists[None, :]
+        row = (b * strides[0] + position * strides[1]) * TABLE_UNIT
+        offset = row[:, None] + (column * strides[2])[None, :]
         nan = float("nan")
-        loaded1 = tl.load(table_ptr + offset1, mask, other=nan).to(COMPUTED)
-        loaded2 = tl.load(table_ptr + offset2, mask, other=nan).to(COMPUTED)
+        loaded = tl.load(table_ptr + offset, mask, other=nan).to(COMPUTED)
         if sin_ptr is None:
-            cos1, sin1 = cos_sin_of(loaded1, FAST_SINE, BITS)
-            cos2, sin2 = cos_sin_of(loaded2, FAST_SINE, BITS)
+            cos, sin = cos_sin_of(loaded, True, FAST_SINE, BITS)
         else:
-            cos1, cos2 = loaded1, loaded2
-            sin1 = tl.load(sin_ptr + offset1, mask, other=nan).to(COMPUTED)
-            sin2 = tl.load(sin_ptr + offset2, mask, other=nan).to(COMPUTED)
-    return cos1[:, None, :], sin1[:, None, :], cos2[:, None, :], sin2[:, None, :]
+            cos, sin = loaded, tl.load(sin_ptr + offset, mask, other=nan).to(COMPUTED)
+    return cos[:, None, :], sin[:, None, :]
 
 
 @triton.jit
@@ -278,11 +328,14 @@ def turn(
     cos2,  # of the second member's angle, which may differ
     sin2,
     TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
+    INVERSE: tl.constexpr,  # negate the sines
 ):
     """Rotate every pair in the dtype of its cosine, and round once.
 
     The transpose differs in two signs, and in which sine it takes.
     """
+    if INVERSE:
+        sin1, sin2 = -sin1, -sin2
     x1, x2 = first.to(cos1.dtype), second.to(cos1.dtype)
     if TRANSPOSE:
         y1 = x1 * cos1 + x2 * sin2

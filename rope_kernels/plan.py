@@ -1,9 +1,12 @@
 """What one launch is: the kernel's tensors, and a Plan, which is everything else."""
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from torch import Tensor
+
+MAX_ROWS = 2**31  # rows are counted in 32 bits
 
 
 class KernelTensors(NamedTuple):
@@ -27,7 +30,7 @@ class Plan:
     The dicts go by the names of the kernel's arguments, and are in their order.
     """
 
-    kernel: str  # its name in kernels.py
+    kernel: str  # its name in kernels.py or whole_rows.py
     programs: int  # the grid
     num_warps: int  # per program
     sizes: dict[str, int | tuple[int, int] | None]  # run-time integers, and `cp`
@@ -54,6 +57,48 @@ class Plan:
 def both(tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor | None]:
     """q and k of one or two tensors: k is None if it is not there."""
     return tensors if len(tensors) == 2 else (tensors[0], None)
+
+
+def alignment(*tensors: Tensor | None) -> int:
+    """Bytes, up to 16, that divide the address of every row; 0 if Triton finds them by itself.
+
+    Triton knows of a stride only whether 16 divides it. Rows of 72 elements of 2 bytes are 144
+    bytes apart, so 16 bytes are always aligned, yet Triton would load 2 at a time.
+    """
+    aligned, known = 16, True
+    for x in tensors:
+        if x is None:
+            continue
+        size, strides = x.element_size(), [step for step in strides_of(x)[:-1] if step]
+        known &= x.data_ptr() % 16 == 0 and all(step % 16 == 0 for step in strides)
+        aligned = math.gcd(aligned, x.data_ptr(), *(step * size for step in strides))
+    return 0 if known else aligned
+
+
+def with_rows_in_one_dimension(views: list[Tensor | None]) -> list[Tensor | None]:
+    """Views (s, b, h, d) as (s, 1, b * h, d), where every one of them has its rows evenly spaced.
+
+    Otherwise the same views. A program then need not divide to find the addresses of its rows.
+    """
+    for view in views:
+        if view is not None:
+            _, batch, heads, _ = view.shape
+            _, b_stride, h_stride, _ = view.stride()
+            if b_stride != heads * h_stride or batch * heads >= MAX_ROWS:
+                return views
+    return [None if view is None else view.flatten(1, 2).unsqueeze(1) for view in views]
+
+
+def strides_in_units(table: Tensor | None) -> tuple[tuple[int, ...] | None, int]:
+    """Strides of a table (b, s2, columns), those of b and s in units, and the unit in elements.
+
+    The unit is 1 where Triton finds all alignment by itself: where 16 divides the strides.
+    """
+    strides, unit = strides_of(table), 1
+    if strides is not None and any(step % 16 for step in strides[:-1]):
+        unit = math.gcd(16, *strides[:-1])
+        strides = *(step // unit for step in strides[:-1]), strides[-1]
+    return strides, unit
 
 
 def strides_of(x: Tensor | None) -> tuple[int, ...] | None:

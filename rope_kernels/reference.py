@@ -18,6 +18,16 @@ def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
     return torch.cat((-second, first), dim=-1)
 
 
+def to_half_split(x: Tensor) -> Tensor:
+    """Reorder interleaved pairs (..., d2): all first members, then all second members."""
+    return torch.cat((x[..., ::2], x[..., 1::2]), dim=-1)
+
+
+def to_interleaved(x: Tensor) -> Tensor:
+    """Undo `to_half_split`."""
+    return torch.stack(x.chunk(2, dim=-1), dim=-1).flatten(-2)
+
+
 def apply_rotary_pos_emb(
     t: Tensor,
     freqs: Tensor | tuple[Tensor, Tensor],
@@ -51,9 +61,14 @@ def rotate(tensors: tuple[Tensor, ...], rotation: Rotation, round_once: bool) ->
         in_sequence = in_sequence.view(-1, 1, 1, 1)
     dtype = computed if round_once else stored
     cos, sin = (v.transpose(0, 1)[:, :, None].to(dtype) for v in (cos, sin))  # (s, b or 1, 1, d2)
+    start, end = rotation.rotary_start, rotation.rotary_start + cos.shape[-1]
+    reads_interleaved, writes_interleaved = rotation.pairings
     outs = []
     for x in views:
-        rotary, tail = x.split((cos.shape[-1], x.shape[-1] - cos.shape[-1]), dim=-1)
+        before, given, after = x.tensor_split((start, end), dim=-1)
+        if rotation.interleaved and not reads_interleaved:
+            given = to_interleaved(given)
+        rotary = given
         if in_sequence is not None:
             rotary = torch.where(in_sequence, rotary, 0)  # padding may hold anything, NaN too
         rotary = rotary.to(dtype)
@@ -62,10 +77,13 @@ def rotate(tensors: tuple[Tensor, ...], rotation: Rotation, round_once: bool) ->
             rotated = rotary * cos - rotate_half(rotary * sin, rotation.interleaved)
         else:
             rotated = rotary * cos + rotate_half(rotary, rotation.interleaved) * sin
-        rotated = torch.cat((rotated.to(stored), tail), dim=-1)
+        rotated = rotated.to(stored)
         if in_sequence is not None:
-            rotated = torch.where(in_sequence, rotated, x)
-        outs.append(view_from_sbhd(rotated, rotation.tensor_format).contiguous())
+            rotated = torch.where(in_sequence, rotated, given)
+        if rotation.interleaved and not writes_interleaved:
+            rotated = to_half_split(rotated)
+        out = torch.cat((before, rotated, after), dim=-1)
+        outs.append(view_from_sbhd(out, rotation.tensor_format).contiguous())
     return tuple(outs)
 
 

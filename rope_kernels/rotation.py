@@ -14,7 +14,8 @@ from .frequencies import for_both_members, radians
 class Rotation:
     """The linear map of one call: what checked arguments say, in one form for every format."""
 
-    table: Tensor  # radians (s2, 1, 1, d2), cosines (s2, d2) or (b, s2, d2), or turns (d2 / 2,)
+    # radians (s2, 1, 1, w), cosines (s2, w) or (b, s2, w), or turns (d2 / 2,); w is d2 or d2 / 2
+    table: Tensor
     sin: Tensor | None = None  # sines, if the table holds cosines
     cu_seqlens: Tensor | None = None  # (sequences + 1,)
     start_positions: Tensor | None = None  # (b,) or (sequences,)
@@ -24,6 +25,10 @@ class Rotation:
     cp_size: int = 1
     cp_rank: int = 0
     transpose: bool = False  # the transposed map, which takes gradients back
+    one_per_pair: bool = False  # column i of the table belongs to pair i, not to element i
+    rotary_start: int = 0  # the first element that turns
+    inverse: bool = False  # by minus the angle: every sine is negated
+    to_half_split: bool = False  # reads interleaved pairs, writes half-split ones
 
     @property
     def tensors(self) -> tuple[Tensor | None, ...]:
@@ -36,9 +41,10 @@ class Rotation:
         return self.cu_seqlens, self.start_positions, self.position_ids
 
     @property
-    def options(self) -> tuple[str, bool, int, int, bool]:
+    def options(self) -> tuple[str, bool, int, int, bool, bool, int, bool, bool]:
         """The fields that are not tensors, in their order."""
-        return self.tensor_format, self.interleaved, self.cp_size, self.cp_rank, self.transpose
+        tokens = self.tensor_format, self.interleaved, self.cp_size, self.cp_rank, self.transpose
+        return *tokens, self.one_per_pair, self.rotary_start, self.inverse, self.to_half_split
 
     @property
     def on_the_fly(self) -> bool:
@@ -48,11 +54,17 @@ class Rotation:
     @property
     def rotary_dim(self) -> int:
         """d2."""
-        return self.table.shape[-1] * (2 if self.on_the_fly else 1)
+        return self.table.shape[-1] * (2 if self.on_the_fly or self.one_per_pair else 1)
+
+    @property
+    def pairings(self) -> tuple[bool, bool]:
+        """Whether pairs are interleaved in what is read, and in what is written."""
+        given, returned = self.interleaved, self.interleaved and not self.to_half_split
+        return (returned, given) if self.transpose else (given, returned)
 
     @property
     def tables(self) -> tuple[Tensor, ...]:
-        """Angles, or cosines and sines, each (b or 1, s2, d2)."""
+        """Angles, or cosines and sines, each (b or 1, s2, d2); or d2 / 2 wide."""
         tables = (self.table,) if self.sin is None else (self.table, self.sin)
         return tuple(x if x.dim() == 3 else x.flatten(1)[None] for x in tables)
 
@@ -100,17 +112,19 @@ class Rotation:
         else:
             position, in_sequence = self.positions(seq_len)
             if self.on_the_fly:
-                tables = [for_both_members(radians(self.table, position, dtype), self.interleaved)]
+                tables = [radians(self.table, position, dtype)]
             else:
                 tables = [_rows_at(x, position) for x in self.tables]
         cos, sin = tables[0].to(dtype), tables[-1].to(dtype)
         if self.sin is None:
             cos, sin = cos.cos(), sin.sin()
-        return cos, sin, in_sequence
+        if self.on_the_fly or self.one_per_pair:
+            cos, sin = (for_both_members(v, self.interleaved) for v in (cos, sin))
+        return cos, -sin if self.inverse else sin, in_sequence
 
 
 def _rows_at(table: Tensor, position: Tensor) -> Tensor:
-    """Rows of the table at each position, (b or 1, s, d2); NaN past its end."""
+    """Rows of the table at each position, (b or 1, s, columns); NaN past its end."""
     entry, s2 = torch.arange(table.shape[0], device=table.device)[:, None], table.shape[1]
     row = torch.where(position < 0, s2, position).clamp(max=s2)
     return pad(table, (0, 0, 0, 1), value=math.nan)[entry, row]

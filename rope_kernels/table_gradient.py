@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from .formats import view_as_sbhd
-from .reference import compute_dtype, rotate_half
+from .reference import compute_dtype, rotate_half, to_interleaved
 from .rotation import Rotation
 
 
@@ -21,10 +21,17 @@ def table_gradients(
         if grad is None:
             continue
         views = (view_as_sbhd(v, rotation.tensor_format) for v in (t, grad))
-        x, g = (v.narrow(-1, 0, rotation.rotary_dim).to(computed) for v in views)
+        start, rotary_dim = rotation.rotary_start, rotation.rotary_dim
+        x, g = (v.narrow(-1, start, rotary_dim).to(computed) for v in views)
         if rotation.transpose:
             x, g = g, x
+        if rotation.to_half_split:
+            g = to_interleaved(g)
         of_cos, of_sin = g * x, g * rotate_half(x, rotation.interleaved)
+        if rotation.one_per_pair:
+            of_cos, of_sin = (_of_pairs(v, rotation.interleaved) for v in (of_cos, of_sin))
+        if rotation.inverse:
+            of_sin = -of_sin
         total = total + torch.cat((of_cos.sum(2), of_sin.sum(2)), -1)
     total = total.transpose(0, 1) if rotation.per_batch else total.sum(1)[None]
     table = rotation.table
@@ -33,6 +40,11 @@ def table_gradients(
         return of_cos.to(table.dtype), of_sin.to(table.dtype)
     angles = table.to(computed)
     return (angles.cos() * of_sin - angles.sin() * of_cos).to(table.dtype), None
+
+
+def _of_pairs(x: Tensor, interleaved: bool) -> Tensor:
+    """Add up the two members of each pair: (..., d2) to (..., d2 / 2)."""
+    return x.unflatten(-1, (-1, 2)).sum(-1) if interleaved else x.unflatten(-1, (2, -1)).sum(-2)
 
 
 def _add_rows(rotation: Rotation, rows: Tensor) -> Tensor:

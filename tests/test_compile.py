@@ -19,7 +19,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from inputs import FORMATS, angles, contiguous, sequence_starts, shape_of, transposed
 from pairwise import all_pairs
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
-from test_counts import kernels_of
+from test_counts import OURS, kernels_of
 from yardstick import assert_rounded_once, rotate_fp64
 
 S, B, H, D, D2 = 4, 2, 3, 10, 6
@@ -542,7 +542,7 @@ def test_inductor_launches_the_one_kernel(name):
     function = torch.compile(function, fullgraph=True)
     for _ in range(2):
         function(*inputs)
-    assert kernels_of(lambda: function(*inputs)) == ["rope_kernel"]
+    assert [name in OURS for name in kernels_of(lambda: function(*inputs))] == [True]
 
 
 @pytest.mark.gpu
@@ -553,7 +553,7 @@ def test_on_the_fly_inductor_computes_the_turns_too():
     for _ in range(2):
         function(*inputs)
     kernels = kernels_of(lambda: function(*inputs))
-    assert len(kernels) == 2 and "rope_kernel" in kernels
+    assert sorted(name in OURS for name in kernels) == [False, True]
 
 
 @pytest.mark.parametrize("dynamic", (None, True))
@@ -621,7 +621,7 @@ def test_inductor_launches_one_kernel_for_the_gradient(name):
     for _ in range(2):
         pull_back(compiled_function(*inputs))
     outs = compiled_function(*inputs)
-    assert kernels_of(lambda: pull_back(outs)) == ["rope_kernel"]
+    assert [name in OURS for name in kernels_of(lambda: pull_back(outs))] == [True]
     assert_same_bits(got, torch.autograd.grad(function(*inputs), inputs, grads))
 
 

@@ -24,6 +24,7 @@ from yardstick import assert_rounded_once, rotate_fp64
 
 S, B, H, D, D2 = 7, 2, 3, 20, 12
 S2 = 20  # positions in the tables
+OURS = ("rope_kernel", "whole_rows_kernel")
 KERNELS_OF_A_TABLE_GRADIENT = 60  # sums over heads and tokens, in PyTorch; sorting is 24 of them
 
 
@@ -266,7 +267,7 @@ def test_nothing_to_rotate_is_no_launch(shape, launches, device):
 @each_call
 def test_the_gpu_runs_one_kernel_and_no_copy(name):
     call, *_ = warm(name, "cuda")
-    assert kernels_of(call) == ["rope_kernel"]
+    assert [name in OURS for name in kernels_of(call)] == [True]
 
 
 @pytest.mark.gpu
@@ -360,7 +361,7 @@ def test_a_backward_is_one_kernel_on_the_gpu(name, on_the_fly):
         backward()
     copies = 0 if "in place" not in name else len(backward.tensors)  # of `* 1` in the forward
     names = kernels_of(backward)
-    assert names.count("rope_kernel") == 1 and len(names) == 1 + copies
+    assert sum(name in OURS for name in names) == 1 and len(names) == 1 + copies
 
 
 @pytest.mark.gpu
@@ -369,7 +370,7 @@ def test_a_gradient_of_any_strides_is_one_kernel_on_the_gpu(layout):
     backward = Backward("t", "cuda")
     backward.grads = [LAYOUTS[layout](t.shape, t.dtype, "cuda") for t in backward.tensors]
     backward()
-    assert kernels_of(backward) == ["rope_kernel"]
+    assert [name in OURS for name in kernels_of(backward)] == [True]
 
 
 @pytest.mark.gpu
@@ -517,7 +518,7 @@ def test_a_table_gradient_takes_few_kernels(positions):
     step()
     names = kernels_of(step)
     print(f"forward and backward with a table's gradient, {positions}: {len(names)} kernels")
-    assert names.count("rope_kernel") == 2
+    assert sum(name in OURS for name in names) == 2
     assert len(names) <= 2 + KERNELS_OF_A_TABLE_GRADIENT
 
 
@@ -530,15 +531,15 @@ def compiled_for(launches):
     from triton.compiler.compiler import make_backend
     from triton.runtime.jit import JITFunction, create_function_from_signature
 
-    kernel = kernels.rope_kernel
-    if not isinstance(kernel, JITFunction):  # but the interpreter's stand-in for one
-        kernel = JITFunction(kernel.fn, **kernel.kwargs)
-    backend = make_backend(GPUTarget("cuda", 90, 32))
-    bind = create_function_from_signature(kernel.signature, kernel.params, backend)
-    return {
-        str(bind(*tensors, *plan.numbers, num_warps=plan.num_warps)[1:])
-        for plan, tensors in launches
-    }
+    backend, found = make_backend(GPUTarget("cuda", 90, 32)), set()
+    for plan, tensors in launches:
+        kernel = launch.kernel_of(plan)
+        if not isinstance(kernel, JITFunction):  # but the interpreter's stand-in for one
+            kernel = JITFunction(kernel.fn, **kernel.kwargs)
+        bind = create_function_from_signature(kernel.signature, kernel.params, backend)
+        options = launch.options_of(plan)
+        found.add((plan.kernel, str(bind(*tensors, *plan.numbers, **options)[1:])))
+    return found
 
 
 def rotate_any(tensor_format, device, s, b, heads, head_dim, on_the_fly=False, **options):

@@ -27,6 +27,7 @@ from rope_kernels import (
     rope_qk,
 )
 from rope_kernels.call import Call
+from rope_kernels.launch import kernel_of
 from yardstick import assert_rounded_once, rotate_fp64
 
 triton = pytest.importorskip("triton", reason="needs Triton")
@@ -250,17 +251,19 @@ def repeated(monkeypatch, remembering):
 
     Its launches, in a list: whether it took gradients back, and how many tensors it rotated.
     """
-    from rope_kernels.kernels import rope_kernel
-
-    launches = []
+    launches, kernels, run = [], [], launch.run
+    monkeypatch.setattr(
+        launch, "run", lambda plan, tensors: kernels.append(kernel_of(plan)) or run(plan, tensors)
+    )
 
     def shortest_launch(compiled, programs, numbers):
-        names = rope_kernel.arg_names[-len(numbers) :]
+        kernel = kernels[-1]
+        names = kernel.arg_names[-len(numbers) :]
         transpose = dict(zip(names, numbers, strict=True))["TRANSPOSE"]
 
         def launch_again(tensors):
             launches.append((transpose, sum(t is not None for t in tensors[:2])))
-            rope_kernel[(programs,)](*tensors, *numbers, num_warps=1)
+            kernel[(programs,)](*tensors, *numbers, num_warps=1)
             return True
 
         return launch_again
@@ -484,6 +487,7 @@ def entry_of(*tensors, freqs=T, **options):
     """Which entry is that of a call: one that two such calls share, or None if they share none."""
     plain = {"cu_seqlens": None, "start_positions": None, "position_ids": None}
     plain |= {"interleaved": False, "cp_size": 1, "cp_rank": 0, "fused": True, "inplace": False}
+    plain |= {"rotary_dim": None, "rotary_start": 0, "inverse": False, "output_pairing": "same"}
     names = ("q", "k") if len(tensors) == 2 else ("t",)
     a_call = Call(names, tensors, freqs, "sbhd", **(plain | options))
     entry, again = (fastpath.entry_of_call(a_call, api.tables_of(freqs)) for _ in range(2))
@@ -517,6 +521,24 @@ def test_calls_with_other_tensors_or_options_have_other_signatures(remembering):
         entry_of(T, cp_size=2),
         entry_of(T, cp_size=2, cp_rank=1),
         entry_of(T, transpose=True),
+        entry_of(T, rotary_dim=8),
+        entry_of(T, rotary_dim=8.0),
+        entry_of(T, rotary_dim=16),
+        entry_of(T, rotary_dim=True),
+        entry_of(T, rotary_dim=1),
+        entry_of(T, rotary_start=8),
+        entry_of(T, rotary_start=False),
+        entry_of(T, rotary_start=0.0),
+        entry_of(T, rotary_start=True),
+        entry_of(T, rotary_start=1),
+        entry_of(T, rotary_start=1.0),
+        entry_of(T, inverse=True),
+        entry_of(T, inverse=1),
+        entry_of(T, inverse=0),
+        entry_of(T, inverse=0.0),
+        entry_of(T, inverse=None),
+        entry_of(T, output_pairing="half"),
+        entry_of(T, output_pairing=None),
     ]
     assert None not in entries and len(set(entries)) == len(entries)
 
@@ -541,6 +563,9 @@ def test_what_is_no_plain_tensor_has_no_entry(remembering):
     for odd in (T.as_subclass(Mine), T.to_sparse(), "text", 3):
         assert entry_of(odd) is None and entry_of(T, freqs=odd) is None
     assert entry_of(T, interleaved=[]) is None
+    for name in ("rotary_dim", "rotary_start", "inverse", "output_pairing"):
+        assert entry_of(T, **{name: []}) is None
+        assert entry_of(T, **{name: torch.zeros(2)}) != entry_of(T)
     module = RotaryPositionEmbedding(8)
     module.interleaved = []
     assert entry_of(T, freqs=module) is None
@@ -575,7 +600,12 @@ def test_tensors_of_a_subclass_are_rotated_too(which, repeated, device):
 
 
 @pytest.mark.parametrize(
-    "option", ({"interleaved": 0}, {"cp_size": 1.0}, {"cp_size": 1, "cp_rank": 0.0})
+    "option",
+    (
+        *({"interleaved": 0}, {"cp_size": 1.0}, {"cp_size": 1, "cp_rank": 0.0}),
+        *({"rotary_start": False}, {"rotary_start": 0.0}, {"inverse": 0}, {"inverse": 0.0}),
+    ),
+    ids=str,
 )
 def test_equal_is_not_enough(option, repeated, device):
     """0 == False and 1 == 1.0; what is refused at first is refused after good calls, too."""

@@ -6,7 +6,7 @@ import torch
 from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
 from rope_kernels import rope_bw, rope_fw, rope_qk, tiles
 from rope_kernels.rotation import Rotation
-from rope_kernels.tiles import BYTES_PER_WARP, MAX_WARPS, block_sizes
+from rope_kernels.tiles import BYTES_PER_WARP, MAX_WARPS, plan_tile
 from rope_lab.compiler.plans import plan_of
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
@@ -175,6 +175,14 @@ def test_interleaved_is_half_split_in_another_order(device):
     assert not torch.equal(out, rope_fw(t, freqs))
 
 
+def tile_of(half, tail, rows, element_bytes, tile_bytes, rows_outer=False):
+    """Of a call by a table of angles; one that looks up its positions has the larger tile."""
+    ids = torch.zeros(1, 5, dtype=torch.int64) if tile_bytes == tiles.LARGER_TILE_BYTES else None
+    rotation = Rotation(torch.empty(5, 1, 1, 2 * half, device="meta"), position_ids=ids)
+    more = {"rows_outer": rows_outer, "has_k": False, "inplace": False}
+    return plan_tile(rotation, 2 * half + tail, rows, element_bytes, **more)
+
+
 @pytest.mark.parametrize("tail", (0, 1, 5, 64, 254, 2048))
 @pytest.mark.parametrize("half", (1, 6, 64, 128, 4096))
 @pytest.mark.parametrize("rows", (1, 3, 64, 4096))
@@ -182,27 +190,49 @@ def test_interleaved_is_half_split_in_another_order(device):
 @pytest.mark.parametrize("tile_bytes", (2048, 4096))
 def test_a_tile_covers_its_rows_and_fits_its_warps(half, tail, rows, element_bytes, tile_bytes):
     """A tail that the tile's size forgets costs spilled registers, and minutes of compilation."""
-    blocks = block_sizes(half, tail, rows, element_bytes, tile_bytes)
-    num_warps = blocks.pop("num_warps")
-    assert all(size & (size - 1) == 0 for size in blocks.values())
-    assert half <= blocks["BLOCK_HALF"] < 2 * half
-    assert tail <= blocks["BLOCK_TAIL"] <= 2 * tail
-    assert blocks["BLOCK_R"] < 2 * rows
-    tile_rows = blocks["BLOCK_S"] * blocks["BLOCK_R"]
-    row_bytes = (2 * half + tail) * element_bytes
-    if tile_rows > 1:
-        assert tile_rows * row_bytes <= tile_bytes
-        assert num_warps == 1
+    tile = tile_of(half, tail, rows, element_bytes, tile_bytes)
+    blocks, width = tile.blocks, 2 * half + tail
+    assert all(size & (size - 1) == 0 for name, size in blocks.items() if "BLOCK" in name)
+    assert (blocks["HALF"], blocks["TAIL"], blocks["START"]) == (half, tail, 0)
+    if tile.kernel == tiles.WHOLE_ROWS:
+        assert width <= blocks["BLOCK"] < 2 * width
     else:
-        assert num_warps >= min(MAX_WARPS, row_bytes // BYTES_PER_WARP)
+        assert half <= blocks["BLOCK_HALF"] < 2 * half
+        assert tail <= blocks["BLOCK_TAIL"] <= 2 * tail
+    assert blocks["BLOCK_R"] < 2 * rows
+    tile_rows, row_bytes = blocks["BLOCK_S"] * blocks["BLOCK_R"], width * element_bytes
+    if tile_rows > 1:
+        assert tile_rows * row_bytes <= tiles.LARGER_TILE_BYTES
+        assert tile.num_warps == 1
+    else:
+        assert tile.num_warps >= min(MAX_WARPS, row_bytes // BYTES_PER_WARP)
+
+
+@pytest.mark.parametrize("element_bytes", (2, 4, 8))
+@pytest.mark.parametrize("d", (64, 72, 80, 88, 96, 100, 112, 120, 128))
+def test_a_tile_that_is_a_third_empty_is_larger(d, element_bytes):
+    """Rows are padded to a power of two; so many registers hold nothing."""
+    tile = tile_of(d // 2, 0, 4096, element_bytes, 2048)
+    padded = 64 if d == 64 else 128
+    rows = tile.blocks["BLOCK_S"] * tile.blocks["BLOCK_R"]
+    assert rows * padded * element_bytes == (4096 if d in (72, 80) else 2048)
 
 
 @pytest.mark.parametrize("positions", (1, 2, 3, 16, 1000))
-def test_a_tile_has_room_for_as_many_positions_as_asked_for(positions):
+def test_a_tile_has_room_for_as_many_positions_as_asked_for(positions, monkeypatch):
     """Rows of 256 bytes: eight fit, of eight positions at most."""
-    one, blocks = (block_sizes(64, 0, 64, 2, 2048, count) for count in (1, positions))
+    one = tile_of(64, 0, 64, 2, 2048).blocks
+    monkeypatch.setattr(tiles, "positions_per_load", lambda rotation: positions)
+    blocks = tile_of(64, 0, 64, 2, 2048).blocks
     assert blocks["BLOCK_S"] >= min(positions, 8)
     assert blocks["BLOCK_S"] * blocks["BLOCK_R"] == 8 and one["BLOCK_R"] == 8
+
+
+@pytest.mark.parametrize(("d", "positions"), ((128, 1), (64, 1), (72, 2), (80, 2), (96, 2)))
+def test_neighbors_that_share_a_cache_line_are_in_one_tile(d, positions):
+    """In bhsd the next position is the neighbor in memory, and lines have 128 bytes."""
+    one, other = (tile_of(d // 2, 0, 64, 2, 2048, rows_outer=outer) for outer in (False, True))
+    assert (one.blocks["BLOCK_S"], other.blocks["BLOCK_S"]) == (1, positions)
 
 
 def test_a_row_of_cosines_is_read_8_bytes_a_thread():

@@ -25,6 +25,7 @@ from rope_kernels import (
 )
 from rope_kernels.api import Route, choose_route
 from rope_kernels.engine import Engine, engine_of
+from rope_kernels.tiles import WHOLE_ROWS
 from rope_lab.compiler.plans import plan_of
 
 S, B, H, D, D2 = 7, 2, 3, 20, 12
@@ -147,6 +148,10 @@ CHANGES = {  # to a call of `rope_fw`
     "strides": {"t": torch.empty(S, S, D, H).transpose(2, 3)},
     "the table": {"freqs": torch.empty(S + 2, 1, 1, D2)},
     "positions": {"start_positions": torch.arange(S)},
+    "columns": {"rotary_dim": D2, "freqs": torch.empty(S + 1, 1, 1, D2 // 2)},
+    "the start": {"rotary_start": 2},
+    "the sign": {"inverse": True},
+    "another order": {"interleaved": True, "output_pairing": "half"},
     "ranks": {"freqs": torch.empty(S + 1, 1, 1, D2), "t": torch.empty(S - 1, S, H, D)}
     | {"position_ids": torch.zeros(S, S - 1, dtype=torch.int64), "cp_size": 2},
 }
@@ -176,13 +181,18 @@ def test_a_plan_cannot_be_changed():
         plan.programs = 1
 
 
-def test_a_plan_goes_by_the_names_of_the_kernels_arguments_in_their_order():
-    kernels = pytest.importorskip("rope_kernels.kernels", exc_type=ImportError)
-    plan, tensors = planned("q and k with ids", "cpu")
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    (("q and k with ids", WHOLE_ROWS), ("backward", "rope_kernel"), ("a rank", WHOLE_ROWS)),
+)
+def test_a_plan_goes_by_the_names_of_the_kernels_arguments_in_their_order(name, kernel):
+    pytest.importorskip("rope_kernels.kernels", exc_type=ImportError)
+    plan, tensors = planned(name, "cpu")
+    assert plan.kernel == kernel
     names = [f"{name}_ptr" for name in tensors._fields]
     for row in (plan.sizes, plan.strides, plan.blocks, plan.flags):
         names += row
-    assert names == list(inspect.signature(getattr(kernels, plan.kernel).fn).parameters)
+    assert names == list(inspect.signature(launch.kernel_of(plan).fn).parameters)
     assert plan.numbers == tuple(
         value
         for row in (plan.sizes, plan.strides, plan.blocks, plan.flags)
@@ -195,12 +205,13 @@ def test_a_plan_prints_what_is_there():
     plan, _ = plan_of(rope_fw, t, torch.empty(64, 1, 1, 128, device="meta"))
     assert str(plan).splitlines() == [
         "rope_kernel: 128 programs of 1 warp",
-        "  sizes   seq_len=64, batch=2, q_heads=8, k_heads=0, s2=64, sequences=0",
-        "  strides q_strides=(2048, 1024, 128, 1), q_out_strides=(2048, 1024, 128, 1), "
+        "  sizes   seq_len=64, batch=1, q_heads=16, k_heads=0, s2=64, sequences=0",
+        "  strides q_strides=(2048, 0, 128, 1), q_out_strides=(2048, 0, 128, 1), "
         "table_strides=(0, 128, 1)",
-        "  blocks  HALF=64, TAIL=0, BLOCK_S=1, BLOCK_R=8, BLOCK_HALF=64, BLOCK_TAIL=0",
-        "  flags   TRANSPOSE=False, INTERLEAVED=False, PER_BATCH=False, ROWS_OUTER=False, "
-        "STRETCH=1, FAST_SINE=True",
+        "  blocks  HALF=64, TAIL=0, START=0, BLOCK_S=1, BLOCK_R=8, BLOCK_HALF=64, BLOCK_TAIL=0",
+        "  flags   TRANSPOSE=False, INVERSE=False, ONE_PER_PAIR=False, PER_BATCH=True, "
+        "ROWS_OUTER=False, STRETCH=1, FAST_SINE=True, ALIGNED=0, OUT_ALIGNED=0, TABLE_UNIT=1, "
+        "INTERLEAVED=False, READS_INTERLEAVED=False, WRITES_INTERLEAVED=False",
     ]
 
 

@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from inputs import contiguous, packed_qkv, sequence_starts, shape_of, transposed
-from rope_kernels import RotaryPositionEmbedding, kernels, rope_bw, rope_fw, rope_qk
+from rope_kernels import RotaryPositionEmbedding, kernels, rope_bw, rope_fw, rope_qk, whole_rows
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 RUNS = 1000
+OURS = (kernels, "rope_kernel"), (whole_rows, "whole_rows_kernel")
 INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 bf16, fp32 = torch.bfloat16, torch.float32
@@ -37,6 +38,15 @@ CASES = {  # dtype, format, (s, b, heads, d), d2; then what is not the usual
     "wide rows in place": (
         *(fp32, "sbhd", (4, 1, [3], 2048), 2048),
         {"inplace": True, "interleaved": True},
+    ),
+    "whole rows in place": (bf16, "bshd", (33, 3, [17], 120), 120, {"inplace": True}),
+    "whole rows, q and k in place": (
+        *(bf16, "sbhd", (33, 2, [8, 2], 72), 72),
+        {"inplace": True, "freqs": "on the fly"},
+    ),
+    "wide whole rows in place": (  # of two warps each
+        *(fp32, "sbhd", (4, 1, [3], 2044), 2044),
+        {"inplace": True, "backward": True},
     ),
 }
 
@@ -141,7 +151,8 @@ class InReverse:
 def test_the_order_of_programs_does_not_matter(name, monkeypatch, whole_way):
     call = Call(name, "cpu")
     want = [out.clone() for out in call()]
-    monkeypatch.setattr(kernels, "rope_kernel", InReverse(kernels.rope_kernel))
+    for module, kernel in OURS:
+        monkeypatch.setattr(module, kernel, InReverse(getattr(module, kernel)))
     assert all_bits_equal(call(), want)
 
 
@@ -165,7 +176,8 @@ class WithWarps:
 def test_a_thousand_runs_are_the_same_bits(name, num_warps, monkeypatch, whole_way):
     call = Call(name, "cuda")
     want = [out.clone() for out in call(inplace=False)]
-    monkeypatch.setattr(kernels, "rope_kernel", WithWarps(kernels.rope_kernel, num_warps))
+    for module, kernel in OURS:
+        monkeypatch.setattr(module, kernel, WithWarps(getattr(module, kernel), num_warps))
     same = torch.ones((), dtype=torch.bool, device="cuda")
     for _ in range(RUNS):
         same &= all_bits_equal(call(), want)

@@ -41,6 +41,10 @@ AXES = {
     "gradient": ("random", "random_strided", "expanded_scalar"),
     "freqs": ("angles", "cos_sin", "cos_sin_per_batch", "on_the_fly"),
     "place": ("out_of_place", "in_place"),
+    "table": ("as_wide_as_it_is", "rotary_dim", "one_per_pair"),
+    "start": ("at_0", "at_1", "at_the_end"),  # of the elements that turn; as far as there is room
+    "angle": ("plus", "inverse"),
+    "output": ("same", "half"),
 }
 LENGTHS = (1, 2, 7, 11, 128, 131, 217, 423, 2048, 4096, 8192)
 LONGEST = 65536
@@ -54,11 +58,18 @@ IMPOSSIBLE = {(("d", d), ("rotary", rotary)) for d, rotary in ODD_ROTARY_DIM}
 IMPOSSIBLE |= {(("ids", i), ("offset", o)) for i in ("int32", "int64") for o in ("int", "tensor")}
 # one place in memory for the results of all heads
 IMPOSSIBLE |= {(("layout", "expanded_heads"), ("place", "in_place"))}
+# one thread writes where another has yet to read
+IMPOSSIBLE |= {(("output", "half"), ("place", "in_place"))}
 
 
 def rotary_dim(case):
     d, rotary = case["d"], case["rotary"]
     return rotary if isinstance(rotary, int) else int(d * rotary)
+
+
+def rotary_start(case):
+    room = case["d"] - rotary_dim(case)
+    return {"at_0": 0, "at_1": min(1, room), "at_the_end": room}[case["start"]]
 
 
 def is_legal(case):
@@ -67,7 +78,8 @@ def is_legal(case):
         return False
     if case.get("ids", "none") != "none" and case.get("offset", "none") != "none":
         return False
-    if case.get("layout") == "expanded_heads" and case.get("place") == "in_place":
+    not_in_place = case.get("layout") == "expanded_heads" or case.get("output") == "half"
+    if not_in_place and case.get("place") == "in_place":
         return False
     # a rank has two chunks of equal length; no dense sequence of odd length falls into two
     is_shared = case.get("cp", "1/0") != "1/0" and case.get("format", "thd") != "thd"
@@ -109,10 +121,11 @@ class Problem:
     def __init__(self, case, device):
         self.case, self.device = case, device
         self.format, self.dtype = case["format"], DTYPES[case["dtype"]]
-        self.d2 = rotary_dim(case)
+        self.d2, self.start = rotary_dim(case), rotary_start(case)
         batch, heads = self.batch_and_heads()
         self.tensors = self.lay_out(batch, heads)
         self.options, self.positions = self.where_tokens_are(batch)
+        self.options |= self.which_elements_turn()
         self.freqs = self.make_freqs(batch)
 
     def batch_and_heads(self):
@@ -171,19 +184,33 @@ class Problem:
             return options | {"position_ids": ids}, positions
         return options, positions
 
+    def which_elements_turn(self):
+        """And how; but for what is so without a word."""
+        case, options = self.case, {}
+        if case["table"] != "as_wide_as_it_is":
+            options["rotary_dim"] = self.d2
+        if case["start"] != "at_0":
+            options["rotary_start"] = self.start
+        if case["angle"] == "inverse":
+            options["inverse"] = True
+        if case["output"] == "half":
+            options["output_pairing"] = "half"
+        return options
+
     def make_freqs(self, batch):
         kind, rows, fp64 = self.case["freqs"], self.positions + 3, self.dtype == torch.float64
+        columns = self.d2 // 2 if self.case["table"] == "one_per_pair" else self.d2
         if kind == "on_the_fly":
             interleaved = self.options["interleaved"]
             return RotaryPositionEmbedding(self.d2, interleaved=interleaved).to(self.device)
         if kind == "angles":
-            return angles(rows, self.d2, self.device, torch.float64 if fp64 else torch.float32)
+            return angles(rows, columns, self.device, torch.float64 if fp64 else torch.float32)
         if kind == "cos_sin":
-            angle = angles(rows, self.d2, self.device).view(rows, self.d2)
+            angle = angles(rows, columns, self.device).view(rows, columns)
         else:
             entries = 1 if self.format == "thd" else batch
-            angle = angles(entries * rows, self.d2, self.device, self.dtype)
-            angle = angle.view(entries, rows, self.d2)
+            angle = angles(entries * rows, columns, self.device, self.dtype)
+            angle = angle.view(entries, rows, columns)
         return angle.cos(), angle.sin()
 
     def rotate(self, *tensors, **more):
@@ -204,12 +231,16 @@ class Problem:
     def put_back(self, values):
         """Into the rotary slice, which is all that a call in place may have changed."""
         for t, value in zip(self.tensors, values, strict=True):
-            t[..., : self.d2] = value[..., : self.d2]
+            self.elements_that_turn(t)[:] = self.elements_that_turn(value)
+
+    def elements_that_turn(self, t):
+        return t[..., self.start : self.start + self.d2]
 
     def assert_rotated(self, t, got):
         want = rotate_fp64(t, self.freqs, self.format, **self.options)
         self.assert_close(got, want)
-        assert torch.equal(got[..., self.d2 :], t[..., self.d2 :]), "the tail passes as it is"
+        for part in (slice(self.start), slice(self.start + self.d2, None)):
+            assert torch.equal(got[..., part], t[..., part]), "all others pass as they are"
 
     def assert_gradient(self, t, grad, got):
         want = gradient_fp64(t, self.freqs, self.format, grad, **self.options)
@@ -301,6 +332,7 @@ def test_small_slice_of_the_matrix(case, device):
 PLAIN = {"dtype": "bf16", "format": "sbhd", "pairing": "half_split", "d": 128, "rotary": 0.5}
 PLAIN |= {"heads": "17", "offset": "none", "ids": "none", "cp": "1/0", "layout": "contiguous"}
 PLAIN |= {"gradient": "random", "freqs": "angles", "place": "out_of_place", "s": 131}
+PLAIN |= {"table": "as_wide_as_it_is", "start": "at_0", "angle": "plus", "output": "same"}
 COMPILED = [
     {"gradient": "expanded_scalar"},
     {"format": "bhsd", "heads": "32/8", "freqs": "on_the_fly", "dtype": "fp16", "layout": "packed"},
@@ -314,6 +346,9 @@ COMPILED = [
         "layout": "transposed",
     },
     {"cp": "4/3", "s": 128, "dtype": "fp64", "place": "in_place", "gradient": "random_strided"},
+    {"table": "one_per_pair", "pairing": "interleaved", "output": "half", "start": "at_the_end"},
+    {"table": "one_per_pair", "freqs": "cos_sin", "angle": "inverse", "d": 120, "rotary": 1.0},
+    {"start": "at_1", "angle": "inverse", "place": "in_place", "heads": "28/4"},
 ]
 
 

@@ -27,6 +27,10 @@ WRONG = {  # each is one line that mypy has to refuse, with a word of its compla
     'rope_qk(t, t, rope, tensor_format="SBHD")': "SBHD",
     'rope_fw(t, rope, inplace="False")': '"inplace"',
     "rope_bw(t, None)": '"None"',
+    'rope_fw(t, rope, output_pairing="halves")': "halves",
+    'rope_fw(t, rope, rotary_dim="8")': '"rotary_dim"',
+    "rope_qk(t, t, rope, rotary_start=None)": '"rotary_start"',
+    "rope_bw(t, rope, invers=True)": '"invers"',
     "rope_qk(t, rope)": '"freqs"',
 }
 

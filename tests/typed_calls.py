@@ -33,6 +33,9 @@ def make_freqs() -> tuple[RotaryPositionEmbedding, Tensor, tuple[Tensor, Tensor]
     assert_type(rope.inv_freq, Tensor)
     assert_type(rope.rotary_dim, int)
     assert_type(rope.forward(2 * S, offset=1), Tensor)
+    assert_type(rope.angles_per_pair(2 * S, offset=1), Tensor)
+    pairs = rope.cos_sin_per_pair(2 * S, offset=1, dtype=torch.bfloat16)
+    assert_type(pairs, tuple[Tensor, Tensor])
     angles: Tensor = plain(2 * S)
     rows = angles[:, 0, 0]
     return rope, angles, (rows.cos(), rows.sin())
@@ -54,6 +57,10 @@ def rotate_by_index() -> Tensor:
         inplace=False,
         cp_size=2,
         cp_rank=1,
+        rotary_dim=D,
+        rotary_start=0,
+        inverse=False,
+        output_pairing="same",
     )
     assert_type(out, Tensor)
     assert_type(apply_rotary_pos_emb(t=t, freqs=rope, tensor_format="sbhd"), Tensor)
@@ -79,6 +86,10 @@ def rotate_packed() -> tuple[Tensor, Tensor]:
         inplace=True,
         cp_size=1,
         cp_rank=0,
+        rotary_dim=D,
+        rotary_start=0,
+        inverse=False,
+        output_pairing="same",
     )
     assert_type(
         rope_qk(q=q, k=k, freqs=rope, tensor_format="thd", position_ids=torch.arange(S))[0], Tensor
@@ -103,6 +114,10 @@ def rotate_and_back() -> Tensor:
         inplace=False,
         cp_size=1,
         cp_rank=0,
+        rotary_dim=D,
+        rotary_start=0,
+        inverse=False,
+        output_pairing="same",
     )
     assert_type(rope_fw(t=t, freqs=rope, tensor_format="bshd"), Tensor)
     assert_type(rope_bw(grad=t, freqs=rope, tensor_format="bhsd"), Tensor)
@@ -118,6 +133,10 @@ def rotate_and_back() -> Tensor:
         inplace=True,
         cp_size=1,
         cp_rank=0,
+        rotary_dim=D,
+        rotary_start=0,
+        inverse=False,
+        output_pairing="same",
     )
     assert_type(back, Tensor)
     return back - t

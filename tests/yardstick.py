@@ -24,6 +24,10 @@ def rotate_fp64(
     interleaved=False,
     cp_size=1,
     cp_rank=0,
+    rotary_dim=None,
+    rotary_start=0,
+    inverse=False,
+    output_pairing="same",
 ):
     """RoPE by its definition, in fp64, differentiable in `t` and in `freqs`."""
     x = t.double()
@@ -45,15 +49,20 @@ def rotate_fp64(
         pieces = [start + positions_of_rank(s * cp_size, cp_size, cp_rank) for start in starts]
         positions = torch.stack(pieces) if pieces else torch.zeros(0, s, dtype=torch.long)
     tokens = s if cu_seqlens is None else cu_seqlens.tolist()[-1] // cp_size
-    cos, sin = cos_sin_fp64(freqs, positions.to(t.device), interleaved)  # (b, s, 1, d2)
+    cos, sin = cos_sin_fp64(freqs, positions.to(t.device), interleaved, rotary_dim)
+    if inverse:  # minus the angle has the same cosine
+        sin = -sin
 
-    d2 = cos.shape[-1]
-    rotary, tail = x[..., :d2], x[..., d2:]
+    end = rotary_start + cos.shape[-1]
+    rotary = x[..., rotary_start:end]
     quarter_turn = torch.empty_like(rotary)
-    first, second = members(d2, interleaved)
+    first, second = members(cos.shape[-1], interleaved)
     quarter_turn[..., first], quarter_turn[..., second] = -rotary[..., second], rotary[..., first]
-    y = torch.cat([rotary * cos + quarter_turn * sin, tail], dim=-1)
-    y = torch.cat([y[:, :tokens], x[:, tokens:]], dim=1)
+    y = rotary * cos + quarter_turn * sin
+    y = torch.cat([y[:, :tokens], rotary[:, tokens:]], dim=1)
+    if output_pairing == "half":  # padding too: an element's place says nothing about its token
+        y = torch.cat([y[..., first], y[..., second]], dim=-1)
+    y = torch.cat([x[..., :rotary_start], y, x[..., end:]], dim=-1)
     if tensor_format == "thd":
         return y[0]
     back = TO_BSHD[tensor_format]
@@ -68,8 +77,19 @@ def positions_of_rank(length, cp_size, cp_rank):
     return torch.cat([chunks[cp_rank], chunks[2 * cp_size - 1 - cp_rank]])
 
 
-def cos_sin_fp64(freqs, positions, interleaved):
+def cos_sin_fp64(freqs, positions, interleaved, rotary_dim=None):
     """cos and sin of each token, (b, s, 1, d2), in fp64; NaN past the table."""
+    cos, sin = cos_sin_of_columns(freqs, positions, interleaved)
+    if rotary_dim is None or cos.shape[-1] == rotary_dim:
+        return cos, sin
+    assert 2 * cos.shape[-1] == rotary_dim, "a column per pair, which both members take"
+    pair = torch.arange(rotary_dim, device=positions.device)
+    pair = pair // 2 if interleaved else pair % (rotary_dim // 2)
+    return cos[..., pair], sin[..., pair]
+
+
+def cos_sin_of_columns(freqs, positions, interleaved):
+    """cos and sin of each token, (b, s, 1, columns of the table), in fp64; NaN past the table."""
     if isinstance(freqs, RotaryPositionEmbedding):
         angle = positions[:, :, None] * freqs.inv_freq.double()
         angle = angle.repeat_interleave(2, -1) if interleaved else angle.repeat(1, 1, 2)

@@ -22,6 +22,7 @@ with 1 if a call differs or is missing.
 import argparse
 import contextlib
 import hashlib
+import inspect
 import io
 import json
 import os
@@ -365,6 +366,8 @@ def every_call(package, cases: list[dict]) -> Calls:
     for case in cases:
         yield from calls_of_case(package, case)
     yield from more_calls(package)
+    if "rotary_dim" in inspect.signature(package.rope_fw).parameters:
+        yield from calls_with_slices(package)
 
 
 def calls_of_tests(package) -> Calls:
@@ -465,6 +468,33 @@ def more_calls(package) -> Calls:
         for dtype in ("float16", "float64"):
             yield from calls(dtype, pairing, 80, 80, every_kind, plain)
     yield from calls("float32", False, 64, 64, ("module",), ways)
+
+
+def calls_with_slices(package) -> Calls:
+    """One angle per pair, other slices, the inverse and another order of the results."""
+    import torch
+
+    s, b, h = 64, 2, 4
+    for d, d2, start in ((128, 128, 0), (192, 64, 128), (120, 120, 0), (72, 72, 0), (100, 50, 4)):
+        t = torch.zeros(s, b, h, d, dtype=torch.bfloat16)
+        table = torch.zeros(s, 1, 1, d2 // 2)
+        one_per_pair = {"angles": table, "cos, sin": (table[:, 0, 0], table[:, 0, 0])}
+        slice_of = {"rotary_dim": d2, "rotary_start": start}
+        ways = {
+            "new": {},
+            "in place": {"inplace": True},
+            "inverse": {"inverse": True},
+            "interleaved": {"interleaved": True},
+            "to half": {"interleaved": True, "output_pairing": "half"},
+        }
+        for kind, freqs in one_per_pair.items():
+            for way, options in ways.items():
+                name = f"slices | d {d}, d2 {d2} from {start}, {kind}, {way}"
+                for function in (package.rope_fw, package.rope_bw):
+                    yield (
+                        f"{name} | {function.__name__}",
+                        lambda f=function, a=(t, freqs), o=slice_of | options: f(*a, **o),
+                    )
 
 
 def calls_of_case(package, case: dict) -> Calls:

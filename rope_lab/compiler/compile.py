@@ -22,6 +22,8 @@ from pathlib import Path
 
 import torch
 
+from rope_kernels.launch import kernel_of, options_of
+
 from ..child import Child
 from .plans import plan_of
 
@@ -174,13 +176,10 @@ def compile_call(gpu: str, function: Callable, *arguments, **options) -> Compile
         TypeError, ValueError: as `plan_of`.
         RuntimeError: as `compile_for`.
     """
-    from rope_kernels import kernels  # loads Triton
-
     plan, tensors = plan_of(function, *arguments, **options)
     numbers = *plan.sizes.values(), *plan.strides.values()
-    constants = plan.blocks | plan.flags
-    kernel = getattr(kernels, plan.kernel)
-    return compile_for(gpu, kernel, *tensors, *numbers, num_warps=plan.num_warps, **constants)
+    constants = plan.blocks | plan.flags | options_of(plan)
+    return compile_for(gpu, kernel_of(plan), *tensors, *numbers, **constants)
 
 
 class _Refused(Exception):

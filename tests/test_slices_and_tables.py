@@ -1,0 +1,451 @@
+"""One column per pair, slices that start anywhere, the inverse, half-split results.
+
+Each keyword through everything that a call may meet: derivatives, transforms, graphs, packed
+sequences, ranks, missing positions. `test_superset_matrix.py` has them with every other option.
+"""
+
+import pytest
+import torch
+from torch import func
+
+from inputs import FORMATS, angles, contiguous, sequence_starts, shape_of
+from rope_kernels import (
+    RotaryPositionEmbedding,
+    api,
+    apply_rotary_pos_emb,
+    rope_bw,
+    rope_fw,
+    rope_qk,
+)
+from rope_lab.compiler.plans import plan_of
+from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
+
+S, B, H, D, D2, S2 = 4, 2, 3, 13, 8, 9
+ALL = {"rotary_dim": D2, "rotary_start": 3, "inverse": True}
+KEYWORDS = {  # with a table D2 / 2 wide where there is `rotary_dim`
+    "one per pair": {"rotary_dim": D2},
+    "one per pair, interleaved": {"rotary_dim": D2, "interleaved": True},
+    "start": {"rotary_start": 3},
+    "inverse": {"inverse": True},
+    "to half": {"interleaved": True, "output_pairing": "half"},
+    "all": ALL,
+    "all, interleaved": ALL | {"interleaved": True, "output_pairing": "half"},
+}
+IN_PLACE = [name for name, options in KEYWORDS.items() if "output_pairing" not in options]
+KINDS = ("angles", "cos and sin", "per batch entry")
+
+each_keyword = pytest.mark.parametrize("options", KEYWORDS.values(), ids=KEYWORDS)
+each_in_place = pytest.mark.parametrize("name", IN_PLACE)
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def columns_of(options):
+    return D2 // 2 if "rotary_dim" in options else D2
+
+
+def table_of(kind, options, device, dtype=torch.float64, rows=S2):
+    """Cosines and sines that are none, and independent: their gradients differ."""
+    columns = columns_of(options)
+    if kind == "angles":
+        return angles(rows, columns, device, dtype)
+    shape = (B, rows, columns) if kind == "per batch entry" else (rows, columns)
+    return tuple(torch.randn(shape, device=device, dtype=dtype) for _ in "cs")
+
+
+def leaves_of(freqs):
+    """The tensors of a table, with a gradient wanted, and the table made of them."""
+    if isinstance(freqs, torch.Tensor):
+        leaf = freqs.requires_grad_()
+        return (leaf,), leaf
+    leaves = tuple(x.requires_grad_() for x in freqs)
+    return leaves, leaves
+
+
+def sbhd(device, dtype=torch.float64, heads=H):
+    return torch.randn(S, B, heads, D, device=device, dtype=dtype)
+
+
+def where_tokens_are(positions, device):
+    if positions == "ids":
+        return {"position_ids": torch.randint(S2, (B, S), device=device)}
+    if positions == "starts":
+        return {"start_positions": torch.tensor([4, 1], device=device)}
+    return {}
+
+
+# gradients of the table
+
+
+@pytest.mark.parametrize("positions", ("in order", "ids", "starts"))
+@each_kind
+@each_keyword
+def test_gradients_of_tables(options, kind, positions, device):
+    t = sbhd(device).requires_grad_()
+    leaves, freqs = leaves_of(table_of(kind, options, device))
+    options = options | where_tokens_are(positions, device)
+    out = apply_rotary_pos_emb(t, freqs, **options)
+    want = rotate_fp64(t, freqs, "sbhd", **options)
+    torch.testing.assert_close(out, want)
+    grad = torch.randn_like(out)
+    gots = torch.autograd.grad(out, (t, *leaves), grad)
+    wants = torch.autograd.grad(want, (t, *leaves), grad)
+    for got, want in zip(gots, wants, strict=True):
+        torch.testing.assert_close(got, want)
+
+
+@each_kind
+@each_keyword
+def test_queries_and_keys_add_up_in_the_gradient_of_their_table(options, kind, device):
+    q, k = (sbhd(device, heads=heads).requires_grad_() for heads in (H, 1))
+    leaves, freqs = leaves_of(table_of(kind, options, device))
+    outs = rope_qk(q, k, freqs, **options)
+    wants = [rotate_fp64(t, freqs, "sbhd", **options) for t in (q, k)]
+    grads = [torch.randn_like(out) for out in outs]
+    gots = torch.autograd.grad(outs, (q, k, *leaves), grads)
+    wants = torch.autograd.grad(wants, (q, k, *leaves), grads)
+    for got, want in zip(gots, wants, strict=True):
+        torch.testing.assert_close(got, want)
+
+
+def test_a_gradient_of_a_16_bit_table_is_summed_in_fp32(device):
+    """512 heads: a sum in bf16 would stop growing at 256."""
+    cos, sin = (torch.ones(1, 1, device=device, dtype=torch.bfloat16) for _ in "cs")
+    cos.requires_grad_()
+    t = torch.ones(1, 1, 512, 2, device=device, dtype=torch.bfloat16)
+    out = apply_rotary_pos_emb(t, (cos, sin), rotary_dim=2)
+    (got,) = torch.autograd.grad(out, cos, torch.ones_like(out))
+    assert got.dtype == torch.bfloat16 and got.item() == 1024
+
+
+def test_a_table_per_pair_is_learned(device):
+    """Gradient descent finds the angles that made the targets."""
+    t, target = sbhd(device), 0.3 * torch.randn(S, 1, 1, D2 // 2, device=device).double()
+    learned = torch.zeros_like(target, requires_grad=True)
+    wanted = apply_rotary_pos_emb(t, target, **ALL)
+    optimizer = torch.optim.Adam([learned], lr=0.1)
+    for _ in range(60):
+        loss = (apply_rotary_pos_emb(t, learned, **ALL) - wanted).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert (learned - target).abs().max() < 0.05
+
+
+# second derivatives, torch.func
+
+
+@each_kind
+@each_keyword
+def test_double_backward(options, kind, device):
+    def second_derivatives(rotate):
+        torch.manual_seed(3)
+        t = sbhd(device).requires_grad_()
+        leaves, freqs = leaves_of(table_of(kind, options, device))
+        grad = torch.randn_like(t).requires_grad_()
+        first = torch.autograd.grad(rotate(t, freqs), (t, *leaves), grad, create_graph=True)
+        more = [torch.randn(x.shape, dtype=x.dtype, device=device) for x in first]
+        return torch.autograd.grad(first, (t, *leaves, grad), more)
+
+    gots = second_derivatives(lambda t, freqs: apply_rotary_pos_emb(t, freqs, **options))
+    wants = second_derivatives(lambda t, freqs: rotate_fp64(t, freqs, "sbhd", **options))
+    for got, want in zip(gots, wants, strict=True):
+        torch.testing.assert_close(got, want)
+
+
+@each_keyword
+def test_torch_func(options, device):
+    t, table = sbhd(device), table_of("angles", options, device)
+    tangents = torch.randn_like(t), torch.randn_like(table)
+
+    def ours(t, table):
+        return apply_rotary_pos_emb(t, table, **options)
+
+    def wanted(t, table):
+        return rotate_fp64(t, table, "sbhd", **options)
+
+    for got, want in zip(*(func.jvp(f, (t, table), tangents) for f in (ours, wanted)), strict=True):
+        torch.testing.assert_close(got, want)
+    many = torch.stack([t, 2 * t, -t])
+    got = func.vmap(ours, in_dims=(0, None))(many, table)
+    torch.testing.assert_close(got, torch.stack([wanted(x, table) for x in many]))
+    small = t[:2, :1, :1]
+    for argument in (0, 1):
+        got, want = (func.jacrev(f, argument)(small, table[:2]) for f in (ours, wanted))
+        torch.testing.assert_close(got, want)
+
+
+# torch.compile
+
+
+@each_keyword
+def test_in_one_graph_forward_and_backward(options, device):
+    torch.compiler.reset()
+    t, freqs = sbhd(device, torch.float32), table_of("angles", options, device, torch.float32)
+    leaves = t.requires_grad_(), freqs.requires_grad_()
+    rotate = torch.compile(
+        lambda t, freqs: apply_rotary_pos_emb(t, freqs, **options),
+        fullgraph=True,
+        backend="aot_eager",
+    )
+    out, want = rotate(t, freqs), apply_rotary_pos_emb(t, freqs, **options)
+    assert torch.equal(out, want)
+    grad = torch.randn_like(out)
+    gots, wants = (torch.autograd.grad(x, leaves, grad) for x in (out, want))
+    assert torch.equal(gots[0], wants[0])
+    torch.testing.assert_close(gots[1], wants[1])
+
+
+@each_in_place
+def test_in_one_graph_in_place(name, device):
+    torch.compiler.reset()
+    options = KEYWORDS[name] | {"inplace": True}
+    t, freqs = sbhd(device, torch.float32), table_of("angles", options, device, torch.float32)
+    want, got = rope_fw(t.clone(), freqs, **options), t.clone()
+    rotate = torch.compile(
+        lambda t: apply_rotary_pos_emb(t, freqs, **options), fullgraph=True, backend="aot_eager"
+    )
+    rotate(got)
+    assert torch.equal(got, want)
+
+
+def test_one_graph_for_any_start(device):
+    torch.compiler.reset()
+    t, freqs = sbhd(device, torch.float32), angles(S, 2, device)
+    rotate = torch.compile(
+        lambda t, start: apply_rotary_pos_emb(t, freqs, rotary_dim=4, rotary_start=start),
+        fullgraph=True,
+        backend="aot_eager",
+        dynamic=True,
+    )
+    for start in (2, 3, 5, 9):
+        want = rope_fw(t, freqs, rotary_dim=4, rotary_start=start)
+        assert torch.equal(rotate(t, start), want)
+
+
+# where tokens are
+
+
+@pytest.mark.parametrize("cp", ((1, 0), (2, 1)), ids=("alone", "a rank"))
+@pytest.mark.parametrize("tensor_format", FORMATS)
+@each_keyword
+def test_every_format_and_context_parallelism(options, tensor_format, cp, device):
+    dtype = torch.bfloat16 if cp[0] == 1 else torch.float32
+    t, grad = (contiguous(shape_of(tensor_format, 6, B, H, D), dtype, device) for _ in "tg")
+    starts = sequence_starts(tensor_format, 6, B, device)
+    if starts is not None and cp[0] > 1:
+        starts = starts // 2 * 4
+    options = options | {"cu_seqlens": starts, "cp_size": cp[0], "cp_rank": cp[1]}
+    freqs = angles(24, columns_of(options), device)
+    out = rope_fw(t, freqs, tensor_format, **options)
+    assert_rounded_once(out, rotate_fp64(t, freqs, tensor_format, **options))
+    grad_t = rope_bw(grad, freqs, tensor_format, **options)
+    assert_rounded_once(grad_t, gradient_fp64(t, freqs, tensor_format, grad, **options))
+
+
+def test_padding_is_permuted_and_not_turned(device):
+    """Bit for bit, whatever it holds."""
+    t = contiguous((5, 1, 6), torch.float32, device)
+    t[3], t[4] = float("inf"), float("nan")
+    options = {"cu_seqlens": torch.tensor([0, 2], device=device), "interleaved": True}
+    options |= {"output_pairing": "half", "rotary_start": 1}
+    out = rope_fw(t, angles(5, 4, device), "thd", **options)
+    order = [0, 1, 3, 2, 4, 5]
+    torch.testing.assert_close(out[2:], t[2:][..., order], rtol=0, atol=0, equal_nan=True)
+    back = rope_bw(out, angles(5, 4, device), "thd", **options)
+    torch.testing.assert_close(back[2:], t[2:], rtol=0, atol=0, equal_nan=True)
+
+
+@each_kind
+@each_keyword
+def test_positions_past_the_end_are_nan(options, kind, device, monkeypatch):
+    """In the kernel and in plain PyTorch; on a CPU a check stops the call before that."""
+    t = sbhd(device, torch.float32)
+    freqs = table_of(kind, options, device, torch.float32)
+    ids = torch.tensor([[0, S2 - 1, S2, 2**40], [S2, 1, -1, 0]], device=device)
+    options = options | {"position_ids": ids}
+    if device == "cpu":
+        message = r"^position_ids has -1" if kind else None
+        for fused in (True, False):
+            with pytest.raises(ValueError, match=message):
+                rope_fw(t, freqs, fused=fused, **options)
+        too_far = options | {"position_ids": ids.clamp(min=0)}
+        with pytest.raises(ValueError, match=rf"^freqs has angles for s2 = {S2} positions"):
+            rope_fw(t, freqs, **too_far)
+    monkeypatch.setattr(api, "check_values", lambda *arguments: None)
+    past = ((ids < 0) | (ids >= S2)).t()  # (s, b)
+    start = options.get("rotary_start", 0)
+    turns = torch.arange(D, device=device)
+    turns = (turns >= start) & (turns < start + D2)
+    for fused in (True, False):
+        out = rope_fw(t, freqs, fused=fused, **options)
+        assert torch.equal(out.isnan(), (past[:, :, None, None] & turns).expand_as(out))
+        assert torch.equal(out[..., ~turns], t[..., ~turns])
+
+
+# one launch, one column, one sign
+
+
+@pytest.mark.parametrize("head_dim", (16, 72, 100))
+@each_keyword
+def test_queries_and_keys_in_one_launch_have_the_same_bits(options, head_dim, device):
+    """Rows of 72 and of 100 are taken whole where all of one turns."""
+    rotary_dim = D2 if "rotary_start" in options else head_dim
+    columns = rotary_dim
+    if "rotary_dim" in options:
+        options, columns = options | {"rotary_dim": rotary_dim}, rotary_dim // 2
+    q, k = (torch.randn(5, 2, heads, head_dim, device=device).bfloat16() for heads in (5, 2))
+    freqs = angles(5, columns, device)
+    for out, t in zip(rope_qk(q, k, freqs, **options), (q, k), strict=True):
+        assert torch.equal(out, rope_fw(t, freqs, **options))
+    if "output_pairing" not in options:
+        in_place = rope_qk(q.clone(), k.clone(), freqs, inplace=True, **options)
+        for out, t in zip(in_place, (q, k), strict=True):
+            assert torch.equal(out, rope_fw(t, freqs, **options))
+
+
+@pytest.mark.parametrize("head_dim", (16, 72))
+@pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
+def test_a_column_per_pair_gives_the_bits_of_a_column_per_element(interleaved, head_dim, device):
+    t, half = torch.randn(5, 2, 3, head_dim, device=device), angles(5, head_dim // 2, device)
+    whole = half.repeat_interleave(2, -1) if interleaved else half.repeat(1, 1, 1, 2)
+    pairing = {"interleaved": interleaved}
+    for function in (rope_fw, rope_bw):
+        want = function(t, whole, **pairing)
+        assert torch.equal(function(t, half, rotary_dim=head_dim, **pairing), want)
+        assert torch.equal(function(t, whole, rotary_dim=head_dim, **pairing), want)
+    tables = half[:, 0, 0].cos(), half[:, 0, 0].sin()
+    assert not torch.equal(rope_fw(t, tables, **pairing), want), "without a word, a narrower slice"
+
+
+@pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
+def test_half_split_results_are_interleaved_ones_in_another_order(interleaved, device):
+    t, freqs = sbhd(device, torch.bfloat16), angles(S, D2, device)
+    pairing = {"interleaved": interleaved, "rotary_start": 2}
+    out, same = (rope_fw(t, freqs, output_pairing=o, **pairing) for o in ("half", "same"))
+    order = torch.arange(D)
+    if interleaved:
+        order[2 : 2 + D2] = 2 + torch.tensor([0, 2, 4, 6, 1, 3, 5, 7])
+    assert torch.equal(out, same[..., order.to(device)])
+    back = rope_bw(out, freqs, output_pairing="half", **pairing)
+    assert torch.equal(back, rope_bw(same, freqs, **pairing))
+
+
+@each_keyword
+def test_backward_is_the_transpose(options, device):
+    """Of the inverse too: <A x, y> = <x, A^T y>, with angles that differ within pairs."""
+    freqs = table_of("angles", options, device, rows=S)
+    x, y = sbhd(device), sbhd(device)
+    left = (rope_fw(x, freqs, **options) * y).sum()
+    right = (x * rope_bw(y, freqs, **options)).sum()
+    torch.testing.assert_close(left, right)
+    wrong = (x * rope_bw(y, freqs, **options | {"inverse": not options.get("inverse")})).sum()
+    assert not torch.isclose(left, wrong)
+
+
+@pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
+def test_the_inverse_undoes_only_matching_halves(interleaved, device):
+    t, pairing = sbhd(device), {"interleaved": interleaved}
+    half, whole = (angles(S, columns, device, torch.float64) for columns in (D2 // 2, D2))
+    forth = rope_fw(t, half, rotary_dim=D2, **pairing)
+    torch.testing.assert_close(rope_fw(forth, half, rotary_dim=D2, inverse=True, **pairing), t)
+    forth = rope_fw(t, whole, **pairing)
+    assert not torch.allclose(rope_fw(forth, whole, inverse=True, **pairing), t)
+    negated = rope_fw(t, -whole, **pairing)
+    torch.testing.assert_close(rope_fw(t, whole, inverse=True, **pairing), negated)
+
+
+# tables of other packages, and of the module
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=str)
+def test_cos_and_sin_side_by_side_in_one_tensor(dtype, device):
+    """As vLLM and flashinfer keep them: two views, which are read where they are."""
+    cache = torch.randn(S2, D2, device=device, dtype=dtype)
+    t, ids = sbhd(device, torch.bfloat16), torch.randint(S2, (B, S), device=device)
+    cos, sin = cache.chunk(2, dim=-1)
+    options = {"rotary_dim": D2, "position_ids": ids, "rotary_start": 4}
+    out = rope_fw(t, (cos, sin), **options)
+    assert torch.equal(out, rope_fw(t, (cos.contiguous(), sin.contiguous()), **options))
+    assert_rounded_once(out, rotate_fp64(t, (cos, sin), "sbhd", **options))
+    _, tensors = plan_of(rope_fw, t, (cos, sin), **options)
+    assert tensors.table.data_ptr() == cache.data_ptr() and not tensors.sin.is_contiguous()
+
+
+@pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
+def test_a_module_has_a_rotary_dim_of_its_own(interleaved, device):
+    rope = RotaryPositionEmbedding(D2, interleaved=interleaved).to(device)
+    t, pairing = sbhd(device, torch.float32), {"interleaved": interleaved}
+    want = rope_fw(t, rope, **pairing)
+    assert torch.equal(rope_fw(t, rope, rotary_dim=D2, **pairing), want)
+    table = rope.angles_per_pair(S)
+    torch.testing.assert_close(rope_fw(t, table, rotary_dim=D2, **pairing), want)
+    for other in (D2 // 2, 2, D2 + 2):
+        with pytest.raises(ValueError, match=rf"^rotary_dim is {other}; .* freqs, {D2}$"):
+            rope_fw(t, rope, rotary_dim=other, **pairing)
+
+
+@pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
+@pytest.mark.parametrize("scaling", ({}, {"seq_len_interpolation_factor": 4.0}), ids=str)
+def test_angles_per_pair_are_columns_of_the_table(scaling, interleaved, device):
+    rope = RotaryPositionEmbedding(
+        D2, pretrained_max_position_embeddings=5, interleaved=interleaved, **scaling
+    ).to(device)
+    got, whole = rope.angles_per_pair(11, offset=7), rope(11, offset=7)
+    assert got.shape == (11, 1, 1, D2 // 2) and got.dtype == torch.float32
+    assert got.device == rope.inv_freq.device
+    assert torch.equal(got, whole[..., ::2] if interleaved else whole[..., : D2 // 2])
+    with pytest.raises(ValueError, match="max_seq_len is -1"):
+        rope.angles_per_pair(-1)
+
+
+@pytest.mark.parametrize("scaling", ({}, {"seq_len_interpolation_factor": 4.0}), ids=str)
+@pytest.mark.parametrize("offset", (0, 1_000_000))
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.float64), ids=str)
+def test_cosines_per_pair_are_exact_at_any_position(dtype, offset, scaling, device):
+    trained = 5 if scaling else None
+    rope = RotaryPositionEmbedding(128, pretrained_max_position_embeddings=trained, **scaling).to(
+        device
+    )
+    cos, sin = rope.cos_sin_per_pair(11, offset=offset, dtype=dtype)
+    assert cos.shape == sin.shape == (11, 64) and cos.dtype == sin.dtype == dtype
+    assert cos.device == rope.inv_freq.device
+    position = torch.arange(offset, offset + 11, device=device, dtype=torch.float64)
+    angle = position[:, None] * rope.position_scale(11) * rope.inv_freq.double()
+    tolerance = 1e-11 if dtype == torch.float64 else 0.505 * torch.finfo(dtype).eps
+    for got, want in ((cos, angle.cos()), (sin, angle.sin())):
+        assert (got.double() - want).abs().max() <= tolerance
+    if offset and dtype == torch.float32 and not scaling:
+        rounded = rope.angles_per_pair(11, offset)[:, 0, 0]
+        assert (rounded.cos() - angle.cos()).abs().max() > 1e-3, "fp32 angles are not"
+    with pytest.raises(ValueError, match="max_seq_len is -1"):
+        rope.cos_sin_per_pair(-1)
+
+
+def test_cosines_per_pair_turn_as_the_module_does(device):
+    rope = RotaryPositionEmbedding(D2).to(device)
+    t = sbhd(device, torch.float32)
+    want = rope_fw(t, rope, start_positions=torch.tensor([5, 5], device=device))
+    torch.testing.assert_close(rope_fw(t, rope.cos_sin_per_pair(S, 5), rotary_dim=D2), want)
+
+
+def test_a_gradient_in_inv_freq_is_refused_and_not_lost(device):
+    rope = RotaryPositionEmbedding(D2).to(device)
+    rope.inv_freq.requires_grad_()
+    with pytest.raises(ValueError, match=r"^inv_freq requires a gradient; .* angles_per_pair"):
+        rope.cos_sin_per_pair(S)
+    with torch.no_grad():
+        assert not rope.cos_sin_per_pair(S)[0].requires_grad
+    t = sbhd(device, torch.float32)
+    out = apply_rotary_pos_emb(t, rope.angles_per_pair(S), rotary_dim=D2)
+    (got,) = torch.autograd.grad(out, rope.inv_freq, t.flip(0))
+    (want,) = torch.autograd.grad(apply_rotary_pos_emb(t, rope(S)), rope.inv_freq, t.flip(0))
+    torch.testing.assert_close(got, want, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16), ids=str)
+def test_tables_are_not_made_of_rounded_frequencies(dtype, device):
+    rope = RotaryPositionEmbedding(D2).to(device)
+    rope._buffers["inv_freq"] = rope.inv_freq.to(dtype)  # as FSDP's buffer_dtype does
+    for make in (rope.angles_per_pair, rope.cos_sin_per_pair):
+        with pytest.raises(TypeError, match="inv_freq has dtype"):
+            make(S)
