@@ -193,7 +193,9 @@ BREAKS = {
             MATH,
             lambda n: n.code[0].outputs.append(
                 nbformat.v4.new_output(
-                    "execute_result", data={"text/plain": "<Figure size 1x1>"}, execution_count=1
+                    "execute_result",
+                    data={"image/png": "AA==", "text/plain": "<Figure size 1x1>"},
+                    execution_count=1,
                 )
             ),
         ),
