@@ -67,6 +67,9 @@ class Ledger:
     def arange(self, start, end):
         return torch.arange(start, end).as_subclass(Block)
 
+    def multiple_of(self, pointer, divisors):
+        return pointer  # a promise to the compiler, which changes no result
+
     def load(self, pointer, mask, other=0.0):
         self.bytes_read += int(mask.sum()) * pointer.memory.element_size()
         safe_place = torch.where(mask, pointer.place, 0)
