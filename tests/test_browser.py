@@ -272,7 +272,8 @@ def test_what_helpers_show(browser, lab):
     assert buttons.evaluate_all(PRESSED) == ["false", "true"]
     words = cells.nth(2).locator(".jp-OutputArea").inner_text()
     assert "seen from the kernel" in words and "RIGHT" in words
-    assert "endless" not in words  # it is no word about the time that the process takes to start
+    # a word about the time that the process took to start was there, and has gone
+    assert "endless" not in words and "Starting" not in words
     page.page.close()
 
 
