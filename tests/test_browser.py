@@ -413,7 +413,7 @@ def test_screenshots(name, browser, lab):
     folder.mkdir(parents=True, exist_ok=True)
     page = Page.of(browser, lab, name, height=4000)
     page.page.wait_for_timeout(3000)
-    outer = page.page.locator(".jp-NotebookPanel .jp-WindowedPanel-outer").first
+    outer = page.page.locator(f"{IN_FRONT} .jp-WindowedPanel-outer")
     top, piece = 0, 0
     while True:
         at, whole, seen = outer.evaluate(
