@@ -18,7 +18,7 @@ SHARED := -n auto --maxprocesses 8
 # JupyterLab refuses to run as root unless told, and rented GPU machines log you in as root.
 ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-# What JupyterLab does unless a reader has set it otherwise: it asks nobody for news, and a link to
+# What JupyterLab does unless a reader has set it otherwise: it doesn't ask about news, and a link to
 # a heading of another notebook leads there (with cells that are drawn late, it often does not).
 LAB_SETTINGS := JUPYTER_CONFIG_PATH=tools/jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}
 

@@ -1,7 +1,8 @@
 """Rotary position embedding, fused in Triton. Importing this package never loads Triton."""
 
-from .api import apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk, rotate_half
+from .api import apply_rotary_pos_emb, rope_qk
 from .frequencies import RotaryPositionEmbedding
+from .one_way import rope_bw, rope_fw, rotate_half
 
 __version__ = "0.1.0"
 __all__ = [

@@ -8,7 +8,7 @@ from torch import Tensor
 from . import fastpath, launch, reference
 from .autograd import RotationFunction, apply_to_plain_tensors
 from .call import Call, Freqs, OutputPairing
-from .checks import check_call, check_inplace, check_rotate_half, check_values
+from .checks import check_call, check_inplace, check_values
 from .engine import runs_in_triton
 from .formats import TensorFormat, view_as_sbhd
 from .frequencies import RotaryPositionEmbedding
@@ -99,7 +99,7 @@ def apply_rotary_pos_emb(
     """
     rest = cu_seqlens, start_positions, position_ids, interleaved, cp_size, cp_rank, fused, inplace
     rest += rotary_dim, rotary_start, inverse, output_pairing
-    return _rotate_call(Call(("t",), (t,), freqs, tensor_format, *rest))[0]
+    return rotate_call(Call(("t",), (t,), freqs, tensor_format, *rest))[0]
 
 
 def rope_qk(
@@ -135,92 +135,8 @@ def rope_qk(
     """
     rest = cu_seqlens, start_positions, position_ids, interleaved, cp_size, cp_rank, fused, inplace
     rest += rotary_dim, rotary_start, inverse, output_pairing
-    q, k = _rotate_call(Call(("q", "k"), (q, k), freqs, tensor_format, *rest))
+    q, k = rotate_call(Call(("q", "k"), (q, k), freqs, tensor_format, *rest))
     return q, k
-
-
-def rope_fw(
-    t: Tensor,
-    freqs: Freqs,
-    tensor_format: TensorFormat = "sbhd",
-    *,
-    fused: bool = True,
-    cu_seqlens: Tensor | None = None,
-    start_positions: Tensor | None = None,
-    position_ids: Tensor | None = None,
-    interleaved: bool = False,
-    inplace: bool = False,
-    cp_size: int = 1,
-    cp_rank: int = 0,
-    rotary_dim: int | None = None,
-    rotary_start: int = 0,
-    inverse: bool = False,
-    output_pairing: OutputPairing = "same",
-) -> Tensor:
-    """Rotate `t`: the forward pass alone, not recorded by autograd and not for `torch.func`.
-
-    Arguments, result and errors as in `apply_rotary_pos_emb`.
-
-    Source: the study's `rope_fw`; TransformerEngine's `fused_rope_forward`.
-    """
-    rest = cu_seqlens, start_positions, position_ids, interleaved, cp_size, cp_rank, fused, inplace
-    rest += rotary_dim, rotary_start, inverse, output_pairing
-    with torch.no_grad():
-        return _rotate_call(Call(("t",), (t,), freqs, tensor_format, *rest))[0]
-
-
-def rope_bw(
-    grad: Tensor,
-    freqs: Freqs,
-    tensor_format: TensorFormat = "sbhd",
-    *,
-    fused: bool = True,
-    cu_seqlens: Tensor | None = None,
-    start_positions: Tensor | None = None,
-    position_ids: Tensor | None = None,
-    interleaved: bool = False,
-    inplace: bool = False,
-    cp_size: int = 1,
-    cp_rank: int = 0,
-    rotary_dim: int | None = None,
-    rotary_start: int = 0,
-    inverse: bool = False,
-    output_pairing: OutputPairing = "same",
-) -> Tensor:
-    """Take the gradient of the rotated tensor to that of `t`: the backward pass alone.
-
-    The transpose of the forward's linear map: the rotation by minus the angle where the members of
-    a pair have the same angle, and still the exact gradient where they don't. `grad` has the
-    shape of `rope_fw`'s output, and any strides, 0 in expanded gradients too; the other arguments,
-    the result and the errors are as in `apply_rotary_pos_emb`.
-
-    Source: the study's `rope_bw`; TransformerEngine's `fused_rope_backward`.
-    """
-    rest = cu_seqlens, start_positions, position_ids, interleaved, cp_size, cp_rank, fused, inplace
-    rest += rotary_dim, rotary_start, inverse, output_pairing
-    call = Call(("grad",), (grad,), freqs, tensor_format, *rest, transpose=True)
-    with torch.no_grad():
-        return _rotate_call(call)[0]
-
-
-def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
-    """Turn every pair (x1, x2) of the last dimension by a quarter, to (-x2, x1).
-
-    Args:
-        x: any shape (..., d2) with even d2; any dtype that has negative numbers.
-        interleaved: x1 and x2 are neighbors, elements 2i and 2i + 1, instead of i and i + d2/2.
-
-    Returns:
-        A new tensor like `x`. Applied twice it gives -x.
-
-    Raises:
-        TypeError: `x` is not a tensor, or `interleaved` is not a bool.
-        ValueError: the last dimension is odd.
-
-    Source: TransformerEngine's `_rotate_half`; the quarter turn in RoFormer, equation (34).
-    """
-    check_rotate_half(x, interleaved)
-    return reference.rotate_half(x, interleaved)
 
 
 class Route(Enum):
@@ -260,7 +176,7 @@ def choose_route(fused: bool, tensors: tuple[Tensor | None, ...]) -> Route:
     return KERNEL if all(has_memory(x) for x in tensors) else PYTORCH
 
 
-def _rotate_call(call: Call) -> tuple[Tensor, ...]:
+def rotate_call(call: Call) -> tuple[Tensor, ...]:
     """What every public function does: check, describe the rotation, choose a route, rotate."""
     tensors, tables = call.tensors, tables_of(call.freqs)
     entry = fastpath.entry_of_call(call, tables)

@@ -8,7 +8,8 @@ None is not there, and Triton leaves out the lines that need it.
 import triton
 import triton.language as tl
 
-from .parts import cos_sin, load_pairs, positions, rows_of_program, store_pairs, turn
+from .parts import cos_sin, load_pairs, rows_of_program, store_pairs, turn
+from .positions import positions
 
 
 @triton.jit(do_not_specialize=["seq_len", "batch", "q_heads", "k_heads", "s2", "sequences"])

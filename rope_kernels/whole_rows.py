@@ -9,7 +9,8 @@ as the other member of its pair; that load comes from L1.
 import triton
 import triton.language as tl
 
-from .parts import cos_sin, positions, rows_of_program
+from .parts import cos_sin, rows_of_program
+from .positions import positions
 
 
 @triton.jit

@@ -85,6 +85,9 @@ def test_every_stub_says_kindly_what_to_do(name):
     assert {number for number, _ in found} == set(range(1, len(titles(cells_of(name))) + 1))
     for _, cell in found:
         assert re.fullmatch(r"NOT YET: [a-z][^\n]+", stored(cell)), cell.id
+        # a stub says where to write; how is in the hint, which a reader may leave closed
+        says = re.findall(r'NotImplementedError\("(.+)"\)', cell.source)
+        assert all(re.search(r"(delete this line| here)$", words) for words in says), cell.id
 
 
 @pytest.mark.parametrize("name", NAMES)

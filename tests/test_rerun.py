@@ -36,7 +36,7 @@ def changed(*sources):
         (("N = 1", "def f(x=N):\n    return x", "N = 2"), [("1", "N", "2")]),
         # through a function, when it is called
         (("N = 1", "def f():\n    return N", "print(f())", "N = 2"), [("2", "N", "3")]),
-        # a value that the cell itself gives anew
+        # a value that the cell itself replaces
         (("N = 1", "N = N + 1"), [("1", "N", "1")]),
         (("N = 1", "N += 1"), [("1", "N", "1")]),
         # and what is no such thing

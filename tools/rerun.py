@@ -1,9 +1,8 @@
 """Names that make a cell say something else when it is run again: `python tools/rerun.py [NAME]`.
 
-A reader runs all cells, goes back, and runs one again. It then sees what later cells left. Where a
-later cell has given another value to a name that the cell reads, the result is wrong without a
-word. This lists such names, by reading the cells; it runs nothing. A change inside of an object
-(a tensor that is overwritten) is not seen.
+A reader runs all cells, goes back, and runs one again. Where a later cell has given another value
+to a name that the cell reads, the result is silently wrong. This lists such names by reading the
+cells; it runs nothing. It does not see a change inside an object, such as an overwritten tensor.
 """
 
 import ast
@@ -46,7 +45,7 @@ def _read(statements: list[ast.stmt], cell: Cell) -> None:
         header, inner = _parts(statement)
         now, later = _names_used(header)
         if not isinstance(statement, NEW_SCOPE):
-            now |= later  # a lambda, which somebody may call at once
+            now |= later  # a lambda, which may be called at once
         cell.reads |= now - set(cell.binds)
         for name in _names_bound(header):
             cell.binds.setdefault(name, []).append(ast.dump(header))

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import torch
 
-from rope_kernels.api import apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk, rotation_of, tables_of
+from rope_kernels import apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
+from rope_kernels.api import rotation_of, tables_of
 from rope_kernels.call import Call
 from rope_kernels.checks import check_call
 from rope_kernels.engine import Engine

@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 import torch
+from IPython.display import display
 
 from ..child import Child
 from ..timing import measure
@@ -163,12 +164,40 @@ def _without_our_decorators(source: str) -> str:
     return "\n".join(lines[begin:])
 
 
-def _say_that_it_runs() -> None:
-    if QUIET not in os.environ:
-        print(
-            f"Still running after {PATIENCE:.0f} s. An endless loop? The check stops it after "
-            f"{SECONDS:.0f} s; interrupting the kernel stops it now."
-        )
+class _Notice:
+    """A line that a page shows until there is a verdict.
+
+    It leaves nothing: what a reader saves has to compare with what `make test` runs.
+    """
+
+    def __init__(self) -> None:
+        self.text, self.shown = "", None
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def say(self, text: str) -> None:
+        if QUIET in os.environ:
+            return
+        self.text = text
+        if self.shown:
+            self.shown.update(self)
+        else:
+            self.shown = display(self, display_id=True)  # None, and a print, in a terminal
+
+    def clear(self) -> None:
+        if self.shown:
+            self.shown.update({}, raw=True)
+
+
+STARTING = "Starting the process that checks; this takes some seconds, once."
+
+
+def _still_running() -> str:
+    return (
+        f"Still running after {PATIENCE:.0f} s. An endless loop? The check stops it after "
+        f"{SECONDS:.0f} s; interrupting the kernel stops it now."
+    )
 
 
 class _Child(Child):
@@ -187,20 +216,23 @@ class _Child(Child):
         self.engine = engine
         interpret = "1" if engine == "interpreted" else "0"
         script = "-m", "rope_lab.grading.judge_process"
-        if QUIET not in os.environ:
-            print("Starting the process that checks; this takes some seconds, once.")
+        notice = _Notice()
+        notice.say(STARTING)
         super().__init__(*script, environment={"TRITON_INTERPRET": interpret})
         self.process.stdout.readline()  # it says that it is ready: no candidate waits for imports
+        notice.clear()
 
     def judge(self, job: dict) -> Verdict:
         stopper = threading.Timer(SECONDS, self.process.kill)
-        reminder = threading.Timer(PATIENCE, _say_that_it_runs)
+        notice = _Notice()
+        reminder = threading.Timer(PATIENCE, lambda: notice.say(_still_running()))
         for timer in (stopper, reminder):
             timer.start()
         answer, words = self.ask(job)
         finished_in_time = stopper.is_alive()
         for timer in (stopper, reminder):
             timer.cancel()
+        notice.clear()
         if answer:
             fields = json.loads(answer)
             if printed := fields.pop("printed", ""):

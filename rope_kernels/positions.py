@@ -1,0 +1,68 @@
+"""Parts of kernels that say where tokens are: sequences of a packed batch, starts, ids, ranks."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def find_sequences(
+    token,  # (BLOCK_S,) int64: indices into the packed batch
+    cu_seqlens_ptr,  # (sequences + 1,) int32 or int64: sequence starts, then the last end
+    sequences,  # number of packed sequences
+    cp_size,  # ranks that share every sequence evenly
+    PROBES: tl.constexpr,  # starts compared in one step of the search, a power of two
+):
+    """Each token's sequence, that sequence's start and length, and whether the token is in one."""
+    # The last start <= token is `low` or one of the `span` starts after it (empty sequences share
+    # their start with the next one). A step compares PROBES evenly spaced starts at once: every
+    # step waits for memory, so fewer steps are faster, even with more loads.
+    low = token * 0
+    span = sequences
+    while span > 0:
+        apart = (span - 1) // PROBES + 1
+        probe = low[:, None] + apart * tl.arange(1, PROBES + 1)[None, :]
+        start = tl.load(cu_seqlens_ptr + probe, probe <= sequences, other=0).to(tl.int64)
+        before = (start <= (token * cp_size)[:, None]) & (probe <= sequences)
+        low += apart * tl.sum(before.to(tl.int64), 1)
+        span = apart - 1
+    in_sequence = token * cp_size < tl.load(cu_seqlens_ptr + sequences).to(tl.int64)
+    in_sequence &= low < sequences  # if the first start is not 0
+    start = tl.load(cu_seqlens_ptr + low).to(tl.int64)
+    end = tl.load(cu_seqlens_ptr + low + 1, in_sequence, other=0).to(tl.int64)
+    return low, start // cp_size, (end - start) // cp_size, in_sequence
+
+
+@triton.jit
+def positions(
+    s,  # (BLOCK_S,) int64: tokens of this tile
+    s_exists,  # (BLOCK_S,): whether there is such a token
+    b,  # int64, this program's batch entry
+    seq_len,  # s, or the number of packed tokens
+    cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, and the last ends; or None
+    sequences,  # number of packed sequences
+    starts_ptr,  # (b,) or (sequences,): position of the first token of each sequence; or None
+    ids_ptr,  # (b, s): position of each token; or None
+    ids_strides,  # of b, s
+    cp,  # (cp_size, cp_rank): this rank has two chunks of every sequence; or None
+):
+    """Each token's position in its sequence, int64, and whether it is in a sequence."""
+    sequence, start, length, in_sequence = s * 0 + b, 0, seq_len, s_exists
+    if cu_seqlens_ptr is not None:
+        cp_size = 1 if cp is None else cp[0]
+        block_s: tl.constexpr = s.shape[0]
+        probes: tl.constexpr = 32 // block_s if block_s < 16 else 2  # one per thread of a warp
+        sequence, start, length, in_sequence = find_sequences(
+            s, cu_seqlens_ptr, sequences, cp_size, probes
+        )
+    position = s - start
+    if cp is not None:
+        # Each sequence has 2 * cp_size chunks. Rank r holds chunk r, and chunk r from the end.
+        chunk = length // 2
+        counted_back = 2 * cp[0].to(tl.int64) - 2 - cp[1]
+        position += tl.where(position < chunk, cp[1], counted_back) * chunk
+    if starts_ptr is not None:
+        position += tl.load(starts_ptr + sequence, in_sequence, other=0).to(tl.int64)
+    if ids_ptr is not None:
+        id_ptr = ids_ptr + b * ids_strides[0] + s * ids_strides[1]
+        position = tl.load(id_ptr, s_exists, other=0).to(tl.int64)
+    return position, in_sequence
