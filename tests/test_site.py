@@ -586,7 +586,7 @@ def test_pictures_have_the_words_that_the_notebook_stores(monkeypatch, tmp_path)
     env = SimpleNamespace(docname="p", doc2path=doc2path)
     conf.describe_figures(SimpleNamespace(env=env), page)
     assert [picture["alt"] for picture in pictures] == [
-        "Bars: two.", "Figure drawn by the cell above it, in the section \u201cA title\u201d.",
+        "Bars: two.", "A figure of the section \u201cA title\u201d.",
     ]  # fmt: skip
 
 
