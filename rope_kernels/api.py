@@ -240,8 +240,8 @@ def _rotate(
     if inplace and (route is PYTORCH or (recorded and route is OPERATOR)):
         outs = _rotate(tensors, rotation, route, entry, fused, inplace=False)
         for t, out in zip(tensors, outs, strict=True):
-            slices = (x.narrow(-1, rotation.rotary_start, rotation.rotary_dim) for x in (t, out))
-            next(slices).copy_(next(slices))
+            turned = out.narrow(-1, rotation.rotary_start, rotation.rotary_dim)
+            t.narrow(-1, rotation.rotary_start, rotation.rotary_dim).copy_(turned)
         return tensors
     if route is PYTORCH:
         return reference.rotate(tensors, rotation, round_once=fused)

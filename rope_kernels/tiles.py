@@ -12,9 +12,9 @@ from .rotation import Rotation
 # which needs no barrier to share cos and sin. A program that looks up its positions waits longer
 # before it can start, and gets more to do.
 TILE_BYTES = 2048
-LARGER_TILE_BYTES = 4096
-SECTOR_BYTES = 32
-LINE_BYTES = 128
+LARGER_TILE_BYTES = 4096  # where a program has more to do per row, or a third of its tile is empty
+SECTOR_BYTES = 32  # what DRAM hands over at a time
+LINE_BYTES = 128  # of the caches
 WHOLE_ROWS = "whole_rows_kernel"  # its name in whole_rows.py
 # A stretch has as many positions as keep a table's rows in L2 until all batch entries, or all
 # heads, have used them.

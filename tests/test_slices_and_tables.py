@@ -314,7 +314,7 @@ def test_a_column_per_pair_gives_the_bits_of_a_column_per_element(interleaved, h
         assert torch.equal(function(t, half, rotary_dim=head_dim, **pairing), want)
         assert torch.equal(function(t, whole, rotary_dim=head_dim, **pairing), want)
     tables = half[:, 0, 0].cos(), half[:, 0, 0].sin()
-    assert not torch.equal(rope_fw(t, tables, **pairing), want), "without a word, a narrower slice"
+    assert not torch.equal(rope_fw(t, tables, **pairing), want), "silently a narrower slice"
 
 
 @pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))

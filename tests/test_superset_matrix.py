@@ -185,7 +185,7 @@ class Problem:
         return options, positions
 
     def which_elements_turn(self):
-        """And how; but for what is so without a word."""
+        """And how; but for the defaults."""
         case, options = self.case, {}
         if case["table"] != "as_wide_as_it_is":
             options["rotary_dim"] = self.d2
