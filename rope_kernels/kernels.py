@@ -78,7 +78,8 @@ def rope_kernel(
         s, s_exists, b, seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, ids_strides, cp
     )
     stored: tl.constexpr = q_ptr.dtype.element_ty
-    token = position, s_exists, b, (table_ptr, sin_ptr, table_strides, s2)
+    table = table_ptr, sin_ptr, table_strides, s2
+    token = position[:, None], s_exists[:, None], b, table
     pair = tl.arange(0, BLOCK_HALF).to(tl.int64)
     if ONE_PER_PAIR:
         cos1, sin1 = cos_sin(*token, TABLE_UNIT, pair, pair < HALF, stored, FAST_SINE)

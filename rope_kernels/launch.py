@@ -95,15 +95,15 @@ def make_plan(
     tile = plan_tile(
         rotation,
         head_dim,
-        rows=shared * max(q_heads, k_heads),
+        rows=shared * q_heads,
         element_bytes=tensors.q.element_size(),
+        k_rows=shared * k_heads,
         rows_outer=order["ROWS_OUTER"],
-        has_k=k_view is not None,
         inplace=inplace,
     )
-    order["STRETCH"] = max(1, order["STRETCH"] // tile.blocks["BLOCK_S"])
-    s_blocks = -(-seq_len // tile.blocks["BLOCK_S"])
-    row_blocks = sum(-(-shared * heads // tile.blocks["BLOCK_R"]) for heads in (q_heads, k_heads))
+    order["STRETCH"] = max(1, order["STRETCH"] // tile.positions)
+    s_blocks = -(-seq_len // tile.positions)
+    row_blocks = sum(-(-shared * heads // tile.rows) for heads in (q_heads, k_heads))
 
     table, ids = None if rotation.on_the_fly else tensors.table, tensors.ids
     if table is not None and table.dim() != 3:

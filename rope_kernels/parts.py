@@ -3,7 +3,8 @@
 A row is one head of one batch entry at one position: d elements. A Triton program (a thread block)
 rotates a tile of BLOCK_S positions x BLOCK_R rows. Every part takes and returns values of one tile:
 positions have shape (BLOCK_S,), rows (BLOCK_R,), pairs (BLOCK_HALF,), and elements
-(BLOCK_S, BLOCK_R, BLOCK_HALF).
+(BLOCK_S, BLOCK_R, BLOCK_HALF). In `whole_rows.py` the last dimension holds several rows side by
+side: of one position, or OVER_POSITIONS, with BLOCK_S 1 and as many tokens as columns.
 """
 
 import triton
@@ -53,30 +54,44 @@ def choose_strides(
 
 
 @triton.jit
+def per_token(
+    x,  # (BLOCK_S,), or OVER_POSITIONS (columns,): a value of each token
+    OVER_POSITIONS: tl.constexpr,  # the columns of the tile are of several tokens
+):
+    """The same value with a second dimension: (BLOCK_S, 1) or (1, columns)."""
+    return x[None, :] if OVER_POSITIONS else x[:, None]
+
+
+@triton.jit
 def row_pointers(
     ptr,  # a tensor viewed as (s, b, h, d)
     strides,  # of s, b, h, d; in elements
-    s,  # (BLOCK_S,) int64: tokens of this tile
-    row,  # (BLOCK_R,) int32: rows of this tile
+    first_s,  # int64, the first token of this tile
+    later,  # (BLOCK_S, 1) or (1, columns), int64: by how much the others are later
+    row,  # (BLOCK_R, 1) or (BLOCK_R, columns), int32: rows of this tile
     b,  # int64, this program's batch entry
     heads,  # of the tensor
     PER_BATCH: tl.constexpr,  # rows are the heads of entry b; False: the heads of all entries
     ALIGNED: tl.constexpr,  # bytes that divide every row's address; 0: what the compiler can see
 ):
-    """Pointers to element 0 of each row, (BLOCK_S, BLOCK_R, 1). The offsets are 64-bit."""
+    """Pointers to element 0 of each row, (BLOCK_S, BLOCK_R, 1 or columns), with 64-bit offsets."""
     row_batch, head = (row * 0).to(tl.int64) + b, row.to(tl.int64)
     if not PER_BATCH:
         row_batch, head = (row // heads).to(tl.int64), (row % heads).to(tl.int64)
-    s_offset, row_offset = s * strides[0], row_batch * strides[1] + head * strides[2]
-    offset = (s_offset[:, None] + row_offset[None, :])[:, :, None]
-    pointers = ptr + offset
+    ptr += first_s * strides[0]
+    s_offset, row_offset = later * strides[0], row_batch * strides[1] + head * strides[2]
     if ALIGNED > 0:
-        if offset.shape[0] * offset.shape[1] == 1:
-            # the compiler makes one row's offset a scalar, and crashes on a hint of three numbers
-            pointers = tl.multiple_of(ptr + tl.sum(offset), ALIGNED) + tl.zeros_like(offset)
-        else:
-            pointers = tl.multiple_of(pointers, (ALIGNED, ALIGNED, ALIGNED))
-    return pointers
+        # a hint for every term: the compiler drops that of a sum which it simplifies
+        element_bytes: tl.constexpr = ptr.dtype.element_ty.primitive_bitwidth // 8
+        elements: tl.constexpr = max(1, ALIGNED // element_bytes)
+        if row_offset.numel == 1:
+            # the compiler makes a scalar of it, and crashes on a hint of two numbers
+            ptr += tl.sum(row_offset)
+            row_offset = tl.zeros_like(row_offset)
+        ptr = tl.multiple_of(ptr, ALIGNED)
+        s_offset = tl.multiple_of(s_offset, (elements, elements))
+        row_offset = tl.multiple_of(row_offset, (elements, elements))
+    return ptr + (s_offset[:, None, :] + row_offset[None, :, :])
 
 
 @triton.jit
@@ -92,26 +107,32 @@ def rows_of_program(
     STRETCH: tl.constexpr,  # blocks of positions that all rows finish before the next ones begin
     ALIGNED: tl.constexpr,  # bytes that divide every address of a row; 0: what the compiler sees
     OUT_ALIGNED: tl.constexpr,  # the same of the outputs
+    row_in_block=0,  # (columns,) int32: which of the rows side by side each column is of
+    ROWS_PER_BLOCK: tl.constexpr = 1,  # rows side by side in the last dimension
+    OVER_POSITIONS: tl.constexpr = False,  # they are one head at so many positions
 ):
     """Where this program reads and writes, and which of its tokens and rows there are.
 
     Returns:
-        t_pointers, out_pointers: to element 0 of each row, (BLOCK_S, BLOCK_R, 1)
+        t_pointers, out_pointers: to element 0 of each row, (BLOCK_S, BLOCK_R, 1 or columns)
         t_stride, out_stride: of d
-        exists: whether there is such a row, (BLOCK_S, BLOCK_R, 1)
-        s, s_exists: the tokens, (BLOCK_S,) int64, and whether there is such a token
+        exists: whether there is such a row, (BLOCK_S, BLOCK_R, 1 or columns)
+        s, s_exists: the tokens, (BLOCK_S or columns,) int64, and whether there is such a token
         b: int64, the batch entry; 0 if the rows are those of all entries
     """
+    POSITIONS: tl.constexpr = BLOCK_S * ROWS_PER_BLOCK if OVER_POSITIONS else BLOCK_S
+    ROWS: tl.constexpr = BLOCK_R if OVER_POSITIONS else BLOCK_R * ROWS_PER_BLOCK
+
     # My tile. The rows of k follow those of q: they turn by the same angles.
     t_ptr, out_ptr, heads, t_strides, out_strides = q
     k_ptr, k_out_ptr, k_heads, k_strides, k_out_strides = k
     entries = batch if PER_BATCH else 1
     rows, k_rows = heads * (batch // entries), k_heads * (batch // entries)
-    q_blocks = (rows - 1) // BLOCK_R + 1
+    q_blocks = (rows - 1) // ROWS + 1
     row_blocks = q_blocks
     if k_ptr is not None:
-        row_blocks += (k_rows - 1) // BLOCK_R + 1
-    s_blocks = (seq_len - 1) // BLOCK_S + 1
+        row_blocks += (k_rows - 1) // ROWS + 1
+    s_blocks = (seq_len - 1) // POSITIONS + 1
     s_block, row_block, b = tile_of_program(s_blocks, row_blocks, entries, ROWS_OUTER, STRETCH)
 
     # My tensor.
@@ -125,13 +146,22 @@ def rows_of_program(
 
     # My rows. 64-bit from here on: an offset may pass 2^31 elements.
     b = b.to(tl.int64)
-    s = s_block.to(tl.int64) * BLOCK_S + tl.arange(0, BLOCK_S)
-    row = row_block * BLOCK_R + tl.arange(0, BLOCK_R)
-    t_pointers = row_pointers(t_ptr, t_strides, s, row, b, heads, PER_BATCH, ALIGNED)
-    out_pointers = row_pointers(out_ptr, out_strides, s, row, b, heads, PER_BATCH, OUT_ALIGNED)
-    s_exists = s < seq_len
-    exists = (s_exists[:, None] & (row < rows)[None, :])[:, :, None]
-    return t_pointers, out_pointers, t_strides[3], out_strides[3], exists, s, s_exists, b
+    first_s = s_block.to(tl.int64) * POSITIONS
+    row = (row_block * ROWS + tl.arange(0, BLOCK_R) * (ROWS // BLOCK_R))[:, None]
+    if OVER_POSITIONS:
+        tl.static_assert(BLOCK_S == 1)
+        later = row_in_block.to(tl.int64)
+    else:
+        later = tl.arange(0, BLOCK_S).to(tl.int64)
+        if ROWS_PER_BLOCK > 1:
+            row += row_in_block[None, :]
+    s, s_exists = first_s + later, first_s + later < seq_len
+    token = first_s, per_token(later, OVER_POSITIONS)
+    t_pointers = row_pointers(t_ptr, t_strides, *token, row, b, heads, PER_BATCH, ALIGNED)
+    out_pointers = row_pointers(out_ptr, out_strides, *token, row, b, heads, PER_BATCH, OUT_ALIGNED)
+    exists = per_token(s_exists, OVER_POSITIONS)[:, None, :] & (row < rows)[None, :, :]
+    t_stride, out_stride = t_strides[3], out_strides[3]
+    return t_pointers, out_pointers, t_stride, out_stride, exists, s, s_exists, b
 
 
 @triton.jit
@@ -205,17 +235,17 @@ def cos_sin_of(
 
 @triton.jit
 def angle_from_turns(
-    position,  # (BLOCK_S,) int64
+    position,  # (BLOCK_S, 1), (1, columns) or (columns,), int64
     turns_ptr,  # (d2 / 2,) int64: 2^-64 turns per position
     pair,  # (columns,) int64: whose angles
     exists,  # (columns,): whether there is such a pair
     COMPUTED: tl.constexpr,  # fp32 or fp64
 ):
-    """Angles in radians, from -pi to pi, (BLOCK_S, columns)."""
+    """Angles in radians, from -pi to pi, (BLOCK_S, columns) or (columns,)."""
     # In units of 2^-64 turns, an int64 wraps around once per turn: its overflow removes whole turns
     # and nothing else. The upper 32 bits are all that fp32 can use.
     turns = tl.load(turns_ptr + pair, exists, other=0)
-    turned = position[:, None] * turns[None, :]
+    turned = position * turns
     if tl.float64 == COMPUTED:
         angle = turned.to(COMPUTED) * (6.283185307179586 * 2.0**-64)
     else:
@@ -225,8 +255,8 @@ def angle_from_turns(
 
 @triton.jit
 def cos_sin(
-    position,  # (BLOCK_S,) int64
-    s_exists,  # (BLOCK_S,): whether there is such a token
+    position,  # (BLOCK_S, 1), (1, columns) or (columns,), int64
+    s_exists,  # the same shape: whether there is such a token
     b,  # int64, this program's batch entry
     table,  # (angles or cosines (b, s2, columns), sines or None, strides of b, s, d, s2)
     TABLE_UNIT: tl.constexpr,  # elements in which the strides of b and s are counted
@@ -237,8 +267,9 @@ def cos_sin(
 ):
     """cos and sin of each token at some columns of the table: fp32, or fp64 for fp64 elements.
 
-    Each has shape (BLOCK_S, 1, columns). A position past the table gives NaN. A module's table is
-    int64, (d2 / 2,): 2^-64 turns per position.
+    Each has shape (BLOCK_S, 1, columns), and BLOCK_S is 1 if each column has a position. A
+    position past the table gives NaN. A module's table is int64, (d2 / 2,): 2^-64 turns per
+    position.
     """
     table_ptr, sin_ptr, strides, s2 = table
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
@@ -248,16 +279,19 @@ def cos_sin(
         cos, sin = cos_sin_of(angle, False, FAST_SINE, BITS)
     else:
         in_table = s_exists & (position >= 0) & (position < s2)
-        mask = in_table[:, None] & exists[None, :]
+        mask = in_table & exists
         row = (b * strides[0] + position * strides[1]) * TABLE_UNIT
-        offset = row[:, None] + (column * strides[2])[None, :]
+        offset = row + column * strides[2]
         nan = float("nan")
         loaded = tl.load(table_ptr + offset, mask, other=nan).to(COMPUTED)
         if sin_ptr is None:
             cos, sin = cos_sin_of(loaded, True, FAST_SINE, BITS)
         else:
             cos, sin = loaded, tl.load(sin_ptr + offset, mask, other=nan).to(COMPUTED)
-    return cos[:, None, :], sin[:, None, :]
+    BY_COLUMN: tl.constexpr = len(cos.shape) == 1
+    cos = cos[None, None, :] if BY_COLUMN else cos[:, None, :]
+    sin = sin[None, None, :] if BY_COLUMN else sin[:, None, :]
+    return cos, sin
 
 
 @triton.jit
@@ -273,15 +307,16 @@ def turn(
 ):
     """Rotate every pair in the dtype of its cosine, and round once.
 
-    The transpose differs in two signs, and in which sine it takes.
+    The transpose differs in two signs, and in which sine it takes. The fused multiply-adds are
+    written out: `whole_rows.py` has the same, so both kernels give the same bits.
     """
     if INVERSE:
         sin1, sin2 = -sin1, -sin2
     x1, x2 = first.to(cos1.dtype), second.to(cos1.dtype)
     if TRANSPOSE:
-        y1 = x1 * cos1 + x2 * sin2
-        y2 = x2 * cos2 - x1 * sin1
+        y1 = tl.fma(x1, cos1, x2 * sin2)
+        y2 = tl.fma(x2, cos2, -(x1 * sin1))
     else:
-        y1 = x1 * cos1 - x2 * sin1
-        y2 = x2 * cos2 + x1 * sin2
+        y1 = tl.fma(x1, cos1, -(x2 * sin1))
+        y2 = tl.fma(x2, cos2, x1 * sin2)
     return y1.to(first.dtype), y2.to(first.dtype)

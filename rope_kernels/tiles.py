@@ -13,6 +13,16 @@ from .rotation import Rotation
 # before it can start, and gets more to do.
 TILE_BYTES = 2048
 LARGER_TILE_BYTES = 4096  # where a program has more to do per row, or a third of its tile is empty
+WHOLE_ROWS_BYTES = 4096  # of the second kernel's tile, in two warps
+BYTES_PER_THREAD = 16  # at most, in one load
+# The second kernel's rows side by side leave some elements of a block empty. Larger blocks leave
+# fewer, but their rows share fewer cosines.
+FULL_OVER_ROWS = 2 / 3
+FULL_OVER_POSITIONS = 0.85
+BLOCK_BYTES_IN_PLACE = 1024  # over positions: programs that share a cache line disturb each other
+FULL_FOR_TWO_WARPS = 0.75  # emptier, on the fly: each of two warps would have too few rows
+FEWEST_ROWS = 3  # of a position, for the second kernel: it evaluates both sines of a pair
+MANY_BLOCKS = 4
 SECTOR_BYTES = 32  # what DRAM hands over at a time
 LINE_BYTES = 128  # of the caches
 WHOLE_ROWS = "whole_rows_kernel"  # its name in whole_rows.py
@@ -61,6 +71,8 @@ class Tile:
 
     kernel: str
     num_warps: int
+    positions: int
+    rows: int  # of each position
     blocks: dict[str, int]  # constexprs of that kernel, in its order
     flags: dict[str, bool]  # those that it alone has
 
@@ -71,46 +83,119 @@ def plan_tile(
     rows: int,
     element_bytes: int,
     *,
+    k_rows: int = 0,
     rows_outer: bool,
-    has_k: bool,
     inplace: bool,
 ) -> Tile:
     """Choose the kernel, and its tile: rows of one position, then of several, up to a fixed size.
 
-    One warp, unless a single row is already too much for it. The sequence length plays no part, so
-    no new length compiles a new kernel.
+    `rows` and `k_rows` are those of one position. A warp gets 2 or 4 KiB. The sequence length plays
+    no part, so no new length compiles a new kernel.
     """
     half, tail = rotation.rotary_dim // 2, 0 if inplace else head_dim - rotation.rotary_dim
-    whole_rows = takes_whole_rows(rotation, head_dim, element_bytes)
-    if whole_rows:
-        padded = _next_power_of_2(2 * half + tail)
-    else:
-        block_half, block_tail = _next_power_of_2(half), _next_power_of_2(tail) if tail else 0
-        padded = _next_power_of_2(2 * block_half + block_tail)
-    size = tile_bytes(rotation, has_k, whole_rows)
+    part = {"HALF": half, "TAIL": tail, "START": rotation.rotary_start}
+    share_cosines = max(rows, k_rows) >= FEWEST_ROWS
+    if share_cosines and takes_whole_rows(rotation, head_dim, element_bytes):
+        part["FIRST"] = rotation.rotary_start if inplace else 0
+        by_rows = rows, k_rows
+        return _tile_of_whole_rows(rotation, part, by_rows, element_bytes, rows_outer, inplace)
+    block_half, block_tail = _next_power_of_2(half), _next_power_of_2(tail) if tail else 0
+    padded = _next_power_of_2(2 * block_half + block_tail)
+    waits = rotation.looks_up_positions and not rotation.on_the_fly
+    size = LARGER_TILE_BYTES if waits and not k_rows else TILE_BYTES
     if 3 * (2 * half + tail) < 2 * padded:
-        size = max(size, LARGER_TILE_BYTES)  # a third of it is empty
+        size = LARGER_TILE_BYTES  # a third of it is empty
     rows_that_fit = max(1, size // (padded * element_bytes))
     positions = _next_power_of_2(positions_per_load(rotation))
     if rows_outer and head_dim * element_bytes % LINE_BYTES:
         positions = max(positions, 2)  # neighbors in memory, which share a cache line
-    rows_a_position = max(1, rows_that_fit // positions)
-    block_r = min(_next_power_of_2(rows), rows_a_position)
-    tile = {"BLOCK_S": rows_that_fit // block_r, "BLOCK_R": block_r}
+    block_r = min(_next_power_of_2(max(rows, k_rows)), max(1, rows_that_fit // positions))
+    block_s = rows_that_fit // block_r
     num_warps = min(MAX_WARPS, max(1, padded * element_bytes // BYTES_PER_WARP))
-    start = rotation.rotary_start
-    if whole_rows:
-        part = {"HALF": half, "TAIL": tail, "START": start, "FIRST": start if inplace else 0}
-        return Tile(WHOLE_ROWS, num_warps, part | tile | {"BLOCK": padded}, {"IN_PLACE": inplace})
-    part, padding = {"HALF": half, "TAIL": tail, "START": start}, {"BLOCK_HALF": block_half}
+    tile = {"BLOCK_S": block_s, "BLOCK_R": block_r}
+    padding = {"BLOCK_HALF": block_half, "BLOCK_TAIL": block_tail}
     reads_interleaved, writes_interleaved = rotation.pairings
     flags = {
         "INTERLEAVED": rotation.interleaved,
         "READS_INTERLEAVED": reads_interleaved,
         "WRITES_INTERLEAVED": writes_interleaved,
     }
-    blocks = part | tile | padding | {"BLOCK_TAIL": block_tail}
-    return Tile("rope_kernel", num_warps, blocks, flags)
+    return Tile("rope_kernel", num_warps, block_s, block_r, part | tile | padding, flags)
+
+
+def _tile_of_whole_rows(
+    rotation: Rotation,
+    part: dict[str, int],
+    rows: tuple[int, int],
+    element_bytes: int,
+    rows_outer: bool,
+    inplace: bool,
+) -> Tile:
+    """Blocks of rows side by side, all of one position, or each over so many positions."""
+    width = 2 * part["HALF"] + part["TAIL"]
+    block = block_of_rows(width, element_bytes, FULL_OVER_ROWS)
+    # Rows side by side are neighbors in memory; and blocks that share their cosines should be many.
+    # Packed tokens look up their sequences, so a program takes few of them.
+    few_rows = max(rows) < MANY_BLOCKS * (block // width)
+    over_positions = (rows_outer or few_rows) and rotation.cu_seqlens is None
+    size, warp_bytes = WHOLE_ROWS_BYTES, TILE_BYTES
+    if over_positions:
+        block = block_of_rows(width, element_bytes, FULL_OVER_POSITIONS)
+        if inplace:
+            block = max(block, BLOCK_BYTES_IN_PLACE // element_bytes)
+        rows_per_block, most = block // width, max(1, size // (block * element_bytes))
+        block_s, block_r = 1, min(_next_power_of_2(max(rows)), most)
+        positions, tile_rows = rows_per_block, block_r
+    else:
+        rows_per_block = min(block // width, max(rows))
+        block = _next_power_of_2(rows_per_block * width)
+        waits = rotation.looks_up_positions and width * element_bytes % BYTES_PER_THREAD == 0
+        if waits or (rotation.on_the_fly and rows_per_block * width < FULL_FOR_TWO_WARPS * block):
+            warp_bytes = LARGER_TILE_BYTES
+            size *= 1 if rotation.on_the_fly else 2
+        most = max(1, size // (block * element_bytes))
+        block_r = blocks_over_rows(rows, rows_per_block, most)
+        block_s = 1 if 4 * block_r >= most else most // block_r
+        positions, tile_rows = block_s, block_r * rows_per_block
+    tile = {"BLOCK_S": block_s, "BLOCK_R": block_r, "BLOCK": block}
+    tile_bytes = block_s * block_r * block * element_bytes
+    num_warps = min(MAX_WARPS, max(1, tile_bytes // warp_bytes))
+    blocks = part | tile | {"ROWS_PER_BLOCK": rows_per_block}
+    flags = {"IN_PLACE": inplace, "OVER_POSITIONS": over_positions}
+    return Tile(WHOLE_ROWS, num_warps, positions, tile_rows, blocks, flags)
+
+
+def blocks_over_rows(rows: tuple[int, int], rows_per_block: int, most: int) -> int:
+    """Blocks, a power of two up to `most`, leaving few places empty, yet enough to share cosines.
+
+    `rows` are those of q and of k.
+    """
+    needed = _next_power_of_2(-(-max(rows) // rows_per_block))
+    if needed < most:
+        return needed
+    sizes = [size for size in (most, most // 2, most // 4) if size >= MANY_BLOCKS] or [most]
+
+    def places(blocks: int) -> int:
+        tile_rows = blocks * rows_per_block
+        return sum(-(-n // tile_rows) * tile_rows for n in rows)
+
+    return min(sizes, key=places)
+
+
+def block_of_rows(width: int, element_bytes: int, wanted: float) -> int:
+    """Elements, a power of two, of which whole rows of `width` fill the share `wanted`.
+
+    No less than what a warp loads at once, and at most four times as much; of these, if none is
+    full enough, the fullest.
+    """
+    per_thread = math.gcd(BYTES_PER_THREAD, width * element_bytes)
+    least = max(32 * per_thread // element_bytes, _next_power_of_2(width))
+    sizes = least, 2 * least, 4 * least
+    filled = [size // width * width / size for size in sizes]
+    return (
+        next((n for n, share in zip(sizes, filled, strict=True) if share >= wanted), None)
+        or (sizes[filled.index(max(filled))])
+    )
 
 
 def takes_whole_rows(rotation: Rotation, head_dim: int, element_bytes: int) -> bool:
@@ -119,13 +204,6 @@ def takes_whole_rows(rotation: Rotation, head_dim: int, element_bytes: int) -> b
     of_rows = math.gcd(SECTOR_BYTES, head_dim * element_bytes)
     of_pairs = math.gcd(of_rows, start * element_bytes, half * element_bytes)
     return not any(rotation.pairings) and of_pairs < of_rows
-
-
-def tile_bytes(rotation: Rotation, has_k: bool, whole_rows: bool) -> int:
-    """Bytes of rows per program. k has few heads: with it, a large tile would be half empty."""
-    computes_more = whole_rows and rotation.on_the_fly  # every pair's sine, twice
-    waits_longer = rotation.looks_up_positions and not has_k
-    return LARGER_TILE_BYTES if computes_more or waits_longer else TILE_BYTES
 
 
 def positions_per_load(rotation: Rotation) -> int:

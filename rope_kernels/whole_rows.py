@@ -1,15 +1,16 @@
-"""A second kernel, for half-split pairs whose second members are badly aligned.
+"""A second kernel, for half-split pairs that `rope_kernel` would read badly.
 
-Head dimension 120 in bf16: a row has 240 bytes, so every row is aligned to 16 bytes, and a thread
-can load 16 at once. The second half of a row starts at byte 120, so `rope_kernel` loads and stores
-8 bytes at a time. This kernel takes whole rows instead. It loads every element, and a second time
-as the other member of its pair; that load comes from L1.
+Head dimension 72 in bf16: a row has 144 bytes, so every row is aligned to 16 bytes, and a thread
+can load 16 at once. The second half of a row starts at byte 72, so `rope_kernel` loads and stores
+8 bytes at a time; and its tiles hold 64 pairs a row, 28 of them empty. This kernel takes whole
+rows, and several side by side: 7 of them fill 504 of 512 elements. It loads every element, and a
+second time as the other member of its pair; that load comes from L1.
 """
 
 import triton
 import triton.language as tl
 
-from .parts import cos_sin, rows_of_program
+from .parts import cos_sin, per_token, rows_of_program
 from .positions import positions
 
 
@@ -17,10 +18,13 @@ from .positions import positions
 def partner_of(
     element,  # (BLOCK,) int64: index in the rotary slice
     HALF: tl.constexpr,  # number of pairs
+    TAIL: tl.constexpr,  # elements passed through
 ):
     """The other member of each element's pair; outside the slice, the element itself."""
     partner = tl.where(element < HALF, element + HALF, element - HALF)
-    return tl.where((element >= 0) & (element < 2 * HALF), partner, element)
+    if TAIL > 0:
+        partner = tl.where((element >= 0) & (element < 2 * HALF), partner, element)
+    return partner
 
 
 @triton.jit
@@ -33,9 +37,9 @@ def turn_element(
     TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
     INVERSE: tl.constexpr,  # negate the sines
 ):
-    """Rotate every element in the dtype of its cosine, and round once."""
+    """Rotate every element in the dtype of its cosine, and round once; the same bits as `turn`."""
     sin = tl.where(is_first, -sin, sin) if TRANSPOSE == INVERSE else tl.where(is_first, sin, -sin)
-    return (x.to(cos.dtype) * cos + other.to(cos.dtype) * sin).to(x.dtype)
+    return tl.fma(x.to(cos.dtype), cos, other.to(cos.dtype) * sin).to(x.dtype)
 
 
 @triton.jit(do_not_specialize=["seq_len", "batch", "q_heads", "k_heads", "s2", "sequences"])
@@ -66,9 +70,10 @@ def whole_rows_kernel(
     TAIL: tl.constexpr,  # elements passed through: d - d2, or 0 in place
     START: tl.constexpr,  # the first element that turns
     FIRST: tl.constexpr,  # the first element to read and write: 0, or START in place
-    BLOCK_S: tl.constexpr,  # positions per program, a power of two
-    BLOCK_R: tl.constexpr,  # rows per program, a power of two
-    BLOCK: tl.constexpr,  # elements read and written of a row, rounded up to a power of two
+    BLOCK_S: tl.constexpr,  # blocks of a program over positions, a power of two
+    BLOCK_R: tl.constexpr,  # blocks of a program over rows, a power of two
+    BLOCK: tl.constexpr,  # elements of the rows side by side, rounded up to a power of two
+    ROWS_PER_BLOCK: tl.constexpr,  # rows side by side
     TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
     INVERSE: tl.constexpr,  # negate the sines
     ONE_PER_PAIR: tl.constexpr,  # column i of the table belongs to pair i
@@ -80,19 +85,26 @@ def whole_rows_kernel(
     OUT_ALIGNED: tl.constexpr,  # the same of the outputs
     TABLE_UNIT: tl.constexpr,  # elements in which the table's strides of b and s are counted
     IN_PLACE: tl.constexpr,  # the outputs are the inputs
+    OVER_POSITIONS: tl.constexpr,  # rows side by side are one head at so many positions
 ):
+    # Which row each column is of, and which element of it: no column is left empty between rows.
+    WIDTH: tl.constexpr = 2 * HALF + TAIL
+    column = tl.arange(0, BLOCK)
+    row_in_block = column // WIDTH
+    element = (column % WIDTH).to(tl.int64) + (FIRST - START)
+    in_block = column < ROWS_PER_BLOCK * WIDTH
+
     t_pointers, out_pointers, t_stride, out_stride, exists, s, s_exists, b = rows_of_program(
         (q_ptr, q_out_ptr, q_heads, q_strides, q_out_strides),
         (k_ptr, k_out_ptr, k_heads, k_strides, k_out_strides),
         *(seq_len, batch, BLOCK_S, BLOCK_R),
         *(PER_BATCH, ROWS_OUTER, STRETCH, ALIGNED, OUT_ALIGNED),
+        *(row_in_block, ROWS_PER_BLOCK, OVER_POSITIONS),
     )
 
     # Read every element, and once more as the other member of its pair.
-    index = tl.arange(0, BLOCK).to(tl.int64)
-    element = index + (FIRST - START)
-    other = partner_of(element, HALF)
-    mask = exists & (index < 2 * HALF + TAIL)[None, None, :]
+    other = partner_of(element, HALF, TAIL)
+    mask = exists & in_block[None, None, :]
     slices = t_pointers + START * t_stride
     stored = tl.load(slices + (element * t_stride)[None, None, :], mask)
     stored_other = tl.load(slices + (other * t_stride)[None, None, :], mask)
@@ -101,8 +113,13 @@ def whole_rows_kernel(
     position, in_sequence = positions(
         s, s_exists, b, seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, ids_strides, cp
     )
-    turns = (element >= 0) & (element < 2 * HALF)
-    token = position, s_exists, b, (table_ptr, sin_ptr, table_strides, s2)
+    turns = in_block
+    if TAIL > 0:
+        turns = in_block & (element >= 0) & (element < 2 * HALF)
+    table = table_ptr, sin_ptr, table_strides, s2
+    token = per_token(position, OVER_POSITIONS), per_token(s_exists, OVER_POSITIONS), b, table
+    if BLOCK_S == 1 and not OVER_POSITIONS:  # in one dimension, no two warps evaluate the same sine
+        token = tl.broadcast_to(position, (BLOCK,)), tl.broadcast_to(s_exists, (BLOCK,)), b, table
     dtype: tl.constexpr = q_ptr.dtype.element_ty
     if ONE_PER_PAIR:
         pair_of = tl.where(element < HALF, element, element - HALF)
@@ -116,9 +133,10 @@ def whole_rows_kernel(
     if TAIL > 0:
         y = tl.where(turns[None, None, :], y, stored)
     if cu_seqlens_ptr is not None:  # tokens past the last sequence pass through
-        y = tl.where(in_sequence[:, None, None], y, stored)
+        y = tl.where(per_token(in_sequence, OVER_POSITIONS)[:, None, :], y, stored)
 
     # Write every element once. In place another thread may still need the old value.
     if IN_PLACE:
         tl.debug_barrier()
-    tl.store(out_pointers + (START + element)[None, None, :] * out_stride, y, mask)
+    slices = out_pointers + START * out_stride
+    tl.store(slices + (element * out_stride)[None, None, :], y, mask)

@@ -222,11 +222,11 @@ def test_interleaved_is_half_split_in_another_order(device):
     assert not torch.equal(out, rope_fw(t, freqs))
 
 
-def tile_of(half, tail, rows, element_bytes, tile_bytes, rows_outer=False):
+def tile_of(half, tail, rows, element_bytes, tile_bytes, rows_outer=False, inplace=False):
     """Of a call by a table of angles; one that looks up its positions has the larger tile."""
     ids = torch.zeros(1, 5, dtype=torch.int64) if tile_bytes == tiles.LARGER_TILE_BYTES else None
     rotation = Rotation(torch.empty(5, 1, 1, 2 * half, device="meta"), position_ids=ids)
-    more = {"rows_outer": rows_outer, "has_k": False, "inplace": False}
+    more = {"rows_outer": rows_outer, "inplace": inplace}
     return plan_tile(rotation, 2 * half + tail, rows, element_bytes, **more)
 
 
@@ -239,15 +239,16 @@ def test_a_tile_covers_its_rows_and_fits_its_warps(half, tail, rows, element_byt
     """A tail that the tile's size forgets costs spilled registers, and minutes of compilation."""
     tile = tile_of(half, tail, rows, element_bytes, tile_bytes)
     blocks, width = tile.blocks, 2 * half + tail
-    assert all(size & (size - 1) == 0 for name, size in blocks.items() if "BLOCK" in name)
+    assert all(size & (size - 1) == 0 for name, size in blocks.items() if name[:5] == "BLOCK")
     assert (blocks["HALF"], blocks["TAIL"], blocks["START"]) == (half, tail, 0)
+    assert tile.rows < 2 * max(rows, blocks.get("ROWS_PER_BLOCK", 1))
     if tile.kernel == tiles.WHOLE_ROWS:
-        assert width <= blocks["BLOCK"] < 2 * width
-    else:
-        assert half <= blocks["BLOCK_HALF"] < 2 * half
-        assert tail <= blocks["BLOCK_TAIL"] <= 2 * tail
-    assert blocks["BLOCK_R"] < 2 * rows
-    tile_rows, row_bytes = blocks["BLOCK_S"] * blocks["BLOCK_R"], width * element_bytes
+        assert width * blocks["ROWS_PER_BLOCK"] <= blocks["BLOCK"]
+        return
+    assert half <= blocks["BLOCK_HALF"] < 2 * half
+    assert tail <= blocks["BLOCK_TAIL"] <= 2 * tail
+    assert (tile.positions, tile.rows) == (blocks["BLOCK_S"], blocks["BLOCK_R"])
+    tile_rows, row_bytes = tile.positions * tile.rows, width * element_bytes
     if tile_rows > 1:
         assert tile_rows * row_bytes <= tiles.LARGER_TILE_BYTES
         assert tile.num_warps == 1
@@ -255,10 +256,51 @@ def test_a_tile_covers_its_rows_and_fits_its_warps(half, tail, rows, element_byt
         assert tile.num_warps >= min(MAX_WARPS, row_bytes // BYTES_PER_WARP)
 
 
+@pytest.mark.parametrize("inplace", (False, True), ids=("new", "in place"))
+@pytest.mark.parametrize("rows_outer", (False, True), ids=("sbhd", "bhsd"))
+@pytest.mark.parametrize("rows", (3, 8, 32, 64, 4096))
+@pytest.mark.parametrize("element_bytes", (2, 4))
+@pytest.mark.parametrize("width", (6, 20, 30, 44, 72, 80, 88, 100, 112, 120, 264, 2044))
+def test_rows_side_by_side_fill_their_blocks(width, element_bytes, rows, rows_outer, inplace):
+    """A fixed number of bytes per thread, and no more than half of a block left empty."""
+    tile = tile_of(width // 2, 0, rows, element_bytes, 2048, rows_outer, inplace)
+    blocks = tile.blocks
+    if tile.kernel != tiles.WHOLE_ROWS:  # halves as well aligned as rows
+        return
+    side = blocks["ROWS_PER_BLOCK"]
+    assert blocks["BLOCK"] / 2 < side * width <= blocks["BLOCK"]
+    size = blocks["BLOCK_S"] * blocks["BLOCK_R"] * blocks["BLOCK"] * element_bytes
+    assert size == blocks["BLOCK"] * element_bytes or size <= 2 * tiles.WHOLE_ROWS_BYTES
+    assert tile.num_warps == max(1, size // tiles.TILE_BYTES) or tile.num_warps == MAX_WARPS
+    over_positions = tile.flags["OVER_POSITIONS"]
+    assert tile.positions == (side if over_positions else blocks["BLOCK_S"])
+    assert tile.rows == blocks["BLOCK_R"] * (1 if over_positions else side)
+    if rows_outer:  # neighbors in memory
+        assert over_positions
+        if inplace:
+            assert blocks["BLOCK"] * element_bytes >= tiles.BLOCK_BYTES_IN_PLACE
+
+
+@pytest.mark.parametrize(
+    ("rows", "most", "blocks"),
+    (
+        ((64, 0), 8, 8),  # 3 tiles of 24 rows: 8 places left empty; with 4 blocks, 6 of 12: as many
+        ((32, 0), 8, 4),  # 2 of 24 leave 16 empty, 3 of 12 leave 4
+        ((32, 8), 8, 4),  # and k's 8 rows take 12 places instead of 24
+        ((3, 0), 8, 1),
+        ((6, 0), 8, 2),
+        ((4096, 0), 1, 1),
+    ),
+)
+def test_tiles_of_three_rows_side_by_side_leave_few_places_empty(rows, most, blocks):
+    assert tiles.blocks_over_rows(rows, 3, most) == blocks
+
+
 @pytest.mark.parametrize("element_bytes", (2, 4, 8))
 @pytest.mark.parametrize("d", (64, 72, 80, 88, 96, 100, 112, 120, 128))
-def test_a_tile_that_is_a_third_empty_is_larger(d, element_bytes):
+def test_a_tile_that_is_a_third_empty_is_larger(d, element_bytes, monkeypatch):
     """Rows are padded to a power of two; so many registers hold nothing."""
+    monkeypatch.setattr(tiles, "takes_whole_rows", lambda *arguments: False)
     tile = tile_of(d // 2, 0, 4096, element_bytes, 2048)
     padded = 64 if d == 64 else 128
     rows = tile.blocks["BLOCK_S"] * tile.blocks["BLOCK_R"]
@@ -276,8 +318,9 @@ def test_a_tile_has_room_for_as_many_positions_as_asked_for(positions, monkeypat
 
 
 @pytest.mark.parametrize(("d", "positions"), ((128, 1), (64, 1), (72, 2), (80, 2), (96, 2)))
-def test_neighbors_that_share_a_cache_line_are_in_one_tile(d, positions):
+def test_neighbors_that_share_a_cache_line_are_in_one_tile(d, positions, monkeypatch):
     """In bhsd the next position is the neighbor in memory, and lines have 128 bytes."""
+    monkeypatch.setattr(tiles, "takes_whole_rows", lambda *arguments: False)
     one, other = (tile_of(d // 2, 0, 64, 2, 2048, rows_outer=outer) for outer in (False, True))
     assert (one.blocks["BLOCK_S"], other.blocks["BLOCK_S"]) == (1, positions)
 
