@@ -8,7 +8,8 @@ None is not there, and Triton leaves out the lines that need it.
 import triton
 import triton.language as tl
 
-from .parts import cos_sin, load_pairs, rows_of_program, store_pairs, turn
+from .cosines import cos_sin
+from .parts import load_pairs, rows_of_program, store_pairs, turn
 from .positions import positions
 
 

@@ -9,7 +9,6 @@ side: of one position, or OVER_POSITIONS, with BLOCK_S 1 and as many tokens as c
 
 import triton
 import triton.language as tl
-from triton.language.extra import libdevice
 
 
 @triton.jit
@@ -210,88 +209,6 @@ def store_pairs(
         mask = exists & (pair < HALF)[None, None, :]
         tl.store(pointers + (pair * stride)[None, None, :], first, mask)
         tl.store(pointers + ((pair + HALF) * stride)[None, None, :], second, mask)
-
-
-@triton.jit
-def cos_sin_of(
-    angle,  # radians
-    HAS_WHOLE_TURNS: tl.constexpr,  # the angle may be outside -pi to pi
-    FAST_SINE: tl.constexpr,  # fewer steps, which the interpreter and fp64 cannot take
-    BITS: tl.constexpr,  # of an element of the result
-):
-    """Cosine and sine, to 5e-7 for 16-bit elements, to 2e-7 for 32-bit, to the last for 64-bit."""
-    if FAST_SINE and HAS_WHOLE_TURNS:
-        # Remove whole turns first: the library's sine has a slow branch for large angles, and the
-        # hardware's is accurate from -pi to pi. 2 pi comes in three pieces, two of them with few
-        # bits: up to ten million radians, only the last fused multiply-add rounds.
-        turns = tl.floor(tl.fma(angle, 0.15915494309189535, 0.5))
-        angle = tl.fma(turns, -6.28125, angle)
-        angle = tl.fma(turns, -0.0019350051879882812, angle)
-        angle = tl.fma(turns, -3.019915981956753e-07, angle)
-    if FAST_SINE and BITS == 16:
-        return libdevice.fast_cosf(angle), libdevice.fast_sinf(angle)
-    return tl.cos(angle), tl.sin(angle)
-
-
-@triton.jit
-def angle_from_turns(
-    position,  # (BLOCK_S, 1), (1, columns) or (columns,), int64
-    turns_ptr,  # (d2 / 2,) int64: 2^-64 turns per position
-    pair,  # (columns,) int64: whose angles
-    exists,  # (columns,): whether there is such a pair
-    COMPUTED: tl.constexpr,  # fp32 or fp64
-):
-    """Angles in radians, from -pi to pi, (BLOCK_S, columns) or (columns,)."""
-    # In units of 2^-64 turns, an int64 wraps around once per turn: its overflow removes whole turns
-    # and nothing else. The upper 32 bits are all that fp32 can use.
-    turns = tl.load(turns_ptr + pair, exists, other=0)
-    turned = position * turns
-    if tl.float64 == COMPUTED:
-        angle = turned.to(COMPUTED) * (6.283185307179586 * 2.0**-64)
-    else:
-        angle = (turned >> 32).to(tl.int32).to(COMPUTED) * (6.283185307179586 * 2.0**-32)
-    return angle
-
-
-@triton.jit
-def cos_sin(
-    position,  # (BLOCK_S, 1), (1, columns) or (columns,), int64
-    s_exists,  # the same shape: whether there is such a token
-    b,  # int64, this program's batch entry
-    table,  # (angles or cosines (b, s2, columns), sines or None, strides of b, s, d, s2)
-    TABLE_UNIT: tl.constexpr,  # elements in which the strides of b and s are counted
-    column,  # (columns,) int64: whose cosine and sine; of a module, the pairs
-    exists,  # (columns,): whether there is such a column
-    STORED: tl.constexpr,  # dtype of the elements to rotate
-    FAST_SINE: tl.constexpr,  # fewer steps, which the interpreter and fp64 cannot take
-):
-    """cos and sin of each token at some columns of the table: fp32, or fp64 for fp64 elements.
-
-    Each has shape (BLOCK_S, 1, columns), and BLOCK_S is 1 if each column has a position. A
-    position past the table gives NaN. A module's table is int64, (d2 / 2,): 2^-64 turns per
-    position.
-    """
-    table_ptr, sin_ptr, strides, s2 = table
-    COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
-    BITS: tl.constexpr = STORED.primitive_bitwidth
-    if table_ptr.dtype.element_ty == tl.int64:
-        angle = angle_from_turns(position, table_ptr, column, exists, COMPUTED)
-        cos, sin = cos_sin_of(angle, False, FAST_SINE, BITS)
-    else:
-        in_table = s_exists & (position >= 0) & (position < s2)
-        mask = in_table & exists
-        row = (b * strides[0] + position * strides[1]) * TABLE_UNIT
-        offset = row + column * strides[2]
-        nan = float("nan")
-        loaded = tl.load(table_ptr + offset, mask, other=nan).to(COMPUTED)
-        if sin_ptr is None:
-            cos, sin = cos_sin_of(loaded, True, FAST_SINE, BITS)
-        else:
-            cos, sin = loaded, tl.load(sin_ptr + offset, mask, other=nan).to(COMPUTED)
-    BY_COLUMN: tl.constexpr = len(cos.shape) == 1
-    cos = cos[None, None, :] if BY_COLUMN else cos[:, None, :]
-    sin = sin[None, None, :] if BY_COLUMN else sin[:, None, :]
-    return cos, sin
 
 
 @triton.jit

@@ -10,7 +10,8 @@ second time as the other member of its pair; that load comes from L1.
 import triton
 import triton.language as tl
 
-from .parts import cos_sin, per_token, rows_of_program
+from .cosines import cos_sin
+from .parts import per_token, rows_of_program
 from .positions import positions
 
 
