@@ -22,9 +22,10 @@ WRONG_NUMBERS = {
     ("01", 2): [
         (0, "one of them is not turned, so it has no wrong way"),
         (1, "which position the query has does not matter"),
-        (7, "a query that is not turned does not help"),
-        (12, "the wrong scores, not the right ones"),
-        (16, "-n and n are the same angle for one n only"),
+        (4, "the first row, or the diagonal"),
+        (9, "a query that is not turned does not help"),
+        (18, "the wrong scores, not the right ones"),
+        (24, "-n and n are the same angle for one n only"),
     ],
     ("01", 5): [
         (14, "the base 10 000"),

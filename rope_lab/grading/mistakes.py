@@ -33,13 +33,14 @@ COUNTED_BYTES = {
     "bits, not bytes": 8 * 4 * _ELEMENTS,
 }
 
-# 01, exercise 2: of 16 scores with keys that turn the wrong way, how many are right
+# 01, exercise 2: of 24 scores with keys that turn the wrong way, how many are right
 WRONG_WAY = {
     "no key at all; one of them is not turned, so it has no wrong way": 0,
     "one query alone; which position the query has does not matter": 1,
-    "the first row as well; a query that is not turned does not help a key that is": 7,
-    "the wrong scores, not the right ones": 12,
-    "all of them; -n and n are the same angle for one n only": 16,
+    "the first row, or the diagonal: what matters is that the key is not turned": 4,
+    "the first row as well; a query that is not turned does not help a key that is": 9,
+    "the wrong scores, not the right ones": 18,
+    "all of them; -n and n are the same angle for one n only": 24,
 }
 
 # 01, exercise 5's question: pairs that do not finish a turn
