@@ -24,7 +24,9 @@ class Case:
     tensor_format: str = "sbhd"
     stored: str = ""  # order of the dimensions in memory, if it is not the format's
     rotary_dim: int = 0  # 0: all of d
-    freqs: str = "angles"  # an fp32 table of them; or 'module': on the fly; or 'cos and sin'
+    rotary_start: int = 0  # the first element that turns
+    # an fp32 table of them; or 'angles per pair', half as wide; 'cos and sin'; 'module': on the fly
+    freqs: str = "angles"
     positions: str = "index"  # or 'ids', 'starts'
     sequences: int = 0  # 'thd' only, cut at random places
     cu_seqlens: tuple[int, ...] = ()  # 'thd' only, instead of random places
@@ -42,6 +44,11 @@ class Case:
     def d2(self) -> int:
         """How much of the head dimension is rotated."""
         return self.rotary_dim or self.d
+
+    @property
+    def rotary_end(self) -> int:
+        """The first element after those that turn."""
+        return self.rotary_start + self.d2
 
     @property
     def elements(self) -> int:
@@ -71,6 +78,7 @@ class Case:
         said = {
             "q + k": self.k_heads > 0,
             f"d2 {self.d2}": self.d2 != self.d,
+            f"from element {self.rotary_start}": self.rotary_start > 0,
             f"stored {self.stored}": self.stored not in ("", self.tensor_format),
             f"{count} sequence{'s' * (count > 1)}": self.tensor_format == "thd",
             "interleaved": self.interleaved,
@@ -78,6 +86,7 @@ class Case:
             "start positions": self.positions == "starts",
             "on the fly": self.freqs == "module",
             "cos and sin": self.freqs == "cos and sin",
+            "an angle per pair": self.freqs == "angles per pair",
             "in place": self.inplace,
             "CUDA graph": self.clock == "replay",
             "host time": self.clock == "host",

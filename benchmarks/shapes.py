@@ -4,7 +4,7 @@ Where each comes from is said beside it. What a set leaves open (a storage order
 from the same source. Sets of others have no bars: they are there to be compared with.
 """
 
-from benchmarks.bars import BARS, KERNELS, ON_THE_FLY, PEERS, TORCH
+from benchmarks.bars import BARS, HEADS, KERNELS, ON_THE_FLY, PEERS, TORCH
 from benchmarks.case import Case, Group
 
 # sjjeong94/ai_compiler_study, scripts/benchmark.py: b 16, h 8, d 256 in fp32, s from 64; there up
@@ -106,6 +106,7 @@ THD = (
 
 SETS: dict[str, tuple[Group, ...]] = {
     "bars": BARS,
+    "heads": HEADS,
     "seeds": SEEDS,
     "tritonbench": TRITONBENCH,
     "liger": LIGER,

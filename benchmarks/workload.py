@@ -120,10 +120,11 @@ class Workload:
         """RoPE by its definition in fp64, of (b, s, h, d): exact positions, no table."""
         angle = positions.double()[:, :, None, None] * self.module.inv_freq.double()
         cos, sin = angle.cos(), angle.sin() * (-1 if transpose else 1)
-        d2, result = self.case.d2, x.double().clone()
-        pairs = (slice(0, d2, 2), slice(1, d2, 2))
+        start, end, result = self.case.rotary_start, self.case.rotary_end, x.double().clone()
+        pairs = (slice(start, end, 2), slice(start + 1, end, 2))
         if not self.case.interleaved:
-            pairs = (slice(0, d2 // 2), slice(d2 // 2, d2))
+            middle = (start + end) // 2
+            pairs = (slice(start, middle), slice(middle, end))
         first, second = (x[..., pair].double() for pair in pairs)
         result[..., pairs[0]] = first * cos - second * sin
         result[..., pairs[1]] = second * cos + first * sin

@@ -41,6 +41,10 @@ CASES = {
         *(1, 3, 4, 16, 2, "float16", "bshd"), positions="starts", inplace=True, clock="replay"
     ),
     "on the fly": replace(DENSE, freqs="module", base=500000.0),
+    "an angle per pair": replace(DENSE, freqs="angles per pair"),
+    "the last half": replace(DENSE, rotary_dim=8, rotary_start=8, freqs="angles per pair"),
+    "the last half in place": replace(DENSE, rotary_dim=8, rotary_start=8, inplace=True),
+    "interleaved, from element 2": replace(DENSE, rotary_dim=8, rotary_start=2, interleaved=True),
 }
 DIRECTIONS = ("forward", "backward", "both")
 STOOD_IN_FOR = ("TransformerEngine", "FlashAttention", "flashinfer", "Unsloth")
@@ -124,6 +128,15 @@ def test_the_copy_moves_as_many_bytes_as_the_case_says(direction):
     assert all(t.is_contiguous() for t in results)
     bytes_moved = sum(2 * t.numel() * t.element_size() for t in results)
     assert bytes_moved == PAIR.bytes_moved * (2 if direction == "both" else 1)
+
+
+def test_a_slice_in_place_is_compared_with_a_copy_of_the_slice():
+    case = CASES["the last half in place"]
+    workload, run = run_of(PROVIDERS["copy_"], case, "forward")
+    (copied,) = run.call()
+    assert copied.is_contiguous() and torch.equal(copied, workload.x[..., 8:])
+    workload, run = run_of(PROVIDERS["copy_"], replace(case, inplace=False), "forward")
+    assert torch.equal(run.call()[0], workload.x)
 
 
 def test_a_pair_is_made_of_half_the_heads_each():

@@ -209,12 +209,12 @@ IN_PLACE = "with inplace=True; accepted: 'same'"
 
 
 def no_rotary_dim(what, value, error=ValueError, accepted=EVEN, **more):
-    came = f"rotary_dim is {value!r}"
+    came = f"rotary_dim is {value!r}".removesuffix(")")  # of a tensor on a GPU it names that too
     return Bad(what, {"rotary_dim": value, **more}, "rotary_dim", came, accepted, error)
 
 
 def no_rotary_start(what, value, error=ValueError, accepted=ROOM, **more):
-    came = f"rotary_start is {value!r}"
+    came = f"rotary_start is {value!r}".removesuffix(")")
     return Bad(what, {"rotary_start": value, **more}, "rotary_start", came, accepted, error)
 
 

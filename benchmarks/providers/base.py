@@ -38,6 +38,7 @@ class Provider:
     distribution: str = ""  # ... and the name that knows its version
     interleaves = True
     rotates_partly = True
+    rotates_any_slice = False  # from any first element
     packs = True  # takes packed sequences
     starts = True  # takes start positions, itself or through its tables
     ids = True  # takes position ids, likewise
@@ -81,6 +82,7 @@ class Provider:
             f"no {case.dtype}": self.dtypes and case.dtype not in self.dtypes,
             "no interleaved pairs": case.interleaved and not self.interleaves,
             "no partial rotary": case.d2 != case.d and not self.rotates_partly,
+            "no slice but the first": case.rotary_start > 0 and not self.rotates_any_slice,
             "no packed sequences": case.tensor_format == "thd" and not self.packs,
             "no start positions": case.positions == "starts" and not self.starts,
             "no position ids": case.positions == "ids" and not self.ids,

@@ -10,22 +10,32 @@ from benchmarks.workload import Layout, Workload
 class Copy(Provider):
     """`copy_` between two contiguous buffers: reads and writes each element once.
 
-    q and k are one buffer here. Forward and backward together are two such copies.
+    q and k are one buffer here. Forward and backward together are two such copies. Where only a
+    slice from `rotary_start` turns, and in place, the buffers hold that slice alone.
     """
 
     name = "copy_"
+    rotates_any_slice = True
 
     def cannot(self, case: Case, direction: str) -> str | None:
         return "a limit of another clock" if case.clock == "host" else None
 
     def run(self, workload: Workload, function, direction: str) -> Run:
-        sources = {"forward": (workload.x,), "backward": (workload.grad,)}
-        sources["both"] = workload.x, workload.grad
+        x, grad = (
+            _bytes_that_move(source, workload.case) for source in (workload.x, workload.grad)
+        )
+        sources = {"forward": (x,), "backward": (grad,), "both": (x, grad)}
         pairs = [(source, torch.empty_like(source)) for source in sources[direction]]
         return Run(lambda: tuple(out.copy_(source) for source, out in pairs))
 
     def function(self, workload: Workload) -> None:
         return None
+
+
+def _bytes_that_move(source: torch.Tensor, case: Case) -> torch.Tensor:
+    if not (case.inplace and case.rotary_start):
+        return source
+    return source[..., case.rotary_start : case.rotary_start + case.d2].contiguous()
 
 
 class TimesTwo(Provider):

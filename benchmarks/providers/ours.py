@@ -9,6 +9,8 @@ from rope_kernels import apply_rotary_pos_emb, rope_bw, rope_qk
 class Ours(Provider):
     """The case's own layout, memory and options; angles as the case has them, or as named."""
 
+    rotates_any_slice = True
+
     def __init__(self, name: str, freqs: str = "") -> None:
         self.name = name
         self.freqs = freqs
@@ -45,7 +47,7 @@ class Ours(Provider):
     def _arguments(self, workload: Workload) -> tuple[tuple, dict]:
         case = workload.case
         kind = self.freqs or case.freqs
-        options = {"interleaved": case.interleaved}
+        options = {"interleaved": case.interleaved, "rotary_start": case.rotary_start}
         if kind == "cos and sin":  # of each token: no positions beside them
             return (workload.cos_sin(workload.x.dtype), case.tensor_format), options
         options |= {
@@ -53,5 +55,9 @@ class Ours(Provider):
             "start_positions": workload.starts,
             "position_ids": workload.ids,
         }
-        freqs = workload.module if kind == "module" else workload.angles()
+        if kind == "angles per pair":
+            options["rotary_dim"] = case.d2
+            freqs = workload.module.angles_per_pair(workload.table_rows)
+        else:
+            freqs = workload.module if kind == "module" else workload.angles()
         return (freqs, case.tensor_format), options
