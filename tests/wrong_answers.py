@@ -598,6 +598,16 @@ WRONG_ANSWERS = [
         "the wrong angle: the second half takes the first half's angle",
     ),
     Wrong(
+        *("09", 3, "one cosine of two unscaled"),
+        {
+            "* scale": "",
+            "* tl.cos(angle1)": "* scale * tl.cos(angle1)",
+            "* tl.sin(angle1)": "* scale * tl.sin(angle1)",
+            "* tl.sin(angle2)": "* scale * tl.sin(angle2)",
+        },
+        "a factor in the cosine's products, in the second half: they are 2.83 times",
+    ),
+    Wrong(
         *("09", 3, "only the first member scaled"),
         {"+ HALF, mask=exists).to(tl.float32) * scale": "+ HALF, mask=exists).to(tl.float32)"},
         "a factor in the second member of each pair, before it is rotated: 2.83 times",

@@ -712,20 +712,26 @@ def _factor_in_a_part(e: Evidence) -> str | None:
         return None
     got = e.got.double()
     cosines, sines = (part.double() for part in _parts(e, lambda x: x))
-    for name, part, rest in (("sine", sines, cosines), ("cosine", cosines, sines)):
-        if not part.any():
-            continue
-        factor = float(((got - rest) * part).sum() / (part * part).sum())
-        if abs(factor) < 1e-2 and _close(got, rest, e):
-            return f"the {name} is missing: its products are left out"
-        if abs(factor) > 1e-2 and _close(got, rest + factor * part, e):
-            return (
-                f"a factor in the {name}'s products: they are {factor:.3g} times what is expected"
-            )
+    half, column = _rotary_dim(e) // 2, torch.arange(got.shape[-1])
+    for where, here in (
+        ("", column >= 0),
+        (", in the first half", column < half),
+        (", in the second half", (column >= half) & (column < 2 * half)),
+    ):
+        for name, whole in (("sine", sines), ("cosine", cosines)):
+            part = torch.where(here, whole, 0.0)
+            rest = cosines + sines - part
+            if not part.any():
+                continue
+            factor = float(((got - rest) * part).sum() / (part * part).sum())
+            if abs(factor) < 1e-2 and _close(got, rest, e):
+                return f"the {name} is missing{where}: its products are left out"
+            if abs(factor) > 1e-2 and _close(got, rest + factor * part, e):
+                times = f"they are {factor:.3g} times what is expected"
+                return f"a factor in the {name}'s products{where}: {times}"
     member = _factor_in_a_member(e)
     if member:
         return member
-    half = _rotary_dim(e) // 2
     for name, place in (("first", slice(None, half)), ("second", slice(half, 2 * half))):
         one, want = got[..., place], e.expected[..., place].double()
         factor = float((one * want).sum() / (want * want).sum())
