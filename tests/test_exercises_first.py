@@ -8,6 +8,7 @@ import pytest
 import notebook_index
 import rope_lab as lab
 from notebook_form import FOLDER
+from rope_kernels import reference
 from wrong_answers_first import WRONG_ANSWERS
 
 NAMES = ("00_start_here", "01_roformer_math", "02_rotate_half", "03_first_triton_kernel")
@@ -142,3 +143,30 @@ def test_a_wrong_answer_is_told_what_it_is(wrong, tmp_path):
     verdict = lab.check_exercise(names[candidate], getattr(lab.exercises, wanted))
     assert not verdict and verdict.state == "wrong"
     assert wrong.told in repr(verdict), verdict
+
+
+# an exercise that asks to do without a function
+
+
+def by_attribute(t, freqs):
+    return reference.apply_rotary_pos_emb(t, freqs, round_once=True)
+
+
+def by_a_helper(t, freqs):
+    return by_attribute(t, freqs)
+
+
+@pytest.mark.parametrize("candidate", (by_attribute, by_a_helper))
+def test_a_function_to_do_without_is_found_where_it_hides(candidate):
+    verdict = lab.check_exercise(candidate, lab.exercises.rope_in_pytorch)
+    assert "it uses apply_rotary_pos_emb, which you are asked to do without" in repr(verdict)
+
+
+def test_the_same_name_for_a_function_of_ones_own_is_no_use_of_it(tmp_path):
+    cell, _ = answer_of("02", 1)
+    own = "\n\ndef apply_rotary_pos_emb(t, freqs):\n    return rope(t, freqs)\n\n\n"
+    own += "def mine(t, freqs):\n    return apply_rotary_pos_emb(t, freqs)\n"
+    imports = "import torch\nfrom rope_kernels import rotate_half\nimport rope_lab as lab\n"
+    source = _CHECK.split(cell.source)[0] + own
+    names = run([imports, source], tmp_path / "answer.py")
+    assert lab.check_exercise(names["mine"], lab.exercises.rope_in_pytorch)

@@ -133,6 +133,19 @@ WRONG_ANSWERS = [
         {"tl.where(comes_first, column + 1, column - 1)": "column + 1 - column % 2"},
         "the wrong partner: in the second of each two neighbors each element is its own",
     ),
+    Wrong(
+        *("04", 4, "only the partner's line"),
+        {
+            "comes_first = column % 2 == 0": "comes_first = column < D2 // 2",
+            "partner = tl.where(comes_first": "partner = tl.where(column % 2 == 0",
+        },
+        "a sign: the minus is the first half's, where it is the first neighbor's",
+    ),
+    Wrong(
+        *("04", 4, "only the partner's line, by halves"),
+        {"comes_first = column % 2 == 0": "comes_first = column < D2 // 2"},
+        "the wrong partner: whether it is ahead or back depends on the half",
+    ),
     # 04: positions
     Wrong(
         *("04", 5, "the place for the position"),
@@ -268,6 +281,16 @@ WRONG_ANSWERS = [
         {"row - q_rows, k_heads, k_strides": "row - q_rows, q_heads, k_strides"},
         "the wrong heads: the rows of k are counted by the heads of q",
     ),
+    Wrong(
+        *("05", 4, "no k_heads"),
+        {"row, heads, strides = row - q_rows, k_heads,": "row, strides = row - q_rows,"},
+        "the wrong heads: the rows of k are counted by the heads of q",
+    ),
+    Wrong(
+        *("05", 4, "k's position by q's heads"),
+        {"row // (batch * heads)": "row // (batch * q_heads)"},
+        "the wrong heads: k's position is counted by the heads of q",
+    ),
     # 05: as fast as a copy
     Wrong(
         *("05", 5, "no end of the rows"),
@@ -331,6 +354,21 @@ WRONG_ANSWERS = [
             "g2 * tl.cos(angle2)": "g2 * tl.cos(angle1)",
         },
         "the wrong cosine",
+    ),
+    Wrong(
+        *("06", 1, "the second line as it was"),
+        {"- g1 * tl.sin(angle1)": "+ g1 * tl.sin(angle2)"},
+        "a sign and the wrong sine, in the second half: the map itself, not its transpose",
+    ),
+    Wrong(
+        *("06", 1, "the first line as it was"),
+        {"+ g2 * tl.sin(angle2)": "- g2 * tl.sin(angle1)"},
+        "a sign and the wrong sine, in the first half: the map itself, not its transpose",
+    ),
+    Wrong(
+        *("06", 1, "only the sign, in the second line"),
+        {"- g1 * tl.sin(angle1)": "- g1 * tl.sin(angle2)"},
+        "the wrong sine, in the second half: the other half should take it",
     ),
     # 06: the backward of the naive kernel
     Wrong(
@@ -559,6 +597,21 @@ WRONG_ANSWERS = [
         {"angle2 = tl.load(angle_ptr + HALF,": "angle2 = tl.load(angle_ptr,"},
         "the wrong angle: the second half takes the first half's angle",
     ),
+    Wrong(
+        *("09", 3, "one cosine of two unscaled"),
+        {
+            "* scale": "",
+            "* tl.cos(angle1)": "* scale * tl.cos(angle1)",
+            "* tl.sin(angle1)": "* scale * tl.sin(angle1)",
+            "* tl.sin(angle2)": "* scale * tl.sin(angle2)",
+        },
+        "a factor in the cosine's products, in the second half: they are 2.83 times",
+    ),
+    Wrong(
+        *("09", 3, "only the first member scaled"),
+        {"+ HALF, mask=exists).to(tl.float32) * scale": "+ HALF, mask=exists).to(tl.float32)"},
+        "a factor in the second member of each pair, before it is rotated: 2.83 times",
+    ),
     # 09: normalized and rotated
     Wrong(
         *("09", 4, "swapped weights"),
@@ -567,6 +620,11 @@ WRONG_ANSWERS = [
             "weight2 = tl.load(weight_ptr + HALF + pair": "weight2 = tl.load(weight_ptr + pair",
         },
         "the wrong weight: each half takes the other half's weights",
+    ),
+    Wrong(
+        *("09", 4, "no zeros for masked elements"),
+        {", other=0.0": ""},
+        "NaN: an element that is masked off is used; without `other` it is undefined",
     ),
     Wrong(
         *("09", 4, "a missing half of the sum"),

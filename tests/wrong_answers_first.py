@@ -174,6 +174,14 @@ WRONG_ANSWERS = [
     Wrong(
         *("02", 1, "a minus"), {"+ rotate_half": "- rotate_half"}, "it rotates by minus the angle"
     ),
+    Wrong(
+        *("02", 1, "the package's function"),
+        {
+            "    rotated = rotary * angles.cos() + rotate_half(rotary) * angles.sin()"
+            "  # equation (2)\n": "    rotated = apply_rotary_pos_emb(rotary, angles)\n"
+        },
+        "it uses apply_rotary_pos_emb, which you are asked to do without",
+    ),
     # 02: the way back
     Wrong(
         *("02", 2, "the way there"),
@@ -260,6 +268,15 @@ WRONG_ANSWERS = [
         *("02", 4, "the way there twice"),
         {"P.argsort()": "P"},
         "the order: the permutation once more, where its inverse is asked for",
+    ),
+    Wrong(
+        *("02", 4, "the inverse there, the permutation back"),
+        {
+            "rotary[..., P]": "rotary[..., P.argsort()]",
+            "freqs[..., P]": "freqs[..., P.argsort()]",
+            "rotated[..., P.argsort()]": "rotated[..., P]",
+        },
+        "the order: the permutation and its inverse have changed places",
     ),
     # 03: three times
     Wrong(

@@ -29,6 +29,7 @@ class Evidence:
     earlier: list[str]  # cases that came out right
     races: list[str]
     twice: list[str]  # places that were stored twice, or read after they were stored
+    undefined: bool  # a load had elements masked off, and no `other`
     mistakes: dict[str, Callable]  # words -> a wrong function: those that the specification knows
 
 
@@ -246,6 +247,8 @@ def _pairing(e: Evidence) -> str | None:
         inputs = [_reorder(x, there, d2, a.holds) for x, a in _arguments(e)]
         guess = _reorder(e.spec(*inputs), back, d2, "floats")
         if _is(guess, e):
+            if e.spec.angles == "pairs" and back is order:  # asked for neighbors, as it pairs
+                return "the order: the permutation and its inverse have changed places"
             return f"the wrong pairing: it pairs {wanted} for"
         is_matrix = guess.shape[-2:] == (d2, d2)
         if is_matrix and _is(_reorder(guess.mT, back, d2, "floats").mT, e):
@@ -347,6 +350,11 @@ def _wrong_sine(e: Evidence) -> str | None:
             return f"the wrong sine: each {who} takes the sine that the other should take"
         if _is(cosines - swapped, e):
             return "a sign and the wrong sine: the map itself, where its transpose is asked for"
+        for where, here in _places(e):
+            if _is(cosines + torch.where(here, swapped, sines), e):
+                return f"the wrong sine, in {where}: the other {who} should take it"
+            if _is(cosines + torch.where(here, -swapped, sines), e):
+                return f"a sign and the wrong sine, in {where}: the map itself, not its transpose"
     return None
 
 
@@ -704,17 +712,26 @@ def _factor_in_a_part(e: Evidence) -> str | None:
         return None
     got = e.got.double()
     cosines, sines = (part.double() for part in _parts(e, lambda x: x))
-    for name, part, rest in (("sine", sines, cosines), ("cosine", cosines, sines)):
-        if not part.any():
-            continue
-        factor = float(((got - rest) * part).sum() / (part * part).sum())
-        if abs(factor) < 1e-2 and _close(got, rest, e):
-            return f"the {name} is missing: its products are left out"
-        if abs(factor) > 1e-2 and _close(got, rest + factor * part, e):
-            return (
-                f"a factor in the {name}'s products: they are {factor:.3g} times what is expected"
-            )
-    half = _rotary_dim(e) // 2
+    half, column = _rotary_dim(e) // 2, torch.arange(got.shape[-1])
+    for where, here in (
+        ("", column >= 0),
+        (", in the first half", column < half),
+        (", in the second half", (column >= half) & (column < 2 * half)),
+    ):
+        for name, whole in (("sine", sines), ("cosine", cosines)):
+            part = torch.where(here, whole, 0.0)
+            rest = cosines + sines - part
+            if not part.any():
+                continue
+            factor = float(((got - rest) * part).sum() / (part * part).sum())
+            if abs(factor) < 1e-2 and _close(got, rest, e):
+                return f"the {name} is missing{where}: its products are left out"
+            if abs(factor) > 1e-2 and _close(got, rest + factor * part, e):
+                times = f"they are {factor:.3g} times what is expected"
+                return f"a factor in the {name}'s products{where}: {times}"
+    member = _factor_in_a_member(e)
+    if member:
+        return member
     for name, place in (("first", slice(None, half)), ("second", slice(half, 2 * half))):
         one, want = got[..., place], e.expected[..., place].double()
         factor = float((one * want).sum() / (want * want).sum())
@@ -722,6 +739,34 @@ def _factor_in_a_part(e: Evidence) -> str | None:
         guess[..., place] *= factor
         if abs(factor) > 1e-2 and _close(got, guess, e):
             return f"a factor in the {name} half: it is {factor:.3g} times what is expected"
+    return None
+
+
+def _factor_in_a_member(e: Evidence) -> str | None:
+    """One half of what is rotated times a factor, before it is rotated."""
+    x = e.inputs[0]
+    if x.shape != e.expected.shape:
+        return None
+    first = torch.arange(x.shape[-1]) < _rotary_dim(e) // 2
+    got = e.got.double()
+    for name, place in (("first", first), ("second", ~first)):
+        part, rest = (
+            _with_input(e, 0, torch.where(here, x, torch.zeros_like(x))).double()
+            for here in (place, ~place)
+        )
+        factor = float(((got - rest) * part).sum() / (part * part).sum())
+        if abs(factor) > 1e-2 and _close(got, rest + factor * part, e):
+            return (
+                f"a factor in the {name} member of each pair, before it is rotated: "
+                f"{factor:.3g} times what is expected"
+            )
+    return None
+
+
+def _masked_elements(e: Evidence) -> str | None:
+    """What a load without `other` gives where its mask is false, in the result."""
+    if e.undefined and e.got.is_floating_point() and e.got[e.wrong].isnan().all():
+        return "NaN: an element that is masked off is used; without `other` it is undefined"
     return None
 
 
@@ -741,6 +786,7 @@ _LOOKS = (
     _race,
     _unwritten,
     _mean_square,
+    _masked_elements,
     _rounding,
     _of_this_exercise,
     _sign,

@@ -25,7 +25,36 @@ def rope(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     return _rotated(t, freqs[: t.shape[0]], rotate_half.function)
 
 
-@spec(angles="pairs")
+def _minus_of_halves(x, partner):
+    first_half = torch.arange(x.shape[-1]) < x.shape[-1] // 2
+    return torch.where(first_half, -x[..., partner], x[..., partner])
+
+
+def _neighbors_with_minus_of_halves(x):
+    place = torch.arange(x.shape[-1])
+    return _minus_of_halves(x, place + 1 - 2 * (place % 2))
+
+
+def _one_ahead_in_the_first_half(x):
+    place = torch.arange(x.shape[-1])
+    return _minus_of_halves(x, torch.where(place < len(place) // 2, place + 1, place - 1))
+
+
+def _sign_of_halves(t, freqs):
+    return _rotated(t, freqs[: t.shape[0]], _neighbors_with_minus_of_halves)
+
+
+def _partner_by_half(t, freqs):
+    return _rotated(t, freqs[: t.shape[0]], _one_ahead_in_the_first_half)
+
+
+@spec(
+    angles="pairs",
+    mistakes={
+        "a sign: the minus is the first half's, where it is the first neighbor's": _sign_of_halves,
+        "the wrong partner: whether it is ahead or back depends on the half": _partner_by_half,
+    },
+)
 def rope_of_neighbors(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """The same for the interleaved pairing."""
     return _rotated(t, freqs[: t.shape[0]], rotate_half_of_neighbors.function)
@@ -140,10 +169,22 @@ def _k_by_heads_of_q(q, k, freqs):
     return rope.function(q, freqs), _rotated(rows, freqs[position], rotate_half.function).view_as(k)
 
 
+def _k_position_by_heads_of_q(q, k, freqs):
+    """Only the position: sequence and head are right."""
+    (_, b, h, _), (*_, g, d) = q.shape, k.shape
+    row = torch.arange(k.numel() // d)
+    position, sequence, head = row // (b * h), row // g % b, row % g
+    rows = k.reshape(-1, 1, 1, d)[(position * b + sequence) * g + head]
+    return rope.function(q, freqs), _rotated(rows, freqs[position], rotate_half.function).view_as(k)
+
+
 @spec(
     launches=1,
     kernel=True,
-    mistakes={"the wrong heads: the rows of k are counted by the heads of q": _k_by_heads_of_q},
+    mistakes={
+        "the wrong heads: the rows of k are counted by the heads of q": _k_by_heads_of_q,
+        "the wrong heads: k's position is counted by the heads of q": _k_position_by_heads_of_q,
+    },
 )
 def rope_of_q_and_k_at_once(q: "(s, b, h, d)", k: "(s, b, g, d)", freqs: "angles (s2, 1, 1, d2)"):
     """`rope_of_q_and_k` by a single launch."""
@@ -275,7 +316,7 @@ rotate_half_of_neighbors_in_pytorch = spec(
     **_PYTORCH,
     mistakes={"the wrong partner: every place looks one ahead, odd ones too": _ahead_with_sign},
 )
-rope_in_pytorch = spec(rope.function, **_PYTORCH)
+rope_in_pytorch = spec(rope.function, without=("apply_rotary_pos_emb", "rope_fw"), **_PYTORCH)
 rope_of_neighbors_in_pytorch = spec(rope_of_neighbors.function, angles="pairs", **_PYTORCH)
 
 

@@ -83,6 +83,7 @@ def _shipped_spec(wanted: Spec) -> dict:
         "launches": wanted.launches,
         "kernel": wanted.kernel,
         "axes": wanted.axes,
+        "without": wanted.without,
         "extra": [vars(case) | {"dtype": str(case.dtype)} for case in wanted.extra],
     }
     mistakes = {words: _Shipment().add_call(wrong) for words, wrong in wanted.mistakes.items()}

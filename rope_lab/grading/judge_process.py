@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import traceback
+import types
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,6 +64,7 @@ def as_asked(
     launches: int | None,
     kernel: bool,
     axes: int,
+    without: list,
     extra: list,
 ) -> dict:
     """The options of a `Spec` from what JSON made of them."""
@@ -74,6 +76,7 @@ def as_asked(
         "launches": launches,
         "kernel": kernel,
         "axes": axes,
+        "without": tuple(without),
         "extra": tuple(Case(**case) for case in cases),
     }
 
@@ -249,6 +252,7 @@ class Attempt:
             earlier=self.earlier,
             races=self.trace.races if self.trace else [],
             twice=self.trace.twice if self.trace else [],
+            undefined=bool(self.trace and self.trace.undefined),
             mistakes={
                 words: lambda *inputs, wrong=wrong: results(wrong, list(inputs), exact=True)[number]
                 for words, wrong in wanted.mistakes.items()
@@ -266,6 +270,10 @@ class Attempt:
 
     def _side_effect(self) -> dict | None:
         """The results are right; is something else wrong?"""
+        used = names_used_by(self.candidate) if self.wanted.without else set()
+        forbidden = [name for name in self.wanted.without if name in used]
+        if forbidden:
+            return broken(f"it uses {forbidden[0]}, which you are asked to do without")
         beside = self._written_beside()
         if beside:
             return broken(f"it writes beside {beside}: between its elements, or around them")
@@ -318,6 +326,18 @@ def wrote_beside(x: Tensor, memory_before: Tensor) -> bool:
     own = torch.zeros(memory_before.shape, dtype=torch.bool)
     own.as_strided(x.shape, x.stride(), x.storage_offset()).fill_(True)
     return not same_bits(memory_of(x).cpu()[~own], memory_before.cpu()[~own])
+
+
+def names_used_by(candidate: Callable) -> set[str]:
+    """Names in a candidate and in the functions shipped with it, apart from these functions."""
+    module = getattr(candidate, "__globals__", {})
+    own = [
+        value
+        for value in module.values()
+        if isinstance(value, types.FunctionType) and value.__module__ == module["__name__"]
+    ]
+    names = {name for function in own for name in function.__code__.co_names}
+    return names - {function.__name__ for function in own}
 
 
 def is_empty(candidate: Callable) -> bool:

@@ -58,6 +58,7 @@ class Spec:
     launches: int | None = None  # of kernels, at most; None: as many as it takes
     kernel: bool = False  # a candidate that launches none is wrong
     axes: int = 1  # dimensions of the grid, at least
+    without: tuple[str, ...] = ()  # names of functions that a candidate may not use
     extra: tuple[Case, ...] = ()
     # what a likely mistake looks like -> a function that makes it
     mistakes: dict[str, Callable] = field(default_factory=dict, compare=False)
@@ -138,8 +139,8 @@ def spec(function: Callable | None = None, **asked) -> Spec:
 
     Args:
         function: the function; None when `spec` is used as a decorator with options.
-        asked: `angles`, `overwrites`, `leave_out`, `launches`, `kernel`, `axes`, `extra` or
-            `mistakes` of `Spec`.
+        asked: `angles`, `overwrites`, `leave_out`, `launches`, `kernel`, `axes`, `without`,
+            `extra` or `mistakes` of `Spec`.
 
     Raises:
         ValueError: an argument has no shape in the form that this module's docstring shows.

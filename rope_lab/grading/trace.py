@@ -62,6 +62,7 @@ class Trace:
     launches: int = 0
     axes: int = 0  # dimensions of the largest grid
     atomics: bool = False  # whether a kernel used them; what they store is not watched
+    undefined: bool = False  # whether a load without `other` had elements masked off
     programs: list[tuple[int, int, int]] = field(default_factory=list)
     memories: list[Memory] = field(default_factory=list)
     races: list[str] = field(default_factory=list)
@@ -156,6 +157,7 @@ class Trace:
                 reads = f"{name_of(self.programs[mine])} reads element {element} of {memory.name}"
                 self.twice.append(f"{reads} after it has overwritten it itself")
         if other is None:
+            self.undefined |= not np.all(mask.data)
             other = _anything(pointers)
         return original(builder, pointers, mask, other, *rest)
 

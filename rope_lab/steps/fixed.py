@@ -4,13 +4,17 @@ import difflib
 import inspect
 import linecache
 
+from IPython.display import display
+
+from ..source import ChangedLines
+
 
 def fixed(kernel, *changes: tuple[str, str]):
-    """Copy a kernel, replace text in its source, and print the lines that differ.
+    """Copy a kernel, replace text in its source, and show the lines that differ.
 
     Args:
         kernel: made by `triton.jit`, in a notebook or a module.
-        changes: (old, new); each old text stands in the source exactly once.
+        changes: (old, new); each old text is in the source exactly once.
 
     Raises:
         ValueError: an old text is missing, or is not unique.
@@ -23,9 +27,8 @@ def fixed(kernel, *changes: tuple[str, str]):
                 f"{old!r} is in {function.__name__} {after.count(old)} times, not once"
             )
         after = after.replace(old, new)
-    for line in difflib.ndiff(before.splitlines(), after.splitlines()):
-        if line[0] in "+-":
-            print(line)
+    lines = difflib.ndiff(before.splitlines(), after.splitlines())
+    display(ChangedLines([line for line in lines if line[0] in "+-"]))
     name = function.__name__.replace("_kernel", "_fixed_kernel")
     return _made_of(after.replace(f"def {function.__name__}(", f"def {name}("), name, function)
 

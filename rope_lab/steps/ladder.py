@@ -7,7 +7,6 @@ anything. Importing this loads Triton.
 """
 
 import difflib
-import html
 import inspect
 import math
 import re
@@ -27,6 +26,7 @@ from rope_kernels.launch import KernelTensors
 
 from ..compiler.compile import Compiled, compile_for
 from ..compiler.plans import plan_of
+from ..source import ChangedLines
 
 
 @triton.jit
@@ -363,24 +363,11 @@ def warp_instructions(code: Compiled) -> int:
     return count
 
 
-class Diff:
+class Diff(ChangedLines):
     """What one change is: lines removed, and lines added."""
 
     def __init__(self, before, after) -> None:
-        self.lines = _changed(_body(before), _body(after))
-
-    def __repr__(self) -> str:
-        return "\n".join(self.lines)
-
-    def _repr_html_(self) -> str:
-        # behind the page's own text, which keeps its contrast on light and on dark pages
-        colors = {"-": "rgba(213, 94, 0, 0.22)", "+": "rgba(0, 158, 115, 0.22)"}
-        rows = []
-        for line in self.lines:
-            color = colors.get(line[:1])
-            text = html.escape(line)
-            rows.append(f'<span style="background: {color}">{text}</span>' if color else text)
-        return "<pre>" + "\n".join(rows) + "</pre>"
+        super().__init__(_changed(_body(before), _body(after)))
 
 
 def launch_of(function: Callable, *arguments, **options) -> Callable[[], KernelTensors]:
