@@ -23,6 +23,8 @@ BLOCK_BYTES_IN_PLACE = 1024  # over positions: programs that share a cache line 
 FULL_FOR_TWO_WARPS = 0.75  # emptier, on the fly: each of two warps would have too few rows
 FEWEST_ROWS = 3  # of a position, for the second kernel: it evaluates both sines of a pair
 MANY_BLOCKS = 4
+ENOUGH_BLOCKS = 12  # from here on it no longer matters that some are empty
+MOST_EMPTY = 0.1
 SECTOR_BYTES = 32  # what DRAM hands over at a time
 LINE_BYTES = 128  # of the caches
 WHOLE_ROWS = "whole_rows_kernel"  # its name in whole_rows.py
@@ -136,8 +138,8 @@ def _tile_of_whole_rows(
     block = block_of_rows(width, element_bytes, FULL_OVER_ROWS)
     # Rows side by side are neighbors in memory; and blocks that share their cosines should be many.
     # Packed tokens look up their sequences, so a program takes few of them.
-    few_rows = max(rows) < MANY_BLOCKS * (block // width)
-    over_positions = (rows_outer or few_rows) and rotation.cu_seqlens is None
+    over_positions = rows_outer or too_few(rows, block // width)
+    over_positions &= rotation.cu_seqlens is None
     size, warp_bytes = WHOLE_ROWS_BYTES, TILE_BYTES
     if over_positions:
         block = block_of_rows(width, element_bytes, FULL_OVER_POSITIONS)
@@ -165,6 +167,18 @@ def _tile_of_whole_rows(
     return Tile(WHOLE_ROWS, num_warps, positions, tile_rows, blocks, flags)
 
 
+def too_few(rows: tuple[int, int], rows_per_block: int) -> bool:
+    """Whether rows of a position, those of q and of k, fill too few blocks, or leave many empty."""
+    blocks = max(rows) / rows_per_block
+    empty = 1 - sum(rows) / places(rows, rows_per_block * MANY_BLOCKS)
+    return blocks < MANY_BLOCKS or (blocks < ENOUGH_BLOCKS and empty > MOST_EMPTY)
+
+
+def places(rows: tuple[int, int], tile_rows: int) -> int:
+    """Rows that the tiles of q and of k have room for."""
+    return sum(-(-n // tile_rows) * tile_rows for n in rows)
+
+
 def blocks_over_rows(rows: tuple[int, int], rows_per_block: int, most: int) -> int:
     """Blocks, a power of two up to `most`, leaving few places empty, yet enough to share cosines.
 
@@ -174,12 +188,7 @@ def blocks_over_rows(rows: tuple[int, int], rows_per_block: int, most: int) -> i
     if needed < most:
         return needed
     sizes = [size for size in (most, most // 2, most // 4) if size >= MANY_BLOCKS] or [most]
-
-    def places(blocks: int) -> int:
-        tile_rows = blocks * rows_per_block
-        return sum(-(-n // tile_rows) * tile_rows for n in rows)
-
-    return min(sizes, key=places)
+    return min(sizes, key=lambda blocks: places(rows, blocks * rows_per_block))
 
 
 def block_of_rows(width: int, element_bytes: int, wanted: float) -> int:

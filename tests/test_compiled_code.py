@@ -103,7 +103,7 @@ def test_whole_rows_are_read_and_written_as_wide_as_they_allow(head_dim, freqs, 
 def test_no_two_warps_evaluate_the_same_sine(head_dim):
     """A block of 256 columns, two warps: 4 sines a thread. One warp on the fly: 8 at most."""
     for freqs in ("table", "one per pair", "on the fly"):
-        code = whole_rows_code(head_dim, freqs)
+        code = whole_rows_code(head_dim, freqs, bf16(S, 2, 32, head_dim))
         threads = 32 if freqs == "on the fly" and head_dim == 88 else 64
         columns = 128 if head_dim == 100 else 256
         sines = opcodes(code, "sass", keep="^MUFU.SIN")

@@ -282,6 +282,28 @@ def test_rows_side_by_side_fill_their_blocks(width, element_bytes, rows, rows_ou
 
 
 @pytest.mark.parametrize(
+    ("rows", "over_positions"),
+    (
+        ((64, 0), False),
+        ((32, 0), True),  # 36 places, and 11 blocks
+        ((36, 0), False),
+        ((33, 1), True),
+        ((36, 1), False),
+        ((24, 12), False),
+        ((8, 0), True),  # 3 blocks
+    ),
+)
+def test_rows_that_fit_badly_give_way_to_positions(rows, over_positions):
+    """Head dimension 72: three rows of 144 bytes in 512."""
+    rotation = Rotation(torch.empty(5, 1, 1, 72, device="meta"))
+    more = {"rows_outer": False, "inplace": False}
+    tile = plan_tile(rotation, 72, rows[0], 2, k_rows=rows[1], **more)
+    assert tile.flags["OVER_POSITIONS"] == over_positions == tiles.too_few(rows, 3)
+    packed = Rotation(rotation.table, cu_seqlens=torch.tensor([0, 5]))
+    assert not plan_tile(packed, 72, rows[0], 2, k_rows=rows[1], **more).flags["OVER_POSITIONS"]
+
+
+@pytest.mark.parametrize(
     ("rows", "most", "blocks"),
     (
         ((64, 0), 8, 8),  # 3 tiles of 24 rows: 8 places left empty; with 4 blocks, 6 of 12: as many
