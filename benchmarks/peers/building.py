@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -74,7 +75,7 @@ def build(
     target = PEERS / "build" / f"{launcher}-{_fingerprint(command, folders)}.so"
     if not target.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = target.with_suffix(f".{os.getpid()}")
+        unfinished = target.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
         done = subprocess.run([*command, "-o", str(unfinished)], capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"nvcc failed: {_first_error(done.stderr + done.stdout)}")

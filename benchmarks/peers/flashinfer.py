@@ -61,6 +61,13 @@ class FlashInfer(Peer):
         return rotation
 
 
+class FlashInferInPlace(FlashInfer):
+    """The same, results into the tensors that it is given."""
+
+    name = "flashinfer, in place"
+    inplace = True
+
+
 class FlashInferOnTheFly(FlashInfer):
     """The same without a table."""
 

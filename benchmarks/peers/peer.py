@@ -3,7 +3,6 @@
 from functools import cached_property
 from types import SimpleNamespace
 
-from benchmarks.case import Case
 from benchmarks.peers.sources import Source
 from benchmarks.providers.base import Provider
 
@@ -16,11 +15,10 @@ class Peer(Provider):
     source: Source
     measures: str  # what is inside the call that is timed
     built_with: str = ""  # flags of nvcc that change code, as the project's build has them
-    angle_error: float = 0.0  # what its angles may lose, a position, beyond fp32's rounding
 
     def version(self) -> str | None:
-        """The commit; None: its files are not unpacked."""
-        return None if self.source.missing() else self.source.short_commit
+        """The revision; None: its files are not unpacked."""
+        return None if self.source.missing() else self.source.revision
 
     @cached_property
     def calls(self) -> SimpleNamespace:
@@ -34,7 +32,3 @@ class Peer(Provider):
             Exception: of any kind, if that fails; the message says why.
         """
         raise NotImplementedError
-
-    def allowed_beyond(self, case: Case) -> float:
-        """How much more relative error its angles may cause than those of others."""
-        return self.angle_error * case.s

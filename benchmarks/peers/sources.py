@@ -1,15 +1,15 @@
 """Where each project's RoPE comes from, and the unpacking of the few files that hold it.
 
-    python -m benchmarks.peers.sources flashinfer=/path/of/a/clone Unsloth=/path/of/an/archive
+    python -m benchmarks.peers.sources flashinfer=/path/of/a/clone Unsloth=/path/of/a/folder
     python -m benchmarks.peers.sources --clone
 
-A path is a git clone (a bare one too), from which the files are read at the commit named here, or
-a folder with the project's files in it, such as an unpacked source archive. `--clone` clones what
-is still missing; it needs a network. The files go to the git-ignored folder `.peers/`, one folder
-a project. That folder can be copied to a GPU machine without a network.
+A path is a git clone (a bare one too), or a folder that a release of the project, a source archive
+or a wheel, has been unpacked into. `--clone` clones what is still missing; it needs a network. The
+files go to the git-ignored folder `.peers/`, one folder a project. That folder can be copied to a
+GPU machine without a network.
 
-A file is taken only if its content is the one that was measured: git's name for the content (the
-id of the blob) is in the list below.
+A file is known by its content, not by its place: git's id of the content (of the blob) is in the
+list below, and nothing else is taken.
 """
 
 import argparse
@@ -28,17 +28,12 @@ PEERS = ROOT / ".peers"
 
 @dataclass(frozen=True)
 class Source:
-    """Files of a project at a commit."""
+    """Files of a project at a commit, or as a release of it has them."""
 
     name: str  # of its folder in `.peers/`
     repository: str
-    commit: str
+    revision: str  # release, commit, or both
     files: Mapping[str, str]  # path in the repository: git's id of the content
-
-    @property
-    def short_commit(self) -> str:
-        """Enough of the commit to tell it from others."""
-        return self.commit[:10]
 
     def folder(self, peers: Path | None = None) -> Path:
         """Where its files are, or would be; `peers` replaces `.peers/`."""
@@ -57,7 +52,7 @@ class Source:
 TRANSFORMER_ENGINE = Source(
     "TransformerEngine",
     "https://github.com/NVIDIA/TransformerEngine",
-    "d0067d0da6cb01811b8072a7d304f0e00344ce2b",
+    "commit d0067d0da6cb01811b8072a7d304f0e00344ce2b",
     {
         "transformer_engine/common/fused_rope/fused_rope.cu": (
             "c7b762e9731d68f67fde71bd9c4f08b1d1c6e900"
@@ -67,40 +62,40 @@ TRANSFORMER_ENGINE = Source(
 FLASHINFER = Source(
     "flashinfer",
     "https://github.com/flashinfer-ai/flashinfer",
-    "fb28d7242b3506a2348265962041acc1fb56cca4",
+    "release 0.7.2.post1, commit beabf5004585b03da60e927bbb803acbaa62fe36",
     {
-        "include/flashinfer/pos_enc.cuh": "614a34a4d8a5e8a084b2878da072540067a60df8",
+        "include/flashinfer/pos_enc.cuh": "87664f4cdb0afac7c8ba39b0102bed72155c26c6",
         "include/flashinfer/layout.cuh": "aeaf26b580c753293773b0c73d45a3badacee720",
         "include/flashinfer/math.cuh": "f06ae0feb9ab8c87857728f103f1559d4fd466f6",
-        "include/flashinfer/page.cuh": "be7c29cfb0d050e5f4bab13f706d2cb85cb34661",
-        "include/flashinfer/utils.cuh": "54a01e9e21d099e397298759efa0bf92cee4f723",
-        "include/flashinfer/vec_dtypes.cuh": "6c26b0fa9b88fd633beeb93dec200e90474b9585",
+        "include/flashinfer/page.cuh": "4e4d490cc824e4009f234b6a05f363eb375a907a",
+        "include/flashinfer/utils.cuh": "9f78fd05c0b6ad58663c0fd86f27c73d40b07160",
+        "include/flashinfer/vec_dtypes.cuh": "d0cfa148e12448c1f1311b01f485a0fa6b003a8c",
         "include/flashinfer/exception.h": "aaaa2b5b3e51d6274cb97087c346d69ffa6a8683",
     },
 )
-VLLM = Source(  # the file is that of the release 0.33.0, too
+VLLM = Source(
     "vLLM",
     "https://github.com/vllm-project/vllm",
-    "0f5257e245116449bfbe78a87c22aeef632eba8f",
+    "release 0.33.0, commit 4ba787ec9",
     {"csrc/pos_encoding_kernels.cu": "bad616fc8748b343cfd59cc0933872a9f042e1ea"},
 )
 FLASH_ATTENTION = Source(
     "FlashAttention",
     "https://github.com/Dao-AILab/flash-attention",
-    "0251105a2fb19d2957484b7f023cd8c115286ced",
+    "commit 0251105a2fb19d2957484b7f023cd8c115286ced",
     {"flash_attn/ops/triton/rotary.py": "ff4017fda3e4a6e18cf3a51b34f0fb073d8f678a"},
 )
 UNSLOTH = Source(
     "Unsloth",
     "https://github.com/unslothai/unsloth",
-    "015bdef0d94a241bcd94eec7a405b1700632180d",
-    {"unsloth/kernels/rope_embedding.py": "7acab02e8e311f3f0ef06fc2c7bfbce70c47e6dc"},
+    "release 2026.10.9",
+    {"unsloth/kernels/rope_embedding.py": "dc5f3962688a113811bdeef02c501141b0b6e899"},
 )
 LIGER = Source(
     "Liger-Kernel",
     "https://github.com/linkedin/Liger-Kernel",
-    "ead96b618e5c67bddc6a6e9bcb99bfe6b5ab661c",
-    {"src/liger_kernel/ops/rope.py": "bd8ded7308eeddb7762752f4adc95e68903a77ec"},
+    "release 0.8.5",
+    {"src/liger_kernel/ops/rope.py": "4a650eae3bc86f100b831b324a4f0812fff87cdc"},
 )
 SOURCES = {
     source.name: source
@@ -118,28 +113,28 @@ def unpack(source: Source, origin: Path, peers: Path | None = None) -> list[Path
 
     Args:
         source: what to unpack.
-        origin: a git clone, bare or not, or a folder with the project's files.
+        origin: a git clone, bare or not, or a folder with the project's files anywhere in it.
         peers: where to; by default `.peers/`.
 
     Returns:
         The files that were written.
 
     Raises:
-        ValueError: `origin` is no folder, lacks a file (or the commit), or has another content.
-            Nothing is written then.
+        ValueError: `origin` is no folder, or has no file with such a name and content. Nothing is
+            written then.
     """
     origin = Path(origin)
     if not origin.is_dir():
         raise ValueError(f"origin is {str(origin)!r}; accepted: a git clone or a folder")
     is_clone = (origin / ".git").exists() or (origin / "HEAD").is_file()
     read = _from_clone if is_clone else _from_folder
-    contents = {path: read(source, origin, path) for path in source.files}
-    for path, content in contents.items():
-        if blob_id(content) != source.files[path]:
-            raise ValueError(
-                f"origin has another {path}: its content is {blob_id(content)}; "
-                f"accepted: {source.files[path]}, that of {source.repository} at {source.commit}"
-            )
+    contents = {path: read(origin, path, wanted) for path, wanted in source.files.items()}
+    absent = [path for path, content in contents.items() if content is None]
+    if absent:
+        raise ValueError(
+            f"origin {str(origin)!r} has no {', '.join(absent)} with the content that was measured;"
+            f" accepted: {source.repository}, {source.revision}"
+        )
     written = []
     for path, content in contents.items():
         target = source.folder(peers) / path
@@ -179,7 +174,7 @@ def main(arguments: Sequence[str] | None = None, peers: Path | None = None) -> i
         return 1
     for source in SOURCES.values():
         state = "missing" if source.missing(peers) else "unpacked"
-        print(f"{source.name:20} {state:10} {source.repository} {source.commit}")
+        print(f"{source.name:20} {state:10} {source.repository}, {source.revision}")
     return 0
 
 
@@ -190,19 +185,15 @@ def _named(argument: str) -> tuple[str, str]:
     return name, origin
 
 
-def _from_clone(source: Source, origin: Path, path: str) -> bytes:
-    command = ["git", "-C", str(origin), "show", f"{source.commit}:{path}"]
+def _from_clone(origin: Path, path: str, wanted: str) -> bytes | None:
+    command = ["git", "-C", str(origin), "cat-file", "blob", wanted]
     shown = subprocess.run(command, capture_output=True)
-    if shown.returncode != 0:
-        why = shown.stderr.decode(errors="replace").strip()
-        raise ValueError(f"origin {str(origin)!r} has no {path} at {source.commit}: {why}")
-    return shown.stdout
+    return shown.stdout if shown.returncode == 0 else None
 
 
-def _from_folder(source: Source, origin: Path, path: str) -> bytes:
-    if not (origin / path).is_file():
-        raise ValueError(f"origin {str(origin)!r} has no {path}; accepted: files of {source.name}")
-    return (origin / path).read_bytes()
+def _from_folder(origin: Path, path: str, wanted: str) -> bytes | None:
+    contents = (found.read_bytes() for found in sorted(origin.rglob(Path(path).name)))
+    return next((content for content in contents if blob_id(content) == wanted), None)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,22 @@
-"""Unsloth: its Triton kernel, by its autograd function; in place, gradients too.
+"""Unsloth: its Triton kernel, by its autograd function; in place, gradients into new tensors.
 
-`Fast_RoPE_Embedding.apply(Q, cos, sin)` of `unsloth/kernels/rope_embedding.py`, imported alone; its
-`fast_rope_embedding` calls this for q, then for k. What the file imports of the package is stood in
-for. `calculate_settings` of `unsloth/kernels/utils.py` gives four warps to every head dimension
-that is measured here.
+`Fast_RoPE_Embedding.apply(Q, cos, sin)` of `unsloth/kernels/rope_embedding.py`, imported alone.
+What the file imports of the package is stood in for. Its public `fast_rope_embedding` calls the
+same kernel with q and k in one launch.
 """
 
 import contextlib
 from types import SimpleNamespace
 
 import torch
+import triton
+from torch import Tensor
 
 from benchmarks.case import Case
 from benchmarks.peers.importing import import_file
 from benchmarks.peers.peer import Peer
 from benchmarks.peers.sources import UNSLOTH
 from benchmarks.workload import Layout, Workload
-
-_WIDEST = 2048  # from this many columns on the real function takes more warps
 
 
 class Unsloth(Peer):
@@ -32,18 +31,17 @@ class Unsloth(Peer):
         return Layout("bshd")
 
     def overwrites(self, case: Case, direction: str) -> bool:
-        return True
+        return direction == "forward"
 
     def prepare(self) -> SimpleNamespace:
-        utils = {
-            "calculate_settings": calculate_settings,
-            "torch_gpu_device": lambda device: contextlib.nullcontext(),
-            "torch_device_stream": torch.cuda.current_stream,
-        }
         module = import_file(
             self.source.folder() / "unsloth" / "kernels" / "rope_embedding.py",
             "unsloth.kernels.rope_embedding",
-            {"unsloth.device_type": {"DEVICE_COUNT": 1}, "unsloth.kernels.utils": utils},
+            {
+                "unsloth.device_type": {"DEVICE_COUNT": 1, "DEVICE_TYPE_TORCH": "cuda"},
+                "unsloth.kernels.utils": _utils(),
+                "unsloth.kernels.rms_layernorm": _tracing(),
+            },
         )
         return SimpleNamespace(apply=module.Fast_RoPE_Embedding.apply)
 
@@ -52,13 +50,26 @@ class Unsloth(Peer):
         return lambda t: (self.calls.apply(t, cos, sin),)
 
 
-def calculate_settings(columns: int) -> tuple[int, int]:
-    """Block size and warps of a kernel, for rows below 2048 columns.
+def needs_long_indices(*tensors: Tensor, block: int = 0) -> bool:
+    """Is there an element that 32 bits do not reach, a block past the end included?"""
+    return any(t.numel() + block >= 2**31 for t in tensors)
 
-    Raises:
-        ValueError: the row has 2048 columns or more.
-    """
-    block = 1 << (columns - 1).bit_length()
-    if block >= _WIDEST:
-        raise ValueError(f"columns is {columns}; accepted: up to {_WIDEST // 2}")
-    return block, 4
+
+def _utils() -> dict:
+    return {
+        "long_indexing": needs_long_indices,
+        "next_power_of_2": triton.next_power_of_2,
+        "torch_gpu_device": lambda device: contextlib.nullcontext(),  # one GPU: nothing to switch
+        "torch_device_stream": lambda device: torch.cuda.current_stream(device),
+    }
+
+
+def _tracing() -> dict:
+    """What it needs under torch.compile, switched off; eager calls take the kernel as it is."""
+    return {
+        "_TRACEABLE": False,
+        "_BF16_TRACEABLE": False,
+        "_eager_kernel": lambda kernel: kernel,
+        "_traced_kernel": None,
+        "_tag_compile_cache": None,
+    }

@@ -1,7 +1,8 @@
 """vLLM: its CUDA kernel for serving, by its own host code; in place; no backward.
 
 `rotary_embedding` of `csrc/pos_encoding_kernels.cu`, with the cache as its `RotaryEmbedding` keeps
-it, in the dtype of the tensors, cos beside sin. k may be left out, so all heads are q's here.
+it, in the dtype of the tensors, cos beside sin. k may be left out. A block rotates a token, q and
+then k, so one tensor with all heads is another load than q and k: both are measured.
 """
 
 from pathlib import Path
@@ -42,9 +43,19 @@ class Vllm(Peer):
         cache = torch.cat(workload.table(workload.x.dtype), dim=-1)
         positions = workload.positions.expand(case.b, case.s).reshape(-1).contiguous()
 
-        def rotation(t: Tensor) -> tuple[Tensor]:
-            sizes = len(t), t.shape[1], 0, case.d, len(cache)
-            call(rotate, positions, t, None, cache, DTYPE_CODES[t.dtype], *sizes)
-            return (t,)
+        def rotation(q: Tensor, k: Tensor | None = None) -> tuple[Tensor, ...]:
+            sizes = len(q), q.shape[1], 0 if k is None else k.shape[1], case.d, len(cache)
+            call(rotate, positions, q, k, cache, DTYPE_CODES[q.dtype], *sizes)
+            return (q,) if k is None else (q, k)
 
         return rotation
+
+
+class VllmPair(Vllm):
+    """Half of the heads as q, half as k."""
+
+    name = "vLLM, q and k"
+    takes_a_pair = True
+
+    def layout(self, case: Case) -> Layout:
+        return Layout("thd", pair=True)

@@ -10,8 +10,9 @@
 //
 // positions: int64 (tokens,). cache: (rows, d) of the tensors' dtype, cos beside sin.
 // dtype: 0 float, 1 half, 2 bfloat16. Returns null, or the message of a failure.
-extern "C" const char* rotate_in_place(void* positions, void* q, void* k, void* cache, int64_t dtype,
-                                       int64_t tokens, int64_t q_heads, int64_t k_heads, int64_t d, int64_t rows,
+extern "C" const char* rotate_in_place(void* positions, void* q, void* k, void* cache,
+                                       int64_t dtype, int64_t tokens, int64_t q_heads,
+                                       int64_t k_heads, int64_t d, int64_t rows,
                                        cudaStream_t stream) {
   return failure_of([&] {
     using torch::stable::ScalarType;
