@@ -4,7 +4,7 @@ from benchmarks.bars import COS_AND_SIN, ON_THE_FLY
 from benchmarks.peers.flash_attention import FlashAttention
 from benchmarks.peers.flashinfer import FlashInfer, FlashInferInPlace, FlashInferOnTheFly
 from benchmarks.peers.liger import Liger
-from benchmarks.peers.transformer_engine import TransformerEngine
+from benchmarks.peers.transformer_engine import TransformerEngine, TransformerEngineBshd
 from benchmarks.peers.unsloth import Unsloth
 from benchmarks.peers.vllm import Vllm, VllmPair
 from benchmarks.providers import OURS, PROVIDERS
@@ -16,6 +16,7 @@ _MODELS = ("Hugging Face", "Hugging Face, compiled")
 EVERYBODY: tuple[Provider, ...] = (
     *(PROVIDERS[name] for name in _OF_THE_BENCHMARK),
     TransformerEngine(),
+    TransformerEngineBshd(),
     FlashAttention(),
     FlashInfer(),
     FlashInferInPlace(),

@@ -63,3 +63,17 @@ class TransformerEngine(Peer):
             return (out,)
 
         return rotation
+
+
+class TransformerEngineBshd(TransformerEngine):
+    """The same with the batch first."""
+
+    name = "TransformerEngine, bshd"
+
+    def layout(self, case: Case) -> Layout:
+        return Layout("bshd")
+
+    def cannot(self, case: Case, direction: str) -> str | None:
+        if case.tensor_format == "thd" or case.b == 1:
+            return "the same memory in sbhd or thd is measured"
+        return super().cannot(case, direction)
