@@ -309,6 +309,7 @@ def test_ours_wrong_fails_the_command(tmp_path):
 def test_what_is_not_there_is_named_with_the_reason(tmp_path):
     status, record, timed = run(tmp_path, Absent(), Broken(), StandIn("right"))
     assert status == 0 and timed[0] == {"copy_", "right"}
+    assert record["left_out"] == []  # it is not tried on any case
     about = record["providers"]
     assert about["Absent"]["absent"] == "not unpacked: a/b.py"
     assert about["Broken"]["absent"] == "RuntimeError: nvcc failed: of no use"
