@@ -430,7 +430,11 @@ def small_record():
             row("forward", "Peer", 20.0, 1e-3),
             row("forward", "copy_", 10.0, None, "second"),
             row("forward", "Peer", 12.5, 2e-3, "second"),
+            row("forward", "Half", 40.0, 1e-3),
             row("backward", "copy_", 10.0, None),
+            row("backward", "TransformerEngine", 30.0, 1e-3),
+            row("backward", "TransformerEngine, bshd", 25.0, 1e-3),
+            row("backward", OURS, 12.5, 1e-3),
         ],
         "left_out": [
             {"shape": "s", "direction": d, "provider": "Peer", "why": "no backward"}
@@ -444,6 +448,8 @@ def test_the_table_shows_the_record():
     assert "| forward | sbhd (7, 2, 4, 16) fp32 | second | largest error |" in lines
     assert "| copy_ | 10.0 µs | 10.0 µs | – |" in lines
     assert "| Peer | 50% (20.0 µs) | 80% (12.5 µs) | 2.0e-03 |" in lines
+    assert "| Half | 25% (40.0 µs) | – | 1.0e-03 |" in lines
+    assert "| sbhd (7, 2, 4, 16) fp32 | backward | 25.0 µs | 2.00x (12.5 µs) | – |" in lines
     assert "| backward | sbhd (7, 2, 4, 16) fp32 | largest error |" in lines
     assert (
         "| Peer | [release 1.2](https://example.org/peer) | its kernel (-O3) | bshd, in place |"

@@ -4,16 +4,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.bars import ON_THE_FLY
 from benchmarks.peers.cases import FORWARD_AND_BACKWARD
-from benchmarks.providers import LIMITS
+from benchmarks.providers import LIMITS, OURS
 from benchmarks.rows import load
 from rope_lab.records import origin
 
 _NOTHING = "–"
+_THEIRS = ("TransformerEngine", "TransformerEngine, bshd")
 
 
 def report(record: dict) -> str:
-    """A table for each direction, then who was measured, and who was left out and why.
+    """A table for each direction, ours against TransformerEngine's, who was measured, who was not.
 
     A provider has a row and a shape a column. A cell has per cent of the copy's speed and the
     median; the limit's cells have its median alone.
@@ -28,6 +30,8 @@ def report(record: dict) -> str:
         parts += [*_table(record, direction), ""]
     spread = max(record["rows"], key=lambda row: row["spread"])
     parts += [
+        *_against_transformer_engine(record),
+        "",
         f"{record['what']}. {origin(record['gpu'], record['versions'], record['date'])} "
         f"The medians of rounds differ by up to {spread['spread']:.1%} "
         f"({spread['provider']}, {spread['shape']}, {spread['direction']}).",
@@ -60,6 +64,28 @@ def _cell(row: dict | None) -> str:
         return _NOTHING
     time = f"{row['median_us']:.1f} µs"
     return time if row["provider"] in LIMITS else f"{row['of_copy']:.0%} ({time})"
+
+
+def _against_transformer_engine(record: dict) -> list[str]:
+    """How many times as fast ours is, with the faster of their two layouts."""
+    by_place: dict[tuple[str, str], dict[str, float]] = {}
+    for row in record["rows"]:
+        place = row["shape"], row["direction"]
+        by_place.setdefault(place, {})[row["provider"]] = row["median_us"]
+    lines = [
+        "| ours against TransformerEngine's | | theirs | ours | on the fly |",
+        "|---|---|---:|---:|---:|",
+    ]
+    for (shape, direction), times in by_place.items():
+        theirs = min((times[name] for name in _THEIRS if name in times), default=None)
+        if theirs is None:
+            continue
+        ours = [
+            f"{theirs / times[name]:.2f}x ({times[name]:.1f} µs)" if name in times else _NOTHING
+            for name in (OURS, ON_THE_FLY)
+        ]
+        lines.append(f"| {shape} | {direction} | {theirs:.1f} µs | {' | '.join(ours)} |")
+    return lines
 
 
 def _who(record: dict) -> list[str]:
