@@ -1,0 +1,124 @@
+"""Compile a launcher of ours with nvcc, load it with ctypes, and call it with tensors.
+
+A launcher is one C++ file in `launchers/` that includes a project's sources and has plain C
+functions: pointers, `int64_t`, `double`, the stream last. Such a function returns null, or the
+message of a failure. Nothing is linked to libtorch, which is why compiling takes seconds.
+"""
+
+import ctypes
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from benchmarks.peers.sources import PEERS
+
+HERE = Path(__file__).resolve().parent
+DTYPE_CODES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}  # as the launchers have them
+_ALWAYS = ("-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", "--expt-relaxed-constexpr")
+
+
+def find_nvcc() -> str | None:
+    """The path of CUDA's compiler: that of CUDA_HOME, else the one on the PATH; None: neither."""
+    home = os.environ.get("CUDA_HOME")
+    if home and (Path(home) / "bin" / "nvcc").is_file():
+        return str(Path(home) / "bin" / "nvcc")
+    return shutil.which("nvcc")
+
+
+def nvcc_version() -> str | None:
+    """Such as '13.0'; None: there is no nvcc."""
+    nvcc = find_nvcc()
+    if nvcc is None:
+        return None
+    told = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout
+    release = re.search(r"release ([0-9.]+)", told)
+    return release.group(1) if release else "unknown"
+
+
+def build(
+    launcher: str,
+    include: Sequence[Path],
+    flags: Sequence[str] = (),
+    capability: tuple[int, int] | None = None,
+) -> Path:
+    """Compile `launchers/<launcher>.cu` into a shared object, unless this has been done.
+
+    Args:
+        launcher: a file's name in `launchers/`, without its suffix.
+        include: folders to search for headers: the project's, and those of our stubs.
+        flags: more flags for nvcc; those of the project's own build that change code.
+        capability: of the GPU to compile for; by default that of the current one.
+
+    Raises:
+        ValueError: there is no such launcher.
+        RuntimeError: there is no nvcc, or it failed; the message has its first error.
+    """
+    source = HERE / "launchers" / f"{launcher}.cu"
+    if not source.is_file():
+        known = sorted(path.stem for path in source.parent.glob("*.cu"))
+        raise ValueError(f"launcher is {launcher!r}; accepted: {known}")
+    nvcc = find_nvcc()
+    if nvcc is None:
+        raise RuntimeError("there is no nvcc to compile it with")
+    major, minor = capability or torch.cuda.get_device_capability()
+    folders = [source.parent, *include]
+    command = [nvcc, *_ALWAYS, f"-arch=sm_{major}{minor}", *flags, str(source)]
+    command += [f"-I{folder}" for folder in folders]
+    target = PEERS / "build" / f"{launcher}-{_fingerprint(command, folders)}.so"
+    if not target.is_file():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = target.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+        done = subprocess.run([*command, "-o", str(unfinished)], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(f"nvcc failed: {_first_error(done.stderr + done.stdout)}")
+        unfinished.replace(target)
+    return target
+
+
+def load(path: Path) -> ctypes.CDLL:
+    """The shared object, loaded."""
+    return ctypes.CDLL(str(path))
+
+
+def call(function, *arguments: Tensor | int | float | None) -> None:
+    """Call a launcher's function on the current stream; tensors go as pointers.
+
+    Raises:
+        RuntimeError: the function returned a message.
+    """
+    function.restype = ctypes.c_char_p
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    failure = function(*map(_as_c, arguments), stream)
+    if failure is not None:
+        raise RuntimeError(failure.decode())
+
+
+def _as_c(argument: Tensor | int | float | None) -> ctypes._SimpleCData:
+    if isinstance(argument, Tensor):
+        return ctypes.c_void_p(argument.data_ptr())
+    if argument is None:
+        return ctypes.c_void_p(None)
+    return ctypes.c_double(argument) if isinstance(argument, float) else ctypes.c_int64(argument)
+
+
+def _fingerprint(command: Sequence[str], folders: Sequence[Path]) -> str:
+    """Of the command and of every header and source that it may read, torch's left out."""
+    digest = hashlib.sha256(" ".join(command).encode())
+    for folder in folders:
+        if HERE in folder.parents or PEERS in folder.parents:
+            for path in sorted(folder.rglob("*.*")):
+                digest.update(path.read_bytes() if path.is_file() else b"")
+    return digest.hexdigest()[:16]
+
+
+def _first_error(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return next((line for line in lines if "error" in line), lines[0] if lines else "")[:300]

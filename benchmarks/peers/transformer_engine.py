@@ -1,0 +1,79 @@
+"""TransformerEngine: its CUDA kernels, forward and backward, by its own host code.
+
+`nvte_fused_rope_forward` and `nvte_fused_rope_backward` of `common/fused_rope/fused_rope.cu`, with
+the arguments that `transformer_engine/pytorch/csrc/extensions/apply_rope.cpp` gives them: fp32
+angles (s, 1, 1, d), a new contiguous output. Its build compiles the file with -O3 and without fast
+math.
+"""
+
+from types import SimpleNamespace
+
+import torch
+from torch import Tensor
+
+from benchmarks.case import Case
+from benchmarks.peers.building import DTYPE_CODES, HERE, build, call, load
+from benchmarks.peers.peer import BY_ITS_HOST_CODE, Peer
+from benchmarks.peers.sources import TRANSFORMER_ENGINE
+from benchmarks.workload import Layout, Workload
+
+_FORMATS = {"sbhd": 0, "bshd": 1, "thd": 2}  # NVTE_QKV_Format of our stub
+
+
+class TransformerEngine(Peer):
+    """One tensor a call; new tensors."""
+
+    name = "TransformerEngine"
+    source, measures, built_with = TRANSFORMER_ENGINE, BY_ITS_HOST_CODE, "-O3"
+    ids = starts = False
+    interleaves = False  # the launcher has no such flag
+    dtypes = ("float16", "bfloat16", "float32")
+
+    def layout(self, case: Case) -> Layout:
+        return Layout("thd" if case.tensor_format == "thd" else "sbhd")
+
+    def prepare(self) -> SimpleNamespace:
+        stubs = HERE / "stubs" / "transformer_engine" / "fused_rope"  # for "../common.h" in it
+        code = self.source.folder() / "transformer_engine" / "common" / "fused_rope"
+        return SimpleNamespace(rotate=load(build("transformer_engine", [stubs, code])).rotate)
+
+    def function(self, workload: Workload):
+        return self._rotation(workload, backward=False)
+
+    def gradient(self, workload: Workload):
+        return self._rotation(workload, backward=True)
+
+    def _rotation(self, workload: Workload, backward: bool):
+        case, rotate = workload.case, self.calls.rotate
+        angles, cuts = workload.angles(), workload.cu_seqlens
+        order = self.layout(case).tensor_format
+        s, b = case.s, case.b
+        if cuts is not None:  # its grid has as many rows as the table: the longest sequence's
+            s, b = int(cuts.diff().max()), len(cuts) - 1
+            angles = angles[:s]
+
+        def rotation(t: Tensor) -> tuple[Tensor]:
+            out = torch.empty_like(t, memory_format=torch.contiguous_format)
+            strides = [t.stride(order.index(dim)) if dim in order else 0 for dim in "sbhd"]
+            strides[0] = t.stride(0) if order == "thd" else strides[0]
+            sizes = s, b, case.h, case.d, angles.shape[-1]
+            pointers = t, cuts, angles, out
+            formats = DTYPE_CODES[t.dtype], _FORMATS[order]
+            call(rotate, int(backward), *pointers, *formats, *sizes, *strides, t.shape[0])
+            return (out,)
+
+        return rotation
+
+
+class TransformerEngineBshd(TransformerEngine):
+    """The same with the batch first."""
+
+    name = "TransformerEngine, bshd"
+
+    def layout(self, case: Case) -> Layout:
+        return Layout("bshd")
+
+    def cannot(self, case: Case, direction: str) -> str | None:
+        if case.tensor_format == "thd" or case.b == 1:
+            return "the same memory in sbhd or thd is measured"
+        return super().cannot(case, direction)

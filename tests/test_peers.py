@@ -1,0 +1,492 @@
+"""The peers' benchmark without a GPU: unpacking, calling, checking, the record and its table."""
+
+import ctypes
+import json
+import shutil
+import subprocess
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from benchmarks.case import Case
+from benchmarks.peers import __main__ as command
+from benchmarks.peers import building, measuring, report, sources, unsloth
+from benchmarks.peers.everybody import EVERYBODY, EVERYBODY_BY_NAME
+from benchmarks.peers.importing import import_file
+from benchmarks.peers.peer import Peer
+from benchmarks.peers.sources import SOURCES, Source, blob_id, clone, unpack
+from benchmarks.providers import OURS
+from benchmarks.providers.base import Provider
+from benchmarks.rows import RESULTS, load
+from benchmarks.workload import Layout, Workload
+from made_up_benchmark import FakeGPU
+
+SMALL = Case(7, 2, 4, 16, dtype="float32")
+PACKED = Case(11, 1, 4, 16, dtype="float32", tensor_format="thd", sequences=3)
+TEXT = b"x = 1\n"
+MADE_UP = Source("Made up", "https://example.org/made-up", "release 1.2", {"a/b.py": blob_id(TEXT)})
+RECORDS = sorted(RESULTS.glob("peers-*.json"))
+OF_A_PEER = [provider for provider in EVERYBODY if isinstance(provider, Peer)]
+
+
+# unpacking
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A release, unpacked: the file is not where the repository has it, and has a namesake."""
+    origin = tmp_path / "release"
+    for place, content in (("a", b"another\n"), ("lib/a", TEXT)):
+        (origin / place).mkdir(parents=True)
+        (origin / place / "b.py").write_bytes(content)
+    return origin
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A clone whose newest commit no longer has the content."""
+    origin = tmp_path / "repository"
+    (origin / "a").mkdir(parents=True)
+    git = ["git", "-C", str(origin), "-c", "user.name=n", "-c", "user.email=e"]
+    subprocess.run(["git", "init", "-q", str(origin)], check=True)
+    for content in (TEXT, b"x = 2\n"):
+        (origin / "a" / "b.py").write_bytes(content)
+        subprocess.run([*git, "add", "."], check=True)
+        subprocess.run([*git, "commit", "-qm", "change"], check=True)
+    return origin
+
+
+def test_the_id_of_a_content_is_that_of_git(repository):
+    shown = subprocess.run(
+        ["git", "-C", str(repository), "rev-parse", "HEAD~:a/b.py"], capture_output=True, text=True
+    )
+    assert blob_id(TEXT) == shown.stdout.strip()
+
+
+@pytest.mark.parametrize("kind", ["folder", "repository"])
+def test_the_content_that_was_measured_is_unpacked(kind, request, tmp_path):
+    peers = tmp_path / "peers"
+    assert MADE_UP.missing(peers) == ["a/b.py"]
+    (written,) = unpack(MADE_UP, request.getfixturevalue(kind), peers)
+    assert written == peers / "Made up" / "a" / "b.py"
+    assert written.read_bytes() == TEXT
+    assert MADE_UP.missing(peers) == []
+    written.write_bytes(b"edited\n")
+    assert MADE_UP.missing(peers) == ["a/b.py"]
+
+
+@pytest.mark.parametrize("kind", ["folder", "repository"])
+def test_another_content_is_refused_and_nothing_written(kind, request, tmp_path):
+    wanted = replace(MADE_UP, files={**MADE_UP.files, "a/c.py": blob_id(b"never there")})
+    with pytest.raises(ValueError, match=r"^origin .* has no a/c.py .*example.org.*release 1.2"):
+        unpack(wanted, request.getfixturevalue(kind), tmp_path / "peers")
+    assert not (tmp_path / "peers").exists()
+
+
+def test_an_origin_that_is_no_folder_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"^origin is .*nowhere'; accepted: a git clone or a f"):
+        unpack(MADE_UP, tmp_path / "nowhere")
+
+
+def test_a_repository_is_cloned(repository, tmp_path):
+    (written,) = clone(replace(MADE_UP, repository=str(repository)), tmp_path / "peers")
+    assert written.read_bytes() == TEXT
+
+
+def test_the_command_unpacks_and_says_what_is_missing(folder, tmp_path, monkeypatch, capsys):
+    other = replace(MADE_UP, name="Other")
+    monkeypatch.setattr(sources, "SOURCES", {"Made up": MADE_UP, "Other": other})
+    assert sources.main([f"Made up={folder}"], tmp_path / "peers") == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.split()[:3] == ["Made", "up", "unpacked"]
+    assert second.split()[:2] == ["Other", "missing"]
+    for wrong in ("Nobody=here", "Made up"):
+        assert sources.main([wrong], tmp_path / "peers") == 1
+        assert f"origins has {wrong!r}; accepted: NAME=PATH" in capsys.readouterr().err
+
+
+def test_every_source_names_files_by_content():
+    for source in SOURCES.values():
+        assert source.repository.startswith("https://github.com/")
+        assert all(len(content) == 40 and int(content, 16) for content in source.files.values())
+    assert {provider.source.name for provider in OF_A_PEER} == set(SOURCES)
+
+
+# compiling and importing
+
+
+def test_an_unknown_launcher_is_refused():
+    with pytest.raises(ValueError, match=r"^launcher is 'nobody'; accepted: \['flashinfer', 'tran"):
+        building.build("nobody", [], capability=(9, 0))
+
+
+def test_without_a_compiler_the_message_says_so(monkeypatch):
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.setattr(building.shutil, "which", lambda name: None)
+    with pytest.raises(RuntimeError, match="there is no nvcc"):
+        building.build("vllm", [], capability=(9, 0))
+    assert building.nvcc_version() is None
+
+
+@pytest.fixture
+def compiler(tmp_path, monkeypatch):
+    """An nvcc of ours: writes its arguments to the output, or fails where a flag asks for it."""
+    path = tmp_path / "bin" / "nvcc"
+    path.parent.mkdir()
+    path.write_text(
+        '#!/bin/sh\nfor last; do :; done\necho run >> "$0.log"\n'
+        'case "$*" in *--fail*) echo "in file x"; echo "x.cu: error: none such"; exit 1;; esac\n'
+        'echo "$*" > "$last"\n'
+    )
+    path.chmod(0o755)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.setattr(building, "PEERS", tmp_path / "peers")
+    return path
+
+
+def test_a_launcher_is_compiled_once(compiler, tmp_path):
+    first = building.build("vllm", [tmp_path], ["-O3"], capability=(9, 0))
+    assert "-arch=sm_90" in first.read_text() and f"-I{tmp_path}" in first.read_text()
+    assert building.build("vllm", [tmp_path], ["-O3"], capability=(9, 0)) == first
+    assert len((compiler.parent / "nvcc.log").read_text().split()) == 1
+    assert building.build("vllm", [tmp_path], ["-O3"], capability=(8, 0)) != first
+
+
+def test_a_changed_source_is_compiled_again(compiler, tmp_path):
+    header = tmp_path / "peers" / "some" / "header.h"
+    header.parent.mkdir(parents=True)
+    header.write_text("one")
+    first = building.build("vllm", [header.parent], capability=(9, 0))
+    header.write_text("two")
+    assert building.build("vllm", [header.parent], capability=(9, 0)) != first
+
+
+def test_the_first_error_of_the_compiler_is_told(compiler, tmp_path):
+    with pytest.raises(RuntimeError, match=r"^nvcc failed: x\.cu: error: none such$"):
+        building.build("vllm", [], ["--fail"], capability=(9, 0))
+    assert not list((tmp_path / "peers").rglob("*.so"))
+
+
+def test_arguments_go_as_c_has_them(monkeypatch):
+    stream = SimpleNamespace(cuda_stream=77)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
+    t, got = torch.ones(3), []
+    building.call(lambda *arguments: got.extend(arguments), t, None, 5, 0.5)
+    types = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_double, ctypes.c_void_p]
+    assert [type(value) for value in got] == types
+    assert [value.value for value in got] == [t.data_ptr(), None, 5, 0.5, 77]
+    with pytest.raises(RuntimeError, match=r"^too large$"):
+        building.call(lambda *arguments: b"too large")
+
+
+def test_a_file_is_imported_with_stand_ins(tmp_path):
+    path = tmp_path / "deep.py"
+    path.write_text("from ..near import FOUR\nfrom .beside import double\nEIGHT = double(FOUR)\n")
+    stubs = {"torch.near": {"FOUR": 4}, "torch.ops.beside": {"double": lambda x: 2 * x}}
+    module = import_file(path, "torch.ops.deep", stubs)
+    assert module.EIGHT == 8
+    assert not hasattr(torch, "near")  # the installed package is left as it is
+    with pytest.raises(ImportError):
+        import_file(path, "elsewhere.ops.deep", {"elsewhere.near": {"FOUR": 4}})
+    with pytest.raises(ValueError, match=r"^path is .*none.py'; accepted: a file"):
+        import_file(tmp_path / "none.py", "none")
+
+
+def test_unsloth_gets_long_indices_where_it_needs_them():
+    large = SimpleNamespace(numel=lambda: 2**31 - 8)
+    assert not unsloth.needs_long_indices(torch.ones(3), block=8)
+    assert not unsloth.needs_long_indices(large, block=7)
+    assert unsloth.needs_long_indices(torch.ones(3), large, block=8)
+
+
+# checking and timing
+
+
+class StandIn(Provider):
+    """Rotates by fp64; `spoil` changes the first result."""
+
+    def __init__(self, name, spoil=lambda out: out, has_backward=True):
+        self.name, self.spoil, self.has_backward, self.calls = name, spoil, has_backward, 0
+
+    def layout(self, case):
+        return Layout("thd" if case.tensor_format == "thd" else "bshd")
+
+    def function(self, workload):
+        return self._rotation(workload, False)
+
+    def gradient(self, workload):
+        return self._rotation(workload, True)
+
+    def _rotation(self, workload, backward):
+        case = workload.case
+
+        def rotation(t):
+            self.calls += 1
+            x = t.unflatten(0, (case.b, case.s)) if t.dim() == 3 else t
+            out = workload.rotated(x, workload.positions, backward).to(t.dtype)
+            return (self.spoil(out.reshape(t.shape)),)
+
+        return rotation
+
+
+class Absent(Peer):
+    name = "Absent"
+    source, measures = MADE_UP, "nothing"
+
+
+class Broken(Peer):
+    name = "Broken"
+    source, measures = replace(MADE_UP, files={}), "nothing"
+
+    def prepare(self):
+        raise RuntimeError("nvcc failed: of no use\nmore")
+
+
+class RecordingGPU(FakeGPU):
+    """Keeps the names of what it is asked to time."""
+
+    def __init__(self):
+        super().__init__(device="cpu")
+        object.__setattr__(self, "timed", [])
+
+    def device_time(self, calls):
+        self.timed.append(set(calls))
+        return super().device_time(calls)
+
+
+def one_wrong_element(out):
+    out.view(-1)[5] += 1
+    return out
+
+
+def fails(out):
+    raise RuntimeError("CUDA error: misaligned address\nand more")
+
+
+WRONG = {
+    "rotates nothing": lambda out: out * 0.5,
+    "one element": one_wrong_element,
+    "NaN": lambda out: out * float("nan"),
+    "another dtype": lambda out: out.double(),
+    "another shape": lambda out: out[:1],
+    "fails": fails,
+}
+
+
+def run(tmp_path, *providers, cases=(SMALL,), arguments=()):
+    gpu, path = RecordingGPU(), tmp_path / "record.json"
+    everybody = [EVERYBODY_BY_NAME["copy_"], *providers]
+    status = command.main(["--output", str(path), *arguments], gpu, cases, everybody)
+    return status, load(path), gpu.timed
+
+
+@pytest.mark.parametrize("spoil", WRONG.values(), ids=WRONG)
+def test_a_wrong_peer_is_refused_before_it_is_timed(spoil, tmp_path):
+    wrong = StandIn("wrong", spoil)
+    status, record, timed = run(tmp_path, StandIn("right"), wrong)
+    assert status == 0
+    assert timed == [{"copy_", "right"}, {"copy_", "right"}]
+    assert wrong.calls == 2  # the one that was checked, forward and backward
+    assert {row["provider"] for row in record["rows"]} == {"copy_", "right"}
+    assert [left["provider"] for left in record["left_out"]] == ["wrong", "wrong"]
+    assert all(left["failed"] and left["why"] for left in record["left_out"])
+
+
+def test_the_reason_of_a_refusal_has_both_errors(tmp_path):
+    _, record, _ = run(tmp_path, StandIn("wrong", WRONG["rotates nothing"]))
+    assert record["left_out"][0]["why"].startswith("wrong: error 0.5 against fp64, ")
+    _, record, _ = run(tmp_path, StandIn("wrong", fails))
+    assert record["left_out"][0]["why"] == "RuntimeError: CUDA error: misaligned address"
+
+
+def test_ours_wrong_fails_the_command(tmp_path):
+    assert run(tmp_path, StandIn(OURS))[0] == 0
+    assert run(tmp_path, StandIn(OURS, WRONG["one element"]))[0] == 1
+
+
+def test_what_is_not_there_is_named_with_the_reason(tmp_path):
+    status, record, timed = run(tmp_path, Absent(), Broken(), StandIn("right"))
+    assert status == 0 and timed[0] == {"copy_", "right"}
+    assert record["left_out"] == []  # it is not tried on any case
+    about = record["providers"]
+    assert about["Absent"]["absent"] == "not unpacked: a/b.py"
+    assert about["Broken"]["absent"] == "RuntimeError: nvcc failed: of no use"
+    assert about["right"]["absent"] is None
+    assert about["Absent"]["revision"] == "release 1.2"
+
+
+def test_a_direction_that_a_peer_lacks_is_left_out_without_a_failure(tmp_path):
+    _, record, timed = run(tmp_path, StandIn("serving", has_backward=False))
+    assert timed == [{"copy_", "serving"}, {"copy_"}]
+    (left,) = record["left_out"]
+    assert (left["why"], left["failed"]) == ("no backward", False)
+
+
+def test_the_record_has_what_a_reader_needs(tmp_path):
+    _, record, _ = run(tmp_path, StandIn("right"), cases=(SMALL, PACKED))
+    assert record["complete"] and record["record"] and record["format"] == 1
+    assert {"torch", "triton", "driver", "nvcc"} <= set(record["versions"])
+    assert record["gpu"] == "Made Up" and record["date"] == "2026-11-20"
+    assert len(record["rows"]) == 8
+    for row in record["rows"]:
+        assert {"shape", "direction", "median_us", "low_us", "high_us", "spread"} <= set(row)
+        is_copy = row["provider"] == "copy_"
+        assert (row["error"] is None) == (row["max_error"] is None) == is_copy
+        assert row["of_copy"] == (1.0 if is_copy else 0.5)
+        assert row["bytes"] == (SMALL if "sbhd" in row["shape"] else PACKED).bytes_moved
+        if not is_copy:
+            assert 0 < row["error"] < 1e-6 and 0 < row["max_error"] < 1e-5
+
+
+def test_part_of_a_run_is_no_record(tmp_path):
+    providers = StandIn("one"), StandIn("two")
+    _, record, timed = run(tmp_path, *providers, arguments=["--only", "two"])
+    assert not record["record"] and timed[0] == {"copy_", "two"}
+    with pytest.raises(SystemExit):
+        run(tmp_path, *providers, arguments=["--only", "three"])
+
+
+def test_without_a_gpu_nothing_is_measured(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert command.main(["--output", str(tmp_path / "none.json")]) == 1
+    assert "no CUDA GPU" in capsys.readouterr().err
+    assert not (tmp_path / "none.json").exists()
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("case", [SMALL, PACKED], ids=["dense", "packed"])
+def test_the_largest_error_is_that_of_one_element(case, direction, monkeypatch):
+    monkeypatch.setattr(measuring, "_CHUNK", 200)  # several chunks
+    workload, provider = Workload(case, "cpu"), StandIn("one", one_wrong_element)
+    call = provider.run(workload, provider.function(workload), direction).call
+    _, largest = measuring.errors_of(workload, call(), provider.layout(case), direction)
+    assert largest == pytest.approx(1, rel=1e-5)
+
+
+# the peers themselves, where their sources are unpacked
+
+
+def unpacked(name):
+    provider = EVERYBODY_BY_NAME[name]
+    if provider.source.missing():
+        pytest.skip(f"{provider.source.name} is not unpacked")
+    return provider
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("name", ["Unsloth", "Liger-Kernel"])
+def test_triton_peers_rotate(name, direction):
+    provider, workload = unpacked(name), Workload(SMALL, "cpu")
+    run = provider.run(workload, provider.function(workload), direction)
+    relative, _ = measuring.errors_of(workload, run.call(), run.layout, direction)
+    assert 0 < relative < 1e-6
+
+
+@pytest.mark.parametrize("launcher", ["TransformerEngine", "flashinfer", "vLLM"])
+def test_launchers_compile(launcher, monkeypatch):
+    provider = unpacked(launcher)
+    if shutil.which("nvcc") is None:
+        pytest.skip("needs nvcc")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    assert vars(type(provider)().prepare())
+
+
+# the table
+
+
+def small_record():
+    def row(direction, provider, us, error, shape="sbhd (7, 2, 4, 16) fp32"):
+        return {
+            "shape": shape,
+            "direction": direction,
+            "provider": provider,
+            "median_us": us,
+            "spread": 0.01 if provider == "copy_" else 0.02,
+            "of_copy": 10 / us,
+            "error": error,
+            "how": "" if provider == "copy_" else "bshd, in place",
+        }
+
+    return {
+        "gpu": "Made Up",
+        "versions": {"torch": "2.11.0"},
+        "date": "2026-11-20",
+        "what": "Time",
+        "providers": {
+            "copy_": {"measures": "the whole call", "absent": None, "version": ""},
+            "Peer": {
+                "measures": "its kernel",
+                "absent": None,
+                "repository": "https://example.org/peer",
+                "revision": "release 1.2",
+                "built_with": "-O3",
+            },
+            "Gone": {"measures": "its kernel", "absent": "not unpacked: a", "revision": "x"},
+        },
+        "rows": [
+            row("forward", "copy_", 10.0, None),
+            row("forward", "Peer", 20.0, 1e-3),
+            row("forward", "copy_", 10.0, None, "second"),
+            row("forward", "Peer", 12.5, 2e-3, "second"),
+            row("forward", "Half", 40.0, 1e-3),
+            row("backward", "copy_", 10.0, None),
+            row("backward", "TransformerEngine", 30.0, 1e-3),
+            row("backward", "TransformerEngine, bshd", 25.0, 1e-3),
+            row("backward", OURS, 12.5, 1e-3),
+        ],
+        "left_out": [
+            {"shape": "s", "direction": d, "provider": "Peer", "why": "no backward"}
+            for d in ("backward", "forward")
+        ],
+    }
+
+
+def test_the_table_shows_the_record():
+    lines = report.report(small_record()).splitlines()
+    assert "| forward | sbhd (7, 2, 4, 16) fp32 | second | largest error |" in lines
+    assert "| copy_ | 10.0 µs | 10.0 µs | – |" in lines
+    assert "| Peer | 50% (20.0 µs) | 80% (12.5 µs) | 2.0e-03 |" in lines
+    assert "| Half | 25% (40.0 µs) | – | 1.0e-03 |" in lines
+    assert "| sbhd (7, 2, 4, 16) fp32 | backward | 25.0 µs | 2.00x (12.5 µs) | – |" in lines
+    assert "| backward | sbhd (7, 2, 4, 16) fp32 | largest error |" in lines
+    assert (
+        "| Peer | [release 1.2](https://example.org/peer) | its kernel (-O3) | bshd, in place |"
+        in lines
+    )
+    assert "| Gone | absent: not unpacked: a | its kernel | – |" in lines
+    assert "- Peer: no backward (2: s backward, ...)" in lines
+    assert any("differ by up to 2.0% (Peer, " in line for line in lines)
+
+
+def test_a_record_without_rows_is_refused():
+    with pytest.raises(ValueError, match=r"^record has no rows; accepted: what"):
+        report.report(small_record() | {"rows": []})
+
+
+def test_the_command_prints_tables(tmp_path, capsys):
+    assert report.main([]) == 1
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps(small_record()))
+    assert report.main([str(path), str(path)]) == 0
+    assert capsys.readouterr().out.count("## Made Up") == 2
+
+
+# the records on file
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
+def test_records_are_whole(path):
+    record = load(path)
+    assert record["record"] and record["complete"]
+    assert path.stem == "peers-" + record["gpu"].lower().replace(" ", "-")
+    assert set(record["providers"]) == set(EVERYBODY_BY_NAME)
+    assert not [left for left in record["left_out"] if left["failed"]]
+    timed = {(row["provider"], row["shape"], row["direction"]) for row in record["rows"]}
+    for direction in ("forward", "backward"):
+        for dtype in ("bf16", "fp32"):
+            for name in (OURS, "TransformerEngine"):
+                assert (name, f"sbhd (2048, 16, 8, 256) {dtype}", direction) in timed
+    for name, about in record["providers"].items():
+        assert about["absent"] or any(name == provider for provider, _, _ in timed)
