@@ -8,7 +8,7 @@ None is not there, and Triton leaves out the lines that need it.
 import triton
 import triton.language as tl
 
-from .cosines import cos_sin
+from .cosines import cos_sin, cos_sin_of_both
 from .parts import load_pairs, rows_of_program, store_pairs, turn
 from .positions import positions
 
@@ -87,8 +87,9 @@ def rope_kernel(
         cos2, sin2 = cos1, sin1
     else:
         first, second = (2 * pair, 2 * pair + 1) if INTERLEAVED else (pair, pair + HALF)
-        cos1, sin1 = cos_sin(*token, TABLE_UNIT, first, pair < HALF, stored, FAST_SINE)
-        cos2, sin2 = cos_sin(*token, TABLE_UNIT, second, pair < HALF, stored, FAST_SINE)
+        cos1, sin1, cos2, sin2 = cos_sin_of_both(
+            token, TABLE_UNIT, first, second, pair < HALF, stored, FAST_SINE
+        )
     y1, y2 = turn(stored1, stored2, cos1, sin1, cos2, sin2, TRANSPOSE, INVERSE)
     if cu_seqlens_ptr is not None:  # tokens past the last sequence pass through
         y1 = tl.where(in_sequence[:, None, None], y1, stored1)

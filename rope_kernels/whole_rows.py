@@ -10,7 +10,7 @@ second time as the other member of its pair; that load comes from L1.
 import triton
 import triton.language as tl
 
-from .cosines import cos_sin
+from .cosines import cos_sin, cos_sin_of_both
 from .parts import per_token, rows_of_program
 from .positions import positions
 
@@ -125,10 +125,10 @@ def whole_rows_kernel(
     if ONE_PER_PAIR:
         pair_of = tl.where(element < HALF, element, element - HALF)
         cos, sin = cos_sin(*token, TABLE_UNIT, pair_of, turns, dtype, FAST_SINE)
+    elif TRANSPOSE:
+        cos, _, _, sin = cos_sin_of_both(token, TABLE_UNIT, element, other, turns, dtype, FAST_SINE)
     else:
         cos, sin = cos_sin(*token, TABLE_UNIT, element, turns, dtype, FAST_SINE)
-        if TRANSPOSE:
-            _, sin = cos_sin(*token, TABLE_UNIT, other, turns, dtype, FAST_SINE)
     is_first = (element < HALF)[None, None, :]
     y = turn_element(stored, stored_other, cos, sin, is_first, TRANSPOSE, INVERSE)
     if TAIL > 0:

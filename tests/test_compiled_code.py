@@ -10,7 +10,7 @@ import re
 import pytest
 import torch
 
-from rope_kernels import RotaryPositionEmbedding, rope_fw, rope_qk
+from rope_kernels import RotaryPositionEmbedding, rope_bw, rope_fw, rope_qk
 from rope_lab.compiler.compile import compile_call
 from rope_lab.compiler.stages import opcodes, operations
 
@@ -192,6 +192,20 @@ def test_16_bit_programs_are_small_enough_for_many(name):
     registers, programs, instructions = LARGER.get(name, (64, 32, 700))
     assert code.registers <= registers and code.programs_at_a_time >= programs, code
     assert len(operations(code, "sass")) < instructions
+
+
+@pytest.mark.parametrize("function", (rope_fw, rope_bw))
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16))
+def test_all_angles_are_requested_before_the_first_sine(dtype, function):
+    """With a load after a sine, a program waits for memory twice."""
+    t = torch.randn(S, B, H, D, dtype=dtype)
+    code = compile_call("sm_90", function, t, ROPE(S))
+    order = [operation.opcode for operation in operations(code, "sass")]
+    # an exact sine begins with a branch, and loads a table of its own for large angles
+    begins = "MUFU.SIN" if dtype == torch.bfloat16 else "BRA"
+    first_sine = next(i for i, name in enumerate(order) if name.startswith(begins))
+    loads = [name for name in order[:first_sine] if name.startswith("LDG")]
+    assert len(loads) == 4 + 2, code  # 16 bytes at a time of the elements, and of both angles
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16))
