@@ -79,6 +79,9 @@ class Ledger:
         self.bytes_written += int(mask.sum()) * pointer.memory.element_size()
         pointer.memory[pointer.place[mask]] = value[mask].type(pointer.memory.dtype)
 
+    def fma(self, x, y, z):
+        return x * y + z
+
     def cos(self, angle):
         self.evaluations += angle.numel()
         return angle.cos()
@@ -94,7 +97,7 @@ def lines_of(kernel, ledger):
     for name in kernel.fn.__code__.co_names:
         if hasattr(names.get(name), "fn"):  # a part that this kernel calls
             names[name] = lines_of(names[name], ledger)
-    return FunctionType(kernel.fn.__code__, names)
+    return FunctionType(kernel.fn.__code__, names, argdefs=kernel.fn.__defaults__)
 
 
 def run_lines(kernel, programs: int | Iterable[int], *arguments, **sizes) -> Ledger:
