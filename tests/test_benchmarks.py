@@ -19,7 +19,8 @@ from benchmarks.rows import RESULTS, comparisons, is_old, load, save, share
 from benchmarks.shapes import RECORD, SETS
 from made_up_benchmark import FakeGPU, without_tensors
 
-FILES = [path for path in sorted(RESULTS.glob("*.json")) if "peers" not in path.stem]
+OTHERS = "peers-", "-heads"  # records with no tables in README
+FILES = [path for path in sorted(RESULTS.glob("*.json")) if not any(x in path.stem for x in OTHERS)]
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +74,14 @@ def test_a_figure_typed_into_a_table_is_found(path):
         text = file.read_text()
         assert make(changed) != make(results)
         assert filled_in(text.replace(BEGIN, BEGIN + "\n1.0 µs"), make(results)) == text
+
+
+def test_the_page_of_head_dimensions_is_of_its_results():
+    path = RESULTS / "nvidia-h200-heads.json"
+    results = load(path)
+    assert results["complete"] and not results["left_out"]
+    assert all(row["right"] for row in results["rows"])
+    assert path.with_suffix(".md").read_text() == page(results)
 
 
 def test_the_pictures_and_the_page_are_of_these_results(path):
