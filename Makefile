@@ -26,6 +26,11 @@ LAB_SETTINGS := JUPYTER_CONFIG_PATH=tools/jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPY
 WITHOUT_FAST_PATH := tests/test_kernels.py tests/test_autograd.py tests/test_fast_path.py \
 	-k "sbhd and (strides or upstream) or signature or fast_backward"
 
+# Tests of notebooks, the lab, the site and the benchmark launch nothing that this would change.
+OF_THE_PACKAGE := $(foreach name,notebook site browser readers judge exercises answers wrong figures \
+	lab explorers benchmark peers words glossary equations environment types journey ladder ledger \
+	rerun nine counts,--ignore-glob='tests/test_*$(name)*.py')
+
 .DEFAULT_GOAL := help
 .PHONY: help environment lab test test-all notebooks index bench site docker_image clean
 
@@ -43,15 +48,20 @@ lab: environment ## make the environment and your copies, then open JupyterLab o
 # If a step fails, the reader learns whether it may be an original notebook that was edited.
 OR_EXPLAIN := || { $(VENV)/bin/python tools/edited_notebooks.py; exit 1; }
 
-test: environment ## lint, then the tests, then every notebook against its stored output
+test: environment ## lint, a slice of the tests, then every notebook against its stored output
 	$(VENV)/bin/ruff check $(OR_EXPLAIN)
 	$(VENV)/bin/ruff format --check $(OR_EXPLAIN)
-	$(VENV)/bin/python -m pytest tests $(SHARED) --dist loadfile $(OR_EXPLAIN)
+	$(VENV)/bin/python -m pytest tests --slices $(SHARED) --dist loadfile $(OR_EXPLAIN)
 	ROPE_KERNELS_FAST_PATH=0 $(VENV)/bin/python -m pytest $(WITHOUT_FAST_PATH) $(OR_EXPLAIN)
 	$(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope $(OR_EXPLAIN)
 
-test-all: test ## the same, then every test again with the fast path switched off
-	ROPE_KERNELS_FAST_PATH=0 $(VENV)/bin/python -m pytest tests $(SHARED) --dist loadfile
+test-all: environment ## the same with every case; the package's tests once more without the fast path
+	$(VENV)/bin/ruff check $(OR_EXPLAIN)
+	$(VENV)/bin/ruff format --check $(OR_EXPLAIN)
+	$(VENV)/bin/python -m pytest tests $(SHARED) --dist loadfile $(OR_EXPLAIN)
+	ROPE_KERNELS_FAST_PATH=0 $(VENV)/bin/python -m pytest tests --slices $(OF_THE_PACKAGE) \
+		$(SHARED) --dist loadfile $(OR_EXPLAIN)
+	$(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope $(OR_EXPLAIN)
 
 notebooks: environment ## run the notebooks and store their output (on a GPU: the measurements too)
 	$(VENV)/bin/python -m rope_lab.run_notebooks notebooks

@@ -20,7 +20,34 @@ def fixed_seed():
     torch.manual_seed(20261120)
 
 
-def pytest_collection_modifyitems(items):
+LARGE = 10  # cases of one test, above which `--slices` leaves some out
+ONE_IN = 4
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--slices",
+        action="store_true",
+        help=f"of a test with more than {LARGE} cases, run one in {ONE_IN}",
+    )
+
+
+def slices(items):
+    """Every test, but only one in `ONE_IN` cases of a large one."""
+    cases = {}
+    for item in items:
+        cases.setdefault(item.nodeid.split("[")[0], []).append(item)
+    kept = [every if len(every) <= LARGE else every[::ONE_IN] for every in cases.values()]
+    chosen = {id(item) for some in kept for item in some}
+    return [item for item in items if id(item) in chosen]
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("slices"):
+        kept = slices(items)
+        chosen = {id(item) for item in kept}
+        config.hook.pytest_deselected(items=[item for item in items if id(item) not in chosen])
+        items[:] = kept
     if not HAS_GPU:
         for item in items:
             if "gpu" in item.keywords:

@@ -337,11 +337,15 @@ def complaints_about_make(makefile):
     wanted = ["ruff check", "ruff format --check", "pytest tests", "pytest --nbval notebooks"]
     wanted.append("ROPE_KERNELS_FAST_PATH=0")
     complaints = [f"make test lacks {command}" for command in wanted if command not in test]
+    test_all = recipe(makefile, "test-all")
+    complaints += [f"make test-all lacks {x}" for x in wanted if x not in test_all]
+    if not re.search(r"pytest tests(?! --slices)", test_all):
+        complaints.append("make test-all leaves cases out")
     lab = recipe(makefile, "lab")
     wanted = ["tools/readers_copies.py", "FRESH", "jupyter lab", "$(LAB_FLAGS)"]
     wanted.append("/tree/my_notebooks/00_start_here.ipynb")
     complaints += [f"make lab lacks {part}" for part in wanted if part not in lab]
-    for target in ("lab", "test", "notebooks", "bench"):
+    for target in ("lab", "test", "test-all", "notebooks", "bench"):
         if not re.search(rf"^{target}: environment\b", makefile, re.MULTILINE):
             complaints.append(f"make {target} does not make the environment")
     if "tools/make_environment.sh" not in recipe(makefile, "environment"):
