@@ -108,7 +108,8 @@ def test_the_gradient_is_linear_in_the_upstream_gradient(device):
 def test_gradcheck_and_gradgradcheck(tensor_format, device):
     sample = tiny(tensor_format, device, interleaved=tensor_format in ("bshd", "thd"))
     assert torch.autograd.gradcheck(sample.rotate, (sample.t,))
-    assert torch.autograd.gradgradcheck(sample.rotate, (sample.t,))
+    # fast mode: along random directions, not element by element
+    assert torch.autograd.gradgradcheck(sample.rotate, (sample.t,), fast_mode=True)
 
 
 def test_the_second_derivative_goes_on_past_the_rotation(device):
