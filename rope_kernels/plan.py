@@ -1,6 +1,7 @@
 """What one launch is: the kernel's tensors, and a Plan, which is everything else."""
 
 import math
+import textwrap
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -50,8 +51,15 @@ class Plan:
         for title in ("sizes", "strides", "blocks", "flags"):
             row = getattr(self, title).items()
             shown = [f"{name}={value}" for name, value in row if value is not None]
-            lines.append(f"  {title:8}{', '.join(shown)}")
+            lines += _wrapped(f"  {title:8}", shown)
         return "\n".join(lines)
+
+
+def _wrapped(title: str, items: list[str]) -> list[str]:
+    """Lines of at most 100 characters, no item broken."""
+    text = ", ".join(item.replace(" ", "\0") for item in items)
+    indent = {"initial_indent": title, "subsequent_indent": " " * len(title)}
+    return [line.replace("\0", " ") for line in textwrap.wrap(text, 100, **indent)]
 
 
 def both(tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor | None]:

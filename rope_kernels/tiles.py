@@ -8,11 +8,11 @@ from torch import Tensor
 from .rotation import Rotation
 
 # Sizes measured on an H200; benchmarks/NOTES.md tells what was tried.
-# Bytes of rows per program, powers of two: 4 or 8 loads of 16 bytes per thread of its one warp,
-# which needs no barrier to share cos and sin. A program that looks up its positions waits longer
-# before it can start, and gets more to do.
+# Bytes of rows per warp, powers of two: 4 or 8 loads of 16 bytes per thread. One warp needs no
+# barrier to share cos and sin. A program that looks up its positions waits longer before it can
+# start, and gets more to do.
 TILE_BYTES = 2048
-LARGER_TILE_BYTES = 4096  # where a program has more to do per row, or a third of its tile is empty
+LARGER_TILE_BYTES = 4096
 WHOLE_ROWS_BYTES = 4096  # of the second kernel's tile, in two warps
 BYTES_PER_THREAD = 16  # at most, in one load
 # The second kernel's rows side by side leave some elements of a block empty. Larger blocks leave
@@ -22,8 +22,8 @@ FULL_OVER_POSITIONS = 0.85
 BLOCK_BYTES_IN_PLACE = 1024  # over positions: programs that share a cache line disturb each other
 FULL_FOR_TWO_WARPS = 0.75  # emptier, on the fly: each of two warps would have too few rows
 FEWEST_ROWS = 3  # of a position, for the second kernel: it evaluates both sines of a pair
-MANY_BLOCKS = 4
-ENOUGH_BLOCKS = 12  # from here on it no longer matters that some are empty
+MANY_BLOCKS = 4  # of rows of a position; fewer share their cosines too little
+ENOUGH_BLOCKS = 12  # from here on it no longer matters that places in the last tile are empty
 MOST_EMPTY = 0.1
 SECTOR_BYTES = 32  # what DRAM hands over at a time
 LINE_BYTES = 128  # of the caches
@@ -201,10 +201,10 @@ def block_of_rows(width: int, element_bytes: int, wanted: float) -> int:
     least = max(32 * per_thread // element_bytes, _next_power_of_2(width))
     sizes = least, 2 * least, 4 * least
     filled = [size // width * width / size for size in sizes]
-    return (
-        next((n for n, share in zip(sizes, filled, strict=True) if share >= wanted), None)
-        or (sizes[filled.index(max(filled))])
-    )
+    for size, share in zip(sizes, filled, strict=True):
+        if share >= wanted:
+            return size
+    return sizes[filled.index(max(filled))]
 
 
 def takes_whole_rows(rotation: Rotation, head_dim: int, element_bytes: int) -> bool:

@@ -210,8 +210,10 @@ def test_a_plan_prints_what_is_there():
         "table_strides=(0, 128, 1)",
         "  blocks  HALF=64, TAIL=0, START=0, BLOCK_S=1, BLOCK_R=8, BLOCK_HALF=64, BLOCK_TAIL=0",
         "  flags   TRANSPOSE=False, INVERSE=False, ONE_PER_PAIR=False, PER_BATCH=True, "
-        "ROWS_OUTER=False, STRETCH=1, FAST_SINE=True, ALIGNED=0, OUT_ALIGNED=0, TABLE_UNIT=1, "
-        "INTERLEAVED=False, READS_INTERLEAVED=False, WRITES_INTERLEAVED=False",
+        "ROWS_OUTER=False,",
+        "          STRETCH=1, FAST_SINE=True, ALIGNED=0, OUT_ALIGNED=0, TABLE_UNIT=1, "
+        "INTERLEAVED=False,",
+        "          READS_INTERLEAVED=False, WRITES_INTERLEAVED=False",
     ]
 
 
