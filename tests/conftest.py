@@ -20,8 +20,8 @@ def fixed_seed():
     torch.manual_seed(20261120)
 
 
-LARGE = 10  # cases of one test, above which `--slices` leaves some out
-ONE_IN = 4
+LARGE = 6  # cases of one test, above which `--slices` leaves some out
+ONE_IN = 6
 
 
 def pytest_addoption(parser):
