@@ -414,9 +414,9 @@ def complaints_about_workflow(text, *, commands, labels=None):
         ),
         (
             "gpu.yml",
-            {"commands": ["make test"], "labels": ["self-hosted", "gpu"]},
+            {"commands": ["make test-all"], "labels": ["self-hosted", "gpu"]},
             [
-                ("run: make test", "run: make lab"),
+                ("run: make test-all", "run: make test"),
                 ("[self-hosted, gpu]", "ubuntu-latest"),
                 ("workflow_dispatch:", "pull_request:"),
             ],
