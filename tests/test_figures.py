@@ -320,7 +320,8 @@ def test_an_audit_leaves_the_figure_as_it_was():
 @pytest.mark.parametrize("switch, raises", (("1", True), ("", False)))
 def test_a_notebook_that_is_audited_shows_no_broken_figure(monkeypatch, switch, raises):
     monkeypatch.setenv(audit.AUDIT_SWITCH, switch)
-    monkeypatch.setattr(plt, "show", plt.show)  # which `style` replaces: put it back afterwards
+    # in place of one that an earlier test may have had audited; it is put back afterwards
+    monkeypatch.setattr(plt, "show", lambda: None)
     style.style()
     plt.figure(figsize=(3, 2)).text(0.9, 0.5, "too long for its place")
     if raises:
