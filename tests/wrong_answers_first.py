@@ -18,7 +18,12 @@ WRONG_ANSWERS = [
     Wrong(
         *("00", 1, "no factor"),
         {"2 * x,": "x,"},
-        "nothing has happened: the result is x as it came",
+        "unchanged: the result is x as it came",
+    ),
+    Wrong(
+        *("00", 1, "no grid"),
+        {"scaled_copy_kernel[grid](": "scaled_copy_kernel("},
+        "is a kernel called without its grid, kernel[grid](...)?",
     ),
     Wrong(
         *("00", 1, "the number of a program as an offset"),
@@ -207,7 +212,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("02", 2, "there and back"),
         {"torch.stack([first, second], dim=-1).flatten(-2)": "torch.cat([first, second], -1)"},
-        "nothing has happened: the result is x as it came",
+        "unchanged: the result is x as it came",
     ),
     Wrong(
         *("02", 2, "the second first"), {"[first, second]": "[second, first]"}, "neighbors swapped"

@@ -191,12 +191,12 @@ def _zero(e: Evidence) -> str | None:
 def _nothing_done(e: Evidence) -> str | None:
     for x, argument in _arguments(e):
         if argument.holds == "floats" and _is(x, e):
-            return f"nothing has happened: the result is {argument.name} as it came"
+            return f"unchanged: the result is {argument.name} as it came"
     return None
 
 
 def _write_collision(e: Evidence) -> str | None:
-    """Before it is said that nothing has happened: it has, and was overwritten."""
+    """Before the result is called unchanged: it was changed, and overwritten."""
     stored = [words for words in e.twice if "stores" in words]
     return f"write collision: {stored[0]}" if stored and _nothing_done(e) else None
 

@@ -21,10 +21,12 @@ from .diagnose import Evidence, kind_of_mistake
 from .spec import Case, Spec, spec
 from .verdict import NOT_YET, RIGHT, WRONG, Verdict
 
+WITHOUT_GRID = "is a kernel called without its grid, kernel[grid](...)?"
 ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
     "object of type 'int' has no len()": "a grid is a tuple, as in (n,)",
     "'int' object is not iterable": "pointers have no index: tl.load(x_ptr + i)",
-    "has no attribute 'scalar'": "is a kernel called without its grid, kernel[grid](...)?",
+    "has no attribute 'grid_idx'": WITHOUT_GRID,
+    "has no attribute 'scalar'": WITHOUT_GRID,  # the same, after another launch
 }
 NO_KERNEL = "no kernel ran: PyTorch computed the result; launch your kernel"
 NOT_BY_THE_KERNEL = "PyTorch computed the result: your kernel ran, and stored nothing in it"
