@@ -29,7 +29,7 @@ WITHOUT_FAST_PATH := tests/test_kernels.py tests/test_autograd.py tests/test_fas
 # Tests of notebooks, the lab, the site and the benchmark launch nothing that this would change.
 OF_THE_PACKAGE := $(foreach name,notebook site browser readers judge exercises answers wrong figures \
 	lab explorers benchmark peers words glossary equations environment types journey ladder ledger \
-	rerun nine counts,--ignore-glob='tests/test_*$(name)*.py')
+	rerun nine,--ignore-glob='tests/test_*$(name)*.py')
 
 .DEFAULT_GOAL := help
 .PHONY: help environment lab test test-all notebooks index bench site docker_image clean

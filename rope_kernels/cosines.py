@@ -95,10 +95,7 @@ def for_all_rows(
 
 @triton.jit
 def cos_sin(
-    position,  # (BLOCK_S, 1), (1, columns) or (columns,), int64
-    s_exists,  # the same shape: whether there is such a token
-    b,  # int64, this program's batch entry
-    table,  # (angles or cosines (b, s2, columns), sines or None, strides of b, s, d, s2)
+    token,  # (position, s_exists, b, table), as `load_columns` takes them
     TABLE_UNIT: tl.constexpr,  # elements in which the strides of b and s are counted
     column,  # (columns,) int64: whose cosine and sine; of a module, the pairs
     exists,  # (columns,): whether there is such a column
@@ -111,6 +108,7 @@ def cos_sin(
     position past the table gives NaN. A module's table is int64, (d2 / 2,): 2^-64 turns per
     position.
     """
+    position, _, _, table = token
     table_ptr, sin_ptr, _, _ = table
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
     BITS: tl.constexpr = STORED.primitive_bitwidth
@@ -119,14 +117,14 @@ def cos_sin(
         cos, sin = cos_sin_of(angle, False, FAST_SINE, BITS)
         cos, sin = for_all_rows(cos), for_all_rows(sin)
     else:
-        found = load_columns(position, s_exists, b, table, TABLE_UNIT, column, exists, COMPUTED)
+        found = load_columns(*token, TABLE_UNIT, column, exists, COMPUTED)
         cos, sin = cos_sin_of_loaded(*found, sin_ptr is None, FAST_SINE, BITS)
     return cos, sin
 
 
 @triton.jit
 def cos_sin_of_both(
-    token,  # (position, s_exists, b, table), as `cos_sin` takes them; not a module's table
+    token,  # (position, s_exists, b, table), as `load_columns` takes them
     TABLE_UNIT: tl.constexpr,  # elements in which the strides of b and s are counted
     first,  # (columns,) int64: columns of the table
     second,  # (columns,) int64: other columns
@@ -138,12 +136,11 @@ def cos_sin_of_both(
 
     With a load after a sine, a program waits for memory twice: 4 to 14 points of a copy's speed.
     """
-    position, s_exists, b, table = token
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
     BITS: tl.constexpr = STORED.primitive_bitwidth
-    ARE_ANGLES: tl.constexpr = table[1] is None
-    found1 = load_columns(position, s_exists, b, table, TABLE_UNIT, first, exists, COMPUTED)
-    found2 = load_columns(position, s_exists, b, table, TABLE_UNIT, second, exists, COMPUTED)
+    ARE_ANGLES: tl.constexpr = token[3][1] is None
+    found1 = load_columns(*token, TABLE_UNIT, first, exists, COMPUTED)
+    found2 = load_columns(*token, TABLE_UNIT, second, exists, COMPUTED)
     cos1, sin1 = cos_sin_of_loaded(*found1, ARE_ANGLES, FAST_SINE, BITS)
     cos2, sin2 = cos_sin_of_loaded(*found2, ARE_ANGLES, FAST_SINE, BITS)
     return cos1, sin1, cos2, sin2

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from .cosines import cos_sin, cos_sin_of_both
-from .parts import load_pairs, rows_of_program, store_pairs, turn
+from .parts import load_pairs, pairs_of_block, per_token, rows_of_program, store_pairs, turn
 from .positions import positions
 
 
@@ -42,8 +42,9 @@ def rope_kernel(
     START: tl.constexpr,  # the first element that turns
     BLOCK_S: tl.constexpr,  # positions per program, a power of two
     BLOCK_R: tl.constexpr,  # rows per program, a power of two
-    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
+    BLOCK_HALF: tl.constexpr,  # HALF, or that of all rows side by side, rounded up to a power of 2
     BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two, or 0
+    ROWS_PER_BLOCK: tl.constexpr,  # rows side by side in BLOCK_HALF; more than 1 only without tail
     TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
     INVERSE: tl.constexpr,  # negate the sines
     ONE_PER_PAIR: tl.constexpr,  # column i of the table belongs to pair i
@@ -57,22 +58,32 @@ def rope_kernel(
     INTERLEAVED: tl.constexpr,  # a pair has columns 2i and 2i + 1 of the table, not i and i + HALF
     READS_INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1 of the input
     WRITES_INTERLEAVED: tl.constexpr,  # and of the output
+    OVER_POSITIONS: tl.constexpr,  # rows side by side are one head at so many positions
 ):
+    pair, row_in_block, is_pair = pairs_of_block(HALF, BLOCK_HALF, ROWS_PER_BLOCK)
     t_pointers, out_pointers, t_stride, out_stride, exists, s, s_exists, b = rows_of_program(
         (q_ptr, q_out_ptr, q_heads, q_strides, q_out_strides),
         (k_ptr, k_out_ptr, k_heads, k_strides, k_out_strides),
         *(seq_len, batch, BLOCK_S, BLOCK_R),
         *(PER_BATCH, ROWS_OUTER, STRETCH, ALIGNED, OUT_ALIGNED),
+        *(row_in_block, ROWS_PER_BLOCK, OVER_POSITIONS),
     )
 
     # Read every element once, first of all: the loads are in flight while cos and sin are computed.
     slices = t_pointers + START * t_stride
-    stored1, stored2 = load_pairs(slices, t_stride, exists, HALF, BLOCK_HALF, READS_INTERLEAVED)
+    stored1, stored2 = load_pairs(
+        slices, t_stride, exists, pair, is_pair, HALF, BLOCK_HALF, READS_INTERLEAVED
+    )
     if TAIL > 0:
         tail_mask = exists & (tl.arange(0, BLOCK_TAIL) < TAIL)[None, None, :]
         column = tl.arange(0, BLOCK_TAIL).to(tl.int64)
         column = (column + tl.where(column < START, 0, 2 * HALF))[None, None, :]
         tail = tl.load(t_pointers + column * t_stride, tail_mask)
+
+    # The search is a loop. The compiler would move the loads above down to their uses, after the
+    # loop, and a program would wait for memory twice. It moves no load across a barrier.
+    if cu_seqlens_ptr is not None:
+        tl.debug_barrier()
 
     # Rotate in fp32 (fp64 for fp64), and round once.
     position, in_sequence = positions(
@@ -80,23 +91,24 @@ def rope_kernel(
     )
     stored: tl.constexpr = q_ptr.dtype.element_ty
     table = table_ptr, sin_ptr, table_strides, s2
-    token = position[:, None], s_exists[:, None], b, table
-    pair = tl.arange(0, BLOCK_HALF).to(tl.int64)
+    token = per_token(position, OVER_POSITIONS), per_token(s_exists, OVER_POSITIONS), b, table
     if ONE_PER_PAIR:
-        cos1, sin1 = cos_sin(*token, TABLE_UNIT, pair, pair < HALF, stored, FAST_SINE)
+        cos1, sin1 = cos_sin(token, TABLE_UNIT, pair, is_pair, stored, FAST_SINE)
         cos2, sin2 = cos1, sin1
     else:
         first, second = (2 * pair, 2 * pair + 1) if INTERLEAVED else (pair, pair + HALF)
         cos1, sin1, cos2, sin2 = cos_sin_of_both(
-            token, TABLE_UNIT, first, second, pair < HALF, stored, FAST_SINE
+            token, TABLE_UNIT, first, second, is_pair, stored, FAST_SINE
         )
     y1, y2 = turn(stored1, stored2, cos1, sin1, cos2, sin2, TRANSPOSE, INVERSE)
     if cu_seqlens_ptr is not None:  # tokens past the last sequence pass through
-        y1 = tl.where(in_sequence[:, None, None], y1, stored1)
-        y2 = tl.where(in_sequence[:, None, None], y2, stored2)
+        turns = per_token(in_sequence, OVER_POSITIONS)[:, None, :]
+        y1, y2 = tl.where(turns, y1, stored1), tl.where(turns, y2, stored2)
 
     # Write every element once.
     slices = out_pointers + START * out_stride
-    store_pairs(slices, out_stride, y1, y2, exists, HALF, BLOCK_HALF, WRITES_INTERLEAVED)
+    store_pairs(
+        slices, out_stride, y1, y2, exists, pair, is_pair, HALF, BLOCK_HALF, WRITES_INTERLEAVED
+    )
     if TAIL > 0:
         tl.store(out_pointers + column * out_stride, tail, tail_mask)

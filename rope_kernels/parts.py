@@ -164,12 +164,28 @@ def rows_of_program(
 
 
 @triton.jit
+def pairs_of_block(
+    HALF: tl.constexpr,  # number of pairs of a row
+    BLOCK_HALF: tl.constexpr,  # columns, a power of two
+    ROWS_PER_BLOCK: tl.constexpr,  # rows side by side in them
+):
+    """Of each column: its pair, int64, its row among those side by side, and whether it has one."""
+    column = tl.arange(0, BLOCK_HALF)
+    pair, row = column, column * 0
+    if ROWS_PER_BLOCK > 1:
+        pair, row = column % HALF, column // HALF
+    return pair.to(tl.int64), row, column < ROWS_PER_BLOCK * HALF
+
+
+@triton.jit
 def load_pairs(
-    pointers,  # to element 0 of each row, (BLOCK_S, BLOCK_R, 1)
+    pointers,  # to element 0 of each row, (BLOCK_S, BLOCK_R, 1 or BLOCK_HALF)
     stride,  # of d
-    exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
+    exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1 or BLOCK_HALF)
+    pair,  # (BLOCK_HALF,) int64: index of each pair
+    is_pair,  # (BLOCK_HALF,): whether there is one
     HALF: tl.constexpr,  # number of pairs
-    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
+    BLOCK_HALF: tl.constexpr,  # columns: HALF, or that of all rows side by side, rounded up
     INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
 ):
     """First and second members of all pairs, in the stored dtype."""
@@ -180,8 +196,7 @@ def load_pairs(
         shape: tl.constexpr = (members.shape[0], members.shape[1], BLOCK_HALF, 2)
         first, second = tl.split(tl.reshape(members, shape))
     else:
-        pair = tl.arange(0, BLOCK_HALF).to(tl.int64)
-        mask = exists & (pair < HALF)[None, None, :]
+        mask = exists & is_pair[None, None, :]
         first = tl.load(pointers + (pair * stride)[None, None, :], mask)
         second = tl.load(pointers + ((pair + HALF) * stride)[None, None, :], mask)
     return first, second
@@ -193,9 +208,11 @@ def store_pairs(
     stride,  # of d
     first,  # first members of the pairs, in the stored dtype
     second,  # second members
-    exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
+    exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1 or BLOCK_HALF)
+    pair,  # (BLOCK_HALF,) int64: index of each pair
+    is_pair,  # (BLOCK_HALF,): whether there is one
     HALF: tl.constexpr,  # number of pairs
-    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
+    BLOCK_HALF: tl.constexpr,  # columns: HALF, or that of all rows side by side, rounded up
     INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
 ):
     """Write both members of all pairs to where `load_pairs` would read them."""
@@ -205,8 +222,7 @@ def store_pairs(
         members = tl.reshape(tl.join(first, second), shape)
         tl.store(pointers + both * stride, members, exists & (both < 2 * HALF))
     else:
-        pair = tl.arange(0, BLOCK_HALF).to(tl.int64)
-        mask = exists & (pair < HALF)[None, None, :]
+        mask = exists & is_pair[None, None, :]
         tl.store(pointers + (pair * stride)[None, None, :], first, mask)
         tl.store(pointers + ((pair + HALF) * stride)[None, None, :], second, mask)
 

@@ -15,13 +15,16 @@ TILE_BYTES = 2048
 LARGER_TILE_BYTES = 4096
 WHOLE_ROWS_BYTES = 4096  # of the second kernel's tile, in two warps
 BYTES_PER_THREAD = 16  # at most, in one load
-# The second kernel's rows side by side leave some elements of a block empty. Larger blocks leave
-# fewer, but their rows share fewer cosines.
+# Rows side by side leave some elements of a block empty. Larger blocks leave fewer, but their rows
+# share fewer cosines.
 FULL_OVER_ROWS = 2 / 3
 FULL_OVER_POSITIONS = 0.85
 BLOCK_BYTES_IN_PLACE = 1024  # over positions: programs that share a cache line disturb each other
 FULL_FOR_TWO_WARPS = 0.75  # emptier, on the fly: each of two warps would have too few rows
-FEWEST_ROWS = 3  # of a position, for the second kernel: it evaluates both sines of a pair
+FEWEST_ROWS = 3  # of a position, for rows side by side: they evaluate sines of their own
+# A row's pairs, padded to a power of two, that fill less go side by side in the first kernel.
+FULL_ENOUGH = 2 / 3
+FULL_ENOUGH_OVER_POSITIONS = 0.8
 MANY_BLOCKS = 4  # of rows of a position; fewer share their cosines too little
 ENOUGH_BLOCKS = 12  # from here on it no longer matters that places in the last tile are empty
 MOST_EMPTY = 0.1
@@ -96,33 +99,84 @@ def plan_tile(
     """
     half, tail = rotation.rotary_dim // 2, 0 if inplace else head_dim - rotation.rotary_dim
     part = {"HALF": half, "TAIL": tail, "START": rotation.rotary_start}
-    share_cosines = max(rows, k_rows) >= FEWEST_ROWS
-    if share_cosines and takes_whole_rows(rotation, head_dim, element_bytes):
-        part["FIRST"] = rotation.rotary_start if inplace else 0
-        by_rows = rows, k_rows
-        return _tile_of_whole_rows(rotation, part, by_rows, element_bytes, rows_outer, inplace)
+    by_rows = rows, k_rows
+    if max(by_rows) >= FEWEST_ROWS:
+        whole_rows = takes_whole_rows(rotation, head_dim, element_bytes)
+        if pairs_go_side_by_side(rotation, half, tail, whole_rows, rows_outer, inplace):
+            return _tile_of_pairs_side_by_side(rotation, part, by_rows, element_bytes, rows_outer)
+        if whole_rows:
+            part["FIRST"] = rotation.rotary_start if inplace else 0
+            return _tile_of_whole_rows(rotation, part, by_rows, element_bytes, rows_outer, inplace)
+    return _tile_of_padded_rows(rotation, part, by_rows, head_dim, element_bytes, rows_outer)
+
+
+def _tile_of_padded_rows(
+    rotation: Rotation,
+    part: dict[str, int],
+    rows: tuple[int, int],
+    head_dim: int,
+    element_bytes: int,
+    rows_outer: bool,
+) -> Tile:
+    """Rows one below the other, each padded to a power of two."""
+    half, tail = part["HALF"], part["TAIL"]
     block_half, block_tail = _next_power_of_2(half), _next_power_of_2(tail) if tail else 0
     padded = _next_power_of_2(2 * block_half + block_tail)
     waits = rotation.looks_up_positions and not rotation.on_the_fly
-    size = LARGER_TILE_BYTES if waits and not k_rows else TILE_BYTES
+    size = LARGER_TILE_BYTES if waits and not rows[1] else TILE_BYTES
     if 3 * (2 * half + tail) < 2 * padded:
         size = LARGER_TILE_BYTES  # a third of it is empty
     rows_that_fit = max(1, size // (padded * element_bytes))
     positions = _next_power_of_2(positions_per_load(rotation))
     if rows_outer and head_dim * element_bytes % LINE_BYTES:
         positions = max(positions, 2)  # neighbors in memory, which share a cache line
-    block_r = min(_next_power_of_2(max(rows, k_rows)), max(1, rows_that_fit // positions))
+    block_r = min(_next_power_of_2(max(rows)), max(1, rows_that_fit // positions))
     block_s = rows_that_fit // block_r
     num_warps = min(MAX_WARPS, max(1, padded * element_bytes // BYTES_PER_WARP))
     tile = {"BLOCK_S": block_s, "BLOCK_R": block_r}
-    padding = {"BLOCK_HALF": block_half, "BLOCK_TAIL": block_tail}
+    padding = {"BLOCK_HALF": block_half, "BLOCK_TAIL": block_tail, "ROWS_PER_BLOCK": 1}
+    blocks = part | tile | padding
+    return Tile("rope_kernel", num_warps, block_s, block_r, blocks, _flags(rotation, False))
+
+
+def _tile_of_pairs_side_by_side(
+    rotation: Rotation,
+    part: dict[str, int],
+    rows: tuple[int, int],
+    element_bytes: int,
+    rows_outer: bool,
+) -> Tile:
+    """Blocks of the pairs of several rows side by side, all of one position, or of many."""
+    half = part["HALF"]
+    block = block_of_rows(half, element_bytes, FULL_OVER_POSITIONS)
+    over_positions = rows_outer and rotation.cu_seqlens is None
+    rows_per_block = block // half if over_positions else min(block // half, max(rows))
+    block = _next_power_of_2(rows_per_block * half)
+    block_bytes = 2 * block * element_bytes
+    in_sectors = half * element_bytes % SECTOR_BYTES == 0
+    most = max(1, (LARGER_TILE_BYTES if in_sectors else TILE_BYTES) // block_bytes)
+    if over_positions:
+        block_s, block_r = 1, min(_next_power_of_2(max(rows)), most)
+        positions, tile_rows = rows_per_block, block_r
+    else:
+        block_r = blocks_over_rows(rows, rows_per_block, most)
+        block_s = most // block_r
+        positions, tile_rows = block_s, block_r * rows_per_block
+    num_warps = min(MAX_WARPS, max(1, block_s * block_r * block_bytes // TILE_BYTES))
+    tile = {"BLOCK_S": block_s, "BLOCK_R": block_r}
+    padding = {"BLOCK_HALF": block, "BLOCK_TAIL": 0, "ROWS_PER_BLOCK": rows_per_block}
+    blocks, flags = part | tile | padding, _flags(rotation, over_positions)
+    return Tile("rope_kernel", num_warps, positions, tile_rows, blocks, flags)
+
+
+def _flags(rotation: Rotation, over_positions: bool) -> dict[str, bool]:
     reads_interleaved, writes_interleaved = rotation.pairings
-    flags = {
+    return {
         "INTERLEAVED": rotation.interleaved,
         "READS_INTERLEAVED": reads_interleaved,
         "WRITES_INTERLEAVED": writes_interleaved,
+        "OVER_POSITIONS": over_positions,
     }
-    return Tile("rope_kernel", num_warps, block_s, block_r, part | tile | padding, flags)
 
 
 def _tile_of_whole_rows(
@@ -154,7 +208,10 @@ def _tile_of_whole_rows(
         waits = rotation.looks_up_positions and width * element_bytes % BYTES_PER_THREAD == 0
         if waits or (rotation.on_the_fly and rows_per_block * width < FULL_FOR_TWO_WARPS * block):
             warp_bytes = LARGER_TILE_BYTES
-            size *= 1 if rotation.on_the_fly else 2
+            if not rotation.on_the_fly:
+                size *= 2
+        elif rotation.cu_seqlens is not None:
+            size = TILE_BYTES
         most = max(1, size // (block * element_bytes))
         block_r = blocks_over_rows(rows, rows_per_block, most)
         block_s = 1 if 4 * block_r >= most else most // block_r
@@ -213,6 +270,25 @@ def takes_whole_rows(rotation: Rotation, head_dim: int, element_bytes: int) -> b
     of_rows = math.gcd(SECTOR_BYTES, head_dim * element_bytes)
     of_pairs = math.gcd(of_rows, start * element_bytes, half * element_bytes)
     return not any(rotation.pairings) and of_pairs < of_rows
+
+
+def pairs_go_side_by_side(
+    rotation: Rotation, half: int, tail: int, whole_rows: bool, rows_outer: bool, inplace: bool
+) -> bool:
+    """Whether pairs of several rows fill a block much better than one row's, rounded up, would.
+
+    `whole_rows` says whether the second kernel could take the call. Packed tokens wait longest, so
+    their programs need the most bytes in flight; there pairs side by side are faster even if they
+    are read 8 bytes at a time.
+    """
+    if tail or any(rotation.pairings):
+        return False
+    filled = half / _next_power_of_2(half)
+    if rotation.cu_seqlens is not None:
+        return filled < FULL_ENOUGH
+    if whole_rows or (rows_outer and inplace):
+        return False
+    return filled < (FULL_ENOUGH_OVER_POSITIONS if rows_outer else FULL_ENOUGH)
 
 
 def positions_per_load(rotation: Rotation) -> int:

@@ -110,6 +110,11 @@ def whole_rows_kernel(
     stored = tl.load(slices + (element * t_stride)[None, None, :], mask)
     stored_other = tl.load(slices + (other * t_stride)[None, None, :], mask)
 
+    # The search is a loop. The compiler would move the loads above down to their uses, after the
+    # loop, and a program would wait for memory twice. It moves no load across a barrier.
+    if cu_seqlens_ptr is not None:
+        tl.debug_barrier()
+
     # Rotate in fp32 (fp64 for fp64), and round once.
     position, in_sequence = positions(
         s, s_exists, b, seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, ids_strides, cp
@@ -124,11 +129,11 @@ def whole_rows_kernel(
     dtype: tl.constexpr = q_ptr.dtype.element_ty
     if ONE_PER_PAIR:
         pair_of = tl.where(element < HALF, element, element - HALF)
-        cos, sin = cos_sin(*token, TABLE_UNIT, pair_of, turns, dtype, FAST_SINE)
+        cos, sin = cos_sin(token, TABLE_UNIT, pair_of, turns, dtype, FAST_SINE)
     elif TRANSPOSE:
         cos, _, _, sin = cos_sin_of_both(token, TABLE_UNIT, element, other, turns, dtype, FAST_SINE)
     else:
-        cos, sin = cos_sin(*token, TABLE_UNIT, element, turns, dtype, FAST_SINE)
+        cos, sin = cos_sin(token, TABLE_UNIT, element, turns, dtype, FAST_SINE)
     is_first = (element < HALF)[None, None, :]
     y = turn_element(stored, stored_other, cos, sin, is_first, TRANSPOSE, INVERSE)
     if TAIL > 0:

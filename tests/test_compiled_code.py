@@ -12,6 +12,7 @@ import torch
 
 from rope_kernels import RotaryPositionEmbedding, rope_bw, rope_fw, rope_qk
 from rope_lab.compiler.compile import compile_call
+from rope_lab.compiler.plans import plan_of
 from rope_lab.compiler.stages import opcodes, operations
 
 pytest.importorskip("triton", reason="needs Triton")
@@ -206,6 +207,37 @@ def test_all_angles_are_requested_before_the_first_sine(dtype, function):
     first_sine = next(i for i, name in enumerate(order) if name.startswith(begins))
     loads = [name for name in order[:first_sine] if name.startswith("LDG")]
     assert len(loads) == 4 + 2, code  # 16 bytes at a time of the elements, and of both angles
+
+
+@pytest.mark.parametrize("freqs", ("on the fly", "one per pair"))
+@pytest.mark.parametrize("head_dim", (72, 112, 128, 160))
+def test_packed_elements_are_requested_before_the_search(head_dim, freqs):
+    """The search is a loop, and the compiler moves loads from before a loop to after it."""
+    table, options = FREQS[freqs](RotaryPositionEmbedding(head_dim))
+    options = options | {"cu_seqlens": CU_SEQLENS}
+    code = compile_call("sm_90", rope_fw, bf16(S, 32, head_dim), table, "thd", **options)
+    order = [operation.opcode for operation in operations(code, "sass")]
+    before = order[: next(i for i, name in enumerate(order) if name.startswith("BRA"))]
+    wide = [name for name in before if name.startswith(("LDG.E.64", "LDG.E.128"))]
+    both_members = 2 if code.kernel == "whole_rows_kernel" else 1
+    assert len(wide) == both_members * sum(code.stores.values()), code
+    assert code.spilled == 0, code
+
+
+@pytest.mark.parametrize("head_dim", (80, 96, 160))
+@pytest.mark.parametrize("tensor_format", ("sbhd", "bshd", "bhsd", "thd"))
+def test_pairs_side_by_side_are_read_and_written_16_bytes_at_a_time(tensor_format, head_dim):
+    shape = {"sbhd": (S, B, 32), "bshd": (B, S, 32), "bhsd": (B, 32, S), "thd": (S, 32)}
+    options = {"cu_seqlens": CU_SEQLENS} if tensor_format == "thd" else {}
+    t, rope = bf16(*shape[tensor_format], head_dim), RotaryPositionEmbedding(head_dim)
+    plan, _ = plan_of(rope_fw, t, rope, tensor_format, **options)
+    code = compile_call("sm_90", rope_fw, t, rope, tensor_format, **options)
+    packed_or_over_positions = {80: ("thd",), 96: ("bhsd",)}
+    side_by_side = tensor_format in packed_or_over_positions.get(head_dim, shape)
+    assert (plan.blocks["ROWS_PER_BLOCK"] > 1 and code.kernel == "rope_kernel") == side_by_side
+    if side_by_side:
+        assert set(code.stores) == {16} and code.loads[16] >= sum(code.stores.values()), code
+        assert code.spilled == 0, code
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
-from rope_kernels import rope_bw, rope_fw, rope_qk, tiles
+from rope_kernels import RotaryPositionEmbedding, rope_bw, rope_fw, rope_qk, tiles
 from rope_kernels.rotation import Rotation
 from rope_kernels.tiles import BYTES_PER_WARP, MAX_WARPS, plan_tile
 from rope_lab.compiler.plans import plan_of
@@ -71,10 +71,13 @@ WHOLE_LAYOUTS = ("contiguous", "packed_qkv", "sliced_with_offset", "head_dim_str
 
 
 def check_whole_rows(t, grad, freqs, tensor_format, cu_seqlens, **options):
-    """Both directions, new and in place: the same bits, and nothing else is touched."""
     plan, _ = plan_of(rope_fw, t, freqs, tensor_format, cu_seqlens=cu_seqlens, **options)
     assert plan.kernel == tiles.WHOLE_ROWS
-    options["cu_seqlens"] = cu_seqlens
+    check_new_and_in_place(t, grad, freqs, tensor_format, cu_seqlens=cu_seqlens, **options)
+
+
+def check_new_and_in_place(t, grad, freqs, tensor_format, **options):
+    """Both directions, new and in place: the same bits, and nothing else is touched."""
     wants = (
         (rope_fw, t, rotate_fp64(t, freqs, tensor_format, **options)),
         (rope_bw, grad, gradient_fp64(t, freqs, tensor_format, grad, **options)),
@@ -99,7 +102,37 @@ def test_whole_rows(head_dim, tensor_format, layout, device):
     t, grad = (LAYOUTS[layout](shape, torch.bfloat16, device) for _ in range(2))
     cu_seqlens = sequence_starts(tensor_format, s, b, device)
     freqs = angles(s * b, head_dim, device)  # the members of a pair differ
-    check_whole_rows(t, grad, freqs, tensor_format, cu_seqlens)
+    if head_dim in (20, 72) and cu_seqlens is not None:  # packed, 10 of 16 or 36 of 64 pairs
+        check_new_and_in_place(t, grad, freqs, tensor_format, cu_seqlens=cu_seqlens)
+    else:
+        check_whole_rows(t, grad, freqs, tensor_format, cu_seqlens)
+
+
+def all_pairs_side_by_side(rotation, half, tail, *others):
+    return tail == 0 and not any(rotation.pairings)
+
+
+@pytest.mark.parametrize("freqs_of", ("angles", "one per pair", "on the fly"))
+@pytest.mark.parametrize("layout", WHOLE_LAYOUTS)
+@pytest.mark.parametrize("tensor_format", FORMATS)
+@pytest.mark.parametrize("head_dim", (6, 20, 72, 80, 96, 100))
+def test_pairs_side_by_side(
+    head_dim, tensor_format, layout, freqs_of, device, monkeypatch, whole_way
+):
+    s, b, h = 5, 2, 3
+    shape = shape_of(tensor_format, s, b, h, head_dim)
+    t, grad = (LAYOUTS[layout](shape, torch.bfloat16, device) for _ in range(2))
+    options = {"cu_seqlens": sequence_starts(tensor_format, s, b, device)}
+    freqs = angles(s * b, head_dim, device)
+    if freqs_of == "one per pair":
+        freqs, options["rotary_dim"] = freqs[..., : head_dim // 2], head_dim
+    elif freqs_of == "on the fly":
+        freqs = RotaryPositionEmbedding(head_dim).to(device)
+    monkeypatch.setattr(tiles, "pairs_go_side_by_side", all_pairs_side_by_side)
+    plan, _ = plan_of(rope_fw, t, freqs, tensor_format, **options)
+    assert plan.kernel == "rope_kernel" and plan.blocks["ROWS_PER_BLOCK"] >= 3
+    assert plan.flags["OVER_POSITIONS"] == (tensor_format == "bhsd")
+    check_new_and_in_place(t, grad, freqs, tensor_format, **options)
 
 
 @pytest.mark.parametrize("shift", (1, 2, 4, 8))
@@ -318,11 +351,28 @@ def test_tiles_of_three_rows_side_by_side_leave_few_places_empty(rows, most, blo
     assert tiles.blocks_over_rows(rows, 3, most) == blocks
 
 
+@pytest.mark.parametrize("rows_outer", (False, True), ids=("sbhd", "bhsd"))
+@pytest.mark.parametrize("rows", (3, 8, 32, 64, 4096))
+@pytest.mark.parametrize("element_bytes", (2, 4, 8))
+@pytest.mark.parametrize("d", (6, 40, 72, 80, 96, 160, 192, 1042))
+def test_pairs_side_by_side_fill_their_blocks(d, element_bytes, rows, rows_outer, monkeypatch):
+    monkeypatch.setattr(tiles, "pairs_go_side_by_side", lambda *arguments: True)
+    tile = tile_of(d // 2, 0, rows, element_bytes, 2048, rows_outer)
+    blocks, side = tile.blocks, tile.blocks["ROWS_PER_BLOCK"]
+    assert blocks["BLOCK_HALF"] / 2 < side * d // 2 <= blocks["BLOCK_HALF"]
+    size = 2 * blocks["BLOCK_S"] * blocks["BLOCK_R"] * blocks["BLOCK_HALF"] * element_bytes
+    assert size <= tiles.LARGER_TILE_BYTES or blocks["BLOCK_S"] * blocks["BLOCK_R"] == 1
+    assert tile.num_warps == min(MAX_WARPS, max(1, size // tiles.TILE_BYTES))
+    assert tile.positions == (side if rows_outer else blocks["BLOCK_S"])
+    assert tile.rows == blocks["BLOCK_R"] * (1 if rows_outer else side)
+    assert tile.flags["OVER_POSITIONS"] == rows_outer and (blocks["BLOCK_S"] == 1 or not rows_outer)
+
+
 @pytest.mark.parametrize("element_bytes", (2, 4, 8))
 @pytest.mark.parametrize("d", (64, 72, 80, 88, 96, 100, 112, 120, 128))
 def test_a_tile_that_is_a_third_empty_is_larger(d, element_bytes, monkeypatch):
     """Rows are padded to a power of two; so many registers hold nothing."""
-    monkeypatch.setattr(tiles, "takes_whole_rows", lambda *arguments: False)
+    monkeypatch.setattr(tiles, "FEWEST_ROWS", 2**30)  # no rows side by side
     tile = tile_of(d // 2, 0, 4096, element_bytes, 2048)
     padded = 64 if d == 64 else 128
     rows = tile.blocks["BLOCK_S"] * tile.blocks["BLOCK_R"]
@@ -342,7 +392,7 @@ def test_a_tile_has_room_for_as_many_positions_as_asked_for(positions, monkeypat
 @pytest.mark.parametrize(("d", "positions"), ((128, 1), (64, 1), (72, 2), (80, 2), (96, 2)))
 def test_neighbors_that_share_a_cache_line_are_in_one_tile(d, positions, monkeypatch):
     """In bhsd the next position is the neighbor in memory, and lines have 128 bytes."""
-    monkeypatch.setattr(tiles, "takes_whole_rows", lambda *arguments: False)
+    monkeypatch.setattr(tiles, "FEWEST_ROWS", 2**30)  # no rows side by side
     one, other = (tile_of(d // 2, 0, 64, 2, 2048, rows_outer=outer) for outer in (False, True))
     assert (one.blocks["BLOCK_S"], other.blocks["BLOCK_S"]) == (1, positions)
 

@@ -208,12 +208,13 @@ def test_a_plan_prints_what_is_there():
         "  sizes   seq_len=64, batch=1, q_heads=16, k_heads=0, s2=64, sequences=0",
         "  strides q_strides=(2048, 0, 128, 1), q_out_strides=(2048, 0, 128, 1), "
         "table_strides=(0, 128, 1)",
-        "  blocks  HALF=64, TAIL=0, START=0, BLOCK_S=1, BLOCK_R=8, BLOCK_HALF=64, BLOCK_TAIL=0",
+        "  blocks  HALF=64, TAIL=0, START=0, BLOCK_S=1, BLOCK_R=8, BLOCK_HALF=64, BLOCK_TAIL=0,",
+        "          ROWS_PER_BLOCK=1",
         "  flags   TRANSPOSE=False, INVERSE=False, ONE_PER_PAIR=False, PER_BATCH=True, "
         "ROWS_OUTER=False,",
         "          STRETCH=1, FAST_SINE=True, ALIGNED=0, OUT_ALIGNED=0, TABLE_UNIT=1, "
         "INTERLEAVED=False,",
-        "          READS_INTERLEAVED=False, WRITES_INTERLEAVED=False",
+        "          READS_INTERLEAVED=False, WRITES_INTERLEAVED=False, OVER_POSITIONS=False",
     ]
 
 
