@@ -131,7 +131,10 @@ def _tile_of_padded_rows(
     if rows_outer and head_dim * element_bytes % LINE_BYTES:
         positions = max(positions, 2)  # neighbors in memory, which share a cache line
     block_r = min(_next_power_of_2(max(rows)), max(1, rows_that_fit // positions))
-    block_s = rows_that_fit // block_r
+    # of one or two rows a position, the table's bytes count too: 3 to 8 points at one row
+    with_table = block_r * padded * element_bytes + table_bytes(rotation)
+    block_s = min(rows_that_fit // block_r, _next_power_of_2(-(-size // with_table)))
+    block_s = max(block_s, min(positions, rows_that_fit // block_r))
     num_warps = min(MAX_WARPS, max(1, padded * element_bytes // BYTES_PER_WARP))
     tile = {"BLOCK_S": block_s, "BLOCK_R": block_r}
     padding = {"BLOCK_HALF": block_half, "BLOCK_TAIL": block_tail, "ROWS_PER_BLOCK": 1}
@@ -289,6 +292,14 @@ def pairs_go_side_by_side(
     if whole_rows or (rows_outer and inplace):
         return False
     return filled < (FULL_ENOUGH_OVER_POSITIONS if rows_outer else FULL_ENOUGH)
+
+
+def table_bytes(rotation: Rotation) -> int:
+    """Of one position."""
+    if rotation.on_the_fly:
+        return 0
+    columns = rotation.rotary_dim // 2 if rotation.one_per_pair else rotation.rotary_dim
+    return columns * rotation.table.element_size() * (1 if rotation.sin is None else 2)
 
 
 def positions_per_load(rotation: Rotation) -> int:
