@@ -203,6 +203,11 @@ def set_lists_apart(app, what, name, obj, options, lines):
         lines[:0] = ["..", ""]
 
 
+def say_factories_in_python(app, what, name, obj, options, signature, returns):
+    """A dataclass's `<factory>` is no Python: Sphinx would show such a signature unread."""
+    return (signature and signature.replace("<factory>", "..."), returns)
+
+
 def setup(app):
     app.connect("doctree-read", link_to_the_repository)
     app.connect("doctree-read", drop_pictures_of_other_hosts)
@@ -210,4 +215,5 @@ def setup(app):
     app.connect("doctree-read", drop_widgets_without_a_picture)
     app.connect("doctree-read", show_equations_as_written)
     app.connect("html-page-context", describe_page)
+    app.connect("autodoc-process-signature", say_factories_in_python)
     app.connect("autodoc-process-docstring", set_lists_apart, priority=100)  # before napoleon

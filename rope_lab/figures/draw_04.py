@@ -45,7 +45,7 @@ def who_reads_whom(ax: Axes, owner: list[int], d: int, title: str) -> None:
         )  # fmt: skip
         ax.add_patch(arrow)
     ax.set(xlim=(-0.7, len(owner) - 0.3), ylim=(-0.95 - 0.12 * d, 0.95 + 0.12 * d), aspect="equal")
-    ax.set_title(title, loc="center")
+    ax.set_title(title, loc="left")
     ax.axis("off")
 
 

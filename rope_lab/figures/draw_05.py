@@ -95,7 +95,8 @@ def threads_of_a_tile(ax: Axes, rows: int, warps: int) -> None:
                 va="center", fontsize=SMALL,
             )  # fmt: skip
         ax.text(-0.3, rows - 0.5 - row, str(row), ha="right", va="center", fontsize=SMALL)
-    ax.text(8, -0.35, "128 pairs, 8 a cell", ha="center", va="top", fontsize=SMALL)
+    key = "128 pairs, 8 to a cell; the number is the thread"
+    ax.text(8, -0.35, key, ha="center", va="top", fontsize=SMALL)
     ax.text(-1.2, rows / 2, "row", rotation=90, ha="right", va="center", fontsize=SMALL)
     title = f"{_counted(warps, 'warp')}: cos and sin serve {_counted(rows // (2 * warps), 'row')}"
     ax.set(xlim=(-2, 16.2), ylim=(-1.2, rows + 0.1), title=title)

@@ -241,11 +241,12 @@ def occupancy_and_speed(codes: dict, in_flight: dict, evaluations: dict, record:
     bars.set(xlim=(0, 100), yticks=[], xlabel="speed, % of copy bandwidth")
     bars.spines["left"].set_visible(False)
     best, worst = order[0], order[-1]
+    warps = f"{best[1]} warp" + "s" * (best[1] > 1)
     finish(
         figure,
         "The fastest tiles have low occupancy and 64 KiB in flight",
         "A table of tiles from the fastest to the slowest, each with a bar for its speed. The "
-        f"first, {best[0]} rows and {best[1]} warps, reaches {speed[best]:.0f} % of copy bandwidth "
+        f"first, {best[0]} rows and {warps}, reaches {speed[best]:.0f} % of copy bandwidth "
         f"at an occupancy of {codes[best].occupancy:.0%}; the last reaches {speed[worst]:.0f} % at "
         f"{codes[worst].occupancy:.0%}.",
         f"Notebook 05's sweep: {record['gpu']}, {record['date']}.",

@@ -9,7 +9,7 @@ from .style import (
     INK,
     ON_COLOR,
     ORANGE,
-    PROGRAM_COLORS,
+    PURPLE,
     RED,
     SEQUENTIAL,
     WIDTH,
@@ -101,18 +101,22 @@ def host_and_device(
 ) -> None:
     """Device time over the bytes of a call, and host times as lines across: where they meet."""
     figure, ax = plt.subplots(figsize=(8.0, 4.0))
+    lines = (BLUE, "--"), (ORANGE, "-."), (PURPLE, ":")  # green is the device
     ax.loglog(sizes, [fixed + size / rate for size in sizes], color=GREEN)
     some = sizes[-1] / 4
     label = {"ha": "right", "va": "bottom"}
     ax.text(0.85 * some, fixed + some / rate, "device, by the time law", **label)
     for place, (name, us) in enumerate(host.items()):
-        ax.axhline(us, color=PROGRAM_COLORS[place % 4], linestyle=("--", "-.", ":", "-")[place % 4])
+        color, style = lines[place % len(lines)]
+        ax.axhline(us, color=color, linestyle=style)
         below = any(us < y < 1.5 * us for y in (*host.values(), fixed))  # no room above
         y, va = (us / 1.06, "top") if below else (1.03 * us, "bottom")
         ax.text(sizes[0], y, f"host: {name}", va=va)
         if us > fixed:
             ax.plot((us - fixed) * rate, us, "o", color=INK)
-    ax.set(xlabel="bytes read and written by a call", ylabel="microseconds", ylim=(2, None))
+    lowest = min(fixed, *host.values())
+    ax.set(xlabel="bytes read and written by a call", ylabel="microseconds")
+    ax.set_ylim(bottom=0.6 * lowest)
     meets = {name: (us - fixed) * rate for name, us in host.items() if us > fixed}
     each = ", ".join(f"{name} at {size / 1e6:.0f} MB" for name, size in meets.items())
     words = "Device time over bytes, flat and then rising, and host times as lines across. "
