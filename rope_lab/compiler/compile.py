@@ -72,7 +72,7 @@ class Compiled:
     stages: dict[str, str] = field(repr=False)  # ttir, ttgir, llir; ptx or amdgcn
     binary: bytes = field(repr=False)  # cubin or hsaco
     registers: int  # a thread
-    spilled: int  # for want of registers: bytes a thread stores, plus bytes it loads; AMD: bytes
+    spilled: int  # for want of registers: bytes a thread stores and loads; AMD: 4 a register
     stack: int  # bytes a thread
     shared: int  # bytes a program
 

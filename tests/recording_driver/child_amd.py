@@ -17,7 +17,14 @@ import triton  # noqa: E402
 from triton.backends.amd.driver import HIPDriver  # noqa: E402
 from triton.runtime.jit import JITFunction  # noqa: E402
 
-from rope_kernels import RotaryPositionEmbedding, api, engine, rope_fw, rope_qk  # noqa: E402
+from rope_kernels import (  # noqa: E402
+    RotaryPositionEmbedding,
+    api,
+    engine,
+    fastpath,
+    rope_fw,
+    rope_qk,
+)
 
 
 class RecordingDriver(HIPDriver):
@@ -38,6 +45,7 @@ class Noted(ctypes.Structure):
 hip = ctypes.CDLL(os.environ["TRITON_LIBHIP_PATH"])
 hip.pretend_to_be(sys.argv[1].encode(), int(sys.argv[2]))
 triton.runtime.driver.set_active(RecordingDriver())
+fastpath._current_device = lambda: 0
 api.runs_in_triton = engine.runs_in_triton = lambda t: True  # they would ask for a GPU's tensor
 
 whole_ways = []  # the launches that went through the JIT
