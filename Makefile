@@ -29,10 +29,10 @@ WITHOUT_FAST_PATH := tests/test_kernels.py tests/test_autograd.py tests/test_fas
 # Tests of notebooks, the lab, the site and the benchmark launch nothing that this would change.
 OF_THE_PACKAGE := $(foreach name,notebook site browser readers judge exercises answers wrong figures \
 	lab explorers benchmark peers words glossary equations environment types journey ladder ledger \
-	rerun nine,--ignore-glob='tests/test_*$(name)*.py')
+	rerun nine compile_matrix amd,--ignore-glob='tests/test_*$(name)*.py')
 
 .DEFAULT_GOAL := help
-.PHONY: help environment lab test test-all notebooks index bench site docker_image clean
+.PHONY: help environment lab test test-all notebooks index compile_matrix bench site docker_image clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -68,6 +68,9 @@ notebooks: environment ## run the notebooks and store their output (on a GPU: th
 
 index: environment ## write what notebooks/index.toml says into README and the notebooks
 	$(VENV)/bin/python tools/notebook_index.py
+
+compile_matrix: environment ## compile a sample of calls for nine GPUs, and write the table
+	$(VENV)/bin/python tools/compile_matrix.py
 
 bench: environment ## measure the kernels beside their peers (needs a GPU)
 	$(VENV)/bin/python -m benchmarks $(BENCH_FLAGS)

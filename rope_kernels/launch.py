@@ -133,7 +133,7 @@ def make_plan(
             "INVERSE": rotation.inverse,
             "ONE_PER_PAIR": rotation.on_the_fly or rotation.one_per_pair,
             **order,
-            # AMD's fast sine was not tried; the interpreter and fp64 have none
+            # Triton's library for AMD has no fast sine; nor have the interpreter and fp64
             "FAST_SINE": engine is Engine.NVIDIA and tensors.q.dtype != torch.float64,
             "ALIGNED": alignment(tensors.q, tensors.k),
             "OUT_ALIGNED": alignment(tensors.q_out, tensors.k_out),

@@ -74,22 +74,20 @@ def row_pointers(
     ALIGNED: tl.constexpr,  # bytes that divide every row's address; 0: what the compiler can see
 ):
     """Pointers to element 0 of each row, (BLOCK_S, BLOCK_R, 1 or columns), with 64-bit offsets."""
+    s_stride, b_stride, h_stride = strides[0], strides[1], strides[2]
+    if ALIGNED > 0:
+        # Rows of 144 bytes: 16 divides every stride in bytes, but not in elements, which is all that
+        # the compiler is told. A multiple it recognizes, whatever it makes of the sums below.
+        unit: tl.constexpr = max(1, ALIGNED * 8 // ptr.dtype.element_ty.primitive_bitwidth)
+        s_stride, b_stride = s_stride // unit * unit, b_stride // unit * unit
+        h_stride = h_stride // unit * unit
     row_batch, head = (row * 0).to(tl.int64) + b, row.to(tl.int64)
     if not PER_BATCH:
         row_batch, head = (row // heads).to(tl.int64), (row % heads).to(tl.int64)
-    ptr += first_s * strides[0]
-    s_offset, row_offset = later * strides[0], row_batch * strides[1] + head * strides[2]
+    ptr += first_s * s_stride
     if ALIGNED > 0:
-        # a hint for every term: the compiler drops that of a sum which it simplifies
-        element_bytes: tl.constexpr = ptr.dtype.element_ty.primitive_bitwidth // 8
-        elements: tl.constexpr = max(1, ALIGNED // element_bytes)
-        if row_offset.numel == 1:
-            # the compiler makes a scalar of it, and crashes on a hint of two numbers
-            ptr += tl.sum(row_offset)
-            row_offset = tl.zeros_like(row_offset)
         ptr = tl.multiple_of(ptr, ALIGNED)
-        s_offset = tl.multiple_of(s_offset, (elements, elements))
-        row_offset = tl.multiple_of(row_offset, (elements, elements))
+    s_offset, row_offset = later * s_stride, row_batch * b_stride + head * h_stride
     return ptr + (s_offset[:, None, :] + row_offset[None, :, :])
 
 

@@ -251,7 +251,7 @@ def test_the_driver_gives_programs_as_much_room():
         for num_warps in (1, 2, 4, 8):
             code = compiled_tile(rows, num_warps)
             module, function, room = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
-            assert driver.cuModuleLoadData(ctypes.byref(module), code.cubin) == 0
+            assert driver.cuModuleLoadData(ctypes.byref(module), code.binary) == 0
             name = code.kernel.encode()
             assert driver.cuModuleGetFunction(ctypes.byref(function), module, name) == 0
             ask = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor

@@ -1,4 +1,4 @@
-"""Compile a kernel for a named GPU, with no GPU: what Triton and ptxas make of it.
+"""Compile a kernel for a named GPU, with no GPU: what Triton and the assembler make of it.
 
 The work is done in a child process: where Triton's interpreter is on, it has taken the compiler's
 place. The child gets the kernel's source and what the JIT would look at in the arguments of a call:
@@ -9,11 +9,9 @@ ends, for it takes longer to start than to compile.
 import base64
 import inspect
 import json
-import re
 import subprocess
 import tempfile
 import threading
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,9 +21,12 @@ from pathlib import Path
 import torch
 
 from rope_kernels.launch import kernel_of, options_of
+from rope_kernels.plan import KernelTensors, Plan
 
 from ..child import Child
-from .plans import plan_of
+from .assembly import loads_in, needs_of_amd, stores_in
+from .plans import plan_for
+from .targets import target_of
 
 HEADER = """\
 import triton
@@ -58,7 +59,7 @@ SM_OF = {
 
 @dataclass(frozen=True)
 class Compiled:
-    """A compiled kernel: the text of each stage, and what ptxas reports.
+    """A compiled kernel: the text of each stage, and what ptxas or AMD's assembly reports.
 
     Shown in a notebook it is a short table. `stages.py` sets the text of a stage beside the
     kernel's lines.
@@ -68,30 +69,30 @@ class Compiled:
     gpu: str
     num_warps: int
     program: str = field(repr=False)  # what was compiled; the stages refer to its lines
-    stages: dict[str, str] = field(repr=False)  # ttir, ttgir, llir, ptx
-    cubin: bytes = field(repr=False)
+    stages: dict[str, str] = field(repr=False)  # ttir, ttgir, llir; ptx or amdgcn
+    binary: bytes = field(repr=False)  # cubin or hsaco
     registers: int  # a thread
-    spilled: int  # for want of registers: bytes a thread stores, plus bytes it loads again
+    spilled: int  # for want of registers: bytes a thread stores and loads; AMD: 4 a register
     stack: int  # bytes a thread
     shared: int  # bytes a program
 
     @property
     def loads(self) -> dict[int, int]:
-        """Loads from global memory in the PTX: bytes a thread -> number of instructions."""
-        return _widths("ld", self.stages["ptx"])
+        """Loads from global memory: bytes a thread -> number of instructions."""
+        return loads_in(self.stages)
 
     @property
     def stores(self) -> dict[int, int]:
-        """Stores to global memory, alike."""
-        return _widths("st", self.stages["ptx"])
+        """Stores to global memory, in the same form."""
+        return stores_in(self.stages)
 
     @cached_property
     def sass(self) -> str:
-        """The instructions that the GPU executes, disassembled with their lines in `program`."""
+        """The instructions that an NVIDIA GPU executes, with their lines in `program`."""
         tool = Path(find_spec("triton").origin).parent / "backends" / "nvidia" / "bin" / "nvdisasm"
         with tempfile.TemporaryDirectory() as folder:
             cubin = Path(folder, "kernel.cubin")
-            cubin.write_bytes(self.cubin)
+            cubin.write_bytes(self.binary)
             command = [tool, "--print-line-info", "--print-code", cubin]
             return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
@@ -135,7 +136,7 @@ def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -
     """Compile `kernel` as a launch with these arguments would.
 
     Args:
-        gpu: compute capability, as 'sm_90'.
+        gpu: 'sm_90', 'gfx942', ...
         kernel: a `@triton.jit` function, from a module or from a notebook's cell.
         arguments: as in a launch: tensors (on any device), integers, floats, None, tuples of them.
         num_warps: as in a launch.
@@ -143,12 +144,13 @@ def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -
             `enable_fp_fusion=False`.
 
     Raises:
+        ValueError: no name of a GPU.
         RuntimeError: the compiler refused; the message is its own.
     """
-    name = kernel.fn.__name__
+    name, target = kernel.fn.__name__, target_of(gpu)
     program = HEADER + "\n\n".join(_sources(kernel))
     job = {
-        "capability": int(gpu.removeprefix("sm_")),
+        "target": [target.backend, target.arch, target.warp_size],
         "program": program,
         "kernel": name,
         "arguments": [_describe(argument) for argument in arguments],
@@ -159,15 +161,17 @@ def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -
         result = _Child.current().compile(job)
     except _Refused as refused:
         raise RuntimeError(f"{name} does not compile for {gpu}:\n{refused}") from None
-    cubin = base64.b64decode(result.pop("cubin"))
-    return Compiled(name, gpu, num_warps, program, cubin=cubin, **result)
+    binary = base64.b64decode(result.pop("binary"))
+    if target.backend == "hip":
+        result |= needs_of_amd(result["stages"]["amdgcn"])
+    return Compiled(name, gpu, num_warps, program, binary=binary, **result)
 
 
 def compile_call(gpu: str, function: Callable, *arguments, **options) -> Compiled:
     """Compile what a call of the package would launch.
 
     Args:
-        gpu: compute capability, as 'sm_90'.
+        gpu: 'sm_90', 'gfx942', ...; the plan is the one for this maker's GPUs.
         function: a public function that rotates, as `rope_fw`.
         arguments: its arguments; tensors on any device.
         options: its keyword arguments.
@@ -176,7 +180,17 @@ def compile_call(gpu: str, function: Callable, *arguments, **options) -> Compile
         TypeError, ValueError: as `plan_of`.
         RuntimeError: as `compile_for`.
     """
-    plan, tensors = plan_of(function, *arguments, **options)
+    return compile_plan(gpu, *plan_for(target_of(gpu).engine, function, *arguments, **options))
+
+
+def compile_plan(gpu: str, plan: Plan, tensors: KernelTensors) -> Compiled:
+    """Compile what a plan would launch; raises as `compile_for`.
+
+    Args:
+        gpu: 'sm_90', 'gfx942', ...
+        plan: from `plan_of`; an experiment may change it.
+        tensors: of that plan; on any device.
+    """
     numbers = *plan.sizes.values(), *plan.strides.values()
     constants = plan.blocks | plan.flags | options_of(plan)
     return compile_for(gpu, kernel_of(plan), *tensors, *numbers, **constants)
@@ -234,17 +248,12 @@ def _describe(argument):
     """What the JIT looks at in an argument, in terms of JSON."""
     if isinstance(argument, torch.Tensor):
         aligned = argument.data_ptr() % 16 == 0
-        return {"dtype": str(argument.dtype).removeprefix("torch."), "aligned": aligned}
+        nbytes = argument.untyped_storage().nbytes()
+        dtype = str(argument.dtype).removeprefix("torch.")
+        return {"dtype": dtype, "aligned": aligned, "nbytes": nbytes}
     if isinstance(argument, tuple | list):
         return [_describe(item) for item in argument]
     return argument
-
-
-def _widths(instruction: str, ptx: str) -> dict[int, int]:
-    # `.nc` are the tables of the sine's slow branch, which no line of the kernel asks for
-    found = re.findall(rf"\b{instruction}\.global(?!\.nc)\S*?(?:\.v(\d))?\.[bfsu](\d+)\s", ptx)
-    widths = Counter(int(vector or 1) * int(bits) // 8 for vector, bits in found)
-    return dict(sorted(widths.items()))
 
 
 def _up_to_multiple(number: int, unit: int) -> int:

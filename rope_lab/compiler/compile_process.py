@@ -18,16 +18,20 @@ from triton.runtime.jit import create_function_from_signature
 
 
 class Memory:
-    """A tensor as far as the JIT looks at it: a dtype's name, and whether its address is aligned.
+    """A tensor as far as the JIT looks at it: a dtype's name, its address, and its memory's size.
 
     (torch itself would take longer to import than the kernel to compile.)
     """
 
-    def __init__(self, dtype: str, aligned: bool) -> None:
-        self.dtype, self.address = f"torch.{dtype}", 16 if aligned else 1
+    def __init__(self, dtype: str, aligned: bool, nbytes: int) -> None:
+        self.dtype, self.address, self.nbytes = f"torch.{dtype}", 16 if aligned else 1, nbytes
 
     def data_ptr(self) -> int:
         return self.address
+
+    def ptr_range(self) -> int:
+        """What AMD's backend asks: up to 2 GiB, it may address memory as a buffer."""
+        return self.nbytes
 
 
 def main(folder: Path) -> None:
@@ -53,16 +57,19 @@ def work_on(job: dict, folder: Path) -> dict:
     exec(compile(job["program"], source, "exec"), names)  # not imported: each job has its own
     kernel = names[job["kernel"]]
 
-    target = GPUTarget("cuda", job["capability"], 32)
+    target = GPUTarget(*job["target"])
     compiled = compile_kernel(kernel, target, job)
-    stages = {stage: str(compiled.asm[stage]) for stage in ("ttir", "ttgir", "llir", "ptx")}
-    fused = job["constants"].get("enable_fp_fusion", True)
-    return {
+    last, binary = ("ptx", "cubin") if target.backend == "cuda" else ("amdgcn", "hsaco")
+    stages = {stage: str(compiled.asm[stage]) for stage in ("ttir", "ttgir", "llir", last)}
+    answer = {
         "stages": stages,
-        "cubin": base64.b64encode(compiled.asm["cubin"]).decode(),
+        "binary": base64.b64encode(compiled.asm[binary]).decode(),
         "shared": compiled.metadata.shared,
-        **report_of_ptxas(stages["ptx"], fused, folder),
     }
+    if last == "ptx":
+        fused = job["constants"].get("enable_fp_fusion", True)
+        answer |= report_of_ptxas(stages["ptx"], fused, folder)
+    return answer
 
 
 def compile_kernel(kernel, target: GPUTarget, job: dict):

@@ -1,4 +1,4 @@
-"""What a call of the package would launch on an NVIDIA GPU, found out without one."""
+"""What a call of the package would launch on a GPU, found out without one."""
 
 import inspect
 from collections.abc import Callable
@@ -38,6 +38,13 @@ def plan_of(function: Callable, *arguments, **options) -> tuple[Plan, KernelTens
         TypeError: another function, or arguments that it does not take.
         ValueError: arguments that do not fit together, or a call that launches nothing.
     """
+    return plan_for(Engine.NVIDIA, function, *arguments, **options)
+
+
+def plan_for(
+    engine: Engine, function: Callable, *arguments, **options
+) -> tuple[Plan, KernelTensors]:
+    """Plan the launch that a call would make with this engine, as `plan_of` does for NVIDIA."""
     call = _call_of(function, *arguments, **options)
     num_positions = check_call(call)
     rotation = rotation_of(call, tables_of(call.freqs), num_positions)
@@ -49,7 +56,7 @@ def plan_of(function: Callable, *arguments, **options) -> tuple[Plan, KernelTens
     if call.fused is not True or stored.q is None:
         came = "the tensors have no elements" if stored.q is None else f"fused is {call.fused}"
         raise ValueError(f"{came}; such a call launches no kernel, so it has no plan")
-    return make_plan(stored, rotation, call.inplace, Engine.NVIDIA), stored
+    return make_plan(stored, rotation, call.inplace, engine), stored
 
 
 def _call_of(function: Callable, *arguments, **options) -> Call:

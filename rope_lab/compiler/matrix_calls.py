@@ -1,0 +1,109 @@
+"""A sample of calls for the compile matrix: both kernels, and each feature that changes them.
+
+Sizes are small where they only set the number of programs. Elements are bf16 where a call does not
+say otherwise. Tensors have addresses and strides and no values that matter.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from rope_kernels import RotaryPositionEmbedding, rope_bw, rope_fw, rope_qk
+
+S, B, H, D = 64, 2, 8, 128  # positions, batch entries, heads, head dimension
+
+
+@dataclass(frozen=True)
+class SampleCall:
+    """A call of the package, not made yet."""
+
+    function: Callable
+    arguments: tuple
+    options: dict = field(default_factory=dict)
+
+
+def sample_calls() -> dict[str, SampleCall]:
+    """The sample by name. Formats are sbhd unless the call gives another one."""
+    return _one_tensor() | _pairings_and_positions() | _q_and_k() | _parts_of_rows()
+
+
+def _elements(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+    return torch.empty(shape, dtype=dtype)
+
+
+def _one_tensor() -> dict[str, SampleCall]:
+    """Each kind of frequencies, each width of elements."""
+    rope, t = RotaryPositionEmbedding(D), _elements(S, B, H, D)
+    single, double = (_elements(S, B, H, D, dtype=x) for x in (torch.float32, torch.float64))
+    whole = {"rotary_dim": D}
+    odd = _elements(S * B * H * D + 1)[1:].view(S, B, H, D)
+    return {
+        "table of angles": SampleCall(rope_fw, (t, rope(S))),
+        "table of angles, backward": SampleCall(rope_bw, (t, rope(S))),
+        "table of angles, fp32": SampleCall(rope_fw, (single, rope(S))),
+        "table of angles, fp64": SampleCall(rope_fw, (double, rope(S))),
+        "one angle per pair": SampleCall(rope_fw, (t, rope.angles_per_pair(S)), whole),
+        "cosines and sines": SampleCall(rope_fw, (t, rope.cos_sin_per_pair(S)), whole),
+        "on the fly": SampleCall(rope_fw, (t, rope)),
+        "on the fly, input at an odd address": SampleCall(rope_fw, (odd, rope)),
+    }
+
+
+def _pairings_and_positions() -> dict[str, SampleCall]:
+    """Neighbors as pairs, orders of memory, and positions that are looked up or computed."""
+    rope, pairs = RotaryPositionEmbedding(D), RotaryPositionEmbedding(D, interleaved=True)
+    t, half = _elements(S, B, H, D), _elements(S, B, H, D, dtype=torch.float16)
+    to_half = {"interleaved": True, "output_pairing": "half"}
+    heads_first, wider = _elements(B, H, S, D), _elements(S, B, 2 * H, D)
+    cu_seqlens, starts = torch.tensor([0, 10, S]), torch.zeros(B, dtype=torch.int64)
+    return {
+        "interleaved": SampleCall(rope_fw, (t, pairs), {"interleaved": True}),
+        "interleaved to half-split, fp16": SampleCall(rope_fw, (half, pairs(S)), to_half),
+        "bhsd": SampleCall(rope_fw, (heads_first, rope(S), "bhsd")),
+        "half of the heads": SampleCall(rope_fw, (wider[:, :, :H], rope)),
+        "start positions": SampleCall(rope_fw, (t, rope), {"start_positions": starts}),
+        "packed sequences": SampleCall(
+            *(rope_fw, (_elements(S, H, D), rope, "thd"), {"cu_seqlens": cu_seqlens})
+        ),
+        "context parallel": SampleCall(rope_fw, (t, rope), {"cp_size": 2, "cp_rank": 1}),
+    }
+
+
+def _q_and_k() -> dict[str, SampleCall]:
+    """Two tensors in one launch."""
+    rope, qkv = RotaryPositionEmbedding(D), _elements(B, S, 3 * H, D).transpose(1, 2)
+    ids = torch.zeros(B, S, dtype=torch.int64)
+    q, k = _elements(B, S, H, D), _elements(B, S, 1, D)
+    return {
+        "q and k of a packed qkv, in place": SampleCall(
+            *(rope_qk, (*qkv.split(H, dim=1)[:2], rope, "bhsd"), {"inplace": True})
+        ),
+        "q and k, position ids": SampleCall(
+            *(rope_qk, (q, k, rope(S), "bshd"), {"position_ids": ids})
+        ),
+    }
+
+
+def _parts_of_rows() -> dict[str, SampleCall]:
+    """Rows of which a part turns, and rows whose halves are badly aligned."""
+    half_rotary, latent = RotaryPositionEmbedding(D, 0.5), RotaryPositionEmbedding(64)
+    at_the_end = {"rotary_start": 128, "rotary_dim": 64, "inverse": True}
+    part72 = RotaryPositionEmbedding(72, 0.5)
+    d72, d80, d100 = (RotaryPositionEmbedding(n) for n in (72, 80, 100))
+    q, k = _elements(S, B, 3, 72), _elements(S, B, 1, 72)
+    return {
+        "half rotary": SampleCall(rope_fw, (_elements(S, B, H, D), half_rotary)),
+        "rotary_start 128 of 192, inverse": SampleCall(
+            *(rope_fw, (_elements(S, B, H, 192), latent.angles_per_pair(S)), at_the_end)
+        ),
+        "head dimension 72, q and k": SampleCall(rope_qk, (q, k, d72(S))),
+        "head dimension 72, half rotary": SampleCall(rope_fw, (_elements(S, B, H, 72), part72)),
+        "head dimension 80, in place": SampleCall(
+            *(rope_fw, (_elements(S, B, 40, 80), d80), {"inplace": True})
+        ),
+        "head dimension 100, backward": SampleCall(
+            *(rope_bw, (_elements(S, B, H, 100), d100.cos_sin_per_pair(S)), {"rotary_dim": 100})
+        ),
+    }

@@ -1,0 +1,84 @@
+"""How wide a call's loads and stores of elements can be: what its addresses and its tile allow."""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from rope_kernels.plan import KernelTensors, Plan, strides_of
+from rope_kernels.tiles import WHOLE_ROWS
+
+WIDEST = 16  # bytes a thread, in one access
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one `tl.load` or `tl.store` of a kernel takes of a program's rows."""
+
+    elements: int  # of a program, those that are masked off too
+    steps: tuple[int, ...]  # elements: what divides all of them starts at the same alignment
+
+
+def row_loads(plan: Plan, tensors: KernelTensors, warp_size: int) -> dict[int, int]:
+    """Loads of elements that the plan asks for at best: bytes a thread -> number of instructions.
+
+    Args:
+        plan: from `plan_for`.
+        tensors: of that plan.
+        warp_size: threads in a warp of the GPU.
+    """
+    parts = _parts(plan, plan.flags.get("READS_INTERLEAVED", False))
+    if plan.kernel == WHOLE_ROWS:
+        parts.append(_other_members(plan))
+    return _accesses(plan, parts, (tensors.q, tensors.k), warp_size)
+
+
+def row_stores(plan: Plan, tensors: KernelTensors, warp_size: int) -> dict[int, int]:
+    """Stores of elements that the plan asks for at best, in the same form."""
+    parts = _parts(plan, plan.flags.get("WRITES_INTERLEAVED", False))
+    return _accesses(plan, parts, (tensors.q_out, tensors.k_out), warp_size)
+
+
+def bytes_aligned(tensors: tuple[Tensor | None, ...]) -> int:
+    """Bytes, up to 16, that divide the address of every row; one element if rows have gaps."""
+    aligned = WIDEST
+    for t in tensors:
+        if t is not None:
+            size, (*steps, last) = t.element_size(), strides_of(t)
+            aligned = math.gcd(aligned, t.data_ptr(), *(step * size for step in steps))
+            aligned = aligned if last == 1 else size
+    return aligned
+
+
+def _parts(plan: Plan, interleaved: bool) -> list[Part]:
+    blocks = plan.blocks
+    half, tail, start = blocks["HALF"], blocks["TAIL"], blocks["START"]
+    rows = blocks["BLOCK_S"] * blocks["BLOCK_R"]
+    if plan.kernel == WHOLE_ROWS:
+        return [Part(rows * blocks["BLOCK"], (2 * half + tail, start))]
+    pairs = rows * blocks["BLOCK_HALF"]
+    if interleaved:
+        parts = [Part(2 * pairs, (2 * half, start))]
+    else:
+        parts = [Part(pairs, (half, start))] * 2
+    if tail:
+        parts.append(Part(rows * blocks["BLOCK_TAIL"], (2 * half, start, tail)))
+    return parts
+
+
+def _other_members(plan: Plan) -> Part:
+    [whole] = _parts(plan, False)
+    return Part(whole.elements, (*whole.steps, plan.blocks["HALF"]))
+
+
+def _accesses(
+    plan: Plan, parts: list[Part], tensors: tuple[Tensor | None, ...], warp_size: int
+) -> dict[int, int]:
+    size, threads = tensors[0].element_size(), plan.num_warps * warp_size
+    aligned, found = bytes_aligned(tensors), Counter()
+    for part in parts:
+        of_a_thread = max(1, part.elements // threads) * size
+        width = math.gcd(aligned, *(step * size for step in part.steps), of_a_thread)
+        found[width] += of_a_thread // width
+    return dict(sorted(found.items()))
