@@ -76,8 +76,8 @@ def row_pointers(
     """Pointers to element 0 of each row, (BLOCK_S, BLOCK_R, 1 or columns), with 64-bit offsets."""
     s_stride, b_stride, h_stride = strides[0], strides[1], strides[2]
     if ALIGNED > 0:
-        # Rows of 144 bytes: 16 divides every stride in bytes, but not in elements, which is all that
-        # the compiler is told. A multiple it recognizes, whatever it makes of the sums below.
+        # In rows of 144 bytes 16 divides every stride in bytes, but not in elements, which is all
+        # that the compiler is told. It recognizes a multiple, whatever it makes of the sums below.
         unit: tl.constexpr = max(1, ALIGNED * 8 // ptr.dtype.element_ty.primitive_bitwidth)
         s_stride, b_stride = s_stride // unit * unit, b_stride // unit * unit
         h_stride = h_stride // unit * unit

@@ -51,21 +51,7 @@ def test_no_thread_takes_more_registers_than_in_the_table(call, target):
     assert row_of(call, target).registers <= TABLE.row(call, target).registers
 
 
-# Triton for AMD addresses memory up to 2 GiB as a buffer, and on the way there loses what
-# `tl.multiple_of` said of pointers and offsets. The plan says it of these rows, whose strides 16
-# elements do not divide.
-HINTED = {"head dimension 72, q and k", "head dimension 72, half rotary"}
-HINTED |= {"head dimension 100, backward"}
-LOST = pytest.mark.xfail(strict=True, reason="Triton 3.7 for AMD loses the hint of alignment")
-
-
-@pytest.mark.parametrize(
-    ("call", "target"),
-    [
-        pytest.param(*cell, marks=[LOST] if cell[0] in HINTED and cell[1] in AMD else [])
-        for cell in CELLS
-    ],
-)
+@each_cell
 def test_elements_are_accessed_as_wide_as_addresses_and_tile_allow(call, target):
     """16 bytes wherever addresses are multiples of 16 and a thread has as many of the tile."""
     plan, tensors = plan_of_cell(call, target)

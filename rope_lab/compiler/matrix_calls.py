@@ -91,7 +91,8 @@ def _parts_of_rows() -> dict[str, SampleCall]:
     half_rotary, latent = RotaryPositionEmbedding(D, 0.5), RotaryPositionEmbedding(64)
     at_the_end = {"rotary_start": 128, "rotary_dim": 64, "inverse": True}
     part72 = RotaryPositionEmbedding(72, 0.5)
-    d72, d80, d100 = (RotaryPositionEmbedding(n) for n in (72, 80, 100))
+    d72, d80, d100, d160 = (RotaryPositionEmbedding(n) for n in (72, 80, 100, 160))
+    packed = {"cu_seqlens": torch.tensor([0, 10, S])}
     q, k = _elements(S, B, 3, 72), _elements(S, B, 1, 72)
     return {
         "half rotary": SampleCall(rope_fw, (_elements(S, B, H, D), half_rotary)),
@@ -106,4 +107,8 @@ def _parts_of_rows() -> dict[str, SampleCall]:
         "head dimension 100, backward": SampleCall(
             *(rope_bw, (_elements(S, B, H, 100), d100.cos_sin_per_pair(S)), {"rotary_dim": 100})
         ),
+        "head dimension 80, packed": SampleCall(
+            rope_fw, (_elements(S, 40, 80), d80, "thd"), packed
+        ),
+        "head dimension 160": SampleCall(rope_fw, (_elements(S, B, H, 160), d160)),
     }
