@@ -103,14 +103,14 @@ def plan_tile(
     if max(by_rows) >= FEWEST_ROWS:
         whole_rows = takes_whole_rows(rotation, head_dim, element_bytes)
         if pairs_go_side_by_side(rotation, half, tail, whole_rows, rows_outer, inplace):
-            return _tile_of_pairs_side_by_side(rotation, part, by_rows, element_bytes, rows_outer)
+            return tile_of_pairs_side_by_side(rotation, part, by_rows, element_bytes, rows_outer)
         if whole_rows:
             part["FIRST"] = rotation.rotary_start if inplace else 0
-            return _tile_of_whole_rows(rotation, part, by_rows, element_bytes, rows_outer, inplace)
-    return _tile_of_padded_rows(rotation, part, by_rows, head_dim, element_bytes, rows_outer)
+            return tile_of_whole_rows(rotation, part, by_rows, element_bytes, rows_outer, inplace)
+    return tile_of_padded_rows(rotation, part, by_rows, head_dim, element_bytes, rows_outer)
 
 
-def _tile_of_padded_rows(
+def tile_of_padded_rows(
     rotation: Rotation,
     part: dict[str, int],
     rows: tuple[int, int],
@@ -142,7 +142,7 @@ def _tile_of_padded_rows(
     return Tile("rope_kernel", num_warps, block_s, block_r, blocks, _flags(rotation, False))
 
 
-def _tile_of_pairs_side_by_side(
+def tile_of_pairs_side_by_side(
     rotation: Rotation,
     part: dict[str, int],
     rows: tuple[int, int],
@@ -182,7 +182,7 @@ def _flags(rotation: Rotation, over_positions: bool) -> dict[str, bool]:
     }
 
 
-def _tile_of_whole_rows(
+def tile_of_whole_rows(
     rotation: Rotation,
     part: dict[str, int],
     rows: tuple[int, int],
