@@ -53,6 +53,17 @@ def choose_strides(
 
 
 @triton.jit
+def unseen_zero():
+    """0, which the compiler does not know; it sees a multiple of 65536.
+
+    Added to a remainder, it keeps what follows in 32 bits and more. LLVM computes a remainder of a
+    small number, and all that follows from it, in 16 bits. ptxas 12.8 for sm_90 then compared
+    sums of two such numbers (`add.s16x2`) as if nothing had been added.
+    """
+    return tl.program_id(1) * 65536
+
+
+@triton.jit
 def per_token(
     x,  # (BLOCK_S,), or OVER_POSITIONS (columns,): a value of each token
     OVER_POSITIONS: tl.constexpr,  # the columns of the tile are of several tokens
@@ -171,7 +182,7 @@ def pairs_of_block(
     column = tl.arange(0, BLOCK_HALF)
     pair, row = column, column * 0
     if ROWS_PER_BLOCK > 1:
-        pair, row = column % HALF, column // HALF
+        pair, row = column % HALF + unseen_zero(), column // HALF
     return pair.to(tl.int64), row, column < ROWS_PER_BLOCK * HALF
 
 

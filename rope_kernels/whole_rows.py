@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from .cosines import cos_sin, cos_sin_of_both
-from .parts import per_token, rows_of_program
+from .parts import per_token, rows_of_program, unseen_zero
 from .positions import positions
 
 
@@ -92,7 +92,7 @@ def whole_rows_kernel(
     WIDTH: tl.constexpr = 2 * HALF + TAIL
     column = tl.arange(0, BLOCK)
     row_in_block = column // WIDTH
-    element = (column % WIDTH).to(tl.int64) + (FIRST - START)
+    element = (column % WIDTH + unseen_zero()).to(tl.int64) + (FIRST - START)
     in_block = column < ROWS_PER_BLOCK * WIDTH
 
     t_pointers, out_pointers, t_stride, out_stride, exists, s, s_exists, b = rows_of_program(

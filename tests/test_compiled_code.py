@@ -121,6 +121,27 @@ def test_whole_rows_of_a_packed_qkv_are_wide_too(tensor_format):
     assert set(code.stores) == {16} and min(code.loads) == 8, code
 
 
+MIDDLE = (  # sizes, rotary dimension, first element, columns of the table per pair, dtype
+    ("sbhd", (5, 2, 3, 100), 70, 28, 2, torch.bfloat16),
+    ("sbhd", (16, 2, 18, 88), 32, 50, 1, torch.bfloat16),
+    ("bhsd", (2, 31, 39, 88), 54, 31, 1, torch.float32),
+    ("thd", (21, 4, 36), 6, 19, 1, torch.float16),
+)
+
+
+@pytest.mark.parametrize("function", (rope_fw, rope_bw))
+@pytest.mark.parametrize("case", MIDDLE, ids=str)
+def test_no_element_is_found_by_sums_of_16_bits(case, function):
+    """ptxas 12.8 lost such sums, and elements of these calls turned by NaN; with Triton 3.6."""
+    tensor_format, shape, rotary_dim, start, per_pair, dtype = case
+    t, freqs = torch.randn(shape, dtype=dtype), torch.randn(64, 1, 1, rotary_dim // 2 * per_pair)
+    options = {"rotary_dim": rotary_dim, "rotary_start": start}
+    if tensor_format == "thd":
+        options["cu_seqlens"] = torch.tensor([0, 9, 21])
+    code = compile_call("sm_90", function, t, freqs, tensor_format, **options)
+    assert "s16x2" not in code.stages["ptx"], code
+
+
 def test_a_row_at_an_odd_address_is_not_read_wide_either():
     t = bf16(S * B * H * 120 + 4)[4:].view(S, B, H, 120)
     code = whole_rows_code(120, "one per pair", t)

@@ -146,6 +146,24 @@ def test_whole_rows_with_a_slice_at_an_odd_address(slice_of, shift, device):
     check_whole_rows(t, grad, freqs, "sbhd", None, **options)
 
 
+@pytest.mark.parametrize("columns", (1, 2), ids=("one per pair", "one per element"))
+@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float32), ids=str)
+@pytest.mark.parametrize("tensor_format", FORMATS)
+@pytest.mark.parametrize(
+    "slice_of", ((100, 70, 28), (88, 32, 50), (88, 54, 31), (36, 6, 19)), ids=str
+)
+def test_a_slice_in_the_middle_of_rows(slice_of, tensor_format, dtype, columns, device):
+    """Triton 3.6 and ptxas 12.8 once turned elements of such slices by NaN."""
+    head_dim, rotary_dim, start = slice_of
+    s, b, h = 16, 2, 18
+    shape = shape_of(tensor_format, s, b, h, head_dim)
+    t, grad = (contiguous(shape, dtype, device) for _ in range(2))
+    freqs = angles(s * b, rotary_dim // 2 * columns, device)
+    options = {"rotary_dim": rotary_dim, "rotary_start": start}
+    options["cu_seqlens"] = sequence_starts(tensor_format, s, b, device)
+    check_new_and_in_place(t, grad, freqs, tensor_format, **options)
+
+
 @each_pairing
 def test_odd_head_dim_passes_its_odd_tail(interleaved, device):
     t, grad = (contiguous((5, 2, 3, 13), torch.float32, device) for _ in range(2))
