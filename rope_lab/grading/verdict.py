@@ -95,10 +95,11 @@ class Verdict:
 
     def _lines_about_the_wrong_case(self) -> list[str]:
         count = len(self.right_cases)
-        others = {0: "no other", 1: "1 other"}.get(count, f"{count} others")
-        lines = [f"WRONG in the case '{self.case}'; right in {others}"]
+        right = {0: "no other case is right", 1: "1 other case is right"}
+        right = right.get(count, f"{count} other cases are right")
+        lines = [f"WRONG in the case '{self.case}'; {right}"]
         if self.engine == "compiled":
-            lines[0] += ", and everywhere in the interpreter: here it ran on the GPU"
+            lines[0] += ". All are right in the interpreter; this one ran on the GPU"
         if self.shape or self.dtype:
             lines.append(f"  {self.result}: shape {self.shape}, {self.dtype}")
         if self.first_wrong_index is not None:
