@@ -1,8 +1,8 @@
 """The tables made from results, and the page with every row: nothing in them is typed.
 
 python -m benchmarks.report FILE    draws the pictures and writes the page beside a file of
-                                    results; if it is the record, fills in the tables of README.md
-                                    (in brief) and benchmarks/README.md, too
+                                    results; if it is the record, fills in the table of
+                                    benchmarks/README.md, too
 """
 
 import sys
@@ -12,17 +12,7 @@ from benchmarks.rows import LIMITS, OURS, RESULTS, ROOT, comparisons, is_old, lo
 from benchmarks.verdicts import verdicts
 from rope_lab.records import origin
 
-README, FULL = ROOT / "README.md", ROOT / "benchmarks" / "README.md"
-# README's rows and columns
-IN_BRIEF = (
-    ("sbhd (2048, 16, 8, 256) bf16", "forward"),
-    ("sbhd (2048, 16, 8, 256) bf16", "backward"),
-    ("bhsd (2, 32/8, 4096, 128) bf16, q + k", "forward"),
-    ("sbhd (131072, 1, 8, 128) bf16, on the fly", "forward"),
-    ("thd (65536, 32/8, 128) bf16, q + k, 50 sequences", "forward"),
-    ("sbhd (64, 1, 16, 64) bf16, host time", "forward"),
-)
-BESIDE = (OURS, "PyTorch eager", "torch.compile", "Hugging Face, compiled", "Liger-Kernel")
+FULL = ROOT / "benchmarks" / "README.md"
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 
 
@@ -34,29 +24,16 @@ def table(results: dict) -> str:
     return "\n\n".join([*parts, _caption(results), _also(results)])
 
 
-def brief(results: dict) -> str:
-    """Markdown for README.md: six rows and their source."""
-    lines, found = _head(["", "", "limit", *BESIDE], 2), {}
-    for together, limit in comparisons(results["rows"]):
-        found.setdefault((limit["shape"], limit["direction"]), (together, limit))
-    for wanted in IN_BRIEF:
-        together, limit = found[wanted]
-        time = f"{limit['provider']} {limit['median_us']:.1f} µs"
-        cells = [_cell(together.get(name), limit) for name in BESIDE]
-        lines.append(_line([*wanted, time, *cells]))
-    return "\n".join([*lines, "", source(results)])
-
-
 def source(results: dict) -> str:
     """Where and when the results were measured, in one line."""
     return origin(results["gpu"], results["versions"], results["date"])
 
 
-def filled_in(text: str, made: str) -> str:
+def filled_in(text: str, made: str, begin: str = BEGIN, end: str = END) -> str:
     """A file's text with `made` between its two marks."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{made}\n{END}{after}"
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{made}\n{end}{after}"
 
 
 def page(results: dict) -> str:
@@ -73,7 +50,7 @@ def page(results: dict) -> str:
 
 
 def write_report(path: Path, into_readme: bool = True) -> str:
-    """Draw the pictures and write the page beside a file of results, fill in the two tables.
+    """Draw the pictures and write the page beside a file of results, fill in the table.
 
     Returns what was written, and the verdicts on the bars, as text to print.
     """
@@ -85,9 +62,8 @@ def write_report(path: Path, into_readme: bool = True) -> str:
         path.with_suffix(".md").write_text(page(results))
         written.append(path.with_suffix(".md"))
     if into_readme:
-        for file, made in ((README, brief(results)), (FULL, table(results))):
-            file.write_text(filled_in(file.read_text(), made))
-            written.append(file)
+        FULL.write_text(filled_in(FULL.read_text(), table(results)))
+        written.append(FULL)
     said = [f"  {v.title}: {v.found}; {v.asked}: {_met(v)}" for v in verdicts(results["rows"])]
     return "\n".join(["Written: " + ", ".join(_name(p) for p in written), *said])
 

@@ -14,8 +14,8 @@ from benchmarks import report
 from benchmarks.measure import allowed_error
 from benchmarks.plots import fingerprint
 from benchmarks.providers import LIMITS, OURS
-from benchmarks.report import BEGIN, END, FULL, README, brief, filled_in, page, source, table
-from benchmarks.rows import RESULTS, comparisons, is_old, load, save, share
+from benchmarks.report import BEGIN, END, FULL, filled_in, page, source, table
+from benchmarks.rows import RESULTS, ROOT, comparisons, is_old, load, save, share
 from benchmarks.shapes import RECORD, SETS
 from made_up_benchmark import FakeGPU, without_tensors
 
@@ -31,9 +31,8 @@ def made_up(tmp_path_factory):
     gpu = FakeGPU(device="cpu")
     without_tensors(monkeypatch, gpu)
     monkeypatch.setattr(command, "RESULTS", folder)
-    for name in ("README", "FULL"):
-        monkeypatch.setattr(report, name, folder / f"{name}.md")
-        (folder / f"{name}.md").write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    monkeypatch.setattr(report, "FULL", folder / "FULL.md")
+    (folder / "FULL.md").write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     assert command.main([], gpu) == 0
     monkeypatch.undo()
     return folder / "made-up.json"
@@ -44,25 +43,22 @@ def path(request, made_up):
     return made_up if request.param == "made up" else request.param
 
 
-def tables_of(path):
-    """Each file with a table made from these results, and what makes it."""
-    if path.parent == RESULTS:
-        return {README: brief, FULL: table}
-    return {path.parent / "README.md": brief, path.parent / "FULL.md": table}
+def page_with_table(path):
+    """The page that has a table made from these results."""
+    return FULL if path.parent == RESULTS else path.parent / "FULL.md"
 
 
 def test_there_is_one_record():
     (path,) = FILES  # one GPU so far
-    readme = README.read_text()
+    readme = (ROOT / "README.md").read_text()
     assert f"benchmarks/results/{path.stem}.png" in readme
 
 
 def test_tables_show_the_results_on_file(path):
     results = load(path)
-    for file, make in tables_of(path).items():
-        text = file.read_text()
-        assert filled_in(text, make(results)) == text
-        assert source(results) in text
+    text = page_with_table(path).read_text()
+    assert filled_in(text, table(results)) == text
+    assert source(results) in text
 
 
 def test_a_figure_typed_into_a_table_is_found(path):
@@ -70,10 +66,9 @@ def test_a_figure_typed_into_a_table_is_found(path):
     changed = copy.deepcopy(results)
     for row in changed["rows"]:
         row["median_us"] += row["provider"] == OURS
-    for file, make in tables_of(path).items():
-        text = file.read_text()
-        assert make(changed) != make(results)
-        assert filled_in(text.replace(BEGIN, BEGIN + "\n1.0 µs"), make(results)) == text
+    text = page_with_table(path).read_text()
+    assert table(changed) != table(results)
+    assert filled_in(text.replace(BEGIN, BEGIN + "\n1.0 µs"), table(results)) == text
 
 
 def test_the_page_of_head_dimensions_is_of_its_results():
@@ -162,12 +157,11 @@ def test_saving_and_loading_changes_nothing(path, tmp_path):
         assert (tmp_path / "copy.json").read_text() == path.read_text()
 
 
-@pytest.mark.parametrize("name", ("README", "FULL"))
-def test_a_run_changes_what_is_between_the_marks_alone(name, made_up):
-    text = (made_up.parent / f"{name}.md").read_text()
+def test_a_run_changes_what_is_between_the_marks_alone(made_up):
+    text = (made_up.parent / "FULL.md").read_text()
     assert text.startswith(f"before\n{BEGIN}\n") and text.endswith(f"\n{END}\nafter\n")
     assert "old" not in text.split(END)[0].split()
-    assert "| rope_kernels |" in text and ("met, by" in text) == (name == "FULL")
+    assert "| rope_kernels |" in text and "met, by" in text
 
 
 def test_a_missed_bar_and_a_wrong_result_are_said(made_up):

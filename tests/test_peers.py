@@ -7,8 +7,10 @@ import subprocess
 from dataclasses import replace
 from types import SimpleNamespace
 
+import matplotlib.pyplot as plt
 import pytest
 import torch
+from PIL import Image
 
 from benchmarks.case import Case
 from benchmarks.peers import __main__ as command
@@ -16,9 +18,12 @@ from benchmarks.peers import building, measuring, report, sources, unsloth
 from benchmarks.peers.everybody import EVERYBODY, EVERYBODY_BY_NAME
 from benchmarks.peers.importing import import_file
 from benchmarks.peers.peer import Peer
+from benchmarks.peers.picture import picture
 from benchmarks.peers.sources import SOURCES, Source, blob_id, clone, unpack
+from benchmarks.plots import fingerprint
 from benchmarks.providers import OURS
 from benchmarks.providers.base import Provider
+from benchmarks.report import filled_in
 from benchmarks.rows import RESULTS, load
 from benchmarks.workload import Layout, Workload
 from made_up_benchmark import FakeGPU
@@ -465,8 +470,38 @@ def test_a_record_without_rows_is_refused():
         report.report(small_record() | {"rows": []})
 
 
+@pytest.mark.parametrize("path", report.records(), ids=lambda path: path.stem)
+def test_page_and_picture_are_of_the_record(path):
+    record = load(path)
+    assert path.with_suffix(".md").read_text() == report.report(record) + "\n"
+    shown = Image.open(path.with_suffix(".png")).text["Results"]
+    assert shown == fingerprint(record)
+    record["rows"][0]["median_us"] += 1
+    assert shown != fingerprint(record)
+
+
+def test_the_rows_in_readme_are_those_of_the_record():
+    record, readme = load(report.RESULTS / "peers-nvidia-h200.json"), report.README.read_text()
+    assert filled_in(readme, report.brief(record), report.BEGIN, report.END) == readme
+    for row in record["rows"]:
+        row["of_copy"] /= 2
+    assert filled_in(readme, report.brief(record), report.BEGIN, report.END) != readme
+
+
+def test_a_picture_has_every_provider_and_its_median():
+    record = small_record()
+    for row in record["rows"]:
+        row["of_copy"] = 10.0 / row["median_us"]
+    figure = picture(record)
+    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert names == [OURS, "Peer", "TransformerEngine, bshd", "TransformerEngine", "Half"]
+    assert "rope_kernels reaches 80 %" in figure.get_suptitle()
+    assert figure.get_suptitle().endswith("Peer, 65 %")
+    assert [text.get_text() for text in figure.axes[0].texts].count("none") == 3
+    plt.close(figure)
+
+
 def test_the_command_prints_tables(tmp_path, capsys):
-    assert report.main([]) == 1
     path = tmp_path / "record.json"
     path.write_text(json.dumps(small_record()))
     assert report.main([str(path), str(path)]) == 0

@@ -1,4 +1,9 @@
-"""Markdown tables of records: `python -m benchmarks.peers.report RECORD.json ...`."""
+"""Markdown tables of records, their pictures, and README's six rows.
+
+python -m benchmarks.peers.report RECORD.json ...    prints the tables
+python -m benchmarks.peers.report                    writes a page and a picture beside each record
+                                                     of the repository, and README's table
+"""
 
 import sys
 from collections.abc import Sequence
@@ -7,11 +12,34 @@ from pathlib import Path
 from benchmarks.bars import ON_THE_FLY
 from benchmarks.peers.cases import FORWARD_AND_BACKWARD
 from benchmarks.providers import LIMITS, OURS
-from benchmarks.rows import load
+from benchmarks.report import filled_in
+from benchmarks.rows import RESULTS, ROOT, load
 from rope_lab.records import origin
 
+README = ROOT / "README.md"
+BEGIN, END = "<!-- peers: begin -->", "<!-- peers: end -->"
 _NOTHING = "–"
 _THEIRS = ("TransformerEngine", "TransformerEngine, bshd")
+# README's rows, and its columns: of a project that was timed in several ways, the fastest
+IN_BRIEF = (
+    ("sbhd (2048, 16, 8, 256) bf16", "forward"),
+    ("sbhd (2048, 16, 8, 256) bf16", "backward"),
+    ("sbhd (4096, 2, 32, 128) bf16", "forward"),
+    ("sbhd (8192, 1, 64, 128) bf16", "forward"),
+    ("sbhd (131072, 1, 8, 128) bf16", "forward"),
+    ("thd (65536, 32, 128) bf16, 50 sequences", "forward"),
+)
+BESIDE = {
+    "ours": (OURS,),
+    "on the fly": (ON_THE_FLY,),
+    "TransformerEngine": _THEIRS,
+    "FlashAttention": ("FlashAttention",),
+    "flashinfer": ("flashinfer", "flashinfer, in place", "flashinfer, on the fly"),
+    "vLLM": ("vLLM", "vLLM, q and k"),
+    "Unsloth": ("Unsloth",),
+    "Liger": ("Liger-Kernel",),
+    "HF, compiled": ("Hugging Face, compiled",),
+}
 
 
 def report(record: dict) -> str:
@@ -41,6 +69,26 @@ def report(record: dict) -> str:
         *_left_out(record),
     ]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def brief(record: dict) -> str:
+    """Markdown for README.md: six rows, per cent of the copy's speed, and their source."""
+    lines = [
+        f"| | | copy | {' | '.join(BESIDE)} |",
+        "|---|---|---:|" + "---:|" * len(BESIDE),
+    ]
+    for shape, direction in IN_BRIEF:
+        found = {
+            row["provider"]: row
+            for row in record["rows"]
+            if (row["shape"], row["direction"]) == (shape, direction)
+        }
+        cells = [f"{found['copy_']['median_us']:.1f} µs"]
+        for names in BESIDE.values():
+            shares = [found[name]["of_copy"] for name in names if name in found]
+            cells.append(f"{max(shares):.0%}" if shares else _NOTHING)
+        lines.append(f"| {shape} | {direction} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", origin(record["gpu"], record["versions"], record["date"])])
 
 
 def _table(record: dict, direction: str) -> list[str]:
@@ -118,11 +166,30 @@ def _left_out(record: dict) -> list[str]:
     return ["Left out:", "", *lines] if lines else []
 
 
+def records() -> list[Path]:
+    """The repository's records of peers, one for each GPU."""
+    return sorted(RESULTS.glob("peers-*.json"))
+
+
+def write() -> list[Path]:
+    """Write the page and the picture of every record, and README's table; where they are."""
+    from benchmarks.peers.picture import save
+
+    written = []
+    for path in records():
+        record = load(path)
+        path.with_suffix(".md").write_text(report(record) + "\n")
+        written += [path.with_suffix(".md"), save(record, path.with_suffix(".png"))]
+    record = load(RESULTS / "peers-nvidia-h200.json")
+    README.write_text(filled_in(README.read_text(), brief(record), BEGIN, END))
+    return [*written, README]
+
+
 def main(arguments: Sequence[str]) -> int:
-    """The command: print the tables of each record."""
+    """The command: print the tables of each record; without one, write all pages."""
     if not arguments:
-        print("python -m benchmarks.peers.report RECORD.json ...", file=sys.stderr)
-        return 1
+        print("Written: " + ", ".join(path.relative_to(ROOT).as_posix() for path in write()))
+        return 0
     for path in arguments:
         print(report(load(Path(path))))
     return 0
