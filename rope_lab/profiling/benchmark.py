@@ -7,18 +7,18 @@ _FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 
 
 class Results:
-    """What `benchmarks/results` has for one GPU.
+    """What `benchmarks/results` has for one GPU; for `peers-` and its name, of all peers.
 
     Attributes:
         rows: each measured call, as a dict; `clock` says which time it is.
-        providers: name -> version, None where one was not installed.
+        providers: name -> version, None where one was not installed; of peers, what was timed.
         source: one line: which GPU, and when.
     """
 
     def __init__(self, gpu: str = "nvidia-h200") -> None:
         found = json.loads((_FOLDER / f"{gpu}.json").read_text(encoding="utf-8"))
         self.rows: list[dict] = found["rows"]
-        self.providers: dict[str, str | None] = found["providers"]
+        self.providers: dict[str, str | dict | None] = found["providers"]
         self.source = f"benchmarks/results: {found['gpu']}, {found['date']}"
 
     def of(self, provider: str, clock: str = "device") -> dict[tuple[str, str], dict]:
@@ -26,7 +26,7 @@ class Results:
         return {
             (row["shape"], row["direction"]): row
             for row in self.rows
-            if (row["provider"], row["clock"]) == (provider, clock)
+            if (row["provider"], row.get("clock", "device")) == (provider, clock)
         }
 
     def us(self, shape: str, provider: str, direction: str = "forward") -> float:
