@@ -176,7 +176,7 @@ class _OneCase:
         results = run.call()
         if run.layout is not None:
             allowed = allowed_error(self.case, provider.name)
-            error = workload.relative_error(results, run.layout, direction)
+            error = workload.errors(results, run.layout, direction).relative
         del results
         peak = self.instruments.peak_bytes(run.call)
         if self.case.clock == "replay":
@@ -199,16 +199,13 @@ class _OneCase:
         for t, value in zip(run.overwrites, fresh, strict=True):
             t.copy_(value)
         replay()
-        return workload.relative_error(outputs, run.layout, direction)
+        return workload.errors(outputs, run.layout, direction).relative
 
     def _try(self, provider: Provider, direction: str, make: Callable):
         try:
             return make()
         except Exception as failure:  # of whatever kind: the others are measured all the same
-            lines = str(failure).strip().splitlines() or [""]
-            self._leave_out(
-                provider, direction, f"{type(failure).__name__}: {lines[0][:200]}", True
-            )
+            self._leave_out(provider, direction, first_line(failure), True)
             return None
 
     def _leave_out(
@@ -219,6 +216,12 @@ class _OneCase:
         self.results.left_out.append(self.about | about)
         if failed:
             self.say(f"    {direction:14} {name:24} FAILED: {why}")
+
+
+def first_line(failure: Exception) -> str:
+    """What a failure says, in one line of at most some 300 characters."""
+    lines = str(failure).strip().splitlines() or [""]
+    return f"{type(failure).__name__}: {lines[0][:300]}"
 
 
 def _line(row: dict, limit: float) -> str:

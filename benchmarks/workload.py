@@ -36,6 +36,14 @@ class Layout:
         return f"{self.tensor_format} view of {self.memory} memory"
 
 
+@dataclass(frozen=True)
+class Errors:
+    """Of results, against fp64."""
+
+    relative: float  # norm of the difference over the norm of what is right, over all results
+    largest: float  # of one element
+
+
 class Workload:
     """Random tensors of a case, their positions, and tables of angles."""
 
@@ -97,8 +105,12 @@ class Workload:
     # what is right
 
     @torch.no_grad()
-    def relative_error(self, results: tuple[Tensor, ...], layout: Layout, direction: str) -> float:
-        """Norm of the difference from fp64 over the norm of what is right, over all results."""
+    def errors(self, results: tuple[Tensor, ...], layout: Layout, direction: str) -> Errors:
+        """How far results are from fp64.
+
+        Raises:
+            ValueError: the results have other shapes or dtypes than the layout asks for.
+        """
         transpose = direction in ("backward", "both")
         source = self.grad if transpose else self.x
         heads = self._heads(layout)
@@ -108,13 +120,15 @@ class Workload:
             raise ValueError(f"results have shapes {[tuple(result.shape) for result in results]}")
         if any(part.dtype != source.dtype for part in parts):
             raise ValueError(f"results have dtypes {[result.dtype for result in results]}")
-        wrong = right = 0.0
+        wrong = right = largest = torch.zeros((), dtype=torch.float64, device=source.device)
         for tokens in self._chunks():
             expected = self.rotated(source[:, tokens], self.positions[:, tokens], transpose)
             for part, want in zip(parts, expected.split(heads, 2), strict=True):
-                wrong = wrong + (part[:, tokens].double() - want).square().sum()
+                difference = part[:, tokens].double() - want
+                wrong = wrong + difference.square().sum()
                 right = right + want.square().sum()
-        return float((wrong / right).sqrt())
+                largest = torch.maximum(largest, difference.abs().max())  # NaN stays NaN
+        return Errors(float((wrong / right).sqrt()), float(largest))
 
     def rotated(self, x: Tensor, positions: Tensor, transpose: bool) -> Tensor:
         """RoPE by its definition in fp64, of (b, s, h, d): exact positions, no table."""

@@ -98,7 +98,7 @@ def test_an_adapter_hands_over_what_its_package_takes(name, case, direction, mon
 def check(provider, case, direction, device="cpu"):
     workload, run = run_of(provider, case, direction, device)
     before = [t.detach().clone() for t in run.overwrites]
-    error = workload.relative_error(run.call(), run.layout, direction)
+    error = workload.errors(run.call(), run.layout, direction).relative
     assert error <= allowed_error(case, provider.name)
     changed = [not torch.equal(t, was) for t, was in zip(run.overwrites, before, strict=True)]
     assert all(changed), "does not overwrite what it says it overwrites"
@@ -110,7 +110,7 @@ def test_who_writes_new_tensors_leaves_its_own_alone(name):
     workload, run = run_of(PROVIDERS[name], PAIR, "forward")
     x = workload.x.clone()
     for _ in range(2):
-        assert workload.relative_error(run.call(), run.layout, "forward") < 1e-6
+        assert workload.errors(run.call(), run.layout, "forward").relative < 1e-6
     assert torch.equal(workload.x, x)
 
 
@@ -157,14 +157,14 @@ WRONG = {
 @pytest.mark.parametrize("spoil", WRONG.values(), ids=WRONG.keys())
 def test_a_wrong_result_is_found(spoil):
     workload, run = run_of(PROVIDERS[OURS], DENSE, "forward")
-    error = workload.relative_error(tuple(spoil(t) for t in run.call()), run.layout, "forward")
+    error = workload.errors(tuple(spoil(t) for t in run.call()), run.layout, "forward").relative
     assert not error <= allowed_error(DENSE, "PyTorch eager")
 
 
 def test_a_gradient_turned_the_wrong_way_is_found():
     workload, run = run_of(PROVIDERS[OURS], DENSE, "forward")
     results = PROVIDERS[OURS].function(workload)(*workload.take(workload.grad, run.layout))
-    assert workload.relative_error(results, run.layout, "backward") > 0.1
+    assert workload.errors(results, run.layout, "backward").relative > 0.1
 
 
 def test_results_of_another_shape_or_dtype_are_refused():
@@ -172,7 +172,7 @@ def test_results_of_another_shape_or_dtype_are_refused():
     (result,) = run.call()
     for other in (result[:-1], result.double()):
         with pytest.raises(ValueError, match="results have"):
-            workload.relative_error((other,), run.layout, "forward")
+            workload.errors((other,), run.layout, "forward")
 
 
 def test_who_is_not_installed_has_no_version(monkeypatch):

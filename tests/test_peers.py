@@ -363,10 +363,10 @@ def test_without_a_gpu_nothing_is_measured(monkeypatch, tmp_path, capsys):
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize("case", [SMALL, PACKED], ids=["dense", "packed"])
 def test_the_largest_error_is_that_of_one_element(case, direction, monkeypatch):
-    monkeypatch.setattr(measuring, "_CHUNK", 200)  # several chunks
+    monkeypatch.setattr("benchmarks.workload._CHUNK", 200)  # several chunks
     workload, provider = Workload(case, "cpu"), StandIn("one", one_wrong_element)
     call = provider.run(workload, provider.function(workload), direction).call
-    _, largest = measuring.errors_of(workload, call(), provider.layout(case), direction)
+    largest = workload.errors(call(), provider.layout(case), direction).largest
     assert largest == pytest.approx(1, rel=1e-5)
 
 
@@ -385,7 +385,7 @@ def unpacked(name):
 def test_triton_peers_rotate(name, direction):
     provider, workload = unpacked(name), Workload(SMALL, "cpu")
     run = provider.run(workload, provider.function(workload), direction)
-    relative, _ = measuring.errors_of(workload, run.call(), run.layout, direction)
+    relative = workload.errors(run.call(), run.layout, direction).relative
     assert 0 < relative < 1e-6
 
 

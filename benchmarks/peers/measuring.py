@@ -8,18 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 
 import torch
-from torch import Tensor
 
 from benchmarks.case import Case
 from benchmarks.instruments import GPU
-from benchmarks.measure import allowed_error
+from benchmarks.measure import allowed_error, first_line
 from benchmarks.peers.cases import FORWARD_AND_BACKWARD
 from benchmarks.peers.peer import Peer
 from benchmarks.providers.base import Provider, Run
 from benchmarks.rows import LIMITS
-from benchmarks.workload import Layout, Workload
-
-_CHUNK = 2**24  # elements that are compared in fp64 at a time
+from benchmarks.workload import Workload
 
 
 @dataclass
@@ -58,26 +55,6 @@ def measure_cases(
     return found
 
 
-def errors_of(
-    workload: Workload, results: tuple[Tensor, ...], layout: Layout, direction: str
-) -> tuple[float, float]:
-    """Relative error (of the norms) and largest absolute error of one element, against fp64.
-
-    Raises:
-        ValueError: the results have other shapes or dtypes than the layout asks for.
-    """
-    relative = workload.relative_error(results, layout, direction)
-    backward = direction == "backward"
-    source = workload.grad if backward else workload.x
-    whole = torch.cat([_as_bshd(result, layout, workload.case) for result in results], dim=2)
-    largest, step = 0.0, max(1, _CHUNK // (source.numel() // workload.case.s))
-    for start in range(0, workload.case.s, step):
-        tokens = slice(start, start + step)
-        want = workload.rotated(source[:, tokens], workload.positions[:, tokens], backward)
-        largest = max(largest, float((whole[:, tokens].double() - want).abs().max()))
-    return relative, largest
-
-
 def _why_absent(provider: Provider) -> str:
     if isinstance(provider, Peer):
         missing = provider.source.missing()
@@ -86,7 +63,7 @@ def _why_absent(provider: Provider) -> str:
         try:
             provider.calls  # noqa: B018  (compiles or imports it)
         except Exception as failure:  # of whatever kind: the others are measured all the same
-            return _first_line(failure)
+            return first_line(failure)
     return "not installed" if provider.version() is None else ""
 
 
@@ -106,7 +83,7 @@ def _one_direction(
             try:
                 run, why, facts[provider.name] = _checked(workload, provider, direction)
             except Exception as failure:  # as above
-                why = _first_line(failure)
+                why = first_line(failure)
             failed = bool(why)
         if why:
             found.left_out.append(about | {"provider": provider.name, "why": why, "failed": failed})
@@ -132,20 +109,12 @@ def _checked(workload: Workload, provider: Provider, direction: str) -> tuple[Ru
     results = run.call()
     if run.layout is None:  # a limit rotates nothing
         return run, "", {"error": None, "max_error": None}
-    relative, largest = errors_of(workload, results, run.layout, direction)
+    errors = workload.errors(results, run.layout, direction)
     limit = allowed_error(workload.case, provider.name)
-    right = relative <= limit  # not if it is NaN
-    why = "" if right else f"wrong: error {relative:.2g} against fp64, {limit:.2g} allowed"
-    rounded = {"error": float(f"{relative:.3g}"), "max_error": float(f"{largest:.3g}")}
+    right = errors.relative <= limit  # not if it is NaN
+    why = "" if right else f"wrong: error {errors.relative:.2g} against fp64, {limit:.2g} allowed"
+    rounded = {
+        "error": float(f"{errors.relative:.3g}"),
+        "max_error": float(f"{errors.largest:.3g}"),
+    }
     return run, why, rounded
-
-
-def _as_bshd(t: Tensor, layout: Layout, case: Case) -> Tensor:
-    if layout.tensor_format == "thd":
-        return t.unflatten(0, (case.b, case.s))
-    return t.permute([layout.tensor_format.index(dim) for dim in "bshd"])
-
-
-def _first_line(failure: Exception) -> str:
-    lines = str(failure).strip().splitlines() or [""]
-    return f"{type(failure).__name__}: {lines[0][:300]}"
