@@ -14,7 +14,7 @@ from PIL import Image
 
 from benchmarks.case import Case
 from benchmarks.peers import __main__ as command
-from benchmarks.peers import building, measuring, report, sources, unsloth
+from benchmarks.peers import building, report, sources, unsloth
 from benchmarks.peers.everybody import EVERYBODY, EVERYBODY_BY_NAME
 from benchmarks.peers.importing import import_file
 from benchmarks.peers.peer import Peer
