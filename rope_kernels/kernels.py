@@ -1,8 +1,8 @@
 """The Triton kernel, told with the parts. No torch and no launching: `launch.py` plans every call.
 
 One program owns both members of its pairs, so every element is read once, written once, and may be
-overwritten; and it computes cos and sin once for all its rows of a position. An argument that is
-None is not there, and Triton leaves out the lines that need it.
+overwritten; and rows of a position share cos and sin. An argument that is None is not there, and
+Triton leaves out the lines that need it.
 """
 
 import triton
@@ -80,8 +80,8 @@ def rope_kernel(
         column = (column + tl.where(column < START, 0, 2 * HALF))[None, None, :]
         tail = tl.load(t_pointers + column * t_stride, tail_mask)
 
-    # The search is a loop. The compiler would move the loads above down to their uses, after the
-    # loop, and a program would wait for memory twice. It moves no load across a barrier.
+    # The search is a loop. ptxas would move the loads above down to their uses, after the loop, and
+    # a program would wait for memory twice. It moves no load across a barrier.
     if cu_seqlens_ptr is not None:
         tl.debug_barrier()
 

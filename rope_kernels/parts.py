@@ -3,8 +3,8 @@
 A row is one head of one batch entry at one position: d elements. A Triton program (a thread block)
 rotates a tile of BLOCK_S positions x BLOCK_R rows. Every part takes and returns values of one tile:
 positions have shape (BLOCK_S,), rows (BLOCK_R,), pairs (BLOCK_HALF,), and elements
-(BLOCK_S, BLOCK_R, BLOCK_HALF). In `whole_rows.py` the last dimension holds several rows side by
-side: of one position, or OVER_POSITIONS, with BLOCK_S 1 and as many tokens as columns.
+(BLOCK_S, BLOCK_R, BLOCK_HALF). The last dimension may hold several rows side by side: of one
+position, or OVER_POSITIONS, with BLOCK_S 1 and as many tokens as columns.
 """
 
 import triton
@@ -54,11 +54,11 @@ def choose_strides(
 
 @triton.jit
 def unseen_zero():
-    """0, which the compiler does not know; it sees a multiple of 65536.
+    """0, which the compiler does not know; it sees a multiple of 65536. Grids have one dimension.
 
-    Added to a remainder, it keeps what follows in 32 bits and more. LLVM computes a remainder of a
-    small number, and all that follows from it, in 16 bits. ptxas 12.8 for sm_90 then compared
-    sums of two such numbers (`add.s16x2`) as if nothing had been added.
+    Added to a remainder, it keeps sums with it in 32 bits and more. LLVM computes a remainder of a
+    small number in 16 bits, and packs such sums in pairs (`add.s16x2`). ptxas 12.8 for sm_90
+    compared halves of them as if nothing had been added.
     """
     return tl.program_id(1) * 65536
 
@@ -115,9 +115,9 @@ def rows_of_program(
     STRETCH: tl.constexpr,  # blocks of positions that all rows finish before the next ones begin
     ALIGNED: tl.constexpr,  # bytes that divide every address of a row; 0: what the compiler sees
     OUT_ALIGNED: tl.constexpr,  # the same of the outputs
-    row_in_block=0,  # (columns,) int32: which of the rows side by side each column is of
-    ROWS_PER_BLOCK: tl.constexpr = 1,  # rows side by side in the last dimension
-    OVER_POSITIONS: tl.constexpr = False,  # they are one head at so many positions
+    row_in_block,  # (columns,) int32: which of the rows side by side each column is of
+    ROWS_PER_BLOCK: tl.constexpr,  # rows side by side in the last dimension
+    OVER_POSITIONS: tl.constexpr,  # they are one head at so many positions
 ):
     """Where this program reads and writes, and which of its tokens and rows there are.
 
@@ -213,7 +213,7 @@ def load_pairs(
 
 @triton.jit
 def store_pairs(
-    pointers,  # to element 0 of each row, (BLOCK_S, BLOCK_R, 1)
+    pointers,  # to element 0 of each row, (BLOCK_S, BLOCK_R, 1 or BLOCK_HALF)
     stride,  # of d
     first,  # first members of the pairs, in the stored dtype
     second,  # second members

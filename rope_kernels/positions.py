@@ -34,7 +34,7 @@ def find_sequences(
 
 @triton.jit
 def positions(
-    s,  # (BLOCK_S,) int64: tokens of this tile
+    s,  # (BLOCK_S,), or over positions (columns,), int64: tokens of this tile
     s_exists,  # (BLOCK_S,): whether there is such a token
     b,  # int64, this program's batch entry
     seq_len,  # s, or the number of packed tokens

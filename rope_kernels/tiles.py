@@ -22,9 +22,10 @@ FULL_OVER_POSITIONS = 0.85
 BLOCK_BYTES_IN_PLACE = 1024  # over positions: programs that share a cache line disturb each other
 FULL_FOR_TWO_WARPS = 0.75  # emptier, on the fly: each of two warps would have too few rows
 FEWEST_ROWS = 3  # of a position, for rows side by side: they evaluate sines of their own
-# A row's pairs, padded to a power of two, that fill less go side by side in the first kernel.
-FULL_ENOUGH = 2 / 3
-FULL_ENOUGH_OVER_POSITIONS = 0.8
+# Where a row's pairs, padded to a power of two, fill less, those of several go side by side.
+FULL_WHEN_PADDED = 2 / 3
+FULL_WHEN_PADDED_OVER_POSITIONS = 0.8
+FEW_ROWS = 2  # of a position: then the table's bytes count, as those of the rows do
 MANY_BLOCKS = 4  # of rows of a position; fewer share their cosines too little
 ENOUGH_BLOCKS = 12  # from here on it no longer matters that places in the last tile are empty
 MOST_EMPTY = 0.1
@@ -102,7 +103,7 @@ def plan_tile(
     by_rows = rows, k_rows
     if max(by_rows) >= FEWEST_ROWS:
         whole_rows = takes_whole_rows(rotation, head_dim, element_bytes)
-        if pairs_go_side_by_side(rotation, half, tail, whole_rows, rows_outer, inplace):
+        if pairs_go_side_by_side(rotation, part, element_bytes, whole_rows, rows_outer, inplace):
             return tile_of_pairs_side_by_side(rotation, part, by_rows, element_bytes, rows_outer)
         if whole_rows:
             part["FIRST"] = rotation.rotary_start if inplace else 0
@@ -131,10 +132,10 @@ def tile_of_padded_rows(
     if rows_outer and head_dim * element_bytes % LINE_BYTES:
         positions = max(positions, 2)  # neighbors in memory, which share a cache line
     block_r = min(_next_power_of_2(max(rows)), max(1, rows_that_fit // positions))
-    # of one or two rows a position, the table's bytes count too: 3 to 8 points at one row
-    with_table = block_r * padded * element_bytes + table_bytes(rotation)
-    block_s = min(rows_that_fit // block_r, _next_power_of_2(-(-size // with_table)))
-    block_s = max(block_s, min(positions, rows_that_fit // block_r))
+    block_s = rows_that_fit // block_r
+    if max(rows) <= FEW_ROWS:
+        with_table = block_r * padded * element_bytes + table_bytes(rotation)
+        block_s = min(block_s, max(positions, _next_power_of_2(-(-size // with_table))))
     num_warps = min(MAX_WARPS, max(1, padded * element_bytes // BYTES_PER_WARP))
     tile = {"BLOCK_S": block_s, "BLOCK_R": block_r}
     padding = {"BLOCK_HALF": block_half, "BLOCK_TAIL": block_tail, "ROWS_PER_BLOCK": 1}
@@ -276,7 +277,12 @@ def takes_whole_rows(rotation: Rotation, head_dim: int, element_bytes: int) -> b
 
 
 def pairs_go_side_by_side(
-    rotation: Rotation, half: int, tail: int, whole_rows: bool, rows_outer: bool, inplace: bool
+    rotation: Rotation,
+    part: dict[str, int],
+    element_bytes: int,
+    whole_rows: bool,
+    rows_outer: bool,
+    inplace: bool,
 ) -> bool:
     """Whether pairs of several rows fill a block much better than one row's, rounded up, would.
 
@@ -284,14 +290,17 @@ def pairs_go_side_by_side(
     their programs need the most bytes in flight; there pairs side by side are faster even if they
     are read 8 bytes at a time.
     """
-    if tail or any(rotation.pairings):
+    half, padded = part["HALF"], _next_power_of_2(part["HALF"])
+    largest = 4 * 2 * padded * element_bytes  # bytes of a block, see `block_of_rows`
+    if part["TAIL"] or any(rotation.pairings) or largest > MAX_WARPS * TILE_BYTES:
         return False
-    filled = half / _next_power_of_2(half)
     if rotation.cu_seqlens is not None:
-        return filled < FULL_ENOUGH
+        narrow = whole_rows and half * element_bytes % 8
+        return not (narrow or rows_outer) and half < FULL_WHEN_PADDED * padded
     if whole_rows or (rows_outer and inplace):
         return False
-    return filled < (FULL_ENOUGH_OVER_POSITIONS if rows_outer else FULL_ENOUGH)
+    full = FULL_WHEN_PADDED_OVER_POSITIONS if rows_outer else FULL_WHEN_PADDED
+    return half < full * padded
 
 
 def table_bytes(rotation: Rotation) -> int:

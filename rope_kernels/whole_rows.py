@@ -1,10 +1,10 @@
 """A second kernel, for half-split pairs that `rope_kernel` would read badly.
 
 Head dimension 72 in bf16: a row has 144 bytes, so every row is aligned to 16 bytes, and a thread
-can load 16 at once. The second half of a row starts at byte 72, so `rope_kernel` loads and stores
-8 bytes at a time; and its tiles hold 64 pairs a row, 28 of them empty. This kernel takes whole
-rows, and several side by side: 7 of them fill 504 of 512 elements. It loads every element, and a
-second time as the other member of its pair; that load comes from L1.
+can load 16 at once. The second half of a row starts at byte 72, so `rope_kernel` would load and
+store 8 bytes at a time, in tiles of 64 pairs a row, 28 of them empty. This kernel takes whole rows,
+and several side by side: 7 of them fill 504 of 512 elements. It loads every element, and a second
+time as the other member of its pair; that load comes from L1.
 """
 
 import triton
@@ -110,8 +110,7 @@ def whole_rows_kernel(
     stored = tl.load(slices + (element * t_stride)[None, None, :], mask)
     stored_other = tl.load(slices + (other * t_stride)[None, None, :], mask)
 
-    # The search is a loop. The compiler would move the loads above down to their uses, after the
-    # loop, and a program would wait for memory twice. It moves no load across a barrier.
+    # A barrier keeps these loads above the search, as in `rope_kernel`.
     if cu_seqlens_ptr is not None:
         tl.debug_barrier()
 

@@ -132,14 +132,18 @@ MIDDLE = (  # sizes, rotary dimension, first element, columns of the table per p
 @pytest.mark.parametrize("function", (rope_fw, rope_bw))
 @pytest.mark.parametrize("case", MIDDLE, ids=str)
 def test_no_element_is_found_by_sums_of_16_bits(case, function):
-    """ptxas 12.8 lost such sums, and elements of these calls turned by NaN; with Triton 3.6."""
+    """ptxas 12.8 lost such sums, and elements of these calls turned by NaN; with Triton 3.6.
+
+    Triton 3.7 makes no such sums here. A zero that the compiler cannot see keeps it so.
+    """
     tensor_format, shape, rotary_dim, start, per_pair, dtype = case
     t, freqs = torch.randn(shape, dtype=dtype), torch.randn(64, 1, 1, rotary_dim // 2 * per_pair)
     options = {"rotary_dim": rotary_dim, "rotary_start": start}
     if tensor_format == "thd":
         options["cu_seqlens"] = torch.tensor([0, 9, 21])
     code = compile_call("sm_90", function, t, freqs, tensor_format, **options)
-    assert "s16x2" not in code.stages["ptx"], code
+    assert code.kernel == "whole_rows_kernel"
+    assert "s16x2" not in code.stages["ptx"] and "%ctaid.y" in code.stages["ptx"], code
 
 
 def test_a_row_at_an_odd_address_is_not_read_wide_either():

@@ -108,8 +108,8 @@ def test_whole_rows(head_dim, tensor_format, layout, device):
         check_whole_rows(t, grad, freqs, tensor_format, cu_seqlens)
 
 
-def all_pairs_side_by_side(rotation, half, tail, *others):
-    return tail == 0 and not any(rotation.pairings)
+def all_pairs_side_by_side(rotation, part, *others):
+    return part["TAIL"] == 0 and not any(rotation.pairings)
 
 
 @pytest.mark.parametrize("freqs_of", ("angles", "one per pair", "on the fly"))
@@ -133,6 +133,33 @@ def test_pairs_side_by_side(
     assert plan.kernel == "rope_kernel" and plan.blocks["ROWS_PER_BLOCK"] >= 3
     assert plan.flags["OVER_POSITIONS"] == (tensor_format == "bhsd")
     check_new_and_in_place(t, grad, freqs, tensor_format, **options)
+
+
+WHERE = {  # of a batch of 2 sequences with 6 positions, and a table of 20
+    "ids": {"position_ids": torch.tensor([[3, 0, 0, 19, 7, 2], [5, 1, 2, 3, 4, 11]])},
+    "starts": {"start_positions": torch.tensor([13, 4])},
+    "context parallel": {"cp_size": 2, "cp_rank": 1},
+    "inverse": {"inverse": True},
+}
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("tensor_format", ("sbhd", "bshd", "bhsd"))
+@pytest.mark.parametrize("head_dim", (20, 96))
+def test_pairs_of_q_and_k_side_by_side(
+    head_dim, tensor_format, where, device, monkeypatch, whole_way
+):
+    """k has fewer heads than a block has rows."""
+    sizes = shape_of(tensor_format, 6, 2, 7, head_dim), shape_of(tensor_format, 6, 2, 1, head_dim)
+    q, k = (contiguous(size, torch.float32, device) for size in sizes)
+    freqs, options = angles(20, head_dim, device), WHERE[where]
+    options = {n: x.to(device) if isinstance(x, torch.Tensor) else x for n, x in options.items()}
+    monkeypatch.setattr(tiles, "pairs_go_side_by_side", all_pairs_side_by_side)
+    plan, _ = plan_of(rope_qk, q, k, freqs, tensor_format, **options)
+    assert plan.kernel == "rope_kernel" and plan.blocks["ROWS_PER_BLOCK"] > 1
+    outs = rope_qk(q, k, freqs, tensor_format, **options)
+    for t, out in zip((q, k), outs, strict=True):
+        assert_rounded_once(out, rotate_fp64(t, freqs, tensor_format, **options))
 
 
 @pytest.mark.parametrize("shift", (1, 2, 4, 8))
@@ -380,10 +407,29 @@ def test_pairs_side_by_side_fill_their_blocks(d, element_bytes, rows, rows_outer
     assert blocks["BLOCK_HALF"] / 2 < side * d // 2 <= blocks["BLOCK_HALF"]
     size = 2 * blocks["BLOCK_S"] * blocks["BLOCK_R"] * blocks["BLOCK_HALF"] * element_bytes
     assert size <= tiles.LARGER_TILE_BYTES or blocks["BLOCK_S"] * blocks["BLOCK_R"] == 1
-    assert tile.num_warps == min(MAX_WARPS, max(1, size // tiles.TILE_BYTES))
     assert tile.positions == (side if rows_outer else blocks["BLOCK_S"])
     assert tile.rows == blocks["BLOCK_R"] * (1 if rows_outer else side)
     assert tile.flags["OVER_POSITIONS"] == rows_outer and (blocks["BLOCK_S"] == 1 or not rows_outer)
+
+
+@pytest.mark.parametrize("cu_seqlens", (None, torch.tensor([0, 5])), ids=("dense", "packed"))
+@pytest.mark.parametrize("rows_outer", (False, True), ids=("sbhd", "bhsd"))
+@pytest.mark.parametrize("element_bytes", (2, 4, 8))
+def test_no_warp_gets_more_than_its_share_of_pairs_side_by_side(
+    element_bytes, rows_outer, cu_seqlens
+):
+    """More would spill: 18 KB a thread in fp64 at 576."""
+    side_by_side = 0
+    for d in range(2, 4100, 2):
+        rotation = Rotation(torch.empty(5, 1, 1, d, device="meta"), cu_seqlens=cu_seqlens)
+        tile = plan_tile(rotation, d, 64, element_bytes, rows_outer=rows_outer, inplace=False)
+        if tile.kernel == "rope_kernel" and tile.blocks["ROWS_PER_BLOCK"] > 1:
+            side_by_side += 1
+            assert (cu_seqlens is None or not rows_outer) and d * element_bytes <= 4096
+            blocks = tile.blocks
+            size = 2 * blocks["BLOCK_S"] * blocks["BLOCK_R"] * blocks["BLOCK_HALF"] * element_bytes
+            assert size <= tiles.TILE_BYTES * tile.num_warps
+    assert side_by_side > 0 or (cu_seqlens is not None and rows_outer)
 
 
 @pytest.mark.parametrize("element_bytes", (2, 4, 8))
