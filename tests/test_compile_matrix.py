@@ -101,7 +101,7 @@ def test_the_file_and_the_page_are_what_the_command_writes():
 
 
 def test_a_slice_of_the_cells_has_every_call_and_every_gpu():
-    """`make test` takes one case in six, which must not be always the same calls."""
+    """`make test` takes one case in seven, which must not be always the same calls."""
     some = CELLS[::6]
     assert {call for call, _ in some} == set(calls()) and {gpu for _, gpu in some} == set(TARGETS)
 
