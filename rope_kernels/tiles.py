@@ -214,7 +214,7 @@ def tile_of_whole_rows(
             warp_bytes = LARGER_TILE_BYTES
             if not rotation.on_the_fly:
                 size *= 2
-        elif rotation.cu_seqlens is not None:
+        elif rotation.cu_seqlens is not None:  # packed rows that are not read 16 bytes at a time
             size = TILE_BYTES
         most = max(1, size // (block * element_bytes))
         block_r = blocks_over_rows(rows, rows_per_block, most)
@@ -307,8 +307,8 @@ def table_bytes(rotation: Rotation) -> int:
     """Of one position."""
     if rotation.on_the_fly:
         return 0
-    columns = rotation.rotary_dim // 2 if rotation.one_per_pair else rotation.rotary_dim
-    return columns * rotation.table.element_size() * (1 if rotation.sin is None else 2)
+    tables = 1 if rotation.sin is None else 2
+    return tables * rotation.table.shape[-1] * rotation.table.element_size()
 
 
 def positions_per_load(rotation: Rotation) -> int:
