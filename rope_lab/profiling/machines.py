@@ -1,0 +1,39 @@
+"""T0, W and P of several GPUs, from times that `record_machine` took and kept."""
+
+import json
+import statistics
+from pathlib import Path
+
+from ..records import Observation, circumstances
+from .roofline import Machine, straight_line
+
+
+def read(path: Path | str) -> dict[str, Observation]:
+    """Name of the GPU -> the times that were taken on it."""
+    found = json.loads(Path(path).read_text())
+    return {gpu: Observation(key="machines", replayed=True, **found[gpu]) for gpu in sorted(found)}
+
+
+def merge(path: Path | str, values: dict) -> None:
+    """Write what was measured here into a record, in place of what it has for this GPU."""
+    path = Path(path)
+    found = json.loads(path.read_text()) if path.exists() else {}
+    here = circumstances()
+    found[here["gpu"]] = here | {"values": values}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(dict(sorted(found.items())), indent=2) + "\n")
+
+
+def median_of_passes(passes: list[list[float]]) -> list[float]:
+    """Of the first case, of the second, and so on: each pass took them all."""
+    return [statistics.median(times) for times in zip(*passes, strict=True)]
+
+
+def machine_of(taken: Observation) -> Machine:
+    """T0 and W from copies, as notebook 08 finds them; P from its detour's last two FMA counts."""
+    copies, fmas = taken["copies"], taken["fmas"]
+    moved = [2 * size for size in copies["bytes"]]  # read and written
+    start, slope = straight_line(moved, median_of_passes(copies["us"]))
+    (*_, few, many), (*_, fast, slow) = fmas["counts"], median_of_passes(fmas["us"])
+    rate = (many - few) * fmas["elements"] / (slow - fast)
+    return Machine(start_us=start, bytes_a_us=1 / slope, instructions_a_us=rate)

@@ -1,0 +1,86 @@
+"""Measure T0, W and P of this GPU: `python -m rope_lab.profiling.record_machine`, where one is.
+
+It times what notebook 08 and "Timing done wrong" time, with an empty L2 cache, in several passes,
+and keeps all times. The record has an entry for each GPU; this one's is replaced.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from ..timing import measure
+from . import machines
+
+SHAPE = (2048, 16, 8, 256)  # s, b, h, d; in bf16
+SIZES = tuple(2**e for e in range(14, 31, 2))  # bytes of a copied tensor: 16 KiB to 1 GiB
+COUNTS = (0, 8, 16, 32, 64, 128, 512)  # FMAs an element
+PASSES = 5
+
+
+def time_copies() -> list[float]:
+    """Microseconds of a copy of each size."""
+    times = []
+    for size in SIZES:
+        x = torch.zeros(size, dtype=torch.uint8, device="cuda")
+        times.append(_times({"copy": partial(torch.empty_like(x).copy_, x)})["copy"])
+    return times
+
+
+def headline() -> tuple[dict[str, Callable[[], object]], dict[str, Callable[[], object]]]:
+    """Calls on the headline's tensor: more and more FMAs; and a copy, naive and ours."""
+    from rope_kernels import RotaryPositionEmbedding, rope_fw
+    from rope_lab.steps.fused_multiply_adds import multiply_adds
+    from rope_lab.steps.journey import naive_rope
+
+    t = torch.randn(*SHAPE, device="cuda", dtype=torch.bfloat16)
+    freqs, out = RotaryPositionEmbedding(SHAPE[-1]).cuda()(SHAPE[0]), torch.empty_like(t)
+    return {str(K): multiply_adds(t, out, K) for K in COUNTS}, {
+        "copy": lambda: out.copy_(t),
+        "naive": lambda: naive_rope(t, freqs),
+        "ours": lambda: rope_fw(t, freqs),
+    }
+
+
+def take(passes: int = PASSES) -> dict:
+    """All times of this GPU, in microseconds: `us` has a list for each pass."""
+    fmas, rotations = headline()
+    elements = torch.Size(SHAPE).numel()
+    taken = {
+        "multiprocessors": torch.cuda.get_device_properties().multi_processor_count,
+        "copies": {"bytes": list(SIZES), "us": []},
+        "fmas": {"counts": list(COUNTS), "elements": elements, "us": []},
+        "headline": {"calls": list(rotations), "us": []},
+    }
+    for _ in range(passes):
+        taken["copies"]["us"].append(time_copies())
+        taken["fmas"]["us"].append(list(_times(fmas).values()))
+        taken["headline"]["us"].append(list(_times(rotations).values()))
+    return taken
+
+
+def _times(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
+    return {name: timing.median_us for name, timing in measure(calls).items()}
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("notebooks/records/machines.json"))
+    chosen = parser.parse_args(arguments)
+    if not torch.cuda.is_available():
+        print("There is no GPU here to measure.")
+        return 1
+    machines.merge(chosen.out, take())
+    for taken in machines.read(chosen.out).values():
+        gpu = machines.machine_of(taken)
+        W, P = gpu.bytes_a_us / 1e6, gpu.instructions_a_us / 1e6
+        print(f"{taken.origin}\n    T0 {gpu.start_us:.2f} us, W {W:.3f} TB/s, P {P:.2f} million/us")
+    print(chosen.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,113 @@
+"""The record of T0, W and P of several GPUs: taken, merged, and read again."""
+
+import ast
+import inspect
+
+import nbformat
+import pytest
+import torch
+
+import notebook_form
+from rope_lab import records
+from rope_lab.profiling import machines, record_machine
+from rope_lab.profiling.roofline import Machine
+
+FAST = Machine(start_us=4.0, bytes_a_us=4.5e6, instructions_a_us=33e6)
+SLOW = Machine(start_us=5.0, bytes_a_us=3.0e6, instructions_a_us=33e6)
+
+
+def times_of(machine, passes=3):
+    """What `take` would return on a made-up machine, of which the first pass is disturbed."""
+    sizes, counts, elements = (2**14, 2**22, 2**30), (0, 128, 512), 2**26
+    copies = [machine.time_us(2 * size) for size in sizes]
+    fmas = [machine.time_us(4 * elements, count * elements) for count in counts]
+    disturbed = [[9 * us for us in times] for times in (copies, fmas)]
+    return {
+        "copies": {"bytes": list(sizes), "us": [disturbed[0]] + (passes - 1) * [copies]},
+        "fmas": {
+            "counts": list(counts),
+            "elements": elements,
+            "us": [disturbed[1]] + (passes - 1) * [fmas],
+        },
+    }
+
+
+def merge_as(monkeypatch, gpu, path, machine, date="2026-01-01"):
+    here = {"gpu": gpu, "versions": {"torch": "1", "driver": "2"}, "date": date}
+    monkeypatch.setattr(machines, "circumstances", lambda: here)
+    machines.merge(path, times_of(machine))
+
+
+def test_each_gpu_has_its_entry(monkeypatch, tmp_path):
+    path = tmp_path / "records" / "machines.json"
+    merge_as(monkeypatch, "slow", path, SLOW)
+    merge_as(monkeypatch, "fast", path, FAST)
+    found = machines.read(path)
+    assert list(found) == ["fast", "slow"]
+    assert found["slow"].origin == "slow, torch 1, driver 2, 2026-01-01."
+    assert found["slow"].replayed and found["slow"]["fmas"]["elements"] == 2**26
+    assert path.read_text().endswith("}\n")
+
+
+def test_an_entry_is_replaced_and_the_others_stay(monkeypatch, tmp_path):
+    path = tmp_path / "machines.json"
+    merge_as(monkeypatch, "fast", path, FAST)
+    merge_as(monkeypatch, "slow", path, FAST)
+    before = machines.read(path)["fast"]
+    merge_as(monkeypatch, "slow", path, SLOW, date="2026-02-02")
+    found = machines.read(path)
+    assert found["fast"] == before and found["slow"].date == "2026-02-02"
+    assert found["slow"].values == times_of(SLOW)
+
+
+@pytest.mark.parametrize("machine", (FAST, SLOW))
+def test_the_three_numbers_are_found_again(machine):
+    here = {"gpu": "", "versions": {}, "date": ""}
+    found = machines.machine_of(records.Observation(key="", values=times_of(machine), **here))
+    assert found.start_us == pytest.approx(machine.start_us)
+    assert found.bytes_a_us == pytest.approx(machine.bytes_a_us)
+    assert found.instructions_a_us == pytest.approx(machine.instructions_a_us)
+
+
+def test_a_median_is_taken_over_the_passes_of_each_case():
+    assert machines.median_of_passes([[1, 20], [3, 10], [2, 90]]) == [2, 20]
+
+
+def test_without_a_gpu_nothing_is_written(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert record_machine.main(["--out", str(tmp_path / "machines.json")]) == 1
+    assert "no GPU" in capsys.readouterr().out and not list(tmp_path.iterdir())
+
+
+def test_the_kernel_is_that_of_the_notebook():
+    from rope_lab.steps import fused_multiply_adds
+
+    def kernel(source):
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef) and node.name == "fma_kernel":
+                return ast.dump(node)
+
+    path = notebook_form.FOLDER / "deeper" / "08_timing_done_wrong.ipynb"
+    cells = nbformat.read(path, as_version=4).cells
+    (cell,) = (c.source for c in cells if "def fma_kernel" in c.source)
+    assert kernel(cell) == kernel(inspect.getsource(fused_multiply_adds))
+
+
+def test_multiply_adds_are_as_many_as_asked_for(device):
+    from rope_lab.steps.fused_multiply_adds import multiply_adds
+
+    ones = torch.ones(64, device=device)
+    out = torch.empty_like(ones)
+    for count in (0, 8, 16):
+        multiply_adds(ones, out, count, block=32)()
+        want = 0.999**count + 0.001 * sum(0.999**i for i in range(count))
+        torch.testing.assert_close(out, want * ones)
+
+
+@pytest.mark.gpu
+def test_a_gpu_is_measured(tmp_path):
+    machines.merge(tmp_path / "machines.json", record_machine.take(passes=1))
+    ((gpu, taken),) = machines.read(tmp_path / "machines.json").items()
+    assert gpu == torch.cuda.get_device_name()
+    machine = machines.machine_of(taken)
+    assert 0 < machine.start_us < 20 and 1 < machine.ridge < 100
