@@ -2,14 +2,19 @@
 
 from .api import apply_rotary_pos_emb, rope_qk
 from .frequencies import RotaryPositionEmbedding
+from .norm_api import norm_rope, qk_norm_rope
+from .norm_reference import sum_of_squares
 from .one_way import rope_bw, rope_fw, rotate_half
 
 __version__ = "0.1.0"
 __all__ = [
     "RotaryPositionEmbedding",
     "apply_rotary_pos_emb",
+    "norm_rope",
+    "qk_norm_rope",
     "rope_bw",
     "rope_fw",
     "rope_qk",
     "rotate_half",
+    "sum_of_squares",
 ]

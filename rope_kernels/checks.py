@@ -81,24 +81,24 @@ def _check_options(call: Call) -> None:
     if not (isinstance(call.tensor_format, str) and call.tensor_format in FORMATS):
         raise bad(f"tensor_format is {call.tensor_format!r}", ", ".join(FORMATS))
     for name in ("interleaved", "fused", "inplace", "inverse"):
-        _check_flag(name, getattr(call, name))
+        check_flag(name, getattr(call, name))
     pairing = call.output_pairing
     if not (isinstance(pairing, str) and pairing in OUTPUT_PAIRINGS):
         raise bad(f"output_pairing is {pairing!r}", ", ".join(OUTPUT_PAIRINGS))
     if pairing == "half" and call.inplace:
         raise bad("output_pairing is 'half' with inplace=True", "'same'")
     size, rank = call.cp_size, call.cp_rank
-    _check_integer("cp_size", size, 1, 2**31 - 1, "an integer from 1, below 2^31")
+    check_integer("cp_size", size, 1, 2**31 - 1, "an integer from 1, below 2^31")
     accepted = f"an integer from 0 to cp_size - 1 = {size - 1}"
-    _check_integer("cp_rank", rank, 0, size - 1, accepted)
+    check_integer("cp_rank", rank, 0, size - 1, accepted)
 
 
-def _check_flag(name: str, flag: object) -> None:
+def check_flag(name: str, flag: object) -> None:
     if not isinstance(flag, bool):
         raise bad(f"{name} is {flag!r}", "False, True", TypeError)
 
 
-def _check_integer(name: str, value: object, least: float, most: float, accepted: str) -> None:
+def check_integer(name: str, value: object, least: float, most: float, accepted: str) -> None:
     if isinstance(value, bool):  # an int to Python, so True would pass for 1
         raise bad(f"{name} is {value}", accepted, TypeError)
     if not (isinstance(value, (int, torch.SymInt)) and least <= value <= most):
@@ -151,12 +151,12 @@ def _check_slice(call: Call, sizes: _Sizes, width: int, of_module: bool) -> None
     accepted = f"an even number from 2 to {d_in_words}"
     if call.rotary_dim is not None:
         rotary_dim, came = call.rotary_dim, f"rotary_dim is {call.rotary_dim!r}"
-        _check_integer("rotary_dim", rotary_dim, -math.inf, math.inf, accepted)
+        check_integer("rotary_dim", rotary_dim, -math.inf, math.inf, accepted)
     if rotary_dim % 2 or not 2 <= rotary_dim <= sizes.head_dim:
         raise bad(came, accepted)
     accepted = f"an integer from 0 to {sizes.head_dim - rotary_dim}, for {rotary_dim} elements"
     accepted += f" within {d_in_words}"
-    _check_integer("rotary_start", start, 0, sizes.head_dim - rotary_dim, accepted)
+    check_integer("rotary_start", start, 0, sizes.head_dim - rotary_dim, accepted)
     if of_module and rotary_dim != width:
         raise bad(came, f"None, or that of freqs, {width}")
     if rotary_dim != width and rotary_dim != 2 * width:
@@ -276,7 +276,7 @@ def check_tensor(
 def check_rotate_half(x: Tensor, interleaved: bool) -> None:
     """Raise unless `x` is a tensor whose last dimension splits into pairs, and the flag a bool."""
     check_tensor("x", x)
-    _check_flag("interleaved", interleaved)
+    check_flag("interleaved", interleaved)
     if x.dim() == 0 or x.shape[-1] % 2:
         raise bad(f"x has shape {tuple(x.shape)}", "an even last dimension, to have two halves")
 

@@ -17,7 +17,7 @@ from .plan import (
     with_rows_in_one_dimension,
 )
 from .rotation import Rotation
-from .tiles import WHOLE_ROWS, order_of_programs, plan_tile
+from .tiles import order_of_programs, plan_tile
 
 
 def rotate(
@@ -146,14 +146,15 @@ def make_plan(
 def kernel_of(plan: Plan):
     """The Triton kernel that a plan names."""
     # the first launch loads Triton, not the import of the package
-    from . import kernels, whole_rows
+    from . import kernels, norm_kernels, whole_rows
 
-    return getattr(whole_rows if plan.kernel == WHOLE_ROWS else kernels, plan.kernel)
+    rooms = kernels, norm_kernels, whole_rows
+    return next(getattr(room, plan.kernel) for room in rooms if hasattr(room, plan.kernel))
 
 
 def options_of(plan: Plan) -> dict[str, int | bool]:
     """Options of the compiler. Fusion, which decides last bits, is never left to its default."""
-    return {"num_warps": plan.num_warps, "enable_fp_fusion": True}
+    return {"num_warps": plan.num_warps, "enable_fp_fusion": plan.fp_fusion}
 
 
 def run(plan: Plan, tensors: KernelTensors):

@@ -32,7 +32,7 @@ def _run(tensors: tuple[Tensor, ...], rotation: Rotation, inplace: bool) -> tupl
 
 
 # The fields of a Rotation, in order.
-_FIELDS = (
+FIELDS = (
     "Tensor table, Tensor? sin, Tensor? cu_seqlens, Tensor? start_positions, Tensor? position_ids, "
     "str tensor_format, bool interleaved, SymInt cp_size, SymInt cp_rank, bool transpose, "
     "bool one_per_pair, SymInt rotary_start, bool inverse, bool to_half_split"
@@ -40,7 +40,7 @@ _FIELDS = (
 
 
 @torch.library.custom_op(
-    "rope_kernels::rotate", mutates_args=(), schema=f"(Tensor[] tensors, {_FIELDS}) -> Tensor[]"
+    "rope_kernels::rotate", mutates_args=(), schema=f"(Tensor[] tensors, {FIELDS}) -> Tensor[]"
 )
 def _rotate_op(tensors, *fields):
     return list(_run(tuple(tensors), Rotation(*fields), inplace=False))
@@ -54,7 +54,7 @@ def _(tensors, *fields):
 @torch.library.custom_op(
     "rope_kernels::rotate_inplace",
     mutates_args={"tensors"},
-    schema=f"(Tensor(a!)[] tensors, {_FIELDS}) -> ()",
+    schema=f"(Tensor(a!)[] tensors, {FIELDS}) -> ()",
 )
 def _rotate_inplace_op(tensors, *fields):
     _run(tuple(tensors), Rotation(*fields), inplace=True)

@@ -31,13 +31,14 @@ class Plan:
     The dicts go by the names of the kernel's arguments, and are in their order.
     """
 
-    kernel: str  # its name in kernels.py or whole_rows.py
+    kernel: str  # its name in kernels.py, whole_rows.py or norm_kernels.py
     programs: int  # the grid
     num_warps: int  # per program
     sizes: dict[str, int | tuple[int, int] | None]  # run-time integers, and `cp`
     strides: dict[str, tuple[int, ...] | None]  # in elements
     blocks: dict[str, int]  # constexprs: pairs, tail, and the tile of a program
-    flags: dict[str, int | bool]  # constexprs: what to do, and in which order
+    flags: dict[str, int | float | bool]  # constexprs: what to do, and in which order
+    fp_fusion: bool = True  # the compiler may fuse multiply-adds
 
     @property
     def numbers(self) -> tuple[int | tuple[int, ...] | None, ...]:

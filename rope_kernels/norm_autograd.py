@@ -1,0 +1,70 @@
+"""The autograd.Function of `norm_rope`: one launch forward, two backward."""
+
+import torch
+from torch import Tensor
+
+from . import norm_launch, norm_reference
+from .modes import is_traced
+from .norm_operators import norm_rope_backward_by_operator, norm_rope_by_operator
+from .normalization import Normalization
+from .rotation import Rotation
+
+
+class NormRopeFunction(torch.autograd.Function):
+    """y = rope(weight * x / rms(x)), or the norm after the rotation.
+
+    Keeps x, or y if the norm says so, and 1 / rms of each row. Second derivatives are those
+    of `norm_reference.norm_rope`, by PyTorch.
+    """
+
+    @staticmethod
+    def forward(ctx, q, k, q_weight, k_weight, q_sumsq, k_sumsq, rotation, norm):
+        pairs = (q, k), (q_weight, k_weight), (q_sumsq, k_sumsq)
+        tensors, weights, sumsqs = [[x for x in pair if x is not None] for pair in pairs]
+        run = norm_rope_by_operator if is_traced() else norm_launch.norm_rope
+        outs, rstds = run(tensors, weights, sumsqs, rotation, norm, False, True)
+        kept = outs if norm.from_output else tensors
+        ctx.save_for_backward(*kept, *rstds, *weights, *sumsqs, *rotation.tensors)
+        ctx.counts = len(tensors), len(weights), len(sumsqs)
+        ctx.options, ctx.norm = rotation.options, norm
+        return outs
+
+    @staticmethod
+    def backward(ctx, *grads):
+        tensors, weights, sumsqs = ctx.counts
+        saved, norm = list(ctx.saved_tensors), ctx.norm
+        kept, saved = saved[:tensors], saved[tensors:]
+        rstds, saved = saved[:tensors], saved[tensors:]
+        weights, saved = saved[:weights], saved[weights:]
+        sumsqs, saved = saved[:sumsqs], saved[sumsqs:]
+        rotation = Rotation(*saved, *ctx.options)
+        if torch.is_grad_enabled() and not is_traced():
+            found = _differentiable(grads, kept, weights, sumsqs, rotation, norm)
+        else:
+            by_operator = norm_rope_backward_by_operator
+            run = by_operator if is_traced() else norm_launch.norm_rope_backward
+            found = run(grads, kept, rstds, weights, rotation, norm, bool(sumsqs))
+            of_sumsqs = [g.sum_to_size(x.shape) for g, x in zip(found[2], sumsqs, strict=True)]
+            found = *found[:2], of_sumsqs
+        of_q_and_k = [(*gradients, None, None)[:2] for gradients in found]
+        return *of_q_and_k[0], *of_q_and_k[1], *of_q_and_k[2], None, None
+
+
+def _differentiable(
+    grads: tuple[Tensor, ...],
+    kept: list[Tensor],
+    weights: list[Tensor],
+    sumsqs: list[Tensor],
+    rotation: Rotation,
+    norm: Normalization,
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """The gradients as PyTorch computes them, to be differentiated once more."""
+    if norm.from_output:
+        raise RuntimeError(
+            "save is 'output', and a second derivative needs the input; accepted: save='input'"
+        )
+    outs = norm_reference.norm_rope(kept, weights, sumsqs, rotation, norm)
+    inputs = [x for x in (*kept, *weights, *sumsqs) if x.requires_grad]
+    found = iter(torch.autograd.grad(outs, inputs, grads, create_graph=True))
+    rows = kept, weights, sumsqs
+    return tuple(tuple([next(found) if x.requires_grad else None for x in row]) for row in rows)

@@ -1,0 +1,362 @@
+"""Normalize and rotate in one kernel, forward and backward, told with the parts.
+
+Forward: x -> y = rope(weight * x / rms(x)), or y = weight * z / rms(z) of z = rope(x). A program
+has whole rows, so a row is read once, its squares are summed in registers, and y is written once.
+
+Backward: a program has the same rows of q or k at many positions, one after the other. It keeps its
+share of the weight's gradient in registers, and writes it once, at its end. `sum_partials_kernel`
+adds the shares in a fixed order, so the bits are the same in every run; atomics would add them in
+the order of arrival.
+"""
+
+import triton
+import triton.language as tl
+
+from .norm_parts import (
+    angles_of_tokens,
+    computed,
+    count_row_blocks,
+    dot,
+    load_row,
+    load_weights,
+    normal_and_gradient,
+    normalized,
+    pointer_of,
+    pointers_of,
+    rows_of_block,
+    share_of_program,
+    store_row,
+    store_sums,
+    through_norm,
+    times,
+    turn_row,
+    zero_outside,
+)
+from .parts import tile_of_program
+
+SIZES = ["seq_len", "batch", "q_heads", "k_heads", "s2", "sequences"]
+
+
+@triton.jit(do_not_specialize=SIZES)
+def norm_rope_kernel(
+    q_ptr,  # input, viewed as (s, b, h, d)
+    k_ptr,  # second input, or None; so in all pairs of q and k
+    q_out_ptr,  # outputs; they may be the inputs
+    k_out_ptr,
+    q_weight_ptr,  # (d,) or (h, d), or None
+    k_weight_ptr,
+    q_rstd_ptr,  # output, viewed as (s, b, h, 1): 1 / rms of each row; or None
+    k_rstd_ptr,
+    q_sumsq_ptr,  # viewed as (s, b, h, 1): sums of squares from elsewhere; or None
+    k_sumsq_ptr,
+    table_ptr,  # angles or cosines, (b, s2, columns); or int64, (d2 / 2,): 2^-64 turns a position
+    sin_ptr,  # sines, if the table holds cosines, or None
+    cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, and the last ends; or None
+    starts_ptr,  # (b,) or (sequences,): position of the first token of each sequence; or None
+    ids_ptr,  # (b, s): position of each token; or None
+    seq_len,  # s, or the number of packed tokens
+    batch,  # b
+    q_heads,  # h of q
+    k_heads,  # h of k
+    s2,  # positions in the table
+    sequences,  # number of packed sequences
+    cp,  # (cp_size, cp_rank): this rank has two chunks of every sequence; or None
+    q_strides,  # of s, b, h, d; in elements, any
+    k_strides,
+    q_out_strides,
+    k_out_strides,
+    q_rstd_strides,
+    k_rstd_strides,
+    q_sumsq_strides,
+    k_sumsq_strides,
+    table_strides,  # of b, s, d; any
+    ids_strides,  # of b, s; any
+    HALF: tl.constexpr,  # d2 / 2, number of pairs
+    TAIL: tl.constexpr,  # d - d2, elements that do not turn
+    START: tl.constexpr,  # the first element that turns
+    BLOCK_S: tl.constexpr,  # positions per program, a power of two
+    BLOCK_R: tl.constexpr,  # rows per program, a power of two
+    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
+    BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two, or 0
+    EPS: tl.constexpr,  # added to the mean of squares
+    WEIGHT_OFFSET: tl.constexpr,  # added to the weight
+    NORM_DIM: tl.constexpr,  # number of squares in a sum
+    NORM_AFTER: tl.constexpr,  # normalize the rotated row
+    LIKE_MODEL: tl.constexpr,  # round where PyTorch's operators would; False: once
+    PER_HEAD: tl.constexpr,  # each head has weights of its own
+    INVERSE: tl.constexpr,  # negate the sines
+    ONE_PER_PAIR: tl.constexpr,  # column i of the table belongs to pair i
+    PER_BATCH: tl.constexpr,  # a program has rows of one batch entry; False: all share their angles
+    ROWS_OUTER: tl.constexpr,  # order of programs: positions run faster than rows, not slower
+    STRETCH: tl.constexpr,  # blocks of positions that all rows finish before the next ones begin
+    FAST_SINE: tl.constexpr,  # fewer steps, which the interpreter and fp64 cannot take
+    ALIGNED: tl.constexpr,  # bytes that divide every address of a row; 0: what the compiler sees
+    OUT_ALIGNED: tl.constexpr,  # the same of the outputs
+    TABLE_UNIT: tl.constexpr,  # elements in which the table's strides of b and s are counted
+    INTERLEAVED: tl.constexpr,  # a pair has columns 2i and 2i + 1 of the table, not i and i + HALF
+    READS_INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1 of the input
+    WRITES_INTERLEAVED: tl.constexpr,  # and of the output
+):
+    STORED: tl.constexpr = q_ptr.dtype.element_ty
+    COMPUTED: tl.constexpr = tl.float64 if tl.float64 == STORED else tl.float32
+    WEIGHT_INTERLEAVED: tl.constexpr = WRITES_INTERLEAVED if NORM_AFTER else READS_INTERLEAVED
+    PACKED: tl.constexpr = cu_seqlens_ptr is not None
+
+    # My tile: rows of q, or of k.
+    q_blocks, k_blocks, entries = count_row_blocks(batch, q_heads, k_heads, BLOCK_R, PER_BATCH)
+    s_block, row_block, b = tile_of_program(
+        *((seq_len - 1) // BLOCK_S + 1, q_blocks + k_blocks, entries, ROWS_OUTER, STRETCH)
+    )
+    is_k, row, row_exists, heads = rows_of_block(
+        row_block, batch, q_heads, k_heads, BLOCK_R, PER_BATCH
+    )
+    b, first_s = b.to(tl.int64), s_block.to(tl.int64) * BLOCK_S
+    later = tl.arange(0, BLOCK_S).to(tl.int64)
+    exists = (first_s + later < seq_len)[:, None, None] & row_exists[None, :, :]
+    place = first_s, later[:, None], row, b, heads
+
+    # Read every element once, first of all: the loads are in flight while cos and sin are computed.
+    pointers, stride = pointers_of(
+        is_k, q_ptr, k_ptr, q_strides, k_strides, *place, PER_BATCH, ALIGNED
+    )
+    stored = load_row(
+        *(pointers, stride, exists, HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, READS_INTERLEAVED)
+    )
+    weights = load_weights(
+        *(pointer_of(is_k, q_weight_ptr, k_weight_ptr), row, heads, WEIGHT_OFFSET, PER_HEAD),
+        *(COMPUTED, HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED),
+    )
+    if PACKED:
+        tl.debug_barrier()  # keeps the loads above the search, as in `rope_kernel`
+    where = seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, ids_strides, cp
+    angles = angles_of_tokens(
+        *(first_s + later, b, where, (table_ptr, sin_ptr, table_strides, s2), STORED, HALF),
+        *(BLOCK_HALF, INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT, FAST_SINE, LIKE_MODEL),
+    )
+
+    # Normalize and rotate in fp32 (fp64 for fp64), or the other way round.
+    y = computed(stored, exists, HALF, TAIL)
+    if NORM_AFTER:
+        y = turn_row(y, angles, PACKED, False, INVERSE, LIKE_MODEL, STORED)
+        y = zero_outside(y, exists, HALF, TAIL)
+    if q_sumsq_ptr is None:
+        sumsq = dot(y, y, TAIL)
+    else:
+        found, _ = pointers_of(
+            *(is_k, q_sumsq_ptr, k_sumsq_ptr, q_sumsq_strides, k_sumsq_strides, *place),
+            *(PER_BATCH, 0),
+        )
+        sumsq = tl.load(found, exists, other=0)
+    rstd = tl.rsqrt(sumsq * (1 / NORM_DIM) + EPS)
+    y = normalized(y, rstd, weights, LIKE_MODEL, STORED)
+    if not NORM_AFTER:
+        y = turn_row(y, angles, PACKED, False, INVERSE, LIKE_MODEL, STORED)
+
+    # Write every element once, and what the backward needs.
+    pointers, stride = pointers_of(
+        *(is_k, q_out_ptr, k_out_ptr, q_out_strides, k_out_strides, *place),
+        *(PER_BATCH, OUT_ALIGNED),
+    )
+    store_row(
+        *(pointers, stride, exists, y),
+        *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WRITES_INTERLEAVED),
+    )
+    if q_rstd_ptr is not None:
+        pointers, _ = pointers_of(
+            is_k, q_rstd_ptr, k_rstd_ptr, q_rstd_strides, k_rstd_strides, *place, PER_BATCH, 0
+        )
+        tl.store(pointers, rstd, exists)
+
+
+@triton.jit(do_not_specialize=[*SIZES, "chunks"])
+def norm_rope_backward_kernel(
+    q_grad_ptr,  # gradient of the output, viewed as (s, b, h, d)
+    k_grad_ptr,  # or None; so in all pairs of q and k
+    q_ptr,  # input of the forward, or its output if FROM_OUTPUT
+    k_ptr,
+    q_out_ptr,  # gradient of the input
+    k_out_ptr,
+    q_weight_ptr,  # (d,) or (h, d), or None
+    k_weight_ptr,
+    q_rstd_ptr,  # viewed as (s, b, h, 1): 1 / rms of each row
+    k_rstd_ptr,
+    q_sumsq_ptr,  # gradient of the sums of squares that came from elsewhere; or None
+    k_sumsq_ptr,
+    q_partial_ptr,  # (shares, d): sums of the weight's gradient over the rows of each program
+    k_partial_ptr,  # ... or with PER_HEAD (chunks, b * h, d); or None
+    table_ptr,  # from here on as in `norm_rope_kernel`
+    sin_ptr,
+    cu_seqlens_ptr,
+    starts_ptr,
+    ids_ptr,
+    seq_len,  # s, or the number of packed tokens
+    batch,  # b
+    q_heads,  # h of q
+    k_heads,  # h of k
+    s2,  # positions in the table
+    sequences,  # number of packed sequences
+    cp,  # (cp_size, cp_rank): this rank has two chunks of every sequence; or None
+    chunks,  # programs that share the positions of the same rows
+    q_grad_strides,  # of s, b, h, d; in elements, any
+    k_grad_strides,
+    q_strides,
+    k_strides,
+    q_out_strides,
+    k_out_strides,
+    q_rstd_strides,
+    k_rstd_strides,
+    q_sumsq_strides,
+    k_sumsq_strides,
+    table_strides,  # of b, s, d; any
+    ids_strides,  # of b, s; any
+    HALF: tl.constexpr,  # d2 / 2, number of pairs
+    TAIL: tl.constexpr,  # d - d2, elements that do not turn
+    START: tl.constexpr,  # the first element that turns
+    BLOCK_S: tl.constexpr,  # positions of a tile, a power of two
+    BLOCK_R: tl.constexpr,  # rows of a tile, a power of two
+    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
+    BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two, or 0
+    STAGES: tl.constexpr,  # tiles in flight
+    WEIGHT_OFFSET: tl.constexpr,  # added to the weight
+    NORM_DIM: tl.constexpr,  # number of squares in a sum
+    NORM_AFTER: tl.constexpr,  # the rotated row was normalized
+    LIKE_MODEL: tl.constexpr,  # cos and sin were rounded
+    FROM_OUTPUT: tl.constexpr,  # the forward's output was kept, not its input
+    PER_HEAD: tl.constexpr,  # each head has weights of its own
+    INVERSE: tl.constexpr,  # sines were negated
+    ONE_PER_PAIR: tl.constexpr,  # column i of the table belongs to pair i
+    PER_BATCH: tl.constexpr,  # a program has rows of one batch entry; False: all share their angles
+    ROWS_OUTER: tl.constexpr,  # order of programs: positions run faster than rows, not slower
+    FAST_SINE: tl.constexpr,  # fewer steps, which the interpreter and fp64 cannot take
+    ALIGNED: tl.constexpr,  # bytes that divide every address of a row of what was kept
+    GRAD_ALIGNED: tl.constexpr,  # of the output's gradient
+    OUT_ALIGNED: tl.constexpr,  # of the input's gradient
+    TABLE_UNIT: tl.constexpr,  # elements in which the table's strides of b and s are counted
+    INTERLEAVED: tl.constexpr,  # a pair has columns 2i and 2i + 1 of the table, not i and i + HALF
+    READS_INTERLEAVED: tl.constexpr,  # a pair was elements 2i and 2i + 1 of the input
+    WRITES_INTERLEAVED: tl.constexpr,  # and of the output
+):
+    STORED: tl.constexpr = q_ptr.dtype.element_ty
+    COMPUTED: tl.constexpr = tl.float64 if tl.float64 == STORED else tl.float32
+    KEPT_INTERLEAVED: tl.constexpr = WRITES_INTERLEAVED if FROM_OUTPUT else READS_INTERLEAVED
+    WEIGHT_INTERLEAVED: tl.constexpr = WRITES_INTERLEAVED if NORM_AFTER else READS_INTERLEAVED
+    PACKED: tl.constexpr = cu_seqlens_ptr is not None
+
+    # My rows, of q or of k, at my share of the positions.
+    q_blocks, k_blocks, entries = count_row_blocks(batch, q_heads, k_heads, BLOCK_R, PER_BATCH)
+    row_block, b, chunk = share_of_program(q_blocks + k_blocks, entries, chunks, ROWS_OUTER)
+    is_k, row, row_exists, heads = rows_of_block(
+        row_block, batch, q_heads, k_heads, BLOCK_R, PER_BATCH
+    )
+    weights = load_weights(
+        *(pointer_of(is_k, q_weight_ptr, k_weight_ptr), row, heads, WEIGHT_OFFSET, PER_HEAD),
+        *(COMPUTED, HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED),
+    )
+    where = seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, ids_strides, cp
+    sum1 = tl.zeros((BLOCK_S, BLOCK_R, BLOCK_HALF), COMPUTED)
+    sum2 = tl.zeros((BLOCK_S, BLOCK_R, BLOCK_HALF), COMPUTED)
+    sum_tail = tl.zeros((BLOCK_S, BLOCK_R, BLOCK_TAIL if TAIL > 0 else 1), COMPUTED)
+    later = tl.arange(0, BLOCK_S).to(tl.int64)
+    for s_block in tl.range(chunk, (seq_len - 1) // BLOCK_S + 1, chunks, num_stages=STAGES):
+        first_s = s_block * tl.full((), BLOCK_S, tl.int64)
+        exists = (first_s + later < seq_len)[:, None, None] & row_exists[None, :, :]
+        place = first_s, later[:, None], row, b, heads
+
+        # Read the gradient, and what the forward kept.
+        pointers, stride = pointers_of(
+            *(is_k, q_grad_ptr, k_grad_ptr, q_grad_strides, k_grad_strides, *place),
+            *(PER_BATCH, GRAD_ALIGNED),
+        )
+        stored_grad = load_row(
+            *(pointers, stride, exists),
+            *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WRITES_INTERLEAVED),
+        )
+        pointers, stride = pointers_of(
+            is_k, q_ptr, k_ptr, q_strides, k_strides, *place, PER_BATCH, ALIGNED
+        )
+        stored_kept = load_row(
+            *(pointers, stride, exists),
+            *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, KEPT_INTERLEAVED),
+        )
+        pointers, _ = pointers_of(
+            is_k, q_rstd_ptr, k_rstd_ptr, q_rstd_strides, k_rstd_strides, *place, PER_BATCH, 0
+        )
+        rstd = tl.load(pointers, exists, other=0)
+        if PACKED:
+            tl.debug_barrier()  # keeps the loads above the search, as in `rope_kernel`
+        angles = angles_of_tokens(
+            *(first_s + later, b, where, (table_ptr, sin_ptr, table_strides, s2), STORED, HALF),
+            *(BLOCK_HALF, INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT, FAST_SINE, LIKE_MODEL),
+        )
+
+        # Through the rotation, the weights and the norm, in the opposite order of the forward.
+        normal, grad = normal_and_gradient(
+            *(computed(stored_kept, exists, HALF, TAIL), computed(stored_grad, exists, HALF, TAIL)),
+            *(rstd, weights, angles, exists, HALF, TAIL),
+            *(NORM_AFTER, FROM_OUTPUT, sin_ptr is not None, PACKED, INVERSE),
+        )
+        sum1 += grad[0] * normal[0]
+        sum2 += grad[1] * normal[1]
+        if TAIL > 0:
+            sum_tail += grad[2] * normal[2]
+        grad, of_sumsq = through_norm(
+            times(grad, weights), normal, rstd, NORM_DIM, TAIL, q_sumsq_ptr is not None
+        )
+        if NORM_AFTER:
+            grad = turn_row(grad, angles, PACKED, True, INVERSE, False, STORED)
+
+        pointers, stride = pointers_of(
+            *(is_k, q_out_ptr, k_out_ptr, q_out_strides, k_out_strides, *place),
+            *(PER_BATCH, OUT_ALIGNED),
+        )
+        store_row(
+            *(pointers, stride, exists, grad),
+            *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, READS_INTERLEAVED),
+        )
+        if q_sumsq_ptr is not None:
+            pointers, _ = pointers_of(
+                *(is_k, q_sumsq_ptr, k_sumsq_ptr, q_sumsq_strides, k_sumsq_strides, *place),
+                *(PER_BATCH, 0),
+            )
+            tl.store(pointers, of_sumsq, exists)
+
+    if q_partial_ptr is not None:
+        sums = sum1, sum2, sum_tail
+        share = ((row_block - tl.where(is_k, q_blocks, 0)) * entries + b) * chunks + chunk
+        store_sums(
+            *(pointer_of(is_k, q_partial_ptr, k_partial_ptr), sums, row, row_exists),
+            *(share, (chunk * batch + b) * heads, PER_HEAD),
+            *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED),
+        )
+
+
+@triton.jit
+def sum_partials_kernel(
+    q_partial_ptr,  # (q_shares, d), contiguous
+    k_partial_ptr,  # (k_shares, d), or None
+    q_out_ptr,  # (d,), of any dtype
+    k_out_ptr,
+    q_shares,  # numbers of rows to add
+    k_shares,
+    D: tl.constexpr,  # d
+    BLOCK_N: tl.constexpr,  # rows added at a time, a power of two
+    BLOCK_D: tl.constexpr,  # columns per program, a power of two
+):
+    """Add rows, always in the same order: row n to row n + BLOCK_N, then a tree."""
+    blocks: tl.constexpr = (D + BLOCK_D - 1) // BLOCK_D
+    program = tl.program_id(0)
+    partial_ptr, out_ptr, shares = q_partial_ptr, q_out_ptr, q_shares
+    if k_partial_ptr is not None:
+        is_k = program >= blocks
+        partial_ptr = tl.where(is_k, k_partial_ptr, q_partial_ptr)
+        out_ptr = tl.where(is_k, k_out_ptr, q_out_ptr)
+        shares = tl.where(is_k, k_shares, q_shares)
+    column = program % blocks * BLOCK_D + tl.arange(0, BLOCK_D)
+    total = tl.zeros((BLOCK_N, BLOCK_D), partial_ptr.dtype.element_ty)
+    for first in range(0, shares, BLOCK_N):
+        row = first + tl.arange(0, BLOCK_N)
+        mask = (row < shares)[:, None] & (column < D)[None, :]
+        total += tl.load(
+            partial_ptr + row[:, None].to(tl.int64) * D + column[None, :], mask, other=0
+        )
+    tl.store(out_ptr + column, tl.sum(total, 0).to(out_ptr.dtype.element_ty), column < D)

@@ -1,0 +1,378 @@
+"""From tensors to the launches of `norm_kernels.py`: plans, which need no GPU, and their runs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .engine import Engine, engine_of
+from .formats import view_as_sbhd
+from .launch import run
+from .normalization import Normalization
+from .plan import (
+    MAX_ROWS,
+    Plan,
+    alignment,
+    both,
+    strides_in_units,
+    strides_of,
+    with_rows_in_one_dimension,
+)
+from .rotation import Rotation
+from .tiles import Tile, order_of_programs, tile_of_padded_rows
+
+BLOCKS = "HALF", "TAIL", "START", "BLOCK_S", "BLOCK_R", "BLOCK_HALF", "BLOCK_TAIL"
+FORWARD, BACKWARD, SUM = "norm_rope_kernel", "norm_rope_backward_kernel", "sum_partials_kernel"
+# Measured on an H200; benchmarks/NOTES.md tells what was tried.
+PROGRAMS_PER_SM = 12  # of one warp, in the backward
+STAGES = 2  # tiles that a program has in flight
+SMS_ELSEWHERE = 4  # where there is no GPU: enough programs to share the positions
+PARTIALS_AT_ONCE = 128
+PARTIAL_COLUMNS = 8
+
+
+class ForwardTensors(NamedTuple):
+    """The forward kernel's tensors, in the order of its arguments."""
+
+    q: Tensor
+    k: Tensor | None
+    q_out: Tensor
+    k_out: Tensor | None
+    q_weight: Tensor | None
+    k_weight: Tensor | None
+    q_rstd: Tensor | None
+    k_rstd: Tensor | None
+    q_sumsq: Tensor | None
+    k_sumsq: Tensor | None
+    table: Tensor
+    sin: Tensor | None
+    cu_seqlens: Tensor | None
+    starts: Tensor | None
+    ids: Tensor | None
+
+
+class BackwardTensors(NamedTuple):
+    """The backward kernel's tensors, in the order of its arguments."""
+
+    q_grad: Tensor
+    k_grad: Tensor | None
+    q: Tensor
+    k: Tensor | None
+    q_out: Tensor
+    k_out: Tensor | None
+    q_weight: Tensor | None
+    k_weight: Tensor | None
+    q_rstd: Tensor
+    k_rstd: Tensor | None
+    q_sumsq: Tensor | None
+    k_sumsq: Tensor | None
+    q_partial: Tensor | None
+    k_partial: Tensor | None
+    table: Tensor
+    sin: Tensor | None
+    cu_seqlens: Tensor | None
+    starts: Tensor | None
+    ids: Tensor | None
+
+
+class SumTensors(NamedTuple):
+    """The tensors of the kernel that adds partial sums, in the order of its arguments."""
+
+    q_partial: Tensor
+    k_partial: Tensor | None
+    q_out: Tensor
+    k_out: Tensor | None
+
+
+def norm_rope(
+    tensors: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    sumsqs: Sequence[Tensor],
+    rotation: Rotation,
+    norm: Normalization,
+    inplace: bool,
+    keeps_rstd: bool,
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Normalize and rotate one or two tensors, known to be good, in one launch.
+
+    Returns:
+        The results, new and contiguous, or with `inplace` the tensors themselves; and 1 / rms of
+        their rows, fp32 (fp64 for fp64), or nothing without `keeps_rstd`.
+    """
+    outs, rstds = tuple(tensors), ()
+    if not inplace:
+        outs = tuple([torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors])
+    if keeps_rstd:
+        dtype = torch.promote_types(tensors[0].dtype, torch.float32)
+        rstds = tuple([t.new_empty(t.shape[:-1], dtype=dtype) for t in tensors])
+    stored = tensors if inplace else [t.resolve_neg() for t in tensors]
+    rows = (*_two(stored), *_two(outs), *_two(_contiguous(weights)), *_two(rstds))
+    given = ForwardTensors(*rows, *_two(_expanded(sumsqs, tensors)), *_where(rotation))
+    with torch.cuda.device(given.q.device if given.q.is_cuda else -1):
+        run(plan_forward(given, rotation, norm), given)
+    return outs, rstds
+
+
+def norm_rope_backward(
+    grads: Sequence[Tensor],
+    kept: Sequence[Tensor],
+    rstds: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    rotation: Rotation,
+    norm: Normalization,
+    has_sumsq: bool,
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Gradients of the inputs, of the weights, and of sums of squares, in two launches.
+
+    `kept` are the inputs, or with `norm.from_output` the outputs. Without weights it is one launch.
+    """
+    grads = [x.resolve_neg() for x in grads]
+    kept = [x.resolve_neg() for x in kept]
+    outs = tuple([torch.empty_like(x, memory_format=torch.contiguous_format) for x in kept])
+    sumsq_grads = tuple([torch.empty_like(x) for x in rstds]) if has_sumsq else ()
+    rows = (*_two(grads), *_two(kept), *_two(outs), *_two(_contiguous(weights)), *_two(rstds))
+    given = BackwardTensors(*rows, *_two(sumsq_grads), None, None, *_where(rotation))
+    plan, partials = plan_backward(given, rotation, norm)
+    q_partial, k_partial = _two(partials)
+    given = given._replace(q_partial=q_partial, k_partial=k_partial)
+    with torch.cuda.device(given.q.device if given.q.is_cuda else -1):
+        run(plan, given)
+        weight_grads = _sum_partials(partials, weights)
+    return outs, weight_grads, sumsq_grads
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """What both directions have in common: views of all tensors, the tile, the order of tiles."""
+
+    views: dict[str, Tensor | None]  # (s, b, h, d or 1), by the names of the kernel's arguments
+    tile: Tile
+    order: dict[str, int | bool]  # PER_BATCH, ROWS_OUTER, STRETCH
+    entries: int  # batch entries with rows of their own
+    row_blocks: tuple[int, int]  # of q and of k
+    s_blocks: int
+    sizes: dict[str, int | tuple[int, int] | None]  # run-time integers, and `cp`
+
+
+def _layout(
+    tensors: ForwardTensors | BackwardTensors, names: Sequence[str], rotation: Rotation
+) -> _Layout:
+    order = order_of_programs(tensors.q, rotation)
+    views = {name: _view(getattr(tensors, name), tensors.q, rotation) for name in names}
+    if not (order["PER_BATCH"] or _is_per_head(tensors.q_weight)):  # a row should tell its head
+        merged = with_rows_in_one_dimension(list(views.values()))
+        views = dict(zip(names, merged, strict=True))
+    seq_len, batch, q_heads, head_dim = views["q"].shape
+    k_heads = 0 if tensors.k is None else views["k"].shape[2]
+    order["PER_BATCH"] |= batch == 1 or batch * max(q_heads, k_heads) >= MAX_ROWS
+    entries, shared = (batch, 1) if order["PER_BATCH"] else (1, batch)
+    half, tail = rotation.rotary_dim // 2, head_dim - rotation.rotary_dim
+    tile = tile_of_padded_rows(
+        rotation,
+        {"HALF": half, "TAIL": tail, "START": rotation.rotary_start},
+        (shared * q_heads, shared * k_heads),
+        head_dim,
+        tensors.q.element_size(),
+        order["ROWS_OUTER"],
+    )
+    table, cu_seqlens = tensors.table, tensors.cu_seqlens
+    sizes = {
+        "seq_len": seq_len,
+        "batch": batch,
+        "q_heads": q_heads,
+        "k_heads": k_heads,
+        "s2": 0 if rotation.on_the_fly else table.shape[1 if table.dim() == 3 else 0],
+        "sequences": 0 if cu_seqlens is None else cu_seqlens.numel() - 1,
+        "cp": (rotation.cp_size, rotation.cp_rank) if rotation.cp_size > 1 else None,
+    }
+    row_blocks = -(-shared * q_heads // tile.rows), -(-shared * k_heads // tile.rows)
+    return _Layout(views, tile, order, entries, row_blocks, -(-seq_len // tile.positions), sizes)
+
+
+def plan_forward(tensors: ForwardTensors, rotation: Rotation, norm: Normalization) -> Plan:
+    """Plan the forward launch. Needs no GPU, reads no value: tensors may be on any device."""
+    names = "q", "k", "q_out", "k_out", "q_rstd", "k_rstd", "q_sumsq", "k_sumsq"
+    layout = _layout(tensors, names, rotation)
+    tile, order = layout.tile, dict(layout.order)
+    order["STRETCH"] = max(1, order["STRETCH"] // tile.positions)
+    table_strides, unit = _strides_of_table(tensors, rotation)
+    return Plan(
+        kernel=FORWARD,
+        programs=layout.entries * layout.s_blocks * sum(layout.row_blocks),
+        num_warps=tile.num_warps,
+        sizes=layout.sizes,
+        strides=_strides(layout) | table_strides,
+        blocks={name: tile.blocks[name] for name in BLOCKS},
+        flags={
+            "EPS": float(norm.eps),
+            "WEIGHT_OFFSET": float(norm.weight_offset),
+            "NORM_DIM": norm.dim,
+            "NORM_AFTER": norm.after,
+            "LIKE_MODEL": norm.like_model,
+            "PER_HEAD": _is_per_head(tensors.q_weight),
+            "INVERSE": rotation.inverse,
+            "ONE_PER_PAIR": rotation.on_the_fly or rotation.one_per_pair,
+            **order,
+            "FAST_SINE": _has_fast_sine(tensors.q),
+            "ALIGNED": alignment(tensors.q, tensors.k),
+            "OUT_ALIGNED": alignment(tensors.q_out, tensors.k_out),
+            "TABLE_UNIT": unit,
+            **_pairings(rotation),
+        },
+        fp_fusion=not norm.like_model,
+    )
+
+
+def plan_backward(
+    tensors: BackwardTensors, rotation: Rotation, norm: Normalization
+) -> tuple[Plan, tuple[Tensor, ...]]:
+    """Plan the backward launch, and allocate its partial sums: (shares, d) of q, and of k."""
+    names = "q_grad", "k_grad", "q", "k", "q_out", "k_out", "q_rstd", "k_rstd"
+    names += "q_sumsq", "k_sumsq"
+    layout = _layout(tensors, names, rotation)
+    tile, order = layout.tile, dict(layout.order)
+    del order["STRETCH"]
+    units = layout.entries * sum(layout.row_blocks)
+    wanted = PROGRAMS_PER_SM * multiprocessors(tensors.q.device) // tile.num_warps
+    chunks = max(1, min(layout.s_blocks, wanted // units))
+    per_head = _is_per_head(tensors.q_weight)
+    partials = ()
+    if tensors.q_weight is not None:
+        shares = [chunks * layout.entries * blocks for blocks in layout.row_blocks]
+        if per_head:
+            heads = layout.sizes["q_heads"], layout.sizes["k_heads"]
+            shares = [chunks * layout.sizes["batch"] * n for n in heads]
+        shares = shares[: 1 if tensors.k is None else 2]
+        d = tensors.q.shape[-1]
+        partials = tuple([tensors.q_rstd.new_empty(n, d) for n in shares])
+    table_strides, unit = _strides_of_table(tensors, rotation)
+    plan = Plan(
+        kernel=BACKWARD,
+        programs=units * chunks,
+        num_warps=tile.num_warps,
+        sizes=layout.sizes | {"chunks": chunks},
+        strides=_strides(layout) | table_strides,
+        blocks={name: tile.blocks[name] for name in BLOCKS} | {"STAGES": STAGES},
+        flags={
+            "WEIGHT_OFFSET": float(norm.weight_offset),
+            "NORM_DIM": norm.dim,
+            "NORM_AFTER": norm.after,
+            "LIKE_MODEL": norm.like_model,
+            "FROM_OUTPUT": norm.from_output,
+            "PER_HEAD": per_head,
+            "INVERSE": rotation.inverse,
+            "ONE_PER_PAIR": rotation.on_the_fly or rotation.one_per_pair,
+            **order,
+            "FAST_SINE": _has_fast_sine(tensors.q),
+            "ALIGNED": alignment(tensors.q, tensors.k),
+            "GRAD_ALIGNED": alignment(tensors.q_grad, tensors.k_grad),
+            "OUT_ALIGNED": alignment(tensors.q_out, tensors.k_out),
+            "TABLE_UNIT": unit,
+            **_pairings(rotation),
+        },
+    )
+    return plan, partials
+
+
+def _sum_partials(partials: Sequence[Tensor], weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Gradients of the weights, in their dtype: the sums of the programs' shares, in order."""
+    if not partials:
+        return ()
+    if weights[0].dim() == 2:
+        shares = [x.view(-1, *w.shape) for x, w in zip(partials, weights, strict=True)]
+        return tuple([x.sum(0).to(w.dtype) for x, w in zip(shares, weights, strict=True)])
+    outs = tuple([torch.empty_like(w, memory_format=torch.contiguous_format) for w in weights])
+    given = SumTensors(*_two(partials), *_two(outs))
+    d = partials[0].shape[1]
+    plan = Plan(
+        kernel=SUM,
+        programs=len(partials) * -(-d // PARTIAL_COLUMNS),
+        num_warps=4,
+        sizes={
+            "q_shares": partials[0].shape[0],
+            "k_shares": partials[-1].shape[0],
+        },
+        strides={},
+        blocks={"D": d, "BLOCK_N": PARTIALS_AT_ONCE, "BLOCK_D": PARTIAL_COLUMNS},
+        flags={},
+    )
+    run(plan, given)
+    return outs
+
+
+@lru_cache
+def multiprocessors(device: torch.device) -> int:
+    """Number of streaming multiprocessors; on a CPU some number."""
+    if device.type != "cuda":
+        return SMS_ELSEWHERE
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def _two(tensors: Sequence[Tensor]) -> tuple[Tensor | None, Tensor | None]:
+    """Those of q and of k: None where there is none."""
+    return both(tuple(tensors)) if tensors else (None, None)
+
+
+def _contiguous(weights: Sequence[Tensor]) -> list[Tensor]:
+    return [w.resolve_neg().contiguous() for w in weights]
+
+
+def _expanded(sumsqs: Sequence[Tensor], tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Sums of squares, one for each row, that of all heads repeated."""
+    pairs = zip(sumsqs, tensors, strict=False)
+    return [x.resolve_neg().expand(t.shape[:-1]) for x, t in pairs]
+
+
+def _where(rotation: Rotation) -> tuple[Tensor | None, ...]:
+    """Tables and positions, as the kernels read them."""
+    table, sin = rotation.table, rotation.sin
+    if sin is not None and (table.stride() != sin.stride() or table.is_neg() or sin.is_neg()):
+        table, sin = (x.resolve_neg().contiguous() for x in (table, sin))
+    lists = rotation.cu_seqlens, rotation.start_positions
+    cu_seqlens, starts = (None if x is None else x.contiguous() for x in lists)
+    return table.resolve_neg(), sin, cu_seqlens, starts, rotation.position_ids
+
+
+def _view(t: Tensor | None, q: Tensor, rotation: Rotation) -> Tensor | None:
+    """(s, b, h, d), and (s, b, h, 1) of what has a number for each row."""
+    if t is None:
+        return None
+    t = t if t.dim() == q.dim() else t.unsqueeze(-1)
+    return view_as_sbhd(t, rotation.tensor_format)
+
+
+def _strides(layout: _Layout) -> dict[str, tuple[int, ...] | None]:
+    return {f"{name}_strides": strides_of(view) for name, view in layout.views.items()}
+
+
+def _strides_of_table(
+    tensors: ForwardTensors | BackwardTensors, rotation: Rotation
+) -> tuple[dict[str, tuple[int, ...] | None], int]:
+    """Strides of the table and of position ids, and the unit of the former."""
+    table, ids = None if rotation.on_the_fly else tensors.table, tensors.ids
+    if table is not None and table.dim() != 3:
+        table = table.flatten(1)[None]  # (1, s2, columns)
+    if ids is not None and ids.dim() == 1:
+        ids = ids[None]  # packed tokens: one batch entry
+    strides, unit = strides_in_units(table)
+    return {"table_strides": strides, "ids_strides": strides_of(ids)}, unit
+
+
+def _pairings(rotation: Rotation) -> dict[str, bool]:
+    reads_interleaved, writes_interleaved = rotation.pairings
+    return {
+        "INTERLEAVED": rotation.interleaved,
+        "READS_INTERLEAVED": reads_interleaved,
+        "WRITES_INTERLEAVED": writes_interleaved,
+    }
+
+
+def _is_per_head(weight: Tensor | None) -> bool:
+    return weight is not None and weight.dim() == 2
+
+
+def _has_fast_sine(t: Tensor) -> bool:
+    return engine_of(t) is Engine.NVIDIA and t.dtype != torch.float64

@@ -1,0 +1,450 @@
+"""The parts that kernels with a norm are made of, beside those of `parts.py`.
+
+A program has whole rows, so it can sum their squares. A row comes in three pieces: the first
+members of its pairs, the second members, and the tail, which does not turn but is normalized too.
+A piece has shape (BLOCK_S, BLOCK_R, columns).
+"""
+
+import triton
+import triton.language as tl
+
+from .cosines import cos_sin, cos_sin_of_both
+from .parts import (
+    choose_strides,
+    load_pairs,
+    pairs_of_block,
+    per_token,
+    row_pointers,
+    store_pairs,
+    turn,
+)
+from .positions import positions
+
+
+@triton.jit
+def count_row_blocks(
+    batch,  # b
+    q_heads,  # h of q
+    k_heads,  # h of k, 0 without k
+    BLOCK_R: tl.constexpr,  # rows per program, a power of two
+    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
+):
+    """Blocks of rows of q and of k, and batch entries that have blocks of their own."""
+    entries = batch if PER_BATCH else 1
+    q_rows, k_rows = q_heads * (batch // entries), k_heads * (batch // entries)
+    return (q_rows + BLOCK_R - 1) // BLOCK_R, (k_rows + BLOCK_R - 1) // BLOCK_R, entries
+
+
+@triton.jit
+def share_of_program(
+    row_blocks,  # blocks of BLOCK_R rows, those of k after those of q
+    entries,  # batch entries that have row blocks of their own
+    chunks,  # programs that share the positions of the same rows
+    ROWS_OUTER: tl.constexpr,  # positions run faster than rows, not slower
+):
+    """This program's block of rows, batch entry, and the first of its blocks of positions."""
+    program = tl.program_id(0)
+    if ROWS_OUTER:
+        chunk, program = program % chunks, program // chunks
+        row_block, b = program % row_blocks, program // row_blocks
+    else:
+        row_block, program = program % row_blocks, program // row_blocks
+        chunk, b = program % chunks, program // chunks
+    return row_block, b.to(tl.int64), chunk
+
+
+@triton.jit
+def rows_of_block(
+    row_block,  # this program's block of rows, those of k after those of q
+    batch,  # b
+    q_heads,  # h of q
+    k_heads,  # h of k, 0 without k
+    BLOCK_R: tl.constexpr,  # rows per program, a power of two
+    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
+):
+    """Whether these are rows of k; (BLOCK_R, 1) rows; whether they exist; the tensor's heads."""
+    q_blocks, _, entries = count_row_blocks(batch, q_heads, k_heads, BLOCK_R, PER_BATCH)
+    is_k = row_block >= q_blocks
+    row_block -= tl.where(is_k, q_blocks, 0)
+    heads = tl.where(is_k, k_heads, q_heads)
+    row = (row_block * BLOCK_R + tl.arange(0, BLOCK_R))[:, None]
+    return is_k, row, row < heads * (batch // entries), heads
+
+
+@triton.jit
+def pointer_of(
+    is_k,  # whether this program has rows of k
+    q_ptr,  # or None, then there is none of k either
+    k_ptr,  # or None, then it is q
+):
+    """The pointer of q or of k: `tl.where` takes no None."""
+    ptr = q_ptr
+    if k_ptr is not None:
+        ptr = tl.where(is_k, k_ptr, q_ptr)
+    return ptr
+
+
+@triton.jit
+def pointers_of(
+    is_k,  # whether this program has rows of k
+    q_ptr,
+    k_ptr,  # or None, then it is q
+    q_strides,  # of s, b, h, d; in elements
+    k_strides,
+    first_s,  # int64, the first token of this tile
+    later,  # (BLOCK_S, 1), int64: by how much the others are later
+    row,  # (BLOCK_R, 1), int32: rows of this tile
+    b,  # int64, this program's batch entry
+    heads,  # of the tensor
+    PER_BATCH: tl.constexpr,  # rows are the heads of entry b; False: the heads of all entries
+    ALIGNED: tl.constexpr,  # bytes that divide every row's address; 0: what the compiler can see
+):
+    """Pointers to element 0 of each row, (BLOCK_S, BLOCK_R, 1), and the stride of d."""
+    ptr, strides = pointer_of(is_k, q_ptr, k_ptr), q_strides
+    if k_ptr is not None:
+        strides = choose_strides(is_k, k_strides, q_strides)
+    pointers = row_pointers(ptr, strides, first_s, later, row, b, heads, PER_BATCH, ALIGNED)
+    return pointers, strides[3]
+
+
+@triton.jit
+def tail_columns(
+    START: tl.constexpr,  # the first element that turns
+    HALF: tl.constexpr,  # number of pairs
+    TAIL: tl.constexpr,  # elements that do not turn
+    BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two
+):
+    """Elements of a row that do not turn, (1, 1, BLOCK_TAIL) int64, and whether there are such."""
+    column = tl.arange(0, BLOCK_TAIL)
+    is_tail = column < TAIL
+    element = column.to(tl.int64) + tl.where(column < START, 0, 2 * HALF)
+    return element[None, None, :], is_tail[None, None, :]
+
+
+@triton.jit
+def load_row(
+    pointers,  # to element 0 of each row, (BLOCK_S, BLOCK_R, 1)
+    stride,  # of d
+    exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
+    HALF: tl.constexpr,  # number of pairs
+    TAIL: tl.constexpr,  # elements that do not turn
+    START: tl.constexpr,  # the first element that turns
+    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
+    BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two, or 0
+    INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
+):
+    """A row's three pieces, in the stored dtype. What is masked is undefined."""
+    pair, _, is_pair = pairs_of_block(HALF, BLOCK_HALF, 1)
+    slices = pointers + START * stride
+    first, second = load_pairs(slices, stride, exists, pair, is_pair, HALF, BLOCK_HALF, INTERLEAVED)
+    tail = tl.zeros((1, 1, 1), first.dtype)
+    if TAIL > 0:
+        element, is_tail = tail_columns(START, HALF, TAIL, BLOCK_TAIL)
+        tail = tl.load(pointers + element * stride, exists & is_tail)
+    return first, second, tail
+
+
+@triton.jit
+def store_row(
+    pointers,  # to element 0 of each row, (BLOCK_S, BLOCK_R, 1)
+    stride,  # of d
+    exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
+    row,  # its three pieces
+    HALF: tl.constexpr,  # number of pairs
+    TAIL: tl.constexpr,  # elements that do not turn
+    START: tl.constexpr,  # the first element that turns
+    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
+    BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two, or 0
+    INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
+):
+    """Round a row once, and write it to where `load_row` would read it."""
+    stored: tl.constexpr = pointers.dtype.element_ty
+    pair, _, is_pair = pairs_of_block(HALF, BLOCK_HALF, 1)
+    first, second, tail = row
+    slices = pointers + START * stride
+    store_pairs(
+        *(slices, stride, first.to(stored), second.to(stored), exists, pair, is_pair),
+        *(HALF, BLOCK_HALF, INTERLEAVED),
+    )
+    if TAIL > 0:
+        element, is_tail = tail_columns(START, HALF, TAIL, BLOCK_TAIL)
+        tl.store(pointers + element * stride, tail.to(stored), exists & is_tail)
+
+
+@triton.jit
+def zero_outside(
+    row,  # its three pieces, fp32 or fp64
+    exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
+    HALF: tl.constexpr,  # number of pairs
+    TAIL: tl.constexpr,  # elements that do not turn
+):
+    """The same with 0 where there is no element, for sums."""
+    first, second, tail = row
+    is_pair = exists & (tl.arange(0, first.shape[2]) < HALF)[None, None, :]
+    first, second = tl.where(is_pair, first, 0), tl.where(is_pair, second, 0)
+    if TAIL > 0:
+        tail = tl.where(exists & (tl.arange(0, tail.shape[2]) < TAIL)[None, None, :], tail, 0)
+    return first, second, tail
+
+
+@triton.jit
+def computed(
+    row,  # its three pieces, in the stored dtype
+    exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
+    HALF: tl.constexpr,  # number of pairs
+    TAIL: tl.constexpr,  # elements that do not turn
+):
+    """The pieces in fp32 (fp64 for fp64), and 0 where there is no element."""
+    COMPUTED: tl.constexpr = tl.float64 if row[0].dtype == tl.float64 else tl.float32
+    row = row[0].to(COMPUTED), row[1].to(COMPUTED), row[2].to(COMPUTED)
+    return zero_outside(row, exists, HALF, TAIL)
+
+
+@triton.jit
+def load_weights(
+    weight_ptr,  # (d,) or (h, d), contiguous; or None
+    row,  # (BLOCK_R, 1): rows of this program, heads or heads of all entries
+    heads,  # of the tensor
+    OFFSET: tl.constexpr,  # is added
+    PER_HEAD: tl.constexpr,  # each head has weights of its own
+    COMPUTED: tl.constexpr,  # fp32 or fp64
+    HALF: tl.constexpr,  # number of pairs
+    TAIL: tl.constexpr,  # elements that do not turn
+    START: tl.constexpr,  # the first element that turns
+    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
+    BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two, or 0
+    INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
+):
+    """Offset plus weight of a row's three pieces, each (1, BLOCK_R or 1, columns); or 1."""
+    first = tl.full((1, 1, 1), 1, COMPUTED)
+    second, tail = first, first
+    if weight_ptr is not None:
+        rows = weight_ptr
+        if PER_HEAD:
+            rows += ((row % heads).to(tl.int64) * (2 * HALF + TAIL))[None, :, :]
+        pair = tl.arange(0, BLOCK_HALF)[None, None, :]
+        is_pair = pair < HALF
+        index1, index2 = (2 * pair, 2 * pair + 1) if INTERLEAVED else (pair, pair + HALF)
+        first = tl.load(rows + START + index1, is_pair, other=0).to(COMPUTED) + OFFSET
+        second = tl.load(rows + START + index2, is_pair, other=0).to(COMPUTED) + OFFSET
+        if TAIL > 0:
+            element, is_tail = tail_columns(START, HALF, TAIL, BLOCK_TAIL)
+            tail = tl.load(rows + element, is_tail, other=0).to(COMPUTED) + OFFSET
+    return first, second, tail
+
+
+@triton.jit
+def times(
+    row,  # three pieces
+    factors,  # three pieces that broadcast with them
+):
+    """The product, piece by piece."""
+    return row[0] * factors[0], row[1] * factors[1], row[2] * factors[2]
+
+
+@triton.jit
+def dot(
+    row,  # three pieces
+    other,  # three pieces
+    TAIL: tl.constexpr,  # elements that do not turn
+):
+    """The sum of the products of all elements of each row, (BLOCK_S, BLOCK_R, 1)."""
+    total = tl.sum(row[0] * other[0] + row[1] * other[1], 2)
+    if TAIL > 0:
+        total += tl.sum(row[2] * other[2], 2)
+    return total[:, :, None]
+
+
+@triton.jit
+def rounded(
+    row,  # three pieces in fp32
+    STORED: tl.constexpr,  # a dtype
+):
+    """Round to the stored dtype, and go on in the computed one."""
+    COMPUTED: tl.constexpr = row[0].dtype
+    first, second = row[0].to(STORED).to(COMPUTED), row[1].to(STORED).to(COMPUTED)
+    return first, second, row[2].to(STORED).to(COMPUTED)
+
+
+@triton.jit
+def normalized(
+    row,  # three pieces
+    rstd,  # 1 / rms of each row, (BLOCK_S, BLOCK_R, 1)
+    weights,  # offset plus weight: three pieces
+    LIKE_MODEL: tl.constexpr,  # round both products
+    STORED: tl.constexpr,  # the dtype to which they are rounded
+):
+    """The row over its rms, times the weights."""
+    row = times(row, (rstd, rstd, rstd))
+    if LIKE_MODEL:
+        row = rounded(row, STORED)
+    row = times(row, weights)
+    if LIKE_MODEL:
+        row = rounded(row, STORED)
+    return row
+
+
+@triton.jit
+def angles_of_tokens(
+    s,  # (BLOCK_S,) int64: tokens of this tile
+    b,  # int64, this program's batch entry
+    where,  # (seq_len, cu_seqlens or None, sequences, starts or None, ids or None, its strides, cp)
+    table,  # (angles or cosines or turns, sines or None, strides, s2)
+    STORED: tl.constexpr,  # dtype of the elements to rotate
+    HALF: tl.constexpr,  # number of pairs
+    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
+    INTERLEAVED: tl.constexpr,  # a pair has columns 2i and 2i + 1 of the table, not i and i + HALF
+    ONE_PER_PAIR: tl.constexpr,  # column i of the table belongs to pair i
+    TABLE_UNIT: tl.constexpr,  # elements in which the table's strides of b and s are counted
+    FAST_SINE: tl.constexpr,  # fewer steps, which the interpreter and fp64 cannot take
+    LIKE_MODEL: tl.constexpr,  # round cos and sin to the stored dtype
+):
+    """cos and sin of both members, each (BLOCK_S, 1, BLOCK_HALF), and whether tokens turn."""
+    seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, ids_strides, cp = where
+    s_exists = s < seq_len
+    position, in_sequence = positions(
+        s, s_exists, b, seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, ids_strides, cp
+    )
+    pair, _, is_pair = pairs_of_block(HALF, BLOCK_HALF, 1)
+    token = per_token(position, False), per_token(s_exists, False), b, table
+    if ONE_PER_PAIR:
+        cos1, sin1 = cos_sin(token, TABLE_UNIT, pair, is_pair, STORED, FAST_SINE)
+        cos2, sin2 = cos1, sin1
+    else:
+        first, second = (2 * pair, 2 * pair + 1) if INTERLEAVED else (pair, pair + HALF)
+        cos1, sin1, cos2, sin2 = cos_sin_of_both(
+            token, TABLE_UNIT, first, second, is_pair, STORED, FAST_SINE
+        )
+    if LIKE_MODEL:
+        COMPUTED: tl.constexpr = cos1.dtype
+        cos1, sin1 = cos1.to(STORED).to(COMPUTED), sin1.to(STORED).to(COMPUTED)
+        cos2, sin2 = cos2.to(STORED).to(COMPUTED), sin2.to(STORED).to(COMPUTED)
+    return cos1, sin1, cos2, sin2, in_sequence[:, None, None]
+
+
+@triton.jit
+def turn_row(
+    row,  # its three pieces
+    angles,  # what `angles_of_tokens` returns
+    PACKED: tl.constexpr,  # tokens past the last sequence pass through
+    TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
+    INVERSE: tl.constexpr,  # negate the sines
+    LIKE_MODEL: tl.constexpr,  # round the products too
+    STORED: tl.constexpr,  # the dtype to which they are rounded
+):
+    """Rotate the pairs of a row; its tail passes through."""
+    x1, x2, tail = row
+    cos1, sin1, cos2, sin2, turns = angles
+    if LIKE_MODEL:  # no multiply-add is fused: the compiler is told so
+        if INVERSE:
+            sin1, sin2 = -sin1, -sin2
+        a1, b1, _ = rounded((x1 * cos1, x2 * sin1, tail), STORED)
+        a2, b2, _ = rounded((x2 * cos2, x1 * sin2, tail), STORED)
+        y1, y2, _ = rounded((a1 - b1, a2 + b2, tail), STORED)
+    else:
+        y1, y2 = turn(x1, x2, cos1, sin1, cos2, sin2, TRANSPOSE, INVERSE)
+    if PACKED:
+        y1, y2 = tl.where(turns, y1, x1), tl.where(turns, y2, x2)
+    return y1, y2, tail
+
+
+@triton.jit
+def normal_and_gradient(
+    kept,  # the input, or the output if FROM_OUTPUT: three pieces, 0 where there is no element
+    grad,  # of the output: the same
+    rstd,  # 1 / rms of each row, (BLOCK_S, BLOCK_R, 1)
+    weights,  # offset plus weight: three pieces
+    angles,  # what `angles_of_tokens` returns
+    exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
+    HALF: tl.constexpr,  # number of pairs
+    TAIL: tl.constexpr,  # elements that do not turn
+    NORM_AFTER: tl.constexpr,  # the rotated row was normalized
+    FROM_OUTPUT: tl.constexpr,  # `kept` is what the forward wrote
+    SCALED: tl.constexpr,  # cos and sin come from a table, which may scale
+    PACKED: tl.constexpr,  # tokens past the last sequence pass through
+    INVERSE: tl.constexpr,  # sines were negated
+):
+    """The normalized row, and the gradient of its product with the weights."""
+    DTYPE: tl.constexpr = rstd.dtype
+    if not NORM_AFTER:
+        grad = turn_row(grad, angles, PACKED, True, INVERSE, False, DTYPE)
+    if not FROM_OUTPUT:
+        normal = kept
+        if NORM_AFTER:
+            normal = turn_row(kept, angles, PACKED, False, INVERSE, False, DTYPE)
+        normal = times(normal, (rstd, rstd, rstd))
+    elif NORM_AFTER:
+        normal = kept[0] / weights[0], kept[1] / weights[1], kept[2] / weights[2]
+    else:
+        # the transposed map undoes a rotation, but for the square of a scale
+        normal = turn_row(kept, angles, PACKED, True, INVERSE, False, DTYPE)
+        if SCALED:
+            scale = angles[0] * angles[0] + angles[1] * angles[1]
+            if PACKED:
+                scale = tl.where(angles[4], scale, 1)
+            normal = normal[0] / scale, normal[1] / scale, normal[2]
+    return zero_outside(normal, exists, HALF, TAIL), zero_outside(grad, exists, HALF, TAIL)
+
+
+@triton.jit
+def through_norm(
+    grad,  # of the normalized row: three pieces
+    normal,  # the normalized row: three pieces
+    rstd,  # 1 / rms of each row, (BLOCK_S, BLOCK_R, 1)
+    NORM_DIM: tl.constexpr,  # number of squares in a sum
+    TAIL: tl.constexpr,  # elements that do not turn
+    GIVEN: tl.constexpr,  # the sum of squares came from elsewhere
+):
+    """Gradients of the row before its norm, and of a sum of squares that came from elsewhere."""
+    along = dot(grad, normal, TAIL)
+    if not GIVEN:  # a row that grows is scaled down: no gradient along the row is left
+        mean = along * (1 / NORM_DIM)
+        first, second = grad[0] - normal[0] * mean, grad[1] - normal[1] * mean
+        grad = first, second, grad[2] - normal[2] * mean
+    return times(grad, (rstd, rstd, rstd)), along * rstd * rstd * (-0.5 / NORM_DIM)
+
+
+@triton.jit
+def store_sums(
+    ptr,  # (shares, d), or PER_HEAD (chunks, b * h, d)
+    sums,  # of the weight's gradient, three pieces, over this program's tiles
+    row,  # (BLOCK_R, 1), int32: rows of this program
+    row_exists,  # (BLOCK_R, 1)
+    share,  # int64, which share this program's is
+    first_row,  # int64, where its chunk and batch entry start, with PER_HEAD
+    PER_HEAD: tl.constexpr,  # each head has weights of its own
+    HALF: tl.constexpr,  # number of pairs
+    TAIL: tl.constexpr,  # elements that do not turn
+    START: tl.constexpr,  # the first element that turns
+    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
+    BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two, or 0
+    INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
+):
+    """Add up a program's tile, and write its share of the weight's gradient."""
+    D: tl.constexpr = 2 * HALF + TAIL
+    if PER_HEAD:
+        rows = ptr + ((first_row + row.to(tl.int64)) * D)[None, :, :]
+        exists = row_exists[None, :, :]
+        sums = over_positions(sums[0]), over_positions(sums[1]), over_positions(sums[2])
+    else:
+        rows = ptr + share * D + tl.zeros((1, 1, 1), tl.int64)
+        exists = tl.full((1, 1, 1), 1, tl.int1)
+        sums = over_rows(sums[0]), over_rows(sums[1]), over_rows(sums[2])
+    stride = 1
+    store_row(rows, stride, exists, sums, HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, INTERLEAVED)
+
+
+@triton.jit
+def over_positions(
+    x,  # (BLOCK_S, BLOCK_R, columns)
+):
+    """The sum over positions, (1, BLOCK_R, columns)."""
+    return tl.sum(x, 0)[None, :, :]
+
+
+@triton.jit
+def over_rows(
+    x,  # (BLOCK_S, BLOCK_R, columns)
+):
+    """The sum over positions and rows, (1, 1, columns)."""
+    return tl.sum(tl.sum(x, 0), 0)[None, None, :]

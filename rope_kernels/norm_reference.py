@@ -1,0 +1,72 @@
+"""Normalize and rotate in plain PyTorch: on any device, in every dtype. The kernels' yardstick."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from . import reference
+from .normalization import Normalization
+from .rotation import Rotation
+
+
+def norm_rope(
+    tensors: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    sumsqs: Sequence[Tensor],
+    rotation: Rotation,
+    norm: Normalization,
+) -> tuple[Tensor, ...]:
+    """Normalize and rotate; differentiable in every tensor, as often as you like.
+
+    Without `norm.like_model` all is computed in fp32 (fp64 for fp64) and rounded once, at the end.
+    With it every operator rounds to the dtype of the tensors, as Hugging Face's Qwen 3 does.
+
+    Args:
+        tensors: one or two, each as `tensor_format` says.
+        weights: as many, (d,) or (h, d); or none.
+        sumsqs: as many, a sum of squares of each row; or none.
+        rotation: by which angles.
+        norm: how rows are normalized.
+    """
+    stored = tensors[0].dtype
+    dtype = stored if norm.like_model else reference.compute_dtype(tensors[0])
+    rows = tuple([t.to(dtype) for t in tensors])
+    if norm.after:
+        rows = reference.rotate(rows, rotation, round_once=not norm.like_model)
+    normal = []
+    for i, row in enumerate(rows):
+        weight, sumsq = (x[i] if x else None for x in (weights, sumsqs))
+        normal.append(normalize(row, weight, sumsq, rotation.tensor_format, norm))
+    rows = tuple(normal)
+    if not norm.after:
+        rows = reference.rotate(rows, rotation, round_once=not norm.like_model)
+    return tuple([row.to(stored).contiguous() for row in rows])
+
+
+def normalize(
+    x: Tensor,
+    weight: Tensor | None,
+    sumsq: Tensor | None,
+    tensor_format: str,
+    norm: Normalization,
+) -> Tensor:
+    """x / rms(x) * (weight_offset + weight), in the dtype of `x`; sums in fp32 at least."""
+    exact = x.to(reference.compute_dtype(x))
+    if sumsq is None:
+        mean = exact.square().mean(-1, keepdim=True)
+    else:
+        mean = sumsq.to(exact.dtype).unsqueeze(-1) / norm.dim
+    normal = exact * torch.rsqrt(mean + norm.eps)
+    if weight is not None:
+        factor = weight.to(exact.dtype) + norm.weight_offset
+        if weight.dim() == 2 and tensor_format == "bhsd":
+            factor = factor[:, None]
+        normal = normal.to(x.dtype).to(exact.dtype) * factor
+    return normal.to(x.dtype)
+
+
+def sum_of_squares(t: Tensor) -> Tensor:
+    """The sum of squares of each row, (..., d) to (...), in fp32 (fp64 for fp64)."""
+    dtype = reference.compute_dtype(t)
+    return torch.linalg.vector_norm(t, dim=-1, dtype=dtype).square()

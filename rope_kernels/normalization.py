@@ -1,0 +1,21 @@
+"""How rows are normalized beside a rotation. Stands on nothing but the standard library."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Normalization:
+    """RMS norm of rows, as one call asks for it. `norm_api.norm_rope` says what the words mean."""
+
+    eps: float
+    weight_offset: float  # is added to the weight
+    after: bool  # normalizes the rotated row
+    like_model: bool  # rounds where a model in PyTorch does, not once
+    dim: int  # number of elements over which a mean is taken: d, or that of all heads
+    from_output: bool  # a backward reads what the forward wrote, not what it read
+
+    @property
+    def fields(self) -> tuple[float, float, bool, bool, int, bool]:
+        """All fields, in order."""
+        rounding = self.after, self.like_model
+        return self.eps, self.weight_offset, *rounding, self.dim, self.from_output
