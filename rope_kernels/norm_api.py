@@ -223,7 +223,7 @@ def _norm_rope(
         inputs = [x for pair in pairs for x in pair]
         return NormRopeFunction.apply(*inputs, rotation, norm)
     run = norm_launch.norm_rope if route is KERNEL else norm_rope_by_operator
-    outs, _ = run(tensors, *beside, inplace, False)
+    outs, _, _ = run(tensors, *beside, inplace, False)
     if inplace and route is KERNEL:
         torch.autograd.graph.increment_version([t for t in tensors if not t.is_inference()])
     return outs

@@ -22,9 +22,9 @@ class NormRopeFunction(torch.autograd.Function):
         pairs = (q, k), (q_weight, k_weight), (q_sumsq, k_sumsq)
         tensors, weights, sumsqs = [[x for x in pair if x is not None] for pair in pairs]
         run = norm_rope_by_operator if is_traced() else norm_launch.norm_rope
-        outs, rstds = run(tensors, weights, sumsqs, rotation, norm, False, True)
+        outs, rstds, positions = run(tensors, weights, sumsqs, rotation, norm, False, True)
         kept = outs if norm.from_output else tensors
-        ctx.save_for_backward(*kept, *rstds, *weights, *sumsqs, *rotation.tensors)
+        ctx.save_for_backward(*kept, *rstds, *weights, *sumsqs, positions, *rotation.tensors)
         ctx.counts = len(tensors), len(weights), len(sumsqs)
         ctx.options, ctx.norm = rotation.options, norm
         return outs
@@ -37,13 +37,14 @@ class NormRopeFunction(torch.autograd.Function):
         rstds, saved = saved[:tensors], saved[tensors:]
         weights, saved = saved[:weights], saved[weights:]
         sumsqs, saved = saved[:sumsqs], saved[sumsqs:]
-        rotation = Rotation(*saved, *ctx.options)
+        positions, *tables = saved
+        rotation = Rotation(*tables, *ctx.options)
         if torch.is_grad_enabled() and not is_traced():
             found = _differentiable(grads, kept, weights, sumsqs, rotation, norm)
         else:
             by_operator = norm_rope_backward_by_operator
             run = by_operator if is_traced() else norm_launch.norm_rope_backward
-            found = run(grads, kept, rstds, weights, rotation, norm, bool(sumsqs))
+            found = run(grads, kept, rstds, positions, weights, rotation, norm, bool(sumsqs))
             of_sumsqs = [g.sum_to_size(x.shape) for g, x in zip(found[2], sumsqs, strict=True)]
             found = *found[:2], of_sumsqs
         of_q_and_k = [(*gradients, None, None)[:2] for gradients in found]

@@ -25,6 +25,7 @@ from .norm_parts import (
     pointers_of,
     rows_of_block,
     share_of_program,
+    store_positions,
     store_row,
     store_sums,
     through_norm,
@@ -34,10 +35,8 @@ from .norm_parts import (
 )
 from .parts import tile_of_program
 
-SIZES = ["seq_len", "batch", "q_heads", "k_heads", "s2", "sequences"]
 
-
-@triton.jit(do_not_specialize=SIZES)
+@triton.jit(do_not_specialize=["seq_len", "batch", "q_heads", "k_heads", "s2", "sequences"])
 def norm_rope_kernel(
     q_ptr,  # input, viewed as (s, b, h, d)
     k_ptr,  # second input, or None; so in all pairs of q and k
@@ -49,6 +48,7 @@ def norm_rope_kernel(
     k_rstd_ptr,
     q_sumsq_ptr,  # viewed as (s, b, h, 1): sums of squares from elsewhere; or None
     k_sumsq_ptr,
+    positions_ptr,  # output, (s,) int64: where packed tokens are, for the backward; or None
     table_ptr,  # angles or cosines, (b, s2, columns); or int64, (d2 / 2,): 2^-64 turns a position
     sin_ptr,  # sines, if the table holds cosines, or None
     cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, and the last ends; or None
@@ -59,8 +59,8 @@ def norm_rope_kernel(
     q_heads,  # h of q
     k_heads,  # h of k
     s2,  # positions in the table
-    sequences,  # number of packed sequences
     cp,  # (cp_size, cp_rank): this rank has two chunks of every sequence; or None
+    sequences,  # number of packed sequences
     q_strides,  # of s, b, h, d; in elements, any
     k_strides,
     q_out_strides,
@@ -131,7 +131,7 @@ def norm_rope_kernel(
     where = seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, ids_strides, cp
     angles = angles_of_tokens(
         *(first_s + later, b, where, (table_ptr, sin_ptr, table_strides, s2), STORED, HALF),
-        *(BLOCK_HALF, INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT, FAST_SINE, LIKE_MODEL),
+        *(BLOCK_HALF, INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT, FAST_SINE, LIKE_MODEL, False),
     )
 
     # Normalize and rotate in fp32 (fp64 for fp64), or the other way round.
@@ -143,8 +143,14 @@ def norm_rope_kernel(
         sumsq = dot(y, y, TAIL)
     else:
         found, _ = pointers_of(
-            *(is_k, q_sumsq_ptr, k_sumsq_ptr, q_sumsq_strides, k_sumsq_strides, *place),
-            *(PER_BATCH, 0),
+            is_k,
+            q_sumsq_ptr,
+            k_sumsq_ptr,
+            q_sumsq_strides,
+            k_sumsq_strides,
+            *place,
+            PER_BATCH,
+            0,
         )
         sumsq = tl.load(found, exists, other=0)
     rstd = tl.rsqrt(sumsq * (1 / NORM_DIM) + EPS)
@@ -154,8 +160,14 @@ def norm_rope_kernel(
 
     # Write every element once, and what the backward needs.
     pointers, stride = pointers_of(
-        *(is_k, q_out_ptr, k_out_ptr, q_out_strides, k_out_strides, *place),
-        *(PER_BATCH, OUT_ALIGNED),
+        is_k,
+        q_out_ptr,
+        k_out_ptr,
+        q_out_strides,
+        k_out_strides,
+        *place,
+        PER_BATCH,
+        OUT_ALIGNED,
     )
     store_row(
         *(pointers, stride, exists, y),
@@ -166,9 +178,12 @@ def norm_rope_kernel(
             is_k, q_rstd_ptr, k_rstd_ptr, q_rstd_strides, k_rstd_strides, *place, PER_BATCH, 0
         )
         tl.store(pointers, rstd, exists)
+    if positions_ptr is not None:
+        s = first_s + later
+        store_positions(positions_ptr, s, angles, (s < seq_len) & (row_block == 0))
 
 
-@triton.jit(do_not_specialize=[*SIZES, "chunks"])
+@triton.jit(do_not_specialize=["seq_len", "batch", "q_heads", "k_heads", "s2", "chunks"])
 def norm_rope_backward_kernel(
     q_grad_ptr,  # gradient of the output, viewed as (s, b, h, d)
     k_grad_ptr,  # or None; so in all pairs of q and k
@@ -186,7 +201,6 @@ def norm_rope_backward_kernel(
     k_partial_ptr,  # ... or with PER_HEAD (chunks, b * h, d); or None
     table_ptr,  # from here on as in `norm_rope_kernel`
     sin_ptr,
-    cu_seqlens_ptr,
     starts_ptr,
     ids_ptr,
     seq_len,  # s, or the number of packed tokens
@@ -194,7 +208,6 @@ def norm_rope_backward_kernel(
     q_heads,  # h of q
     k_heads,  # h of k
     s2,  # positions in the table
-    sequences,  # number of packed sequences
     cp,  # (cp_size, cp_rank): this rank has two chunks of every sequence; or None
     chunks,  # programs that share the positions of the same rows
     q_grad_strides,  # of s, b, h, d; in elements, any
@@ -223,6 +236,7 @@ def norm_rope_backward_kernel(
     LIKE_MODEL: tl.constexpr,  # cos and sin were rounded
     FROM_OUTPUT: tl.constexpr,  # the forward's output was kept, not its input
     PER_HEAD: tl.constexpr,  # each head has weights of its own
+    PACKED: tl.constexpr,  # the ids are those that the forward wrote for packed tokens
     INVERSE: tl.constexpr,  # sines were negated
     ONE_PER_PAIR: tl.constexpr,  # column i of the table belongs to pair i
     PER_BATCH: tl.constexpr,  # a program has rows of one batch entry; False: all share their angles
@@ -240,7 +254,6 @@ def norm_rope_backward_kernel(
     COMPUTED: tl.constexpr = tl.float64 if tl.float64 == STORED else tl.float32
     KEPT_INTERLEAVED: tl.constexpr = WRITES_INTERLEAVED if FROM_OUTPUT else READS_INTERLEAVED
     WEIGHT_INTERLEAVED: tl.constexpr = WRITES_INTERLEAVED if NORM_AFTER else READS_INTERLEAVED
-    PACKED: tl.constexpr = cu_seqlens_ptr is not None
 
     # My rows, of q or of k, at my share of the positions.
     q_blocks, k_blocks, entries = count_row_blocks(batch, q_heads, k_heads, BLOCK_R, PER_BATCH)
@@ -252,7 +265,7 @@ def norm_rope_backward_kernel(
         *(pointer_of(is_k, q_weight_ptr, k_weight_ptr), row, heads, WEIGHT_OFFSET, PER_HEAD),
         *(COMPUTED, HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED),
     )
-    where = seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, ids_strides, cp
+    where = seq_len, None, 0, starts_ptr, ids_ptr, ids_strides, cp
     sum1 = tl.zeros((BLOCK_S, BLOCK_R, BLOCK_HALF), COMPUTED)
     sum2 = tl.zeros((BLOCK_S, BLOCK_R, BLOCK_HALF), COMPUTED)
     sum_tail = tl.zeros((BLOCK_S, BLOCK_R, BLOCK_TAIL if TAIL > 0 else 1), COMPUTED)
@@ -264,8 +277,14 @@ def norm_rope_backward_kernel(
 
         # Read the gradient, and what the forward kept.
         pointers, stride = pointers_of(
-            *(is_k, q_grad_ptr, k_grad_ptr, q_grad_strides, k_grad_strides, *place),
-            *(PER_BATCH, GRAD_ALIGNED),
+            is_k,
+            q_grad_ptr,
+            k_grad_ptr,
+            q_grad_strides,
+            k_grad_strides,
+            *place,
+            PER_BATCH,
+            GRAD_ALIGNED,
         )
         stored_grad = load_row(
             *(pointers, stride, exists),
@@ -282,11 +301,9 @@ def norm_rope_backward_kernel(
             is_k, q_rstd_ptr, k_rstd_ptr, q_rstd_strides, k_rstd_strides, *place, PER_BATCH, 0
         )
         rstd = tl.load(pointers, exists, other=0)
-        if PACKED:
-            tl.debug_barrier()  # keeps the loads above the search, as in `rope_kernel`
         angles = angles_of_tokens(
             *(first_s + later, b, where, (table_ptr, sin_ptr, table_strides, s2), STORED, HALF),
-            *(BLOCK_HALF, INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT, FAST_SINE, LIKE_MODEL),
+            *(BLOCK_HALF, INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT, FAST_SINE, LIKE_MODEL, PACKED),
         )
 
         # Through the rotation, the weights and the norm, in the opposite order of the forward.
@@ -306,8 +323,14 @@ def norm_rope_backward_kernel(
             grad = turn_row(grad, angles, PACKED, True, INVERSE, False, STORED)
 
         pointers, stride = pointers_of(
-            *(is_k, q_out_ptr, k_out_ptr, q_out_strides, k_out_strides, *place),
-            *(PER_BATCH, OUT_ALIGNED),
+            is_k,
+            q_out_ptr,
+            k_out_ptr,
+            q_out_strides,
+            k_out_strides,
+            *place,
+            PER_BATCH,
+            OUT_ALIGNED,
         )
         store_row(
             *(pointers, stride, exists, grad),
@@ -315,8 +338,14 @@ def norm_rope_backward_kernel(
         )
         if q_sumsq_ptr is not None:
             pointers, _ = pointers_of(
-                *(is_k, q_sumsq_ptr, k_sumsq_ptr, q_sumsq_strides, k_sumsq_strides, *place),
-                *(PER_BATCH, 0),
+                is_k,
+                q_sumsq_ptr,
+                k_sumsq_ptr,
+                q_sumsq_strides,
+                k_sumsq_strides,
+                *place,
+                PER_BATCH,
+                0,
             )
             tl.store(pointers, of_sumsq, exists)
 

@@ -1,7 +1,7 @@
 """From tensors to the launches of `norm_kernels.py`: plans, which need no GPU, and their runs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -47,6 +47,7 @@ class ForwardTensors(NamedTuple):
     k_rstd: Tensor | None
     q_sumsq: Tensor | None
     k_sumsq: Tensor | None
+    positions: Tensor | None
     table: Tensor
     sin: Tensor | None
     cu_seqlens: Tensor | None
@@ -73,7 +74,6 @@ class BackwardTensors(NamedTuple):
     k_partial: Tensor | None
     table: Tensor
     sin: Tensor | None
-    cu_seqlens: Tensor | None
     starts: Tensor | None
     ids: Tensor | None
 
@@ -94,32 +94,36 @@ def norm_rope(
     rotation: Rotation,
     norm: Normalization,
     inplace: bool,
-    keeps_rstd: bool,
-) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    for_backward: bool,
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], Tensor | None]:
     """Normalize and rotate one or two tensors, known to be good, in one launch.
 
     Returns:
-        The results, new and contiguous, or with `inplace` the tensors themselves; and 1 / rms of
-        their rows, fp32 (fp64 for fp64), or nothing without `keeps_rstd`.
+        The results, new and contiguous, or with `inplace` the tensors themselves; 1 / rms of their
+        rows, fp32 (fp64 for fp64), and positions of packed tokens, int64: both `for_backward` only.
     """
-    outs, rstds = tuple(tensors), ()
+    outs, rstds, positions = tuple(tensors), (), None
     if not inplace:
         outs = tuple([torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors])
-    if keeps_rstd:
+    if for_backward:
+        if rotation.cu_seqlens is not None:
+            positions = rotation.cu_seqlens.new_empty(tensors[0].shape[0], dtype=torch.int64)
         dtype = torch.promote_types(tensors[0].dtype, torch.float32)
         rstds = tuple([t.new_empty(t.shape[:-1], dtype=dtype) for t in tensors])
     stored = tensors if inplace else [t.resolve_neg() for t in tensors]
     rows = (*_two(stored), *_two(outs), *_two(_contiguous(weights)), *_two(rstds))
-    given = ForwardTensors(*rows, *_two(_expanded(sumsqs, tensors)), *_where(rotation))
+    sums = _two(_expanded(sumsqs, tensors))
+    given = ForwardTensors(*rows, *sums, positions, *_table(rotation), *_where(rotation))
     with torch.cuda.device(given.q.device if given.q.is_cuda else -1):
         run(plan_forward(given, rotation, norm), given)
-    return outs, rstds
+    return outs, rstds, positions
 
 
 def norm_rope_backward(
     grads: Sequence[Tensor],
     kept: Sequence[Tensor],
     rstds: Sequence[Tensor],
+    positions: Tensor | None,
     weights: Sequence[Tensor],
     rotation: Rotation,
     norm: Normalization,
@@ -127,15 +131,21 @@ def norm_rope_backward(
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
     """Gradients of the inputs, of the weights, and of sums of squares, in two launches.
 
-    `kept` are the inputs, or with `norm.from_output` the outputs. Without weights it is one launch.
+    `kept` are the inputs, or with `norm.from_output` the outputs; `rstds` and `positions` are what
+    the forward returned. Without weights it is one launch.
     """
+    if positions is not None:
+        where = {"cu_seqlens": None, "start_positions": None, "position_ids": positions}
+        rotation = replace(rotation, **where, cp_size=1, cp_rank=0)
     grads = [x.resolve_neg() for x in grads]
     kept = [x.resolve_neg() for x in kept]
     outs = tuple([torch.empty_like(x, memory_format=torch.contiguous_format) for x in kept])
     sumsq_grads = tuple([torch.empty_like(x) for x in rstds]) if has_sumsq else ()
     rows = (*_two(grads), *_two(kept), *_two(outs), *_two(_contiguous(weights)), *_two(rstds))
-    given = BackwardTensors(*rows, *_two(sumsq_grads), None, None, *_where(rotation))
-    plan, partials = plan_backward(given, rotation, norm)
+    given = BackwardTensors(
+        *rows, *_two(sumsq_grads), None, None, *_table(rotation), *_where(rotation)[1:]
+    )
+    plan, partials = plan_backward(given, rotation, norm, packed=positions is not None)
     q_partial, k_partial = _two(partials)
     given = given._replace(q_partial=q_partial, k_partial=k_partial)
     with torch.cuda.device(given.q.device if given.q.is_cuda else -1):
@@ -178,14 +188,13 @@ def _layout(
         tensors.q.element_size(),
         order["ROWS_OUTER"],
     )
-    table, cu_seqlens = tensors.table, tensors.cu_seqlens
+    table = tensors.table
     sizes = {
         "seq_len": seq_len,
         "batch": batch,
         "q_heads": q_heads,
         "k_heads": k_heads,
         "s2": 0 if rotation.on_the_fly else table.shape[1 if table.dim() == 3 else 0],
-        "sequences": 0 if cu_seqlens is None else cu_seqlens.numel() - 1,
         "cp": (rotation.cp_size, rotation.cp_rank) if rotation.cp_size > 1 else None,
     }
     row_blocks = -(-shared * q_heads // tile.rows), -(-shared * k_heads // tile.rows)
@@ -199,11 +208,12 @@ def plan_forward(tensors: ForwardTensors, rotation: Rotation, norm: Normalizatio
     tile, order = layout.tile, dict(layout.order)
     order["STRETCH"] = max(1, order["STRETCH"] // tile.positions)
     table_strides, unit = _strides_of_table(tensors, rotation)
+    sequences = 0 if tensors.cu_seqlens is None else tensors.cu_seqlens.numel() - 1
     return Plan(
         kernel=FORWARD,
         programs=layout.entries * layout.s_blocks * sum(layout.row_blocks),
         num_warps=tile.num_warps,
-        sizes=layout.sizes,
+        sizes=layout.sizes | {"sequences": sequences},
         strides=_strides(layout) | table_strides,
         blocks={name: tile.blocks[name] for name in BLOCKS},
         flags={
@@ -227,7 +237,7 @@ def plan_forward(tensors: ForwardTensors, rotation: Rotation, norm: Normalizatio
 
 
 def plan_backward(
-    tensors: BackwardTensors, rotation: Rotation, norm: Normalization
+    tensors: BackwardTensors, rotation: Rotation, norm: Normalization, packed: bool
 ) -> tuple[Plan, tuple[Tensor, ...]]:
     """Plan the backward launch, and allocate its partial sums: (shares, d) of q, and of k."""
     names = "q_grad", "k_grad", "q", "k", "q_out", "k_out", "q_rstd", "k_rstd"
@@ -263,6 +273,7 @@ def plan_backward(
             "LIKE_MODEL": norm.like_model,
             "FROM_OUTPUT": norm.from_output,
             "PER_HEAD": per_head,
+            "PACKED": packed,
             "INVERSE": rotation.inverse,
             "ONE_PER_PAIR": rotation.on_the_fly or rotation.one_per_pair,
             **order,
@@ -326,14 +337,19 @@ def _expanded(sumsqs: Sequence[Tensor], tensors: Sequence[Tensor]) -> list[Tenso
     return [x.resolve_neg().expand(t.shape[:-1]) for x, t in pairs]
 
 
-def _where(rotation: Rotation) -> tuple[Tensor | None, ...]:
-    """Tables and positions, as the kernels read them."""
+def _table(rotation: Rotation) -> tuple[Tensor, Tensor | None]:
+    """Angles, or cosines and sines, as the kernels read them."""
     table, sin = rotation.table, rotation.sin
     if sin is not None and (table.stride() != sin.stride() or table.is_neg() or sin.is_neg()):
         table, sin = (x.resolve_neg().contiguous() for x in (table, sin))
+    return table.resolve_neg(), sin
+
+
+def _where(rotation: Rotation) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Sequences, starts and ids, as the kernels read them."""
     lists = rotation.cu_seqlens, rotation.start_positions
     cu_seqlens, starts = (None if x is None else x.contiguous() for x in lists)
-    return table.resolve_neg(), sin, cu_seqlens, starts, rotation.position_ids
+    return cu_seqlens, starts, rotation.position_ids
 
 
 def _view(t: Tensor | None, q: Tensor, rotation: Rotation) -> Tensor | None:

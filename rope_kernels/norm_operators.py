@@ -23,21 +23,23 @@ def norm_rope_by_operator(
     rotation: Rotation,
     norm: Normalization,
     inplace: bool,
-    keeps_rstd: bool,
-) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    for_backward: bool,
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], Tensor | None]:
     """`norm_launch.norm_rope` as an operator, which torch.compile does not look into."""
     fields = *rotation.tensors, *rotation.options, *norm.fields
     if inplace:
         _norm_rope_inplace_op(tensors, weights, sumsqs, *fields)
-        return tuple(tensors), ()
-    found = _norm_rope_op(tensors, weights, sumsqs, keeps_rstd, *fields)
-    return tuple(found[: len(tensors)]), tuple(found[len(tensors) :])
+        return tuple(tensors), (), None
+    found = _norm_rope_op(tensors, weights, sumsqs, for_backward, *fields)
+    n = len(tensors)
+    return tuple(found[:n]), tuple(found[n : 2 * n]), (*found[2 * n :], None)[0]
 
 
 def norm_rope_backward_by_operator(
     grads: Sequence[Tensor],
     kept: Sequence[Tensor],
     rstds: Sequence[Tensor],
+    positions: Tensor | None,
     weights: Sequence[Tensor],
     rotation: Rotation,
     norm: Normalization,
@@ -45,7 +47,7 @@ def norm_rope_backward_by_operator(
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
     """`norm_launch.norm_rope_backward` as an operator."""
     fields = *rotation.tensors, *rotation.options, *norm.fields
-    found = _backward_op(grads, kept, rstds, weights, has_sumsq, *fields)
+    found = _backward_op(grads, kept, rstds, positions, weights, has_sumsq, *fields)
     n, m = len(kept), len(weights)
     return tuple(found[:n]), tuple(found[n : n + m]), tuple(found[n + m :])
 
@@ -57,30 +59,37 @@ def _split(fields: tuple) -> tuple[Rotation, Normalization]:
 _NORM_FIELDS = _NORM.count(",") + 1
 
 
-def _run(tensors, weights, sumsqs, fields, inplace: bool, keeps_rstd: bool):
+def _run(tensors, weights, sumsqs, fields, inplace: bool, for_backward: bool):
     """What was not known when PyTorch traced the call is checked now, and then it is launched."""
     rotation, norm = _split(fields)
     if inplace:
         check_inplace(("q", "k") if len(tensors) == 2 else ("t",), tuple(tensors), rotation)
     check_values(rotation, view_as_sbhd(tensors[0], rotation.tensor_format).shape[0])
-    return norm_launch.norm_rope(tensors, weights, sumsqs, rotation, norm, inplace, keeps_rstd)
+    return norm_launch.norm_rope(tensors, weights, sumsqs, rotation, norm, inplace, for_backward)
 
 
 @torch.library.custom_op(
     "rope_kernels::norm_rope",
     mutates_args=(),
-    schema=f"(Tensor[] tensors, Tensor[] weights, Tensor[] sumsqs, bool keeps_rstd, {FIELDS}, "
+    schema=f"(Tensor[] tensors, Tensor[] weights, Tensor[] sumsqs, bool for_backward, {FIELDS}, "
     f"{_NORM}) -> Tensor[]",
 )
-def _norm_rope_op(tensors, weights, sumsqs, keeps_rstd, *fields):
-    outs, rstds = _run(tensors, weights, sumsqs, fields, inplace=False, keeps_rstd=keeps_rstd)
-    return [*outs, *rstds]
+def _norm_rope_op(tensors, weights, sumsqs, for_backward, *fields):
+    found = _run(tensors, weights, sumsqs, fields, inplace=False, for_backward=for_backward)
+    outs, rstds, positions = found
+    return [*outs, *rstds, *(() if positions is None else (positions,))]
 
 
 @_norm_rope_op.register_fake
-def _(tensors, weights, sumsqs, keeps_rstd, *fields):
+def _(tensors, weights, sumsqs, for_backward, *fields):
+    rotation, _ = _split(fields)
     outs = [torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in tensors]
-    return outs + ([_one_per_row(t) for t in tensors] if keeps_rstd else [])
+    if not for_backward:
+        return outs
+    outs += [_one_per_row(t) for t in tensors]
+    if rotation.cu_seqlens is None:
+        return outs
+    return [*outs, rotation.cu_seqlens.new_empty(tensors[0].shape[0], dtype=torch.int64)]
 
 
 @torch.library.custom_op(
@@ -89,23 +98,25 @@ def _(tensors, weights, sumsqs, keeps_rstd, *fields):
     schema=f"(Tensor(a!)[] tensors, Tensor[] weights, Tensor[] sumsqs, {FIELDS}, {_NORM}) -> ()",
 )
 def _norm_rope_inplace_op(tensors, weights, sumsqs, *fields):
-    _run(tensors, weights, sumsqs, fields, inplace=True, keeps_rstd=False)
+    _run(tensors, weights, sumsqs, fields, inplace=True, for_backward=False)
 
 
 @torch.library.custom_op(
     "rope_kernels::norm_rope_backward",
     mutates_args=(),
-    schema=f"(Tensor[] grads, Tensor[] kept, Tensor[] rstds, Tensor[] weights, bool has_sumsq, "
-    f"{FIELDS}, {_NORM}) -> Tensor[]",
+    schema="(Tensor[] grads, Tensor[] kept, Tensor[] rstds, Tensor? positions, Tensor[] weights, "
+    f"bool has_sumsq, {FIELDS}, {_NORM}) -> Tensor[]",
 )
-def _backward_op(grads, kept, rstds, weights, has_sumsq, *fields):
+def _backward_op(grads, kept, rstds, positions, weights, has_sumsq, *fields):
     rotation, norm = _split(fields)
-    found = norm_launch.norm_rope_backward(grads, kept, rstds, weights, rotation, norm, has_sumsq)
+    found = norm_launch.norm_rope_backward(
+        grads, kept, rstds, positions, weights, rotation, norm, has_sumsq
+    )
     return [x for row in found for x in row]
 
 
 @_backward_op.register_fake
-def _(grads, kept, rstds, weights, has_sumsq, *fields):
+def _(grads, kept, rstds, positions, weights, has_sumsq, *fields):
     outs = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (*kept, *weights)]
     return outs + ([_one_per_row(x) for x in kept] if has_sumsq else [])
 

@@ -285,6 +285,12 @@ def normalized(
 
 
 @triton.jit
+def not_in_sequence():
+    """In place of the position of a token past the last packed sequence."""
+    return tl.full((), -0x8000000000000000, tl.int64)
+
+
+@triton.jit
 def angles_of_tokens(
     s,  # (BLOCK_S,) int64: tokens of this tile
     b,  # int64, this program's batch entry
@@ -298,13 +304,19 @@ def angles_of_tokens(
     TABLE_UNIT: tl.constexpr,  # elements in which the table's strides of b and s are counted
     FAST_SINE: tl.constexpr,  # fewer steps, which the interpreter and fp64 cannot take
     LIKE_MODEL: tl.constexpr,  # round cos and sin to the stored dtype
+    MARKED: tl.constexpr,  # the ids are from `store_positions`
 ):
-    """cos and sin of both members, each (BLOCK_S, 1, BLOCK_HALF), and whether tokens turn."""
+    """cos and sin of both members, each (BLOCK_S, 1, BLOCK_HALF); whether tokens turn; positions.
+
+    Positions, and whether tokens turn, have the shape (BLOCK_S,).
+    """
     seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, ids_strides, cp = where
     s_exists = s < seq_len
     position, in_sequence = positions(
         s, s_exists, b, seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, ids_strides, cp
     )
+    if MARKED:
+        in_sequence = position > not_in_sequence()
     pair, _, is_pair = pairs_of_block(HALF, BLOCK_HALF, 1)
     token = per_token(position, False), per_token(s_exists, False), b, table
     if ONE_PER_PAIR:
@@ -319,7 +331,18 @@ def angles_of_tokens(
         COMPUTED: tl.constexpr = cos1.dtype
         cos1, sin1 = cos1.to(STORED).to(COMPUTED), sin1.to(STORED).to(COMPUTED)
         cos2, sin2 = cos2.to(STORED).to(COMPUTED), sin2.to(STORED).to(COMPUTED)
-    return cos1, sin1, cos2, sin2, in_sequence[:, None, None]
+    return cos1, sin1, cos2, sin2, in_sequence, position
+
+
+@triton.jit
+def store_positions(
+    ptr,  # (s,) int64
+    s,  # (BLOCK_S,) int64: tokens of this tile
+    angles,  # what `angles_of_tokens` returns
+    mask,  # (BLOCK_S,)
+):
+    """Keep the positions of packed tokens, for a backward that need not search for them again."""
+    tl.store(ptr + s, tl.where(angles[4], angles[5], not_in_sequence()), mask)
 
 
 @triton.jit
@@ -334,7 +357,7 @@ def turn_row(
 ):
     """Rotate the pairs of a row; its tail passes through."""
     x1, x2, tail = row
-    cos1, sin1, cos2, sin2, turns = angles
+    cos1, sin1, cos2, sin2, in_sequence, _ = angles
     if LIKE_MODEL:  # no multiply-add is fused: the compiler is told so
         if INVERSE:
             sin1, sin2 = -sin1, -sin2
@@ -344,6 +367,7 @@ def turn_row(
     else:
         y1, y2 = turn(x1, x2, cos1, sin1, cos2, sin2, TRANSPOSE, INVERSE)
     if PACKED:
+        turns = in_sequence[:, None, None]
         y1, y2 = tl.where(turns, y1, x1), tl.where(turns, y2, x2)
     return y1, y2, tail
 
@@ -381,7 +405,7 @@ def normal_and_gradient(
         if SCALED:
             scale = angles[0] * angles[0] + angles[1] * angles[1]
             if PACKED:
-                scale = tl.where(angles[4], scale, 1)
+                scale = tl.where(angles[4][:, None, None], scale, 1)
             normal = normal[0] / scale, normal[1] / scale, normal[2]
     return zero_outside(normal, exists, HALF, TAIL), zero_outside(grad, exists, HALF, TAIL)
 
