@@ -29,11 +29,18 @@ def median_of_passes(passes: list[list[float]]) -> list[float]:
     return [statistics.median(times) for times in zip(*passes, strict=True)]
 
 
+def copies_of(taken: Observation) -> list[tuple[int, float]]:
+    """(bytes read and written, microseconds) of each copy, the smallest first."""
+    copies = taken["copies"]
+    times = median_of_passes(copies["us"])
+    return [(2 * size, us) for size, us in zip(copies["bytes"], times, strict=True)]
+
+
 def machine_of(taken: Observation) -> Machine:
     """T0 and W from copies, as notebook 08 finds them; P from its detour's last two FMA counts."""
-    copies, fmas = taken["copies"], taken["fmas"]
-    moved = [2 * size for size in copies["bytes"]]  # read and written
-    start, slope = straight_line(moved, median_of_passes(copies["us"]))
+    moved, copied = zip(*copies_of(taken), strict=True)
+    start, slope = straight_line(moved, copied)
+    fmas = taken["fmas"]
     (*_, few, many), (*_, fast, slow) = fmas["counts"], median_of_passes(fmas["us"])
     rate = (many - few) * fmas["elements"] / (slow - fast)
     return Machine(start_us=start, bytes_a_us=1 / slope, instructions_a_us=rate)
