@@ -14,7 +14,7 @@ from matplotlib.transforms import Bbox
 
 from . import audit
 
-GAP = 5  # pixels between two texts
+GAP = 5  # pixels between labels
 
 
 class Place(NamedTuple):
