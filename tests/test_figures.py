@@ -25,6 +25,7 @@ from rope_lab.figures import (
     draw_09,
     draw_10,
     gpu,
+    labels,
     style,
 )
 from rope_lab.figures.roofline import RooflineExplorer
@@ -232,6 +233,99 @@ def test_drawings_say_what_they_show(figure):
     assert figure.described_as and words.endswith(".") and "\n" not in words
     title = figure.get_suptitle() or figure.axes[0].get_title("left")
     assert not title or words.startswith(" ".join(title.split()))
+
+
+# what is measured moves points, lines and labels: figures can be read on any GPU
+
+H100 = Machine(start_us=4.27, bytes_a_us=3.349e6, instructions_a_us=33.5e6)
+MACHINES = [H100] + [
+    Machine(start_us, 1e6 * bandwidth, 1e6 * peak)
+    for start_us, bandwidth in ((4.0, 0.3), (8.0, 1.0), (3.0, 3.35), (2.0, 8.0))
+    for peak in (3, 10, 33.5, 80)
+]
+SHARES_OF_ROOF = [(0.4, 0.4, 0.4), (0.41, 0.84, 0.99), (1.02, 1.02, 1.02)]  # eager, naive, ours
+HOST_US = [(6.5, 16.7, 2.0), (2.2, 2.6, 1.8), (14.0, 15.5, 13.0), (36.0, 52.0, 3.0)]
+HOST_CASES = "x * 2", "fast path, the whole call", "CUDA graph, a replay"
+
+
+def placed(machine, shares):
+    """The points of notebook 08: each kernel takes its least time over its share of the roof."""
+    n, table = 2**26, 4 * 2048 * 256  # elements; bytes of the angles
+    kernels = {"eager": (24 * n + 8 * table, 2), "naive": (4 * n + table, 79)}
+    kernels["ours"] = 4 * n + table, 14
+    points = {}
+    for (name, (moved, executed)), share in zip(kernels.items(), shares, strict=True):
+        us = machine.time_us(moved, executed * n) / share
+        for what, count in {"needed": 2, "executed": executed}.items():
+            if (name, what) != ("eager", "executed"):
+                points[f"{name}, {what}"] = count * n / moved, count * n / us
+    return points
+
+
+def scaled(key, factor):
+    """The record of this key from a GPU on which everything takes `factor` times as long."""
+    cases = recorded(key).cases
+    return made_up({name: factor * timing.median_us for name, timing in cases.items()})
+
+
+def tiles_at(shares):
+    """A sweep of tiles with these per cent of copy bandwidth."""
+    names = [f"{rows} rows, {warps} warps" for rows, warps in TILES]
+    times = {name: 1e4 / share for name, share in zip(names, shares, strict=True)}
+    sweep = made_up({"copy": 100.0} | times)
+    draw_09.tiles(sweep, (4, 8, 16, 32), (1, 2, 4), 256, "title")
+
+
+def assert_it_can_be_read(drawing, *arguments):
+    drawing(*arguments)
+    assert audit.problems(plt.gcf()) == [], arguments
+    plt.close("all")
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("shares", SHARES_OF_ROOF)
+def test_the_roofline_of_any_gpu_can_be_read(machine, shares):
+    assert_it_can_be_read(draw_08.roofline, placed(machine, shares), machine, SWEEP.source)
+
+
+@pytest.mark.parametrize("machine", MACHINES[::4])
+def test_host_times_of_any_machine_can_be_read(machine):
+    for host_us in HOST_US:
+        host = dict(zip(HOST_CASES, host_us, strict=True))
+        law = machine.start_us, machine.bytes_a_us, [2**e for e in range(16, 31)]
+        assert_it_can_be_read(draw_09.host_and_device, host, *law, "title")
+
+
+@pytest.mark.parametrize("first, last", ((20, 58), (58, 69), (70, 106)))
+def test_tiles_of_any_speed_can_be_read(first, last):
+    assert_it_can_be_read(tiles_at, np.linspace(first, last, len(TILES)))
+
+
+@pytest.mark.parametrize("factor", (0.5, 1.4, 30))
+def test_figures_of_slow_and_fast_gpus_can_be_read(factor):
+    slower = {name: factor * us for name, us in LADDER.items()}
+    assert_it_can_be_read(draw_09.waterfall, slower, factor * 33.0, SWEEP.source, "title")
+    assert_it_can_be_read(style.time_bars, scaled("02/eager-against-fused", factor), "title")
+    both = {"eager": ("eager forward", "eager backward"), "ours": ("rope_fw", "rope_bw")}
+    times = scaled("06/forward-and-backward", factor)
+    assert_it_can_be_read(draw_06.forward_and_backward, times, both, "title")
+
+
+def test_labels_of_points_in_one_place_get_places_of_their_own():
+    figure, ax = plt.subplots()
+    for name in "one", "another", "a third":
+        labels.beside(ax, name, labels.around((0.5, 0.5)))
+    labels.place_labels(figure)
+    assert audit.problems(figure) == []
+    assert len({text.xyann for text in ax.texts}) == 3
+
+
+def test_a_label_without_any_place_stays_where_the_audit_finds_it():
+    figure, ax = plt.subplots()
+    ax.axhspan(0, 1, color=style.GREY)
+    labels.beside(ax, "hidden", labels.around((0.5, 0.5)))
+    labels.place_labels(figure)
+    assert audit.problems(figure) == ["'hidden' is hard to see on 100% of its ground"]
 
 
 @pytest.mark.parametrize(

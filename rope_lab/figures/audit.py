@@ -4,7 +4,8 @@
 `make notebooks` set it, so a figure that its data has spoiled fails there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import combinations
 
 import matplotlib.pyplot as plt
@@ -53,19 +54,26 @@ def audit(figure: Figure) -> None:
 
 def problems(figure: Figure) -> list[str]:
     """What keeps readers from reading this figure at the size at which a laptop shows it."""
+    with laid_out(figure):
+        return _problems(figure)
+
+
+@contextmanager
+def laid_out(figure: Figure) -> Iterator[None]:
+    """Everything is where readers see it, and stays there, on a canvas that has pixels."""
     if not isinstance(figure.canvas, FigureCanvasAgg):
         FigureCanvasAgg(figure)
     figure.draw_without_rendering()  # lays it out
     engine = figure.get_layout_engine()
     figure.set_layout_engine("none")  # a second time would move things
     try:
-        return _problems(figure)
+        yield
     finally:
         figure.set_layout_engine(engine)
 
 
 def _problems(figure: Figure) -> list[str]:
-    texts = _drawn_texts(figure)
+    texts = drawn_texts(figure)
     boxes = {text: Text.get_window_extent(text) for text in texts}
     return [
         *_too_wide(figure),
@@ -88,7 +96,7 @@ def _luminance(color: np.ndarray) -> np.ndarray:
     return linear @ np.array([0.2126, 0.7152, 0.0722])
 
 
-def _drawn_texts(figure: Figure) -> list[Text]:
+def drawn_texts(figure: Figure) -> list[Text]:
     """Texts that one sees. An axis keeps labels of ticks outside its limits, and draws none."""
     drawn = {}
     draw = Text.draw
@@ -122,7 +130,7 @@ def _overlaps(boxes: dict[Text, Bbox]) -> list[str]:
     return [
         f"{_name(one)} overlaps {_name(other)}"
         for one, other in combinations(boxes, 2)
-        if _meet(boxes[one], boxes[other])
+        if meet(boxes[one], boxes[other])
     ]
 
 
@@ -144,7 +152,7 @@ def _in_other_axes(figure: Figure, boxes: dict[Text, Bbox]) -> list[str]:
         f"{_name(text)} reaches into the next axes"
         for text, box in boxes.items()
         for ax in framed
-        if _owner(text) is not ax and _meet(box, ax.bbox)
+        if _owner(text) is not ax and meet(box, ax.bbox)
     ]
 
 
@@ -155,22 +163,32 @@ def _owner(text: Text) -> Axes | None:
 
 def _hard_to_see(figure: Figure, boxes: dict[Text, Bbox]) -> list[str]:
     """Texts whose color is close to what is drawn under them."""
-    ground = _draw(figure, lambda text, renderer: None)
+    ground = without_texts(figure)
+    hidden = {text: hidden_share(text, box, ground) for text, box in boxes.items()}
+    return [
+        f"{_name(text)} is hard to see on {share:.0%} of its ground"
+        for text, share in hidden.items()
+        if share > HIDDEN_SHARE
+    ]
+
+
+def without_texts(figure: Figure) -> np.ndarray:
+    """The pixels (height, width, 3) of all that is not text."""
+    return _draw(figure, lambda text, renderer: None)
+
+
+def hidden_share(text: Text, box: Bbox, ground: np.ndarray) -> float:
+    """The share of a box in which the text has too little contrast with what is under it."""
     height, width, _ = ground.shape
-    found = []
-    for text, box in boxes.items():
-        left, right = (int(np.clip(x, 0, width)) for x in (box.x0, np.ceil(box.x1)))
-        bottom, top = (int(np.clip(y, 0, height)) for y in (box.y0, np.ceil(box.y1)))
-        under = ground[height - top : height - bottom, left:right]
-        if under.size == 0:
-            continue  # it leaves the figure
-        weak = contrast(under, np.array(to_rgb(text.get_color()))) < LEAST_CONTRAST
-        if weak.mean() > HIDDEN_SHARE:
-            found.append(f"{_name(text)} is hard to see on {weak.mean():.0%} of its ground")
-    return found
+    left, right = (int(np.clip(x, 0, width)) for x in (box.x0, np.ceil(box.x1)))
+    bottom, top = (int(np.clip(y, 0, height)) for y in (box.y0, np.ceil(box.y1)))
+    under = ground[height - top : height - bottom, left:right]
+    if under.size == 0:
+        return 0.0  # it leaves the figure
+    return (contrast(under, np.array(to_rgb(text.get_color()))) < LEAST_CONTRAST).mean()
 
 
-def _meet(one: Bbox, other: Bbox) -> bool:
+def meet(one: Bbox, other: Bbox) -> bool:
     return one.padded(-SLACK).overlaps(other.padded(-SLACK))
 
 

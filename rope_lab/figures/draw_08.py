@@ -6,6 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 
 from ..profiling.roofline import Machine
+from .labels import Place, along, around, beside
 from .roofline import roof
 from .style import (
     BLUE,
@@ -151,16 +152,11 @@ def roofline(points: dict[str, tuple[float, float]], machine: Machine, source: s
             intensity, speed / 1e6, "o", color=color, markersize=9, zorder=3, markeredgewidth=1.8,
             fillstyle="full" if executed else "none",
         )  # fmt: skip
-        left = executed and intensity < machine.ridge  # to the right the ridge is in the way
-        ax.annotate(
-            label, (intensity, speed / 1e6), xytext=(-12 if left else 12, 2 if left else -5),
-            color=inked(color), textcoords="offset points", ha="right" if left else "left",
-            va="center",
-        )  # fmt: skip
-    ax.text(1.1 * machine.ridge, 0.06, "ridge")
-    ax.text(0.09, 1.4, "bytes decide", color=inked(BLUE))
-    ax.text(18, 42, "instructions decide", color=inked(BLUE))
-    ax.set(xlim=(0.03, 300), ylim=(0.05, 80))
+        beside(ax, label, around((intensity, speed / 1e6)), color=inked(color))
+    slowest = min(speed for _, speed in points.values()) / 1e6
+    ax.set(xlim=(0.03, max(300, 10 * machine.ridge)))
+    ax.set(ylim=(min(0.05, slowest / 3), max(80, 2.2e-6 * machine.instructions_a_us)))
+    _name_the_roof(ax, machine)
     each = ", ".join(f"{label} {speed / 1e6:.2g}" for label, (_, speed) in points.items())
     finish(
         figure,
@@ -169,6 +165,22 @@ def roofline(points: dict[str, tuple[float, float]], machine: Machine, source: s
         f"speeds in 10\u00b9\u00b2 instructions/s: {each}.",
         source,
     )
+
+
+def _name_the_roof(ax: Axes, machine: Machine) -> None:
+    """Say what decides along each of both lines, and which line is the ridge."""
+    (left, right), ridge = ax.get_xlim(), machine.ridge
+    slope = [(x, machine.allowed(x) / 1e6) for x in np.geomspace(left, ridge, 11)[1:-1]]
+    slope.sort(key=lambda point: abs(np.log(point[0] ** 2 / left / ridge)))  # from its middle
+    above = [Place(point, (-6, 2), "right", "bottom") for point in slope]
+    below = [Place(point, (6, -2), "left", "top") for point in slope]
+    beside(ax, "bytes decide", [above, below], color=inked(BLUE))
+    flat = [(1.1 * x, machine.instructions_a_us / 1e6) for x in np.geomspace(ridge, right, 7)]
+    beside(ax, "instructions decide", along(flat), color=inked(BLUE))
+    upright = [(ridge, share) for share in np.linspace(0.05, 0.95, 10)]
+    to_the_right = [Place(point, (7, 0)) for point in upright]
+    to_the_left = [Place(point, (-7, 0), "right") for point in upright]
+    beside(ax, "ridge", [to_the_right, to_the_left], xycoords=ax.get_xaxis_transform())
 
 
 def measured_roof(

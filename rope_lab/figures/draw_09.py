@@ -1,8 +1,12 @@
 """Drawings of notebook 09 and its detour: tiles, the waterfall, host times over device times."""
 
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 
+from . import audit
+from .labels import Place, along, beside
 from .style import (
     BLUE,
     GREEN,
@@ -15,6 +19,7 @@ from .style import (
     WIDTH,
     color_key,
     finish,
+    inked,
 )
 
 
@@ -36,11 +41,11 @@ def tiles(
         [100 * copy / measurement[f"{r} rows, {w} warps{ending}"].median_us for w in warps]
         for r in rows
     ]
-    ax.imshow(share, cmap=SEQUENTIAL, vmin=30, vmax=100, aspect="auto")
+    shades = ax.imshow(share, cmap=SEQUENTIAL, vmin=30, vmax=100, aspect="auto")
     best = max(max(line) for line in share)
     for y, line in enumerate(share):
         for x, value in enumerate(line):
-            color = ON_COLOR if value > 65 else "#f2f2f2"
+            color = _text_on(np.array(shades.to_rgba(value)[:3]))
             weight = "bold" if value == best else "normal"
             text = {"ha": "center", "va": "center", "color": color, "weight": weight}
             ax.text(x, y, f"{value:.1f}", **text)
@@ -54,6 +59,11 @@ def tiles(
     finish(figure, title, words, measurement.source)
 
 
+def _text_on(color: np.ndarray) -> str:
+    """Black or white: one of them has a contrast of 4.5 or more with any color."""
+    return max("black", "white", key=lambda text: audit.contrast(np.array(to_rgb(text)), color))
+
+
 def waterfall(times: dict[str, float], copy: float, source: str, title: str) -> None:
     """From the first time to the last: what each step took away, over a copy's time.
 
@@ -63,6 +73,7 @@ def waterfall(times: dict[str, float], copy: float, source: str, title: str) -> 
     names, values = list(times), list(times.values())
     figure, ax = plt.subplots(figsize=(WIDTH, 2.2 + 0.36 * len(names)))
     end = 1.08 * max(values[1:])
+    digits = 1 if max(values) < 9999 else 0  # wider numbers would leave their columns
     for place, (us, before) in enumerate(zip(values, [values[0], *values], strict=False)):
         ax.barh(place, min(us, end), color=GREEN if place == len(names) - 1 else BLUE, height=0.62)
         if us < before:
@@ -70,14 +81,15 @@ def waterfall(times: dict[str, float], copy: float, source: str, title: str) -> 
             ax.barh(place, went, left=us, color=ORANGE, height=0.62)
         elif us > before:
             ax.barh(place, us - before, left=before, color=RED, height=0.62)
-        change = f"{us - before:+.1f}".replace("-0.0", "0.0").replace("+0.0", "0.0")
-        _beside(ax, place, f"{us:.1f}", change if place else "", f"{100 * copy / us:.1f} %")
+        change = round(us - before, digits)
+        changed = f"{change:+.{digits}f}" if change else f"{0:.{digits}f}"
+        time, share = f"{us:.{digits}f}", f"{100 * copy / us:.1f} %"
+        _beside(ax, place, time, changed if place else "", share)
         if us > end:
             ax.text(end, place, "cut off ", ha="right", va="center", color=ON_COLOR)
     _beside(ax, -0.9, "µs", "change", "of copy")
     ax.axvline(copy, color=INK, linestyle=":", linewidth=1.4)
-    beside = {"xytext": (5, 0), "textcoords": "offset points"}
-    ax.annotate("copy", (copy, -0.9), va="center", **beside)
+    ax.annotate("copy", (copy, -0.9), xytext=(5, 0), textcoords="offset points", va="center")
     ax.set_yticks(range(len(names)), names)
     ax.set(xlabel="device time in microseconds", xlim=(0, end), ylim=(len(names) - 0.5, -1.3))
     key = {"time left": BLUE, "taken away": ORANGE, "added": RED, "our kernel": GREEN}
@@ -103,20 +115,19 @@ def host_and_device(
     figure, ax = plt.subplots(figsize=(8.0, 4.0))
     lines = (BLUE, "--"), (ORANGE, "-."), (PURPLE, ":")  # green is the device
     ax.loglog(sizes, [fixed + size / rate for size in sizes], color=GREEN)
-    some = sizes[-1] / 4
-    label = {"ha": "right", "va": "bottom"}
-    ax.text(0.85 * some, fixed + some / rate, "device, by the time law", **label)
     for place, (name, us) in enumerate(host.items()):
         color, style = lines[place % len(lines)]
         ax.axhline(us, color=color, linestyle=style)
-        below = any(us < y < 1.5 * us for y in (*host.values(), fixed))  # no room above
-        y, va = (us / 1.06, "top") if below else (1.03 * us, "bottom")
-        ax.text(sizes[0], y, f"host: {name}", va=va)
+        beside(ax, f"host: {name}", along([(size, us) for size in sizes[::3]]), color=inked(color))
         if us > fixed:
             ax.plot((us - fixed) * rate, us, "o", color=INK)
     lowest = min(fixed, *host.values())
     ax.set(xlabel="bytes read and written by a call", ylabel="microseconds")
-    ax.set_ylim(bottom=0.6 * lowest)
+    ax.set_ylim(bottom=lowest / 2)
+    steep = [(size, fixed + size / rate) for size in sizes[:-6:-1]]
+    left = [Place(point, (-10, 2), "right", "bottom") for point in steep]
+    right = [Place(point, (10, -2), "left", "top") for point in steep]
+    beside(ax, "device, by the time law", [left, right], color=inked(GREEN))
     meets = {name: (us - fixed) * rate for name, us in host.items() if us > fixed}
     each = ", ".join(f"{name} at {size / 1e6:.0f} MB" for name, size in meets.items())
     words = "Device time over bytes, flat and then rising, and host times as lines across. "

@@ -85,6 +85,6 @@ def roof(ax: Axes, machine: Machine) -> None:
     ax.axvline(machine.ridge, color=draw.INK, linewidth=1, linestyle=":")
     ax.set(xlabel="instructions a byte", ylabel="10\u00b9\u00b2 instructions/s")
     ax.set_xticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
-    ax.set_yticks([0.1, 1, 10], ["0.1", "1", "10"])
+    ax.set_yticks([0.01, 0.1, 1, 10, 100], ["0.01", "0.1", "1", "10", "100"])
     ax.minorticks_off()  # moving a slider would redraw all of them
     ax.grid(True)

@@ -22,6 +22,7 @@ from matplotlib.textpath import TextPath
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 
 from . import audit
+from .labels import place_labels
 
 PLATE = "#fafafa"  # what figures are drawn on
 INK = "#333333"  # text and axes
@@ -140,12 +141,13 @@ def _about_axes(figure: Figure) -> str:
 
 
 def finish(figure: Figure, conclusion: str, words: str, source: str = "") -> None:
-    """Give a figure its title, its description and its source, and show it."""
+    """Give a figure its title, its description and its source, place its labels, and show it."""
     if conclusion:
         conclude(figure, conclusion)
     describe(figure, words)
     if source:
         cite(figure, source)
+    place_labels(figure)
     plt.show()
 
 
