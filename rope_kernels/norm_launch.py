@@ -28,7 +28,7 @@ BLOCKS = "HALF", "TAIL", "START", "BLOCK_S", "BLOCK_R", "BLOCK_HALF", "BLOCK_TAI
 FORWARD, BACKWARD, SUM = "norm_rope_kernel", "norm_rope_backward_kernel", "sum_partials_kernel"
 # Measured on an H200; benchmarks/NOTES.md tells what was tried.
 PROGRAMS_PER_SM = 12  # of one warp, in the backward
-STAGES = 2  # tiles that a program has in flight
+STAGES = 1  # tiles that a program has in flight
 SMS_ELSEWHERE = 4  # where there is no GPU: enough programs to share the positions
 PARTIALS_AT_ONCE = 128
 PARTIAL_COLUMNS = 8

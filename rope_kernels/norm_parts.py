@@ -114,11 +114,9 @@ def tail_columns(
     TAIL: tl.constexpr,  # elements that do not turn
     BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two
 ):
-    """Elements of a row that do not turn, (1, 1, BLOCK_TAIL) int64, and whether there are such."""
+    """Elements of a row that do not turn, (BLOCK_TAIL,) int64, and whether there are such."""
     column = tl.arange(0, BLOCK_TAIL)
-    is_tail = column < TAIL
-    element = column.to(tl.int64) + tl.where(column < START, 0, 2 * HALF)
-    return element[None, None, :], is_tail[None, None, :]
+    return column.to(tl.int64) + tl.where(column < START, 0, 2 * HALF), column < TAIL
 
 
 @triton.jit
@@ -140,7 +138,9 @@ def load_row(
     tail = tl.zeros((1, 1, 1), first.dtype)
     if TAIL > 0:
         element, is_tail = tail_columns(START, HALF, TAIL, BLOCK_TAIL)
-        tail = tl.load(pointers + element * stride, exists & is_tail)
+        tail = tl.load(
+            pointers + (element * stride)[None, None, :], exists & is_tail[None, None, :]
+        )
     return first, second, tail
 
 
@@ -168,7 +168,8 @@ def store_row(
     )
     if TAIL > 0:
         element, is_tail = tail_columns(START, HALF, TAIL, BLOCK_TAIL)
-        tl.store(pointers + element * stride, tail.to(stored), exists & is_tail)
+        mask = exists & is_tail[None, None, :]
+        tl.store(pointers + (element * stride)[None, None, :], tail.to(stored), mask)
 
 
 @triton.jit
@@ -219,18 +220,37 @@ def load_weights(
     first = tl.full((1, 1, 1), 1, COMPUTED)
     second, tail = first, first
     if weight_ptr is not None:
-        rows = weight_ptr
+        pair = tl.arange(0, BLOCK_HALF)
+        first_row = weight_ptr
         if PER_HEAD:
-            rows += ((row % heads).to(tl.int64) * (2 * HALF + TAIL))[None, :, :]
-        pair = tl.arange(0, BLOCK_HALF)[None, None, :]
-        is_pair = pair < HALF
+            first_row += (row % heads).to(tl.int64) * (2 * HALF + TAIL)  # (BLOCK_R, 1)
         index1, index2 = (2 * pair, 2 * pair + 1) if INTERLEAVED else (pair, pair + HALF)
-        first = tl.load(rows + START + index1, is_pair, other=0).to(COMPUTED) + OFFSET
-        second = tl.load(rows + START + index2, is_pair, other=0).to(COMPUTED) + OFFSET
+        first = factor_at(first_row, START + index1, pair < HALF, OFFSET, COMPUTED)
+        second = factor_at(first_row, START + index2, pair < HALF, OFFSET, COMPUTED)
         if TAIL > 0:
             element, is_tail = tail_columns(START, HALF, TAIL, BLOCK_TAIL)
-            tail = tl.load(rows + element, is_tail, other=0).to(COMPUTED) + OFFSET
+            tail = factor_at(first_row, element, is_tail, OFFSET, COMPUTED)
     return first, second, tail
+
+
+@triton.jit
+def factor_at(
+    first,  # where the weights start: a pointer, or (BLOCK_R, 1) pointers
+    element,  # (columns,): of which elements
+    exists,  # (columns,): whether there is such an element
+    OFFSET: tl.constexpr,  # is added
+    COMPUTED: tl.constexpr,  # fp32 or fp64
+):
+    """Offset plus weight, (1, BLOCK_R or 1, columns).
+
+    Loaded in as few dimensions as there are: as a tile of three dimensions, the compiler would give
+    all elements of the program the layout of these few, by way of shared memory.
+    """
+    if len(first.shape) == 2:
+        factor = tl.load(first + element[None, :], exists[None, :], other=0)[None, :, :]
+    else:
+        factor = tl.load(first + element, exists, other=0)[None, None, :]
+    return factor.to(COMPUTED) + OFFSET
 
 
 @triton.jit
