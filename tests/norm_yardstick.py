@@ -1,0 +1,158 @@
+"""What `norm_rope` should give: fp64, written apart from the package, by the definition.
+
+Gradients are PyTorch's own, of that definition. `check` compares values and every gradient; its
+tolerances are fp32 arithmetic and one rounding to the dtype, at the scale of each row.
+"""
+
+from functools import partial
+
+import torch
+
+from inputs import contiguous
+from rope_kernels import norm_rope, qk_norm_rope
+from yardstick import rotate_fp64
+
+NORM_OPTIONS = ("eps", "weight_offset", "norm_after", "norm_dim")
+NOT_OF_THE_ANSWER = ("rounding", "save", "fused", "inplace")
+
+
+def norm_rope_fp64(
+    t,
+    weight,
+    freqs,
+    tensor_format="sbhd",
+    *,
+    sumsq=None,
+    eps=1e-6,
+    weight_offset=0.0,
+    norm_after=False,
+    norm_dim=None,
+    **options,
+):
+    """RMS norm and RoPE by their definitions, in fp64, differentiable in every tensor."""
+    rotate = partial(rotate_fp64, freqs=freqs, tensor_format=tensor_format, **options)
+    x = t.double()
+    x = rotate(x) if norm_after else x
+    x = x * rstd_fp64(x, sumsq, eps, norm_dim)
+    if weight is not None:
+        x = x * (weight_offset + per_row(weight.double(), tensor_format))
+    return x if norm_after else rotate(x)
+
+
+def rstd_fp64(x, sumsq=None, eps=1e-6, norm_dim=None):
+    """1 / rms of each row, (..., 1)."""
+    total = x.double().square().sum(-1) if sumsq is None else sumsq.double()
+    return ((total / (norm_dim or x.shape[-1]) + eps) ** -0.5)[..., None]
+
+
+def per_row(weight, tensor_format):
+    """A weight of each head, (h, d), in the dimensions of a row."""
+    return weight[:, None] if weight.dim() == 2 and tensor_format == "bhsd" else weight
+
+
+def answers_fp64(t, weight, sumsq, freqs, tensor_format, grad, options):
+    """Name -> what should come out, and the scale of what was added up for it."""
+    given = {"t": t, "weight": weight, "sumsq": sumsq}
+    leaves = {n: x.detach().double().requires_grad_() for n, x in given.items() if x is not None}
+    options = {name: x for name, x in options.items() if name not in NOT_OF_THE_ANSWER}
+    out = norm_rope_fp64(
+        leaves["t"],
+        leaves.get("weight"),
+        freqs,
+        tensor_format,
+        sumsq=leaves.get("sumsq"),
+        **options,
+    )
+    grad = grad.double()
+    found = torch.autograd.grad(out, list(leaves.values()), grad)
+    wants = {"out": out.detach(), **dict(zip(leaves, found, strict=True))}
+
+    rstd = rstd_fp64(t, sumsq, options.get("eps", 1e-6), options.get("norm_dim"))
+    normal, largest = most_of_row(t) * rstd, most_of_row(grad)
+    factor = (
+        1 if weight is None else (weight.double() + options.get("weight_offset", 0)).abs().max()
+    )
+    dim = options.get("norm_dim") or t.shape[-1]
+    along = largest * normal * factor * (t.shape[-1] / dim)  # in a row's gradient along itself
+    scales = {
+        "out": most_of_row(wants["out"]),
+        "t": rstd * (largest * factor + along * normal),
+        "weight": (largest * normal).square().sum().sqrt(),
+        "sumsq": along * rstd * rstd / 2,
+    }
+    if sumsq is not None:
+        scales["sumsq"] = scales["sumsq"].squeeze(-1).sum_to_size(sumsq.shape)
+    return {name: (want, scales[name]) for name, want in wants.items()}
+
+
+def most_of_row(x):
+    return x.detach().double().abs().amax(-1, keepdim=True)
+
+
+def assert_close(got, want, scale):
+    """`got` is `want` but for fp32 arithmetic at `scale`, and one rounding to its dtype.
+
+    Triton's interpreter truncates to bf16 where a GPU rounds to nearest.
+    """
+    assert got.shape == want.shape
+    half_unit = torch.finfo(got.dtype).eps / 2
+    truncates = got.dtype == torch.bfloat16 and not got.is_cuda
+    fp64 = got.dtype == torch.float64
+    rtol = 1e-13 if fp64 else max(half_unit * (2.0 if truncates else 1.01), 1e-6)
+    bound = rtol * want.abs() + (1e-14 if fp64 else 2e-6) * scale
+    if got.dtype == torch.float16:
+        bound = bound + 2.0**-25  # half of the least number
+    bound = bound + torch.finfo(torch.float32).tiny * (not fp64)
+    bad = ~((got.detach().double() - want).abs() <= bound)
+    worst = (got.detach().double() - want).abs().div(bound).nan_to_num(float("inf"))
+    assert not bad.any(), f"{int(bad.sum())} of {bad.numel()} differ, at most by {worst.max()}x"
+
+
+def outs_and_grads(tensors, weights, freqs, tensor_format, grads, sumsqs=None, **options):
+    """Call the public function for one or two tensors: [name -> result] of each."""
+    leaves = [
+        {n: x.detach().requires_grad_() for n, x in given.items() if x is not None}
+        for given in named(tensors, weights, sumsqs)
+    ]
+    ts, ws, ss = ([leaf.get(name) for leaf in leaves] for name in ("t", "weight", "sumsq"))
+    if len(tensors) == 2:
+        sumsq = None if sumsqs is None else tuple(ss)
+        outs = qk_norm_rope(*ts, *ws, freqs, tensor_format, sumsq=sumsq, **options)
+    else:
+        outs = (norm_rope(*ts, *ws, freqs, tensor_format, sumsq=ss[0], **options),)
+    flat = [x for leaf in leaves for x in leaf.values()]
+    found = iter(torch.autograd.grad(outs, flat, grads))
+    return [
+        {"out": out.detach(), **{name: next(found) for name in leaf}}
+        for out, leaf in zip(outs, leaves, strict=True)
+    ]
+
+
+def named(tensors, weights, sumsqs=None):
+    sumsqs = sumsqs or [None] * len(tensors)
+    rows = zip(tensors, weights, sumsqs, strict=True)
+    return [dict(zip(("t", "weight", "sumsq"), row, strict=True)) for row in rows]
+
+
+def check(tensors, weights, freqs, tensor_format="sbhd", *, gradient=contiguous, **options):
+    """Values and all gradients of `norm_rope`, or of `qk_norm_rope` for two tensors.
+
+    `gradient(shape, dtype, device)` makes what arrives from the rest of the network. Returns what
+    came: [name -> result] of each tensor.
+    """
+    grads = [gradient(t.shape, t.dtype, t.device) for t in tensors]
+    sumsqs = options.pop("sumsqs", None)
+    found = outs_and_grads(tensors, weights, freqs, tensor_format, grads, sumsqs, **options)
+    for given, got, grad in zip(named(tensors, weights, sumsqs), found, grads, strict=True):
+        wants = answers_fp64(
+            **given, freqs=freqs, tensor_format=tensor_format, grad=grad, options=options
+        )
+        assert got["out"].is_contiguous() and got["out"].dtype == grad.dtype
+        for name, (want, scale) in wants.items():
+            if name != "out":
+                assert got[name].dtype == given[name].dtype, name
+            try:
+                assert_close(got[name], want, scale)
+            except AssertionError as error:
+                raise AssertionError(f"{name}: {error}") from None
+    return found

@@ -1,0 +1,272 @@
+"""`norm_rope` and `qk_norm_rope`, values and every gradient, against fp64."""
+
+import pytest
+import torch
+
+from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
+from norm_yardstick import check
+from rope_kernels import RotaryPositionEmbedding, norm_launch, norm_rope, plan, qk_norm_rope
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+S, B, H, D, D2 = 7, 2, 3, 20, 12
+
+each_format = pytest.mark.parametrize("tensor_format", FORMATS)
+each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+each_pairing = pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
+each_order = pytest.mark.parametrize("norm_after", (False, True), ids=("norm first", "norm after"))
+
+
+class Sample:
+    """Queries and keys, a weight for each, and a table whose pairs have two angles each."""
+
+    def __init__(
+        self,
+        device,
+        tensor_format="sbhd",
+        *,
+        dtype=torch.float32,
+        s=S,
+        b=B,
+        heads=(H, 1),
+        d=D,
+        d2=D2,
+        layout=contiguous,
+        weights="(d,)",
+        weight_dtype=None,
+    ):
+        self.format, self.device = tensor_format, device
+        self.tensors = [layout(shape_of(tensor_format, s, b, h, d), dtype, device) for h in heads]
+        self.weights = [self.weight(weights, h, d, weight_dtype or dtype) for h in heads]
+        self.freqs = angles(2 * s * b + 2, d2, device)
+        self.options = {}
+        if tensor_format == "thd":
+            self.options["cu_seqlens"] = sequence_starts("thd", s, b, device)
+
+    def weight(self, kind, heads, d, dtype):
+        if kind is None:
+            return None
+        shape = (heads, d) if kind == "(h, d)" else (d,)
+        return (1 + torch.randn(shape, device=self.device)).to(dtype)
+
+    def check(self, freqs=None, **options):
+        freqs = self.freqs if freqs is None else freqs
+        options = {**self.options, **options}
+        return check(self.tensors, self.weights, freqs, self.format, **options)
+
+
+# formats, pairings, head dimensions
+
+
+@pytest.mark.parametrize("heads", ((H,), (H, 1)), ids=("t", "q and k"))
+@each_order
+@each_pairing
+@each_format
+def test_every_format_and_pairing(tensor_format, interleaved, norm_after, heads, device):
+    sample = Sample(device, tensor_format, heads=heads)
+    sample.check(interleaved=interleaved, norm_after=norm_after)
+
+
+HEAD_AND_ROTARY_DIMS = [(2, 2), (30, 10), (64, 64), (72, 72), (80, 80), (80, 32), (92, 46)]
+HEAD_AND_ROTARY_DIMS += [(100, 100), (100, 50), (120, 120), (128, 128), (128, 32), (192, 64)]
+HEAD_AND_ROTARY_DIMS += [(256, 256), (256, 64), (512, 128)]
+
+
+@each_order
+@pytest.mark.parametrize("head_dim,rotary_dim", HEAD_AND_ROTARY_DIMS)
+@pytest.mark.parametrize("tensor_format", ("sbhd", "thd"))
+def test_any_head_dim(tensor_format, head_dim, rotary_dim, norm_after, device):
+    """The mean is over the whole head dimension, channels that are not rotated too."""
+    sample = Sample(device, tensor_format, s=3, d=head_dim, d2=rotary_dim)
+    sample.check(norm_after=norm_after)
+
+
+@each_order
+@each_pairing
+@pytest.mark.parametrize("start", (1, 4, 8))
+def test_a_slice_anywhere_in_the_row(start, interleaved, norm_after, device):
+    sample = Sample(device, "bshd")
+    sample.check(rotary_start=start, interleaved=interleaved, norm_after=norm_after)
+
+
+@each_order
+@pytest.mark.parametrize("inverse", (False, True), ids=("plus", "inverse"))
+@pytest.mark.parametrize("tensor_format", ("bhsd", "thd"))
+def test_interleaved_pairs_written_as_halves(tensor_format, inverse, norm_after, device):
+    """The weight belongs to the elements it is multiplied with: after the norm, to the output's."""
+    sample = Sample(device, tensor_format)
+    options = {"interleaved": True, "output_pairing": "half", "inverse": inverse}
+    sample.check(norm_after=norm_after, rotary_start=2, **options)
+
+
+@each_order
+@pytest.mark.parametrize("heads", ((1,), (1, 1), (17, 5), (41, 3), (64, 8), (2, 5)), ids=str)
+@pytest.mark.parametrize("tensor_format", ("sbhd", "bhsd"))
+def test_any_number_of_heads(tensor_format, heads, norm_after, device):
+    Sample(device, tensor_format, s=3, heads=heads).check(norm_after=norm_after)
+
+
+@pytest.mark.parametrize("weights", ("(d,)", "(h, d)", None))
+@pytest.mark.parametrize("tensor_format", ("sbhd", "thd"))
+def test_more_rows_than_32_bits_count(tensor_format, weights, device, monkeypatch):
+    """Then each batch entry has programs of its own: here already for 4 rows."""
+    for module in (plan, norm_launch):
+        monkeypatch.setattr(module, "MAX_ROWS", 4)
+    Sample(device, tensor_format, weights=weights).check()
+
+
+# memory and dtypes
+
+
+@each_dtype
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+@each_format
+def test_any_strides_of_input_and_gradient(tensor_format, layout, dtype, device):
+    sample = Sample(device, tensor_format, dtype=dtype, layout=layout)
+    sample.check(gradient=layout)
+
+
+@each_order
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_any_strides_interleaved_and_with_the_norm_after(layout, norm_after, device):
+    sample = Sample(device, layout=layout)
+    sample.check(gradient=layout, interleaved=True, norm_after=norm_after)
+
+
+@each_format
+def test_the_middle_heads_of_a_packed_projection(tensor_format, device):
+    shape = shape_of(tensor_format, S, B, 9, D)
+    projection = torch.randn(shape, device=device)
+    sample = Sample(device, tensor_format, heads=(4, 2))
+    sample.tensors = projection.split((1, 4, 2, 2), dim=tensor_format.index("h"))[1:3]
+    sample.check()
+
+
+@each_dtype
+@pytest.mark.parametrize("weights", ("(d,)", "(h, d)"))
+@each_format
+def test_a_weight_in_fp32(tensor_format, weights, dtype, device):
+    """The output has the dtype of x, and the weight's gradient that of the weight."""
+    sample = Sample(device, tensor_format, dtype=dtype, weights=weights, weight_dtype=torch.float32)
+    sample.check()
+
+
+# where tokens are
+
+
+POSITIONS = {
+    "starts": lambda device: {"start_positions": torch.tensor([3, 0], device=device)},
+    "ids": lambda device: {"position_ids": torch.randint(0, S, (B, S), device=device)},
+    "shared ids": lambda device: {"position_ids": torch.randint(0, S, (1, S), device=device).int()},
+}
+PACKED = {
+    "starts": lambda device: {"start_positions": torch.tensor([3, 0, 2, 1], device=device)},
+    "ids": lambda device: {"position_ids": torch.randint(0, S, (S * B,), device=device)},
+    "a rank": lambda device: {
+        "cu_seqlens": torch.tensor([0, 4, 4, 24], device=device),
+        "cp_size": 2,
+        "cp_rank": 1,
+    },
+}
+
+
+@each_order
+@pytest.mark.parametrize("where", POSITIONS.values(), ids=POSITIONS.keys())
+@pytest.mark.parametrize("tensor_format", ("sbhd", "bshd", "bhsd"))
+def test_positions(tensor_format, where, norm_after, device):
+    Sample(device, tensor_format).check(norm_after=norm_after, **where(device))
+
+
+@each_order
+@pytest.mark.parametrize("where", PACKED.values(), ids=PACKED.keys())
+def test_positions_of_packed_sequences(where, norm_after, device):
+    """Tokens past the last sequence are normalized, not rotated: in every case but the ids."""
+    Sample(device, "thd").check(norm_after=norm_after, **where(device))
+
+
+@pytest.mark.parametrize("rank", (0, 1, 2))
+@pytest.mark.parametrize("tensor_format", ("sbhd", "bhsd"))
+def test_context_parallelism(tensor_format, rank, device):
+    sample = Sample(device, tensor_format, s=6)
+    sample.check(cp_size=3, cp_rank=rank, freqs=angles(18, D2, device))
+
+
+# tables
+
+
+def cos_sin(*shape, device):
+    angle = 10 * torch.randn(shape, device=device)
+    return angle.cos(), angle.sin()
+
+
+TABLES = {
+    "angles": lambda device: angles(S, D2, device),
+    "cos and sin": lambda device: cos_sin(S, D2, device=device),
+    "of each entry": lambda device: cos_sin(B, S, D2, device=device),
+    "scaled": lambda device: tuple(1.4 * x for x in cos_sin(S, D2, device=device)),
+    "on the fly": lambda device: RotaryPositionEmbedding(D2).to(device),
+    "in bf16": lambda device: tuple(x.bfloat16() for x in cos_sin(S, D2, device=device)),
+}
+HALF_TABLES = {
+    "angles": lambda device: angles(S, D2 // 2, device),
+    "cos and sin": lambda device: cos_sin(S, D2 // 2, device=device),
+    "of each entry": lambda device: cos_sin(B, S, D2 // 2, device=device),
+}
+
+
+@each_order
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES.keys())
+def test_tables(table, norm_after, device):
+    Sample(device, "bshd").check(freqs=table(device), norm_after=norm_after)
+
+
+@each_pairing
+@each_order
+@pytest.mark.parametrize("table", HALF_TABLES.values(), ids=HALF_TABLES.keys())
+def test_tables_of_an_angle_for_each_pair(table, norm_after, interleaved, device):
+    options = {"norm_after": norm_after, "interleaved": interleaved}
+    Sample(device, "bshd").check(freqs=table(device), rotary_dim=D2, **options)
+
+
+# what comes to nothing, and what both functions share
+
+
+@pytest.mark.parametrize("shape", ((0, 2, 3, 8), (5, 0, 3, 8), (5, 2, 0, 8)), ids=str)
+def test_empty_tensors(shape, device):
+    sample = Sample(device, d=8, d2=4)
+    full = torch.randn(*shape[:2], 2, 8, device=device)
+    for tensors in ([torch.randn(shape, device=device)], [torch.randn(shape, device=device), full]):
+        weights = sample.weights[: len(tensors)]
+        for x in outs_and_gradients(tensors, weights, sample.freqs):
+            assert not x.isnan().any()
+
+
+def outs_and_gradients(tensors, weights, freqs):
+    leaves = [x.clone().requires_grad_() for x in (*tensors, *weights)]
+    outs = qk_norm_rope(*leaves, freqs) if len(tensors) == 2 else (norm_rope(*leaves, freqs),)
+    assert [out.shape for out in outs] == [t.shape for t in tensors]
+    grads = torch.autograd.grad(outs, leaves, [torch.ones_like(out) for out in outs])
+    assert [x.shape for x in grads] == [x.shape for x in leaves]
+    for weight_grad, t in zip(grads[len(tensors) :], tensors, strict=True):
+        assert t.numel() or not weight_grad.any()
+    return *outs, *grads
+
+
+@each_format
+def test_q_and_k_are_what_each_is_alone_bit_for_bit(tensor_format, device):
+    sample = Sample(device, tensor_format, dtype=torch.bfloat16)
+    together = qk_norm_rope(
+        *sample.tensors, *sample.weights, sample.freqs, tensor_format, **sample.options
+    )
+    for t, weight, out in zip(sample.tensors, sample.weights, together, strict=True):
+        alone = norm_rope(t, weight, sample.freqs, tensor_format, **sample.options)
+        assert torch.equal(alone, out)
+
+
+@pytest.mark.parametrize("count", (1, 2))
+def test_one_launch_forward_and_two_backward(count, device, monkeypatch):
+    kernels, run = [], norm_launch.run
+    monkeypatch.setattr(
+        norm_launch, "run", lambda plan, given: kernels.append(plan.kernel) or run(plan, given)
+    )
+    Sample(device, heads=(H, 1)[:count]).check()
+    assert kernels == [norm_launch.FORWARD, norm_launch.BACKWARD, norm_launch.SUM]
