@@ -104,6 +104,17 @@ def test_multiply_adds_are_as_many_as_asked_for(device):
         torch.testing.assert_close(out, want * ones)
 
 
+def test_the_committed_record_has_what_the_notebook_reads():
+    path = notebook_form.FOLDER / "records" / "machines.json"
+    found = machines.read(path)
+    assert {"NVIDIA H100 80GB HBM3", "NVIDIA H200"} <= set(found)
+    for gpu, taken in found.items():
+        assert taken.gpu == gpu and {"torch", "triton", "driver"} <= set(taken.versions)
+        assert taken["headline"]["calls"] == ["copy", "naive", "ours"]
+        assert 0 < machines.machine_of(taken).start_us < 20
+    assert "/" not in path.read_text()  # no path of any machine
+
+
 @pytest.mark.gpu
 def test_a_gpu_is_measured(tmp_path):
     machines.merge(tmp_path / "machines.json", record_machine.take(passes=1))

@@ -50,7 +50,6 @@ def take(passes: int = PASSES) -> dict:
     fmas, rotations = headline()
     elements = torch.Size(SHAPE).numel()
     taken = {
-        "multiprocessors": torch.cuda.get_device_properties().multi_processor_count,
         "copies": {"bytes": list(SIZES), "us": []},
         "fmas": {"counts": list(COUNTS), "elements": elements, "us": []},
         "headline": {"calls": list(rotations), "us": []},
