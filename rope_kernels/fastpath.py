@@ -41,6 +41,7 @@ class Entry:
 
     num_positions: int | None = None  # what the checks returned
     launch: Callable[[tuple], bool] | None = None  # says whether it has launched
+    shares: tuple[int, ...] | None = None  # rows of partial sums, of a backward with a norm
 
 
 def entry_of_call(call: Call, tables: tuple[Tensor | None, ...]) -> Entry | None:
@@ -130,13 +131,28 @@ def _in_a_tuple(compiled, run, programs: int, numbers: tuple) -> Callable[[int, 
 LAUNCHERS = {"3.5": _one_by_one, "3.6": _one_by_one, "3.7": _in_a_tuple}
 
 
-def shortest_launch(compiled, programs: int, numbers: tuple) -> Callable[[tuple], bool] | None:
+def entry_of_launch(options: tuple, tensors: tuple[Tensor | None, ...]) -> Entry | None:
+    """The entry of all launches with these options and with tensors that look like these.
+
+    Args:
+        options: the kernel's name, and what else decides a plan.
+        tensors: every tensor of the launch, outputs too.
+    """
+    if not ENABLED or is_traced() or is_transformed():
+        return None
+    return _entry_of(options, tensors)
+
+
+def shortest_launch(
+    compiled, programs: int, numbers: tuple, all_are_signed: bool = False
+) -> Callable[[tuple], bool] | None:
     """Return what launches `compiled` again, or None where this file doesn't know how.
 
     Args:
         compiled: what a launch through Triton's JIT returned.
         programs: the size of its grid, which has one dimension.
         numbers: the kernel's arguments after the tensors, constants included, in its order.
+        all_are_signed: the signature is from `entry_of_launch`.
 
     The callable takes the tensors of another call with the same signature, and says whether it
     launched the kernel. If not, nothing happened, and the call has to go through the JIT.
@@ -168,8 +184,11 @@ def shortest_launch(compiled, programs: int, numbers: tuple) -> Callable[[tuple]
         try:
             addresses = [x if x is None else x.data_ptr() for x in tensors]
             # The signature doesn't cover outputs and turns: they are allocated after it is known.
-            _, _, q_out, k_out, table, _, _, _, _ = addresses  # no starred name: it makes a list
-            if (q_out | (k_out or 0) | table) % 16 or _current_device() != device:
+            if not all_are_signed:
+                _, _, q_out, k_out, table, _, _, _, _ = addresses  # a starred name makes a list
+                if (q_out | (k_out or 0) | table) % 16:
+                    return False
+            if _current_device() != device:
                 return False
             if _jit_does_more(knobs, compilation, kernel):
                 return False

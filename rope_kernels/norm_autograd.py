@@ -44,7 +44,7 @@ class NormRopeFunction(torch.autograd.Function):
         else:
             by_operator = norm_rope_backward_by_operator
             run = by_operator if is_traced() else norm_launch.norm_rope_backward
-            found = run(grads, kept, rstds, positions, weights, rotation, norm, bool(sumsqs))
+            found = run(grads, kept, rstds, positions, weights, rotation, norm, len(sumsqs) > 0)
             of_sumsqs = [g.sum_to_size(x.shape) for g, x in zip(found[2], sumsqs, strict=True)]
             found = *found[:2], of_sumsqs
         of_q_and_k = [(*gradients, None, None)[:2] for gradients in found]

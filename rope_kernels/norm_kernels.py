@@ -21,6 +21,7 @@ from .norm_parts import (
     load_weights,
     normal_and_gradient,
     normalized,
+    ones,
     pointer_of,
     pointers_of,
     rows_of_block,
@@ -122,10 +123,13 @@ def norm_rope_kernel(
     stored = load_row(
         *(pointers, stride, exists, HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, READS_INTERLEAVED)
     )
-    weights = load_weights(
-        *(pointer_of(is_k, q_weight_ptr, k_weight_ptr), row, heads, WEIGHT_OFFSET, PER_HEAD),
-        *(COMPUTED, HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED),
-    )
+    weights = ones(COMPUTED)
+    if q_weight_ptr is not None:
+        weights = load_weights(
+            pointer_of(is_k, q_weight_ptr, k_weight_ptr),
+            *(row, heads, WEIGHT_OFFSET, PER_HEAD, BLOCK_S, COMPUTED),
+            *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED),
+        )
     if PACKED:
         tl.debug_barrier()  # keeps the loads above the search, as in `rope_kernel`
     where = seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, ids_strides, cp
@@ -261,10 +265,13 @@ def norm_rope_backward_kernel(
     is_k, row, row_exists, heads = rows_of_block(
         row_block, batch, q_heads, k_heads, BLOCK_R, PER_BATCH
     )
-    weights = load_weights(
-        *(pointer_of(is_k, q_weight_ptr, k_weight_ptr), row, heads, WEIGHT_OFFSET, PER_HEAD),
-        *(COMPUTED, HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED),
-    )
+    weights = ones(COMPUTED)
+    if q_weight_ptr is not None:
+        weights = load_weights(
+            pointer_of(is_k, q_weight_ptr, k_weight_ptr),
+            *(row, heads, WEIGHT_OFFSET, PER_HEAD, 0, COMPUTED),
+            *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED),
+        )
     where = seq_len, None, 0, starts_ptr, ids_ptr, ids_strides, cp
     sum1 = tl.zeros((BLOCK_S, BLOCK_R, BLOCK_HALF), COMPUTED)
     sum2 = tl.zeros((BLOCK_S, BLOCK_R, BLOCK_HALF), COMPUTED)
@@ -312,9 +319,10 @@ def norm_rope_backward_kernel(
             *(rstd, weights, angles, exists, HALF, TAIL),
             *(NORM_AFTER, FROM_OUTPUT, sin_ptr is not None, PACKED, INVERSE),
         )
-        sum1 += grad[0] * normal[0]
-        sum2 += grad[1] * normal[1]
-        if TAIL > 0:
+        if q_partial_ptr is not None:
+            sum1 += grad[0] * normal[0]
+            sum2 += grad[1] * normal[1]
+        if q_partial_ptr is not None and TAIL > 0:
             sum_tail += grad[2] * normal[2]
         grad, of_sumsq = through_norm(
             times(grad, weights), normal, rstd, NORM_DIM, TAIL, q_sumsq_ptr is not None

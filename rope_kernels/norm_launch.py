@@ -1,6 +1,6 @@
 """From tensors to the launches of `norm_kernels.py`: plans, which need no GPU, and their runs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from . import fastpath
 from .engine import Engine, engine_of
 from .formats import view_as_sbhd
 from .launch import run
@@ -22,7 +23,7 @@ from .plan import (
     with_rows_in_one_dimension,
 )
 from .rotation import Rotation
-from .tiles import Tile, order_of_programs, tile_of_padded_rows
+from .tiles import MAX_WARPS, TILE_BYTES, Tile, order_of_programs, tile_of_padded_rows
 
 BLOCKS = "HALF", "TAIL", "START", "BLOCK_S", "BLOCK_R", "BLOCK_HALF", "BLOCK_TAIL"
 FORWARD, BACKWARD, SUM = "norm_rope_kernel", "norm_rope_backward_kernel", "sum_partials_kernel"
@@ -30,8 +31,9 @@ FORWARD, BACKWARD, SUM = "norm_rope_kernel", "norm_rope_backward_kernel", "sum_p
 PROGRAMS_PER_SM = 12  # of one warp, in the backward
 STAGES = 1  # tiles that a program has in flight
 SMS_ELSEWHERE = 4  # where there is no GPU: enough programs to share the positions
-PARTIALS_AT_ONCE = 128
-PARTIAL_COLUMNS = 8
+PARTIALS_AT_ONCE = 512  # rows of partial sums that a program adds at a time
+PARTIAL_COLUMNS = 4  # of a program: many small ones wait for memory together
+SUM_WARPS = 8
 
 
 class ForwardTensors(NamedTuple):
@@ -114,8 +116,8 @@ def norm_rope(
     rows = (*_two(stored), *_two(outs), *_two(_contiguous(weights)), *_two(rstds))
     sums = _two(_expanded(sumsqs, tensors))
     given = ForwardTensors(*rows, *sums, positions, *_table(rotation), *_where(rotation))
-    with torch.cuda.device(given.q.device if given.q.is_cuda else -1):
-        run(plan_forward(given, rotation, norm), given)
+    entry = fastpath.entry_of_launch((FORWARD, *rotation.options, *norm.fields), given)
+    _launch(entry, given, lambda: plan_forward(given, rotation, norm))
     return outs, rstds, positions
 
 
@@ -145,13 +147,31 @@ def norm_rope_backward(
     given = BackwardTensors(
         *rows, *_two(sumsq_grads), None, None, *_table(rotation), *_where(rotation)[1:]
     )
-    plan, partials = plan_backward(given, rotation, norm, packed=positions is not None)
+    packed = positions is not None
+    entry = fastpath.entry_of_launch((BACKWARD, packed, *rotation.options, *norm.fields), given)
+    shares = None if entry is None else entry.shares
+    if shares is None:
+        shares = shares_of(plan_backward(given, rotation, norm, packed), len(weights))
+    if entry is not None:
+        entry.shares = shares
+    partials = [rstds[0].new_empty(n, kept[0].shape[-1]) for n in shares]
     q_partial, k_partial = _two(partials)
     given = given._replace(q_partial=q_partial, k_partial=k_partial)
-    with torch.cuda.device(given.q.device if given.q.is_cuda else -1):
-        run(plan, given)
-        weight_grads = _sum_partials(partials, weights)
-    return outs, weight_grads, sumsq_grads
+    _launch(entry, given, lambda: plan_backward(given, rotation, norm, packed))
+    return outs, _sum_partials(partials, weights), sumsq_grads
+
+
+def _launch(entry: fastpath.Entry | None, given: tuple, plan: Callable[[], Plan]) -> None:
+    """Launch what is planned, or what the fast path remembers of such tensors."""
+    if entry is not None and entry.launch is not None and entry.launch(given):
+        return
+    planned, device = plan(), given[0].device
+    with torch.cuda.device(device if device.type == "cuda" else -1):
+        compiled = run(planned, given)
+    if entry is not None:
+        entry.launch = fastpath.shortest_launch(
+            compiled, planned.programs, planned.numbers, all_are_signed=True
+        )
 
 
 @dataclass(frozen=True)
@@ -180,13 +200,16 @@ def _layout(
     order["PER_BATCH"] |= batch == 1 or batch * max(q_heads, k_heads) >= MAX_ROWS
     entries, shared = (batch, 1) if order["PER_BATCH"] else (1, batch)
     half, tail = rotation.rotary_dim // 2, head_dim - rotation.rotary_dim
-    tile = tile_of_padded_rows(
-        rotation,
-        {"HALF": half, "TAIL": tail, "START": rotation.rotary_start},
-        (shared * q_heads, shared * k_heads),
-        head_dim,
+    tile = _in_registers(
+        tile_of_padded_rows(
+            rotation,
+            {"HALF": half, "TAIL": tail, "START": rotation.rotary_start},
+            (shared * q_heads, shared * k_heads),
+            head_dim,
+            tensors.q.element_size(),
+            order["ROWS_OUTER"],
+        ),
         tensors.q.element_size(),
-        order["ROWS_OUTER"],
     )
     table = tensors.table
     sizes = {
@@ -199,6 +222,23 @@ def _layout(
     }
     row_blocks = -(-shared * q_heads // tile.rows), -(-shared * k_heads // tile.rows)
     return _Layout(views, tile, order, entries, row_blocks, -(-seq_len // tile.positions), sizes)
+
+
+def _in_registers(tile: Tile, element_bytes: int) -> Tile:
+    """The tile, halved until a warp has no more than TILE_BYTES of it, the empty places counted.
+
+    A program keeps its rows until it knows their sums, and a backward keeps sums of its own.
+    """
+    blocks, warps = dict(tile.blocks), tile.num_warps
+    row = _next_power_of_2(2 * blocks["BLOCK_HALF"] + blocks["BLOCK_TAIL"]) * element_bytes
+    while blocks["BLOCK_S"] * blocks["BLOCK_R"] * row > TILE_BYTES * warps:
+        name = "BLOCK_S" if blocks["BLOCK_S"] > 1 else "BLOCK_R"
+        if blocks[name] == 1:
+            warps *= 2
+        else:
+            blocks[name] //= 2
+    sizes = {"positions": blocks["BLOCK_S"], "rows": blocks["BLOCK_R"]}
+    return replace(tile, blocks=blocks, num_warps=min(MAX_WARPS, warps), **sizes)
 
 
 def plan_forward(tensors: ForwardTensors, rotation: Rotation, norm: Normalization) -> Plan:
@@ -238,8 +278,8 @@ def plan_forward(tensors: ForwardTensors, rotation: Rotation, norm: Normalizatio
 
 def plan_backward(
     tensors: BackwardTensors, rotation: Rotation, norm: Normalization, packed: bool
-) -> tuple[Plan, tuple[Tensor, ...]]:
-    """Plan the backward launch, and allocate its partial sums: (shares, d) of q, and of k."""
+) -> Plan:
+    """Plan the backward launch. `packed`: the ids are positions that the forward wrote."""
     names = "q_grad", "k_grad", "q", "k", "q_out", "k_out", "q_rstd", "k_rstd"
     names += "q_sumsq", "k_sumsq"
     layout = _layout(tensors, names, rotation)
@@ -248,18 +288,8 @@ def plan_backward(
     units = layout.entries * sum(layout.row_blocks)
     wanted = PROGRAMS_PER_SM * multiprocessors(tensors.q.device) // tile.num_warps
     chunks = max(1, min(layout.s_blocks, wanted // units))
-    per_head = _is_per_head(tensors.q_weight)
-    partials = ()
-    if tensors.q_weight is not None:
-        shares = [chunks * layout.entries * blocks for blocks in layout.row_blocks]
-        if per_head:
-            heads = layout.sizes["q_heads"], layout.sizes["k_heads"]
-            shares = [chunks * layout.sizes["batch"] * n for n in heads]
-        shares = shares[: 1 if tensors.k is None else 2]
-        d = tensors.q.shape[-1]
-        partials = tuple([tensors.q_rstd.new_empty(n, d) for n in shares])
     table_strides, unit = _strides_of_table(tensors, rotation)
-    plan = Plan(
+    return Plan(
         kernel=BACKWARD,
         programs=units * chunks,
         num_warps=tile.num_warps,
@@ -272,7 +302,7 @@ def plan_backward(
             "NORM_AFTER": norm.after,
             "LIKE_MODEL": norm.like_model,
             "FROM_OUTPUT": norm.from_output,
-            "PER_HEAD": per_head,
+            "PER_HEAD": _is_per_head(tensors.q_weight),
             "PACKED": packed,
             "INVERSE": rotation.inverse,
             "ONE_PER_PAIR": rotation.on_the_fly or rotation.one_per_pair,
@@ -285,7 +315,16 @@ def plan_backward(
             **_pairings(rotation),
         },
     )
-    return plan, partials
+
+
+def shares_of(plan: Plan, weights: int) -> tuple[int, ...]:
+    """Rows of partial sums that a planned backward writes, of each of so many weights."""
+    heads = plan.sizes["q_heads"], plan.sizes["k_heads"]
+    chunks, batch, tile_rows = plan.sizes["chunks"], plan.sizes["batch"], plan.blocks["BLOCK_R"]
+    if plan.flags["PER_HEAD"]:
+        return tuple([chunks * batch * h for h in heads[:weights]])
+    entries, shared = (batch, 1) if plan.flags["PER_BATCH"] else (1, batch)
+    return tuple([chunks * entries * -(-shared * h // tile_rows) for h in heads[:weights]])
 
 
 def _sum_partials(partials: Sequence[Tensor], weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -297,21 +336,23 @@ def _sum_partials(partials: Sequence[Tensor], weights: Sequence[Tensor]) -> tupl
         return tuple([x.sum(0).to(w.dtype) for x, w in zip(shares, weights, strict=True)])
     outs = tuple([torch.empty_like(w, memory_format=torch.contiguous_format) for w in weights])
     given = SumTensors(*_two(partials), *_two(outs))
+    _launch(fastpath.entry_of_launch((SUM,), given), given, lambda: plan_sum(given))
+    return outs
+
+
+def plan_sum(tensors: SumTensors) -> Plan:
+    """Plan the launch that adds partial sums."""
+    partials = [x for x in (tensors.q_partial, tensors.k_partial) if x is not None]
     d = partials[0].shape[1]
-    plan = Plan(
+    return Plan(
         kernel=SUM,
         programs=len(partials) * -(-d // PARTIAL_COLUMNS),
-        num_warps=4,
-        sizes={
-            "q_shares": partials[0].shape[0],
-            "k_shares": partials[-1].shape[0],
-        },
+        num_warps=SUM_WARPS,
+        sizes={"q_shares": partials[0].shape[0], "k_shares": partials[-1].shape[0]},
         strides={},
         blocks={"D": d, "BLOCK_N": PARTIALS_AT_ONCE, "BLOCK_D": PARTIAL_COLUMNS},
         flags={},
     )
-    run(plan, given)
-    return outs
 
 
 @lru_cache
@@ -320,6 +361,10 @@ def multiprocessors(device: torch.device) -> int:
     if device.type != "cuda":
         return SMS_ELSEWHERE
     return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def _next_power_of_2(n: int) -> int:
+    return 1 << (n - 1).bit_length()
 
 
 def _two(tensors: Sequence[Tensor]) -> tuple[Tensor | None, Tensor | None]:

@@ -202,12 +202,22 @@ def computed(
 
 
 @triton.jit
+def ones(
+    COMPUTED: tl.constexpr,  # fp32 or fp64
+):
+    """Factors of a row without weights: three pieces."""
+    one = tl.full((1, 1, 1), 1, COMPUTED)
+    return one, one, one
+
+
+@triton.jit
 def load_weights(
-    weight_ptr,  # (d,) or (h, d), contiguous; or None
+    ptr,  # (d,) or (h, d), contiguous
     row,  # (BLOCK_R, 1): rows of this program, heads or heads of all entries
     heads,  # of the tensor
     OFFSET: tl.constexpr,  # is added
     PER_HEAD: tl.constexpr,  # each head has weights of its own
+    BLOCK_S: tl.constexpr,  # positions of a tile whose elements have a weight each; 0: share them
     COMPUTED: tl.constexpr,  # fp32 or fp64
     HALF: tl.constexpr,  # number of pairs
     TAIL: tl.constexpr,  # elements that do not turn
@@ -216,41 +226,40 @@ def load_weights(
     BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two, or 0
     INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
 ):
-    """Offset plus weight of a row's three pieces, each (1, BLOCK_R or 1, columns); or 1."""
-    first = tl.full((1, 1, 1), 1, COMPUTED)
-    second, tail = first, first
-    if weight_ptr is not None:
-        pair = tl.arange(0, BLOCK_HALF)
-        first_row = weight_ptr
-        if PER_HEAD:
-            first_row += (row % heads).to(tl.int64) * (2 * HALF + TAIL)  # (BLOCK_R, 1)
-        index1, index2 = (2 * pair, 2 * pair + 1) if INTERLEAVED else (pair, pair + HALF)
-        first = factor_at(first_row, START + index1, pair < HALF, OFFSET, COMPUTED)
-        second = factor_at(first_row, START + index2, pair < HALF, OFFSET, COMPUTED)
-        if TAIL > 0:
-            element, is_tail = tail_columns(START, HALF, TAIL, BLOCK_TAIL)
-            tail = factor_at(first_row, element, is_tail, OFFSET, COMPUTED)
+    """Offset plus weight of a row's three pieces, each (1 or BLOCK_S, BLOCK_R or 1, columns).
+
+    Shared weights take fewer registers, but pass through shared memory to the threads that need
+    them, and nothing is loaded meanwhile. A program of one tile rather loads each one several times
+    from L1.
+    """
+    D: tl.constexpr = 2 * HALF + TAIL
+    if BLOCK_S > 0:
+        ptr += tl.zeros((BLOCK_S, 1, 1), tl.int64) + (row * 0)[None, :, :]
+    if PER_HEAD:
+        ptr += ((row % heads).to(tl.int64) * D)[None, :, :]
+    pair = tl.arange(0, BLOCK_HALF)
+    index1, index2 = (2 * pair, 2 * pair + 1) if INTERLEAVED else (pair, pair + HALF)
+    first = weight_at(ptr, START + index1, pair < HALF).to(COMPUTED) + OFFSET
+    second = weight_at(ptr, START + index2, pair < HALF).to(COMPUTED) + OFFSET
+    tail = tl.full((1, 1, 1), 1, COMPUTED)
+    if TAIL > 0:
+        element, is_tail = tail_columns(START, HALF, TAIL, BLOCK_TAIL)
+        tail = weight_at(ptr, element, is_tail).to(COMPUTED) + OFFSET
     return first, second, tail
 
 
 @triton.jit
-def factor_at(
-    first,  # where the weights start: a pointer, or (BLOCK_R, 1) pointers
+def weight_at(
+    ptr,  # where the weights start: a pointer, or pointers with three dimensions
     element,  # (columns,): of which elements
     exists,  # (columns,): whether there is such an element
-    OFFSET: tl.constexpr,  # is added
-    COMPUTED: tl.constexpr,  # fp32 or fp64
 ):
-    """Offset plus weight, (1, BLOCK_R or 1, columns).
-
-    Loaded in as few dimensions as there are: as a tile of three dimensions, the compiler would give
-    all elements of the program the layout of these few, by way of shared memory.
-    """
-    if len(first.shape) == 2:
-        factor = tl.load(first + element[None, :], exists[None, :], other=0)[None, :, :]
+    """Weights with three dimensions, loaded in one or in three."""
+    if len(ptr.shape) == 3:
+        weight = tl.load(ptr + element[None, None, :], exists[None, None, :], other=0)
     else:
-        factor = tl.load(first + element, exists, other=0)[None, None, :]
-    return factor.to(COMPUTED) + OFFSET
+        weight = tl.load(ptr + element, exists, other=0)[None, None, :]
+    return weight
 
 
 @triton.jit
