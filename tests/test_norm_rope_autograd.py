@@ -1,0 +1,225 @@
+"""Derivatives of `norm_rope`: gradcheck of every recipe, twice too, torch.func, tables."""
+
+import pytest
+import torch
+from torch import func
+from torch.autograd import gradcheck, gradgradcheck
+
+from inputs import FORMATS, angles, sequence_starts, shape_of
+from norm_yardstick import norm_rope_fp64
+from rope_kernels import (
+    RotaryPositionEmbedding,
+    norm_rope,
+    qk_norm_rope,
+)
+
+S, B, D, D2 = 2, 2, 6, 4
+FAST = {"fast_mode": True, "check_undefined_grad": False}  # along random directions, not one by one
+RECIPES = {  # what models do, and what this package offers besides
+    "qwen 3": {},
+    "gemma 3": {"weight_offset": 1.0},
+    "hunyuan": {"norm_after": True},
+    "no weight": {"weight": None},
+    "llama 4": {"weight": None, "norm_after": True},
+    "a weight of each head": {"weight": "(h, d)"},
+    "of each head, after": {"weight": "(h, d)", "norm_after": True, "weight_offset": 1.0},
+    "sum of squares": {"sumsq": True, "norm_dim": 17},
+    "sum of squares, after": {"sumsq": True, "norm_dim": 17, "norm_after": True},
+    "save output": {"save": "output", "norm_after": True},
+    "save output, no weight": {"save": "output", "weight": None, "freqs": "module"},
+    "model": {"rounding": "model"},
+}
+DIFFERENTIABLE_TWICE = [name for name in RECIPES if not name.startswith("save")]
+
+each_format = pytest.mark.parametrize("tensor_format", FORMATS)
+each_pairing = pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
+
+
+class Problem:
+    """A function of leaves, in fp64, and the same by the definition."""
+
+    def __init__(self, recipe, tensor_format, device, heads=(2,), **options):
+        options = {**RECIPES[recipe], **options}
+        self.format, self.heads = tensor_format, heads
+        self.weight = options.pop("weight", "(d,)")
+        self.has_sumsq = options.pop("sumsq", False)
+        per_pair = options.pop("freqs", None) == "module"
+        self.freqs = angles(S * B, D2, device)
+        if per_pair:
+            interleaved = options.get("interleaved", False)
+            self.freqs = RotaryPositionEmbedding(D2, interleaved=interleaved).to(device)
+        self.options = options
+        self.where = {"cu_seqlens": sequence_starts(tensor_format, S, B, device)}
+        shapes = [shape_of(tensor_format, S, B, h, D) for h in heads]
+        self.leaves = [self.leaf(shape, device) for shape in shapes]
+        if self.weight is not None:
+            per_head = self.weight == "(h, d)"
+            self.leaves += [self.leaf((h, D) if per_head else (D,), device) for h in heads]
+        if self.has_sumsq:
+            self.leaves += [self.leaf(shape[:-1], device, add=20) for shape in shapes]
+
+    def leaf(self, shape, device, add=0):
+        x = torch.randn(shape, device=device, dtype=torch.float64) + add
+        return x.requires_grad_()
+
+    def split(self, leaves):
+        """Tensors, weights and sums of squares."""
+        n, leaves = len(self.heads), list(leaves)
+        weights, sumsqs = [None] * n, [None] * n
+        tensors, leaves = leaves[:n], leaves[n:]
+        if self.weight is not None:
+            weights, leaves = leaves[:n], leaves[n:]
+        return tensors, weights, leaves or sumsqs
+
+    def call(self, *leaves):
+        tensors, weights, sumsqs = self.split(leaves)
+        options = {**self.options, **self.where}
+        if len(tensors) == 1:
+            given = *tensors, *weights, self.freqs, self.format
+            return norm_rope(*given, sumsq=sumsqs[0], **options)
+        sumsq = tuple(sumsqs) if self.has_sumsq else None
+        return qk_norm_rope(*tensors, *weights, self.freqs, self.format, sumsq=sumsq, **options)
+
+    def expected(self, *leaves):
+        """Of the first tensor."""
+        tensors, weights, sumsqs = self.split(leaves)
+        skipped = ("save", "rounding")
+        options = {name: x for name, x in self.options.items() if name not in skipped} | self.where
+        return norm_rope_fp64(
+            *(tensors[0], weights[0], self.freqs, self.format), sumsq=sumsqs[0], **options
+        )
+
+    def sum_of_cubes(self, function):
+        return lambda *leaves: (function(*leaves) ** 3).sum()
+
+
+@each_pairing
+@each_format
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_gradcheck(recipe, tensor_format, interleaved, device):
+    problem = Problem(recipe, tensor_format, device, interleaved=interleaved)
+    assert gradcheck(problem.call, problem.leaves, **FAST)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_gradcheck_of_q_and_k(recipe, device):
+    problem = Problem(recipe, "bshd", device, heads=(2, 1))
+    assert gradcheck(problem.call, problem.leaves, **FAST)
+
+
+def test_only_one_of_the_two_results_is_used(device):
+    problem = Problem("qwen 3", "bshd", device, heads=(2, 1))
+    q, _, q_weight, _ = problem.leaves
+    got = torch.autograd.grad((problem.call(*problem.leaves)[0] ** 3).sum(), problem.leaves)
+    want = torch.autograd.grad((problem.expected(*problem.leaves) ** 3).sum(), (q, q_weight))
+    torch.testing.assert_close((got[0], got[2]), want)
+    assert not got[1].any() and not got[3].any()
+
+
+@each_pairing
+@each_format
+@pytest.mark.parametrize("recipe", DIFFERENTIABLE_TWICE)
+def test_gradgradcheck(recipe, tensor_format, interleaved, device):
+    problem = Problem(recipe, tensor_format, device, interleaved=interleaved)
+    assert gradgradcheck(problem.call, problem.leaves, **FAST)
+
+
+@pytest.mark.parametrize("recipe", DIFFERENTIABLE_TWICE)
+def test_a_penalty_on_the_gradient(recipe, device):
+    """The second derivative goes on past the norm, to the weights too."""
+    problem = Problem(recipe, "bhsd", device)
+
+    def penalty(function):
+        loss = problem.sum_of_cubes(function)(*problem.leaves)
+        found = torch.autograd.grad(loss, problem.leaves, create_graph=True)
+        return torch.autograd.grad(sum((x**2).sum() for x in found), problem.leaves)
+
+    torch.testing.assert_close(penalty(problem.call), penalty(problem.expected))
+
+
+def test_a_second_derivative_of_some_leaves_alone(device):
+    problem = Problem("qwen 3", "sbhd", device, heads=(2, 1))
+    q, k, q_weight, k_weight = problem.leaves
+    k.requires_grad_(False)
+    q_weight.requires_grad_(False)
+
+    def loss(*leaves):
+        return sum((out**3).sum() for out in problem.call(*leaves))
+
+    (grad,) = torch.autograd.grad(loss(*problem.leaves), q, create_graph=True)
+    (got,) = torch.autograd.grad((grad**2).sum(), q)
+    alone = lambda q: problem.sum_of_cubes(problem.expected)(q, k, q_weight, k_weight)  # noqa: E731
+    (grad,) = torch.autograd.grad(alone(q), q, create_graph=True)
+    torch.testing.assert_close(got, torch.autograd.grad((grad**2).sum(), q)[0])
+
+
+def test_a_second_derivative_from_the_output_is_refused(device):
+    problem = Problem("save output", "sbhd", device)
+    with pytest.raises(RuntimeError, match=r"save is 'output'.*accepted: save='input'"):
+        loss = problem.sum_of_cubes(problem.call)(*problem.leaves)
+        torch.autograd.grad(loss, problem.leaves, create_graph=True)
+
+
+# torch.func: plain PyTorch
+
+
+@each_format
+@pytest.mark.parametrize("recipe", ("qwen 3", "of each head, after", "sum of squares", "model"))
+def test_func_grad(recipe, tensor_format, device):
+    problem = Problem(recipe, tensor_format, device)
+    leaves = [x.detach() for x in problem.leaves]
+    every = tuple(range(len(leaves)))
+    got, want = (
+        func.grad(problem.sum_of_cubes(function), argnums=every)(*leaves)
+        for function in (problem.call, problem.expected)
+    )
+    torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("transform", (func.jacrev, func.jacfwd, func.hessian))
+def test_func_jacobians(transform, device):
+    problem = Problem("qwen 3", "sbhd", device)
+    leaves = [x.detach() for x in problem.leaves]
+    wrap = problem.sum_of_cubes if transform is func.hessian else lambda function: function
+    got, want = (transform(wrap(f), (0, 1))(*leaves) for f in (problem.call, problem.expected))
+    torch.testing.assert_close(got, want)
+
+
+def test_func_vmap_and_a_gradient_for_each_sample(device):
+    problem = Problem("gemma 3", "bshd", device)
+    t, weight = (x.detach() for x in problem.leaves)
+    batch = torch.randn(4, *t.shape, device=device, dtype=torch.float64)
+    got = func.vmap(problem.call, (0, None))(batch, weight)
+    torch.testing.assert_close(got, torch.stack([problem.expected(t, weight) for t in batch]))
+    gradient = func.grad(problem.sum_of_cubes(problem.call), argnums=1)
+    want = func.grad(problem.sum_of_cubes(problem.expected), argnums=1)
+    got = func.vmap(gradient, (0, None))(batch, weight)
+    torch.testing.assert_close(got, torch.stack([want(t, weight) for t in batch]))
+
+
+def test_forward_mode(device):
+    problem = Problem("hunyuan", "thd", device)
+    leaves = tuple(x.detach() for x in problem.leaves)
+    tangents = tuple(torch.randn_like(x) for x in leaves)
+    got, want = (func.jvp(f, leaves, tangents) for f in (problem.call, problem.expected))
+    torch.testing.assert_close(got, want)
+
+
+# a table that requires a gradient: plain PyTorch
+
+
+@pytest.mark.parametrize("kind", ("angles", "cos and sin"))
+@pytest.mark.parametrize("recipe", ("qwen 3", "of each head, after", "no weight", "sum of squares"))
+def test_a_gradient_for_freqs(recipe, kind, device):
+    problem = Problem(recipe, "bshd", device)
+    table = problem.freqs.double()
+    tables = [table] if kind == "angles" else [table.cos()[:, 0, 0], table.sin()[:, 0, 0]]
+    tables = [x.requires_grad_() for x in tables]
+    problem.freqs = tables[0] if kind == "angles" else tuple(tables)
+    inputs = [*problem.leaves, *tables]
+    got, want = (
+        torch.autograd.grad(problem.sum_of_cubes(function)(*problem.leaves), inputs)
+        for function in (problem.call, problem.expected)
+    )
+    torch.testing.assert_close(got, want)
+    assert all(x.any() for x in got)

@@ -1,0 +1,274 @@
+"""Bad arguments of `norm_rope` and `qk_norm_rope`: a message that helps, and nothing written.
+
+A message names the argument, what came and what is accepted. What `test_checks.py` says of the
+rotation's arguments is true here, too.
+"""
+
+import inspect
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from rope_kernels import norm_launch, norm_reference, norm_rope, qk_norm_rope, rope_qk
+from test_checks import BAD, D, H, S, check_message, module, t, table, to
+from test_checks import B as BATCH
+from test_checks import nothing_may_run as nothing_may_run_of_others
+
+nothing_may_run_of_others = nothing_may_run_of_others  # a fixture
+
+
+@pytest.fixture
+def nothing_may_run(nothing_may_run_of_others, monkeypatch):
+    def reached(*_args, **_kwargs):
+        raise AssertionError("a bad argument got past the checks")
+
+    monkeypatch.setattr(norm_launch, "run", reached)
+    monkeypatch.setattr(norm_launch, "norm_rope", reached)
+    monkeypatch.setattr(norm_reference, "norm_rope", reached)
+
+
+def of_one(x, weight, freqs, tensor_format="sbhd", **options):
+    return norm_rope(x, weight, freqs, tensor_format, **options)
+
+
+def of_one_unfused(x, weight, freqs, tensor_format="sbhd", **options):
+    return norm_rope(x, weight, freqs, tensor_format, fused=False, **options)
+
+
+def of_two(x, weight, freqs, tensor_format="sbhd", **options):
+    """The bad one is q's; k is good."""
+    if options.get("sumsq") is not None:
+        options["sumsq"] = options["sumsq"], options["sumsq"]
+    return qk_norm_rope(x, x, weight, None, freqs, tensor_format, **options)
+
+
+CALLS = {"norm_rope": of_one, "unfused": of_one_unfused, "qk_norm_rope": of_two}
+each_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
+
+
+@each_call
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: f"{bad.argument.strip('{}')}: {bad.what}")
+def test_bad_arguments_of_the_rotation(bad, call, device, nothing_may_run):
+    arguments = {"t": t(), "freqs": table(), **bad.change}
+    if not bad.on_cpu:
+        arguments = {name: to(device, value) for name, value in arguments.items()}
+    with pytest.raises(bad.error) as error:
+        x, freqs = arguments.pop("t"), arguments.pop("freqs")
+        call(x, None, freqs, bad.tensor_format, **arguments)
+    assert error.type is bad.error
+    check_message(error, bad, "q" if call is of_two else "t")
+
+
+FLOATS = "accepted: torch.Tensor"
+SHAPES = f"accepted: ({D},), or ({H}, {D}) for a weight of each head"
+ROWS = f"accepted: ({S}, {BATCH}, {H}), or ({S}, {BATCH}, 1) for all heads"
+NUMBER = "accepted: a finite number"
+DIM = "accepted: an integer from 1, below 2^31"
+
+
+def ones(*shape, dtype=torch.float32):
+    return torch.ones(shape, dtype=dtype)
+
+
+def sums(*shape, dtype=torch.float32):
+    return torch.ones(shape or (S, BATCH, H), dtype=dtype)
+
+
+# what differs from a good call; how the message begins, what it says of what is accepted, its type
+OF_THE_NORM = {
+    "eps below 0": ({"eps": -1e-6}, "eps is -1e-06; ", NUMBER + " from 0", ValueError),
+    "eps infinite": ({"eps": float("inf")}, "eps is inf; ", NUMBER, ValueError),
+    "eps NaN": ({"eps": float("nan")}, "eps is nan; ", NUMBER, ValueError),
+    "eps None": ({"eps": None}, "eps is None; ", NUMBER, TypeError),
+    "eps True": ({"eps": True}, "eps is True; ", NUMBER, TypeError),
+    "eps a word": ({"eps": "1e-6"}, "eps is '1e-6'; ", NUMBER, TypeError),
+    "eps a tensor": ({"eps": torch.tensor(1e-6)}, "eps is tensor(", NUMBER, TypeError),
+    "offset NaN": ({"weight_offset": float("nan")}, "weight_offset is nan; ", NUMBER, ValueError),
+    "offset None": ({"weight_offset": None}, "weight_offset is None; ", NUMBER, TypeError),
+    "offset True": ({"weight_offset": True}, "weight_offset is True; ", NUMBER, TypeError),
+    "after 1": ({"norm_after": 1}, "norm_after is 1; ", "accepted: False, True", TypeError),
+    "after None": ({"norm_after": None}, "norm_after is None; ", "False, True", TypeError),
+    "after numpy's": ({"norm_after": np.True_}, "norm_after is np.True_; ", "False", TypeError),
+    "rounding twice": ({"rounding": "twice"}, "rounding is 'twice'; ", "once, model", ValueError),
+    "rounding None": ({"rounding": None}, "rounding is None; ", "once, model", ValueError),
+    "rounding a list": ({"rounding": ["once"]}, "rounding is ['once']; ", "once", ValueError),
+    "save x": ({"save": "x"}, "save is 'x'; ", "accepted: input, output", ValueError),
+    "save True": ({"save": True}, "save is True; ", "accepted: input, output", ValueError),
+    # weights
+    "weight a list": ({"weight": [1.0] * D}, "{w} is of type list", FLOATS, TypeError),
+    "weight a number": ({"weight": 1.0}, "{w} is of type float", FLOATS, TypeError),
+    "weight of int64": (
+        {"weight": ones(D, dtype=torch.int64)},
+        *("{w} has dtype int64", "accepted: float32", TypeError),
+    ),
+    "weight of bf16 with fp32 x": (
+        {"weight": ones(D, dtype=torch.bfloat16)},
+        *("{w} has dtype bfloat16", "accepted: float32", TypeError),
+    ),
+    "weight of fp64 with fp16 x": (
+        {"weight": ones(D, dtype=torch.float64), "t": t(dtype=torch.float16)},
+        *("{w} has dtype float64", "accepted: float16, float32", TypeError),
+    ),
+    "weight too short": ({"weight": ones(D - 1)}, "{w} has shape (9,); ", SHAPES, ValueError),
+    "weight a scalar": ({"weight": ones()}, "{w} has shape (); ", SHAPES, ValueError),
+    "weight of a row": ({"weight": ones(1, D)}, "{w} has shape (1, 10); ", SHAPES, ValueError),
+    "other heads": ({"weight": ones(H + 1, D)}, "{w} has shape (4, 10); ", SHAPES, ValueError),
+    "weight of rank 3": ({"weight": ones(1, H, D)}, "{w} has shape (1, 3,", SHAPES, ValueError),
+    "weight elsewhere": (
+        {"weight": ones(D).to("meta")},
+        *("{w} is on meta; ", "it must be on the rotated tensor's, ", ValueError),
+    ),
+    # sums of squares
+    "sumsq a number": ({"sumsq": 1.0}, "{s} is of type float", FLOATS, TypeError),
+    "sumsq of bf16": (
+        {"sumsq": sums(dtype=torch.bfloat16), "t": t(dtype=torch.bfloat16)},
+        *("{s} has dtype bfloat16", "accepted: float32", TypeError),
+    ),
+    "sumsq of fp32 with fp64 x": (
+        {"sumsq": sums(), "t": t(dtype=torch.float64), "weight": None},
+        *("{s} has dtype float32", "accepted: float64", TypeError),
+    ),
+    "sumsq kept as a row": (
+        {"sumsq": sums(S, BATCH, H, 1)},
+        *("{s} has shape (4, 2, 3, 1); ", ROWS, ValueError),
+    ),
+    "sumsq of other heads": ({"sumsq": sums(S, BATCH, 2)}, "{s} has sh", ROWS, ValueError),
+    "sumsq of no heads": ({"sumsq": sums(S, BATCH)}, "{s} has shape (4, 2); ", ROWS, ValueError),
+    "sumsq of one token": ({"sumsq": sums(1, BATCH, H)}, "{s} has shape (1,", ROWS, ValueError),
+    "sumsq elsewhere": ({"sumsq": sums().to("meta")}, "{s} is on meta; ", "must be", ValueError),
+    # norm_dim
+    "dim 0": ({"norm_dim": 0, "sumsq": sums()}, "norm_dim is 0; ", DIM, ValueError),
+    "dim below 0": ({"norm_dim": -3, "sumsq": sums()}, "norm_dim is -3; ", DIM, ValueError),
+    "dim True": ({"norm_dim": True, "sumsq": sums()}, "norm_dim is True; ", DIM, TypeError),
+    "dim a float": ({"norm_dim": 30.0, "sumsq": sums()}, "norm_dim is 30.0; ", DIM, ValueError),
+    "dim too large": ({"norm_dim": 2**31, "sumsq": sums()}, "norm_dim is 2", DIM, ValueError),
+    "dim without sumsq": (
+        {"norm_dim": 30},
+        *(
+            "norm_dim is 30 without sumsq; ",
+            "accepted: None, or the head dimension, 10",
+            ValueError,
+        ),
+    ),
+    # save
+    "save output with a weight": (
+        {"save": "output"},
+        "save is 'output' with a weight before the rotation: the output is rounded",
+        *("accepted: save='input', norm_after=True or no weight", ValueError),
+    ),
+    "save output, two angles a pair": (
+        {"save": "output", "weight": None},
+        "save is 'output' with a table of an angle for each element: where the members of a pair",
+        *("accepted: save='input', a module, or a table of an angle for each pair", ValueError),
+    ),
+    "save output like a model": (
+        {"save": "output", "norm_after": True, "rounding": "model"},
+        "save is 'output' with rounding='model', which rounds three times more; ",
+        *("accepted: save='input' or rounding='once'", ValueError),
+    ),
+}
+
+
+@each_call
+@pytest.mark.parametrize("name", OF_THE_NORM)
+def test_bad_arguments_of_the_norm(name, call, device, nothing_may_run):
+    change, begins, accepted, kind = OF_THE_NORM[name]
+    arguments = {"t": t(), "weight": ones(D), "freqs": table(), **change}
+    if "t" in change and "weight" not in change:
+        arguments["weight"] = arguments["weight"].to(change["t"].dtype)
+    on_cpu = name.endswith("elsewhere") or name == "eps a tensor"
+    arguments = {n: x if on_cpu else to(device, x) for n, x in arguments.items()}
+    with pytest.raises(kind) as error:
+        call(arguments.pop("t"), arguments.pop("weight"), arguments.pop("freqs"), **arguments)
+    assert error.type is kind
+    names = {"w": "weight", "s": "sumsq"}
+    if call is of_two:
+        names = {"w": "q_weight", "s": "sumsq[0]"}
+    message = str(error.value)
+    assert message.startswith(begins.format(**names)), message
+    assert accepted in message, message
+
+
+@pytest.mark.parametrize("k_weight", (1.0, ones(D - 1), ones(H, D)), ids=("float", "short", "q's"))
+def test_a_bad_weight_of_k(k_weight, device, nothing_may_run):
+    q, k, freqs = (to(device, x) for x in (t(), t(S, BATCH, 1, D), table()))
+    weights = to(device, ones(H, D)), to(device, k_weight)
+    with pytest.raises(
+        (TypeError, ValueError), match=r"^k_weight (is of type|has shape).*; accepted: "
+    ):
+        qk_norm_rope(q, k, *weights, freqs)
+
+
+@pytest.mark.parametrize(
+    "sumsq, message, error",
+    (
+        (sums(), "sumsq is Tensor; accepted: None, or a pair of tensors", TypeError),
+        ((sums(),), "sumsq is tuple; accepted: None, or a pair of tensors", TypeError),
+        ((sums(), None), "sumsq has one None; accepted: None, or a sum of squares for", ValueError),
+        ((None, sums()), "sumsq has one None; accepted: None, or a sum of squares for", ValueError),
+        ((sums(), sums(S, BATCH, 2)), "sumsq[1] has shape (4, 2, 2); accepted: ", ValueError),
+        ((sums(), 1.0), "sumsq[1] is of type float; ", TypeError),
+    ),
+    ids=lambda value: value[:40] if isinstance(value, str) else "",
+)
+def test_a_bad_pair_of_sums(sumsq, message, error, device, nothing_may_run):
+    x, freqs, sumsq = (to(device, x) for x in (t(), table(), sumsq))
+    with pytest.raises(error, match="^" + re.escape(message)):
+        qk_norm_rope(x, x, None, None, freqs, sumsq=sumsq)
+
+
+@pytest.mark.parametrize("name", ["elements in one place", "k shares memory", *OF_THE_NORM])
+def test_nothing_is_written_by_a_call_that_fails(name, device):
+    """In place, all of a row is written: what does not turn must not be shared either."""
+    q, k = torch.randn(2, S, BATCH, H, D, device=device)
+    change = dict(OF_THE_NORM.get(name, ({},))[0])
+    if name == "elements in one place":  # rows share their last element with the next row's first
+        q = torch.randn(S * BATCH * H * D, device=device)
+        q = q.as_strided((S, BATCH, H, D), (BATCH * H * 9, H * 9, 9, 1))
+    elif name == "k shares memory":
+        both = torch.randn(S, BATCH, H, D + 2, device=device)
+        q, k = both[..., :D], both[..., 2:]
+    elif "t" in change:
+        q, k = change["t"].to(device), change.pop("t").to(device).clone()
+    before = q.clone(), k.clone()
+    weight = change.pop("weight", ones(D, dtype=q.dtype).to(device))
+    if (sumsq := change.pop("sumsq", None)) is not None:
+        change["sumsq"] = sumsq, sumsq
+    with pytest.raises((TypeError, ValueError)):
+        qk_norm_rope(q, k, weight, weight, table().to(device), inplace=True, **change)
+    assert torch.equal(q, before[0]) and torch.equal(k, before[1])
+
+
+def test_a_row_that_overlaps_past_its_rotary_slice_is_refused(device):
+    """`rope_qk` leaves those elements alone; a norm writes them."""
+    both = torch.randn(S, BATCH, H, D + 8, device=device)
+    q, k = both[..., :D], both[..., 8:]  # two elements in both: the tail of q, the head of k
+    freqs = torch.randn(S, 1, 1, 2, device=device)
+    before = both.clone()
+    with pytest.raises(ValueError, match=r"^k shares memory with q; accepted: .*k\.clone\(\)"):
+        qk_norm_rope(q, k, None, None, freqs, inplace=True)
+    assert torch.equal(both, before)
+
+
+def test_the_keywords_and_defaults_of_rope_qk_are_here_too():
+    """And are keywords here, so that a call to one function can be turned into one to the other."""
+    of_rope = inspect.signature(rope_qk).parameters
+    for function in (norm_rope, qk_norm_rope):
+        here = inspect.signature(function).parameters
+        for name, parameter in of_rope.items():
+            if name not in ("q", "k"):
+                assert here[name].default == parameter.default
+                assert here[name].kind == parameter.kind
+    one, two = (inspect.signature(function).parameters for function in (norm_rope, qk_norm_rope))
+    assert list(one)[2:] == list(two)[4:]
+
+
+@pytest.mark.parametrize("save", ("input", "output"))
+def test_a_module_and_a_table_per_pair_may_be_undone(save, device):
+    """What `save='output'` accepts."""
+    x = torch.randn(S, BATCH, H, D, device=device)
+    norm_rope(x, None, module(device=device), save=save)
+    norm_rope(x, None, table(S, 1, 1, 4).to(device), rotary_dim=8, save=save)
+    norm_rope(x, ones(D).to(device), table().to(device), norm_after=True, save=save)

@@ -1,0 +1,193 @@
+"""Every option of `norm_rope` with every other, forward and backward.
+
+Built as `test_superset_matrix.py`: every value of every axis occurs, and every pair of values of
+two axes that can go together; a test proves it. Values and every gradient are compared with fp64.
+"""
+
+import math
+
+import pytest
+import torch
+
+from norm_yardstick import check
+from pairwise import all_pairs, pairs_between, pairs_of, with_axis
+from rope_kernels import norm_rope, qk_norm_rope, sum_of_squares
+from test_superset_matrix import AXES as ROTATION_AXES
+from test_superset_matrix import (
+    LENGTHS,
+    Problem,
+    all_equal,
+    bits_of,
+    memory_of,
+    name_of,
+)
+from test_superset_matrix import is_legal as is_legal_rotation
+
+AXES = ROTATION_AXES | {
+    "weights": ("none", "row", "per_head", "fp32", "per_head_fp32", "strided", "none_and_row"),
+    "order": ("norm_first", "norm_after"),
+    "offset_of_weight": (0.0, 1.0, -0.25),
+    "eps": (1e-6, 1e-5, 1.0),
+    "size": ("one", "tiny", "mixed"),  # of the rows: about 1, 2^-9, and from 0 to 4
+    "sumsq": ("own", "given", "all_heads"),
+    "save": ("input", "output"),
+}
+SMALL_AXES = AXES | {
+    "d": (20, 32, 64, 30),
+    "heads": ("1", "3", "4/2", "2/5"),
+    "s": (1, 2, 5, 6),
+}
+FEW_LENGTHS = LENGTHS[:9]
+
+
+def is_legal(case):
+    """Can this case, or this part of a case, be asked for?"""
+    if not is_legal_rotation(case):
+        return False
+    two = "/" in case.get("heads", "/")
+    if case.get("weights") == "none_and_row" and not two:
+        return False
+    if case.get("dtype") in ("fp32", "fp64") and "fp32" in case.get("weights", ""):
+        return False  # fp64 takes fp32 weights as well; it is in `test_norm_rope.py`
+    return case.get("save") != "output" or is_legal_with_output(case)
+
+
+def is_legal_with_output(case):
+    """A backward that finds the normalized row in the output."""
+    if case.get("place") == "in_place":
+        return False  # without gradients
+    if case.get("dtype") in ("fp16", "bf16") or case.get("weights", "").endswith("fp32"):
+        return False  # gradients from a rounded output have no fp64 yardstick
+    if case.get("order", "norm_after") == "norm_after":
+        return True
+    if case.get("weights", "none") != "none":
+        return False
+    on_the_fly = case.get("freqs", "on_the_fly") == "on_the_fly"
+    return on_the_fly or case.get("table", "one_per_pair") == "one_per_pair"
+
+
+KERNELS = all_pairs(AXES, is_legal)
+CASES = with_axis(KERNELS, "s", FEW_LENGTHS, is_legal, each=3)
+SMALL_CASES = all_pairs(SMALL_AXES, is_legal)[:45]
+
+
+def impossible(axes):
+    """Pairs that no case may hold."""
+    return {pair for pair in pairs_between(axes) if not is_legal(dict(pair))}
+
+
+def test_every_pair_of_values_occurs_but_the_impossible():
+    axes = AXES | {"s": FEW_LENGTHS}
+    covered = {pair for case in CASES for pair in pairs_of(case)}
+    assert set(pairs_between(axes)) - covered == impossible(axes)
+    assert all(is_legal(case) and case.keys() == axes.keys() for case in CASES)
+    assert 300 <= len({name_of(case) for case in CASES}) == len(CASES) <= 600
+
+
+def test_every_value_occurs_in_the_small_slice_too():
+    occur = {item for case in SMALL_CASES for item in case.items()}
+    assert occur == {(axis, value) for axis in SMALL_AXES for value in SMALL_AXES[axis]}
+
+
+# from a case to a call
+
+
+class NormProblem(Problem):
+    """The tensors of a case, their weights and sums of squares, and the arguments of its call."""
+
+    def __init__(self, case, device):
+        super().__init__(case, device)
+        self.change_sizes()
+        self.weights = [self.weight(i, t) for i, t in enumerate(self.tensors)]
+        self.norm_options = {
+            "eps": case["eps"],
+            "norm_after": case["order"] == "norm_after",
+            "weight_offset": case["offset_of_weight"],
+        }
+        self.sumsqs = None if case["sumsq"] == "own" else [self.sums(t) for t in self.tensors]
+        if case["sumsq"] == "all_heads":
+            self.norm_options["norm_dim"] = case["d"] * 3
+
+    def change_sizes(self):
+        """Rows so small that eps decides, or of many sizes."""
+        for t in self.tensors:
+            if self.case["size"] == "tiny":
+                alone = self.case["layout"] == "expanded_heads"
+                (memory_of(t) if alone else t).mul_(2.0**-9)
+            elif self.case["size"] == "mixed" and self.case["layout"] != "expanded_heads":
+                rows = torch.rand(t.shape[:-1], device=t.device)[..., None]
+                t.mul_((8 * rows - 4).clamp_min(0).to(t.dtype))
+
+    def weight(self, index, t):
+        """(d,) or (h, d), from 0.5 to 1.5 and of both signs, so that no output hides a row."""
+        kind = self.case["weights"]
+        if kind == "none" or (kind == "none_and_row" and index == 0):
+            return None
+        heads = t.shape[self.format.index("h")]
+        shape = (heads, t.shape[-1]) if kind.startswith("per_head") else (t.shape[-1],)
+        size = 2.0 + torch.rand(shape, device=self.device, dtype=torch.float64)
+        size = size * torch.randn_like(size).sign()
+        weight = size.to(torch.float32 if kind.endswith("fp32") else self.dtype)
+        return torch.stack([weight, weight], -1)[..., 0] if kind == "strided" else weight
+
+    def sums(self, t):
+        """Other ones than a row's own; those of all heads are in one number."""
+        sums = sum_of_squares(t) + 3
+        heads = self.format.index("h")
+        return sums.sum(heads, keepdim=True) if self.case["sumsq"] == "all_heads" else sums
+
+    def normalize(self, **more):
+        options = {**self.options, **self.norm_options, **more}
+        tensors, weights, sumsq = self.tensors, self.weights, self.sumsqs
+        if len(tensors) == 2:
+            given = *tensors, *weights, self.freqs, self.format
+            return qk_norm_rope(*given, sumsq=sumsq and tuple(sumsq), **options)
+        given = *tensors, *weights, self.freqs, self.format
+        return (norm_rope(*given, sumsq=sumsq and sumsq[0], **options),)
+
+    def angle_error(self):
+        """Up to 3 units of 2^-64 turns a position are lost on the fly."""
+        return 3 * 2 * math.pi * 2.0**-64 * self.positions if self.dtype == torch.float64 else 0
+
+    def gradient(self, shape, dtype, device):
+        return self.gradient_like(torch.empty(shape, dtype=dtype, device="meta"))
+
+
+def check_case(case, device):
+    problem = NormProblem(case, device)
+    before = bits_of(problem.tensors)
+    results = check(
+        *(problem.tensors, problem.weights, problem.freqs, problem.format),
+        sumsqs=problem.sumsqs,
+        gradient=problem.gradient,
+        slack=problem.angle_error(),
+        save=case["save"],
+        **problem.options,
+        **problem.norm_options,
+    )
+    assert all_equal(bits_of(problem.tensors), before), "the caller's memory was written to"
+    if case["place"] == "in_place":
+        check_in_place(problem, [result["out"] for result in results], before)
+
+
+def check_in_place(problem, wants, before):
+    """The same bits as new memory, and nothing beside them."""
+    values = [t.clone() for t in problem.tensors]
+    with torch.no_grad():
+        outs = problem.normalize(inplace=True)
+    for t, out, want in zip(problem.tensors, outs, wants, strict=True):
+        assert out is t and torch.equal(t, want)
+    for t, value in zip(problem.tensors, values, strict=True):
+        t.copy_(value)
+    assert all_equal(bits_of(problem.tensors), before), "more than the rows was written to"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_matrix(case):
+    check_case(case, "cuda")
+
+
+@pytest.mark.parametrize("case", SMALL_CASES, ids=name_of)
+def test_small_slice_of_the_matrix(case, device):
+    check_case(case, device)

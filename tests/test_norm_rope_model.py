@@ -1,0 +1,193 @@
+"""`rounding="model"`: the bits that Hugging Face's Qwen 3 computes, operator after operator."""
+
+import pytest
+import torch
+
+from inputs import FORMATS, angles, sequence_starts, shape_of
+from norm_yardstick import answers_fp64, assert_close, outs_and_grads
+from rope_kernels import norm_launch, norm_reference, norm_rope, qk_norm_rope, rotate_half
+from rope_kernels.launch import options_of
+from rope_kernels.normalization import Normalization
+from rope_kernels.rotation import Rotation
+from test_norm_rope import Sample, each_order, each_pairing
+
+# Triton's interpreter truncates to bf16; a GPU rounds to nearest.
+ON_ANY_DEVICE = [torch.float16, torch.float32, torch.float64]
+EACH_DTYPE = [*ON_ANY_DEVICE, pytest.param(torch.bfloat16, marks=pytest.mark.gpu)]
+MOST_THAT_DIFFER = {torch.bfloat16: 1e-4, torch.float16: 3e-4}  # its ulp is 8 times finer
+
+
+def rms_norm(x, weight, eps=1e-6):
+    """As Qwen3RMSNorm of transformers."""
+    exact = x.to(torch.float32)
+    exact = exact * torch.rsqrt(exact.pow(2).mean(-1, keepdim=True) + eps)
+    return weight * exact.to(x.dtype)
+
+
+def apply_rotary(x, cos, sin):
+    """As apply_rotary_pos_emb of transformers, of tables that broadcast."""
+    return (x * cos) + (rotate_half(x) * sin)
+
+
+def qwen3_inputs(device, dtype, s=64, heads=8, d=128, weight_dtype=None):
+    """Queries in bshd, a weight, and cos and sin as the model makes them."""
+    t = torch.randn(2, s, heads, d, device=device).to(dtype)
+    weight = (1 + 0.3 * torch.randn(d, device=device)).to(weight_dtype or dtype)
+    inv_freq = 1e6 ** -(torch.arange(0, d, 2, device=device) / d)
+    angle = torch.arange(s, device=device)[:, None] * inv_freq
+    angle = torch.cat([angle, angle], -1)
+    return t, weight, (angle.cos().to(dtype), angle.sin().to(dtype))
+
+
+def assert_equal_but_for_few(got, want):
+    """Few elements differ, by one unit of the larger member of their pair.
+
+    Where the two products of a sum nearly cancel, y's own units are smaller than those of what it
+    was made from.
+    """
+    assert got.dtype == want.dtype and got.shape == want.shape
+    differs = got != want
+    assert differs.float().mean() <= MOST_THAT_DIFFER[got.dtype]
+    first, second = want.float().abs().chunk(2, dim=-1)
+    larger = torch.maximum(first, second).repeat(*[1] * (want.dim() - 1), 2)
+    unit = 2.0 ** larger.log2().ceil() * torch.finfo(got.dtype).eps
+    assert ((got.float() - want.float()).abs() <= unit)[differs].all()
+
+
+@pytest.mark.parametrize(
+    "dtype", (torch.float16, pytest.param(torch.bfloat16, marks=pytest.mark.gpu)), ids=str
+)
+def test_the_models_bits_but_for_few(dtype, device):
+    t, weight, (cos, sin) = qwen3_inputs(device, dtype, s=16 if device == "cpu" else 2048)
+    got = norm_rope(t, weight, (cos, sin), "bshd", rounding="model")
+    want = apply_rotary(rms_norm(t, weight), cos[:, None], sin[:, None])
+    assert_equal_but_for_few(got, want)
+    once = norm_rope(t, weight, (cos, sin), "bshd")
+    assert (once != want).float().mean() > 0.01, "else it would be no option"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16), ids=str)
+def test_transformers_bits_but_for_few(dtype):
+    qwen3 = pytest.importorskip("transformers.models.qwen3.modeling_qwen3")
+    q, weight, (cos, sin) = qwen3_inputs("cuda", dtype, s=2048)
+    k = torch.randn(2, 2048, 2, 128, device="cuda").to(dtype)
+    norms = [qwen3.Qwen3RMSNorm(128).to("cuda", dtype) for _ in "qk"]
+    for norm in norms:
+        norm.weight.data.copy_(weight)
+    with torch.no_grad():
+        wants = [norm(t).transpose(1, 2) for norm, t in zip(norms, (q, k), strict=True)]
+        wants = qwen3.apply_rotary_pos_emb(*wants, cos[None], sin[None])
+        eps = norms[0].variance_epsilon
+        weights = [norm.weight for norm in norms]
+        gots = qk_norm_rope(q, k, *weights, (cos, sin), "bshd", eps=eps, rounding="model")
+    for got, want in zip(gots, wants, strict=True):
+        assert_equal_but_for_few(got, want.transpose(1, 2))
+
+
+def test_unfused_it_is_the_model_bit_for_bit(device):
+    """In bf16 too: plain PyTorch on both sides."""
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        t, weight, (cos, sin) = qwen3_inputs(device, dtype, s=8)
+        options = {"rounding": "model", "fused": False}
+        got = norm_rope(t, weight, (cos, sin), "bshd", **options)
+        assert torch.equal(got, apply_rotary(rms_norm(t, weight), cos[:, None], sin[:, None]))
+
+
+# bit for bit, given 1 / rms
+
+
+def model_norm(**changes):
+    """A `Normalization` that rounds as a model does."""
+    fields = {"eps": 1e-6, "weight_offset": 0.0, "after": False, "dim": 20, **changes}
+    return Normalization(like_model=True, from_output=False, **fields)
+
+
+@pytest.mark.parametrize("dtype", EACH_DTYPE, ids=str)
+@pytest.mark.parametrize("weight_dtype", (None, torch.float32), ids=("weight as x", "fp32 weight"))
+def test_given_rstd_the_models_bits(dtype, weight_dtype, device):
+    """The kernel stores what it divided by; PyTorch's operators round everything after it alike."""
+    if weight_dtype is not None and dtype == torch.float64:
+        pytest.skip("fp64 everywhere")
+    t, weight, (cos, sin) = qwen3_inputs(device, dtype, s=4, weight_dtype=weight_dtype)
+    rotation = Rotation(cos, sin, tensor_format="bshd")
+    (got,), (rstd,) = norm_launch.norm_rope(
+        [t], [weight], [], rotation, model_norm(dim=128), inplace=False, keeps_rstd=True
+    )
+    exact = torch.promote_types(dtype, torch.float32)
+    assert rstd.dtype == exact and rstd.shape == t.shape[:-1]
+    normal = (t.to(exact) * rstd[..., None]).to(dtype)
+    normal = (normal.to(exact) * weight.to(exact)).to(dtype)
+    assert torch.equal(got, apply_rotary(normal, cos[:, None], sin[:, None]))
+    want = t.to(exact).square().mean(-1).add(1e-6).rsqrt()
+    torch.testing.assert_close(rstd, want, rtol=4 * torch.finfo(exact).eps, atol=0)
+
+
+@pytest.mark.parametrize("dtype", EACH_DTYPE, ids=str)
+@pytest.mark.parametrize("inverse", (False, True), ids=("plus", "inverse"))
+@each_order
+@each_pairing
+@pytest.mark.parametrize("tensor_format", FORMATS)
+def test_given_rstd_the_references_bits(
+    tensor_format, interleaved, norm_after, inverse, dtype, device, monkeypatch
+):
+    """In every format, packed sequences with tokens past the last one too, and of every order."""
+    t = torch.randn(shape_of(tensor_format, 7, 2, 3, 20), device=device).to(dtype)
+    weight = torch.randn(3, 20, device=device).to(dtype)
+    angle = angles(14, 12, device).view(14, 12)
+    table = angle.cos().to(dtype), angle.sin().to(dtype)
+    cu_seqlens = sequence_starts(tensor_format, 7, 2, device)
+    options = {"interleaved": interleaved, "inverse": inverse, "to_half_split": interleaved}
+    rotation = Rotation(*table, cu_seqlens, tensor_format=tensor_format, rotary_start=4, **options)
+    norm = model_norm(after=norm_after, weight_offset=1.0)
+    given = [t], [weight], [], rotation, norm
+    (got,), (rstd,) = norm_launch.norm_rope(*given, inplace=False, keeps_rstd=True)
+    monkeypatch.setattr(torch, "rsqrt", lambda mean: rstd[..., None])
+    (want,) = norm_reference.norm_rope(*given)
+    assert torch.equal(got, want)
+
+
+# gradients, and the compiler
+
+
+@each_order
+@pytest.mark.parametrize("kind", ("angles", "cos and sin"))
+def test_gradients_are_those_of_the_rounded_table(kind, norm_after, device):
+    """In fp32, with the cos and sin that the forward used, and rounded once."""
+    sample = Sample(device, "bshd", dtype=torch.float16)
+    angle = sample.freqs.flatten(1)
+    table = angle.cos().half(), angle.sin().half()
+    freqs = sample.freqs if kind == "angles" else table
+    grads = [torch.randn_like(t) for t in sample.tensors]
+    options = {"norm_after": norm_after, "rounding": "model"}
+    given = sample.tensors, sample.weights
+    found = outs_and_grads(*given, freqs, "bshd", grads, **options)
+    for t, weight, grad, got in zip(*given, grads, found, strict=True):
+        wants = answers_fp64(t, weight, None, table, "bshd", grad, options)
+        for name in ("t", "weight"):
+            want, scale = wants[name]
+            if norm_after:  # the row whose mean is taken was rounded, too
+                assert (got[name] - want).norm() <= 1e-3 * want.norm()
+            else:
+                assert_close(got[name], want, scale)
+        want, scale = wants["out"]
+        assert ((got["out"].double() - want).abs() <= 8 * 2.0**-11 * scale).all()
+
+
+@pytest.mark.parametrize("backward", (False, True))
+@pytest.mark.parametrize("rounding", ("once", "model"))
+def test_fusion_is_off_where_the_model_rounds(rounding, backward, device, monkeypatch):
+    """A fused multiply-add rounds once where the model's operators round twice."""
+    plans, run = [], norm_launch.run
+    monkeypatch.setattr(
+        norm_launch, "run", lambda plan, given: plans.append(plan) or run(plan, given)
+    )
+    sample = Sample(device)
+    t, weight = sample.tensors[0].requires_grad_(backward), sample.weights[0]
+    out = norm_rope(t, weight, sample.freqs, rounding=rounding)
+    if backward:
+        out.sum().backward()
+    assert plans[0].fp_fusion == (rounding == "once")
+    assert options_of(plans[0])["enable_fp_fusion"] == (rounding == "once")
+    assert plans[0].flags["LIKE_MODEL"] == (rounding == "model")
+    assert all(plan.fp_fusion for plan in plans[1:]), "gradients are rounded once"

@@ -1,0 +1,273 @@
+"""`norm_rope` with what training does: less memory, checkpoints, autocast, heads on several ranks.
+
+And in place, where gradients are refused.
+"""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from inputs import LAYOUTS, angles, contiguous
+from norm_yardstick import assert_close, norm_rope_fp64, outs_and_grads
+from rope_kernels import (
+    RotaryPositionEmbedding,
+    norm_launch,
+    norm_reference,
+    norm_rope,
+    qk_norm_rope,
+    sum_of_squares,
+)
+from test_norm_rope import DTYPES, Sample, each_format, each_order
+
+S, B, H, D, D2 = 7, 2, 3, 20, 12  # of a `Sample`
+
+# save="output"
+
+
+def saved_by(function):
+    """The memory that autograd keeps for a backward, and what the function returns."""
+    saved = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x) or x, lambda x: x):
+        out = function()
+    return {x.data_ptr() for x in saved}, out
+
+
+FROM_OUTPUT = {
+    "norm after": {"norm_after": True},
+    "norm after, offset": {"norm_after": True, "weight_offset": 1.0},
+    "norm after, a weight of each head": {"norm_after": True, "weights": "(h, d)"},
+    "norm after, interleaved": {"norm_after": True, "interleaved": True},
+    "norm after, halves": {"norm_after": True, "interleaved": True, "output_pairing": "half"},
+    "no weight, on the fly": {"weights": None, "freqs": "module"},
+    "no weight, a scaled table": {"weights": None, "freqs": "scaled", "rotary_dim": D2},
+    "no weight, inverse": {"weights": None, "freqs": "module", "inverse": True},
+    "no weight, halves": {
+        **{"weights": None, "freqs": "scaled", "rotary_dim": D2},
+        **{"interleaved": True, "output_pairing": "half"},
+    },
+    "no weight, norm after": {"weights": None, "norm_after": True},
+    "sum of squares": {"norm_after": True, "sumsq": True},
+}
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=str)
+@pytest.mark.parametrize("name", FROM_OUTPUT)
+@each_format
+def test_gradients_from_the_output(tensor_format, name, dtype, device):
+    options = dict(FROM_OUTPUT[name])
+    kind, freqs = options.pop("weights", "(d,)"), options.pop("freqs", None)
+    sample = Sample(device, tensor_format, dtype=dtype, heads=(3, 2), weights=kind)
+    for weight in sample.weights if kind else ():
+        weight.copy_(weight.sign() * (0.5 + weight.abs()))  # it is divided by
+    if freqs == "module":
+        interleaved = options.get("interleaved", False)
+        freqs = RotaryPositionEmbedding(D2, interleaved=interleaved).to(device).to(dtype)
+    elif freqs == "scaled":
+        angle = 10 * torch.randn(30, D2 // 2, device=device, dtype=dtype)
+        freqs = 1.4 * angle.cos(), 1.4 * angle.sin()
+    if options.pop("sumsq", False):
+        options["sumsqs"] = [
+            20 + torch.rand(t.shape[:-1], device=device).to(dtype) for t in sample.tensors
+        ]
+    sample.check(freqs, save="output", **options)
+
+
+def test_gradients_from_an_output_in_bf16(device):
+    """As right as its rounding: a weight's gradient sums what was rounded."""
+    sample = Sample(device, dtype=torch.bfloat16, heads=(3,), s=30)
+    grad = torch.randn_like(sample.tensors[0])
+    given = sample.tensors, sample.weights, sample.freqs, "sbhd", [grad]
+    (got,) = outs_and_grads(*given, norm_after=True, save="output")
+    (want,) = outs_and_grads(*given, norm_after=True)
+    assert torch.equal(got["out"], want["out"])
+    for name in ("t", "weight"):
+        one, other = got[name].float(), want[name].float()
+        assert (one - other).norm() <= 2e-2 * other.norm()
+        assert name == "weight" or not torch.equal(one, other)
+
+
+@pytest.mark.parametrize("save", ("input", "output"))
+@pytest.mark.parametrize("tensor_format", ("bshd", "thd"))
+def test_x_is_kept_or_the_output(tensor_format, save, device):
+    sample = Sample(device, tensor_format, heads=(3, 2))
+    q, k, *weights = (x.requires_grad_() for x in (*sample.tensors, *sample.weights))
+    options = {"norm_after": True, "save": save, **sample.options}
+    kept, outs = saved_by(
+        lambda: qk_norm_rope(q, k, *weights, sample.freqs, tensor_format, **options)
+    )
+    inputs, results = {q.data_ptr(), k.data_ptr()}, {out.data_ptr() for out in outs}
+    assert (inputs <= kept, results <= kept) == (save == "input", save == "output")
+    assert not kept & (inputs if save == "output" else results)
+    # q, k or their results; 1 / rms of each; two weights; the table; cu_seqlens
+    assert len(kept) == 2 + 2 + 2 + 1 + (tensor_format == "thd")
+
+
+def test_the_backward_needs_nothing_of_a_freed_x(device):
+    sample = Sample(device, heads=(3,))
+    (t,), (weight,) = sample.tensors, sample.weights
+    grad, leaf = torch.randn_like(t), t.clone().requires_grad_()
+    out = norm_rope(leaf, weight, sample.freqs, norm_after=True, save="output")
+    (want,) = torch.autograd.grad(out, leaf, grad, retain_graph=True)
+    leaf.data.fill_(float("nan"))
+    assert torch.equal(torch.autograd.grad(out, leaf, grad)[0], want)
+
+
+@pytest.mark.parametrize("save,overwritten", (("input", "x"), ("output", "y")))
+def test_what_was_kept_may_not_be_overwritten(save, overwritten, device):
+    sample = Sample(device, heads=(3,))
+    (t,), (weight,) = sample.tensors, sample.weights
+    x = t.requires_grad_() * 1
+    out = norm_rope(x, weight, sample.freqs, norm_after=True, save=save)
+    other, kept = (out, x) if overwritten == "x" else (x, out)
+    with torch.no_grad():
+        other.add_(1)
+    torch.autograd.grad(out, t, torch.ones_like(t), retain_graph=True)
+    with torch.no_grad():
+        kept.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(out, t, torch.ones_like(t))
+
+
+# a norm over all heads, those of several ranks too
+
+
+@each_order
+@pytest.mark.parametrize("ranks", (1, 2))
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=str)
+@each_format
+def test_a_norm_over_all_heads(tensor_format, dtype, ranks, norm_after, device):
+    """Each rank has some heads; all have the sum of squares that an all-reduce would give."""
+    heads = tensor_format.index("h")
+    sample = Sample(device, tensor_format, dtype=dtype, heads=(4,), weights="(h, d)")
+    (t,), (weight,) = sample.tensors, sample.weights
+    grad, options = torch.randn_like(t), sample.options | {"norm_after": norm_after}
+    leaves = [x.clone().requires_grad_() for x in (t, weight)]
+    parts = list(zip(leaves[0].chunk(ranks, heads), leaves[1].chunk(ranks), strict=True))
+    sumsq = sum(sum_of_squares(part).sum(heads, keepdim=True) for part, _ in parts)
+    more = {"sumsq": sumsq, "norm_dim": 4 * D, **options}
+    outs = [norm_rope(part, w, sample.freqs, tensor_format, **more) for part, w in parts]
+    got = torch.cat(outs, heads), *torch.autograd.grad(torch.cat(outs, heads), leaves, grad)
+
+    leaves = [x.double().requires_grad_() for x in (t, weight)]
+    total = leaves[0].square().sum((heads, -1), keepdim=True).squeeze(-1)
+    more = {"sumsq": total, "norm_dim": 4 * D, **options}
+    out = norm_rope_fp64(*leaves, sample.freqs, tensor_format, **more)
+    want = out, *torch.autograd.grad(out, leaves, grad.double())
+    for one, other in zip(got, want, strict=True):
+        assert_close(one, other.detach(), 10 * other.detach().abs().max())
+
+
+# checkpointing, autocast
+
+
+@pytest.mark.parametrize("use_reentrant", (False, True))
+@pytest.mark.parametrize("save", ("input", "output"))
+def test_checkpointing_changes_no_bit_of_a_gradient(save, use_reentrant, device):
+    sample = Sample(device, heads=(3,))
+    leaves = [x.requires_grad_() for x in (*sample.tensors, *sample.weights)]
+    grad = torch.randn_like(leaves[0])
+
+    def block(t, weight):
+        options = {"norm_after": True, "save": save}
+        out = norm_rope(torch.sin(t), weight, sample.freqs, **options)
+        return norm_rope(out * t, weight, sample.freqs, **options)
+
+    plain = torch.autograd.grad(block(*leaves), leaves, grad)
+    checkpoint(block, *leaves, use_reentrant=use_reentrant).backward(grad)
+    for leaf, want in zip(leaves, plain, strict=True):
+        assert torch.equal(leaf.grad, want)
+
+
+def test_under_autocast_the_dtype_of_x_is_kept(device):
+    projection, x = nn.Linear(16, H * D).to(device), torch.randn(S, B, 16, device=device)
+    weight = torch.randn(D, device=device, requires_grad=True)  # a parameter, in fp32
+    freqs = angles(S, D2, device)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        q = projection(x).view(S, B, H, D)
+        q.retain_grad()
+        out = norm_rope(q, weight, freqs)
+        assert q.dtype == out.dtype == torch.bfloat16
+        assert norm_rope(q.detach().float(), weight, freqs).dtype == torch.float32
+    grad = torch.randn_like(out)
+    out.backward(grad)
+    leaves = [q.detach().double().requires_grad_(), weight.detach().double().requires_grad_()]
+    want = norm_rope_fp64(*leaves, freqs)
+    assert_close(out.detach(), want.detach(), want.detach().abs().max())
+    wants = torch.autograd.grad(want, leaves, grad.double())
+    for leaf, want in zip((q, weight), wants, strict=True):
+        assert_close(leaf.grad, want, want.abs().max())
+    assert projection.weight.grad.dtype == weight.grad.dtype == torch.float32
+
+
+# in place
+
+
+@each_order
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    "layout",
+    (
+        "contiguous",
+        "transposed",
+        "head_dim_strided",
+        "packed_qkv",
+        "sliced_with_offset",
+        "negative_view",
+    ),
+)
+@pytest.mark.parametrize("tensor_format", ("sbhd", "thd"))
+def test_in_place_gives_the_same_bits(tensor_format, layout, dtype, norm_after, device):
+    """All of the tensor is overwritten, what does not rotate too; and nothing beside it."""
+    sample = Sample(device, tensor_format, dtype=dtype, layout=LAYOUTS[layout])
+    given = *sample.weights, sample.freqs, tensor_format
+    options = {"norm_after": norm_after, **sample.options}
+    wants = qk_norm_rope(*sample.tensors, *given, **options)
+    bases = [None if t._base is None else t._base.clone() for t in sample.tensors]
+    befores = [t.clone() for t in sample.tensors]
+    outs = qk_norm_rope(*sample.tensors, *given, inplace=True, **options)
+    rows = zip(sample.tensors, outs, wants, befores, bases, strict=True)
+    for t, out, want, before, base in rows:
+        assert out is t and torch.equal(t, want)
+        t.copy_(before)
+        assert base is None or torch.equal(t._base, base), "elements of others were written to"
+
+
+def test_in_place_raises_the_version(device):
+    sample = Sample(device)
+    versions = [t._version for t in sample.tensors]
+    qk_norm_rope(*sample.tensors, *sample.weights, sample.freqs, inplace=True)
+    assert all(t._version > n for t, n in zip(sample.tensors, versions, strict=True))
+    with torch.inference_mode():
+        t = contiguous((S, B, H, D), torch.float32, device)
+        norm_rope(t, None, sample.freqs, inplace=True)
+
+
+@pytest.mark.parametrize("fused", (True, False), ids=("fused", "unfused"))
+@pytest.mark.parametrize("which", (0, 1, 2, 3))
+def test_in_place_refuses_gradients(which, fused, device):
+    """Of x and of the weights; within no_grad they are fine."""
+    sample = Sample(device)
+    given = [*sample.tensors, *sample.weights]
+    given[which].requires_grad_()
+    before = [x.detach().clone() for x in given]
+    with pytest.raises(
+        ValueError, match=r"^inplace is True, and a tensor requires a gradient; acc"
+    ):
+        qk_norm_rope(*given, sample.freqs, inplace=True, fused=fused)
+    assert all(torch.equal(x, y) for x, y in zip(given, before, strict=True))
+    with torch.no_grad():
+        q, _ = qk_norm_rope(*given, sample.freqs, inplace=True, fused=fused)
+    assert q is given[0] and not torch.equal(q, before[0])
+
+
+def test_unfused_is_plain_pytorch(device, monkeypatch):
+    sample = Sample(device)
+    want = qk_norm_rope(*sample.tensors, *sample.weights, sample.freqs)
+    monkeypatch.setattr(norm_launch, "norm_rope", None)
+    got = qk_norm_rope(*sample.tensors, *sample.weights, sample.freqs, fused=False)
+    torch.testing.assert_close(got, want)
+    sample.check(fused=False)
+    monkeypatch.undo()
+    monkeypatch.setattr(norm_reference, "norm_rope", None)
+    sample.check()  # by the kernels alone
