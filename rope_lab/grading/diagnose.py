@@ -646,7 +646,7 @@ def _rounding(e: Evidence) -> str | None:
 def _weights(e: Evidence) -> str | None:
     """Of a row that is normalized and multiplied by weights before it is rotated."""
     number = next((n for n, a in enumerate(e.spec.arguments) if a.name == "weight"), None)
-    if number is None:
+    if number is None or _is_gradient(e):
         return None
     weight, one = e.inputs[number], torch.ones_like(e.inputs[number])
     first, second = weight.chunk(2, -1)
@@ -668,10 +668,14 @@ def _mean_square(e: Evidence) -> str | None:
     """Of such a row: what is summed, and where the 1e-6 belongs."""
     if not any(argument.name == "weight" for argument in e.spec.arguments):
         return None
-    x = e.inputs[0].double()
+    if e.expected.dim() != 4:
+        return None
+    x = next(x for x, a in _arguments(e) if a.name in ("t", "x")).double()
     rows_of_zeros = (x == 0).all(-1)
     if rows_of_zeros.any() and e.got[rows_of_zeros].isnan().all():
         return "0/0: a row of zeros comes out as NaN; the 1e-6 under the root is missing"
+    if _is_gradient(e):
+        return None
     whole, epsilon = x.square().mean(-1, keepdim=True), 1e-6
     other = _other_epsilon(e, whole, epsilon)
     if other:
@@ -690,6 +694,10 @@ def _mean_square(e: Evidence) -> str | None:
         if _is(guess.to(e.got.dtype), e):
             return words
     return None
+
+
+def _is_gradient(e: Evidence) -> bool:
+    return any(argument.name.startswith("grad") for argument in e.spec.arguments)
 
 
 def _other_epsilon(e: Evidence, whole: Tensor, epsilon: float) -> float | None:
