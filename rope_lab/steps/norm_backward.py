@@ -130,6 +130,6 @@ def norm_rope_backward(
     return out, weight_grad
 
 
-def programs_for_all_sms(each: int = 12) -> int:
+def programs_for_all_sms(each: int = 8) -> int:
     """So many programs of one warp for each SM of this GPU."""
     return each * torch.cuda.get_device_properties().multi_processor_count
