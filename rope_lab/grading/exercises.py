@@ -503,13 +503,6 @@ def _norm_gradient(
     mistakes={
         words: partial(_norm_gradient, **wrong)
         for words, wrong in {
-            "a sign: the gradient is rotated by the angle, not back": {"turned": "forth"},
-            "the gradient is not rotated back": {"turned": "not"},
-            "the mean term is missing: dx has a part along x": {"mean": 0.0},
-            "the sign of the mean term: it is subtracted": {"mean": -1.0},
-            "the mean term is a sum: it is not divided by d": {"divided": False},
-            "the weight is forgotten: dx takes w times dn": {"weighted": False},
-            "a factor r is missing in dx": {"scaled": False},
             "dw has the weight in it: it takes dn before the weight": {"summed": "weighted"},
             "dw takes x, not x times r": {"summed": "input"},
             "dw takes the gradient before it is rotated back": {"summed": "not turned"},
@@ -518,6 +511,13 @@ def _norm_gradient(
             },
             "dw of one program only": {"tiles": "of program 0"},
             "dw of the last program only": {"tiles": "of the last program"},
+            "a sign: the gradient is rotated by the angle, not back": {"turned": "forth"},
+            "the gradient is not rotated back": {"turned": "not"},
+            "the mean term is missing: dx has a part along x": {"mean": 0.0},
+            "the sign of the mean term: it is subtracted": {"mean": -1.0},
+            "the mean term is a sum: it is not divided by d": {"divided": False},
+            "the weight is forgotten: dx takes w times dn": {"weighted": False},
+            "a factor r is missing in dx": {"scaled": False},
         }.items()
     },
 )
