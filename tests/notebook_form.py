@@ -27,7 +27,7 @@ FOLDER = ROOT / "notebooks"
 TAGS = {"nbval-ignore-output", "nbval-skip", "raises-exception"}
 INDEX = notebook_index.read()
 # notebooks that measure much may leave more cells uncompared
-MEASURING = {"03", "05", "08", "09"}
+MEASURING = {"03", "05", "08", "09", "11"}
 MAX_BYTES = 2_000_000  # pictures have four pixels for one
 LONG = {"05", "08", "09"}  # these may have 4000 words
 MAX_CELLS = 60

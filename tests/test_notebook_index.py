@@ -20,7 +20,7 @@ MATH_TIME = f"{INDEX.road[1].minutes} min"
 # together they are in no other table of the index
 MATH_CORE = f'core = "{INDEX.road[1].core}"\n'
 MATH_MINUTES = f"{MATH_CORE}minutes = {INDEX.road[1].minutes}\n"
-TOTAL = sum(entry.minutes for entry in INDEX.road)
+TOTAL = INDEX.minutes_of_the_road
 
 
 def names_of_stale_files(root):
@@ -130,6 +130,16 @@ def test_a_new_title_reaches_the_neighbors(copy_of_repository):
     ]
 
 
+def test_what_is_beyond_the_road_is_listed_after_its_sum(copy_of_repository):
+    *_, total, head, beyond = notebook_index.table_of_readme(INDEX).splitlines()
+    assert total == f"| | | all of it | {TOTAL} min |" and "beyond the road" in head
+    assert beyond.startswith(f"| [{INDEX.road[11].label} {INDEX.road[11].title}]")
+    replace_in(copy_of_repository / notebook_index.INDEX, "beyond = true\n", "")
+    index = notebook_index.read(copy_of_repository)
+    assert index.minutes_of_the_road == TOTAL + INDEX.road[11].minutes
+    assert "beyond the road" not in notebook_index.table_of_readme(index)
+
+
 # What may come: a next notebook, one in preparation, a detour
 
 NEW = """
@@ -146,7 +156,7 @@ hardware_in_brief = "any"
 EMPTY_CELLS = ["# x\n\n**x?**\n\n| | |\n|---|---|", "## Recap\n\n**Next:** x"]
 
 
-def add(root, kind="notebook", number="11", file="11_one_more.ipynb", more="", cells=EMPTY_CELLS):
+def add(root, kind="notebook", number="12", file="12_one_more.ipynb", more="", cells=EMPTY_CELLS):
     with (root / notebook_index.INDEX).open("a", encoding="utf-8") as index:
         index.write(NEW.format(kind=kind, number=number, file=file) + more)
     path = root / "notebooks" / file
@@ -166,21 +176,21 @@ def test_a_new_notebook_gets_its_cells_and_its_neighbors_lead_to_it(copy_of_repo
         "README.md",
         f"notebooks/{START}",
         f"notebooks/{LAST}",
-        "notebooks/11_one_more.ipynb",
+        "notebooks/12_one_more.ipynb",
     ]
     assert notebook_index.write(root) == changed
     assert source(path, 0) == (
-        "# 11 · One more\n\n**What else?**\n\n| | |\n|---|---|\n"
+        "# 12 · One more\n\n**What else?**\n\n| | |\n|---|---|\n"
         "| You need | [02 Rotate half](02_rotate_half.ipynb) |\n"
         "| Time | 20 minutes |\n| Hardware | any |\n"
-        "| Previous · next | [10 Spot the bug](10_spot_the_bug.ipynb) · none: this is the last one "
-        "so far, [00](00_start_here.ipynb) has the map |"
+        "| Previous · next | [11 Below the copy](11_below_the_copy.ipynb) · none: this is the last "
+        "one so far, [00](00_start_here.ipynb) has the map |"
     )
     assert source(path, -1).endswith("\n\n**Next:** your own kernel.")
     last = root / "notebooks" / LAST
-    assert "· [11 One more](11_one_more.ipynb) |" in source(last, 0)
-    assert source(last, -1).endswith("**Next:** [11 One more](11_one_more.ipynb): what else?")
-    row = "[11 One more](notebooks/11_one_more.ipynb) | What else? |  | 20 min |\n"
+    assert "· [12 One more](12_one_more.ipynb) |" in source(last, 0)
+    assert source(last, -1).endswith("**Next:** [12 One more](12_one_more.ipynb): what else?")
+    row = "[12 One more](notebooks/12_one_more.ipynb) | What else? |  | 20 min |\n"
     assert row in (root / "README.md").read_text(encoding="utf-8")
 
 
@@ -188,9 +198,9 @@ def test_a_notebook_in_preparation_is_named_and_not_linked(copy_of_repository):
     root = copy_of_repository
     add(root, more="in_preparation = true\n").unlink()
     assert notebook_index.write(root) == ["README.md", f"notebooks/{START}", f"notebooks/{LAST}"]
-    assert "· 11 One more (in preparation) |" in source(root / "notebooks" / LAST, 0)
+    assert "· 12 One more (in preparation) |" in source(root / "notebooks" / LAST, 0)
     readme = (root / "README.md").read_text(encoding="utf-8")
-    assert "| 11 One more (in preparation) | What else? |  | 20 min |" in readme
+    assert "| 12 One more (in preparation) | What else? |  | 20 min |" in readme
 
 
 def test_a_detour_follows_its_notebook_and_leads_back(copy_of_repository):
@@ -253,11 +263,11 @@ def test_a_wrong_index_is_refused(copy_of_repository, good, bad, complaint):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ({"number": "12", "file": "12_x.ipynb"}, "'10', '12'.*; it has to be 00, 01, 02"),
+        ({"number": "13", "file": "13_x.ipynb"}, "'11', '13'.*; it has to be 00, 01, 02"),
         ({"kind": "deeper", "number": "99", "file": "deeper/x.ipynb"}, "belongs to notebook 99"),
         ({"kind": "deeper", "number": "02"}, "has to be named deeper/"),
-        ({"cells": AIMS_ONLY}, "11_one_more.ipynb: the table has to be there exactly once"),
-        ({"cells": NO_WAY_ON}, '11_one_more.ipynb: the "Next" line has to be there exactly once'),
+        ({"cells": AIMS_ONLY}, "12_one_more.ipynb: the table has to be there exactly once"),
+        ({"cells": NO_WAY_ON}, '12_one_more.ipynb: the "Next" line has to be there exactly once'),
     ],
 )
 def test_a_notebook_that_does_not_fit_is_refused(copy_of_repository, arguments, complaint):

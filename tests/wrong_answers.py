@@ -699,6 +699,132 @@ WRONG_ANSWERS = [
         },
         "a sign: it rotates by minus the angle",
     ),
+    # 11: the fused forward, from parts
+    Wrong(
+        *("11", 2, "no eps"),
+        {" + 1e-6": ""},
+        "0/0: a row of zeros comes out as NaN",
+    ),
+    Wrong(
+        *("11", 2, "no weight"),
+        {
+            "y = normalized(y, rstd, weights, False, tl.float32)": "y = y[0] * rstd, y[1] * rstd, "
+            "y[2] * rstd",
+        },
+        "the wrong weight: no weights are applied",
+    ),
+    Wrong(
+        *("11", 2, "the backward's turn"),
+        {"turn_row(y, angles, False, False,": "turn_row(y, angles, False, True,"},
+        "the transposed map: TRANSPOSE is for the backward",
+    ),
+    Wrong(
+        *("11", 2, "minus the angle"),
+        {"turn_row(y, angles, False, False, False,": "turn_row(y, angles, False, False, True,"},
+        "a sign: it rotates by minus the angle",
+    ),
+    Wrong(
+        *("11", 2, "rotated first"),
+        {
+            "    y = normalized(y, rstd, weights, False, tl.float32)\n": "",
+            "tl.float32)\n    store_row": "tl.float32)\n"
+            "    y = normalized(y, rstd, weights, False, tl.float32)\n    store_row",
+        },
+        "the wrong order: the weights are applied after the rotation",
+    ),
+    Wrong(
+        *("11", 2, "no tail in the sum"),
+        {"dot(y, y, TAIL)": "dot(y, y, 0)"},
+        "the tail is left out of the sum of squares",
+    ),
+    Wrong(
+        *("11", 2, "a mean of what turns"),
+        {"(2 * HALF + TAIL) + 1e-6": "(2 * HALF) + 1e-6"},
+        "the wrong divisor: the mean is over all d elements",
+    ),
+    Wrong(
+        *("11", 2, "a mean of the pairs"),
+        {"dot(y, y, TAIL) / (2 * HALF + TAIL)": "dot(y, y, TAIL) / HALF"},
+        "the wrong divisor: half as many elements as a row has",
+    ),
+    Wrong(
+        *("11", 2, "a sum for a mean"),
+        {" / (2 * HALF + TAIL) + 1e-6": " + 1e-6"},
+        "the sum of squares is not divided by d",
+    ),
+    Wrong(
+        *("11", 2, "no zeros for masked elements"),
+        {
+            "y = computed(stored, exists, HALF, TAIL)": "y = stored[0].to(tl.float32), "
+            "stored[1].to(tl.float32), stored[2].to(tl.float32)"
+        },
+        "NaN: an element that is masked off is used",
+    ),
+    # 11: the missing lines of the backward
+    Wrong(
+        *("11", 4, "a wrong sign"),
+        {"turn_row(grad, angles, False, True,": "turn_row(grad, angles, False, False,"},
+        "a sign: the gradient is rotated by the angle, not back",
+    ),
+    Wrong(
+        *("11", 4, "no eps"),
+        {" + 1e-6": ""},
+        "0/0: a masked row, all zeros, adds NaN; the 1e-6 under the root is missing",
+    ),
+    Wrong(
+        *("11", 4, "no weight"),
+        {"dxhat = times(dn, weights)": "dxhat = dn"},
+        "the weight is forgotten",
+    ),
+    Wrong(
+        *("11", 4, "no mean term"),
+        {" - normal[0] * mean": "", " - normal[1] * mean": ""},
+        "the mean term is missing",
+    ),
+    Wrong(
+        *("11", 4, "the mean added"),
+        {"- normal[0] * mean": "+ normal[0] * mean", "- normal[1] * mean": "+ normal[1] * mean"},
+        "the sign of the mean term",
+    ),
+    Wrong(
+        *("11", 4, "a sum for the mean"),
+        {"dot(dxhat, normal, 0) / (2 * HALF)": "dot(dxhat, normal, 0)"},
+        "the mean term is a sum",
+    ),
+    Wrong(
+        *("11", 4, "no r"),
+        {"mean) * r, (": "mean), (", "mean) * r, dn": "mean), dn"},
+        "a factor r is missing in dx",
+    ),
+    Wrong(
+        *("11", 4, "dw of one tile only"),
+        {"sum1 += normal": "sum1 = normal", "sum2 += normal": "sum2 = normal"},
+        "dw of one tile only",
+    ),
+    Wrong(
+        *("11", 4, "dw after the weight"),
+        {
+            "        sum1 += normal[0] * dn[0]\n        sum2 += normal[1] * dn[1]\n": "",
+            "        mean =": "        sum1 += normal[0] * dxhat[0]\n"
+            "        sum2 += normal[1] * dxhat[1]\n        mean =",
+        },
+        "dw has the weight in it",
+    ),
+    Wrong(
+        *("11", 4, "dw of x"),
+        {"+= normal[0] * dn": "+= x[0] * dn", "+= normal[1] * dn": "+= x[1] * dn"},
+        "dw takes x, not x times r",
+    ),
+    Wrong(
+        *("11", 4, "dw of the gradient as it came"),
+        {"normal[0] * dn[0]": "normal[0] * grad[0]", "normal[1] * dn[1]": "normal[1] * grad[1]"},
+        "dw takes the gradient before it is rotated back",
+    ),
+    Wrong(
+        *("11", 4, "one share for all"),
+        {"share_ptr + tl.program_id(0) * 2 * HALF + zero": "share_ptr + zero"},
+        "write collision: program 1 stores in element 0 of share_ptr",
+    ),
 ]
 
 

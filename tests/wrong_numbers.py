@@ -147,4 +147,20 @@ WRONG_NUMBERS = {
         (["bytes", "instructions", "instructions", "bytes"], "its instructions take 20 us"),
         (["bytes", "instructions", "programs", "programs"], "its programs take 3 us"),
     ],
+    ("11", 1): [
+        ([9, 7, 3, 2], "the forward runs twice"),
+        ([13, 4, 3, 2], "the backward's units are missing"),
+        ([18, 7, 3, 2], "only the forward runs again"),
+        ([13, 7, 2, 2], "the extra write is missing"),
+        ([13, 7, 4, 2], "nothing reads the extra tensor"),
+        ([13, 7, 3, 1], "the norm reads and writes the other half"),
+        ([13, 7, 3, 1.5], "elements that do not turn are written"),
+    ],
+    ("11", 3): [
+        (["mean", "one tile", "sign", "mean", "eps"], "dx has a part along x"),
+        (["weight", "sign", "sign", "mean", "eps"], "right at position 0"),
+        (["weight", "one tile", "weight", "mean", "eps"], "as soon as all weights are 1"),
+        (["weight", "one tile", "sign", "one tile", "eps"], "unless there is only one tile"),
+        (["weight", "one tile", "sign", "eps", "eps"], "only a row of zeros is wrong"),
+    ],
 }

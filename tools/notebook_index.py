@@ -58,6 +58,7 @@ class Entry:
     afterwards: str = ""
     announcement: str = ""
     in_preparation: bool = False
+    beyond: bool = False
     # from the name of the table, not a key
     is_deeper: bool = field(default=False, kw_only=True)
 
@@ -155,6 +156,11 @@ class Index:
             yield entry
             yield from (detour for detour in self.deeper if detour.number == entry.number)
 
+    @property
+    def minutes_of_the_road(self) -> int:
+        """Without what is beyond it."""
+        return sum(entry.minutes for entry in self.road if not entry.beyond)
+
     def neighbor(self, entry: Entry, step: int) -> Entry | None:
         """The notebook `step` places further along the road; None past its ends."""
         place = int(entry.number) + step
@@ -247,10 +253,12 @@ def the_map(index: Index, here: Entry) -> str:
 
 
 def table_of_readme(index: Index) -> str:
-    """The notebooks of the road, and the sum of their minutes."""
-    total = sum(entry.minutes for entry in index.road)
-    rows = [entry.row_of_readme() for entry in index.road]
-    return f"{README_HEAD}{''.join(rows)}| | | all of it | {total} min |\n"
+    """The notebooks of the road, the sum of their minutes, and what is beyond it."""
+    rows = [entry.row_of_readme() for entry in index.road if not entry.beyond]
+    beyond = [entry.row_of_readme() for entry in index.road if entry.beyond]
+    total = f"| | | all of it | {index.minutes_of_the_road} min |\n"
+    head = "| | *beyond the road* | | |\n" if beyond else ""
+    return README_HEAD + "".join([*rows, total, head, *beyond])
 
 
 def with_links(text: str, index: Index, folder: str) -> str:

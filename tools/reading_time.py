@@ -95,7 +95,7 @@ def main() -> None:
         words = sum(
             len("".join(c["source"]).split()) for c in cells if c["cell_type"] == "markdown"
         )
-        total += 0 if entry.is_deeper else core
+        total += 0 if entry.is_deeper or entry.beyond else core
         if entry.number in sys.argv[1:]:
             for part in sections(cells):
                 mark = "core" if part.number in entry.core_sections else "    "

@@ -273,6 +273,8 @@ def _pairing(e: Evidence) -> str | None:
 
 
 def _gradient_ignored(e: Evidence) -> str | None:
+    if e.got.isnan().all():
+        return None
     for number, argument in enumerate(e.spec.arguments):
         if not argument.name.startswith("grad"):
             continue
@@ -646,7 +648,7 @@ def _rounding(e: Evidence) -> str | None:
 def _weights(e: Evidence) -> str | None:
     """Of a row that is normalized and multiplied by weights before it is rotated."""
     number = next((n for n, a in enumerate(e.spec.arguments) if a.name == "weight"), None)
-    if number is None:
+    if number is None or _is_gradient(e):
         return None
     weight, one = e.inputs[number], torch.ones_like(e.inputs[number])
     first, second = weight.chunk(2, -1)
@@ -668,10 +670,14 @@ def _mean_square(e: Evidence) -> str | None:
     """Of such a row: what is summed, and where the 1e-6 belongs."""
     if not any(argument.name == "weight" for argument in e.spec.arguments):
         return None
-    x = e.inputs[0].double()
+    if e.expected.dim() != 4:
+        return _masked_rows(e)
+    x = next(x for x, a in _arguments(e) if a.name in ("t", "x")).double()
     rows_of_zeros = (x == 0).all(-1)
     if rows_of_zeros.any() and e.got[rows_of_zeros].isnan().all():
         return "0/0: a row of zeros comes out as NaN; the 1e-6 under the root is missing"
+    if _is_gradient(e):
+        return None
     whole, epsilon = x.square().mean(-1, keepdim=True), 1e-6
     other = _other_epsilon(e, whole, epsilon)
     if other:
@@ -690,6 +696,25 @@ def _mean_square(e: Evidence) -> str | None:
         if _is(guess.to(e.got.dtype), e):
             return words
     return None
+
+
+def _masked_rows(e: Evidence) -> str | None:
+    """Of a gradient that is a sum over rows: a row that is masked off is 0, and its 0/0 is NaN."""
+    if not e.got.isnan().all():
+        return None
+    whole_tiles = [
+        torch.randn(x.shape[0], 1, 8, x.shape[-1], dtype=x.dtype)
+        if x.dim() == 4 and argument.holds == "floats"
+        else x
+        for x, argument in _arguments(e)
+    ]
+    if e.run(*whole_tiles).isfinite().all():
+        return "0/0: a masked row, all zeros, adds NaN; the 1e-6 under the root is missing"
+    return None
+
+
+def _is_gradient(e: Evidence) -> bool:
+    return any(argument.name.startswith("grad") for argument in e.spec.arguments)
 
 
 def _other_epsilon(e: Evidence, whole: Tensor, epsilon: float) -> float | None:
@@ -765,7 +790,9 @@ def _factor_in_a_member(e: Evidence) -> str | None:
 
 def _masked_elements(e: Evidence) -> str | None:
     """What a load without `other` gives where its mask is false, in the result."""
-    if e.undefined and e.got.is_floating_point() and e.got[e.wrong].isnan().all():
+    collision = any("stores" in words for words in e.twice)
+    is_nan = e.got.is_floating_point() and e.got[e.wrong].isnan().all()
+    if e.undefined and is_nan and not collision:
         return "NaN: an element that is masked off is used; without `other` it is undefined"
     return None
 
