@@ -35,9 +35,19 @@ def angle_from_turns(
     COMPUTED: tl.constexpr,  # fp32 or fp64
 ):
     """Angles in radians, from -pi to pi, (BLOCK_S, columns) or (columns,)."""
+    turns = tl.load(turns_ptr + pair, exists, other=0)
+    return radians_of_turns(position, turns, COMPUTED)
+
+
+@triton.jit
+def radians_of_turns(
+    position,  # (BLOCK_S, 1), (1, columns) or (columns,), int64
+    turns,  # (columns,) int64: 2^-64 turns per position
+    COMPUTED: tl.constexpr,  # fp32 or fp64
+):
+    """Angles in radians, from -pi to pi, (BLOCK_S, columns) or (columns,)."""
     # In units of 2^-64 turns, an int64 wraps around once per turn: its overflow removes whole turns
     # and nothing else. The upper 32 bits are all that fp32 can use.
-    turns = tl.load(turns_ptr + pair, exists, other=0)
     turned = position * turns
     if tl.float64 == COMPUTED:
         angle = turned.to(COMPUTED) * (6.283185307179586 * 2.0**-64)

@@ -13,10 +13,11 @@ import triton
 import triton.language as tl
 
 from .norm_parts import (
-    angles_of_tokens,
+    angles_of,
     computed,
     count_row_blocks,
     dot,
+    load_angles,
     load_row,
     load_weights,
     normal_and_gradient,
@@ -24,6 +25,7 @@ from .norm_parts import (
     ones,
     pointer_of,
     pointers_of,
+    positions_of_tokens,
     rows_of_block,
     share_of_program,
     store_positions,
@@ -116,27 +118,35 @@ def norm_rope_kernel(
     exists = (first_s + later < seq_len)[:, None, None] & row_exists[None, :, :]
     place = first_s, later[:, None], row, b, heads
 
-    # Read every element once, first of all: the loads are in flight while cos and sin are computed.
+    # Ask for everything at once: angles before the elements, which are used as soon as they come.
+    # Packed tokens have to search first, so there the elements come before (see `rope_kernel`).
+    where = seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, ids_strides, cp
+    table = table_ptr, sin_ptr, table_strides, s2
+    if not PACKED:
+        tokens = positions_of_tokens(first_s + later, b, where, False)
+        loaded = load_angles(
+            *(tokens, b, table, COMPUTED, HALF, BLOCK_HALF, INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT)
+        )
+    weights = ones(COMPUTED)
+    if q_weight_ptr is not None:
+        weights = load_weights(
+            pointer_of(is_k, q_weight_ptr, k_weight_ptr),
+            *(row, heads, WEIGHT_OFFSET, PER_HEAD, COMPUTED),
+            *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED, BLOCK_S),
+        )
     pointers, stride = pointers_of(
         is_k, q_ptr, k_ptr, q_strides, k_strides, *place, PER_BATCH, ALIGNED
     )
     stored = load_row(
         *(pointers, stride, exists, HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, READS_INTERLEAVED)
     )
-    weights = ones(COMPUTED)
-    if q_weight_ptr is not None:
-        weights = load_weights(
-            pointer_of(is_k, q_weight_ptr, k_weight_ptr),
-            *(row, heads, WEIGHT_OFFSET, PER_HEAD, BLOCK_S, COMPUTED),
-            *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED),
-        )
     if PACKED:
-        tl.debug_barrier()  # keeps the loads above the search, as in `rope_kernel`
-    where = seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, ids_strides, cp
-    angles = angles_of_tokens(
-        *(first_s + later, b, where, (table_ptr, sin_ptr, table_strides, s2), STORED, HALF),
-        *(BLOCK_HALF, INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT, FAST_SINE, LIKE_MODEL, False),
-    )
+        tl.debug_barrier()
+        tokens = positions_of_tokens(first_s + later, b, where, False)
+        loaded = load_angles(
+            *(tokens, b, table, COMPUTED, HALF, BLOCK_HALF, INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT)
+        )
+    angles = angles_of(loaded, tokens, STORED, sin_ptr is None, ONE_PER_PAIR, FAST_SINE, LIKE_MODEL)
 
     # Normalize and rotate in fp32 (fp64 for fp64), or the other way round.
     y = computed(stored, exists, HALF, TAIL)
@@ -184,7 +194,8 @@ def norm_rope_kernel(
         tl.store(pointers, rstd, exists)
     if positions_ptr is not None:
         s = first_s + later
-        store_positions(positions_ptr, s, angles, (s < seq_len) & (row_block == 0))
+        mask = (s < seq_len) & (row_block == 0)
+        store_positions(positions_ptr, s, tokens, mask)
 
 
 @triton.jit(do_not_specialize=["seq_len", "batch", "q_heads", "k_heads", "s2", "chunks"])
@@ -269,7 +280,7 @@ def norm_rope_backward_kernel(
     if q_weight_ptr is not None:
         weights = load_weights(
             pointer_of(is_k, q_weight_ptr, k_weight_ptr),
-            *(row, heads, WEIGHT_OFFSET, PER_HEAD, 0, COMPUTED),
+            *(row, heads, WEIGHT_OFFSET, PER_HEAD, COMPUTED),
             *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED),
         )
     where = seq_len, None, 0, starts_ptr, ids_ptr, ids_strides, cp
@@ -308,9 +319,13 @@ def norm_rope_backward_kernel(
             is_k, q_rstd_ptr, k_rstd_ptr, q_rstd_strides, k_rstd_strides, *place, PER_BATCH, 0
         )
         rstd = tl.load(pointers, exists, other=0)
-        angles = angles_of_tokens(
-            *(first_s + later, b, where, (table_ptr, sin_ptr, table_strides, s2), STORED, HALF),
-            *(BLOCK_HALF, INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT, FAST_SINE, LIKE_MODEL, PACKED),
+        tokens = positions_of_tokens(first_s + later, b, where, PACKED)
+        loaded = load_angles(
+            *(tokens, b, (table_ptr, sin_ptr, table_strides, s2), COMPUTED, HALF, BLOCK_HALF),
+            *(INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT),
+        )
+        angles = angles_of(
+            loaded, tokens, STORED, sin_ptr is None, ONE_PER_PAIR, FAST_SINE, LIKE_MODEL
         )
 
         # Through the rotation, the weights and the norm, in the opposite order of the forward.

@@ -8,7 +8,13 @@ A piece has shape (BLOCK_S, BLOCK_R, columns).
 import triton
 import triton.language as tl
 
-from .cosines import cos_sin, cos_sin_of_both
+from .cosines import (
+    cos_sin_of,
+    cos_sin_of_loaded,
+    for_all_rows,
+    load_columns,
+    radians_of_turns,
+)
 from .parts import (
     choose_strides,
     load_pairs,
@@ -217,7 +223,6 @@ def load_weights(
     heads,  # of the tensor
     OFFSET: tl.constexpr,  # is added
     PER_HEAD: tl.constexpr,  # each head has weights of its own
-    BLOCK_S: tl.constexpr,  # positions of a tile whose elements have a weight each; 0: share them
     COMPUTED: tl.constexpr,  # fp32 or fp64
     HALF: tl.constexpr,  # number of pairs
     TAIL: tl.constexpr,  # elements that do not turn
@@ -225,6 +230,7 @@ def load_weights(
     BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
     BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two, or 0
     INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
+    BLOCK_S: tl.constexpr = 0,  # positions of a tile whose elements have a weight each; 0: share
 ):
     """Offset plus weight of a row's three pieces, each (1 or BLOCK_S, BLOCK_R or 1, columns).
 
@@ -320,25 +326,13 @@ def not_in_sequence():
 
 
 @triton.jit
-def angles_of_tokens(
+def positions_of_tokens(
     s,  # (BLOCK_S,) int64: tokens of this tile
     b,  # int64, this program's batch entry
     where,  # (seq_len, cu_seqlens or None, sequences, starts or None, ids or None, its strides, cp)
-    table,  # (angles or cosines or turns, sines or None, strides, s2)
-    STORED: tl.constexpr,  # dtype of the elements to rotate
-    HALF: tl.constexpr,  # number of pairs
-    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
-    INTERLEAVED: tl.constexpr,  # a pair has columns 2i and 2i + 1 of the table, not i and i + HALF
-    ONE_PER_PAIR: tl.constexpr,  # column i of the table belongs to pair i
-    TABLE_UNIT: tl.constexpr,  # elements in which the table's strides of b and s are counted
-    FAST_SINE: tl.constexpr,  # fewer steps, which the interpreter and fp64 cannot take
-    LIKE_MODEL: tl.constexpr,  # round cos and sin to the stored dtype
     MARKED: tl.constexpr,  # the ids are from `store_positions`
 ):
-    """cos and sin of both members, each (BLOCK_S, 1, BLOCK_HALF); whether tokens turn; positions.
-
-    Positions, and whether tokens turn, have the shape (BLOCK_S,).
-    """
+    """Each token's position, whether it is in a sequence, and whether it exists, (BLOCK_S,)."""
     seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, ids_strides, cp = where
     s_exists = s < seq_len
     position, in_sequence = positions(
@@ -346,38 +340,81 @@ def angles_of_tokens(
     )
     if MARKED:
         in_sequence = position > not_in_sequence()
+    return position, in_sequence, s_exists
+
+
+@triton.jit
+def load_angles(
+    tokens,  # what `positions_of_tokens` returns
+    b,  # int64, this program's batch entry
+    table,  # (angles or cosines or turns, sines or None, strides, s2)
+    COMPUTED: tl.constexpr,  # fp32 or fp64
+    HALF: tl.constexpr,  # number of pairs
+    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
+    INTERLEAVED: tl.constexpr,  # a pair has columns 2i and 2i + 1 of the table, not i and i + HALF
+    ONE_PER_PAIR: tl.constexpr,  # column i of the table belongs to pair i
+    TABLE_UNIT: tl.constexpr,  # elements in which the table's strides of b and s are counted
+):
+    """What `angles_of` needs, for both members: angles twice, cosines and sines, or turns twice."""
     pair, _, is_pair = pairs_of_block(HALF, BLOCK_HALF, 1)
-    token = per_token(position, False), per_token(s_exists, False), b, table
-    if ONE_PER_PAIR:
-        cos1, sin1 = cos_sin(token, TABLE_UNIT, pair, is_pair, STORED, FAST_SINE)
-        cos2, sin2 = cos1, sin1
+    token = per_token(tokens[0], False), per_token(tokens[2], False), b, table
+    if table[0].dtype.element_ty == tl.int64:
+        first1 = tl.load(table[0] + pair, is_pair, other=0)
+        first2, second1, second2 = first1, first1, first1
+    elif ONE_PER_PAIR:
+        first1, second1 = load_columns(*token, TABLE_UNIT, pair, is_pair, COMPUTED)
+        first2, second2 = first1, second1
     else:
-        first, second = (2 * pair, 2 * pair + 1) if INTERLEAVED else (pair, pair + HALF)
-        cos1, sin1, cos2, sin2 = cos_sin_of_both(
-            token, TABLE_UNIT, first, second, is_pair, STORED, FAST_SINE
-        )
+        columns1, columns2 = (2 * pair, 2 * pair + 1) if INTERLEAVED else (pair, pair + HALF)
+        first1, second1 = load_columns(*token, TABLE_UNIT, columns1, is_pair, COMPUTED)
+        first2, second2 = load_columns(*token, TABLE_UNIT, columns2, is_pair, COMPUTED)
+    return first1, second1, first2, second2
+
+
+@triton.jit
+def angles_of(
+    loaded,  # what `load_angles` returns
+    tokens,  # what `positions_of_tokens` returns
+    STORED: tl.constexpr,  # dtype of the elements to rotate
+    ARE_ANGLES: tl.constexpr,  # in the table; not cosines
+    ONE_PER_PAIR: tl.constexpr,  # both members have the same angle
+    FAST_SINE: tl.constexpr,  # fewer steps, which the interpreter and fp64 cannot take
+    LIKE_MODEL: tl.constexpr,  # round cos and sin to the stored dtype
+):
+    """cos and sin of both members, each (BLOCK_S, 1, BLOCK_HALF), and whether tokens turn."""
+    COMPUTED: tl.constexpr = tl.float64 if tl.float64 == STORED else tl.float32
+    BITS: tl.constexpr = STORED.primitive_bitwidth
+    first1, second1, first2, second2 = loaded
+    if first1.dtype == tl.int64:
+        angle = radians_of_turns(per_token(tokens[0], False), first1, COMPUTED)
+        cos1, sin1 = cos_sin_of(angle, False, FAST_SINE, BITS)
+        cos1, sin1 = for_all_rows(cos1), for_all_rows(sin1)
+    else:
+        cos1, sin1 = cos_sin_of_loaded(first1, second1, ARE_ANGLES, FAST_SINE, BITS)
+    cos2, sin2 = cos1, sin1
+    if not ONE_PER_PAIR:
+        cos2, sin2 = cos_sin_of_loaded(first2, second2, ARE_ANGLES, FAST_SINE, BITS)
     if LIKE_MODEL:
-        COMPUTED: tl.constexpr = cos1.dtype
         cos1, sin1 = cos1.to(STORED).to(COMPUTED), sin1.to(STORED).to(COMPUTED)
         cos2, sin2 = cos2.to(STORED).to(COMPUTED), sin2.to(STORED).to(COMPUTED)
-    return cos1, sin1, cos2, sin2, in_sequence, position
+    return cos1, sin1, cos2, sin2, tokens[1]
 
 
 @triton.jit
 def store_positions(
     ptr,  # (s,) int64
     s,  # (BLOCK_S,) int64: tokens of this tile
-    angles,  # what `angles_of_tokens` returns
+    tokens,  # what `positions_of_tokens` returns
     mask,  # (BLOCK_S,)
 ):
     """Keep the positions of packed tokens, for a backward that need not search for them again."""
-    tl.store(ptr + s, tl.where(angles[4], angles[5], not_in_sequence()), mask)
+    tl.store(ptr + s, tl.where(tokens[1], tokens[0], not_in_sequence()), mask)
 
 
 @triton.jit
 def turn_row(
     row,  # its three pieces
-    angles,  # what `angles_of_tokens` returns
+    angles,  # what `angles_of` returns
     PACKED: tl.constexpr,  # tokens past the last sequence pass through
     TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
     INVERSE: tl.constexpr,  # negate the sines
@@ -386,7 +423,7 @@ def turn_row(
 ):
     """Rotate the pairs of a row; its tail passes through."""
     x1, x2, tail = row
-    cos1, sin1, cos2, sin2, in_sequence, _ = angles
+    cos1, sin1, cos2, sin2, in_sequence = angles
     if LIKE_MODEL:  # no multiply-add is fused: the compiler is told so
         if INVERSE:
             sin1, sin2 = -sin1, -sin2
@@ -407,7 +444,7 @@ def normal_and_gradient(
     grad,  # of the output: the same
     rstd,  # 1 / rms of each row, (BLOCK_S, BLOCK_R, 1)
     weights,  # offset plus weight: three pieces
-    angles,  # what `angles_of_tokens` returns
+    angles,  # what `angles_of` returns
     exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
     HALF: tl.constexpr,  # number of pairs
     TAIL: tl.constexpr,  # elements that do not turn
