@@ -64,6 +64,8 @@ def _differentiable(
         raise RuntimeError(
             "save is 'output', and a second derivative needs the input; accepted: save='input'"
         )
+    # one may be computed from another: views of their own keep a gradient from going on through it
+    kept, weights, sumsqs = ([x.view_as(x) for x in row] for row in (kept, weights, sumsqs))
     outs = norm_reference.norm_rope(kept, weights, sumsqs, rotation, norm)
     inputs = [x for x in (*kept, *weights, *sumsqs) if x.requires_grad]
     found = iter(torch.autograd.grad(outs, inputs, grads, create_graph=True))

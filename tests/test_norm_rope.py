@@ -8,7 +8,7 @@ from norm_yardstick import check
 from rope_kernels import RotaryPositionEmbedding, norm_launch, norm_rope, plan, qk_norm_rope
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-S, B, H, D, D2 = 7, 2, 3, 20, 12
+S, B, H, D, D2 = 3, 2, 3, 20, 12  # tiles with rows and positions that are not there
 
 each_format = pytest.mark.parametrize("tensor_format", FORMATS)
 each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -76,7 +76,8 @@ HEAD_AND_ROTARY_DIMS += [(256, 256), (256, 64), (512, 128)]
 @pytest.mark.parametrize("tensor_format", ("sbhd", "thd"))
 def test_any_head_dim(tensor_format, head_dim, rotary_dim, norm_after, device):
     """The mean is over the whole head dimension, channels that are not rotated too."""
-    sample = Sample(device, tensor_format, s=3, d=head_dim, d2=rotary_dim)
+    heads = (2, 1) if head_dim <= 128 else (1,)
+    sample = Sample(device, tensor_format, s=2, heads=heads, d=head_dim, d2=rotary_dim)
     sample.check(norm_after=norm_after)
 
 
@@ -99,10 +100,10 @@ def test_interleaved_pairs_written_as_halves(tensor_format, inverse, norm_after,
 
 
 @each_order
-@pytest.mark.parametrize("heads", ((1,), (1, 1), (17, 5), (41, 3), (64, 8), (2, 5)), ids=str)
+@pytest.mark.parametrize("heads", ((1,), (1, 1), (17, 5), (41, 3), (2, 5), (8, 8)), ids=str)
 @pytest.mark.parametrize("tensor_format", ("sbhd", "bhsd"))
 def test_any_number_of_heads(tensor_format, heads, norm_after, device):
-    Sample(device, tensor_format, s=3, heads=heads).check(norm_after=norm_after)
+    Sample(device, tensor_format, s=2, heads=heads).check(norm_after=norm_after)
 
 
 @pytest.mark.parametrize("weights", ("(d,)", "(h, d)", None))
@@ -162,7 +163,7 @@ PACKED = {
     "starts": lambda device: {"start_positions": torch.tensor([3, 0, 2, 1], device=device)},
     "ids": lambda device: {"position_ids": torch.randint(0, S, (S * B,), device=device)},
     "a rank": lambda device: {
-        "cu_seqlens": torch.tensor([0, 4, 4, 24], device=device),
+        "cu_seqlens": torch.tensor([0, 4, 4, 8], device=device),
         "cp_size": 2,
         "cp_rank": 1,
     },

@@ -153,6 +153,24 @@ def test_a_second_derivative_of_some_leaves_alone(device):
     torch.testing.assert_close(got, torch.autograd.grad((grad**2).sum(), q)[0])
 
 
+@pytest.mark.parametrize("create_graph", (False, True))
+def test_inputs_that_are_computed_from_one_another(create_graph, device):
+    """The sum of squares from x, the weight from it too: each path to x is taken once."""
+    freqs = angles(S, D2, device)
+    x = torch.randn(S, B, 2, D, device=device, dtype=torch.float64, requires_grad=True)
+    grad = torch.randn_like(x)
+
+    def gradient(function):
+        sumsq = x.square().sum((-1, -2)).unsqueeze(-1)
+        out = function(x, x.mean((0, 1)), freqs, sumsq=sumsq, norm_dim=2 * D)
+        (first,) = torch.autograd.grad(out, x, grad, create_graph=create_graph)
+        if not create_graph:
+            return first
+        return first, *torch.autograd.grad((first**3).sum(), x)
+
+    torch.testing.assert_close(gradient(norm_rope), gradient(norm_rope_fp64))
+
+
 def test_a_second_derivative_from_the_output_is_refused(device):
     problem = Problem("save output", "sbhd", device)
     with pytest.raises(RuntimeError, match=r"save is 'output'.*accepted: save='input'"):

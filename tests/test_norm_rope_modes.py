@@ -20,7 +20,7 @@ from rope_kernels import (
 )
 from test_norm_rope import DTYPES, Sample, each_format, each_order
 
-S, B, H, D, D2 = 7, 2, 3, 20, 12  # of a `Sample`
+S, B, H, D, D2 = 3, 2, 3, 20, 12  # of a `Sample`
 
 # save="output"
 
@@ -51,6 +51,7 @@ FROM_OUTPUT = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # what is masked is 0 / 0
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=str)
 @pytest.mark.parametrize("name", FROM_OUTPUT)
 @each_format

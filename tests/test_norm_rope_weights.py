@@ -9,7 +9,7 @@ import torch
 from inputs import FORMATS, shape_of
 from norm_yardstick import check, norm_rope_fp64
 from rope_kernels import norm_launch, norm_rope, qk_norm_rope, sum_of_squares
-from test_norm_rope import DTYPES, Sample, each_format, each_order
+from test_norm_rope import DTYPES, S, Sample, each_format, each_order
 
 # weights
 
@@ -143,8 +143,8 @@ def test_without_norm_dim_the_mean_is_over_the_head(weights, device):
 @pytest.mark.parametrize("strided", ("transposed", "expanded"))
 def test_sums_of_squares_of_any_strides(strided, device):
     sample = Sample(device, heads=(3,))
-    sumsq = 10 + torch.rand(7, 2, 3, device=device)
-    sumsq = sumsq.mT.contiguous().mT if strided == "transposed" else sumsq[:, :, :1].expand(7, 2, 3)
+    sumsq = 10 + torch.rand(S, 2, 3, device=device)
+    sumsq = sumsq.mT.contiguous().mT if strided == "transposed" else sumsq[:, :, :1].expand(S, 2, 3)
     sample.check(sumsqs=[sumsq])
 
 
@@ -221,11 +221,12 @@ WRONG = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @each_order
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG.keys())
 @pytest.mark.parametrize("tensor_format", FORMATS)
 def test_a_wrong_kernel_is_noticed(tensor_format, wrong, norm_after, device, monkeypatch):
-    sample = Sample(device, tensor_format)
+    sample = Sample(device, tensor_format, s=9)  # several tiles
     options = {"eps": 1e-2, "weight_offset": 0.5, "norm_after": norm_after}
     change_plans(monkeypatch, wrong)
     with pytest.raises(AssertionError, match=r"^(out|t|weight): \d+ of \d+ differ"):
