@@ -25,10 +25,14 @@ from .plan import (
 from .rotation import Rotation
 from .tiles import MAX_WARPS, TILE_BYTES, Tile, order_of_programs, tile_of_padded_rows
 
+# A forward tile in units of `_in_registers`'s: positions, rows, warps.
+FORWARD_TILES = {"rows": (1, 1, 1), "positions": (1, 1, 1), "packed": (1, 1, 1)}
+FORWARD_TILES_OF_TABLES = {"rows": (1, 1, 1), "positions": (1, 1, 1), "packed": (1, 1, 1)}
 BLOCKS = "HALF", "TAIL", "START", "BLOCK_S", "BLOCK_R", "BLOCK_HALF", "BLOCK_TAIL"
 FORWARD, BACKWARD, SUM = "norm_rope_kernel", "norm_rope_backward_kernel", "sum_partials_kernel"
 # Measured on an H200; benchmarks/NOTES.md tells what was tried.
-PROGRAMS_PER_SM = 12  # of one warp, in the backward
+PROGRAMS_PER_SM = 12  # of one warp, in the backward: 168 registers a thread
+PROGRAMS_OF_ODD_ROWS_PER_SM = 8  # with a tail or a head dimension that is no power of two: 255
 STAGES = 1  # tiles that a program has in flight
 SMS_ELSEWHERE = 4  # where there is no GPU: enough programs to share the positions
 PARTIALS_AT_ONCE = 512  # rows of partial sums that a program adds at a time
@@ -188,7 +192,10 @@ class _Layout:
 
 
 def _layout(
-    tensors: ForwardTensors | BackwardTensors, names: Sequence[str], rotation: Rotation
+    tensors: ForwardTensors | BackwardTensors,
+    names: Sequence[str],
+    rotation: Rotation,
+    change: Callable[[Tile, Rotation, bool], Tile] = lambda tile, rotation, rows_outer: tile,
 ) -> _Layout:
     order = order_of_programs(tensors.q, rotation)
     views = {name: _view(getattr(tensors, name), tensors.q, rotation) for name in names}
@@ -211,6 +218,7 @@ def _layout(
         ),
         tensors.q.element_size(),
     )
+    tile = change(tile, rotation, order["ROWS_OUTER"])
     table = tensors.table
     sizes = {
         "seq_len": seq_len,
@@ -241,10 +249,21 @@ def _in_registers(tile: Tile, element_bytes: int) -> Tile:
     return replace(tile, blocks=blocks, num_warps=min(MAX_WARPS, warps), **sizes)
 
 
+def _forward_tile(tile: Tile, rotation: Rotation, rows_outer: bool) -> Tile:
+    tiles = FORWARD_TILES if rotation.on_the_fly else FORWARD_TILES_OF_TABLES
+    inner = "positions" if rows_outer else "rows"
+    positions, rows, warps = tiles["packed" if rotation.cu_seqlens is not None else inner]
+    blocks = dict(tile.blocks)
+    blocks["BLOCK_S"] = int(blocks["BLOCK_S"] * positions)
+    blocks["BLOCK_R"] = max(1, int(blocks["BLOCK_R"] * rows))
+    sizes = {"positions": blocks["BLOCK_S"], "rows": blocks["BLOCK_R"]}
+    return replace(tile, blocks=blocks, num_warps=min(MAX_WARPS, tile.num_warps * warps), **sizes)
+
+
 def plan_forward(tensors: ForwardTensors, rotation: Rotation, norm: Normalization) -> Plan:
     """Plan the forward launch. Needs no GPU, reads no value: tensors may be on any device."""
     names = "q", "k", "q_out", "k_out", "q_rstd", "k_rstd", "q_sumsq", "k_sumsq"
-    layout = _layout(tensors, names, rotation)
+    layout = _layout(tensors, names, rotation, _forward_tile)
     tile, order = layout.tile, dict(layout.order)
     order["STRETCH"] = max(1, order["STRETCH"] // tile.positions)
     table_strides, unit = _strides_of_table(tensors, rotation)
@@ -286,7 +305,9 @@ def plan_backward(
     tile, order = layout.tile, dict(layout.order)
     del order["STRETCH"]
     units = layout.entries * sum(layout.row_blocks)
-    wanted = PROGRAMS_PER_SM * multiprocessors(tensors.q.device) // tile.num_warps
+    odd = tile.blocks["TAIL"] > 0 or tile.blocks["HALF"] < tile.blocks["BLOCK_HALF"]
+    programs_per_sm = PROGRAMS_OF_ODD_ROWS_PER_SM if odd else PROGRAMS_PER_SM
+    wanted = programs_per_sm * multiprocessors(tensors.q.device) // tile.num_warps
     chunks = max(1, min(layout.s_blocks, wanted // units))
     table_strides, unit = _strides_of_table(tensors, rotation)
     return Plan(

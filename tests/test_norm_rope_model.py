@@ -111,8 +111,8 @@ def test_given_rstd_the_models_bits(dtype, weight_dtype, device):
         pytest.skip("fp64 everywhere")
     t, weight, (cos, sin) = qwen3_inputs(device, dtype, s=4, weight_dtype=weight_dtype)
     rotation = Rotation(cos, sin, tensor_format="bshd")
-    (got,), (rstd,) = norm_launch.norm_rope(
-        [t], [weight], [], rotation, model_norm(dim=128), inplace=False, keeps_rstd=True
+    (got,), (rstd,), _ = norm_launch.norm_rope(
+        [t], [weight], [], rotation, model_norm(dim=128), inplace=False, for_backward=True
     )
     exact = torch.promote_types(dtype, torch.float32)
     assert rstd.dtype == exact and rstd.shape == t.shape[:-1]
@@ -141,7 +141,7 @@ def test_given_rstd_the_references_bits(
     rotation = Rotation(*table, cu_seqlens, tensor_format=tensor_format, rotary_start=4, **options)
     norm = model_norm(after=norm_after, weight_offset=1.0)
     given = [t], [weight], [], rotation, norm
-    (got,), (rstd,) = norm_launch.norm_rope(*given, inplace=False, keeps_rstd=True)
+    (got,), (rstd,), _ = norm_launch.norm_rope(*given, inplace=False, for_backward=True)
     monkeypatch.setattr(torch, "rsqrt", lambda mean: rstd[..., None])
     (want,) = norm_reference.norm_rope(*given)
     assert torch.equal(got, want)
