@@ -25,6 +25,7 @@ GLOSSARY = {
     "08": "time law, knee, compute-bound, ridge, roofline, stall",
     "09": "diff, waterfall, bars",
     "10": "checkpointing",
+    "11": "unit, atomic, partial sums, persistent, pipeline",
 }
 FUNCTIONS_OF_TORCH = {"transpose", "stack"}  # in code they are these
 TERMS = [(number, term) for number, terms in GLOSSARY.items() for term in terms.split(", ")]

@@ -6,6 +6,15 @@ from matplotlib.patches import Rectangle
 
 from .style import BLUE, GREEN, INK, ON_COLOR, ORANGE, SMALL, color_key, finish
 
+_MOVED = {  # what each kernel reads, and last what it writes
+    "norm forward": "x n",
+    "rope forward": "n y",
+    "rope backward": "dy dn",
+    "norm backward": "dn x dx",
+    "fused forward": "x y",
+    "fused backward": "dy x dx",
+}
+
 
 def traffic(units: dict[str, int], title: str) -> None:
     """Units that each kernel moves, as boxes of one unit: two kernels above, the fused one below.
@@ -14,31 +23,30 @@ def traffic(units: dict[str, int], title: str) -> None:
         units: of "norm forward", "rope forward", ... and "fused backward", as the notebook counts.
         title: what the figure shows.
     """
-    rows = {
-        "two kernels": ("norm forward", "rope forward", "rope backward", "norm backward"),
-        "fused": ("fused forward", "fused backward"),
-    }
     colors = {"forward": BLUE, "backward": ORANGE}
-    figure, ax = plt.subplots(figsize=(8.0, 2.9))
-    for place, names in enumerate(rows.values()):
+    rows = {
+        "two kernels": [name for name in _MOVED if "fused" not in name],
+        "fused": [name for name in _MOVED if "fused" in name],
+    }
+    figure, ax = plt.subplots(figsize=(8.0, 3.3))
+    places = 0, 1.3
+    for place, names in zip(places, rows.values(), strict=True):
         begin = 0
         for name in names:
-            color = colors[name.split()[1]]
-            for unit in range(begin, begin + units[name]):
-                ax.add_patch(Rectangle((unit + 0.03, place - 0.3), 0.94, 0.6, color=color, lw=0))
-            text = {"ha": "center", "va": "center", "color": ON_COLOR, "fontsize": SMALL}
-            words = name.split()[0] if place == 0 else name.split()[1]
-            ax.text(begin + units[name] / 2, place, words, **text)
-            if begin:
-                ax.plot([begin, begin], [place - 0.42, place + 0.42], color=INK, lw=1.2)
+            *reads, writes = _MOVED[name].split()
+            words = [f"read {tensor}" for tensor in reads] + [f"write {writes}"]
+            assert len(words) == units[name]
+            for unit, word in enumerate(words, begin):
+                _span(ax, place, unit, 1, colors[name.split()[1]], word)
+            label = name.split()[0].replace("fused", "norm and rope")
+            ax.text(begin + 0.03, place - 0.42, label, va="bottom", fontsize=SMALL + 1)
             begin += units[name]
         ax.text(begin + 0.12, place, f"{begin} units", va="center")
-    ax.set_yticks(range(len(rows)), rows)
-    ax.set(xlim=(0, 10.2), ylim=(1.55, -0.55), xlabel="units: one is the bytes of q and k, once")
+    ax.set_yticks(places, rows)
+    ax.set(xlim=(0, 10.2), ylim=(1.8, -0.8), xlabel="units: one is the bytes of q and k, once")
     ax.set_xticks(range(10))
-    color_key(figure, {"forward": BLUE, "backward": ORANGE})
-    words = "Two rows of boxes, one for each unit. "
-    words += "; ".join(
+    color_key(figure, colors)
+    words = "Two rows of boxes, one for each unit. " + "; ".join(
         f"{row}: " + ", ".join(f"{name} {units[name]}" for name in names)
         for row, names in rows.items()
     )
@@ -69,7 +77,7 @@ def pipeline(title: str, tiles: int = 4, load: float = 2.0, compute: float = 1.0
         ends.append(done)
         ax.set_yticks((0, 1), ("load", "compute, store"))
         ax.set(ylim=(1.6, -0.6), title=f"num_stages={stages}")
-    axes[1].set(xlim=(0, 1.03 * max(ends)), xticks=[], xlabel="time")
+    axes[1].set(xlim=(0, 1.03 * max(ends)), xticks=[], xlabel="time (the lengths are made up)")
     for ax, end in zip(axes, ends, strict=True):
         ax.axvline(end, color=INK, linestyle=":", linewidth=1.4)
         ax.spines["left"].set_visible(False)
