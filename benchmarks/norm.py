@@ -128,8 +128,7 @@ def in_pytorch(given: Inputs, like_model: bool) -> Callable[[], tuple[Tensor, ..
     """The norm and the rotation as models write them: fp32 throughout, or rounded as Qwen 3 is."""
     cos, sin = _cos_and_sin(given.rope)
     dtype = torch.bfloat16 if like_model else torch.float32
-    heads_first = given.tensor_format == "bhsd"
-    cos, sin = (x.to(dtype) if heads_first else x[:, None, None].to(dtype) for x in (cos, sin))
+    cos, sin = (x[:, None, None].to(dtype) for x in (cos, sin))
 
     def one(x: Tensor, weight: Tensor) -> Tensor:
         exact = x.float()
@@ -145,22 +144,21 @@ def in_pytorch(given: Inputs, like_model: bool) -> Callable[[], tuple[Tensor, ..
 
 
 def providers(given: Inputs) -> Iterator[tuple[str, Callable[[], tuple[Tensor, ...]]]]:
-    """Everybody who takes this format, by name: a function of no arguments."""
+    """Everybody, by name: a function of no arguments. Peers get the format that they like best."""
     yield "qk_norm_rope, on the fly", ours(given, table=False)
     yield "qk_norm_rope, cos and sin", ours(given, table=True)
     yield "rms_norm of PyTorch, then rope_qk", two_kernels(given)
-    if given.tensor_format == "thd":
+    if given.tensor_format != "sbhd":
         return
     for rounding, like_model in (("fp32", False), ("Qwen 3's rounding", True)):
         function = in_pytorch(given, like_model)
         yield f"eager, {rounding}", partial(function, *given.leaves)
         compiled = torch.compile(function, dynamic=False)
         yield f"torch.compile, {rounding}", partial(compiled, *given.leaves)
-    if given.tensor_format == "sbhd":
-        mode = "max-autotune-no-cudagraphs"
-        tuned = torch.compile(in_pytorch(given, False), mode=mode, dynamic=False)
-        yield "torch.compile, fp32, max-autotune", partial(tuned, *given.leaves)
-        yield "Liger-Kernel, RMSNorm then rope", liger(given)
+    mode = "max-autotune-no-cudagraphs"
+    tuned = torch.compile(in_pytorch(given, False), mode=mode, dynamic=False)
+    yield "torch.compile, fp32, max-autotune", partial(tuned, *given.leaves)
+    yield "Liger-Kernel, RMSNorm then rope", liger(given)
 
 
 def measure_format(tensor_format: str, instruments: GPU) -> tuple[list[dict], list[dict]]:

@@ -100,8 +100,8 @@ def test_x_is_kept_or_the_output(tensor_format, save, device):
     inputs, results = {q.data_ptr(), k.data_ptr()}, {out.data_ptr() for out in outs}
     assert (inputs <= kept, results <= kept) == (save == "input", save == "output")
     assert not kept & (inputs if save == "output" else results)
-    # q, k or their results; 1 / rms of each; two weights; the table; cu_seqlens
-    assert len(kept) == 2 + 2 + 2 + 1 + (tensor_format == "thd")
+    # q, k or their results; 1 / rms of each; two weights; the table; cu_seqlens, positions
+    assert len(kept) == 2 + 2 + 2 + 1 + 2 * (tensor_format == "thd")
 
 
 def test_the_backward_needs_nothing_of_a_freed_x(device):
