@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch._functorch import config as functorch_config
 
 from benchmarks.instruments import GPU
 from benchmarks.peers.sources import PEERS
@@ -163,6 +164,7 @@ def providers(given: Inputs) -> Iterator[tuple[str, Callable[[], tuple[Tensor, .
 
 def measure_format(tensor_format: str, instruments: GPU) -> tuple[list[dict], list[dict]]:
     """Rows of one format, and who is left out and why."""
+    functorch_config.donated_buffer = False  # a compiled backward runs again, and keeps its buffers
     given, rows, left_out = inputs_in(tensor_format), [], []
     wanted = _wanted(given)
     sources = torch.cat([t.detach().flatten() for t in given.tensors])
