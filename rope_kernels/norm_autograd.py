@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from . import norm_launch, norm_reference
-from .modes import is_traced
+from .modes import has_memory, is_traced
 from .norm_operators import norm_rope_backward_by_operator, norm_rope_by_operator
 from .normalization import Normalization
 from .rotation import Rotation
@@ -38,7 +38,7 @@ class NormRopeFunction(torch.autograd.Function):
         weights, saved = saved[:weights], saved[weights:]
         sumsqs, saved = saved[:sumsqs], saved[sumsqs:]
         rotation = Rotation(*saved, *ctx.options)
-        if torch.is_grad_enabled() and not is_traced():
+        if not is_traced() and (torch.is_grad_enabled() or not all(map(has_memory, grads))):
             found = _differentiable(grads, kept, weights, sumsqs, rotation, norm)
         else:
             by_operator = norm_rope_backward_by_operator
@@ -58,15 +58,16 @@ def _differentiable(
     rotation: Rotation,
     norm: Normalization,
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """The gradients as PyTorch computes them, to be differentiated once more."""
+    """The gradients as PyTorch computes them: differentiable once more, and in batches."""
     if norm.from_output:
-        raise RuntimeError(
-            "save is 'output', and a second derivative needs the input; accepted: save='input'"
-        )
-    # one may be computed from another: views of their own keep a gradient from going on through it
-    kept, weights, sumsqs = ([x.view_as(x) for x in row] for row in (kept, weights, sumsqs))
-    outs = norm_reference.norm_rope(kept, weights, sumsqs, rotation, norm)
+        asked = "a second derivative" if torch.is_grad_enabled() else "a batch of gradients"
+        raise RuntimeError(f"save is 'output', and {asked} needs the input; accepted: save='input'")
+    create_graph = torch.is_grad_enabled()
+    with torch.enable_grad():
+        # one may be computed from another: a view of its own ends each path
+        kept, weights, sumsqs = ([x.view_as(x) for x in row] for row in (kept, weights, sumsqs))
+        outs = norm_reference.norm_rope(kept, weights, sumsqs, rotation, norm)
     inputs = [x for x in (*kept, *weights, *sumsqs) if x.requires_grad]
-    found = iter(torch.autograd.grad(outs, inputs, grads, create_graph=True))
+    found = iter(torch.autograd.grad(outs, inputs, grads, create_graph=create_graph))
     rows = kept, weights, sumsqs
     return tuple(tuple([next(found) if x.requires_grad else None for x in row]) for row in rows)

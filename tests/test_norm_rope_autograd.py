@@ -153,6 +153,27 @@ def test_a_second_derivative_of_some_leaves_alone(device):
     torch.testing.assert_close(got, torch.autograd.grad((grad**2).sum(), q)[0])
 
 
+@pytest.mark.parametrize("recipe", ("qwen 3", "of each head, after", "sum of squares", "model"))
+def test_gradients_in_batches(recipe, device):
+    """As `torch.autograd.functional.jacobian(vectorize=True)` asks for them."""
+    problem = Problem(recipe, "bshd", device, heads=(2, 1))
+    outs = problem.call(*problem.leaves)
+    batches = [torch.randn(3, *out.shape, device=device).to(out.dtype) for out in outs]
+    got = torch.autograd.grad(
+        outs, problem.leaves, batches, retain_graph=True, is_grads_batched=True
+    )
+    for i, grads in enumerate(zip(*batches, strict=True)):
+        want = torch.autograd.grad(outs, problem.leaves, grads, retain_graph=True)
+        torch.testing.assert_close([x[i] for x in got], list(want))
+
+
+def test_gradients_in_batches_from_the_output_are_refused(device):
+    problem = Problem("save output", "bshd", device)
+    out = problem.call(*problem.leaves)
+    with pytest.raises(RuntimeError, match=r"save is 'output'.*batch.*accepted: save='input'"):
+        torch.autograd.grad(out, problem.leaves, out.expand(3, *out.shape), is_grads_batched=True)
+
+
 @pytest.mark.parametrize("create_graph", (False, True))
 def test_inputs_that_are_computed_from_one_another(create_graph, device):
     """The sum of squares from x, the weight from it too: each path to x is taken once."""
