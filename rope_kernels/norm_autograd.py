@@ -23,6 +23,9 @@ class NormRopeFunction(torch.autograd.Function):
         tensors, weights, sumsqs = [[x for x in pair if x is not None] for pair in pairs]
         run = norm_rope_by_operator if is_traced() else norm_launch.norm_rope
         outs, rstds = run(tensors, weights, sumsqs, rotation, norm, False, True)
+        wants = any(ctx.needs_input_grad[0:6:2]), any(ctx.needs_input_grad[1:6:2])
+        rows = zip(outs, wants, strict=False)
+        ctx.mark_non_differentiable(*(out for out, wanted in rows if not wanted))
         kept = outs if norm.from_output else tensors
         ctx.save_for_backward(*kept, *rstds, *weights, *sumsqs, *rotation.tensors)
         ctx.counts = len(tensors), len(weights), len(sumsqs)
@@ -68,6 +71,8 @@ def _differentiable(
         kept, weights, sumsqs = ([x.view_as(x) for x in row] for row in (kept, weights, sumsqs))
         outs = norm_reference.norm_rope(kept, weights, sumsqs, rotation, norm)
     inputs = [x for x in (*kept, *weights, *sumsqs) if x.requires_grad]
+    pairs = [pair for pair in zip(outs, grads, strict=True) if pair[0].requires_grad]
+    outs, grads = ([pair[i] for pair in pairs] for i in (0, 1))
     found = iter(torch.autograd.grad(outs, inputs, grads, create_graph=create_graph))
     rows = kept, weights, sumsqs
     return tuple(tuple([next(found) if x.requires_grad else None for x in row]) for row in rows)

@@ -188,3 +188,19 @@ def test_only_what_requires_a_gradient_gets_one(wanted, device):
     problem.call(*leaves).backward(grad)
     for i, (leaf, want) in enumerate(zip(leaves, every, strict=True)):
         assert torch.equal(leaf.grad, want) if i in wanted else leaf.grad is None
+
+
+@pytest.mark.parametrize("frozen", (0, 1), ids=("q", "k"))
+@pytest.mark.parametrize("create_graph", (False, True))
+def test_one_of_the_two_is_frozen(frozen, create_graph, device):
+    """With its weight: its result requires no gradient, and the other has all of its own."""
+    problem = Problem("qwen 3", "bshd", device, heads=(1, 1))
+    leaves = [x.detach().requires_grad_(i % 2 != frozen) for i, x in enumerate(problem.leaves)]
+    wanted = [x for x in leaves if x.requires_grad]
+    outs = problem.call(*leaves)
+    assert [out.requires_grad for out in outs] == [frozen == 1, frozen == 0]
+    out = outs[1 - frozen]
+    got = torch.autograd.grad((out**3).sum(), wanted, create_graph=create_graph)
+    want = norm_rope_fp64(*wanted, problem.freqs, "bshd")
+    want = torch.autograd.grad((want**3).sum(), wanted)
+    torch.testing.assert_close(got, want)
