@@ -221,6 +221,9 @@ def _norm_rope(
     if wants_grad((*tensors, *weights, *sumsqs)):
         pairs = [both(x) if x else (None, None) for x in (tensors, weights, sumsqs)]
         inputs = [x for pair in pairs for x in pair]
+        if route is not KERNEL:
+            # torch.compile wants each input of a Function to be an object of its own
+            inputs = [None if x is None else x.view_as(x) for x in inputs]
         return NormRopeFunction.apply(*inputs, rotation, norm)
     run = norm_launch.norm_rope if route is KERNEL else norm_rope_by_operator
     outs, _, _ = run(tensors, *beside, inplace, False)

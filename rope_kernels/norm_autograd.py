@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from . import norm_launch, norm_reference
-from .modes import is_traced
+from .modes import has_memory, is_traced
 from .norm_operators import norm_rope_backward_by_operator, norm_rope_by_operator
 from .normalization import Normalization
 from .rotation import Rotation
@@ -23,6 +23,9 @@ class NormRopeFunction(torch.autograd.Function):
         tensors, weights, sumsqs = [[x for x in pair if x is not None] for pair in pairs]
         run = norm_rope_by_operator if is_traced() else norm_launch.norm_rope
         outs, rstds, positions = run(tensors, weights, sumsqs, rotation, norm, False, True)
+        wants = any(ctx.needs_input_grad[0:6:2]), any(ctx.needs_input_grad[1:6:2])
+        rows = zip(outs, wants, strict=False)
+        ctx.mark_non_differentiable(*(out for out, wanted in rows if not wanted))
         kept = outs if norm.from_output else tensors
         ctx.save_for_backward(*kept, *rstds, *weights, *sumsqs, positions, *rotation.tensors)
         ctx.counts = len(tensors), len(weights), len(sumsqs)
@@ -39,7 +42,7 @@ class NormRopeFunction(torch.autograd.Function):
         sumsqs, saved = saved[:sumsqs], saved[sumsqs:]
         positions, *tables = saved
         rotation = Rotation(*tables, *ctx.options)
-        if torch.is_grad_enabled() and not is_traced():
+        if not is_traced() and (torch.is_grad_enabled() or not all(map(has_memory, grads))):
             found = _differentiable(grads, kept, weights, sumsqs, rotation, norm)
         else:
             by_operator = norm_rope_backward_by_operator
@@ -59,15 +62,18 @@ def _differentiable(
     rotation: Rotation,
     norm: Normalization,
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """The gradients as PyTorch computes them, to be differentiated once more."""
+    """The gradients as PyTorch computes them: differentiable once more, and in batches."""
     if norm.from_output:
-        raise RuntimeError(
-            "save is 'output', and a second derivative needs the input; accepted: save='input'"
-        )
-    # one may be computed from another: views of their own keep a gradient from going on through it
-    kept, weights, sumsqs = ([x.view_as(x) for x in row] for row in (kept, weights, sumsqs))
-    outs = norm_reference.norm_rope(kept, weights, sumsqs, rotation, norm)
+        asked = "a second derivative" if torch.is_grad_enabled() else "a batch of gradients"
+        raise RuntimeError(f"save is 'output', and {asked} needs the input; accepted: save='input'")
+    create_graph = torch.is_grad_enabled()
+    with torch.enable_grad():
+        # one may be computed from another: a view of its own ends each path
+        kept, weights, sumsqs = ([x.view_as(x) for x in row] for row in (kept, weights, sumsqs))
+        outs = norm_reference.norm_rope(kept, weights, sumsqs, rotation, norm)
     inputs = [x for x in (*kept, *weights, *sumsqs) if x.requires_grad]
-    found = iter(torch.autograd.grad(outs, inputs, grads, create_graph=True))
+    pairs = [pair for pair in zip(outs, grads, strict=True) if pair[0].requires_grad]
+    outs, grads = ([pair[i] for pair in pairs] for i in (0, 1))
+    found = iter(torch.autograd.grad(outs, inputs, grads, create_graph=create_graph))
     rows = kept, weights, sumsqs
     return tuple(tuple([next(found) if x.requires_grad else None for x in row]) for row in rows)

@@ -14,10 +14,10 @@ import triton.language as tl
 
 from .norm_parts import (
     angles_of,
+    ask_for_angles,
     computed,
     count_row_blocks,
     dot,
-    load_angles,
     load_row,
     load_weights,
     normal_and_gradient,
@@ -25,7 +25,6 @@ from .norm_parts import (
     ones,
     pointer_of,
     pointers_of,
-    positions_of_tokens,
     rows_of_block,
     share_of_program,
     store_positions,
@@ -123,16 +122,16 @@ def norm_rope_kernel(
     where = seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, ids_strides, cp
     table = table_ptr, sin_ptr, table_strides, s2
     if not PACKED:
-        tokens = positions_of_tokens(first_s + later, b, where, False)
-        loaded = load_angles(
-            *(tokens, b, table, COMPUTED, HALF, BLOCK_HALF, INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT)
+        tokens, loaded = ask_for_angles(
+            *(first_s + later, b, where, table, COMPUTED, HALF, BLOCK_HALF),
+            *(INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT, False),
         )
     weights = ones(COMPUTED)
     if q_weight_ptr is not None:
         weights = load_weights(
             pointer_of(is_k, q_weight_ptr, k_weight_ptr),
             *(row, heads, WEIGHT_OFFSET, PER_HEAD, COMPUTED),
-            *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED, BLOCK_S),
+            *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED),
         )
     pointers, stride = pointers_of(
         is_k, q_ptr, k_ptr, q_strides, k_strides, *place, PER_BATCH, ALIGNED
@@ -142,9 +141,9 @@ def norm_rope_kernel(
     )
     if PACKED:
         tl.debug_barrier()
-        tokens = positions_of_tokens(first_s + later, b, where, False)
-        loaded = load_angles(
-            *(tokens, b, table, COMPUTED, HALF, BLOCK_HALF, INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT)
+        tokens, loaded = ask_for_angles(
+            *(first_s + later, b, where, table, COMPUTED, HALF, BLOCK_HALF),
+            *(INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT, False),
         )
     angles = angles_of(loaded, tokens, STORED, sin_ptr is None, ONE_PER_PAIR, FAST_SINE, LIKE_MODEL)
 
@@ -284,6 +283,7 @@ def norm_rope_backward_kernel(
             *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED),
         )
     where = seq_len, None, 0, starts_ptr, ids_ptr, ids_strides, cp
+    table = table_ptr, sin_ptr, table_strides, s2
     sum1 = tl.zeros((BLOCK_S, BLOCK_R, BLOCK_HALF), COMPUTED)
     sum2 = tl.zeros((BLOCK_S, BLOCK_R, BLOCK_HALF), COMPUTED)
     sum_tail = tl.zeros((BLOCK_S, BLOCK_R, BLOCK_TAIL if TAIL > 0 else 1), COMPUTED)
@@ -319,10 +319,9 @@ def norm_rope_backward_kernel(
             is_k, q_rstd_ptr, k_rstd_ptr, q_rstd_strides, k_rstd_strides, *place, PER_BATCH, 0
         )
         rstd = tl.load(pointers, exists, other=0)
-        tokens = positions_of_tokens(first_s + later, b, where, PACKED)
-        loaded = load_angles(
-            *(tokens, b, (table_ptr, sin_ptr, table_strides, s2), COMPUTED, HALF, BLOCK_HALF),
-            *(INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT),
+        tokens, loaded = ask_for_angles(
+            *(first_s + later, b, where, table, COMPUTED, HALF, BLOCK_HALF),
+            *(INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT, PACKED),
         )
         angles = angles_of(
             loaded, tokens, STORED, sin_ptr is None, ONE_PER_PAIR, FAST_SINE, LIKE_MODEL

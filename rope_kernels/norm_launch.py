@@ -26,8 +26,8 @@ from .rotation import Rotation
 from .tiles import MAX_WARPS, TILE_BYTES, Tile, order_of_programs, tile_of_padded_rows
 
 # A forward tile in units of `_in_registers`'s: positions, rows, warps.
-FORWARD_TILES = {"rows": (1, 1, 1), "positions": (1, 1, 1), "packed": (1, 1, 1)}
-FORWARD_TILES_OF_TABLES = {"rows": (1, 1, 1), "positions": (1, 1, 1), "packed": (1, 1, 1)}
+FORWARD_TILES = {"rows": (2, 1, 1), "positions": (4, 1, 4), "packed": (2, 1, 1)}
+FORWARD_TILES_OF_TABLES = {"rows": (1, 1, 1), "positions": (4, 0.5, 2), "packed": (2, 1, 1)}
 BLOCKS = "HALF", "TAIL", "START", "BLOCK_S", "BLOCK_R", "BLOCK_HALF", "BLOCK_TAIL"
 FORWARD, BACKWARD, SUM = "norm_rope_kernel", "norm_rope_backward_kernel", "sum_partials_kernel"
 # Measured on an H200; benchmarks/NOTES.md tells what was tried.

@@ -230,42 +230,33 @@ def load_weights(
     BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
     BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two, or 0
     INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
-    BLOCK_S: tl.constexpr = 0,  # positions of a tile whose elements have a weight each; 0: share
 ):
-    """Offset plus weight of a row's three pieces, each (1 or BLOCK_S, BLOCK_R or 1, columns).
-
-    Shared weights take fewer registers, but pass through shared memory to the threads that need
-    them, and nothing is loaded meanwhile. A program of one tile rather loads each one several times
-    from L1.
-    """
+    """Offset plus weight of a row's three pieces, each (1, BLOCK_R or 1, columns)."""
     D: tl.constexpr = 2 * HALF + TAIL
-    if BLOCK_S > 0:
-        ptr += tl.zeros((BLOCK_S, 1, 1), tl.int64) + (row * 0)[None, :, :]
     if PER_HEAD:
         ptr += ((row % heads).to(tl.int64) * D)[None, :, :]
     pair = tl.arange(0, BLOCK_HALF)
     index1, index2 = (2 * pair, 2 * pair + 1) if INTERLEAVED else (pair, pair + HALF)
-    first = weight_at(ptr, START + index1, pair < HALF).to(COMPUTED) + OFFSET
-    second = weight_at(ptr, START + index2, pair < HALF).to(COMPUTED) + OFFSET
+    first = factor_at(ptr, START + index1, pair < HALF, OFFSET, COMPUTED)
+    second = factor_at(ptr, START + index2, pair < HALF, OFFSET, COMPUTED)
     tail = tl.full((1, 1, 1), 1, COMPUTED)
     if TAIL > 0:
         element, is_tail = tail_columns(START, HALF, TAIL, BLOCK_TAIL)
-        tail = weight_at(ptr, element, is_tail).to(COMPUTED) + OFFSET
+        tail = factor_at(ptr, element, is_tail, OFFSET, COMPUTED)
     return first, second, tail
 
 
 @triton.jit
-def weight_at(
-    ptr,  # where the weights start: a pointer, or pointers with three dimensions
+def factor_at(
+    ptr,  # where the weights start: a pointer, or (1, BLOCK_R, 1) pointers
     element,  # (columns,): of which elements
     exists,  # (columns,): whether there is such an element
+    OFFSET: tl.constexpr,  # is added
+    COMPUTED: tl.constexpr,  # fp32 or fp64
 ):
-    """Weights with three dimensions, loaded in one or in three."""
-    if len(ptr.shape) == 3:
-        weight = tl.load(ptr + element[None, None, :], exists[None, None, :], other=0)
-    else:
-        weight = tl.load(ptr + element, exists, other=0)[None, None, :]
-    return weight
+    """Offset plus weight, (1, BLOCK_R or 1, columns)."""
+    weight = tl.load(ptr + element[None, None, :], exists[None, None, :], other=0)
+    return weight.to(COMPUTED) + OFFSET
 
 
 @triton.jit
@@ -369,6 +360,28 @@ def load_angles(
         first1, second1 = load_columns(*token, TABLE_UNIT, columns1, is_pair, COMPUTED)
         first2, second2 = load_columns(*token, TABLE_UNIT, columns2, is_pair, COMPUTED)
     return first1, second1, first2, second2
+
+
+@triton.jit
+def ask_for_angles(
+    s,  # (BLOCK_S,) int64: tokens of this tile
+    b,  # int64, this program's batch entry
+    where,  # as `positions_of_tokens` takes it
+    table,  # as `load_angles` takes it
+    COMPUTED: tl.constexpr,  # fp32 or fp64
+    HALF: tl.constexpr,  # number of pairs
+    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
+    INTERLEAVED: tl.constexpr,  # a pair has columns 2i and 2i + 1 of the table, not i and i + HALF
+    ONE_PER_PAIR: tl.constexpr,  # column i of the table belongs to pair i
+    TABLE_UNIT: tl.constexpr,  # elements in which the table's strides of b and s are counted
+    MARKED: tl.constexpr,  # the ids are from `store_positions`
+):
+    """What `positions_of_tokens` and `load_angles` return: everything is issued, nothing used."""
+    tokens = positions_of_tokens(s, b, where, MARKED)
+    loaded = load_angles(
+        tokens, b, table, COMPUTED, HALF, BLOCK_HALF, INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT
+    )
+    return tokens, loaded
 
 
 @triton.jit

@@ -124,6 +124,29 @@ def test_opcheck(case, device):
         torch.library.opcheck(operator, args, kwargs)
 
 
+def test_a_frozen_k_in_one_graph(device):
+    q, k = torch.randn(2, S, B, 3, D, device=device)
+    q, weight, freqs = q.requires_grad_(), torch.randn(D, device=device), angles(S, D2, device)
+    function, _ = compiled(lambda q: qk_norm_rope(q, k, weight, weight, freqs))
+    outs, grad = function(q), torch.randn_like(q)
+    assert [out.requires_grad for out in outs] == [True, False]
+    wants = qk_norm_rope(q, k, weight, weight, freqs)
+    got, want = (torch.autograd.grad(found[0], q, grad) for found in (outs, wants))
+    assert_same_bits([*outs, *got], [*wants, *want])
+
+
+def test_one_weight_for_q_and_k_in_one_graph(device):
+    """And one tensor as both: its gradient is the sum."""
+    leaves = [torch.randn(S, B, 3, D, device=device), torch.randn(D, device=device)]
+    leaves, freqs = [x.requires_grad_() for x in leaves], angles(S, D2, device)
+    grads = [torch.randn_like(leaves[0]) for _ in "qk"]
+
+    def rotate(t, weight):
+        return qk_norm_rope(t, t, weight, weight, freqs)
+
+    assert_same_bits(run(compiled(rotate)[0], leaves, grads), run(rotate, leaves, grads))
+
+
 def test_a_norm_over_all_heads_in_one_graph(device):
     """The sum over heads is PyTorch's, and its gradient goes through the operator."""
     t, weight = torch.randn(S, B, 3, D, device=device), torch.randn(3, D, device=device)
