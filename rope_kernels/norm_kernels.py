@@ -14,28 +14,29 @@ import triton.language as tl
 
 from .norm_parts import (
     angles_of,
+    angles_of_tile,
     ask_for_angles,
     computed,
-    count_row_blocks,
     dot,
-    load_row,
-    load_weights,
+    input_gradient,
+    load_numbers,
+    load_rows,
+    load_tile,
     normal_and_gradient,
     normalized,
-    ones,
+    plus_products,
     pointer_of,
-    pointers_of,
-    rows_of_block,
-    share_of_program,
+    rows_and_share,
+    store_numbers,
     store_positions,
-    store_row,
+    store_rows,
     store_sums,
-    through_norm,
-    times,
+    tile_of_rows,
     turn_row,
+    weights_of,
     zero_outside,
+    zeros_like_rows,
 )
-from .parts import tile_of_program
 
 
 @triton.jit(do_not_specialize=["seq_len", "batch", "q_heads", "k_heads", "s2", "sequences"])
@@ -105,17 +106,10 @@ def norm_rope_kernel(
     PACKED: tl.constexpr = cu_seqlens_ptr is not None
 
     # My tile: rows of q, or of k.
-    q_blocks, k_blocks, entries = count_row_blocks(batch, q_heads, k_heads, BLOCK_R, PER_BATCH)
-    s_block, row_block, b = tile_of_program(
-        *((seq_len - 1) // BLOCK_S + 1, q_blocks + k_blocks, entries, ROWS_OUTER, STRETCH)
+    is_k, row_block, s, exists, place = tile_of_rows(
+        seq_len, batch, q_heads, k_heads, BLOCK_S, BLOCK_R, PER_BATCH, ROWS_OUTER, STRETCH
     )
-    is_k, row, row_exists, heads = rows_of_block(
-        row_block, batch, q_heads, k_heads, BLOCK_R, PER_BATCH
-    )
-    b, first_s = b.to(tl.int64), s_block.to(tl.int64) * BLOCK_S
-    later = tl.arange(0, BLOCK_S).to(tl.int64)
-    exists = (first_s + later < seq_len)[:, None, None] & row_exists[None, :, :]
-    place = first_s, later[:, None], row, b, heads
+    _, _, row, b, heads = place
 
     # Ask for everything at once: angles before the elements, which are used as soon as they come.
     # Packed tokens have to search first, so there the elements come before (see `rope_kernel`).
@@ -123,26 +117,21 @@ def norm_rope_kernel(
     table = table_ptr, sin_ptr, table_strides, s2
     if not PACKED:
         tokens, loaded = ask_for_angles(
-            *(first_s + later, b, where, table, COMPUTED, HALF, BLOCK_HALF),
+            *(s, b, where, table, COMPUTED, HALF, BLOCK_HALF),
             *(INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT, False),
         )
-    weights = ones(COMPUTED)
-    if q_weight_ptr is not None:
-        weights = load_weights(
-            pointer_of(is_k, q_weight_ptr, k_weight_ptr),
-            *(row, heads, WEIGHT_OFFSET, PER_HEAD, COMPUTED),
-            *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED),
-        )
-    pointers, stride = pointers_of(
-        is_k, q_ptr, k_ptr, q_strides, k_strides, *place, PER_BATCH, ALIGNED
+    weights = weights_of(
+        *(is_k, q_weight_ptr, k_weight_ptr, row, heads, WEIGHT_OFFSET, PER_HEAD, COMPUTED),
+        *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED),
     )
-    stored = load_row(
-        *(pointers, stride, exists, HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, READS_INTERLEAVED)
+    stored = load_rows(
+        *(is_k, (q_ptr, q_strides), (k_ptr, k_strides), place, exists, PER_BATCH, ALIGNED),
+        *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, READS_INTERLEAVED),
     )
     if PACKED:
         tl.debug_barrier()
         tokens, loaded = ask_for_angles(
-            *(first_s + later, b, where, table, COMPUTED, HALF, BLOCK_HALF),
+            *(s, b, where, table, COMPUTED, HALF, BLOCK_HALF),
             *(INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT, False),
         )
     angles = angles_of(loaded, tokens, STORED, sin_ptr is None, ONE_PER_PAIR, FAST_SINE, LIKE_MODEL)
@@ -152,49 +141,25 @@ def norm_rope_kernel(
     if NORM_AFTER:
         y = turn_row(y, angles, PACKED, False, INVERSE, LIKE_MODEL, STORED)
         y = zero_outside(y, exists, HALF, TAIL)
-    if q_sumsq_ptr is None:
-        sumsq = dot(y, y, TAIL)
-    else:
-        found, _ = pointers_of(
-            is_k,
-            q_sumsq_ptr,
-            k_sumsq_ptr,
-            q_sumsq_strides,
-            k_sumsq_strides,
-            *place,
-            PER_BATCH,
-            0,
-        )
-        sumsq = tl.load(found, exists, other=0)
+    sumsq = dot(y, y, TAIL)
+    if q_sumsq_ptr is not None:
+        q_sumsq, k_sumsq = (q_sumsq_ptr, q_sumsq_strides), (k_sumsq_ptr, k_sumsq_strides)
+        sumsq = load_numbers(is_k, q_sumsq, k_sumsq, place, exists, PER_BATCH)
     rstd = tl.rsqrt(sumsq * (1 / NORM_DIM) + EPS)
     y = normalized(y, rstd, weights, LIKE_MODEL, STORED)
     if not NORM_AFTER:
         y = turn_row(y, angles, PACKED, False, INVERSE, LIKE_MODEL, STORED)
 
     # Write every element once, and what the backward needs.
-    pointers, stride = pointers_of(
-        is_k,
-        q_out_ptr,
-        k_out_ptr,
-        q_out_strides,
-        k_out_strides,
-        *place,
-        PER_BATCH,
-        OUT_ALIGNED,
-    )
-    store_row(
-        *(pointers, stride, exists, y),
+    q_out, k_out = (q_out_ptr, q_out_strides), (k_out_ptr, k_out_strides)
+    store_rows(
+        *(is_k, q_out, k_out, place, exists, y, PER_BATCH, OUT_ALIGNED),
         *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WRITES_INTERLEAVED),
     )
-    if q_rstd_ptr is not None:
-        pointers, _ = pointers_of(
-            is_k, q_rstd_ptr, k_rstd_ptr, q_rstd_strides, k_rstd_strides, *place, PER_BATCH, 0
-        )
-        tl.store(pointers, rstd, exists)
+    q_rstd, k_rstd = (q_rstd_ptr, q_rstd_strides), (k_rstd_ptr, k_rstd_strides)
+    store_numbers(is_k, q_rstd, k_rstd, place, exists, rstd, PER_BATCH)
     if positions_ptr is not None:
-        s = first_s + later
-        mask = (s < seq_len) & (row_block == 0)
-        store_positions(positions_ptr, s, tokens, mask)
+        store_positions(positions_ptr, s, tokens, (s < seq_len) & (row_block == 0))
 
 
 @triton.jit(do_not_specialize=["seq_len", "batch", "q_heads", "k_heads", "s2", "chunks"])
@@ -270,113 +235,58 @@ def norm_rope_backward_kernel(
     WEIGHT_INTERLEAVED: tl.constexpr = WRITES_INTERLEAVED if NORM_AFTER else READS_INTERLEAVED
 
     # My rows, of q or of k, at my share of the positions.
-    q_blocks, k_blocks, entries = count_row_blocks(batch, q_heads, k_heads, BLOCK_R, PER_BATCH)
-    row_block, b, chunk = share_of_program(q_blocks + k_blocks, entries, chunks, ROWS_OUTER)
-    is_k, row, row_exists, heads = rows_of_block(
-        row_block, batch, q_heads, k_heads, BLOCK_R, PER_BATCH
+    is_k, row, row_exists, heads, b, chunk, share = rows_and_share(
+        batch, q_heads, k_heads, chunks, BLOCK_R, PER_BATCH, ROWS_OUTER
     )
-    weights = ones(COMPUTED)
-    if q_weight_ptr is not None:
-        weights = load_weights(
-            pointer_of(is_k, q_weight_ptr, k_weight_ptr),
-            *(row, heads, WEIGHT_OFFSET, PER_HEAD, COMPUTED),
-            *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED),
-        )
+    weights = weights_of(
+        *(is_k, q_weight_ptr, k_weight_ptr, row, heads, WEIGHT_OFFSET, PER_HEAD, COMPUTED),
+        *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED),
+    )
     where = seq_len, None, 0, starts_ptr, ids_ptr, ids_strides, cp
-    table = table_ptr, sin_ptr, table_strides, s2
-    sum1 = tl.zeros((BLOCK_S, BLOCK_R, BLOCK_HALF), COMPUTED)
-    sum2 = tl.zeros((BLOCK_S, BLOCK_R, BLOCK_HALF), COMPUTED)
-    sum_tail = tl.zeros((BLOCK_S, BLOCK_R, BLOCK_TAIL if TAIL > 0 else 1), COMPUTED)
+    sums = zeros_like_rows(BLOCK_S, BLOCK_R, BLOCK_HALF, BLOCK_TAIL, COMPUTED)
     later = tl.arange(0, BLOCK_S).to(tl.int64)
     for s_block in tl.range(chunk, (seq_len - 1) // BLOCK_S + 1, chunks, num_stages=STAGES):
         first_s = s_block * tl.full((), BLOCK_S, tl.int64)
         exists = (first_s + later < seq_len)[:, None, None] & row_exists[None, :, :]
         place = first_s, later[:, None], row, b, heads
-
         # Read the gradient, and what the forward kept.
-        pointers, stride = pointers_of(
+        grad, kept, rstd = load_tile(
             is_k,
-            q_grad_ptr,
-            k_grad_ptr,
-            q_grad_strides,
-            k_grad_strides,
-            *place,
-            PER_BATCH,
-            GRAD_ALIGNED,
+            ((q_grad_ptr, q_grad_strides), (k_grad_ptr, k_grad_strides)),
+            ((q_ptr, q_strides), (k_ptr, k_strides)),
+            ((q_rstd_ptr, q_rstd_strides), (k_rstd_ptr, k_rstd_strides)),
+            *(place, exists, PER_BATCH, GRAD_ALIGNED, ALIGNED, HALF, TAIL, START),
+            *(BLOCK_HALF, BLOCK_TAIL, WRITES_INTERLEAVED, KEPT_INTERLEAVED),
         )
-        stored_grad = load_row(
-            *(pointers, stride, exists),
-            *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WRITES_INTERLEAVED),
-        )
-        pointers, stride = pointers_of(
-            is_k, q_ptr, k_ptr, q_strides, k_strides, *place, PER_BATCH, ALIGNED
-        )
-        stored_kept = load_row(
-            *(pointers, stride, exists),
-            *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, KEPT_INTERLEAVED),
-        )
-        pointers, _ = pointers_of(
-            is_k, q_rstd_ptr, k_rstd_ptr, q_rstd_strides, k_rstd_strides, *place, PER_BATCH, 0
-        )
-        rstd = tl.load(pointers, exists, other=0)
-        tokens, loaded = ask_for_angles(
-            *(first_s + later, b, where, table, COMPUTED, HALF, BLOCK_HALF),
-            *(INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT, PACKED),
-        )
-        angles = angles_of(
-            loaded, tokens, STORED, sin_ptr is None, ONE_PER_PAIR, FAST_SINE, LIKE_MODEL
+        angles = angles_of_tile(
+            *(first_s + later, b, where, (table_ptr, sin_ptr, table_strides, s2), STORED, HALF),
+            *(BLOCK_HALF, INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT, PACKED, FAST_SINE, LIKE_MODEL),
         )
 
-        # Through the rotation, the weights and the norm, in the opposite order of the forward.
+        # Back through the rotation; my share of the weight's gradient; through weights and norm.
         normal, grad = normal_and_gradient(
-            *(computed(stored_kept, exists, HALF, TAIL), computed(stored_grad, exists, HALF, TAIL)),
-            *(rstd, weights, angles, exists, HALF, TAIL),
-            *(NORM_AFTER, FROM_OUTPUT, sin_ptr is not None, PACKED, INVERSE),
+            *(computed(kept, exists, HALF, TAIL), computed(grad, exists, HALF, TAIL), rstd),
+            *(weights, angles, exists, HALF, TAIL, NORM_AFTER, FROM_OUTPUT),
+            *(sin_ptr is not None, PACKED, INVERSE),
         )
         if q_partial_ptr is not None:
-            sum1 += grad[0] * normal[0]
-            sum2 += grad[1] * normal[1]
-        if q_partial_ptr is not None and TAIL > 0:
-            sum_tail += grad[2] * normal[2]
-        grad, of_sumsq = through_norm(
-            times(grad, weights), normal, rstd, NORM_DIM, TAIL, q_sumsq_ptr is not None
+            sums = plus_products(sums, grad, normal, TAIL)
+        out, of_sumsq = input_gradient(
+            *(grad, normal, rstd, weights, angles, TAIL, NORM_DIM, NORM_AFTER),
+            *(q_sumsq_ptr is not None, PACKED, INVERSE),
         )
-        if NORM_AFTER:
-            grad = turn_row(grad, angles, PACKED, True, INVERSE, False, STORED)
-
-        pointers, stride = pointers_of(
-            is_k,
-            q_out_ptr,
-            k_out_ptr,
-            q_out_strides,
-            k_out_strides,
-            *place,
-            PER_BATCH,
-            OUT_ALIGNED,
-        )
-        store_row(
-            *(pointers, stride, exists, grad),
+        q_out, k_out = (q_out_ptr, q_out_strides), (k_out_ptr, k_out_strides)
+        store_rows(
+            *(is_k, q_out, k_out, place, exists, out, PER_BATCH, OUT_ALIGNED),
             *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, READS_INTERLEAVED),
         )
-        if q_sumsq_ptr is not None:
-            pointers, _ = pointers_of(
-                is_k,
-                q_sumsq_ptr,
-                k_sumsq_ptr,
-                q_sumsq_strides,
-                k_sumsq_strides,
-                *place,
-                PER_BATCH,
-                0,
-            )
-            tl.store(pointers, of_sumsq, exists)
+        q_sumsq, k_sumsq = (q_sumsq_ptr, q_sumsq_strides), (k_sumsq_ptr, k_sumsq_strides)
+        store_numbers(is_k, q_sumsq, k_sumsq, place, exists, of_sumsq, PER_BATCH)
 
     if q_partial_ptr is not None:
-        sums = sum1, sum2, sum_tail
-        share = ((row_block - tl.where(is_k, q_blocks, 0)) * entries + b) * chunks + chunk
         store_sums(
-            *(pointer_of(is_k, q_partial_ptr, k_partial_ptr), sums, row, row_exists),
-            *(share, (chunk * batch + b) * heads, PER_HEAD),
+            *(pointer_of(is_k, q_partial_ptr, k_partial_ptr), sums, row),
+            *(row_exists, share, (chunk * batch + b) * heads, PER_HEAD),
             *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED),
         )
 

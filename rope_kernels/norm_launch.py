@@ -307,7 +307,7 @@ def plan_backward(
     units = layout.entries * sum(layout.row_blocks)
     odd = tile.blocks["TAIL"] > 0 or tile.blocks["HALF"] < tile.blocks["BLOCK_HALF"]
     programs_per_sm = PROGRAMS_OF_ODD_ROWS_PER_SM if odd else PROGRAMS_PER_SM
-    wanted = programs_per_sm * multiprocessors(tensors.q.device) // tile.num_warps
+    wanted = programs_per_sm * count_sms(tensors.q.device) // tile.num_warps
     chunks = max(1, min(layout.s_blocks, wanted // units))
     table_strides, unit = _strides_of_table(tensors, rotation)
     return Plan(
@@ -377,8 +377,8 @@ def plan_sum(tensors: SumTensors) -> Plan:
 
 
 @lru_cache
-def multiprocessors(device: torch.device) -> int:
-    """Number of streaming multiprocessors; on a CPU some number."""
+def count_sms(device: torch.device) -> int:
+    """Number of streaming multiprocessors (SMs); on a CPU some number."""
     if device.type != "cuda":
         return SMS_ELSEWHERE
     return torch.cuda.get_device_properties(device).multi_processor_count

@@ -22,6 +22,7 @@ from .parts import (
     per_token,
     row_pointers,
     store_pairs,
+    tile_of_program,
     turn,
 )
 from .positions import positions
@@ -39,24 +40,6 @@ def count_row_blocks(
     entries = batch if PER_BATCH else 1
     q_rows, k_rows = q_heads * (batch // entries), k_heads * (batch // entries)
     return (q_rows + BLOCK_R - 1) // BLOCK_R, (k_rows + BLOCK_R - 1) // BLOCK_R, entries
-
-
-@triton.jit
-def share_of_program(
-    row_blocks,  # blocks of BLOCK_R rows, those of k after those of q
-    entries,  # batch entries that have row blocks of their own
-    chunks,  # programs that share the positions of the same rows
-    ROWS_OUTER: tl.constexpr,  # positions run faster than rows, not slower
-):
-    """This program's block of rows, batch entry, and the first of its blocks of positions."""
-    program = tl.program_id(0)
-    if ROWS_OUTER:
-        chunk, program = program % chunks, program // chunks
-        row_block, b = program % row_blocks, program // row_blocks
-    else:
-        row_block, program = program % row_blocks, program // row_blocks
-        chunk, b = program % chunks, program // chunks
-    return row_block, b.to(tl.int64), chunk
 
 
 @triton.jit
@@ -78,6 +61,77 @@ def rows_of_block(
 
 
 @triton.jit
+def rows_and_share(
+    batch,  # b
+    q_heads,  # h of q
+    k_heads,  # h of k, 0 without k
+    chunks,  # programs that share the positions of the same rows
+    BLOCK_R: tl.constexpr,  # rows per program, a power of two
+    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
+    ROWS_OUTER: tl.constexpr,  # order of programs: positions run faster than rows, not slower
+):
+    """The rows that this program has at many positions, and its share of these.
+
+    Returns:
+        is_k: whether they are rows of k
+        row, row_exists: (BLOCK_R, 1)
+        heads: of the tensor
+        b: int64, the batch entry; 0 if the rows are those of all entries
+        chunk: the first of its blocks of positions; the others are `chunks` apart
+        share: its number among the programs of q, or of k
+    """
+    q_blocks, k_blocks, entries = count_row_blocks(batch, q_heads, k_heads, BLOCK_R, PER_BATCH)
+    row_blocks, program = q_blocks + k_blocks, tl.program_id(0)
+    if ROWS_OUTER:
+        chunk, program = program % chunks, program // chunks
+        row_block, b = program % row_blocks, program // row_blocks
+    else:
+        row_block, program = program % row_blocks, program // row_blocks
+        chunk, b = program % chunks, program // chunks
+    b = b.to(tl.int64)
+    is_k, row, row_exists, heads = rows_of_block(
+        row_block, batch, q_heads, k_heads, BLOCK_R, PER_BATCH
+    )
+    share = ((row_block - tl.where(is_k, q_blocks, 0)) * entries + b) * chunks + chunk
+    return is_k, row, row_exists, heads, b, chunk, share
+
+
+@triton.jit
+def tile_of_rows(
+    seq_len,  # s, or the number of packed tokens
+    batch,  # b
+    q_heads,  # h of q
+    k_heads,  # h of k, 0 without k
+    BLOCK_S: tl.constexpr,  # positions per program, a power of two
+    BLOCK_R: tl.constexpr,  # rows per program, a power of two
+    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
+    ROWS_OUTER: tl.constexpr,  # order of programs: positions run faster than rows, not slower
+    STRETCH: tl.constexpr,  # blocks of positions that all rows finish before the next ones begin
+):
+    """This program's tile, and where it is.
+
+    Returns:
+        is_k: whether its rows are those of k
+        row_block: its block of rows
+        s: its tokens, (BLOCK_S,) int64
+        exists: whether there is such a row, (BLOCK_S, BLOCK_R, 1)
+        place: as `rows_of` takes it
+    """
+    q_blocks, k_blocks, entries = count_row_blocks(batch, q_heads, k_heads, BLOCK_R, PER_BATCH)
+    s_blocks = (seq_len - 1) // BLOCK_S + 1
+    s_block, row_block, b = tile_of_program(
+        s_blocks, q_blocks + k_blocks, entries, ROWS_OUTER, STRETCH
+    )
+    is_k, row, row_exists, heads = rows_of_block(
+        row_block, batch, q_heads, k_heads, BLOCK_R, PER_BATCH
+    )
+    first_s, later = s_block.to(tl.int64) * BLOCK_S, tl.arange(0, BLOCK_S).to(tl.int64)
+    s = first_s + later
+    exists = (s < seq_len)[:, None, None] & row_exists[None, :, :]
+    return is_k, row_block, s, exists, (first_s, later[:, None], row, b.to(tl.int64), heads)
+
+
+@triton.jit
 def pointer_of(
     is_k,  # whether this program has rows of k
     q_ptr,  # or None, then there is none of k either
@@ -91,26 +145,21 @@ def pointer_of(
 
 
 @triton.jit
-def pointers_of(
+def rows_of(
     is_k,  # whether this program has rows of k
-    q_ptr,
-    k_ptr,  # or None, then it is q
-    q_strides,  # of s, b, h, d; in elements
-    k_strides,
-    first_s,  # int64, the first token of this tile
-    later,  # (BLOCK_S, 1), int64: by how much the others are later
-    row,  # (BLOCK_R, 1), int32: rows of this tile
-    b,  # int64, this program's batch entry
-    heads,  # of the tensor
+    q,  # (pointer, strides of s, b, h, d in elements)
+    k,  # the same of k; the pointer may be None, then it is q
+    place,  # (the first token, by how much the others are later, rows, batch entry, heads)
     PER_BATCH: tl.constexpr,  # rows are the heads of entry b; False: the heads of all entries
     ALIGNED: tl.constexpr,  # bytes that divide every row's address; 0: what the compiler can see
 ):
     """Pointers to element 0 of each row, (BLOCK_S, BLOCK_R, 1), and the stride of d."""
+    q_ptr, q_strides = q
+    k_ptr, k_strides = k
     ptr, strides = pointer_of(is_k, q_ptr, k_ptr), q_strides
     if k_ptr is not None:
         strides = choose_strides(is_k, k_strides, q_strides)
-    pointers = row_pointers(ptr, strides, first_s, later, row, b, heads, PER_BATCH, ALIGNED)
-    return pointers, strides[3]
+    return row_pointers(ptr, strides, *place, PER_BATCH, ALIGNED), strides[3]
 
 
 @triton.jit
@@ -179,6 +228,117 @@ def store_row(
 
 
 @triton.jit
+def load_rows(
+    is_k,  # whether this program has rows of k
+    q,  # (pointer, strides), as `rows_of` takes them
+    k,
+    place,  # as `rows_of` takes it
+    exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
+    PER_BATCH: tl.constexpr,  # rows are the heads of entry b; False: the heads of all entries
+    ALIGNED: tl.constexpr,  # bytes that divide every row's address; 0: what the compiler can see
+    HALF: tl.constexpr,  # number of pairs
+    TAIL: tl.constexpr,  # elements that do not turn
+    START: tl.constexpr,  # the first element that turns
+    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
+    BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two, or 0
+    INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
+):
+    """This program's rows of q or of k, each in three pieces."""
+    pointers, stride = rows_of(is_k, q, k, place, PER_BATCH, ALIGNED)
+    return load_row(
+        pointers, stride, exists, HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, INTERLEAVED
+    )
+
+
+@triton.jit
+def store_rows(
+    is_k,  # whether this program has rows of k
+    q,  # (pointer, strides), as `rows_of` takes them
+    k,
+    place,  # as `rows_of` takes it
+    exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
+    rows,  # in three pieces
+    PER_BATCH: tl.constexpr,  # rows are the heads of entry b; False: the heads of all entries
+    ALIGNED: tl.constexpr,  # bytes that divide every row's address; 0: what the compiler can see
+    HALF: tl.constexpr,  # number of pairs
+    TAIL: tl.constexpr,  # elements that do not turn
+    START: tl.constexpr,  # the first element that turns
+    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
+    BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two, or 0
+    INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
+):
+    """Write rows to where `load_rows` would read them."""
+    pointers, stride = rows_of(is_k, q, k, place, PER_BATCH, ALIGNED)
+    store_row(
+        pointers, stride, exists, rows, HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, INTERLEAVED
+    )
+
+
+@triton.jit
+def load_numbers(
+    is_k,  # whether this program has rows of k
+    q,  # (pointer, strides) of a number for each row
+    k,
+    place,  # as `rows_of` takes it
+    exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
+    PER_BATCH: tl.constexpr,  # rows are the heads of entry b; False: the heads of all entries
+):
+    """A number of each row, (BLOCK_S, BLOCK_R, 1), 0 where there is none."""
+    pointers, _ = rows_of(is_k, q, k, place, PER_BATCH, 0)
+    return tl.load(pointers, exists, other=0)
+
+
+@triton.jit
+def store_numbers(
+    is_k,  # whether this program has rows of k
+    q,  # (pointer, strides) of a number for each row; without a pointer nothing is stored
+    k,
+    place,  # as `rows_of` takes it
+    exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
+    numbers,  # (BLOCK_S, BLOCK_R, 1)
+    PER_BATCH: tl.constexpr,  # rows are the heads of entry b; False: the heads of all entries
+):
+    """Write a number of each row to where `load_numbers` would read it."""
+    if q[0] is not None:
+        pointers, _ = rows_of(is_k, q, k, place, PER_BATCH, 0)
+        tl.store(pointers, numbers, exists)
+
+
+@triton.jit
+def load_tile(
+    is_k,  # whether this program has rows of k
+    grads,  # (pointer, strides) of q's gradient and of k's, as `rows_of` takes them
+    kept,  # the same of what the forward kept
+    rstds,  # the same of 1 / rms of each row
+    place,  # as `rows_of` takes it
+    exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
+    PER_BATCH: tl.constexpr,  # rows are the heads of entry b; False: the heads of all entries
+    GRAD_ALIGNED: tl.constexpr,  # bytes that divide every address of a row of gradients
+    ALIGNED: tl.constexpr,  # the same of what was kept
+    HALF: tl.constexpr,  # number of pairs
+    TAIL: tl.constexpr,  # elements that do not turn
+    START: tl.constexpr,  # the first element that turns
+    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
+    BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two, or 0
+    GRAD_INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1 of a gradient
+    KEPT_INTERLEAVED: tl.constexpr,  # and of what was kept
+):
+    """The gradient, what the forward kept, and 1 / rms of this program's rows."""
+    q_grad, k_grad = grads
+    grad = load_rows(
+        *(is_k, q_grad, k_grad, place, exists, PER_BATCH, GRAD_ALIGNED),
+        *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, GRAD_INTERLEAVED),
+    )
+    q_kept, k_kept = kept
+    rows = load_rows(
+        *(is_k, q_kept, k_kept, place, exists, PER_BATCH, ALIGNED),
+        *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, KEPT_INTERLEAVED),
+    )
+    q_rstd, k_rstd = rstds
+    return grad, rows, load_numbers(is_k, q_rstd, k_rstd, place, exists, PER_BATCH)
+
+
+@triton.jit
 def zero_outside(
     row,  # its three pieces, fp32 or fp64
     exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
@@ -205,15 +365,6 @@ def computed(
     COMPUTED: tl.constexpr = tl.float64 if row[0].dtype == tl.float64 else tl.float32
     row = row[0].to(COMPUTED), row[1].to(COMPUTED), row[2].to(COMPUTED)
     return zero_outside(row, exists, HALF, TAIL)
-
-
-@triton.jit
-def ones(
-    COMPUTED: tl.constexpr,  # fp32 or fp64
-):
-    """Factors of a row without weights: three pieces."""
-    one = tl.full((1, 1, 1), 1, COMPUTED)
-    return one, one, one
 
 
 @triton.jit
@@ -244,6 +395,34 @@ def load_weights(
         element, is_tail = tail_columns(START, HALF, TAIL, BLOCK_TAIL)
         tail = factor_at(ptr, element, is_tail, OFFSET, COMPUTED)
     return first, second, tail
+
+
+@triton.jit
+def weights_of(
+    is_k,  # whether this program has rows of k
+    q_ptr,  # as `load_weights` takes it; or None, then there are none
+    k_ptr,
+    row,  # (BLOCK_R, 1): rows of this program, heads or heads of all entries
+    heads,  # of the tensor
+    OFFSET: tl.constexpr,  # is added
+    PER_HEAD: tl.constexpr,  # each head has weights of its own
+    COMPUTED: tl.constexpr,  # fp32 or fp64
+    HALF: tl.constexpr,  # number of pairs
+    TAIL: tl.constexpr,  # elements that do not turn
+    START: tl.constexpr,  # the first element that turns
+    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
+    BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two, or 0
+    INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
+):
+    """Factors of a row's three pieces: those of q or of k, or 1."""
+    one = tl.full((1, 1, 1), 1, COMPUTED)
+    factors = one, one, one
+    if q_ptr is not None:
+        factors = load_weights(
+            *(pointer_of(is_k, q_ptr, k_ptr), row, heads, OFFSET, PER_HEAD, COMPUTED),
+            *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, INTERLEAVED),
+        )
+    return factors
 
 
 @triton.jit
@@ -414,6 +593,31 @@ def angles_of(
 
 
 @triton.jit
+def angles_of_tile(
+    s,  # (BLOCK_S,) int64: tokens of this tile
+    b,  # int64, this program's batch entry
+    where,  # as `positions_of_tokens` takes it
+    table,  # as `load_angles` takes it
+    STORED: tl.constexpr,  # dtype of the elements to rotate
+    HALF: tl.constexpr,  # number of pairs
+    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
+    INTERLEAVED: tl.constexpr,  # a pair has columns 2i and 2i + 1 of the table, not i and i + HALF
+    ONE_PER_PAIR: tl.constexpr,  # column i of the table belongs to pair i
+    TABLE_UNIT: tl.constexpr,  # elements in which the table's strides of b and s are counted
+    MARKED: tl.constexpr,  # the ids are from `store_positions`
+    FAST_SINE: tl.constexpr,  # fewer steps, which the interpreter and fp64 cannot take
+    LIKE_MODEL: tl.constexpr,  # round cos and sin to the stored dtype
+):
+    """`ask_for_angles`, then `angles_of` them."""
+    COMPUTED: tl.constexpr = tl.float64 if tl.float64 == STORED else tl.float32
+    tokens, loaded = ask_for_angles(
+        *(s, b, where, table, COMPUTED, HALF, BLOCK_HALF),
+        *(INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT, MARKED),
+    )
+    return angles_of(loaded, tokens, STORED, table[1] is None, ONE_PER_PAIR, FAST_SINE, LIKE_MODEL)
+
+
+@triton.jit
 def store_positions(
     ptr,  # (s,) int64
     s,  # (BLOCK_S,) int64: tokens of this tile
@@ -490,21 +694,61 @@ def normal_and_gradient(
 
 
 @triton.jit
-def through_norm(
-    grad,  # of the normalized row: three pieces
+def input_gradient(
+    grad,  # of the normalized row times the weights: three pieces
     normal,  # the normalized row: three pieces
     rstd,  # 1 / rms of each row, (BLOCK_S, BLOCK_R, 1)
-    NORM_DIM: tl.constexpr,  # number of squares in a sum
+    weights,  # offset plus weight: three pieces
+    angles,  # what `angles_of` returns
     TAIL: tl.constexpr,  # elements that do not turn
+    NORM_DIM: tl.constexpr,  # number of squares in a sum
+    NORM_AFTER: tl.constexpr,  # the rotated row was normalized
     GIVEN: tl.constexpr,  # the sum of squares came from elsewhere
+    PACKED: tl.constexpr,  # tokens past the last sequence pass through
+    INVERSE: tl.constexpr,  # sines were negated
 ):
-    """Gradients of the row before its norm, and of a sum of squares that came from elsewhere."""
+    """Gradients of the input, and of a sum of squares that came from elsewhere."""
+    grad = times(grad, weights)
     along = dot(grad, normal, TAIL)
     if not GIVEN:  # a row that grows is scaled down: no gradient along the row is left
         mean = along * (1 / NORM_DIM)
         first, second = grad[0] - normal[0] * mean, grad[1] - normal[1] * mean
         grad = first, second, grad[2] - normal[2] * mean
-    return times(grad, (rstd, rstd, rstd)), along * rstd * rstd * (-0.5 / NORM_DIM)
+    grad = times(grad, (rstd, rstd, rstd))
+    if NORM_AFTER:
+        grad = turn_row(grad, angles, PACKED, True, INVERSE, False, rstd.dtype)
+    return grad, along * rstd * rstd * (-0.5 / NORM_DIM)
+
+
+@triton.jit
+def zeros_like_rows(
+    BLOCK_S: tl.constexpr,  # positions of a tile
+    BLOCK_R: tl.constexpr,  # rows of a tile
+    BLOCK_HALF: tl.constexpr,  # columns of pairs
+    BLOCK_TAIL: tl.constexpr,  # columns of the tail, or 0
+    COMPUTED: tl.constexpr,  # fp32 or fp64
+):
+    """A tile of zeros in three pieces."""
+    first = tl.zeros((BLOCK_S, BLOCK_R, BLOCK_HALF), COMPUTED)
+    second = tl.zeros((BLOCK_S, BLOCK_R, BLOCK_HALF), COMPUTED)
+    tail = tl.zeros((BLOCK_S, BLOCK_R, BLOCK_TAIL if BLOCK_TAIL > 0 else 1), COMPUTED)
+    return first, second, tail
+
+
+@triton.jit
+def plus_products(
+    sums,  # three pieces
+    row,  # three pieces
+    other,  # three pieces
+    TAIL: tl.constexpr,  # elements that do not turn
+):
+    """Add the products of all elements to the sums."""
+    first, second, tail = sums
+    first += row[0] * other[0]
+    second += row[1] * other[1]
+    if TAIL > 0:
+        tail += row[2] * other[2]
+    return first, second, tail
 
 
 @triton.jit
