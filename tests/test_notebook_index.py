@@ -131,8 +131,8 @@ def test_a_new_title_reaches_the_neighbors(copy_of_repository):
 
 
 def test_what_is_beyond_the_road_is_listed_after_its_sum(copy_of_repository):
-    *_, total, head, beyond = notebook_index.table_of_readme(INDEX).splitlines()
-    assert total == f"| | | all of it | {TOTAL} min |" and "beyond the road" in head
+    *_, total, beyond = notebook_index.table_of_readme(INDEX).splitlines()
+    assert total == f"| | | all of it | {TOTAL} min |" and "beyond the road" in beyond
     assert beyond.startswith(f"| [{INDEX.road[11].label} {INDEX.road[11].title}]")
     replace_in(copy_of_repository / notebook_index.INDEX, "beyond = true\n", "")
     index = notebook_index.read(copy_of_repository)

@@ -101,7 +101,8 @@ class Entry:
 
     def row_of_readme(self) -> str:
         """Its line in README's table."""
-        cells = (self.link("notebooks/"), self.question, self.afterwards, f"{self.minutes} min")
+        afterwards = "*beyond the road*" if self.beyond else self.afterwards
+        cells = (self.link("notebooks/"), self.question, afterwards, f"{self.minutes} min")
         return f"| {' | '.join(cells)} |\n"
 
     def announced(self) -> str:
@@ -257,8 +258,7 @@ def table_of_readme(index: Index) -> str:
     rows = [entry.row_of_readme() for entry in index.road if not entry.beyond]
     beyond = [entry.row_of_readme() for entry in index.road if entry.beyond]
     total = f"| | | all of it | {index.minutes_of_the_road} min |\n"
-    head = "| | *beyond the road* | | |\n" if beyond else ""
-    return README_HEAD + "".join([*rows, total, head, *beyond])
+    return README_HEAD + "".join([*rows, total, *beyond])
 
 
 def with_links(text: str, index: Index, folder: str) -> str:
