@@ -19,7 +19,7 @@ from benchmarks.rows import RESULTS, ROOT, comparisons, is_old, load, save, shar
 from benchmarks.shapes import RECORD, SETS
 from made_up_benchmark import FakeGPU, without_tensors
 
-OTHERS = "peers-", "-heads"  # records with no tables in README
+OTHERS = "peers-", "-heads", "-bars", "-norm"  # records with no tables in README
 FILES = [path for path in sorted(RESULTS.glob("*.json")) if not any(x in path.stem for x in OTHERS)]
 
 
