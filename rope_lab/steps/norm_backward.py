@@ -133,3 +133,22 @@ def norm_rope_backward(
 def programs_for_all_sms(each: int = 8) -> int:
     """So many programs of one warp for each SM of this GPU."""
     return each * torch.cuda.get_device_properties().multi_processor_count
+
+
+def programs_that_fit(stages: int, rows: int = 40, d: int = 128) -> int:
+    """Programs that an H200's SM can hold at a time, with the Triton installed here."""
+    from rope_lab.compiler.compile import compile_for
+
+    x = torch.empty(64, 1, rows, d, dtype=torch.bfloat16, device="meta")
+    weight, freqs = (
+        x.new_empty(d, dtype=torch.float32),
+        x.new_empty(64, 1, 1, d, dtype=torch.float32),
+    )
+    sums = x.new_empty(16, d, dtype=torch.float32)
+    sizes = {"HALF": d // 2, "BLOCK_R": 8, "BLOCK_HALF": triton.next_power_of_2(d // 2)}
+    flags = {"STAGES": stages, "ATOMIC": False, "FAST_SINE": True}
+    given = x, x, weight, freqs, x, sums, 64, rows
+    compiled = compile_for(
+        "sm_90", norm_rope_backward_kernel, *given, **sizes, **flags, num_warps=1
+    )
+    return compiled.programs_at_a_time
