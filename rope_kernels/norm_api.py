@@ -171,15 +171,8 @@ def norm_rope_call(call: Call, norm: NormCall) -> tuple[Tensor, ...]:
         check_inplace(call.names, tensors, rotation)
     if wants_grad((rotation.table, rotation.sin)):
         route = PYTORCH  # the kernels have no gradient of a table
-    how = Normalization(
-        eps=norm.eps,
-        weight_offset=norm.weight_offset,
-        after=norm.norm_after,
-        like_model=norm.rounding == "model",
-        dim=norm.norm_dim or tensors[0].shape[-1],
-        from_output=norm.save == "output",
-    )
-    if _share_a_launch(tensors, norm.weights):
+    how = normalization_of(call, norm)
+    if share_a_launch(tensors, norm.weights):
         beside = _given(norm.weights), _given(norm.sumsqs)
         return _norm_rope(tensors, *beside, rotation, how, route, call.inplace)
     outs = []
@@ -190,7 +183,19 @@ def norm_rope_call(call: Call, norm: NormCall) -> tuple[Tensor, ...]:
     return tuple(outs)
 
 
-def _share_a_launch(tensors: tuple[Tensor, ...], weights: tuple[Tensor | None, ...]) -> bool:
+def normalization_of(call: Call, norm: NormCall) -> Normalization:
+    """How a checked call normalizes."""
+    return Normalization(
+        eps=norm.eps,
+        weight_offset=norm.weight_offset,
+        after=norm.norm_after,
+        like_model=norm.rounding == "model",
+        dim=norm.norm_dim or call.tensors[0].shape[-1],
+        from_output=norm.save == "output",
+    )
+
+
+def share_a_launch(tensors: tuple[Tensor, ...], weights: tuple[Tensor | None, ...]) -> bool:
     """Whether one kernel suits all tensors: it has one kind of weight."""
     kinds = {None if w is None else (w.dtype, w.dim()) for w in weights}
     return len(kinds) == 1 and all(t.numel() for t in tensors)
