@@ -66,7 +66,8 @@ def norm_rope(
         rounding: 'once': fp32 math (fp64 for fp64 `t`), one rounding at the end. 'model': the
             normalized row, its product with the weight, cos, sin, and the rotation's products and
             sums are rounded to the dtype of `t`, as operators of PyTorch do in Hugging Face's
-            Qwen 3. Gradients are computed in fp32 with the rounded cos and sin, and rounded once.
+            Qwen 3. Gradients are computed in fp32 with the rounded cos and sin, and rounded once;
+            with `fused=False` they go back through PyTorch's roundings.
         save: what the backward finds the normalized row from. 'output': y, which attention keeps
             anyway, and `t` can be freed. It needs a norm without weight, or `norm_after`; then no
             element of weight_offset + weight may be 0 (a zero gives NaN gradients). No second
@@ -81,7 +82,8 @@ def norm_rope(
 
     Returns:
         A contiguous tensor of the shape and dtype of `t`, or `t` itself with `inplace`. Tokens past
-        `cu_seqlens[-1]` come out normalized, but unrotated.
+        `cu_seqlens[-1]` come out normalized, but unrotated. They count in the weight's gradient, so
+        a NaN in one of them reaches it.
 
     Raises:
         TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
