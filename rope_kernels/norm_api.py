@@ -66,7 +66,8 @@ def norm_rope(
         rounding: 'once': fp32 math (fp64 for fp64 `t`), one rounding at the end. 'model': the
             normalized row, its product with the weight, cos, sin, and the rotation's products and
             sums are rounded to the dtype of `t`, as operators of PyTorch do in Hugging Face's
-            Qwen 3. Gradients are computed in fp32 with the rounded cos and sin, and rounded once.
+            Qwen 3. Gradients are computed in fp32 with the rounded cos and sin, and rounded once;
+            with `fused=False` they go back through PyTorch's roundings.
         save: what the backward finds the normalized row from. 'output': y, which attention keeps
             anyway, and `t` can be freed. It needs a norm without weight, or `norm_after`; then no
             element of weight_offset + weight may be 0 (a zero gives NaN gradients). No second
@@ -81,7 +82,8 @@ def norm_rope(
 
     Returns:
         A contiguous tensor of the shape and dtype of `t`, or `t` itself with `inplace`. Tokens past
-        `cu_seqlens[-1]` come out normalized, but unrotated.
+        `cu_seqlens[-1]` come out normalized, but unrotated. They count in the weight's gradient, so
+        a NaN in one of them reaches it.
 
     Raises:
         TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
@@ -171,15 +173,8 @@ def norm_rope_call(call: Call, norm: NormCall) -> tuple[Tensor, ...]:
         check_inplace(call.names, tensors, rotation)
     if wants_grad((rotation.table, rotation.sin)):
         route = PYTORCH  # the kernels have no gradient of a table
-    how = Normalization(
-        eps=norm.eps,
-        weight_offset=norm.weight_offset,
-        after=norm.norm_after,
-        like_model=norm.rounding == "model",
-        dim=norm.norm_dim or tensors[0].shape[-1],
-        from_output=norm.save == "output",
-    )
-    if _share_a_launch(tensors, norm.weights):
+    how = normalization_of(call, norm)
+    if share_a_launch(tensors, norm.weights):
         beside = _given(norm.weights), _given(norm.sumsqs)
         return _norm_rope(tensors, *beside, rotation, how, route, call.inplace)
     outs = []
@@ -190,7 +185,19 @@ def norm_rope_call(call: Call, norm: NormCall) -> tuple[Tensor, ...]:
     return tuple(outs)
 
 
-def _share_a_launch(tensors: tuple[Tensor, ...], weights: tuple[Tensor | None, ...]) -> bool:
+def normalization_of(call: Call, norm: NormCall) -> Normalization:
+    """How a checked call normalizes."""
+    return Normalization(
+        eps=norm.eps,
+        weight_offset=norm.weight_offset,
+        after=norm.norm_after,
+        like_model=norm.rounding == "model",
+        dim=norm.norm_dim or call.tensors[0].shape[-1],
+        from_output=norm.save == "output",
+    )
+
+
+def share_a_launch(tensors: tuple[Tensor, ...], weights: tuple[Tensor | None, ...]) -> bool:
     """Whether one kernel suits all tensors: it has one kind of weight."""
     kinds = {None if w is None else (w.dtype, w.dim()) for w in weights}
     return len(kinds) == 1 and all(t.numel() for t in tensors)

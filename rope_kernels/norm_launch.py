@@ -117,9 +117,7 @@ def norm_rope(
         dtype = torch.promote_types(tensors[0].dtype, torch.float32)
         rstds = tuple([t.new_empty(t.shape[:-1], dtype=dtype) for t in tensors])
     stored = tensors if inplace else [t.resolve_neg() for t in tensors]
-    rows = (*_two(stored), *_two(outs), *_two(_contiguous(weights)), *_two(rstds))
-    sums = _two(_expanded(sumsqs, tensors))
-    given = ForwardTensors(*rows, *sums, positions, *_table(rotation), *_where(rotation))
+    given = forward_tensors(stored, outs, weights, rstds, sumsqs, positions, rotation)
     entry = fastpath.entry_of_launch((FORWARD, *rotation.options, *norm.fields), given)
     _launch(entry, given, lambda: plan_forward(given, rotation, norm))
     return outs, rstds, positions
@@ -141,16 +139,12 @@ def norm_rope_backward(
     the forward returned. Without weights it is one launch.
     """
     if positions is not None:
-        where = {"cu_seqlens": None, "start_positions": None, "position_ids": positions}
-        rotation = replace(rotation, **where, cp_size=1, cp_rank=0)
+        rotation = at_positions(rotation, positions)
     grads = [x.resolve_neg() for x in grads]
     kept = [x.resolve_neg() for x in kept]
     outs = tuple([torch.empty_like(x, memory_format=torch.contiguous_format) for x in kept])
     sumsq_grads = tuple([torch.empty_like(x) for x in rstds]) if has_sumsq else ()
-    rows = (*_two(grads), *_two(kept), *_two(outs), *_two(_contiguous(weights)), *_two(rstds))
-    given = BackwardTensors(
-        *rows, *_two(sumsq_grads), None, None, *_table(rotation), *_where(rotation)[1:]
-    )
+    given = backward_tensors(grads, kept, outs, weights, rstds, sumsq_grads, rotation)
     packed = positions is not None
     entry = fastpath.entry_of_launch((BACKWARD, packed, *rotation.options, *norm.fields), given)
     shares = None if entry is None else entry.shares
@@ -163,6 +157,47 @@ def norm_rope_backward(
     given = given._replace(q_partial=q_partial, k_partial=k_partial)
     _launch(entry, given, lambda: plan_backward(given, rotation, norm, packed))
     return outs, _sum_partials(partials, weights), sumsq_grads
+
+
+def forward_tensors(
+    tensors: Sequence[Tensor],
+    outs: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    rstds: Sequence[Tensor],
+    sumsqs: Sequence[Tensor],
+    positions: Tensor | None,
+    rotation: Rotation,
+) -> ForwardTensors:
+    """The tensors of a forward launch, as the kernel reads them."""
+    rows = (*_two(tensors), *_two(outs), *_two(_contiguous(weights)), *_two(rstds))
+    sums = _two(_expanded(sumsqs, tensors))
+    return ForwardTensors(*rows, *sums, positions, *_table(rotation), *_where(rotation))
+
+
+def backward_tensors(
+    grads: Sequence[Tensor],
+    kept: Sequence[Tensor],
+    outs: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    rstds: Sequence[Tensor],
+    sumsq_grads: Sequence[Tensor],
+    rotation: Rotation,
+) -> BackwardTensors:
+    """The tensors of a backward launch, but for partial sums: the plan tells their number."""
+    rows = (*_two(grads), *_two(kept), *_two(outs), *_two(_contiguous(weights)), *_two(rstds))
+    where = _where(rotation)[1:]
+    return BackwardTensors(*rows, *_two(sumsq_grads), None, None, *_table(rotation), *where)
+
+
+def sum_tensors(partials: Sequence[Tensor], outs: Sequence[Tensor]) -> SumTensors:
+    """The tensors of the launch that adds partial sums."""
+    return SumTensors(*_two(partials), *_two(outs))
+
+
+def at_positions(rotation: Rotation, positions: Tensor) -> Rotation:
+    """The rotation of packed tokens, whose positions the forward has written."""
+    where = {"cu_seqlens": None, "start_positions": None, "position_ids": positions}
+    return replace(rotation, **where, cp_size=1, cp_rank=0)
 
 
 def _launch(entry: fastpath.Entry | None, given: tuple, plan: Callable[[], Plan]) -> None:
@@ -260,8 +295,13 @@ def _forward_tile(tile: Tile, rotation: Rotation, rows_outer: bool) -> Tile:
     return replace(tile, blocks=blocks, num_warps=min(MAX_WARPS, tile.num_warps * warps), **sizes)
 
 
-def plan_forward(tensors: ForwardTensors, rotation: Rotation, norm: Normalization) -> Plan:
-    """Plan the forward launch. Needs no GPU, reads no value: tensors may be on any device."""
+def plan_forward(
+    tensors: ForwardTensors, rotation: Rotation, norm: Normalization, engine: Engine | None = None
+) -> Plan:
+    """Plan the forward launch. Needs no GPU, reads no value: tensors may be on any device.
+
+    `engine` is what the plan is for; None: the engine that takes `tensors.q`.
+    """
     names = "q", "k", "q_out", "k_out", "q_rstd", "k_rstd", "q_sumsq", "k_sumsq"
     layout = _layout(tensors, names, rotation, _forward_tile)
     tile, order = layout.tile, dict(layout.order)
@@ -285,7 +325,7 @@ def plan_forward(tensors: ForwardTensors, rotation: Rotation, norm: Normalizatio
             "INVERSE": rotation.inverse,
             "ONE_PER_PAIR": rotation.on_the_fly or rotation.one_per_pair,
             **order,
-            "FAST_SINE": _has_fast_sine(tensors.q),
+            "FAST_SINE": _has_fast_sine(tensors.q, engine),
             "ALIGNED": alignment(tensors.q, tensors.k),
             "OUT_ALIGNED": alignment(tensors.q_out, tensors.k_out),
             "TABLE_UNIT": unit,
@@ -296,7 +336,11 @@ def plan_forward(tensors: ForwardTensors, rotation: Rotation, norm: Normalizatio
 
 
 def plan_backward(
-    tensors: BackwardTensors, rotation: Rotation, norm: Normalization, packed: bool
+    tensors: BackwardTensors,
+    rotation: Rotation,
+    norm: Normalization,
+    packed: bool,
+    engine: Engine | None = None,
 ) -> Plan:
     """Plan the backward launch. `packed`: the ids are positions that the forward wrote."""
     names = "q_grad", "k_grad", "q", "k", "q_out", "k_out", "q_rstd", "k_rstd"
@@ -328,7 +372,7 @@ def plan_backward(
             "INVERSE": rotation.inverse,
             "ONE_PER_PAIR": rotation.on_the_fly or rotation.one_per_pair,
             **order,
-            "FAST_SINE": _has_fast_sine(tensors.q),
+            "FAST_SINE": _has_fast_sine(tensors.q, engine),
             "ALIGNED": alignment(tensors.q, tensors.k),
             "GRAD_ALIGNED": alignment(tensors.q_grad, tensors.k_grad),
             "OUT_ALIGNED": alignment(tensors.q_out, tensors.k_out),
@@ -356,7 +400,7 @@ def _sum_partials(partials: Sequence[Tensor], weights: Sequence[Tensor]) -> tupl
         shares = [x.view(-1, *w.shape) for x, w in zip(partials, weights, strict=True)]
         return tuple([x.sum(0).to(w.dtype) for x, w in zip(shares, weights, strict=True)])
     outs = tuple([torch.empty_like(w, memory_format=torch.contiguous_format) for w in weights])
-    given = SumTensors(*_two(partials), *_two(outs))
+    given = sum_tensors(partials, outs)
     _launch(fastpath.entry_of_launch((SUM,), given), given, lambda: plan_sum(given))
     return outs
 
@@ -456,5 +500,6 @@ def _is_per_head(weight: Tensor | None) -> bool:
     return weight is not None and weight.dim() == 2
 
 
-def _has_fast_sine(t: Tensor) -> bool:
-    return engine_of(t) is Engine.NVIDIA and t.dtype != torch.float64
+def _has_fast_sine(t: Tensor, engine: Engine | None) -> bool:
+    engine = engine_of(t) if engine is None else engine
+    return engine is Engine.NVIDIA and t.dtype != torch.float64

@@ -24,9 +24,10 @@ pytestmark = pytest.mark.skipif(
     torch.cuda.is_available() or shutil.which("gcc") is None or not BACKEND.is_dir(),
     reason="needs gcc, Triton's compiler for AMD, and no real driver",
 )
-ROPE, WHOLE_ROWS = "rope_kernel", "whole_rows_kernel"
+ROPE, WHOLE_ROWS, NORM = "rope_kernel", "whole_rows_kernel", "norm_rope_kernel"
 CALLS = {  # kernel, warps
     **{name: (ROPE, 1) for name in ("bf16", "fp64, on the fly", "q and k")},
+    "norm of q and k": (NORM, 1),
     "whole rows in place": (WHOLE_ROWS, 2),
 }
 

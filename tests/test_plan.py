@@ -19,6 +19,7 @@ from rope_kernels import (
     apply_rotary_pos_emb,
     engine,
     launch,
+    qk_norm_rope,
     rope_bw,
     rope_fw,
     rope_qk,
@@ -343,6 +344,19 @@ def test_what_has_no_plan_is_refused(change, error, message):
     with pytest.raises(error) as raised:
         plan_of(arguments.pop("function", rope_fw), **arguments)
     assert str(raised.value).startswith(message)
+
+
+def test_a_norm_that_is_not_one_launch_has_no_plan():
+    t, weight = torch.empty(5, 2, 3, 8), torch.empty(8)
+    call = {"q": t, "k": t, "q_weight": weight, "k_weight": weight}
+    for change, message in (
+        ({"fused": False}, "fused is False; such a call is not one launch"),
+        ({"k_weight": None}, "q_weight and k_weight differ in dtype or in number of dimensions"),
+        ({"freqs": torch.ones(5, 1, 1, 8, requires_grad=True)}, "freqs requires a gradient"),
+        ({"q": torch.empty(5, 2, 0, 8)}, "a tensor has no elements"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            plan_of(qk_norm_rope, **call | {"freqs": RotaryPositionEmbedding(8)} | change)
 
 
 # which way a call goes

@@ -10,10 +10,13 @@ import rope_kernels
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
+    norm_rope,
+    qk_norm_rope,
     rope_bw,
     rope_fw,
     rope_qk,
     rotate_half,
+    sum_of_squares,
 )
 
 S, B, H, D = 8, 2, 3, 16
@@ -140,6 +143,83 @@ def rotate_and_back() -> Tensor:
     )
     assert_type(back, Tensor)
     return back - t
+
+
+def normalize_and_rotate() -> Tensor:
+    """A norm after the rotation, over all heads."""
+    rope, angles, cos_sin = make_freqs()
+    t, weight = torch.randn(B, S, H, D), torch.ones(D)
+    tensor_format: Literal["bshd"] = "bshd"
+    sums = sum_of_squares(t=t)
+    assert_type(sums, Tensor)
+    out = norm_rope(
+        t,
+        weight,
+        rope,
+        tensor_format,
+        eps=1e-5,
+        weight_offset=0.0,
+        norm_after=True,
+        rounding="once",
+        save="output",
+        sumsq=sums.sum(-1, keepdim=True),
+        norm_dim=H * D,
+        fused=True,
+        cu_seqlens=None,
+        start_positions=torch.zeros(B, dtype=torch.int64),
+        position_ids=None,
+        interleaved=False,
+        inplace=False,
+        cp_size=1,
+        cp_rank=0,
+        rotary_dim=D,
+        rotary_start=0,
+        inverse=False,
+        output_pairing="same",
+    )
+    assert_type(out, Tensor)
+    assert_type(norm_rope(t=t, weight=None, freqs=angles, tensor_format="bshd"), Tensor)
+    return out + norm_rope(t, weight, cos_sin, "bshd", weight_offset=1, rounding="model")
+
+
+def normalize_and_rotate_q_and_k() -> tuple[Tensor, Tensor]:
+    """Packed sequences, a weight for each head."""
+    rope, _, _ = make_freqs()
+    q, k = torch.randn(S, H, D), torch.randn(S, 1, D)
+    q_out, k_out = qk_norm_rope(
+        q,
+        k,
+        torch.ones(H, D),
+        torch.ones(1, D),
+        rope,
+        "thd",
+        eps=1e-6,
+        weight_offset=1.0,
+        norm_after=False,
+        rounding="model",
+        save="input",
+        sumsq=(sum_of_squares(q), sum_of_squares(k)),
+        norm_dim=None,
+        fused=True,
+        cu_seqlens=torch.tensor([0, 3, S]),
+        start_positions=torch.tensor([0, 5]),
+        position_ids=None,
+        interleaved=False,
+        inplace=True,
+        cp_size=1,
+        cp_rank=0,
+        rotary_dim=D,
+        rotary_start=0,
+        inverse=False,
+        output_pairing="same",
+    )
+    assert_type(q_out, Tensor)
+    ids = torch.arange(S)
+    pair = qk_norm_rope(
+        q=q, k=k, q_weight=None, k_weight=None, freqs=rope, tensor_format="thd", position_ids=ids
+    )
+    assert_type(pair, tuple[Tensor, Tensor])
+    return q_out, k_out
 
 
 def version() -> str:

@@ -25,6 +25,7 @@ from rope_kernels.plan import KernelTensors, Plan
 
 from ..child import Child
 from .assembly import loads_in, needs_of_amd, stores_in
+from .norm_plans import NormTensors
 from .plans import plan_for
 from .targets import target_of
 
@@ -172,7 +173,7 @@ def compile_call(gpu: str, function: Callable, *arguments, **options) -> Compile
 
     Args:
         gpu: 'sm_90', 'gfx942', ...; the plan is the one for this maker's GPUs.
-        function: a public function that rotates, as `rope_fw`.
+        function: a public function that rotates, as `rope_fw`; of one that normalizes, its forward.
         arguments: its arguments; tensors on any device.
         options: its keyword arguments.
 
@@ -183,7 +184,7 @@ def compile_call(gpu: str, function: Callable, *arguments, **options) -> Compile
     return compile_plan(gpu, *plan_for(target_of(gpu).engine, function, *arguments, **options))
 
 
-def compile_plan(gpu: str, plan: Plan, tensors: KernelTensors) -> Compiled:
+def compile_plan(gpu: str, plan: Plan, tensors: KernelTensors | NormTensors) -> Compiled:
     """Compile what a plan would launch; raises as `compile_for`.
 
     Args:

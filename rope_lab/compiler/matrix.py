@@ -7,8 +7,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 
-from .compile import Compiled, compile_call
+from rope_kernels.plan import KernelTensors, Plan
+
+from .compile import Compiled, compile_plan
 from .matrix_calls import SampleCall, sample_calls
+from .norm_plans import FORWARD, NORMALIZED, NormTensors, plans_of_norm
+from .plans import plan_for
+from .targets import target_of
 
 TARGETS = ("sm_80", "sm_90", "sm_100", "sm_103", "sm_120", "gfx942", "gfx950", "gfx1100", "gfx1200")
 
@@ -46,6 +51,21 @@ def calls() -> dict[str, SampleCall]:
     return sample_calls()
 
 
+def planned(call: str, target: str) -> tuple[Plan, KernelTensors | NormTensors]:
+    """The launch of the sample's call that is compiled, and the kernel's tensors.
+
+    Raises:
+        KeyError: no such call.
+    """
+    sample, engine = calls()[call], target_of(target).engine
+    if sample.function in NORMALIZED:
+        plans = plans_of_norm(engine, sample.function, *sample.arguments, **sample.options)
+        return plans[sample.launch]
+    if sample.launch != FORWARD:
+        raise KeyError(f"{call} has no launch {sample.launch!r}")
+    return plan_for(engine, sample.function, *sample.arguments, **sample.options)
+
+
 @cache
 def compiled(call: str, target: str) -> Compiled:
     """A call of the sample, compiled for a GPU, once a process.
@@ -54,8 +74,7 @@ def compiled(call: str, target: str) -> Compiled:
         KeyError: no such call.
         RuntimeError: it does not compile.
     """
-    sample = calls()[call]
-    return compile_call(target, sample.function, *sample.arguments, **sample.options)
+    return compile_plan(target, *planned(call, target))
 
 
 def row_of(call: str, target: str) -> Row:
@@ -68,7 +87,7 @@ def row_of(call: str, target: str) -> Row:
 def cells() -> Iterator[tuple[str, str]]:
     """Every call with every GPU, call by call for one GPU after another.
 
-    The number of calls has no divisor in common with 6: one cell in six still has every call.
+    The number of calls has no divisor in common with 7: one cell in seven still has every call.
     """
     for target in TARGETS:
         for call in calls():

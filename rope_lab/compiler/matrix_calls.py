@@ -1,4 +1,4 @@
-"""A sample of calls for the compile matrix: both kernels, and each feature that changes them.
+"""A sample of calls for the compile matrix: every kernel, and each feature that changes them.
 
 Sizes are small where they only set the number of programs. Elements are bf16 where a call does not
 say otherwise. Tensors have addresses and strides and no values that matter.
@@ -10,7 +10,16 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from rope_kernels import RotaryPositionEmbedding, rope_bw, rope_fw, rope_qk
+from rope_kernels import (
+    RotaryPositionEmbedding,
+    norm_rope,
+    qk_norm_rope,
+    rope_bw,
+    rope_fw,
+    rope_qk,
+)
+
+from .norm_plans import BACKWARD, FORWARD, SUM
 
 S, B, H, D = 64, 2, 8, 128  # positions, batch entries, heads, head dimension
 
@@ -22,15 +31,20 @@ class SampleCall:
     function: Callable
     arguments: tuple
     options: dict = field(default_factory=dict)
+    launch: str = FORWARD  # of a call with a norm, also the others in `plans_of_norm`
 
 
 def sample_calls() -> dict[str, SampleCall]:
     """The sample by name. Formats are sbhd unless the call gives another one."""
-    return _one_tensor() | _pairings_and_positions() | _q_and_k() | _parts_of_rows()
+    return _one_tensor() | _pairings_and_positions() | _q_and_k() | _parts_of_rows() | _with_norm()
 
 
 def _elements(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
     return torch.empty(shape, dtype=dtype)
+
+
+def _trained(*shape: int) -> Tensor:
+    return _elements(*shape).requires_grad_()
 
 
 def _one_tensor() -> dict[str, SampleCall]:
@@ -111,4 +125,27 @@ def _parts_of_rows() -> dict[str, SampleCall]:
             rope_fw, (_elements(S, 40, 80), d80, "thd"), packed
         ),
         "head dimension 160": SampleCall(rope_fw, (_elements(S, B, H, 160), d160)),
+    }
+
+
+def _with_norm() -> dict[str, SampleCall]:
+    """Norm and rotation: the forward, the backward, and the sum of the weights' gradients."""
+    rope, weight = RotaryPositionEmbedding(D), _elements(D)
+    q_and_k = _elements(S, B, H, D), _elements(S, B, 1, D), weight, weight, rope
+    trained = _trained(S, B, H, D), _trained(S, B, 1, D), weight, weight, rope
+    d72 = _trained(S, B, 3, 72), _trained(S, B, 1, 72), *[_elements(72)] * 2
+    by_head = _elements(B, H, S, D), _elements(H, D), rope.cos_sin_per_pair(S), "bhsd"
+    as_in_a_model = {"rounding": "model", "rotary_dim": D}
+    packed = _trained(S, H, D), weight, rope, "thd"
+    after = {"norm_after": True, "save": "output", "cu_seqlens": torch.tensor([0, 10, S])}
+    return {
+        "norm of q and k": SampleCall(qk_norm_rope, q_and_k),
+        "norm, rounded as in a model, bhsd": SampleCall(norm_rope, by_head, as_in_a_model),
+        "norm after, packed": SampleCall(norm_rope, packed, after),
+        "norm of q and k, backward": SampleCall(qk_norm_rope, trained, launch=BACKWARD),
+        "norm after, packed, backward": SampleCall(norm_rope, packed, after, BACKWARD),
+        "norm of head dimension 72, backward": SampleCall(
+            qk_norm_rope, (*d72, RotaryPositionEmbedding(72)), launch=BACKWARD
+        ),
+        "norm of q and k, sum of shares": SampleCall(qk_norm_rope, trained, launch=SUM),
     }

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from rope_kernels.norm_launch import BackwardTensors, ForwardTensors, SumTensors
 from rope_kernels.plan import KernelTensors, Plan, strides_of
 from rope_kernels.tiles import WHOLE_ROWS
+
+from .norm_plans import NormTensors
 
 WIDEST = 16  # bytes a thread, in one access
 
@@ -20,24 +23,48 @@ class Part:
     steps: tuple[int, ...]  # elements: what divides all of them starts at the same alignment
 
 
-def row_loads(plan: Plan, tensors: KernelTensors, warp_size: int) -> dict[int, int]:
+def row_loads(plan: Plan, tensors: KernelTensors | NormTensors, warp_size: int) -> dict[int, int]:
     """Loads of elements that the plan asks for at best: bytes a thread -> number of instructions.
 
+    The kernel that adds partial sums has them for elements.
+
     Args:
-        plan: from `plan_for`.
+        plan: from `plan_for` or `plans_of_norm`.
         tensors: of that plan.
         warp_size: threads in a warp of the GPU.
     """
-    parts = _parts(plan, plan.flags.get("READS_INTERLEAVED", False))
+    if isinstance(tensors, SumTensors):
+        tile = Part(plan.blocks["BLOCK_N"] * plan.blocks["BLOCK_D"], _steps_of_sum(plan))
+        return _accesses(plan, [tile], (tensors.q_partial, tensors.k_partial), warp_size)
+    if isinstance(tensors, BackwardTensors):
+        reads, writes = _pairings(plan)
+        grads = _accesses(plan, _parts(plan, writes), (tensors.q_grad, tensors.k_grad), warp_size)
+        kept = _parts(plan, writes if plan.flags["FROM_OUTPUT"] else reads)
+        kept = _accesses(plan, kept, (tensors.q, tensors.k), warp_size)
+        return dict(sorted((Counter(grads) + Counter(kept)).items()))
+    parts = _parts(plan, _pairings(plan)[0])
     if plan.kernel == WHOLE_ROWS:
         parts.append(_other_members(plan))
     return _accesses(plan, parts, (tensors.q, tensors.k), warp_size)
 
 
-def row_stores(plan: Plan, tensors: KernelTensors, warp_size: int) -> dict[int, int]:
+def row_stores(plan: Plan, tensors: KernelTensors | NormTensors, warp_size: int) -> dict[int, int]:
     """Stores of elements that the plan asks for at best, in the same form."""
-    parts = _parts(plan, plan.flags.get("WRITES_INTERLEAVED", False))
+    reads, writes = _pairings(plan)
+    if isinstance(tensors, SumTensors):
+        parts = [Part(plan.blocks["BLOCK_D"], _steps_of_sum(plan))]
+    else:
+        parts = _parts(plan, reads if isinstance(tensors, BackwardTensors) else writes)
     return _accesses(plan, parts, (tensors.q_out, tensors.k_out), warp_size)
+
+
+def stores_more_than_rows(tensors: KernelTensors | NormTensors) -> bool:
+    """Whether a kernel with a norm also stores a number of each row, positions or partial sums."""
+    if isinstance(tensors, ForwardTensors):
+        return tensors.q_rstd is not None
+    if isinstance(tensors, BackwardTensors):
+        return tensors.q_partial is not None or tensors.q_sumsq is not None
+    return False
 
 
 def bytes_aligned(tensors: tuple[Tensor | None, ...]) -> int:
@@ -49,6 +76,16 @@ def bytes_aligned(tensors: tuple[Tensor | None, ...]) -> int:
             aligned = math.gcd(aligned, t.data_ptr(), *(step * size for step in steps))
             aligned = aligned if last == 1 else size
     return aligned
+
+
+def _pairings(plan: Plan) -> tuple[bool, bool]:
+    """Whether pairs are interleaved in the input of a forward, and in its output."""
+    flags = plan.flags
+    return flags.get("READS_INTERLEAVED", False), flags.get("WRITES_INTERLEAVED", False)
+
+
+def _steps_of_sum(plan: Plan) -> tuple[int, int]:
+    return plan.blocks["D"], plan.blocks["BLOCK_D"]
 
 
 def _parts(plan: Plan, interleaved: bool) -> list[Part]:

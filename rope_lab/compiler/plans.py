@@ -13,6 +13,8 @@ from rope_kernels.engine import Engine
 from rope_kernels.launch import as_stored, make_plan
 from rope_kernels.plan import KernelTensors, Plan, both
 
+from .norm_plans import FORWARD, NORMALIZED, NormTensors, plans_of_norm
+
 _ROTATED = {  # the arguments to rotate, of every function that rotates
     apply_rotary_pos_emb: ("t",),
     rope_fw: ("t",),
@@ -21,11 +23,12 @@ _ROTATED = {  # the arguments to rotate, of every function that rotates
 }
 
 
-def plan_of(function: Callable, *arguments, **options) -> tuple[Plan, KernelTensors]:
+def plan_of(function: Callable, *arguments, **options) -> tuple[Plan, KernelTensors | NormTensors]:
     """Plan the launch that a call would make on an NVIDIA GPU, and launch nothing.
 
     Args:
-        function: `apply_rotary_pos_emb`, `rope_fw`, `rope_bw` or `rope_qk`.
+        function: `apply_rotary_pos_emb`, `rope_fw`, `rope_bw` or `rope_qk`; `norm_rope` or
+            `qk_norm_rope`, whose backward `plans_of_norm` plans.
         arguments: its arguments. Tensors may be on any device, the meta device too; their values
             are neither read nor checked.
         options: its keyword arguments.
@@ -43,8 +46,10 @@ def plan_of(function: Callable, *arguments, **options) -> tuple[Plan, KernelTens
 
 def plan_for(
     engine: Engine, function: Callable, *arguments, **options
-) -> tuple[Plan, KernelTensors]:
+) -> tuple[Plan, KernelTensors | NormTensors]:
     """Plan the launch that a call would make with this engine, as `plan_of` does for NVIDIA."""
+    if function in NORMALIZED:
+        return plans_of_norm(engine, function, *arguments, **options)[FORWARD]
     call = _call_of(function, *arguments, **options)
     num_positions = check_call(call)
     rotation = rotation_of(call, tables_of(call.freqs), num_positions)
@@ -61,7 +66,7 @@ def plan_for(
 
 def _call_of(function: Callable, *arguments, **options) -> Call:
     if function not in _ROTATED:
-        accepted = ", ".join(known.__name__ for known in _ROTATED)
+        accepted = ", ".join(known.__name__ for known in (*_ROTATED, *NORMALIZED))
         raise TypeError(f"function is {function!r}; accepted: {accepted}")
     bound = inspect.signature(function).bind(*arguments, **options)
     bound.apply_defaults()

@@ -22,6 +22,7 @@ from rope_kernels import (  # noqa: E402
     api,
     engine,
     fastpath,
+    qk_norm_rope,
     rope_fw,
     rope_qk,
 )
@@ -78,13 +79,14 @@ def launched(call) -> dict:
 
 
 def calls() -> dict:
-    """Name -> a call: both kernels, narrow and wide elements, one and two tensors."""
+    """Name -> a call: each forward kernel, narrow and wide elements, one and two tensors."""
     table, t = RotaryPositionEmbedding(32)(9), torch.randn(6, 2, 4, 32)
-    rows = torch.randn(6, 2, 4, 36)
+    rows, weight = torch.randn(6, 2, 4, 36), torch.ones(32)
     return {
         "bf16": lambda: rope_fw(t.bfloat16(), table),
         "fp64, on the fly": lambda: rope_fw(t.double(), RotaryPositionEmbedding(32)),
         "q and k": lambda: rope_qk(t, t[:, :, :1].contiguous(), table),
+        "norm of q and k": lambda: qk_norm_rope(t, t[:, :, :1], weight, weight, table),
         "whole rows in place": lambda: rope_fw(rows, RotaryPositionEmbedding(36)(9), inplace=True),
     }
 

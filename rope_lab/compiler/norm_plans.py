@@ -1,0 +1,157 @@
+"""What a call that normalizes would launch, forward and backward, found out without a GPU."""
+
+import inspect
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from rope_kernels import norm_rope, qk_norm_rope
+from rope_kernels.api import rotation_of, tables_of
+from rope_kernels.call import Call
+from rope_kernels.checks import check_call
+from rope_kernels.engine import Engine
+from rope_kernels.modes import wants_grad
+from rope_kernels.norm_api import normalization_of, share_a_launch
+from rope_kernels.norm_checks import NormCall, check_norm, check_save
+from rope_kernels.norm_launch import (
+    BackwardTensors,
+    ForwardTensors,
+    SumTensors,
+    at_positions,
+    backward_tensors,
+    forward_tensors,
+    plan_backward,
+    plan_forward,
+    plan_sum,
+    shares_of,
+    sum_tensors,
+)
+from rope_kernels.normalization import Normalization
+from rope_kernels.plan import Plan
+from rope_kernels.rotation import Rotation
+
+FORWARD, BACKWARD, SUM = "forward", "backward", "sum"
+NormTensors = ForwardTensors | BackwardTensors | SumTensors
+NORMALIZED = {  # the tensors to normalize, and their weights, of every function that normalizes
+    norm_rope: (("t",), ("weight",)),
+    qk_norm_rope: (("q", "k"), ("q_weight", "k_weight")),
+}
+
+
+def plans_of_norm(
+    engine: Engine, function: Callable, *arguments, **options
+) -> dict[str, tuple[Plan, NormTensors]]:
+    """Plan every launch of a call and of its backward, and launch nothing.
+
+    How many programs a backward has depends on the number of SMs: that of the GPU the tensors are
+    on, and `rope_kernels.norm_launch.SMS_ELSEWHERE` for other devices.
+
+    Args:
+        engine: what the plans are for.
+        function: `norm_rope` or `qk_norm_rope`.
+        arguments: its arguments. Tensors may be on any device, the meta device too.
+        options: its keyword arguments.
+
+    Returns:
+        Each plan and the kernel's tensors: 'forward'; 'backward' if a tensor requires a gradient;
+        'sum', which adds up the gradients of the weights, if they have shape (d,). Outputs and
+        gradients are on the meta device, and contiguous.
+
+    Raises:
+        TypeError: another function, or arguments that it does not take.
+        ValueError: arguments that do not fit together, or a call that is not one launch forward.
+    """
+    call, norm = _call_of(function, *arguments, **options)
+    num_positions = check_call(call)
+    check_norm(call, norm)
+    rotation = rotation_of(call, tables_of(call.freqs), num_positions)
+    check_save(norm, rotation)
+    _refuse_other_ways(call, norm, rotation)
+    how = normalization_of(call, norm)
+    weights, sumsqs = ([x for x in row if x is not None] for row in (norm.weights, norm.sumsqs))
+    with_backward = wants_grad((*call.tensors, *weights, *sumsqs))
+
+    outs = call.tensors if call.inplace else [_new(t, t.shape) for t in call.tensors]
+    rstds, positions = [], None
+    if with_backward:
+        dtype = torch.promote_types(call.tensors[0].dtype, torch.float32)
+        rstds = [_new(t, t.shape[:-1], dtype) for t in call.tensors]
+        if rotation.cu_seqlens is not None:
+            positions = _new(rotation.cu_seqlens, call.tensors[0].shape[:1], torch.int64)
+    stored = call.tensors if call.inplace else [t.resolve_neg() for t in call.tensors]
+    given = forward_tensors(stored, outs, weights, rstds, sumsqs, positions, rotation)
+    plans = {FORWARD: (plan_forward(given, rotation, how, engine), given)}
+    if with_backward:
+        kept = outs if how.from_output else stored
+        sums = rstds if sumsqs else []
+        plans |= _backward(engine, kept, rstds, positions, weights, sums, rotation, how)
+    return plans
+
+
+def _backward(
+    engine: Engine,
+    kept: list[Tensor],
+    rstds: list[Tensor],
+    positions: Tensor | None,
+    weights: list[Tensor],
+    sumsq_grads: list[Tensor],
+    rotation: Rotation,
+    norm: Normalization,
+) -> dict[str, tuple[Plan, NormTensors]]:
+    packed = positions is not None
+    if packed:
+        rotation = at_positions(rotation, positions)
+    grads = [_new(t, t.shape) for t in kept]
+    given = backward_tensors(grads, kept, grads, weights, rstds, sumsq_grads, rotation)
+    plan = plan_backward(given, rotation, norm, packed, engine)
+    if not weights:
+        return {BACKWARD: (plan, given)}
+    shares = shares_of(plan, len(weights))
+    partials = [_new(rstds[0], (n, kept[0].shape[-1])) for n in shares]
+    q_partial, k_partial = (*partials, None)[:2]
+    given = given._replace(q_partial=q_partial, k_partial=k_partial)
+    plans = {BACKWARD: (plan, given)}
+    if weights[0].dim() == 1:
+        added = sum_tensors(partials, [_new(w, w.shape) for w in weights])
+        plans[SUM] = plan_sum(added), added
+    return plans
+
+
+def _call_of(function: Callable, *arguments, **options) -> tuple[Call, NormCall]:
+    if function not in NORMALIZED:
+        accepted = ", ".join(known.__name__ for known in NORMALIZED)
+        raise TypeError(f"function is {function!r}; accepted: {accepted}")
+    bound = inspect.signature(function).bind(*arguments, **options)
+    bound.apply_defaults()
+    named = dict(bound.arguments)
+    names, weight_names = NORMALIZED[function]
+    tensors = tuple([named.pop(name) for name in names])
+    weights = tuple([named.pop(name) for name in weight_names])
+    sumsq = named.pop("sumsq")
+    sumsqs = (None,) * len(tensors) if sumsq is None else sumsq
+    sumsqs = (sumsqs,) if isinstance(sumsqs, Tensor) else tuple(sumsqs)
+    words = "eps", "weight_offset", "norm_after", "rounding", "save", "norm_dim"
+    norm = NormCall(weight_names, weights, sumsqs, **{word: named.pop(word) for word in words})
+    return Call(names, tensors, **named), norm
+
+
+def _refuse_other_ways(call: Call, norm: NormCall, rotation: Rotation) -> None:
+    """Raise for calls that plain PyTorch does, or that take a launch for each tensor."""
+    came = None
+    if call.fused is not True:
+        came = f"fused is {call.fused}"
+    elif wants_grad((rotation.table, rotation.sin)):
+        came = "freqs requires a gradient"
+    elif not all(t.numel() for t in call.tensors):
+        came = "a tensor has no elements"
+    if came is not None:
+        raise ValueError(f"{came}; such a call is not one launch, so it has no plan")
+    if not share_a_launch(call.tensors, norm.weights):
+        came = "q_weight and k_weight differ in dtype or in number of dimensions"
+        raise ValueError(f"{came}, so q and k take a launch each; plan each as a norm_rope")
+
+
+def _new(like: Tensor, shape: tuple[int, ...], dtype: torch.dtype | None = None) -> Tensor:
+    """A contiguous tensor on the meta device."""
+    return torch.empty(shape, dtype=dtype or like.dtype, device="meta")

@@ -1,0 +1,119 @@
+"""The plans of a norm: the order that the fast path relies on, numbers of programs, shares."""
+
+import inspect
+from dataclasses import replace
+
+import pytest
+import torch
+
+from inputs import angles
+from rope_kernels import RotaryPositionEmbedding, launch, norm_launch, norm_rope, qk_norm_rope
+from rope_kernels.engine import Engine, engine_of
+from rope_kernels.norm_launch import PROGRAMS_OF_ODD_ROWS_PER_SM, PROGRAMS_PER_SM
+from rope_lab.compiler.norm_plans import plans_of_norm
+from rope_lab.compiler.plans import plan_of
+
+S, B, H, D, D2 = 7, 2, 3, 20, 12
+KERNELS = norm_launch.FORWARD, norm_launch.BACKWARD, norm_launch.SUM
+
+
+def q_and_k(device, s=S, heads=(H, 1), d=D, per_head=False):
+    shapes = [(s, B, h, d) for h in heads] + [(h, d) if per_head else (d,) for h in heads]
+    return [torch.randn(shape, device=device).requires_grad_() for shape in shapes]
+
+
+def packed(device):
+    t, weight = q_and_k(device)[0][:6, 0].detach().requires_grad_(), torch.rand(D, device=device)
+    options = {"cu_seqlens": torch.tensor([0, 2, 2, 5], device=device), "norm_after": True}
+    return norm_rope, (t, weight, angles(9, D2, device), "thd"), options | {"save": "output"}
+
+
+def sumsq_of_all_heads(device):
+    t, sumsq = q_and_k(device)[0], torch.ones(S, B, 1, device=device).requires_grad_()
+    rope = RotaryPositionEmbedding(D2).to(device)
+    return norm_rope, (t, None, rope), {"sumsq": sumsq, "norm_dim": H * D}
+
+
+CALLS = {  # of a device: the function, its arguments, its options; and the number of launches
+    "q and k": (lambda x: (qk_norm_rope, (*q_and_k(x), angles(S, D2, x)), {}), 3),
+    "a weight for each head": (
+        lambda x: (qk_norm_rope, (*q_and_k(x, per_head=True), angles(S, D2, x)), {"eps": 1}),
+        2,
+    ),
+    "packed": (packed, 3),
+    "sums of squares": (sumsq_of_all_heads, 2),
+}
+
+
+def kind(x):
+    return x if x is None else (x.shape, x.stride(), x.dtype)
+
+
+def gradients(function, arguments, options):
+    outs = function(*arguments, **options)
+    outs = outs if isinstance(outs, tuple) else (outs,)
+    given = [x for x in (*arguments, *options.values()) if getattr(x, "requires_grad", False)]
+    return torch.autograd.grad(outs, given, [torch.randn_like(out) for out in outs])
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_plans_are_in_the_kernels_order_and_launched(name, device, monkeypatch, whole_way):
+    run, launched = norm_launch.run, []
+    monkeypatch.setattr(norm_launch, "run", lambda *x: launched.append(x) or run(*x))
+    function, arguments, options = CALLS[name][0](device)
+    plans = list(plans_of_norm(Engine.NVIDIA, function, *arguments, **options).values())
+    assert plan_of(function, *arguments, **options)[0] == plans[0][0] and not launched
+    assert tuple(plan.kernel for plan, _ in plans) == KERNELS[: CALLS[name][1]]
+    gradients(function, arguments, options)
+    for (plan, tensors), (really, given) in zip(plans, launched, strict=True):
+        rows = plan.sizes, plan.strides, plan.blocks, plan.flags
+        names = [f"{x}_ptr" for x in tensors._fields] + [x for row in rows for x in row]
+        assert names == list(inspect.signature(launch.kernel_of(plan).fn).parameters)
+        assert plan.numbers == tuple(value for row in rows for value in row.values())
+        assert str(plan).startswith(f"{plan.kernel}: {plan.programs} programs of {plan.num_warps}")
+        if "FAST_SINE" in plan.flags and engine_of(arguments[0]) is not Engine.NVIDIA:
+            plan = replace(plan, flags=plan.flags | {"FAST_SINE": False})
+        assert plan == really
+        assert list(map(kind, tensors)) == list(map(kind, given))
+
+
+@pytest.mark.parametrize("tail", (0, 16), ids=("no tail", "a tail"))
+@pytest.mark.parametrize("sms", (4, 132))
+@pytest.mark.parametrize(("s", "d"), [(4096, 128), (4096, 72), (4096, 256), (3, 128)])
+def test_programs_cover_all_rows_and_fill_the_gpu_once(s, d, tail, sms, monkeypatch):
+    monkeypatch.setattr(norm_launch, "count_sms", lambda device: sms)
+    call = *q_and_k("meta", s, (32, 8), d), RotaryPositionEmbedding(d - tail).to("meta")
+    plans = plans_of_norm(Engine.NVIDIA, qk_norm_rope, *call).values()
+    forward, backward, add = (plan for plan, _ in plans)
+
+    def tiles(plan):
+        rows = sum(-(-B * heads // plan.blocks["BLOCK_R"]) for heads in (32, 8))
+        return rows, rows * -(-s // plan.blocks["BLOCK_S"])
+
+    per_sm = PROGRAMS_OF_ODD_ROWS_PER_SM if tail or d == 72 else PROGRAMS_PER_SM
+    (rows, all_tiles), most = tiles(backward), per_sm * sms // backward.num_warps
+    assert forward.programs == tiles(forward)[1] and per_sm <= 12
+    assert backward.programs == min(all_tiles, rows * max(1, most // rows))
+    assert add.programs == 2 * -(-d // norm_launch.PARTIAL_COLUMNS)
+
+
+@pytest.mark.parametrize("name", ("q and k", "a weight for each head", "packed"))
+def test_the_backward_writes_every_planned_share_and_no_more(name, device, monkeypatch, whole_way):
+    run, counts = norm_launch.run, []
+
+    def run_with_room(plan, given):
+        if plan.kernel != norm_launch.BACKWARD:
+            return run(plan, given)
+        partials = [x for x in (given.q_partial, given.k_partial) if x is not None]
+        wider = [x.new_full((len(x) + 3, x.shape[1]), torch.nan) for x in partials]
+        q_partial, k_partial = (*wider, None)[:2]
+        done = run(plan, given._replace(q_partial=q_partial, k_partial=k_partial))
+        for x, wide in zip(partials, wider, strict=True):
+            assert wide[: len(x)].isfinite().all() and wide[len(x) :].isnan().all()
+            x.copy_(wide[: len(x)])
+        counts.extend([norm_launch.shares_of(plan, len(partials)), tuple(map(len, partials))])
+        return done
+
+    monkeypatch.setattr(norm_launch, "run", run_with_room)
+    gradients(*CALLS[name][0](device))
+    assert counts and counts[0] == counts[1]
