@@ -70,7 +70,7 @@ def rope_kernel(
     )
 
     # Read every element once, first of all: the loads are in flight while cos and sin are computed.
-    slices = t_pointers + START * t_stride
+    slices = t_pointers + tl.full((), START, tl.int64) * t_stride
     stored1, stored2 = load_pairs(
         slices, t_stride, exists, pair, is_pair, HALF, BLOCK_HALF, READS_INTERLEAVED
     )
@@ -106,7 +106,7 @@ def rope_kernel(
         y1, y2 = tl.where(turns, y1, stored1), tl.where(turns, y2, stored2)
 
     # Write every element once.
-    slices = out_pointers + START * out_stride
+    slices = out_pointers + tl.full((), START, tl.int64) * out_stride
     store_pairs(
         slices, out_stride, y1, y2, exists, pair, is_pair, HALF, BLOCK_HALF, WRITES_INTERLEAVED
     )

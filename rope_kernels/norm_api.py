@@ -70,8 +70,9 @@ def norm_rope(
             with `fused=False` they go back through PyTorch's roundings.
         save: what the backward finds the normalized row from. 'output': y, which attention keeps
             anyway, and `t` can be freed. It needs a norm without weight, or `norm_after`; then no
-            element of weight_offset + weight may be 0 (a zero gives NaN gradients). No second
-            derivative.
+            element of weight_offset + weight may be 0 (a zero gives NaN gradients), nor so small
+            that elements of y lose digits in fp16. Nor may a pair's cos and sin both be 0. No
+            second derivative.
         sumsq: sums of squares, fp32 (fp64 for fp64 `t`), of shape `t.shape[:-1]`, or with h = 1 if
             all heads share one. Then rows are divided by sqrt(sumsq / norm_dim + eps). For a norm
             over all heads, as in OLMo 2 and MiniMax: sum `sum_of_squares(t)` over heads, and over
@@ -130,6 +131,8 @@ def qk_norm_rope(
     output_pairing: OutputPairing = "same",
 ) -> tuple[Tensor, Tensor]:
     """Normalize and rotate queries and keys: one launch forward, two backward.
+
+    Weights of shape (h, d) take a few launches more backward.
 
     Args:
         q: queries, as `t` in `norm_rope`; what is not named here is as there.

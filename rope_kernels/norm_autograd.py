@@ -1,4 +1,4 @@
-"""The autograd.Function of `norm_rope`: one launch forward, two backward."""
+"""The autograd.Function of `norm_rope`: one launch forward, two backward (with (h, d) more)."""
 
 import torch
 from torch import Tensor
@@ -47,7 +47,8 @@ class NormRopeFunction(torch.autograd.Function):
         else:
             by_operator = norm_rope_backward_by_operator
             run = by_operator if is_traced() else norm_launch.norm_rope_backward
-            found = run(grads, kept, rstds, positions, weights, rotation, norm, len(sumsqs) > 0)
+            given = grads, kept, rstds, positions, weights, rotation, norm
+            found = run(*given, len(sumsqs) > 0, any(ctx.needs_input_grad[2:4]))
             of_sumsqs = [g.sum_to_size(x.shape) for g, x in zip(found[2], sumsqs, strict=True)]
             found = *found[:2], of_sumsqs
         of_q_and_k = [(*gradients, None, None)[:2] for gradients in found]

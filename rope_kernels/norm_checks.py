@@ -1,6 +1,5 @@
 """What `norm_rope` and `qk_norm_rope` accept beyond the rotation, and the errors for the rest."""
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +11,7 @@ from .formats import view_as_sbhd
 from .modes import wants_grad
 from .rotation import Rotation
 
+MOST = torch.finfo(torch.float32).max
 ROUNDINGS = "once", "model"
 SAVES = "input", "output"
 
@@ -78,10 +78,12 @@ def check_save(norm: NormCall, rotation: Rotation) -> None:
 
 
 def _check_number(name: str, value: object, least: float | None) -> None:
-    accepted = "a finite number" if least is None else f"a finite number from {least}"
+    accepted = (
+        "a finite number of fp32" if least is None else f"a finite number of fp32 from {least}"
+    )
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise bad(f"{name} is {value!r}", accepted, TypeError)
-    if not math.isfinite(value) or (least is not None and value < least):
+    if not abs(value) <= MOST or (least is not None and value < least):
         raise bad(f"{name} is {value!r}", accepted)
 
 

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from . import fastpath
+from .checks import bad
 from .engine import Engine, engine_of
 from .formats import view_as_sbhd
 from .launch import run
 from .normalization import Normalization
 from .plan import (
-    MAX_ROWS,
     Plan,
     alignment,
     both,
@@ -28,6 +28,7 @@ from .tiles import MAX_WARPS, TILE_BYTES, Tile, order_of_programs, tile_of_padde
 # A forward tile in units of `_in_registers`'s: positions, rows, warps.
 FORWARD_TILES = {"rows": (2, 1, 1), "positions": (4, 1, 4), "packed": (2, 1, 1)}
 FORWARD_TILES_OF_TABLES = {"rows": (1, 1, 1), "positions": (4, 0.5, 2), "packed": (2, 1, 1)}
+MOST_ROWS = 2**31 - 2**16  # they are counted in 32 bits, up to the end of the last block
 BLOCKS = "HALF", "TAIL", "START", "BLOCK_S", "BLOCK_R", "BLOCK_HALF", "BLOCK_TAIL"
 FORWARD, BACKWARD, SUM = "norm_rope_kernel", "norm_rope_backward_kernel", "sum_partials_kernel"
 # Measured on an H200; benchmarks/NOTES.md tells what was tried.
@@ -132,6 +133,7 @@ def norm_rope_backward(
     rotation: Rotation,
     norm: Normalization,
     has_sumsq: bool,
+    wants_weights: bool,
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
     """Gradients of the inputs, of the weights, and of sums of squares, in two launches.
 
@@ -145,18 +147,19 @@ def norm_rope_backward(
     outs = tuple([torch.empty_like(x, memory_format=torch.contiguous_format) for x in kept])
     sumsq_grads = tuple([torch.empty_like(x) for x in rstds]) if has_sumsq else ()
     given = backward_tensors(grads, kept, outs, weights, rstds, sumsq_grads, rotation)
-    packed = positions is not None
-    entry = fastpath.entry_of_launch((BACKWARD, packed, *rotation.options, *norm.fields), given)
+    packed, wanted = positions is not None, len(weights) if wants_weights else 0
+    options = BACKWARD, packed, wanted, *rotation.options, *norm.fields
+    entry = fastpath.entry_of_launch(options, given)
     shares = None if entry is None else entry.shares
     if shares is None:
-        shares = shares_of(plan_backward(given, rotation, norm, packed), len(weights))
+        shares = shares_of(plan_backward(given, rotation, norm, packed), wanted)
     if entry is not None:
         entry.shares = shares
     partials = [rstds[0].new_empty(n, kept[0].shape[-1]) for n in shares]
     q_partial, k_partial = _two(partials)
     given = given._replace(q_partial=q_partial, k_partial=k_partial)
     _launch(entry, given, lambda: plan_backward(given, rotation, norm, packed))
-    return outs, _sum_partials(partials, weights), sumsq_grads
+    return outs, _sum_partials(partials, weights[:wanted]), sumsq_grads
 
 
 def forward_tensors(
@@ -204,13 +207,17 @@ def _launch(entry: fastpath.Entry | None, given: tuple, plan: Callable[[], Plan]
     """Launch what is planned, or what the fast path remembers of such tensors."""
     if entry is not None and entry.launch is not None and entry.launch(given):
         return
-    planned, device = plan(), given[0].device
+    device = given[0].device
+    # Triton launches on the current device, and the fast path remembers which one that was
     with torch.cuda.device(device if device.type == "cuda" else -1):
+        if entry is not None and entry.launch is not None and entry.launch(given):
+            return
+        planned = plan()
         compiled = run(planned, given)
-    if entry is not None:
-        entry.launch = fastpath.shortest_launch(
-            compiled, planned.programs, planned.numbers, all_are_signed=True
-        )
+        if entry is not None:
+            entry.launch = fastpath.shortest_launch(
+                compiled, planned.programs, planned.numbers, all_are_signed=True
+            )
 
 
 @dataclass(frozen=True)
@@ -234,12 +241,16 @@ def _layout(
 ) -> _Layout:
     order = order_of_programs(tensors.q, rotation)
     views = {name: _view(getattr(tensors, name), tensors.q, rotation) for name in names}
+    batch, heads = views["q"].shape[1], max(x.shape[2] for x in views.values() if x is not None)
+    if heads >= MOST_ROWS:
+        raise bad(f"a tensor has {heads} heads", f"fewer than {MOST_ROWS}")
+    order["PER_BATCH"] |= batch * heads >= MOST_ROWS
     if not (order["PER_BATCH"] or _is_per_head(tensors.q_weight)):  # a row should tell its head
         merged = with_rows_in_one_dimension(list(views.values()))
         views = dict(zip(names, merged, strict=True))
     seq_len, batch, q_heads, head_dim = views["q"].shape
     k_heads = 0 if tensors.k is None else views["k"].shape[2]
-    order["PER_BATCH"] |= batch == 1 or batch * max(q_heads, k_heads) >= MAX_ROWS
+    order["PER_BATCH"] |= batch == 1
     entries, shared = (batch, 1) if order["PER_BATCH"] else (1, batch)
     half, tail = rotation.rotary_dim // 2, head_dim - rotation.rotary_dim
     tile = _in_registers(

@@ -44,11 +44,13 @@ def norm_rope_backward_by_operator(
     rotation: Rotation,
     norm: Normalization,
     has_sumsq: bool,
+    wants_weights: bool,
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
     """`norm_launch.norm_rope_backward` as an operator."""
     fields = *rotation.tensors, *rotation.options, *norm.fields
-    found = _backward_op(grads, kept, rstds, positions, weights, has_sumsq, *fields)
-    n, m = len(kept), len(weights)
+    options = has_sumsq, wants_weights
+    found = _backward_op(grads, kept, rstds, positions, weights, *options, *fields)
+    n, m = len(kept), len(weights) if wants_weights else 0
     return tuple(found[:n]), tuple(found[n : n + m]), tuple(found[n + m :])
 
 
@@ -105,19 +107,20 @@ def _norm_rope_inplace_op(tensors, weights, sumsqs, *fields):
     "rope_kernels::norm_rope_backward",
     mutates_args=(),
     schema="(Tensor[] grads, Tensor[] kept, Tensor[] rstds, Tensor? positions, Tensor[] weights, "
-    f"bool has_sumsq, {FIELDS}, {_NORM}) -> Tensor[]",
+    f"bool has_sumsq, bool wants_weights, {FIELDS}, {_NORM}) -> Tensor[]",
 )
-def _backward_op(grads, kept, rstds, positions, weights, has_sumsq, *fields):
+def _backward_op(grads, kept, rstds, positions, weights, has_sumsq, wants_weights, *fields):
     rotation, norm = _split(fields)
     found = norm_launch.norm_rope_backward(
-        grads, kept, rstds, positions, weights, rotation, norm, has_sumsq
+        grads, kept, rstds, positions, weights, rotation, norm, has_sumsq, wants_weights
     )
     return [x for row in found for x in row]
 
 
 @_backward_op.register_fake
-def _(grads, kept, rstds, positions, weights, has_sumsq, *fields):
-    outs = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (*kept, *weights)]
+def _(grads, kept, rstds, positions, weights, has_sumsq, wants_weights, *fields):
+    likes = (*kept, *weights) if wants_weights else kept
+    outs = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in likes]
     return outs + ([_one_per_row(x) for x in kept] if has_sumsq else [])
 
 

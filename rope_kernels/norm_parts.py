@@ -188,7 +188,7 @@ def load_row(
 ):
     """A row's three pieces, in the stored dtype. What is masked is undefined."""
     pair, _, is_pair = pairs_of_block(HALF, BLOCK_HALF, 1)
-    slices = pointers + START * stride
+    slices = pointers + tl.full((), START, tl.int64) * stride
     first, second = load_pairs(slices, stride, exists, pair, is_pair, HALF, BLOCK_HALF, INTERLEAVED)
     tail = tl.zeros((1, 1, 1), first.dtype)
     if TAIL > 0:
@@ -216,7 +216,7 @@ def store_row(
     stored: tl.constexpr = pointers.dtype.element_ty
     pair, _, is_pair = pairs_of_block(HALF, BLOCK_HALF, 1)
     first, second, tail = row
-    slices = pointers + START * stride
+    slices = pointers + tl.full((), START, tl.int64) * stride
     store_pairs(
         *(slices, stride, first.to(stored), second.to(stored), exists, pair, is_pair),
         *(HALF, BLOCK_HALF, INTERLEAVED),

@@ -106,7 +106,7 @@ def whole_rows_kernel(
     # Read every element, and once more as the other member of its pair.
     other = partner_of(element, HALF, TAIL)
     mask = exists & in_block[None, None, :]
-    slices = t_pointers + START * t_stride
+    slices = t_pointers + tl.full((), START, tl.int64) * t_stride
     stored = tl.load(slices + (element * t_stride)[None, None, :], mask)
     stored_other = tl.load(slices + (other * t_stride)[None, None, :], mask)
 
@@ -143,5 +143,5 @@ def whole_rows_kernel(
     # Write every element once. In place another thread may still need the old value.
     if IN_PLACE:
         tl.debug_barrier()
-    slices = out_pointers + START * out_stride
+    slices = out_pointers + tl.full((), START, tl.int64) * out_stride
     tl.store(slices + (element * out_stride)[None, None, :], y, mask)

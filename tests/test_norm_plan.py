@@ -23,7 +23,8 @@ def q_and_k(device, s=S, heads=(H, 1), d=D, per_head=False):
 
 
 def packed(device):
-    t, weight = q_and_k(device)[0][:6, 0].detach().requires_grad_(), torch.rand(D, device=device)
+    t, weight = q_and_k(device)[0][:6, 0].detach(), torch.rand(D, device=device)
+    t, weight = t.requires_grad_(), weight.requires_grad_()
     options = {"cu_seqlens": torch.tensor([0, 2, 2, 5], device=device), "norm_after": True}
     return norm_rope, (t, weight, angles(9, D2, device), "thd"), options | {"save": "output"}
 
@@ -117,3 +118,46 @@ def test_the_backward_writes_every_planned_share_and_no_more(name, device, monke
     monkeypatch.setattr(norm_launch, "run", run_with_room)
     gradients(*CALLS[name][0](device))
     assert counts and counts[0] == counts[1]
+
+
+def test_the_fast_path_remembers_the_device_of_the_tensors(monkeypatch):
+    """Not the device that was current when the call came."""
+    current, seen = ["the caller's"], []
+
+    class OfTheTensors:
+        def __init__(self, device):
+            pass
+
+        def __enter__(self):
+            current[0] = "the tensors'"
+
+        def __exit__(self, *error):
+            current[0] = "the caller's"
+
+    monkeypatch.setattr(torch.cuda, "device", OfTheTensors)
+    monkeypatch.setattr(norm_launch, "run", lambda plan, tensors: seen.append(current[0]))
+    monkeypatch.setattr(
+        norm_launch.fastpath, "shortest_launch", lambda *a, **k: seen.append(current[0])
+    )
+    monkeypatch.setattr(norm_launch.fastpath, "ENABLED", True)
+    norm_launch.fastpath.forget()
+    norm_rope(torch.randn(2, 1, 1, 8), None, RotaryPositionEmbedding(8))
+    norm_launch.fastpath.forget()
+    assert seen == ["the tensors'", "the tensors'"]
+
+
+def test_frozen_weights_take_no_second_launch(monkeypatch):
+    launched = []
+    run = norm_launch.run
+
+    def noted(plan, tensors):
+        launched.append(plan.kernel)
+        return run(plan, tensors)
+
+    monkeypatch.setattr(norm_launch, "run", noted)
+    monkeypatch.setattr(norm_launch.fastpath, "ENABLED", False)
+    x = torch.randn(3, 1, 2, 8, requires_grad=True)
+    for weight in (torch.randn(8), torch.randn(8, requires_grad=True)):
+        norm_rope(x, weight, RotaryPositionEmbedding(8)).sum().backward()
+    forward, backward = norm_launch.FORWARD, norm_launch.BACKWARD
+    assert launched == [forward, backward, forward, backward, norm_launch.SUM]

@@ -13,6 +13,7 @@ from rope_kernels import (
     RotaryPositionEmbedding,
     api,
     apply_rotary_pos_emb,
+    norm_rope,
     rope_bw,
     rope_fw,
     rope_qk,
@@ -449,3 +450,18 @@ def test_tables_are_not_made_of_rounded_frequencies(dtype, device):
     for make in (rope.angles_per_pair, rope.cos_sin_per_pair):
         with pytest.raises(TypeError, match="inv_freq has dtype"):
             make(S)
+
+
+@pytest.mark.parametrize(
+    "rotate", [apply_rotary_pos_emb, lambda t, f, **o: norm_rope(t, None, f, **o)]
+)
+@pytest.mark.parametrize("inplace", [False, True])
+def test_a_slice_that_starts_past_2_to_31_elements(rotate, inplace):
+    """d is the outermost dimension in memory. Only the pages that are touched take memory."""
+    d_stride = 2**26
+    memory = torch.empty(66 * d_stride, dtype=torch.float16)
+    t = memory.as_strided((1, 1, 1, 66), (2**32, 2**32, 2**32, d_stride))
+    t.copy_(torch.randn(1, 1, 1, 66))
+    options = {"rotary_start": 64, "inplace": inplace}
+    want = rotate(t.contiguous(), RotaryPositionEmbedding(2), **options)
+    assert torch.equal(rotate(t, RotaryPositionEmbedding(2), **options), want)

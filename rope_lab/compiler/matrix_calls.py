@@ -132,11 +132,12 @@ def _with_norm() -> dict[str, SampleCall]:
     """Norm and rotation: the forward, the backward, and the sum of the weights' gradients."""
     rope, weight = RotaryPositionEmbedding(D), _elements(D)
     q_and_k = _elements(S, B, H, D), _elements(S, B, 1, D), weight, weight, rope
-    trained = _trained(S, B, H, D), _trained(S, B, 1, D), weight, weight, rope
-    d72 = _trained(S, B, 3, 72), _trained(S, B, 1, 72), *[_elements(72)] * 2
+    of_q, of_k = _trained(D), _trained(D)
+    trained = _trained(S, B, H, D), _trained(S, B, 1, D), of_q, of_k, rope
+    d72 = _trained(S, B, 3, 72), _trained(S, B, 1, 72), _trained(72), _trained(72)
     by_head = _elements(B, H, S, D), _elements(H, D), rope.cos_sin_per_pair(S), "bhsd"
     as_in_a_model = {"rounding": "model", "rotary_dim": D}
-    packed = _trained(S, H, D), weight, rope, "thd"
+    packed = _trained(S, H, D), of_q, rope, "thd"
     after = {"norm_after": True, "save": "output", "cu_seqlens": torch.tensor([0, 10, S])}
     return {
         "norm of q and k": SampleCall(qk_norm_rope, q_and_k),

@@ -105,7 +105,7 @@ def _backward(
     grads = [_new(t, t.shape) for t in kept]
     given = backward_tensors(grads, kept, grads, weights, rstds, sumsq_grads, rotation)
     plan = plan_backward(given, rotation, norm, packed, engine)
-    if not weights:
+    if not wants_grad(tuple(weights)):
         return {BACKWARD: (plan, given)}
     shares = shares_of(plan, len(weights))
     partials = [_new(rstds[0], (n, kept[0].shape[-1])) for n in shares]
