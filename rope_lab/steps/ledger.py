@@ -67,6 +67,9 @@ class Ledger:
     def arange(self, start, end):
         return torch.arange(start, end).as_subclass(Block)
 
+    def full(self, shape, value, dtype):
+        return torch.full(shape, value, dtype=_DTYPES[dtype]).as_subclass(Block)
+
     def multiple_of(self, pointer, divisors):
         return pointer  # a promise to the compiler, which changes no result
 
