@@ -5,7 +5,7 @@ import torch
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
 from norm_yardstick import check
-from rope_kernels import RotaryPositionEmbedding, norm_launch, norm_rope, plan, qk_norm_rope
+from rope_kernels import RotaryPositionEmbedding, norm_launch, norm_rope, qk_norm_rope
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 S, B, H, D, D2 = 3, 2, 3, 20, 12  # tiles with rows and positions that are not there
@@ -110,9 +110,16 @@ def test_any_number_of_heads(tensor_format, heads, norm_after, device):
 @pytest.mark.parametrize("tensor_format", ("sbhd", "thd"))
 def test_more_rows_than_32_bits_count(tensor_format, weights, device, monkeypatch):
     """Then each batch entry has programs of its own: here already for 4 rows."""
-    for module in (plan, norm_launch):
-        monkeypatch.setattr(module, "MAX_ROWS", 4)
-    Sample(device, tensor_format, weights=weights).check()
+    sample = Sample(device, tensor_format, weights=weights)
+    monkeypatch.setattr(norm_launch, "MOST_ROWS", 6)
+    sample.check()
+
+
+def test_more_heads_than_32_bits_count_are_refused(device, monkeypatch):
+    sample = Sample(device, "sbhd")
+    monkeypatch.setattr(norm_launch, "MOST_ROWS", 2)
+    with pytest.raises(ValueError, match=r"heads; accepted: fewer than 2"):
+        sample.check()
 
 
 # memory and dtypes

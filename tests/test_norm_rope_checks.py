@@ -64,7 +64,7 @@ def test_bad_arguments_of_the_rotation(bad, call, device, nothing_may_run):
 FLOATS = "accepted: torch.Tensor"
 SHAPES = f"accepted: ({D},), or ({H}, {D}) for a weight of each head"
 ROWS = f"accepted: ({S}, {BATCH}, {H}), or ({S}, {BATCH}, 1) for all heads"
-NUMBER = "accepted: a finite number"
+NUMBER = "accepted: a finite number of fp32"
 DIM = "accepted: an integer from 1, below 2^31"
 
 
@@ -80,6 +80,7 @@ def sums(*shape, dtype=torch.float32):
 OF_THE_NORM = {
     "eps below 0": ({"eps": -1e-6}, "eps is -1e-06; ", NUMBER + " from 0", ValueError),
     "eps infinite": ({"eps": float("inf")}, "eps is inf; ", NUMBER, ValueError),
+    "eps beyond fp32": ({"eps": 10**400}, "eps is 1000", NUMBER, ValueError),
     "eps NaN": ({"eps": float("nan")}, "eps is nan; ", NUMBER, ValueError),
     "eps None": ({"eps": None}, "eps is None; ", NUMBER, TypeError),
     "eps True": ({"eps": True}, "eps is True; ", NUMBER, TypeError),
