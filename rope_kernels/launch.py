@@ -1,5 +1,7 @@
 """From tensors to one kernel launch: `make_plan`, which needs no GPU, and `run`."""
 
+from importlib import import_module
+
 import torch
 from torch import Tensor
 
@@ -11,13 +13,14 @@ from .plan import (
     KernelTensors,
     Plan,
     alignment,
+    as_read,
     both,
-    strides_in_units,
     strides_of,
+    strides_of_tables,
     with_rows_in_one_dimension,
 )
 from .rotation import Rotation
-from .tiles import order_of_programs, plan_tile
+from .tiles import WHOLE_ROWS, order_of_programs, plan_tile
 
 
 def rotate(
@@ -62,13 +65,8 @@ def as_stored(given: KernelTensors, inplace: bool) -> KernelTensors:
     (q, q_out), (k, k_out) = [*pairs, (None, None), (None, None)][:2]
     if not inplace:
         q, k = (None if t is None else t.resolve_neg() for t in (q, k))
-    table, sin = given.table, given.sin
-    if sin is not None and (table.stride() != sin.stride() or table.is_neg() or sin.is_neg()):
-        table, sin = (x.resolve_neg().contiguous() for x in (table, sin))
-    lists = given.cu_seqlens, given.starts
-    cu_seqlens, starts = (None if x is None else x.contiguous() for x in lists)
-    table = table.resolve_neg()
-    return KernelTensors(q, k, q_out, k_out, table, sin, cu_seqlens, starts, given.ids)
+    read = as_read(given.table, given.sin, given.cu_seqlens, given.starts)
+    return KernelTensors(q, k, q_out, k_out, *read, given.ids)
 
 
 def make_plan(
@@ -105,12 +103,8 @@ def make_plan(
     s_blocks = -(-seq_len // tile.positions)
     row_blocks = sum(-(-shared * heads // tile.rows) for heads in (q_heads, k_heads))
 
-    table, ids = None if rotation.on_the_fly else tensors.table, tensors.ids
-    if table is not None and table.dim() != 3:
-        table = table.flatten(1)[None]  # (1, s2, d2)
-    if ids is not None and ids.dim() == 1:
-        ids = ids[None]  # packed tokens: one batch entry
-    table_strides, unit = strides_in_units(table)
+    table = None if rotation.on_the_fly else tensors.table
+    table_strides, unit = strides_of_tables(table, tensors.ids)
     names = "q_strides", "k_strides", "q_out_strides", "k_out_strides"
     strides = {name: strides_of(view) for name, view in zip(names, views, strict=True)}
     return Plan(
@@ -122,19 +116,18 @@ def make_plan(
             "batch": batch,
             "q_heads": q_heads,
             "k_heads": k_heads,
-            "s2": 0 if table is None else table.shape[1],
+            "s2": 0 if table is None else table.shape[1 if table.dim() == 3 else 0],
             "sequences": 0 if tensors.cu_seqlens is None else tensors.cu_seqlens.numel() - 1,
             "cp": (rotation.cp_size, rotation.cp_rank) if rotation.cp_size > 1 else None,
         },
-        strides=strides | {"table_strides": table_strides, "ids_strides": strides_of(ids)},
+        strides=strides | table_strides,
         blocks=tile.blocks,
         flags={
             "TRANSPOSE": rotation.transpose,
             "INVERSE": rotation.inverse,
             "ONE_PER_PAIR": rotation.on_the_fly or rotation.one_per_pair,
             **order,
-            # Triton's library for AMD has no fast sine; nor have the interpreter and fp64
-            "FAST_SINE": engine is Engine.NVIDIA and tensors.q.dtype != torch.float64,
+            "FAST_SINE": has_fast_sine(tensors.q, engine),
             "ALIGNED": alignment(tensors.q, tensors.k),
             "OUT_ALIGNED": alignment(tensors.q_out, tensors.k_out),
             "TABLE_UNIT": unit,
@@ -143,13 +136,16 @@ def make_plan(
     )
 
 
+def has_fast_sine(t: Tensor, engine: Engine) -> bool:
+    """Whether the hardware's sine may serve: AMD's library, the interpreter and fp64 have none."""
+    return engine is Engine.NVIDIA and t.dtype != torch.float64
+
+
 def kernel_of(plan: Plan):
     """The Triton kernel that a plan names."""
-    # the first launch loads Triton, not the import of the package
-    from . import kernels, norm_kernels, whole_rows
-
-    rooms = kernels, norm_kernels, whole_rows
-    return next(getattr(room, plan.kernel) for room in rooms if hasattr(room, plan.kernel))
+    # the first launch loads Triton, and its own kernel's file, not the import of the package
+    room = {"rope_kernel": "kernels", WHOLE_ROWS: "whole_rows"}.get(plan.kernel, "norm_kernels")
+    return getattr(import_module(f".{room}", __package__), plan.kernel)
 
 
 def options_of(plan: Plan) -> dict[str, int | bool]:

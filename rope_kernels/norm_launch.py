@@ -12,18 +12,27 @@ from . import fastpath
 from .checks import bad
 from .engine import Engine, engine_of
 from .formats import view_as_sbhd
-from .launch import run
+from .launch import has_fast_sine, run
 from .normalization import Normalization
 from .plan import (
     Plan,
     alignment,
+    as_read,
     both,
-    strides_in_units,
     strides_of,
+    strides_of_tables,
     with_rows_in_one_dimension,
 )
 from .rotation import Rotation
-from .tiles import MAX_WARPS, TILE_BYTES, Tile, order_of_programs, tile_of_padded_rows
+from .tiles import (
+    MAX_WARPS,
+    TILE_BYTES,
+    Tile,
+    flags_of_pairings,
+    next_power_of_2,
+    order_of_programs,
+    tile_of_padded_rows,
+)
 
 # A forward tile in units of `_in_registers`'s: positions, rows, warps.
 FORWARD_TILES = {"rows": (2, 1, 1), "positions": (4, 1, 4), "packed": (2, 1, 1)}
@@ -174,7 +183,8 @@ def forward_tensors(
     """The tensors of a forward launch, as the kernel reads them."""
     rows = (*_two(tensors), *_two(outs), *_two(_contiguous(weights)), *_two(rstds))
     sums = _two(_expanded(sumsqs, tensors))
-    return ForwardTensors(*rows, *sums, positions, *_table(rotation), *_where(rotation))
+    read = as_read(rotation.table, rotation.sin, rotation.cu_seqlens, rotation.start_positions)
+    return ForwardTensors(*rows, *sums, positions, *read, rotation.position_ids)
 
 
 def backward_tensors(
@@ -188,8 +198,8 @@ def backward_tensors(
 ) -> BackwardTensors:
     """The tensors of a backward launch, but for partial sums: the plan tells their number."""
     rows = (*_two(grads), *_two(kept), *_two(outs), *_two(_contiguous(weights)), *_two(rstds))
-    where = _where(rotation)[1:]
-    return BackwardTensors(*rows, *_two(sumsq_grads), None, None, *_table(rotation), *where)
+    read = as_read(rotation.table, rotation.sin, rotation.start_positions)
+    return BackwardTensors(*rows, *_two(sumsq_grads), None, None, *read, rotation.position_ids)
 
 
 def sum_tensors(partials: Sequence[Tensor], outs: Sequence[Tensor]) -> SumTensors:
@@ -284,7 +294,7 @@ def _in_registers(tile: Tile, element_bytes: int) -> Tile:
     A program keeps its rows until it knows their sums, and a backward keeps sums of its own.
     """
     blocks, warps = dict(tile.blocks), tile.num_warps
-    row = _next_power_of_2(2 * blocks["BLOCK_HALF"] + blocks["BLOCK_TAIL"]) * element_bytes
+    row = next_power_of_2(2 * blocks["BLOCK_HALF"] + blocks["BLOCK_TAIL"]) * element_bytes
     while blocks["BLOCK_S"] * blocks["BLOCK_R"] * row > TILE_BYTES * warps:
         name = "BLOCK_S" if blocks["BLOCK_S"] > 1 else "BLOCK_R"
         if blocks[name] == 1:
@@ -317,7 +327,7 @@ def plan_forward(
     layout = _layout(tensors, names, rotation, _forward_tile)
     tile, order = layout.tile, dict(layout.order)
     order["STRETCH"] = max(1, order["STRETCH"] // tile.positions)
-    table_strides, unit = _strides_of_table(tensors, rotation)
+    table_strides, unit = _strides_of_tables(tensors, rotation)
     sequences = 0 if tensors.cu_seqlens is None else tensors.cu_seqlens.numel() - 1
     return Plan(
         kernel=FORWARD,
@@ -340,7 +350,7 @@ def plan_forward(
             "ALIGNED": alignment(tensors.q, tensors.k),
             "OUT_ALIGNED": alignment(tensors.q_out, tensors.k_out),
             "TABLE_UNIT": unit,
-            **_pairings(rotation),
+            **flags_of_pairings(rotation),
         },
         fp_fusion=not norm.like_model,
     )
@@ -364,7 +374,7 @@ def plan_backward(
     programs_per_sm = PROGRAMS_OF_ODD_ROWS_PER_SM if odd else PROGRAMS_PER_SM
     wanted = programs_per_sm * count_sms(tensors.q.device) // tile.num_warps
     chunks = max(1, min(layout.s_blocks, wanted // units))
-    table_strides, unit = _strides_of_table(tensors, rotation)
+    table_strides, unit = _strides_of_tables(tensors, rotation)
     return Plan(
         kernel=BACKWARD,
         programs=units * chunks,
@@ -388,7 +398,7 @@ def plan_backward(
             "GRAD_ALIGNED": alignment(tensors.q_grad, tensors.k_grad),
             "OUT_ALIGNED": alignment(tensors.q_out, tensors.k_out),
             "TABLE_UNIT": unit,
-            **_pairings(rotation),
+            **flags_of_pairings(rotation),
         },
     )
 
@@ -439,10 +449,6 @@ def count_sms(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
-def _next_power_of_2(n: int) -> int:
-    return 1 << (n - 1).bit_length()
-
-
 def _two(tensors: Sequence[Tensor]) -> tuple[Tensor | None, Tensor | None]:
     """Those of q and of k: None where there is none."""
     return both(tuple(tensors)) if tensors else (None, None)
@@ -458,21 +464,6 @@ def _expanded(sumsqs: Sequence[Tensor], tensors: Sequence[Tensor]) -> list[Tenso
     return [x.resolve_neg().expand(t.shape[:-1]) for x, t in pairs]
 
 
-def _table(rotation: Rotation) -> tuple[Tensor, Tensor | None]:
-    """Angles, or cosines and sines, as the kernels read them."""
-    table, sin = rotation.table, rotation.sin
-    if sin is not None and (table.stride() != sin.stride() or table.is_neg() or sin.is_neg()):
-        table, sin = (x.resolve_neg().contiguous() for x in (table, sin))
-    return table.resolve_neg(), sin
-
-
-def _where(rotation: Rotation) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Sequences, starts and ids, as the kernels read them."""
-    lists = rotation.cu_seqlens, rotation.start_positions
-    cu_seqlens, starts = (None if x is None else x.contiguous() for x in lists)
-    return cu_seqlens, starts, rotation.position_ids
-
-
 def _view(t: Tensor | None, q: Tensor, rotation: Rotation) -> Tensor | None:
     """(s, b, h, d), and (s, b, h, 1) of what has a number for each row."""
     if t is None:
@@ -485,26 +476,10 @@ def _strides(layout: _Layout) -> dict[str, tuple[int, ...] | None]:
     return {f"{name}_strides": strides_of(view) for name, view in layout.views.items()}
 
 
-def _strides_of_table(
+def _strides_of_tables(
     tensors: ForwardTensors | BackwardTensors, rotation: Rotation
 ) -> tuple[dict[str, tuple[int, ...] | None], int]:
-    """Strides of the table and of position ids, and the unit of the former."""
-    table, ids = None if rotation.on_the_fly else tensors.table, tensors.ids
-    if table is not None and table.dim() != 3:
-        table = table.flatten(1)[None]  # (1, s2, columns)
-    if ids is not None and ids.dim() == 1:
-        ids = ids[None]  # packed tokens: one batch entry
-    strides, unit = strides_in_units(table)
-    return {"table_strides": strides, "ids_strides": strides_of(ids)}, unit
-
-
-def _pairings(rotation: Rotation) -> dict[str, bool]:
-    reads_interleaved, writes_interleaved = rotation.pairings
-    return {
-        "INTERLEAVED": rotation.interleaved,
-        "READS_INTERLEAVED": reads_interleaved,
-        "WRITES_INTERLEAVED": writes_interleaved,
-    }
+    return strides_of_tables(None if rotation.on_the_fly else tensors.table, tensors.ids)
 
 
 def _is_per_head(weight: Tensor | None) -> bool:
@@ -512,5 +487,4 @@ def _is_per_head(weight: Tensor | None) -> bool:
 
 
 def _has_fast_sine(t: Tensor, engine: Engine | None) -> bool:
-    engine = engine_of(t) if engine is None else engine
-    return engine is Engine.NVIDIA and t.dtype != torch.float64
+    return has_fast_sine(t, engine_of(t) if engine is None else engine)

@@ -110,6 +110,31 @@ def strides_in_units(table: Tensor | None) -> tuple[tuple[int, ...] | None, int]
     return strides, unit
 
 
+def strides_of_tables(
+    table: Tensor | None, ids: Tensor | None
+) -> tuple[dict[str, tuple[int, ...] | None], int]:
+    """Strides of a table and of position ids, by name, and the unit of the table's.
+
+    Args:
+        table: (s2, 1, 1, columns), (s2, columns) or (b, s2, columns); None: angles on the fly.
+        ids: (b, s), or (s,) of packed tokens, which are one batch entry; or None.
+    """
+    if table is not None and table.dim() != 3:
+        table = table.flatten(1)[None]  # (1, s2, columns)
+    if ids is not None and ids.dim() == 1:
+        ids = ids[None]
+    strides, unit = strides_in_units(table)
+    return {"table_strides": strides, "ids_strides": strides_of(ids)}, unit
+
+
+def as_read(table: Tensor, sin: Tensor | None, *lists: Tensor | None) -> tuple[Tensor | None, ...]:
+    """The same as the kernels read them: cosines and sines of equal strides, contiguous lists."""
+    if sin is not None and (table.stride() != sin.stride() or table.is_neg() or sin.is_neg()):
+        table, sin = (x.resolve_neg().contiguous() for x in (table, sin))
+    lists = tuple([None if x is None else x.contiguous() for x in lists])
+    return table.resolve_neg(), sin, *lists
+
+
 def strides_of(x: Tensor | None) -> tuple[int, ...] | None:
     """In elements; 0 for a dimension of one index, where 1 would look unaligned to the compiler."""
     if x is None:

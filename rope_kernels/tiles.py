@@ -121,21 +121,21 @@ def tile_of_padded_rows(
 ) -> Tile:
     """Rows one below the other, each padded to a power of two."""
     half, tail = part["HALF"], part["TAIL"]
-    block_half, block_tail = _next_power_of_2(half), _next_power_of_2(tail) if tail else 0
-    padded = _next_power_of_2(2 * block_half + block_tail)
+    block_half, block_tail = next_power_of_2(half), next_power_of_2(tail) if tail else 0
+    padded = next_power_of_2(2 * block_half + block_tail)
     waits = rotation.looks_up_positions and not rotation.on_the_fly
     size = LARGER_TILE_BYTES if waits and not rows[1] else TILE_BYTES
     if 3 * (2 * half + tail) < 2 * padded:
         size = LARGER_TILE_BYTES  # a third of it is empty
     rows_that_fit = max(1, size // (padded * element_bytes))
-    positions = _next_power_of_2(positions_per_load(rotation))
+    positions = next_power_of_2(positions_per_load(rotation))
     if rows_outer and head_dim * element_bytes % LINE_BYTES:
         positions = max(positions, 2)  # neighbors in memory, which share a cache line
-    block_r = min(_next_power_of_2(max(rows)), max(1, rows_that_fit // positions))
+    block_r = min(next_power_of_2(max(rows)), max(1, rows_that_fit // positions))
     block_s = rows_that_fit // block_r
     if max(rows) <= FEW_ROWS:
         with_table = block_r * padded * element_bytes + table_bytes(rotation)
-        block_s = min(block_s, max(positions, _next_power_of_2(-(-size // with_table))))
+        block_s = min(block_s, max(positions, next_power_of_2(-(-size // with_table))))
     num_warps = min(MAX_WARPS, max(1, padded * element_bytes // BYTES_PER_WARP))
     tile = {"BLOCK_S": block_s, "BLOCK_R": block_r}
     padding = {"BLOCK_HALF": block_half, "BLOCK_TAIL": block_tail, "ROWS_PER_BLOCK": 1}
@@ -155,12 +155,12 @@ def tile_of_pairs_side_by_side(
     block = block_of_rows(half, element_bytes, FULL_OVER_POSITIONS)
     over_positions = rows_outer and rotation.cu_seqlens is None
     rows_per_block = block // half if over_positions else min(block // half, max(rows))
-    block = _next_power_of_2(rows_per_block * half)
+    block = next_power_of_2(rows_per_block * half)
     block_bytes = 2 * block * element_bytes
     in_sectors = half * element_bytes % SECTOR_BYTES == 0
     most = max(1, (LARGER_TILE_BYTES if in_sectors else TILE_BYTES) // block_bytes)
     if over_positions:
-        block_s, block_r = 1, min(_next_power_of_2(max(rows)), most)
+        block_s, block_r = 1, min(next_power_of_2(max(rows)), most)
         positions, tile_rows = rows_per_block, block_r
     else:
         block_r = blocks_over_rows(rows, rows_per_block, most)
@@ -174,12 +174,16 @@ def tile_of_pairs_side_by_side(
 
 
 def _flags(rotation: Rotation, over_positions: bool) -> dict[str, bool]:
+    return flags_of_pairings(rotation) | {"OVER_POSITIONS": over_positions}
+
+
+def flags_of_pairings(rotation: Rotation) -> dict[str, bool]:
+    """Where pairs are neighbors: in the table, in what is read, and in what is written."""
     reads_interleaved, writes_interleaved = rotation.pairings
     return {
         "INTERLEAVED": rotation.interleaved,
         "READS_INTERLEAVED": reads_interleaved,
         "WRITES_INTERLEAVED": writes_interleaved,
-        "OVER_POSITIONS": over_positions,
     }
 
 
@@ -204,11 +208,11 @@ def tile_of_whole_rows(
         if inplace:
             block = max(block, BLOCK_BYTES_IN_PLACE // element_bytes)
         rows_per_block, most = block // width, max(1, size // (block * element_bytes))
-        block_s, block_r = 1, min(_next_power_of_2(max(rows)), most)
+        block_s, block_r = 1, min(next_power_of_2(max(rows)), most)
         positions, tile_rows = rows_per_block, block_r
     else:
         rows_per_block = min(block // width, max(rows))
-        block = _next_power_of_2(rows_per_block * width)
+        block = next_power_of_2(rows_per_block * width)
         waits = rotation.looks_up_positions and width * element_bytes % BYTES_PER_THREAD == 0
         if waits or (rotation.on_the_fly and rows_per_block * width < FULL_FOR_TWO_WARPS * block):
             warp_bytes = LARGER_TILE_BYTES
@@ -245,7 +249,7 @@ def blocks_over_rows(rows: tuple[int, int], rows_per_block: int, most: int) -> i
 
     `rows` are those of q and of k.
     """
-    needed = _next_power_of_2(-(-max(rows) // rows_per_block))
+    needed = next_power_of_2(-(-max(rows) // rows_per_block))
     if needed < most:
         return needed
     sizes = [size for size in (most, most // 2, most // 4) if size >= MANY_BLOCKS] or [most]
@@ -259,7 +263,7 @@ def block_of_rows(width: int, element_bytes: int, wanted: float) -> int:
     full enough, the fullest.
     """
     per_thread = math.gcd(BYTES_PER_THREAD, width * element_bytes)
-    least = max(32 * per_thread // element_bytes, _next_power_of_2(width))
+    least = max(32 * per_thread // element_bytes, next_power_of_2(width))
     sizes = least, 2 * least, 4 * least
     filled = [size // width * width / size for size in sizes]
     for size, share in zip(sizes, filled, strict=True):
@@ -290,7 +294,7 @@ def pairs_go_side_by_side(
     their programs need the most bytes in flight; there pairs side by side are faster even if they
     are read 8 bytes at a time.
     """
-    half, padded = part["HALF"], _next_power_of_2(part["HALF"])
+    half, padded = part["HALF"], next_power_of_2(part["HALF"])
     largest = 4 * 2 * padded * element_bytes  # bytes of a block, see `block_of_rows`
     if part["TAIL"] or any(rotation.pairings) or largest > MAX_WARPS * TILE_BYTES:
         return False
@@ -319,5 +323,5 @@ def positions_per_load(rotation: Rotation) -> int:
     return max(1, BYTES_PER_LOAD // row_bytes)
 
 
-def _next_power_of_2(n: int) -> int:
+def next_power_of_2(n: int) -> int:
     return 1 << (n - 1).bit_length()
