@@ -12,30 +12,24 @@ the order of arrival.
 import triton
 import triton.language as tl
 
-from .norm_parts import (
-    angles_of,
-    angles_of_tile,
-    ask_for_angles,
-    computed,
-    dot,
+from .norm_angles import angles_of, angles_of_tile, ask_for_angles, store_positions
+from .norm_arithmetic import computed, dot, normalized, turn_row, weights_of, zero_outside
+from .norm_gradient import (
     input_gradient,
-    load_numbers,
-    load_rows,
     load_tile,
     normal_and_gradient,
-    normalized,
     plus_products,
+    store_sums,
+    zeros_like_rows,
+)
+from .norm_rows import (
+    load_numbers,
+    load_rows,
     pointer_of,
     rows_and_share,
     store_numbers,
-    store_positions,
     store_rows,
-    store_sums,
     tile_of_rows,
-    turn_row,
-    weights_of,
-    zero_outside,
-    zeros_like_rows,
 )
 
 

@@ -7,14 +7,21 @@ import pytest
 import torch
 
 from inputs import angles
-from rope_kernels import RotaryPositionEmbedding, launch, norm_launch, norm_rope, qk_norm_rope
+from rope_kernels import (
+    RotaryPositionEmbedding,
+    launch,
+    norm_launch,
+    norm_plan,
+    norm_rope,
+    qk_norm_rope,
+)
 from rope_kernels.engine import Engine, engine_of
-from rope_kernels.norm_launch import PROGRAMS_OF_ODD_ROWS_PER_SM, PROGRAMS_PER_SM
+from rope_kernels.norm_plan import PROGRAMS_OF_ODD_ROWS_PER_SM, PROGRAMS_PER_SM
 from rope_lab.compiler.norm_plans import plans_of_norm
 from rope_lab.compiler.plans import plan_of
 
 S, B, H, D, D2 = 7, 2, 3, 20, 12
-KERNELS = norm_launch.FORWARD, norm_launch.BACKWARD, norm_launch.SUM
+KERNELS = norm_plan.FORWARD, norm_plan.BACKWARD, norm_plan.SUM
 
 
 def q_and_k(device, s=S, heads=(H, 1), d=D, per_head=False):
@@ -82,7 +89,7 @@ def test_plans_are_in_the_kernels_order_and_launched(name, device, monkeypatch, 
 @pytest.mark.parametrize("sms", (4, 132))
 @pytest.mark.parametrize(("s", "d"), [(4096, 128), (4096, 72), (4096, 256), (3, 128)])
 def test_programs_cover_all_rows_and_fill_the_gpu_once(s, d, tail, sms, monkeypatch):
-    monkeypatch.setattr(norm_launch, "count_sms", lambda device: sms)
+    monkeypatch.setattr(norm_plan, "count_sms", lambda device: sms)
     call = *q_and_k("meta", s, (32, 8), d), RotaryPositionEmbedding(d - tail).to("meta")
     plans = plans_of_norm(Engine.NVIDIA, qk_norm_rope, *call).values()
     forward, backward, add = (plan for plan, _ in plans)
@@ -95,7 +102,7 @@ def test_programs_cover_all_rows_and_fill_the_gpu_once(s, d, tail, sms, monkeypa
     (rows, all_tiles), most = tiles(backward), per_sm * sms // backward.num_warps
     assert forward.programs == tiles(forward)[1] and per_sm <= 12
     assert backward.programs == min(all_tiles, rows * max(1, most // rows))
-    assert add.programs == 2 * -(-d // norm_launch.PARTIAL_COLUMNS)
+    assert add.programs == 2 * -(-d // norm_plan.PARTIAL_COLUMNS)
 
 
 @pytest.mark.parametrize("name", ("q and k", "a weight for each head", "packed"))
@@ -103,7 +110,7 @@ def test_the_backward_writes_every_planned_share_and_no_more(name, device, monke
     run, counts = norm_launch.run, []
 
     def run_with_room(plan, given):
-        if plan.kernel != norm_launch.BACKWARD:
+        if plan.kernel != norm_plan.BACKWARD:
             return run(plan, given)
         partials = [x for x in (given.q_partial, given.k_partial) if x is not None]
         wider = [x.new_full((len(x) + 3, x.shape[1]), torch.nan) for x in partials]
@@ -112,7 +119,7 @@ def test_the_backward_writes_every_planned_share_and_no_more(name, device, monke
         for x, wide in zip(partials, wider, strict=True):
             assert wide[: len(x)].isfinite().all() and wide[len(x) :].isnan().all()
             x.copy_(wide[: len(x)])
-        counts.extend([norm_launch.shares_of(plan, len(partials)), tuple(map(len, partials))])
+        counts.extend([norm_plan.shares_of(plan, len(partials)), tuple(map(len, partials))])
         return done
 
     monkeypatch.setattr(norm_launch, "run", run_with_room)
@@ -159,5 +166,5 @@ def test_frozen_weights_take_no_second_launch(monkeypatch):
     x = torch.randn(3, 1, 2, 8, requires_grad=True)
     for weight in (torch.randn(8), torch.randn(8, requires_grad=True)):
         norm_rope(x, weight, RotaryPositionEmbedding(8)).sum().backward()
-    forward, backward = norm_launch.FORWARD, norm_launch.BACKWARD
-    assert launched == [forward, backward, forward, backward, norm_launch.SUM]
+    forward, backward = norm_plan.FORWARD, norm_plan.BACKWARD
+    assert launched == [forward, backward, forward, backward, norm_plan.SUM]

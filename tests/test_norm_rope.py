@@ -5,7 +5,7 @@ import torch
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
 from norm_yardstick import check
-from rope_kernels import RotaryPositionEmbedding, norm_launch, norm_rope, qk_norm_rope
+from rope_kernels import RotaryPositionEmbedding, norm_launch, norm_plan, norm_rope, qk_norm_rope
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 S, B, H, D, D2 = 3, 2, 3, 20, 12  # tiles with rows and positions that are not there
@@ -111,13 +111,13 @@ def test_any_number_of_heads(tensor_format, heads, norm_after, device):
 def test_more_rows_than_32_bits_count(tensor_format, weights, device, monkeypatch):
     """Then each batch entry has programs of its own: here already for 4 rows."""
     sample = Sample(device, tensor_format, weights=weights)
-    monkeypatch.setattr(norm_launch, "MOST_ROWS", 6)
+    monkeypatch.setattr(norm_plan, "MOST_ROWS", 6)
     sample.check()
 
 
 def test_more_heads_than_32_bits_count_are_refused(device, monkeypatch):
     sample = Sample(device, "sbhd")
-    monkeypatch.setattr(norm_launch, "MOST_ROWS", 2)
+    monkeypatch.setattr(norm_plan, "MOST_ROWS", 2)
     with pytest.raises(ValueError, match=r"heads; accepted: fewer than 2"):
         sample.check()
 
@@ -277,4 +277,4 @@ def test_one_launch_forward_and_two_backward(count, device, monkeypatch):
         norm_launch, "run", lambda plan, given: kernels.append(plan.kernel) or run(plan, given)
     )
     Sample(device, heads=(H, 1)[:count]).check()
-    assert kernels == [norm_launch.FORWARD, norm_launch.BACKWARD, norm_launch.SUM]
+    assert kernels == [norm_plan.FORWARD, norm_plan.BACKWARD, norm_plan.SUM]

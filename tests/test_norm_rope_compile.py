@@ -9,7 +9,7 @@ import torch
 from inputs import FORMATS, angles, packed_qkv, sequence_starts, shape_of
 from norm_yardstick import check, norm_rope_fp64, outs_and_grads
 from pairwise import all_pairs
-from rope_kernels import norm_launch, norm_rope, qk_norm_rope, sum_of_squares
+from rope_kernels import norm_plan, norm_rope, qk_norm_rope, sum_of_squares
 from test_compile import (
     DTYPE,
     LENGTHS,
@@ -192,7 +192,7 @@ def qk(tensor_format="sbhd", layout=None, dtype=torch.bfloat16, s=64, d=128, **o
     return leaves, lambda *leaves: qk_norm_rope(*leaves, freqs, tensor_format, **options)
 
 
-OURS = [norm_launch.FORWARD, norm_launch.BACKWARD, norm_launch.SUM]
+OURS = [norm_plan.FORWARD, norm_plan.BACKWARD, norm_plan.SUM]
 COUNTED = {
     **{tensor_format: {"tensor_format": tensor_format} for tensor_format in FORMATS},
     "packed qkv": {"layout": packed_qkv},

@@ -8,7 +8,7 @@ import torch
 
 from inputs import FORMATS, shape_of
 from norm_yardstick import check, norm_rope_fp64
-from rope_kernels import norm_launch, norm_rope, qk_norm_rope, sum_of_squares
+from rope_kernels import norm_launch, norm_plan, norm_rope, qk_norm_rope, sum_of_squares
 from test_norm_rope import DTYPES, S, Sample, each_format, each_order
 
 # weights
@@ -192,19 +192,19 @@ def with_flag(name, value):
 
 
 def without_weight(plan, given):
-    if plan.kernel == norm_launch.FORWARD:
+    if plan.kernel == norm_plan.FORWARD:
         given = given._replace(q_weight=torch.ones_like(given.q_weight))
     return plan, given
 
 
 def weight_gradient_of_one_tile(plan, given):
-    if plan.kernel == norm_launch.SUM:
+    if plan.kernel == norm_plan.SUM:
         plan.sizes["q_shares"] = plan.sizes["k_shares"] = 1
     return plan, given
 
 
 def weight_forgotten_in_the_backward(plan, given):
-    if plan.kernel == norm_launch.BACKWARD:
+    if plan.kernel == norm_plan.BACKWARD:
         given = given._replace(q_weight=torch.ones_like(given.q_weight))
     return plan, given
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from rope_kernels.norm_launch import BackwardTensors, ForwardTensors, SumTensors
+from rope_kernels.norm_plan import BackwardTensors, ForwardTensors, SumTensors
 from rope_kernels.plan import KernelTensors, Plan, strides_of
 from rope_kernels.tiles import WHOLE_ROWS
 

@@ -15,17 +15,19 @@ from rope_kernels.modes import wants_grad
 from rope_kernels.norm_api import normalization_of, share_a_launch
 from rope_kernels.norm_checks import NormCall, check_norm, check_save
 from rope_kernels.norm_launch import (
-    BackwardTensors,
-    ForwardTensors,
-    SumTensors,
     at_positions,
     backward_tensors,
     forward_tensors,
+    sum_tensors,
+)
+from rope_kernels.norm_plan import (
+    BackwardTensors,
+    ForwardTensors,
+    SumTensors,
     plan_backward,
     plan_forward,
     plan_sum,
     shares_of,
-    sum_tensors,
 )
 from rope_kernels.normalization import Normalization
 from rope_kernels.plan import Plan
@@ -45,7 +47,7 @@ def plans_of_norm(
     """Plan every launch of a call and of its backward, and launch nothing.
 
     How many programs a backward has depends on the number of SMs: that of the GPU the tensors are
-    on, and `rope_kernels.norm_launch.SMS_ELSEWHERE` for other devices.
+    on, and `rope_kernels.norm_plan.SMS_ELSEWHERE` for other devices.
 
     Args:
         engine: what the plans are for.

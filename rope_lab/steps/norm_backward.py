@@ -10,17 +10,10 @@ import triton.language as tl
 from torch import Tensor
 
 from rope_kernels.cosines import cos_sin_of
+from rope_kernels.norm_arithmetic import computed, dot, load_weights, times, turn_row
+from rope_kernels.norm_gradient import over_rows
 from rope_kernels.norm_kernels import sum_partials_kernel
-from rope_kernels.norm_parts import (
-    computed,
-    dot,
-    load_row,
-    load_weights,
-    over_rows,
-    store_row,
-    times,
-    turn_row,
-)
+from rope_kernels.norm_rows import load_row, store_row
 
 
 @triton.jit

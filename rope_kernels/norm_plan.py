@@ -1,0 +1,332 @@
+"""Plans of the launches of `norm_kernels.py`. They need no GPU and read no value."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .checks import bad
+from .engine import Engine, engine_of
+from .formats import view_as_sbhd
+from .launch import has_fast_sine
+from .normalization import Normalization
+from .plan import (
+    Plan,
+    alignment,
+    strides_of,
+    strides_of_tables,
+    with_rows_in_one_dimension,
+)
+from .rotation import Rotation
+from .tiles import (
+    MAX_WARPS,
+    TILE_BYTES,
+    Tile,
+    flags_of_pairings,
+    next_power_of_2,
+    order_of_programs,
+    tile_of_padded_rows,
+)
+
+# A forward tile in units of `_in_registers`'s: positions, rows, warps.
+FORWARD_TILES = {"rows": (2, 1, 1), "positions": (4, 1, 4), "packed": (2, 1, 1)}
+FORWARD_TILES_OF_TABLES = {"rows": (1, 1, 1), "positions": (4, 0.5, 2), "packed": (2, 1, 1)}
+MOST_ROWS = 2**31 - 2**16  # they are counted in 32 bits, up to the end of the last block
+BLOCKS = "HALF", "TAIL", "START", "BLOCK_S", "BLOCK_R", "BLOCK_HALF", "BLOCK_TAIL"
+FORWARD, BACKWARD, SUM = "norm_rope_kernel", "norm_rope_backward_kernel", "sum_partials_kernel"
+# Measured on an H200; benchmarks/NOTES.md tells what was tried.
+PROGRAMS_PER_SM = 12  # of one warp, in the backward: 168 registers a thread
+PROGRAMS_OF_ODD_ROWS_PER_SM = 8  # with a tail or a head dimension that is no power of two: 255
+STAGES = 1  # tiles that a program has in flight
+SMS_ELSEWHERE = 4  # where there is no GPU: enough programs to share the positions
+PARTIALS_AT_ONCE = 512  # rows of partial sums that a program adds at a time
+PARTIAL_COLUMNS = 4  # of a program: many small ones wait for memory together
+SUM_WARPS = 8
+
+
+class ForwardTensors(NamedTuple):
+    """The forward kernel's tensors, in the order of its arguments."""
+
+    q: Tensor
+    k: Tensor | None
+    q_out: Tensor
+    k_out: Tensor | None
+    q_weight: Tensor | None
+    k_weight: Tensor | None
+    q_rstd: Tensor | None
+    k_rstd: Tensor | None
+    q_sumsq: Tensor | None
+    k_sumsq: Tensor | None
+    positions: Tensor | None
+    table: Tensor
+    sin: Tensor | None
+    cu_seqlens: Tensor | None
+    starts: Tensor | None
+    ids: Tensor | None
+
+
+class BackwardTensors(NamedTuple):
+    """The backward kernel's tensors, in the order of its arguments."""
+
+    q_grad: Tensor
+    k_grad: Tensor | None
+    q: Tensor
+    k: Tensor | None
+    q_out: Tensor
+    k_out: Tensor | None
+    q_weight: Tensor | None
+    k_weight: Tensor | None
+    q_rstd: Tensor
+    k_rstd: Tensor | None
+    q_sumsq: Tensor | None
+    k_sumsq: Tensor | None
+    q_partial: Tensor | None
+    k_partial: Tensor | None
+    table: Tensor
+    sin: Tensor | None
+    starts: Tensor | None
+    ids: Tensor | None
+
+
+class SumTensors(NamedTuple):
+    """The tensors of the kernel that adds partial sums, in the order of its arguments."""
+
+    q_partial: Tensor
+    k_partial: Tensor | None
+    q_out: Tensor
+    k_out: Tensor | None
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """What both directions have in common: views of all tensors, the tile, the order of tiles."""
+
+    views: dict[str, Tensor | None]  # (s, b, h, d or 1), by the names of the kernel's arguments
+    tile: Tile
+    order: dict[str, int | bool]  # PER_BATCH, ROWS_OUTER, STRETCH
+    entries: int  # batch entries with rows of their own
+    row_blocks: tuple[int, int]  # of q and of k
+    s_blocks: int
+    sizes: dict[str, int | tuple[int, int] | None]  # run-time integers, and `cp`
+
+
+def _layout(
+    tensors: ForwardTensors | BackwardTensors,
+    names: Sequence[str],
+    rotation: Rotation,
+    change: Callable[[Tile, Rotation, bool], Tile] = lambda tile, rotation, rows_outer: tile,
+) -> _Layout:
+    order = order_of_programs(tensors.q, rotation)
+    views = {name: _view(getattr(tensors, name), tensors.q, rotation) for name in names}
+    batch, heads = views["q"].shape[1], max(x.shape[2] for x in views.values() if x is not None)
+    if heads >= MOST_ROWS:
+        raise bad(f"a tensor has {heads} heads", f"fewer than {MOST_ROWS}")
+    order["PER_BATCH"] |= batch * heads >= MOST_ROWS
+    if not (order["PER_BATCH"] or _is_per_head(tensors.q_weight)):  # a row should tell its head
+        merged = with_rows_in_one_dimension(list(views.values()))
+        views = dict(zip(names, merged, strict=True))
+    seq_len, batch, q_heads, head_dim = views["q"].shape
+    k_heads = 0 if tensors.k is None else views["k"].shape[2]
+    order["PER_BATCH"] |= batch == 1
+    entries, shared = (batch, 1) if order["PER_BATCH"] else (1, batch)
+    half, tail = rotation.rotary_dim // 2, head_dim - rotation.rotary_dim
+    tile = _in_registers(
+        tile_of_padded_rows(
+            rotation,
+            {"HALF": half, "TAIL": tail, "START": rotation.rotary_start},
+            (shared * q_heads, shared * k_heads),
+            head_dim,
+            tensors.q.element_size(),
+            order["ROWS_OUTER"],
+        ),
+        tensors.q.element_size(),
+    )
+    tile = change(tile, rotation, order["ROWS_OUTER"])
+    table = tensors.table
+    sizes = {
+        "seq_len": seq_len,
+        "batch": batch,
+        "q_heads": q_heads,
+        "k_heads": k_heads,
+        "s2": 0 if rotation.on_the_fly else table.shape[1 if table.dim() == 3 else 0],
+        "cp": (rotation.cp_size, rotation.cp_rank) if rotation.cp_size > 1 else None,
+    }
+    row_blocks = -(-shared * q_heads // tile.rows), -(-shared * k_heads // tile.rows)
+    return _Layout(views, tile, order, entries, row_blocks, -(-seq_len // tile.positions), sizes)
+
+
+def _in_registers(tile: Tile, element_bytes: int) -> Tile:
+    """The tile, halved until a warp has no more than TILE_BYTES of it, the empty places counted.
+
+    A program keeps its rows until it knows their sums, and a backward keeps sums of its own.
+    """
+    blocks, warps = dict(tile.blocks), tile.num_warps
+    row = next_power_of_2(2 * blocks["BLOCK_HALF"] + blocks["BLOCK_TAIL"]) * element_bytes
+    while blocks["BLOCK_S"] * blocks["BLOCK_R"] * row > TILE_BYTES * warps:
+        name = "BLOCK_S" if blocks["BLOCK_S"] > 1 else "BLOCK_R"
+        if blocks[name] == 1:
+            warps *= 2
+        else:
+            blocks[name] //= 2
+    sizes = {"positions": blocks["BLOCK_S"], "rows": blocks["BLOCK_R"]}
+    return replace(tile, blocks=blocks, num_warps=min(MAX_WARPS, warps), **sizes)
+
+
+def _forward_tile(tile: Tile, rotation: Rotation, rows_outer: bool) -> Tile:
+    tiles = FORWARD_TILES if rotation.on_the_fly else FORWARD_TILES_OF_TABLES
+    inner = "positions" if rows_outer else "rows"
+    positions, rows, warps = tiles["packed" if rotation.cu_seqlens is not None else inner]
+    blocks = dict(tile.blocks)
+    blocks["BLOCK_S"] = int(blocks["BLOCK_S"] * positions)
+    blocks["BLOCK_R"] = max(1, int(blocks["BLOCK_R"] * rows))
+    sizes = {"positions": blocks["BLOCK_S"], "rows": blocks["BLOCK_R"]}
+    return replace(tile, blocks=blocks, num_warps=min(MAX_WARPS, tile.num_warps * warps), **sizes)
+
+
+def plan_forward(
+    tensors: ForwardTensors, rotation: Rotation, norm: Normalization, engine: Engine | None = None
+) -> Plan:
+    """Plan the forward launch. Needs no GPU, reads no value: tensors may be on any device.
+
+    `engine` is what the plan is for; None: the engine that takes `tensors.q`.
+    """
+    names = "q", "k", "q_out", "k_out", "q_rstd", "k_rstd", "q_sumsq", "k_sumsq"
+    layout = _layout(tensors, names, rotation, _forward_tile)
+    tile, order = layout.tile, dict(layout.order)
+    order["STRETCH"] = max(1, order["STRETCH"] // tile.positions)
+    table_strides, unit = _strides_of_tables(tensors, rotation)
+    sequences = 0 if tensors.cu_seqlens is None else tensors.cu_seqlens.numel() - 1
+    return Plan(
+        kernel=FORWARD,
+        programs=layout.entries * layout.s_blocks * sum(layout.row_blocks),
+        num_warps=tile.num_warps,
+        sizes=layout.sizes | {"sequences": sequences},
+        strides=_strides(layout) | table_strides,
+        blocks={name: tile.blocks[name] for name in BLOCKS},
+        flags={
+            "EPS": float(norm.eps),
+            "WEIGHT_OFFSET": float(norm.weight_offset),
+            "NORM_DIM": norm.dim,
+            "NORM_AFTER": norm.after,
+            "LIKE_MODEL": norm.like_model,
+            "PER_HEAD": _is_per_head(tensors.q_weight),
+            "INVERSE": rotation.inverse,
+            "ONE_PER_PAIR": rotation.on_the_fly or rotation.one_per_pair,
+            **order,
+            "FAST_SINE": _has_fast_sine(tensors.q, engine),
+            "ALIGNED": alignment(tensors.q, tensors.k),
+            "OUT_ALIGNED": alignment(tensors.q_out, tensors.k_out),
+            "TABLE_UNIT": unit,
+            **flags_of_pairings(rotation),
+        },
+        fp_fusion=not norm.like_model,
+    )
+
+
+def plan_backward(
+    tensors: BackwardTensors,
+    rotation: Rotation,
+    norm: Normalization,
+    packed: bool,
+    engine: Engine | None = None,
+) -> Plan:
+    """Plan the backward launch. `packed`: the ids are positions that the forward wrote."""
+    names = "q_grad", "k_grad", "q", "k", "q_out", "k_out", "q_rstd", "k_rstd"
+    names += "q_sumsq", "k_sumsq"
+    layout = _layout(tensors, names, rotation)
+    tile, order = layout.tile, dict(layout.order)
+    del order["STRETCH"]
+    units = layout.entries * sum(layout.row_blocks)
+    odd = tile.blocks["TAIL"] > 0 or tile.blocks["HALF"] < tile.blocks["BLOCK_HALF"]
+    programs_per_sm = PROGRAMS_OF_ODD_ROWS_PER_SM if odd else PROGRAMS_PER_SM
+    wanted = programs_per_sm * count_sms(tensors.q.device) // tile.num_warps
+    chunks = max(1, min(layout.s_blocks, wanted // units))
+    table_strides, unit = _strides_of_tables(tensors, rotation)
+    return Plan(
+        kernel=BACKWARD,
+        programs=units * chunks,
+        num_warps=tile.num_warps,
+        sizes=layout.sizes | {"chunks": chunks},
+        strides=_strides(layout) | table_strides,
+        blocks={name: tile.blocks[name] for name in BLOCKS} | {"STAGES": STAGES},
+        flags={
+            "WEIGHT_OFFSET": float(norm.weight_offset),
+            "NORM_DIM": norm.dim,
+            "NORM_AFTER": norm.after,
+            "LIKE_MODEL": norm.like_model,
+            "FROM_OUTPUT": norm.from_output,
+            "PER_HEAD": _is_per_head(tensors.q_weight),
+            "PACKED": packed,
+            "INVERSE": rotation.inverse,
+            "ONE_PER_PAIR": rotation.on_the_fly or rotation.one_per_pair,
+            **order,
+            "FAST_SINE": _has_fast_sine(tensors.q, engine),
+            "ALIGNED": alignment(tensors.q, tensors.k),
+            "GRAD_ALIGNED": alignment(tensors.q_grad, tensors.k_grad),
+            "OUT_ALIGNED": alignment(tensors.q_out, tensors.k_out),
+            "TABLE_UNIT": unit,
+            **flags_of_pairings(rotation),
+        },
+    )
+
+
+def shares_of(plan: Plan, weights: int) -> tuple[int, ...]:
+    """Rows of partial sums that a planned backward writes, of each of so many weights."""
+    heads = plan.sizes["q_heads"], plan.sizes["k_heads"]
+    chunks, batch, tile_rows = plan.sizes["chunks"], plan.sizes["batch"], plan.blocks["BLOCK_R"]
+    if plan.flags["PER_HEAD"]:
+        return tuple([chunks * batch * h for h in heads[:weights]])
+    entries, shared = (batch, 1) if plan.flags["PER_BATCH"] else (1, batch)
+    return tuple([chunks * entries * -(-shared * h // tile_rows) for h in heads[:weights]])
+
+
+def plan_sum(tensors: SumTensors) -> Plan:
+    """Plan the launch that adds partial sums."""
+    partials = [x for x in (tensors.q_partial, tensors.k_partial) if x is not None]
+    d = partials[0].shape[1]
+    return Plan(
+        kernel=SUM,
+        programs=len(partials) * -(-d // PARTIAL_COLUMNS),
+        num_warps=SUM_WARPS,
+        sizes={"q_shares": partials[0].shape[0], "k_shares": partials[-1].shape[0]},
+        strides={},
+        blocks={"D": d, "BLOCK_N": PARTIALS_AT_ONCE, "BLOCK_D": PARTIAL_COLUMNS},
+        flags={},
+    )
+
+
+@lru_cache
+def count_sms(device: torch.device) -> int:
+    """Number of streaming multiprocessors (SMs); on a CPU some number."""
+    if device.type != "cuda":
+        return SMS_ELSEWHERE
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def _view(t: Tensor | None, q: Tensor, rotation: Rotation) -> Tensor | None:
+    """(s, b, h, d), and (s, b, h, 1) of what has a number for each row."""
+    if t is None:
+        return None
+    t = t if t.dim() == q.dim() else t.unsqueeze(-1)
+    return view_as_sbhd(t, rotation.tensor_format)
+
+
+def _strides(layout: _Layout) -> dict[str, tuple[int, ...] | None]:
+    return {f"{name}_strides": strides_of(view) for name, view in layout.views.items()}
+
+
+def _strides_of_tables(
+    tensors: ForwardTensors | BackwardTensors, rotation: Rotation
+) -> tuple[dict[str, tuple[int, ...] | None], int]:
+    return strides_of_tables(None if rotation.on_the_fly else tensors.table, tensors.ids)
+
+
+def _is_per_head(weight: Tensor | None) -> bool:
+    return weight is not None and weight.dim() == 2
+
+
+def _has_fast_sine(t: Tensor, engine: Engine | None) -> bool:
+    return has_fast_sine(t, engine_of(t) if engine is None else engine)
