@@ -150,7 +150,8 @@ def kernel_of(plan: Plan):
 
 def options_of(plan: Plan) -> dict[str, int | bool]:
     """Options of the compiler. Fusion, which decides last bits, is never left to its default."""
-    return {"num_warps": plan.num_warps, "enable_fp_fusion": plan.fp_fusion}
+    options = {"num_warps": plan.num_warps, "enable_fp_fusion": plan.fp_fusion}
+    return options if plan.max_registers is None else options | {"maxnreg": plan.max_registers}
 
 
 def run(plan: Plan, tensors: KernelTensors):

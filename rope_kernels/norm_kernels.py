@@ -105,29 +105,30 @@ def norm_rope_kernel(
     )
     _, _, row, b, heads = place
 
-    # Ask for everything at once: angles before the elements, which are used as soon as they come.
-    # Packed tokens have to search first, so there the elements come before (see `rope_kernel`).
-    where = seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, ids_strides, cp
-    table = table_ptr, sin_ptr, table_strides, s2
-    if not PACKED:
-        tokens, loaded = ask_for_angles(
-            *(s, b, where, table, COMPUTED, HALF, BLOCK_HALF),
-            *(INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT, False),
+    # Ask for everything before anything is used. The order decides how many registers it takes:
+    # benchmarks/NOTES.md has it measured. The barrier is explained in `rope_kernel`.
+    WEIGHTS_LAST: tl.constexpr = table_ptr.dtype.element_ty == tl.int64 and not PACKED
+    if not WEIGHTS_LAST:
+        weights = weights_of(
+            *(is_k, q_weight_ptr, k_weight_ptr, row, heads, WEIGHT_OFFSET, PER_HEAD, COMPUTED),
+            *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED),
         )
-    weights = weights_of(
-        *(is_k, q_weight_ptr, k_weight_ptr, row, heads, WEIGHT_OFFSET, PER_HEAD, COMPUTED),
-        *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED),
-    )
     stored = load_rows(
         *(is_k, (q_ptr, q_strides), (k_ptr, k_strides), place, exists, PER_BATCH, ALIGNED),
         *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, READS_INTERLEAVED),
     )
+    if WEIGHTS_LAST:
+        weights = weights_of(
+            *(is_k, q_weight_ptr, k_weight_ptr, row, heads, WEIGHT_OFFSET, PER_HEAD, COMPUTED),
+            *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED),
+        )
     if PACKED:
         tl.debug_barrier()
-        tokens, loaded = ask_for_angles(
-            *(s, b, where, table, COMPUTED, HALF, BLOCK_HALF),
-            *(INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT, False),
-        )
+    where = seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, ids_strides, cp
+    tokens, loaded = ask_for_angles(
+        *(s, b, where, (table_ptr, sin_ptr, table_strides, s2), COMPUTED, HALF, BLOCK_HALF),
+        *(INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT, False),
+    )
     angles = angles_of(loaded, tokens, STORED, sin_ptr is None, ONE_PER_PAIR, FAST_SINE, LIKE_MODEL)
 
     # Normalize and rotate in fp32 (fp64 for fp64), or the other way round.

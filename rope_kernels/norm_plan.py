@@ -31,9 +31,7 @@ from .tiles import (
     tile_of_padded_rows,
 )
 
-# A forward tile in units of `_in_registers`'s: positions, rows, warps.
-FORWARD_TILES = {"rows": (2, 1, 1), "positions": (4, 1, 4), "packed": (2, 1, 1)}
-FORWARD_TILES_OF_TABLES = {"rows": (1, 1, 1), "positions": (4, 0.5, 2), "packed": (2, 1, 1)}
+PAIRS_WITH_A_LIMIT = 64, 128  # of registers: of a row, padded to a power of two
 MOST_ROWS = 2**31 - 2**16  # they are counted in 32 bits, up to the end of the last block
 BLOCKS = "HALF", "TAIL", "START", "BLOCK_S", "BLOCK_R", "BLOCK_HALF", "BLOCK_TAIL"
 FORWARD, BACKWARD, SUM = "norm_rope_kernel", "norm_rope_backward_kernel", "sum_partials_kernel"
@@ -45,6 +43,28 @@ SMS_ELSEWHERE = 4  # where there is no GPU: enough programs to share the positio
 PARTIALS_AT_ONCE = 512  # rows of partial sums that a program adds at a time
 PARTIAL_COLUMNS = 4  # of a program: many small ones wait for memory together
 SUM_WARPS = 8
+
+
+class ForwardTile(NamedTuple):
+    """How a forward's tile differs from a backward's, and how many registers it may take."""
+
+    bytes: int = 1  # as many times more
+    positions: int = 1  # at least
+    registers: int | None = None  # of a thread, where it has no special case; None: no limit
+
+
+# The best on an H200, by what is next to each other in memory: the rows of a position, or the
+# positions of a row. Nothing explains all of them; benchmarks/NOTES.md has the others' figures.
+ON_THE_FLY = {
+    "rows": ForwardTile(),
+    "positions": ForwardTile(bytes=2, positions=4, registers=96),
+    "packed": ForwardTile(bytes=2),
+}
+FROM_TABLES = {
+    "rows": ForwardTile(),
+    "positions": ForwardTile(bytes=2, positions=4),
+    "packed": ForwardTile(bytes=2, registers=96),
+}
 
 
 class ForwardTensors(NamedTuple):
@@ -175,15 +195,43 @@ def _in_registers(tile: Tile, element_bytes: int) -> Tile:
     return replace(tile, blocks=blocks, num_warps=min(MAX_WARPS, warps), **sizes)
 
 
-def _forward_tile(tile: Tile, rotation: Rotation, rows_outer: bool) -> Tile:
-    tiles = FORWARD_TILES if rotation.on_the_fly else FORWARD_TILES_OF_TABLES
+def _wanted_forward(rotation: Rotation, rows_outer: bool) -> ForwardTile:
     inner = "positions" if rows_outer else "rows"
-    positions, rows, warps = tiles["packed" if rotation.cu_seqlens is not None else inner]
-    blocks = dict(tile.blocks)
-    blocks["BLOCK_S"] = int(blocks["BLOCK_S"] * positions)
-    blocks["BLOCK_R"] = max(1, int(blocks["BLOCK_R"] * rows))
-    sizes = {"positions": blocks["BLOCK_S"], "rows": blocks["BLOCK_R"]}
-    return replace(tile, blocks=blocks, num_warps=min(MAX_WARPS, tile.num_warps * warps), **sizes)
+    tiles = ON_THE_FLY if rotation.on_the_fly else FROM_TABLES
+    return tiles["packed" if rotation.cu_seqlens is not None else inner]
+
+
+def _forward_tile(tile: Tile, rotation: Rotation, rows_outer: bool) -> Tile:
+    wanted = _wanted_forward(rotation, rows_outer)
+    rows_of_all = tile.positions * tile.rows * wanted.bytes
+    positions = min(rows_of_all, max(tile.positions, wanted.positions))
+    rows = min(tile.rows, rows_of_all // positions)
+    sizes = {"positions": rows_of_all // rows, "rows": rows}
+    blocks = tile.blocks | {"BLOCK_S": sizes["positions"], "BLOCK_R": rows}
+    return replace(tile, blocks=blocks, **sizes)
+
+
+def _max_registers(
+    tensors: ForwardTensors,
+    rotation: Rotation,
+    norm: Normalization,
+    layout: _Layout,
+    engine: Engine | None,
+) -> int | None:
+    """The limit of a forward's registers, where it costs hardly any spills: in the plain case.
+
+    Others would spill 50 to 400 bytes a thread: weights of each head, roundings in between,
+    interleaved pairs, short rows or very long ones, a tail, an angle of each member, fp64.
+    """
+    engine = engine_of(tensors.q) if engine is None else engine
+    blocks = layout.tile.blocks
+    plain = blocks["TAIL"] == 0 and blocks["BLOCK_HALF"] in PAIRS_WITH_A_LIMIT
+    plain &= rotation.on_the_fly or rotation.one_per_pair
+    special = norm.like_model or rotation.interleaved or _is_per_head(tensors.q_weight)
+    special |= tensors.q.dtype == torch.float64
+    if engine is not Engine.NVIDIA or special or not plain:
+        return None
+    return _wanted_forward(rotation, layout.order["ROWS_OUTER"]).registers
 
 
 def plan_forward(
@@ -223,6 +271,7 @@ def plan_forward(
             **flags_of_pairings(rotation),
         },
         fp_fusion=not norm.like_model,
+        max_registers=_max_registers(tensors, rotation, norm, layout, engine),
     )
 
 

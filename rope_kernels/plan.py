@@ -39,6 +39,7 @@ class Plan:
     blocks: dict[str, int]  # constexprs: pairs, tail, and the tile of a program
     flags: dict[str, int | float | bool]  # constexprs: what to do, and in which order
     fp_fusion: bool = True  # the compiler may fuse multiply-adds
+    max_registers: int | None = None  # of a thread, so that more warps fit; None: ptxas decides
 
     @property
     def numbers(self) -> tuple[int | tuple[int, ...] | None, ...]:

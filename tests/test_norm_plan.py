@@ -80,7 +80,7 @@ def test_plans_are_in_the_kernels_order_and_launched(name, device, monkeypatch, 
         assert plan.numbers == tuple(value for row in rows for value in row.values())
         assert str(plan).startswith(f"{plan.kernel}: {plan.programs} programs of {plan.num_warps}")
         if "FAST_SINE" in plan.flags and engine_of(arguments[0]) is not Engine.NVIDIA:
-            plan = replace(plan, flags=plan.flags | {"FAST_SINE": False})
+            plan = replace(plan, flags=plan.flags | {"FAST_SINE": False}, max_registers=None)
         assert plan == really
         assert list(map(kind, tensors)) == list(map(kind, given))
 
@@ -103,6 +103,43 @@ def test_programs_cover_all_rows_and_fill_the_gpu_once(s, d, tail, sms, monkeypa
     assert forward.programs == tiles(forward)[1] and per_sm <= 12
     assert backward.programs == min(all_tiles, rows * max(1, most // rows))
     assert add.programs == 2 * -(-d // norm_plan.PARTIAL_COLUMNS)
+
+
+LIMITED = {"tensor_format": "bhsd"}
+SPECIAL = {
+    "rows of a position": {"tensor_format": "sbhd"},
+    "interleaved": LIMITED | {"interleaved": True},
+    "rounded in between": LIMITED | {"rounding": "model"},
+    "a weight of each head": LIMITED | {"per_head": True},
+    "short rows": LIMITED | {"d": 64},
+    "very long rows": LIMITED | {"d": 512},
+    "a tail": LIMITED | {"rotary_dim": 64},
+    "fp64": LIMITED | {"dtype": torch.float64},
+}
+
+
+def forward_in(engine, tensor_format, d=128, rotary_dim=None, per_head=False, **options):
+    dtype, interleaved = options.pop("dtype", torch.bfloat16), options.pop("interleaved", False)
+    rope = RotaryPositionEmbedding(rotary_dim or d, interleaved=interleaved).to("meta")
+    shape = (2, 64, 8, d) if tensor_format == "sbhd" else (2, 8, 64, d)
+    q = torch.empty(shape, device="meta", dtype=dtype)
+    weight = torch.empty((8, d) if per_head else (d,), device="meta", dtype=dtype)
+    options |= {"interleaved": True} if interleaved else {}
+    plans = plans_of_norm(engine, norm_rope, q, weight, rope, tensor_format, **options)
+    return next(iter(plans.values()))[0]
+
+
+@pytest.mark.parametrize("d", (96, 128, 256))
+def test_registers_are_limited_in_the_plain_case_on_nvidia(d):
+    plan = forward_in(Engine.NVIDIA, d=d, **LIMITED)
+    assert launch.options_of(plan)["maxnreg"] == plan.max_registers == 96
+    for engine in (Engine.AMD, Engine.INTERPRETED):  # AMD's compiler knows no such option
+        assert "maxnreg" not in launch.options_of(forward_in(engine, d=d, **LIMITED))
+
+
+@pytest.mark.parametrize("options", SPECIAL.values(), ids=SPECIAL)
+def test_what_would_spill_has_no_limit(options):
+    assert forward_in(Engine.NVIDIA, **options).max_registers is None
 
 
 @pytest.mark.parametrize("name", ("q and k", "a weight for each head", "packed"))
