@@ -38,7 +38,7 @@ def traffic(units: dict[str, int], title: str) -> None:
             assert len(words) == units[name]
             for unit, word in enumerate(words, begin):
                 _span(ax, place, unit, 1, colors[name.split()[1]], word)
-            label = name.split()[0].replace("fused", "norm and rope")
+            label = name.split()[0].replace("fused", "norm and rope").replace("rope", "RoPE")
             ax.text(begin + 0.03, place - 0.42, label, va="bottom", fontsize=SMALL + 1)
             begin += units[name]
         ax.text(begin + 0.12, place, f"{begin} units", va="center")
@@ -80,6 +80,7 @@ def pipeline(title: str, tiles: int = 4, load: float = 2.0, compute: float = 1.0
     axes[1].set(xlim=(0, 1.03 * max(ends)), xticks=[], xlabel="time (the lengths are made up)")
     for ax, end in zip(axes, ends, strict=True):
         ax.axvline(end, color=INK, linestyle=":", linewidth=1.4)
+        ax.text(end, -0.66, "end", ha="center", va="bottom", fontsize=SMALL + 1)
         ax.spines["left"].set_visible(False)
         ax.tick_params(axis="y", length=0)
     words = f"Two timelines of {tiles} tiles. With one stage, each load begins after the tile "
