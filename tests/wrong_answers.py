@@ -624,7 +624,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("09", 4, "no zeros for masked elements"),
         {", other=0.0": ""},
-        "NaN: an element that is masked off is used; without `other` it is undefined",
+        "NaN: an element that is masked off is used; a load without `other` leaves it undefined",
     ),
     Wrong(
         *("09", 4, "a missing half of the sum"),
@@ -761,6 +761,28 @@ WRONG_ANSWERS = [
         "NaN: an element that is masked off is used",
     ),
     # 11: the missing lines of the backward
+    Wrong(
+        *("11", 4, "no sums"),
+        {
+            "        sum1 += normal[0] * dn[0]\n": "",
+            "        sum2 += normal[1] * dn[1]\n": "",
+        },
+        "dw is 0: nothing is added to sum1 and sum2",
+    ),
+    Wrong(
+        *("11", 4, "the stub's line"),
+        {
+            "        dn = turn_row(grad, angles, False, True, False, False, tl.float32)\n": "",
+            "        sum1 += normal[0] * dn[0]\n": "",
+            "        sum2 += normal[1] * dn[1]\n": "",
+            "        dxhat = times(dn, weights)\n": "",
+            "        mean = dot(dxhat, normal, 0) / (2 * HALF)\n": "",
+            "dx = (dxhat[0] - normal[0] * mean) * r, (dxhat[1] - normal[1] * mean) * r, dn[2]": ""
+            "dx = times(grad, weights)\n"
+            "        dx = turn_row(dx, angles, False, False, False, False, tl.float32)",
+        },
+        "unchanged: the stub's line",
+    ),
     Wrong(
         *("11", 4, "a wrong sign"),
         {"turn_row(grad, angles, False, True,": "turn_row(grad, angles, False, False,"},

@@ -148,13 +148,14 @@ WRONG_NUMBERS = {
         (["bytes", "instructions", "programs", "programs"], "its programs take 3 us"),
     ],
     ("11", 1): [
-        ([9, 7, 3, 2], "the forward runs twice"),
+        ([9, 7, 3, 2], "the forward is counted once"),
+        ([11, 7, 3, 2], "RoPE's forward is counted once"),
         ([13, 4, 3, 2], "the backward's units are missing"),
         ([18, 7, 3, 2], "only the forward runs again"),
         ([13, 7, 2, 2], "the extra write is missing"),
-        ([13, 7, 4, 2], "nothing reads the extra tensor"),
-        ([13, 7, 3, 1], "the norm reads and writes the other half"),
-        ([13, 7, 3, 1.5], "elements that do not turn are written"),
+        ([13, 7, 4, 2], "the forward only writes it"),
+        ([13, 7, 3, 1], "the half that does not turn is left out"),
+        ([13, 7, 3, 1.5], "elements that do not turn are only read"),
     ],
     ("11", 3): [
         (["mean", "one tile", "sign", "mean", "eps"], "dx has a part along x"),

@@ -14,13 +14,18 @@ UNITS = {
     "unit": "units",
     "hint": "each kernel: what it reads, and what it writes",
     "mistakes": {
-        "the forward runs twice, and its units count twice": [9, 5, None, None],
+        "the forward is counted once, but it runs twice": [9, 5, None, None],
+        "RoPE's forward is counted once, but it runs twice, too": [11, None, None, None],
         "the backward's units are missing": [8, 4, None, None],
-        "the backward runs once; only the forward runs again": [18, 10, None, None],
+        "the backward is counted twice, but only the forward runs again": [18, 10, None, None],
         "the extra write is missing": [None, None, 2, None],
-        "nothing reads the extra tensor in the forward": [None, None, 4, None],
-        "the norm reads and writes the other half, too": [None, None, None, 1],
-        "elements that do not turn are written, too": [None, None, None, 1.5],
+        "the extra tensor is read, too, but the forward only writes it": [None, None, 4, None],
+        "the half that does not turn is left out, but the norm reads and writes it": [
+            *(None, None, None, 1)
+        ],
+        "elements that do not turn are only read, but they are normalized and written, too": [
+            *(None, None, None, 1.5)
+        ],
     },
 }
 
@@ -37,7 +42,7 @@ _SIGNS = {  # how each mistake shows
 WHICH_MISTAKE = {
     "right": list(_BACKWARDS.values()),
     "choices": MISTAKES,
-    "hint": "which of the inputs each mistake can't be seen with",
+    "hint": "in which of the six tests each mistake does not show",
     "mistakes": {
         f"that mistake shows like this: {sign}": 5 * [mistake] for mistake, sign in _SIGNS.items()
     },

@@ -793,7 +793,9 @@ def _masked_elements(e: Evidence) -> str | None:
     collision = any("stores" in words for words in e.twice)
     is_nan = e.got.is_floating_point() and e.got[e.wrong].isnan().all()
     if e.undefined and is_nan and not collision:
-        return "NaN: an element that is masked off is used; without `other` it is undefined"
+        return (
+            "NaN: an element that is masked off is used; a load without `other` leaves it undefined"
+        )
     return None
 
 

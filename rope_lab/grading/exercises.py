@@ -487,12 +487,17 @@ def _norm_gradient(
     tile = torch.arange(s)[:, None] * blocks + torch.arange(b * h) // ROWS_OF_A_TILE
     kept = {
         "all": tile >= 0,
+        "none": tile < 0,
         "last": tile >= s * blocks - PROGRAMS,
         "of program 0": tile % PROGRAMS == 0,
         "of the last program": tile % PROGRAMS == PROGRAMS - 1,
     }[tiles]
     products = products.reshape(s, b * h, d) * kept[..., None].to(x.device)
     return dx * r if scaled else dx, products.sum((0, 1))
+
+
+def _forward_alone(grad, x, weight, freqs):
+    return rope.function(grad * weight, freqs), torch.zeros_like(weight)
 
 
 @spec(
@@ -509,6 +514,7 @@ def _norm_gradient(
             "dw of one tile only: each program keeps its last tile and forgets its sum": {
                 "tiles": "last"
             },
+            "dw is 0: nothing is added to sum1 and sum2": {"tiles": "none"},
             "dw of one program only": {"tiles": "of program 0"},
             "dw of the last program only": {"tiles": "of the last program"},
             "a sign: the gradient is rotated by the angle, not back": {"turned": "forth"},
@@ -519,6 +525,9 @@ def _norm_gradient(
             "the weight is forgotten: dx takes w times dn": {"weighted": False},
             "a factor r is missing in dx": {"scaled": False},
         }.items()
+    }
+    | {  # last, because a dw of 0 alone is another mistake
+        "unchanged: the stub's line treats the gradient as the forward treats x": _forward_alone,
     },
 )
 def rope_of_normalized_gradient(
