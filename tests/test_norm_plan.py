@@ -164,9 +164,10 @@ def test_the_backward_writes_every_planned_share_and_no_more(name, device, monke
     assert counts and counts[0] == counts[1]
 
 
-def test_the_fast_path_remembers_the_device_of_the_tensors(monkeypatch):
+def test_the_fast_path_remembers_the_device_of_the_tensors(device, monkeypatch):
     """Not the device that was current when the call came."""
     current, seen = ["the caller's"], []
+    x, rope = torch.randn(2, 1, 1, 8, device=device), RotaryPositionEmbedding(8).to(device)
 
     class OfTheTensors:
         def __init__(self, device):
@@ -185,12 +186,12 @@ def test_the_fast_path_remembers_the_device_of_the_tensors(monkeypatch):
     )
     monkeypatch.setattr(norm_launch.fastpath, "ENABLED", True)
     norm_launch.fastpath.forget()
-    norm_rope(torch.randn(2, 1, 1, 8), None, RotaryPositionEmbedding(8))
+    norm_rope(x, None, rope)
     norm_launch.fastpath.forget()
     assert seen == ["the tensors'", "the tensors'"]
 
 
-def test_frozen_weights_take_no_second_launch(monkeypatch):
+def test_frozen_weights_take_no_second_launch(device, monkeypatch, whole_way):
     launched = []
     run = norm_launch.run
 
@@ -199,9 +200,10 @@ def test_frozen_weights_take_no_second_launch(monkeypatch):
         return run(plan, tensors)
 
     monkeypatch.setattr(norm_launch, "run", noted)
-    monkeypatch.setattr(norm_launch.fastpath, "ENABLED", False)
-    x = torch.randn(3, 1, 2, 8, requires_grad=True)
-    for weight in (torch.randn(8), torch.randn(8, requires_grad=True)):
-        norm_rope(x, weight, RotaryPositionEmbedding(8)).sum().backward()
+    x = torch.randn(3, 1, 2, 8, requires_grad=True, device=device)
+    rope = RotaryPositionEmbedding(8).to(device)
+    for trained in (False, True):
+        weight = torch.randn(8, device=device, requires_grad=trained)
+        norm_rope(x, weight, rope).sum().backward()
     forward, backward = norm_plan.FORWARD, norm_plan.BACKWARD
     assert launched == [forward, backward, forward, backward, norm_plan.SUM]

@@ -108,14 +108,14 @@ def test_any_number_of_heads(tensor_format, heads, norm_after, device):
 
 @pytest.mark.parametrize("weights", ("(d,)", "(h, d)", None))
 @pytest.mark.parametrize("tensor_format", ("sbhd", "thd"))
-def test_more_rows_than_32_bits_count(tensor_format, weights, device, monkeypatch):
+def test_more_rows_than_32_bits_count(tensor_format, weights, device, monkeypatch, whole_way):
     """Then each batch entry has programs of its own: here already for 4 rows."""
     sample = Sample(device, tensor_format, weights=weights)
     monkeypatch.setattr(norm_plan, "MOST_ROWS", 6)
     sample.check()
 
 
-def test_more_heads_than_32_bits_count_are_refused(device, monkeypatch):
+def test_more_heads_than_32_bits_count_are_refused(device, monkeypatch, whole_way):
     sample = Sample(device, "sbhd")
     monkeypatch.setattr(norm_plan, "MOST_ROWS", 2)
     with pytest.raises(ValueError, match=r"heads; accepted: fewer than 2"):
@@ -271,7 +271,7 @@ def test_q_and_k_are_what_each_is_alone_bit_for_bit(tensor_format, device):
 
 
 @pytest.mark.parametrize("count", (1, 2))
-def test_one_launch_forward_and_two_backward(count, device, monkeypatch):
+def test_one_launch_forward_and_two_backward(count, device, monkeypatch, whole_way):
     kernels, run = [], norm_launch.run
     monkeypatch.setattr(
         norm_launch, "run", lambda plan, given: kernels.append(plan.kernel) or run(plan, given)
