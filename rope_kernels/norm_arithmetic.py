@@ -161,7 +161,7 @@ def normalized(
 @triton.jit
 def turn_row(
     row,  # its three pieces
-    angles,  # what `angles_of` returns
+    angles,  # as `angles_of_tile` returns them
     PACKED: tl.constexpr,  # tokens past the last sequence pass through
     TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
     INVERSE: tl.constexpr,  # negate the sines

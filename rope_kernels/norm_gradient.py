@@ -47,7 +47,7 @@ def normal_and_gradient(
     grad,  # of the output: the same
     rstd,  # 1 / rms of each row, (BLOCK_S, BLOCK_R, 1)
     weights,  # offset plus weight: three pieces
-    angles,  # what `angles_of` returns
+    angles,  # as `angles_of_tile` returns them
     exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
     HALF: tl.constexpr,  # number of pairs
     TAIL: tl.constexpr,  # elements that do not turn
@@ -85,7 +85,7 @@ def input_gradient(
     normal,  # the normalized row: three pieces
     rstd,  # 1 / rms of each row, (BLOCK_S, BLOCK_R, 1)
     weights,  # offset plus weight: three pieces
-    angles,  # what `angles_of` returns
+    angles,  # as `angles_of_tile` returns them
     TAIL: tl.constexpr,  # elements that do not turn
     NORM_DIM: tl.constexpr,  # number of squares in a sum
     NORM_AFTER: tl.constexpr,  # the rotated row was normalized

@@ -12,7 +12,7 @@ the order of arrival.
 import triton
 import triton.language as tl
 
-from .norm_angles import angles_of, angles_of_tile, ask_for_angles, store_positions
+from .norm_angles import angles_of_tile, store_positions
 from .norm_arithmetic import computed, dot, normalized, turn_row, weights_of, zero_outside
 from .norm_gradient import (
     input_gradient,
@@ -125,11 +125,10 @@ def norm_rope_kernel(
     if PACKED:
         tl.debug_barrier()
     where = seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, ids_strides, cp
-    tokens, loaded = ask_for_angles(
-        *(s, b, where, (table_ptr, sin_ptr, table_strides, s2), COMPUTED, HALF, BLOCK_HALF),
-        *(INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT, False),
+    angles, position = angles_of_tile(
+        *(s, b, where, (table_ptr, sin_ptr, table_strides, s2), STORED, HALF, BLOCK_HALF),
+        *(INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT, False, FAST_SINE, LIKE_MODEL),
     )
-    angles = angles_of(loaded, tokens, STORED, sin_ptr is None, ONE_PER_PAIR, FAST_SINE, LIKE_MODEL)
 
     # Normalize and rotate in fp32 (fp64 for fp64), or the other way round.
     y = computed(stored, exists, HALF, TAIL)
@@ -154,7 +153,7 @@ def norm_rope_kernel(
     q_rstd, k_rstd = (q_rstd_ptr, q_rstd_strides), (k_rstd_ptr, k_rstd_strides)
     store_numbers(is_k, q_rstd, k_rstd, place, exists, rstd, PER_BATCH)
     if positions_ptr is not None:
-        store_positions(positions_ptr, s, tokens, (s < seq_len) & (row_block == 0))
+        store_positions(positions_ptr, s, position, angles[4], (s < seq_len) & (row_block == 0))
 
 
 @triton.jit(do_not_specialize=["seq_len", "batch", "q_heads", "k_heads", "s2", "chunks"])
@@ -253,7 +252,7 @@ def norm_rope_backward_kernel(
             *(place, exists, PER_BATCH, GRAD_ALIGNED, ALIGNED, HALF, TAIL, START),
             *(BLOCK_HALF, BLOCK_TAIL, WRITES_INTERLEAVED, KEPT_INTERLEAVED),
         )
-        angles = angles_of_tile(
+        angles, _ = angles_of_tile(
             *(first_s + later, b, where, (table_ptr, sin_ptr, table_strides, s2), STORED, HALF),
             *(BLOCK_HALF, INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT, PACKED, FAST_SINE, LIKE_MODEL),
         )
