@@ -107,7 +107,8 @@ def norm_rope_kernel(
 
     # Ask for everything before anything is used. The order decides how many registers it takes:
     # benchmarks/NOTES.md has it measured. The barrier is explained in `rope_kernel`.
-    WEIGHTS_LAST: tl.constexpr = table_ptr.dtype.element_ty == tl.int64 and not PACKED
+    ON_THE_FLY: tl.constexpr = table_ptr.dtype.element_ty == tl.int64
+    WEIGHTS_LAST: tl.constexpr = ON_THE_FLY and not PACKED and BLOCK_HALF <= 64
     if not WEIGHTS_LAST:
         weights = weights_of(
             *(is_k, q_weight_ptr, k_weight_ptr, row, heads, WEIGHT_OFFSET, PER_HEAD, COMPUTED),
@@ -145,10 +146,9 @@ def norm_rope_kernel(
         y = turn_row(y, angles, PACKED, False, INVERSE, LIKE_MODEL, STORED)
 
     # Write every element once, and what the backward needs.
-    q_out, k_out = (q_out_ptr, q_out_strides), (k_out_ptr, k_out_strides)
     store_rows(
-        *(is_k, q_out, k_out, place, exists, y, PER_BATCH, OUT_ALIGNED),
-        *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WRITES_INTERLEAVED),
+        *(is_k, (q_out_ptr, q_out_strides), (k_out_ptr, k_out_strides), place, exists, y),
+        *(PER_BATCH, OUT_ALIGNED, HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WRITES_INTERLEAVED),
     )
     q_rstd, k_rstd = (q_rstd_ptr, q_rstd_strides), (k_rstd_ptr, k_rstd_strides)
     store_numbers(is_k, q_rstd, k_rstd, place, exists, rstd, PER_BATCH)
