@@ -12,7 +12,7 @@ LAB_FLAGS ?=
 BENCH_FLAGS ?=
 IMAGE ?= rope-kernels
 
-# Several processes share the tests, file by file; each takes some memory, of a GPU too.
+# Several processes share the tests; each takes some memory, of a GPU too.
 SHARED := -n auto --maxprocesses 8
 
 # JupyterLab refuses to run as root unless told, and rented GPU machines log you in as root.
@@ -51,16 +51,16 @@ OR_EXPLAIN := || { $(VENV)/bin/python tools/edited_notebooks.py; exit 1; }
 test: environment ## lint, a slice of the tests, then every notebook against its stored output
 	$(VENV)/bin/ruff check $(OR_EXPLAIN)
 	$(VENV)/bin/ruff format --check $(OR_EXPLAIN)
-	$(VENV)/bin/python -m pytest tests --slices $(SHARED) --dist loadfile $(OR_EXPLAIN)
+	$(VENV)/bin/python -m pytest tests --slices $(SHARED) --dist worksteal $(OR_EXPLAIN)
 	ROPE_KERNELS_FAST_PATH=0 $(VENV)/bin/python -m pytest $(WITHOUT_FAST_PATH) $(OR_EXPLAIN)
 	$(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope $(OR_EXPLAIN)
 
 test-all: environment ## the same with every case; the package's tests once more without the fast path
 	$(VENV)/bin/ruff check $(OR_EXPLAIN)
 	$(VENV)/bin/ruff format --check $(OR_EXPLAIN)
-	$(VENV)/bin/python -m pytest tests $(SHARED) --dist loadfile $(OR_EXPLAIN)
+	$(VENV)/bin/python -m pytest tests $(SHARED) --dist worksteal $(OR_EXPLAIN)
 	ROPE_KERNELS_FAST_PATH=0 $(VENV)/bin/python -m pytest tests --slices $(OF_THE_PACKAGE) \
-		$(SHARED) --dist loadfile $(OR_EXPLAIN)
+		$(SHARED) --dist worksteal $(OR_EXPLAIN)
 	$(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope $(OR_EXPLAIN)
 
 notebooks: environment ## run the notebooks and store their output (on a GPU: the measurements too)

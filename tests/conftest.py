@@ -1,6 +1,7 @@
 """Every test runs on the GPU where there is one, else in Triton's interpreter on the CPU."""
 
 import os
+import zlib
 
 import pytest
 import torch
@@ -20,26 +21,39 @@ def fixed_seed():
     torch.manual_seed(20261120)
 
 
-LARGE = 6  # cases of one test, above which `--slices` leaves some out
-ONE_IN = 7  # no size of an axis, so a slice has all of its values
+# What `--slices` leaves of a test with many cases. Which ones depends on the test's name, so that
+# of four formats each is seen by many tests.
+SMALL = 3  # cases: all of them
+LARGE = 6  # up to here every second case
+ONE_IN = 13  # above, one in so many: no size of an axis, so a slice has all of its values
 
 
 def pytest_addoption(parser):
     parser.addoption(
         "--slices",
         action="store_true",
-        help=f"of a test with more than {LARGE} cases, run one in {ONE_IN}",
+        help=f"run half the cases of a test with more than {SMALL}, 1 in {ONE_IN} above {LARGE}",
     )
 
 
 def slices(items):
-    """Every test, but only one in `ONE_IN` cases of a large one."""
+    """Every test, but not all cases of one that has many."""
     cases = {}
     for item in items:
         cases.setdefault(item.nodeid.split("[")[0], []).append(item)
-    kept = [every if len(every) <= LARGE else every[::ONE_IN] for every in cases.values()]
-    chosen = {id(item) for some in kept for item in some}
+    chosen = {id(item) for name, every in cases.items() for item in slice_of(name, every)}
     return [item for item in items if id(item) in chosen]
+
+
+def slice_of(name, cases):
+    """Some cases of a test; which ones, is decided by its name, of a large one by its file's.
+
+    Large tests of one file often have the same cases, and share what is made for them.
+    """
+    if len(cases) <= SMALL:
+        return cases
+    step, by = (2, name) if len(cases) <= LARGE else (ONE_IN, name.split("::")[0])
+    return cases[zlib.adler32(by.encode()) % min(step, len(cases)) :: step]
 
 
 def pytest_collection_modifyitems(config, items):
