@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ import torch
 
 import rope_lab as lab
 from rope_kernels import RotaryPositionEmbedding, rope_fw
-from rope_lab.compiler.compile import Compiled, _Child, compile_call, compile_for
+from rope_lab.compiler import compile as compile_module
+from rope_lab.compiler.compile import Compiled, _Child, compile_call, compile_for, nvdisasm
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 
@@ -33,6 +35,17 @@ from rope_lab.steps.journey import half_split_tile_kernel  # noqa: E402
 MEMORY = torch.zeros(4096, dtype=torch.bfloat16)
 FP32 = torch.zeros(4096)
 assert lab.device  # the engine is picked before Triton is loaded
+
+
+def test_the_disassembler_is_tritons_or_the_toolkits(tmp_path, monkeypatch):
+    assert Path(nvdisasm()).parts[-3:] == ("nvidia", "bin", "nvdisasm")
+    monkeypatch.setattr(compile_module, "find_spec", lambda name: ModuleSpec(name, None, origin=""))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="no nvdisasm"):
+        nvdisasm()
+    tool = tmp_path / "nvdisasm"
+    tool.touch(mode=0o755)
+    assert nvdisasm() == str(tool)
 
 
 @triton.jit

@@ -9,6 +9,7 @@ ends, for it takes longer to start than to compile.
 import base64
 import inspect
 import json
+import shutil
 import subprocess
 import tempfile
 import threading
@@ -35,6 +36,15 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 """
+
+
+def nvdisasm() -> str:
+    """Triton's disassembler, or the CUDA toolkit's: not every build of Triton comes with one."""
+    tool = Path(find_spec("triton").origin).parent / "backends" / "nvidia" / "bin" / "nvdisasm"
+    found = str(tool) if tool.exists() else shutil.which("nvdisasm")
+    if found is None:
+        raise FileNotFoundError(f"no nvdisasm: not {tool}, nor on PATH, as with the CUDA toolkit")
+    return found
 
 
 @dataclass(frozen=True)
@@ -89,8 +99,12 @@ class Compiled:
 
     @cached_property
     def sass(self) -> str:
-        """The instructions that an NVIDIA GPU executes, with their lines in `program`."""
-        tool = Path(find_spec("triton").origin).parent / "backends" / "nvidia" / "bin" / "nvdisasm"
+        """The instructions that an NVIDIA GPU executes, with their lines in `program`.
+
+        Raises:
+            FileNotFoundError: neither Triton nor the CUDA toolkit on PATH has nvdisasm.
+        """
+        tool = nvdisasm()
         with tempfile.TemporaryDirectory() as folder:
             cubin = Path(folder, "kernel.cubin")
             cubin.write_bytes(self.binary)
