@@ -85,6 +85,24 @@ def test_the_same_weight_for_q_and_k(device):
     torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("weights", ("(d,)", "(h, d)"))
+@each_format
+def test_gradients_have_the_same_bits_in_every_run(tensor_format, weights, device):
+    """Of weights too, which many programs add up: with atomics no two runs on a GPU agree."""
+    runs, s = (100, 2048) if device == "cuda" else (2, 5)
+    sample = Sample(device, tensor_format, s=s, dtype=torch.bfloat16, weights=weights)
+    grads = [torch.randn_like(t) for t in sample.tensors]
+    leaves = [t.clone().requires_grad_() for t in (*sample.tensors, *sample.weights)]
+
+    def gradients():
+        outs = qk_norm_rope(*leaves, sample.freqs, tensor_format, **sample.options)
+        return torch.autograd.grad(outs, leaves, grads)
+
+    first = gradients()
+    for _ in range(runs - 1):
+        assert all(map(torch.equal, first, gradients()))
+
+
 # eps
 
 
