@@ -218,7 +218,7 @@ def _max_registers(
     layout: _Layout,
     engine: Engine | None,
 ) -> int | None:
-    """The limit of a forward's registers, where it costs hardly any spills: in the plain case.
+    """The limit of a forward's registers, where Triton 3.6 hardly spills: in the plain case.
 
     Others would spill 50 to 400 bytes a thread: weights of each head, roundings in between,
     interleaved pairs, short rows or very long ones, a tail, an angle of each member, fp64.
