@@ -24,7 +24,8 @@ def fixed(kernel, *changes: tuple[str, str]):
     for old, new in changes:
         if after.count(old) != 1:
             raise ValueError(
-                f"{old!r} is in {function.__name__} {after.count(old)} times, not once"
+                f"{old!r} is in {function.__name__} {after.count(old)} times, not once: "
+                "if you have changed the kernel in its cell, undo that first"
             )
         after = after.replace(old, new)
     lines = difflib.ndiff(before.splitlines(), after.splitlines())
