@@ -65,7 +65,9 @@ def rotate(tensors: tuple[Tensor, ...], rotation: Rotation, round_once: bool) ->
     reads_interleaved, writes_interleaved = rotation.pairings
     outs = []
     for x in views:
-        before, given, after = x.tensor_split((start, end), dim=-1)
+        # not tensor_split: its backward adds up three tensors, where this one concatenates them
+        sizes = start, end - start, x.shape[-1] - end
+        before, given, after = x.split(sizes, dim=-1)
         if rotation.interleaved and not reads_interleaved:
             given = to_interleaved(given)
         rotary = given
