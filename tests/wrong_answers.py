@@ -30,6 +30,11 @@ WRONG_ANSWERS = [
         "the tail is forgotten",
     ),
     Wrong(
+        *("04", 2, "a tail without its first element"),
+        {"passes = (column >= D2)": "passes = (column > D2)"},
+        "part of the tail is never written: 105 of its 840 elements",
+    ),
+    Wrong(
         *("04", 2, "zeros for a tail"),
         {"tail, mask=passes)": "tail * 0, mask=passes)"},
         "the tail is wrong: it is zero",

@@ -63,6 +63,9 @@ def _unwritten(e: Evidence) -> str | None:
     ):
         return None
     if _only_in_tail(e):
+        tail = e.wrong[..., _rotary_dim(e) :]
+        if not tail.all():
+            return f"part of the tail is never written: {tail.sum()} of its {tail.numel()} elements"
         return "the tail is forgotten: elements d2 and up are never written"
     stored_twice = "".join(f"; {words}" for words in e.twice[:1] if "stores" in words)
     part = _unwritten_part(e)
