@@ -22,7 +22,8 @@ ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 # a heading of another notebook leads there (with cells that are drawn late, it often does not).
 LAB_SETTINGS := JUPYTER_CONFIG_PATH=tools/jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}
 
-# A few tests run a second time, with the fast path switched off; gpu.yml runs whole files so.
+# A few tests run a second time, with the fast path switched off; gpu.yml runs whole files so. On a
+# machine without an NVIDIA GPU no call takes that path, so `make test-all` leaves it at these, too.
 WITHOUT_FAST_PATH := tests/test_kernels.py tests/test_autograd.py tests/test_fast_path.py \
 	-k "sbhd and (strides or upstream) or signature or fast_backward"
 
@@ -30,6 +31,9 @@ WITHOUT_FAST_PATH := tests/test_kernels.py tests/test_autograd.py tests/test_fas
 OF_THE_PACKAGE := $(foreach name,notebook site browser readers judge exercises answers wrong figures \
 	lab explorers benchmark peers words glossary equations environment types journey ladder ledger \
 	rerun nine compile_matrix amd,--ignore-glob='tests/test_*$(name)*.py')
+
+ONCE_MORE = $(if $(shell command -v nvidia-smi),tests --slices $(OF_THE_PACKAGE) \
+	$(SHARED) --dist worksteal,$(WITHOUT_FAST_PATH))
 
 .DEFAULT_GOAL := help
 .PHONY: help environment lab test test-all notebooks index compile_matrix bench site docker_image clean
@@ -55,12 +59,11 @@ test: environment ## lint, a slice of the tests, then every notebook against its
 	ROPE_KERNELS_FAST_PATH=0 $(VENV)/bin/python -m pytest $(WITHOUT_FAST_PATH) $(OR_EXPLAIN)
 	$(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope $(OR_EXPLAIN)
 
-test-all: environment ## the same with every case; the package's tests once more without the fast path
+test-all: environment ## the same with every case; on a GPU once more without the fast path
 	$(VENV)/bin/ruff check $(OR_EXPLAIN)
 	$(VENV)/bin/ruff format --check $(OR_EXPLAIN)
 	$(VENV)/bin/python -m pytest tests $(SHARED) --dist worksteal $(OR_EXPLAIN)
-	ROPE_KERNELS_FAST_PATH=0 $(VENV)/bin/python -m pytest tests --slices $(OF_THE_PACKAGE) \
-		$(SHARED) --dist worksteal $(OR_EXPLAIN)
+	ROPE_KERNELS_FAST_PATH=0 $(VENV)/bin/python -m pytest $(ONCE_MORE) $(OR_EXPLAIN)
 	$(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope $(OR_EXPLAIN)
 
 notebooks: environment ## run the notebooks and store their output (on a GPU: the measurements too)

@@ -23,7 +23,7 @@ def fixed_seed():
 
 # What `--slices` leaves of a test with many cases. Which ones depends on the test's name, so that
 # of four formats each is seen by many tests.
-SMALL = 3  # cases: all of them
+SMALL = 2  # cases: all of them
 LARGE = 6  # up to here every second case
 ONE_IN = 13  # above, one in so many: no size of an axis, so a slice has all of its values
 

@@ -19,7 +19,7 @@ def test_small_tests_are_not_sliced_and_the_order_stays():
     assert [item for item in kept if item in large] == conftest.slices(large)
 
 
-@pytest.mark.parametrize("count", (4, 6, 7, 10, 121))
+@pytest.mark.parametrize("count", (3, 4, 6, 7, 10, 121))
 def test_of_larger_ones_the_name_decides_which_cases_run(count):
     step = 2 if count <= conftest.LARGE else conftest.ONE_IN
     seen = set()
