@@ -36,16 +36,7 @@ def angle_from_turns(
 ):
     """Angles in radians, from -pi to pi, (BLOCK_S, columns) or (columns,)."""
     turns = tl.load(turns_ptr + pair, exists, other=0)
-    return radians_of_turns(position, turns, COMPUTED)
 
-
-@triton.jit
-def radians_of_turns(
-    position,  # (BLOCK_S, 1), (1, columns) or (columns,), int64
-    turns,  # (columns,) int64: 2^-64 turns per position
-    COMPUTED: tl.constexpr,  # fp32 or fp64
-):
-    """Angles in radians, from -pi to pi, (BLOCK_S, columns) or (columns,)."""
     # In units of 2^-64 turns, an int64 wraps around once per turn: its overflow removes whole turns
     # and nothing else. The upper 32 bits are all that fp32 can use.
     turned = position * turns
@@ -153,4 +144,28 @@ def cos_sin_of_both(
     found2 = load_columns(*token, TABLE_UNIT, second, exists, COMPUTED)
     cos1, sin1 = cos_sin_of_loaded(*found1, ARE_ANGLES, FAST_SINE, BITS)
     cos2, sin2 = cos_sin_of_loaded(*found2, ARE_ANGLES, FAST_SINE, BITS)
+    return cos1, sin1, cos2, sin2
+
+
+@triton.jit
+def cos_sin_of_pairs(
+    token,  # (position, s_exists, b, table), as `load_columns` takes them
+    TABLE_UNIT: tl.constexpr,  # elements in which the strides of b and s are counted
+    pair,  # (columns,) int64: whose cosines and sines
+    exists,  # (columns,): whether there is such a pair
+    HALF: tl.constexpr,  # number of pairs
+    ONE_PER_PAIR: tl.constexpr,  # column i of the table belongs to pair i
+    INTERLEAVED: tl.constexpr,  # a pair has columns 2i and 2i + 1 of the table, not i and i + HALF
+    STORED: tl.constexpr,  # dtype of the elements to rotate
+    FAST_SINE: tl.constexpr,  # fewer steps, which the interpreter and fp64 cannot take
+):
+    """cos1, sin1, cos2, sin2: of the first and the second member of each pair."""
+    if ONE_PER_PAIR:
+        cos1, sin1 = cos_sin(token, TABLE_UNIT, pair, exists, STORED, FAST_SINE)
+        cos2, sin2 = cos1, sin1
+    else:
+        first, second = (2 * pair, 2 * pair + 1) if INTERLEAVED else (pair, pair + HALF)
+        cos1, sin1, cos2, sin2 = cos_sin_of_both(
+            token, TABLE_UNIT, first, second, exists, STORED, FAST_SINE
+        )
     return cos1, sin1, cos2, sin2

@@ -8,7 +8,7 @@ Triton leaves out the lines that need it.
 import triton
 import triton.language as tl
 
-from .cosines import cos_sin, cos_sin_of_both
+from .cosines import cos_sin_of_pairs
 from .parts import load_pairs, pairs_of_block, per_token, rows_of_program, store_pairs, turn
 from .positions import positions
 
@@ -92,14 +92,10 @@ def rope_kernel(
     stored: tl.constexpr = q_ptr.dtype.element_ty
     table = table_ptr, sin_ptr, table_strides, s2
     token = per_token(position, OVER_POSITIONS), per_token(s_exists, OVER_POSITIONS), b, table
-    if ONE_PER_PAIR:
-        cos1, sin1 = cos_sin(token, TABLE_UNIT, pair, is_pair, stored, FAST_SINE)
-        cos2, sin2 = cos1, sin1
-    else:
-        first, second = (2 * pair, 2 * pair + 1) if INTERLEAVED else (pair, pair + HALF)
-        cos1, sin1, cos2, sin2 = cos_sin_of_both(
-            token, TABLE_UNIT, first, second, is_pair, stored, FAST_SINE
-        )
+    cos1, sin1, cos2, sin2 = cos_sin_of_pairs(
+        *(token, TABLE_UNIT, pair, is_pair, HALF),
+        *(ONE_PER_PAIR, INTERLEAVED, stored, FAST_SINE),
+    )
     y1, y2 = turn(stored1, stored2, cos1, sin1, cos2, sin2, TRANSPOSE, INVERSE)
     if cu_seqlens_ptr is not None:  # tokens past the last sequence pass through
         turns = per_token(in_sequence, OVER_POSITIONS)[:, None, :]

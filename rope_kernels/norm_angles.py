@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from .cosines import cos_sin, cos_sin_of_both
+from .cosines import cos_sin_of_pairs
 from .parts import pairs_of_block, per_token
 from .positions import positions
 
@@ -56,14 +56,10 @@ def angles_of_tile(
     position, in_sequence, s_exists = positions_of_tokens(s, b, where, MARKED)
     pair, _, is_pair = pairs_of_block(HALF, BLOCK_HALF, 1)
     token = per_token(position, False), per_token(s_exists, False), b, table
-    if ONE_PER_PAIR:
-        cos1, sin1 = cos_sin(token, TABLE_UNIT, pair, is_pair, STORED, FAST_SINE)
-        cos2, sin2 = cos1, sin1
-    else:
-        first, second = (2 * pair, 2 * pair + 1) if INTERLEAVED else (pair, pair + HALF)
-        cos1, sin1, cos2, sin2 = cos_sin_of_both(
-            token, TABLE_UNIT, first, second, is_pair, STORED, FAST_SINE
-        )
+    cos1, sin1, cos2, sin2 = cos_sin_of_pairs(
+        *(token, TABLE_UNIT, pair, is_pair, HALF),
+        *(ONE_PER_PAIR, INTERLEAVED, STORED, FAST_SINE),
+    )
     if LIKE_MODEL:
         COMPUTED: tl.constexpr = cos1.dtype
         cos1, sin1 = cos1.to(STORED).to(COMPUTED), sin1.to(STORED).to(COMPUTED)
