@@ -19,6 +19,8 @@ import torch
 
 from rope_kernels.engine import interpreter_is_on, triton_is_installed
 
+from .interpreter import patch_language_once_a_launch
+
 COMPILED, INTERPRETED, PYTORCH = "compiled", "interpreted", "PyTorch alone"
 
 
@@ -154,11 +156,15 @@ class Engine:
 def need_triton() -> None:
     """Stop a notebook that is of no use without Triton, in one sentence.
 
+    Where kernels are interpreted, it also loads Triton and makes its interpreter faster.
+
     Raises:
         ImportError: Triton is not installed.
     """
     if ENGINE.kind == PYTORCH:
         raise ImportError(_how_to_get_triton(ENGINE.machine))
+    if ENGINE.kind == INTERPRETED:
+        patch_language_once_a_launch()
 
 
 def start() -> Engine:

@@ -6,9 +6,12 @@ import zlib
 import pytest
 import torch
 
+from rope_lab.interpreter import patch_language_once_a_launch
+
 HAS_GPU = torch.cuda.is_available()
 if not HAS_GPU:
     os.environ["TRITON_INTERPRET"] = "1"  # before anything loads Triton
+    patch_language_once_a_launch()
 
 
 @pytest.fixture
