@@ -81,6 +81,7 @@ def norm_rope_kernel(
     NORM_AFTER: tl.constexpr,  # normalize the rotated row
     LIKE_MODEL: tl.constexpr,  # round where PyTorch's operators would; False: once
     PER_HEAD: tl.constexpr,  # each head has weights of its own
+    WEIGHTS_LAST: tl.constexpr,  # they are asked for after the elements
     INVERSE: tl.constexpr,  # negate the sines
     ONE_PER_PAIR: tl.constexpr,  # column i of the table belongs to pair i
     PER_BATCH: tl.constexpr,  # a program has rows of one batch entry; False: all share their angles
@@ -107,8 +108,6 @@ def norm_rope_kernel(
 
     # Ask for everything before anything is used. The order decides how many registers it takes:
     # benchmarks/NOTES.md has it measured. The barrier is explained in `rope_kernel`.
-    ON_THE_FLY: tl.constexpr = table_ptr.dtype.element_ty == tl.int64
-    WEIGHTS_LAST: tl.constexpr = ON_THE_FLY and not PACKED and BLOCK_HALF <= 64
     if not WEIGHTS_LAST:
         weights = weights_of(
             *(is_k, q_weight_ptr, k_weight_ptr, row, heads, WEIGHT_OFFSET, PER_HEAD, COMPUTED),

@@ -1,7 +1,7 @@
 """Plans of the launches of `norm_kernels.py`. They need no GPU and read no value."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from .checks import bad
 from .engine import Engine, engine_of
 from .formats import view_as_sbhd
 from .launch import has_fast_sine
+from .norm_tiles import forward_tile, in_registers, max_registers, wanted_forward
 from .normalization import Normalization
 from .plan import (
     Plan,
@@ -21,17 +22,8 @@ from .plan import (
     with_rows_in_one_dimension,
 )
 from .rotation import Rotation
-from .tiles import (
-    MAX_WARPS,
-    TILE_BYTES,
-    Tile,
-    flags_of_pairings,
-    next_power_of_2,
-    order_of_programs,
-    tile_of_padded_rows,
-)
+from .tiles import Tile, flags_of_pairings, order_of_programs, tile_of_padded_rows
 
-PAIRS_WITH_A_LIMIT = 64, 128  # of registers: of a row, padded to a power of two
 MOST_ROWS = 2**31 - 2**16  # they are counted in 32 bits, up to the end of the last block
 BLOCKS = "HALF", "TAIL", "START", "BLOCK_S", "BLOCK_R", "BLOCK_HALF", "BLOCK_TAIL"
 FORWARD, BACKWARD, SUM = "norm_rope_kernel", "norm_rope_backward_kernel", "sum_partials_kernel"
@@ -43,28 +35,6 @@ SMS_ELSEWHERE = 4  # where there is no GPU: enough programs to share the positio
 PARTIALS_AT_ONCE = 512  # rows of partial sums that a program adds at a time
 PARTIAL_COLUMNS = 4  # of a program: many small ones wait for memory together
 SUM_WARPS = 8
-
-
-class ForwardTile(NamedTuple):
-    """How a forward's tile differs from a backward's, and how many registers it may take."""
-
-    bytes: int = 1  # as many times more
-    positions: int = 1  # at least
-    registers: int | None = None  # of a thread, where it has no special case; None: no limit
-
-
-# The best on an H200, by what is next to each other in memory: the rows of a position, or the
-# positions of a row. Nothing explains all of them; benchmarks/NOTES.md has the others' figures.
-ON_THE_FLY = {
-    "rows": ForwardTile(),
-    "positions": ForwardTile(bytes=2, positions=4, registers=96),
-    "packed": ForwardTile(bytes=2),
-}
-FROM_TABLES = {
-    "rows": ForwardTile(),
-    "positions": ForwardTile(bytes=2, positions=4),
-    "packed": ForwardTile(bytes=2, registers=96),
-}
 
 
 class ForwardTensors(NamedTuple):
@@ -153,7 +123,7 @@ def _layout(
     order["PER_BATCH"] |= batch == 1
     entries, shared = (batch, 1) if order["PER_BATCH"] else (1, batch)
     half, tail = rotation.rotary_dim // 2, head_dim - rotation.rotary_dim
-    tile = _in_registers(
+    tile = in_registers(
         tile_of_padded_rows(
             rotation,
             {"HALF": half, "TAIL": tail, "START": rotation.rotary_start},
@@ -178,62 +148,6 @@ def _layout(
     return _Layout(views, tile, order, entries, row_blocks, -(-seq_len // tile.positions), sizes)
 
 
-def _in_registers(tile: Tile, element_bytes: int) -> Tile:
-    """The tile, halved until a warp has no more than TILE_BYTES of it, the empty places counted.
-
-    A program keeps its rows until it knows their sums, and a backward keeps sums of its own.
-    """
-    blocks, warps = dict(tile.blocks), tile.num_warps
-    row = next_power_of_2(2 * blocks["BLOCK_HALF"] + blocks["BLOCK_TAIL"]) * element_bytes
-    while blocks["BLOCK_S"] * blocks["BLOCK_R"] * row > TILE_BYTES * warps:
-        name = "BLOCK_S" if blocks["BLOCK_S"] > 1 else "BLOCK_R"
-        if blocks[name] == 1:
-            warps *= 2
-        else:
-            blocks[name] //= 2
-    sizes = {"positions": blocks["BLOCK_S"], "rows": blocks["BLOCK_R"]}
-    return replace(tile, blocks=blocks, num_warps=min(MAX_WARPS, warps), **sizes)
-
-
-def _wanted_forward(rotation: Rotation, rows_outer: bool) -> ForwardTile:
-    inner = "positions" if rows_outer else "rows"
-    tiles = ON_THE_FLY if rotation.on_the_fly else FROM_TABLES
-    return tiles["packed" if rotation.cu_seqlens is not None else inner]
-
-
-def _forward_tile(tile: Tile, rotation: Rotation, rows_outer: bool) -> Tile:
-    wanted = _wanted_forward(rotation, rows_outer)
-    rows_of_all = tile.positions * tile.rows * wanted.bytes
-    positions = min(rows_of_all, max(tile.positions, wanted.positions))
-    rows = min(tile.rows, rows_of_all // positions)
-    sizes = {"positions": rows_of_all // rows, "rows": rows}
-    blocks = tile.blocks | {"BLOCK_S": sizes["positions"], "BLOCK_R": rows}
-    return replace(tile, blocks=blocks, **sizes)
-
-
-def _max_registers(
-    tensors: ForwardTensors,
-    rotation: Rotation,
-    norm: Normalization,
-    layout: _Layout,
-    engine: Engine | None,
-) -> int | None:
-    """The limit of a forward's registers, where Triton 3.6 hardly spills: in the plain case.
-
-    Others would spill 50 to 400 bytes a thread: weights of each head, roundings in between,
-    interleaved pairs, short rows or very long ones, a tail, an angle of each member, fp64.
-    """
-    engine = engine_of(tensors.q) if engine is None else engine
-    blocks = layout.tile.blocks
-    plain = blocks["TAIL"] == 0 and blocks["BLOCK_HALF"] in PAIRS_WITH_A_LIMIT
-    plain &= rotation.on_the_fly or rotation.one_per_pair
-    special = norm.like_model or rotation.interleaved or _is_per_head(tensors.q_weight)
-    special |= tensors.q.dtype == torch.float64
-    if engine is not Engine.NVIDIA or special or not plain:
-        return None
-    return _wanted_forward(rotation, layout.order["ROWS_OUTER"]).registers
-
-
 def plan_forward(
     tensors: ForwardTensors, rotation: Rotation, norm: Normalization, engine: Engine | None = None
 ) -> Plan:
@@ -242,9 +156,12 @@ def plan_forward(
     `engine` is what the plan is for; None: the engine that takes `tensors.q`.
     """
     names = "q", "k", "q_out", "k_out", "q_rstd", "k_rstd", "q_sumsq", "k_sumsq"
-    layout = _layout(tensors, names, rotation, _forward_tile)
+    layout = _layout(tensors, names, rotation, forward_tile)
     tile, order = layout.tile, dict(layout.order)
     order["STRETCH"] = max(1, order["STRETCH"] // tile.positions)
+    wanted = wanted_forward(rotation, order["ROWS_OUTER"], tile.blocks)
+    special = norm.like_model or _is_per_head(tensors.q_weight)
+    takes = engine_of(tensors.q) if engine is None else engine
     table_strides, unit = _strides_of_tables(tensors, rotation)
     sequences = 0 if tensors.cu_seqlens is None else tensors.cu_seqlens.numel() - 1
     return Plan(
@@ -261,6 +178,7 @@ def plan_forward(
             "NORM_AFTER": norm.after,
             "LIKE_MODEL": norm.like_model,
             "PER_HEAD": _is_per_head(tensors.q_weight),
+            "WEIGHTS_LAST": wanted.weights_last,
             "INVERSE": rotation.inverse,
             "ONE_PER_PAIR": rotation.on_the_fly or rotation.one_per_pair,
             **order,
@@ -271,7 +189,7 @@ def plan_forward(
             **flags_of_pairings(rotation),
         },
         fp_fusion=not norm.like_model,
-        max_registers=_max_registers(tensors, rotation, norm, layout, engine),
+        max_registers=max_registers(wanted, rotation, tile.blocks, tensors.q.dtype, special, takes),
     )
 
 

@@ -1,22 +1,26 @@
 """The plans of a norm: the order that the fast path relies on, numbers of programs, shares."""
 
 import inspect
+import re
 from dataclasses import replace
 
 import pytest
 import torch
 
 from inputs import angles
+from norm_yardstick import check
 from rope_kernels import (
     RotaryPositionEmbedding,
     launch,
     norm_launch,
     norm_plan,
     norm_rope,
+    norm_tiles,
     qk_norm_rope,
 )
 from rope_kernels.engine import Engine, engine_of
 from rope_kernels.norm_plan import PROGRAMS_OF_ODD_ROWS_PER_SM, PROGRAMS_PER_SM
+from rope_lab.compiler.compile import compile_plan
 from rope_lab.compiler.norm_plans import plans_of_norm
 from rope_lab.compiler.plans import plan_of
 
@@ -207,3 +211,71 @@ def test_frozen_weights_take_no_second_launch(device, monkeypatch, whole_way):
         norm_rope(x, weight, rope).sum().backward()
     forward, backward = norm_plan.FORWARD, norm_plan.BACKWARD
     assert launched == [forward, backward, forward, backward, norm_plan.SUM]
+
+
+# which way lanes run over a tile, and what a forward does about it
+
+FORWARD_TILES = {  # format, d, lanes run over positions -> BLOCK_S, BLOCK_R, warps, weights last
+    ("bhsd", 64, True): (8, 4, 2, False),
+    ("bhsd", 128, True): (8, 2, 2, False),
+    ("bhsd", 80, True): (4, 4, 1, False),
+    ("bhsd", 256, True): (4, 2, 1, False),
+    ("thd", 128, True): (2, 8, 1, False),
+    ("bhsd", 64, False): (8, 4, 2, False),
+    ("bhsd", 128, False): (4, 4, 1, True),
+    ("bhsd", 80, False): (4, 4, 1, True),
+    ("bhsd", 256, False): (4, 2, 1, False),
+    ("thd", 128, False): (2, 8, 1, True),
+}
+
+
+def of_bf16(tensor_format, d, device):
+    """A norm's arguments and options, with cosines and sines, of a format and a head dimension."""
+    shape = {"sbhd": (10, B, 8, d), "bhsd": (B, 8, 10, d), "thd": (10, 8, d)}[tensor_format]
+    q, weight = torch.randn(shape, device=device).bfloat16(), torch.rand(d, device=device)
+    rope, options = RotaryPositionEmbedding(d).to(device), {"rotary_dim": d}
+    if tensor_format == "thd":
+        options["cu_seqlens"] = torch.tensor([0, 6, 9], device=device)
+    return (q, weight, rope.cos_sin_per_pair(10), tensor_format), options
+
+
+@pytest.mark.parametrize("along_positions", (True, False))
+@pytest.mark.parametrize("d", (64, 80, 128, 256))
+@pytest.mark.parametrize("tensor_format", ("sbhd", "bhsd", "thd"))
+def test_tiles_of_either_triton_are_right(
+    tensor_format, d, along_positions, device, monkeypatch, whole_way
+):
+    monkeypatch.setattr(norm_tiles, "lanes_follow_positions", lambda: along_positions)
+    arguments, options = of_bf16(tensor_format, d, device)
+    plan, _ = plan_of(norm_rope, *arguments, **options)
+    blocks = plan.blocks["BLOCK_S"], plan.blocks["BLOCK_R"]
+    of_tile = *blocks, plan.num_warps, plan.flags["WEIGHTS_LAST"]
+    assert FORWARD_TILES.get((tensor_format, d, along_positions), of_tile) == of_tile
+    t, weight, *rest = arguments
+    check([t.requires_grad_()], [weight.requires_grad_()], *rest, **options)
+
+
+def test_lanes_follow_positions_as_this_triton_compiles_them():
+    """Read from the layout of a tile of 4 positions and 4 rows."""
+    plan, tensors = next(iter(plans_of_norm(Engine.NVIDIA, norm_rope, *on_the_fly()).values()))
+    assert (plan.blocks["BLOCK_S"], plan.blocks["BLOCK_R"]) == (4, 4)
+    stages = compile_plan("sm_90", plan, tensors).stages
+    tile = re.search(r"tt\.load .*tensor<4x4x64x!tt\.ptr<bf16>, #(\w+)>", stages["ttgir"])[1]
+    order = re.search(rf"#{tile} = .*order = \[2, (\d), \d\]", stages["ttgir"])[1]
+    assert (order == "0") == norm_tiles.lanes_follow_positions()
+
+
+def on_the_fly():
+    """Arguments whose forward has a tile of four positions and four rows with any Triton."""
+    q, weight = torch.empty(B, 8, 20, 128, dtype=torch.bfloat16), torch.empty(128)
+    return q, weight, RotaryPositionEmbedding(128), "bhsd"
+
+
+@pytest.mark.parametrize(
+    "version, along", [("3.5.1", True), ("3.6.0", True), ("3.7.1", False), ("4.0.0+git1", False)]
+)
+def test_the_version_decides(version, along, monkeypatch):
+    import triton
+
+    monkeypatch.setattr(triton, "__version__", version)
+    assert norm_tiles.lanes_follow_positions.__wrapped__() is along
