@@ -108,13 +108,14 @@ def liger(given: Inputs) -> Callable[[], tuple[Tensor, ...]]:
     source = str(PEERS / "Liger-Kernel" / "src")
     if source not in sys.path:
         sys.path.insert(0, source)
-    from liger_kernel.ops.rms_norm import LigerRMSNormFunction
-    from liger_kernel.ops.rope import LigerRopeFunction
 
     cos, sin = _cos_and_sin(given.rope)
     cos, sin = cos[None].bfloat16(), sin[None].bfloat16()
 
     def call() -> tuple[Tensor, ...]:
+        from liger_kernel.ops.rms_norm import LigerRMSNormFunction  # where its sources are
+        from liger_kernel.ops.rope import LigerRopeFunction
+
         pairs = zip(given.tensors, given.weights, strict=True)
         arguments = EPS, 0.0, "llama", False
         rows = [LigerRMSNormFunction.apply(t, w, *arguments) for t, w in pairs]
@@ -196,7 +197,7 @@ def measure_format(tensor_format: str, instruments: GPU) -> tuple[list[dict], li
 
 
 def report(results: dict) -> str:
-    """The page of a record."""
+    """The page of a record, with the sentences that somebody added to it as its `note`."""
     lines = [
         "# Normalize and rotate q and k",
         "",
@@ -220,6 +221,8 @@ def report(results: dict) -> str:
         errors = [row["error"] for row in found.values() if "error" in row]
         cells.append(f"{max(errors):.1e}" if errors else "–")
         lines.append(f"| {tensor_format} | {name} | {' | '.join(cells)} |")
+    if "note" in results:
+        lines += ["", results["note"]]
     lines += ["", *_verdicts(results["rows"])]
     lines += [
         f"- Left out: {x['provider']} ({x['format']}): {x['why']}" for x in results["left_out"]

@@ -71,6 +71,12 @@ def test_who_is_left_out_is_on_the_page():
     assert "Left out: everybody (thd): no time left" in norm.report(results_of(rows, [left_out]))
 
 
+def test_a_note_is_on_the_page():
+    rows = [row(OURS, direction, 1.0, 95.0) for direction in norm.UNITS]
+    page = norm.report(results_of(rows) | {"note": "Compare with Monday."})
+    assert "\n\nCompare with Monday.\n\n- qk_norm_rope" in page
+
+
 def test_a_wrong_result_is_not_timed():
     import torch
 
