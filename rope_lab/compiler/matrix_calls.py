@@ -139,8 +139,13 @@ def _with_norm() -> dict[str, SampleCall]:
     as_in_a_model = {"rounding": "model", "rotary_dim": D}
     packed = _trained(S, H, D), of_q, rope, "thd"
     after = {"norm_after": True, "save": "output", "cu_seqlens": torch.tensor([0, 10, S])}
+    limited = _elements(B, H, S, D), weight, rope, "bhsd"  # of registers, on NVIDIA
+    limited_too = _elements(S, H, D), weight, rope.cos_sin_per_pair(S), "thd"
+    in_order = {"cu_seqlens": torch.tensor([0, 10, S]), "rotary_dim": D}
     return {
         "norm of q and k": SampleCall(qk_norm_rope, q_and_k),
+        "norm, bhsd": SampleCall(norm_rope, limited),
+        "norm, cosines and sines, packed": SampleCall(norm_rope, limited_too, in_order),
         "norm, rounded as in a model, bhsd": SampleCall(norm_rope, by_head, as_in_a_model),
         "norm after, packed": SampleCall(norm_rope, packed, after),
         "norm of q and k, backward": SampleCall(qk_norm_rope, trained, launch=BACKWARD),
