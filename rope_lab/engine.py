@@ -19,7 +19,7 @@ import torch
 
 from rope_kernels.engine import interpreter_is_on, triton_is_installed
 
-from .interpreter import patch_language_once_a_launch
+from .interpreter import speed_up
 
 COMPILED, INTERPRETED, PYTORCH = "compiled", "interpreted", "PyTorch alone"
 
@@ -164,7 +164,7 @@ def need_triton() -> None:
     if ENGINE.kind == PYTORCH:
         raise ImportError(_how_to_get_triton(ENGINE.machine))
     if ENGINE.kind == INTERPRETED:
-        patch_language_once_a_launch()
+        speed_up()
 
 
 def start() -> Engine:

@@ -1,21 +1,31 @@
-"""Triton's interpreter, spared what it does again in every function that a kernel calls.
+"""Triton's interpreter, spared work that has no effect. Measured with Triton 3.7.1, 2026-11-22.
 
-Before a kernel runs, the interpreter replaces the functions of `triton.language` by its own. It
-does so again at each call of a `@triton.jit` function, when nothing is left to replace. Finding
-that out takes longer than a short function: two fifths of our tests' time (Triton 3.7.1,
-2026-11-22, on two CPU cores).
+- Before a kernel runs, it replaces the functions of `triton.language` by its own. It does so again
+  at each call of a `@triton.jit` function, when nothing is left to replace, and finding that out
+  takes longer than a short function.
+- It computes every sum, difference and product of integers twice, with 64 bits for a check of
+  overflow. The check asserts only if the option `debug` is on, which it never is here.
+
+Together two thirds of our tests' time.
 """
 
+from dataclasses import fields, is_dataclass, replace
 from types import FunctionType
 
 
-def patch_language_once_a_launch() -> None:
-    """Let this process look for functions to replace once a launch; harmless if called again.
+def speed_up() -> None:
+    """Let this process interpret kernels faster, with the same results; harmless if called again.
 
-    Loads Triton. Does nothing with a Triton whose interpreter is built in another way.
+    Loads Triton. What a Triton has in another way stays as it is.
     """
-    from triton import language as tl
     from triton.runtime import interpreter
+
+    _replace_functions_once_a_launch(interpreter)
+    _check_no_overflow_in_vain(interpreter)
+
+
+def _replace_functions_once_a_launch(interpreter) -> None:
+    from triton import language as tl
 
     original = getattr(interpreter, "_patch_lang", None)
     no_changes = getattr(interpreter, "_LangPatchScope", None)
@@ -23,11 +33,23 @@ def patch_language_once_a_launch() -> None:
         return
 
     def patch(fn: FunctionType) -> object:
-        names = [module for module in fn.__globals__.values() if module is tl or module is tl.core]
-        functions = [module.load for module in names] + [tl.tensor.__add__]
-        if names and not any(tl.core.is_builtin(function) for function in functions):
+        modules = [
+            module for module in fn.__globals__.values() if module is tl or module is tl.core
+        ]
+        functions = [module.load for module in modules] + [tl.tensor.__add__]
+        if modules and not any(tl.core.is_builtin(function) for function in functions):
             return no_changes()  # those of Triton are replaced
         return original(fn)
 
     patch.looks_first = True
     interpreter._patch_lang = patch
+
+
+def _check_no_overflow_in_vain(interpreter) -> None:
+    builder = getattr(interpreter, "interpreter_builder", None)
+    options = getattr(builder, "options", None)
+    if not is_dataclass(options):
+        return
+    names = {field.name for field in fields(options)}
+    if {"debug", "sanitize_overflow"} <= names and not options.debug:
+        builder.options = replace(options, sanitize_overflow=False)

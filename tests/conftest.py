@@ -6,12 +6,12 @@ import zlib
 import pytest
 import torch
 
-from rope_lab.interpreter import patch_language_once_a_launch
+from rope_lab.interpreter import speed_up
 
 HAS_GPU = torch.cuda.is_available()
 if not HAS_GPU:
     os.environ["TRITON_INTERPRET"] = "1"  # before anything loads Triton
-    patch_language_once_a_launch()
+    speed_up()
 
 
 @pytest.fixture
