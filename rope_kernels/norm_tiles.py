@@ -97,7 +97,7 @@ def lanes_follow_positions() -> bool:
     """
     if not triton_is_installed():
         return False
-    import triton  # whoever launches a plan has loaded it
+    import triton  # here, as a plan may be made without it
 
     major, minor = triton.__version__.split(".")[:2]
     return (int(major), int(minor)) < (3, 7)
