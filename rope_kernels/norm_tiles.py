@@ -20,7 +20,7 @@ class ForwardTile(NamedTuple):
 
     bytes: int = 1  # as many times more
     warps: int = 1  # as many times more
-    positions: int = 1  # at least, but there are two rows of each
+    positions: int = 1  # at least, if there is a row of each for every such warp
     registers: int | None = None  # of a thread, where it has no special case; None: no limit
     weights_last: bool = False  # asked for after the elements: they wait in fewer registers
 
@@ -29,8 +29,7 @@ def forward_tile(tile: Tile, rotation: Rotation, rows_outer: bool) -> Tile:
     """The forward's tile, of the one that `in_registers` returns."""
     wanted = wanted_forward(rotation, rows_outer, tile.blocks)
     rows_of_all = tile.positions * tile.rows * wanted.bytes
-    positions = max(tile.positions, min(wanted.positions, max(1, rows_of_all // 2)))
-    positions = min(rows_of_all, positions)
+    positions = min(rows_of_all // wanted.warps, max(tile.positions, wanted.positions))
     rows = min(tile.rows, rows_of_all // positions)
     sizes = {"positions": rows_of_all // rows, "rows": rows}
     blocks = tile.blocks | {"BLOCK_S": sizes["positions"], "BLOCK_R": rows}
