@@ -81,7 +81,7 @@ def norm_rope_kernel(
     NORM_AFTER: tl.constexpr,  # normalize the rotated row
     LIKE_MODEL: tl.constexpr,  # round where PyTorch's operators would; False: once
     PER_HEAD: tl.constexpr,  # each head has weights of its own
-    WEIGHTS_LAST: tl.constexpr,  # they are asked for after the elements
+    WEIGHTS_LAST: tl.constexpr,  # they are loaded after the elements
     INVERSE: tl.constexpr,  # negate the sines
     ONE_PER_PAIR: tl.constexpr,  # column i of the table belongs to pair i
     PER_BATCH: tl.constexpr,  # a program has rows of one batch entry; False: all share their angles
@@ -106,7 +106,7 @@ def norm_rope_kernel(
     )
     _, _, row, b, heads = place
 
-    # Ask for everything before anything is used. The order decides how many registers it takes:
+    # Load everything before anything is used. The order decides how many registers it takes:
     # benchmarks/NOTES.md has it measured. The barrier is explained in `rope_kernel`.
     if not WEIGHTS_LAST:
         weights = weights_of(

@@ -1,5 +1,6 @@
-"""How many rows a program of the norm's kernels takes, in how many registers, asked for in which
-order. Nothing explains all of it: these are the best on an H200, of those in benchmarks/NOTES.md.
+"""How many rows a program of the norm's kernels takes, in how many registers and in which order.
+
+Nothing explains all of it: these are chosen from what benchmarks/NOTES.md has measured on an H200.
 """
 
 from dataclasses import replace
@@ -18,11 +19,11 @@ PAIRS_WITH_A_LIMIT = 64, 128  # of registers: of a row, padded to a power of two
 class ForwardTile(NamedTuple):
     """How a forward's tile differs from a backward's, which asks for the weights first."""
 
-    bytes: int = 1  # as many times more
-    warps: int = 1  # as many times more
-    positions: int = 1  # at least, if there is a row of each for every such warp
+    bytes: int = 1  # times the backward's; at least `warps`
+    warps: int = 1  # times the backward's
+    positions: int = 1  # at least, as long as each of `warps` still has a row
     registers: int | None = None  # of a thread, where it has no special case; None: no limit
-    weights_last: bool = False  # asked for after the elements: they wait in fewer registers
+    weights_last: bool = False  # loaded after the elements
 
 
 def forward_tile(tile: Tile, rotation: Rotation, rows_outer: bool) -> Tile:
@@ -78,6 +79,8 @@ def _from_a_table_across_rows(
     packed: bool, rows_outer: bool, pairs: int, full: bool
 ) -> ForwardTile:
     """Where each thread has more angles than along positions, and fewer registers are left."""
+    if packed and not full:
+        return ForwardTile(bytes=2)
     if packed:
         return ForwardTile(bytes=2, registers=112, weights_last=True)
     if not rows_outer:
@@ -127,7 +130,7 @@ def max_registers(
     special: bool,
     engine: Engine,
 ) -> int | None:
-    """The limit of a forward's registers, where it hardly makes ptxas spill: in the plain case.
+    """The limit of a forward's registers in the plain case, where it makes ptxas spill least.
 
     Others would spill 50 to 400 bytes a thread: weights of each head and roundings in between
     (`special`), interleaved pairs, short rows or very long ones, a tail, an angle of each member,

@@ -1,4 +1,4 @@
-"""Triton's interpreter, spared work that has no effect. Measured with Triton 3.7.1, 2026-11-22.
+"""Triton's interpreter without the work that has no effect. Measured with Triton 3.7.1, 2026-11-22.
 
 - Before a kernel runs, it replaces the functions of `triton.language` by its own. It does so again
   at each call of a `@triton.jit` function, when nothing is left to replace, and finding that out
@@ -13,16 +13,21 @@ Together half to two thirds of the time of a test that runs kernels.
 from dataclasses import fields, is_dataclass, replace
 from types import FunctionType
 
+from rope_kernels.engine import triton_is_installed
+
 
 def speed_up() -> None:
     """Let this process interpret kernels faster, with the same results; harmless if called again.
 
-    Loads Triton. What a Triton has in another way stays as it is.
+    Loads Triton, if there is one. A Triton that is built differently is left as it is: 3.5 gets
+    the second change alone. Launch from one thread at a time, as the interpreter demands anyway.
     """
+    if not triton_is_installed():
+        return
     from triton.runtime import interpreter
 
     _replace_functions_once_a_launch(interpreter)
-    _check_no_overflow_in_vain(interpreter)
+    _skip_overflow_checks(interpreter)
 
 
 def _replace_functions_once_a_launch(interpreter) -> None:
@@ -46,7 +51,7 @@ def _replace_functions_once_a_launch(interpreter) -> None:
     interpreter._patch_lang = patch
 
 
-def _check_no_overflow_in_vain(interpreter) -> None:
+def _skip_overflow_checks(interpreter) -> None:
     builder = getattr(interpreter, "interpreter_builder", None)
     options = getattr(builder, "options", None)
     if not is_dataclass(options):

@@ -215,17 +215,42 @@ def test_frozen_weights_take_no_second_launch(device, monkeypatch, whole_way):
 
 # which way lanes run over a tile, and what a forward does about it
 
-FORWARD_TILES = {  # format, d, lanes run over positions -> BLOCK_S, BLOCK_R, warps, weights last
-    ("bhsd", 64, True): (8, 4, 2, False),
-    ("bhsd", 128, True): (8, 2, 2, False),
-    ("bhsd", 80, True): (4, 4, 1, False),
-    ("bhsd", 256, True): (4, 2, 1, False),
-    ("thd", 128, True): (2, 8, 1, False),
-    ("bhsd", 64, False): (8, 4, 2, False),
-    ("bhsd", 128, False): (4, 4, 1, True),
-    ("bhsd", 80, False): (4, 4, 1, True),
-    ("bhsd", 256, False): (4, 2, 1, False),
-    ("thd", 128, False): (2, 8, 1, True),
+FORWARD_TILES = {  # format, d: BLOCK_S, BLOCK_R, warps, limit of registers, weights last
+    True: {
+        ("sbhd", 64): (2, 8, 1, None, False),
+        ("sbhd", 80): (1, 8, 1, None, False),
+        ("sbhd", 128): (1, 8, 1, None, False),
+        ("sbhd", 256): (1, 4, 1, None, False),
+        ("sbhd", 512): (1, 2, 1, None, False),
+        ("bhsd", 64): (8, 4, 2, None, False),
+        ("bhsd", 80): (4, 4, 1, None, False),
+        ("bhsd", 128): (8, 2, 2, 72, False),
+        ("bhsd", 256): (4, 2, 1, None, False),
+        ("bhsd", 512): (4, 1, 1, None, False),
+        ("thd", 64): (4, 8, 1, None, False),
+        ("thd", 80): (2, 8, 1, 96, False),
+        ("thd", 128): (2, 8, 1, 96, False),
+        ("thd", 256): (2, 4, 1, 96, False),
+        ("thd", 512): (2, 2, 1, None, False),
+    },
+    False: {
+        ("bhsd", 80): (4, 4, 1, None, True),
+        ("bhsd", 128): (4, 4, 1, None, True),
+        ("thd", 64): (4, 8, 1, None, True),
+        ("thd", 80): (2, 8, 1, None, False),
+        ("thd", 128): (2, 8, 1, 112, True),
+        ("thd", 256): (2, 4, 1, 112, True),
+        ("thd", 512): (2, 2, 1, None, True),
+    },
+}
+FORWARD_TILES[False] = FORWARD_TILES[True] | FORWARD_TILES[False]
+TILES_ON_THE_FLY = {
+    ("sbhd", 128): (1, 8, 1, None, True),
+    ("sbhd", 256): (1, 4, 1, None, False),
+    ("bhsd", 128): (4, 4, 1, 96, True),
+    ("bhsd", 256): (4, 2, 1, 96, False),
+    ("bhsd", 512): (4, 1, 1, None, False),
+    ("thd", 128): (2, 8, 1, None, False),
 }
 
 
@@ -239,6 +264,38 @@ def of_bf16(tensor_format, d, device):
     return (q, weight, rope.cos_sin_per_pair(10), tensor_format), options
 
 
+def tile_of(tensor_format, d, on_the_fly=False, dtype=torch.bfloat16):
+    """Of a forward, planned for NVIDIA."""
+    (q, weight, table, _), options = of_bf16(tensor_format, d, "cpu")
+    q = q.to(dtype)
+    freqs = RotaryPositionEmbedding(d) if on_the_fly else table
+    arguments = q, weight, freqs, tensor_format
+    plans = plans_of_norm(Engine.NVIDIA, norm_rope, *arguments, **options)
+    plan = next(iter(plans.values()))[0]
+    blocks = plan.blocks["BLOCK_S"], plan.blocks["BLOCK_R"], plan.num_warps
+    return *blocks, plan.max_registers, plan.flags["WEIGHTS_LAST"]
+
+
+@pytest.mark.parametrize("along_positions", (True, False))
+def test_tiles_with_a_table_depend_on_the_order_of_lanes(along_positions, monkeypatch):
+    monkeypatch.setattr(norm_tiles, "lanes_follow_positions", lambda: along_positions)
+    wanted = FORWARD_TILES[along_positions]
+    assert {call: tile_of(*call) for call in wanted} == wanted
+
+
+def test_each_of_two_warps_has_a_row_of_a_position(monkeypatch):
+    monkeypatch.setattr(norm_tiles, "lanes_follow_positions", lambda: True)
+    assert tile_of("bhsd", 128, dtype=torch.float32) == (4, 2, 2, 72, False)
+    assert tile_of("bhsd", 128, dtype=torch.float64) == (2, 2, 2, None, False)
+
+
+@pytest.mark.parametrize("along_positions", (True, False))
+def test_tiles_on_the_fly_do_not(along_positions, monkeypatch):
+    monkeypatch.setattr(norm_tiles, "lanes_follow_positions", lambda: along_positions)
+    found = {call: tile_of(*call, on_the_fly=True) for call in TILES_ON_THE_FLY}
+    assert found == TILES_ON_THE_FLY
+
+
 @pytest.mark.parametrize("along_positions", (True, False))
 @pytest.mark.parametrize("d", (64, 80, 128, 256))
 @pytest.mark.parametrize("tensor_format", ("sbhd", "bhsd", "thd"))
@@ -246,12 +303,7 @@ def test_tiles_of_either_triton_are_right(
     tensor_format, d, along_positions, device, monkeypatch, whole_way
 ):
     monkeypatch.setattr(norm_tiles, "lanes_follow_positions", lambda: along_positions)
-    arguments, options = of_bf16(tensor_format, d, device)
-    plan, _ = plan_of(norm_rope, *arguments, **options)
-    blocks = plan.blocks["BLOCK_S"], plan.blocks["BLOCK_R"]
-    of_tile = *blocks, plan.num_warps, plan.flags["WEIGHTS_LAST"]
-    assert FORWARD_TILES.get((tensor_format, d, along_positions), of_tile) == of_tile
-    t, weight, *rest = arguments
+    (t, weight, *rest), options = of_bf16(tensor_format, d, device)
     check([t.requires_grad_()], [weight.requires_grad_()], *rest, **options)
 
 
