@@ -185,6 +185,12 @@ def test_what_a_candidate_prints_is_shown_once(capsys):
     assert said == "Printed in the case 'small and plain':\nthe shape is torch.Size([4, 1, 2, 8])\n"
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="candidates are compiled here")
+def test_candidates_are_interpreted_fast(capsys):
+    assert judge(wrong_kernels.prints_how_it_is_interpreted, exercises.rotate_half)
+    assert "checks overflow: False" in capsys.readouterr().out
+
+
 def test_the_next_candidate_gets_a_new_process():
     judge(wrong_kernels.ends_the_process, exercises.rope)
     assert judge(wrong_kernels.right, exercises.rope)

@@ -324,6 +324,13 @@ def three_times_in_pytorch(x):
     return 3 * x
 
 
+def prints_how_it_is_interpreted(x):
+    from triton.runtime.interpreter import interpreter_builder
+
+    print("checks overflow:", interpreter_builder.options.sanitize_overflow)
+    return prints(x)
+
+
 def prints(x):
     print("the shape is", x.shape)
     first, second = x.chunk(2, dim=-1)
