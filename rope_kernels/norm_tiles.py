@@ -17,7 +17,7 @@ PAIRS_WITH_A_LIMIT = 64, 128  # of registers: of a row, padded to a power of two
 
 
 class ForwardTile(NamedTuple):
-    """How a forward's tile differs from a backward's, which asks for the weights first."""
+    """How a forward's tile differs from a backward's, which loads the weights first."""
 
     bytes: int = 1  # times the backward's; at least `warps`
     warps: int = 1  # times the backward's
