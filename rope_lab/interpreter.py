@@ -39,11 +39,8 @@ def _replace_functions_once_a_launch(interpreter) -> None:
         return
 
     def patch(fn: FunctionType) -> object:
-        modules = [
-            module for module in fn.__globals__.values() if module is tl or module is tl.core
-        ]
-        functions = [module.load for module in modules] + [tl.tensor.__add__]
-        if modules and not any(tl.core.is_builtin(function) for function in functions):
+        known = [value for value in fn.__globals__.values() if value is tl or value is tl.core]
+        if known and not any(tl.core.is_builtin(module.load) for module in known):
             return no_changes()  # those of Triton are replaced
         return original(fn)
 

@@ -107,7 +107,8 @@ def test_the_file_and_the_page_are_what_the_command_writes():
     assert compile_matrix.as_json(TABLE) == (ROOT / compile_matrix.TABLE).read_text("utf-8")
     changed = replace(TABLE, rows=(replace(TABLE.rows[0], spilled=4), *TABLE.rows[1:]))
     other = compile_matrix.as_page(changed, page)
-    assert other != page and "These spill: table of angles on sm_80" in other
+    spilling = "table of angles on sm_80", "norm, bhsd on sm_100", "norm, bhsd on sm_103"
+    assert other != page and f"These spill: {'; '.join(spilling)}." in other
 
 
 def test_the_slice_of_the_cells_has_every_kernel_and_every_gpu():
