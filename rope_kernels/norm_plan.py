@@ -155,13 +155,14 @@ def plan_forward(
 
     `engine` is what the plan is for; None: the engine that takes `tensors.q`.
     """
+    engine = engine_of(tensors.q) if engine is None else engine
     names = "q", "k", "q_out", "k_out", "q_rstd", "k_rstd", "q_sumsq", "k_sumsq"
     layout = _layout(tensors, names, rotation, forward_tile)
     tile, order = layout.tile, dict(layout.order)
     order["STRETCH"] = max(1, order["STRETCH"] // tile.positions)
     wanted = wanted_forward(rotation, order["ROWS_OUTER"], tile.blocks)
     special = norm.like_model or _is_per_head(tensors.q_weight)
-    takes = engine_of(tensors.q) if engine is None else engine
+    registers = max_registers(wanted, rotation, tile.blocks, tensors.q.dtype, special, engine)
     table_strides, unit = _strides_of_tables(tensors, rotation)
     sequences = 0 if tensors.cu_seqlens is None else tensors.cu_seqlens.numel() - 1
     return Plan(
@@ -182,14 +183,14 @@ def plan_forward(
             "INVERSE": rotation.inverse,
             "ONE_PER_PAIR": rotation.on_the_fly or rotation.one_per_pair,
             **order,
-            "FAST_SINE": _has_fast_sine(tensors.q, engine),
+            "FAST_SINE": has_fast_sine(tensors.q, engine),
             "ALIGNED": alignment(tensors.q, tensors.k),
             "OUT_ALIGNED": alignment(tensors.q_out, tensors.k_out),
             "TABLE_UNIT": unit,
             **flags_of_pairings(rotation),
         },
         fp_fusion=not norm.like_model,
-        max_registers=max_registers(wanted, rotation, tile.blocks, tensors.q.dtype, special, takes),
+        max_registers=registers,
     )
 
 
@@ -201,6 +202,7 @@ def plan_backward(
     engine: Engine | None = None,
 ) -> Plan:
     """Plan the backward launch. `packed`: the ids are positions that the forward wrote."""
+    engine = engine_of(tensors.q) if engine is None else engine
     names = "q_grad", "k_grad", "q", "k", "q_out", "k_out", "q_rstd", "k_rstd"
     names += "q_sumsq", "k_sumsq"
     layout = _layout(tensors, names, rotation)
@@ -230,7 +232,7 @@ def plan_backward(
             "INVERSE": rotation.inverse,
             "ONE_PER_PAIR": rotation.on_the_fly or rotation.one_per_pair,
             **order,
-            "FAST_SINE": _has_fast_sine(tensors.q, engine),
+            "FAST_SINE": has_fast_sine(tensors.q, engine),
             "ALIGNED": alignment(tensors.q, tensors.k),
             "GRAD_ALIGNED": alignment(tensors.q_grad, tensors.k_grad),
             "OUT_ALIGNED": alignment(tensors.q_out, tensors.k_out),
@@ -293,7 +295,3 @@ def _strides_of_tables(
 
 def _is_per_head(weight: Tensor | None) -> bool:
     return weight is not None and weight.dim() == 2
-
-
-def _has_fast_sine(t: Tensor, engine: Engine | None) -> bool:
-    return has_fast_sine(t, engine_of(t) if engine is None else engine)

@@ -309,6 +309,7 @@ def test_tiles_of_either_triton_are_right(
 
 def test_lanes_follow_positions_as_this_triton_compiles_them():
     """Read from the layout of a tile of 4 positions and 4 rows."""
+    pytest.importorskip("triton", reason="needs Triton")
     plan, tensors = next(iter(plans_of_norm(Engine.NVIDIA, norm_rope, *on_the_fly()).values()))
     assert (plan.blocks["BLOCK_S"], plan.blocks["BLOCK_R"]) == (4, 4)
     stages = compile_plan("sm_90", plan, tensors).stages
@@ -327,7 +328,6 @@ def on_the_fly():
     "version, along", [("3.5.1", True), ("3.6.0", True), ("3.7.1", False), ("4.0.0+git1", False)]
 )
 def test_the_version_decides(version, along, monkeypatch):
-    import triton
-
+    triton = pytest.importorskip("triton", reason="needs Triton")
     monkeypatch.setattr(triton, "__version__", version)
     assert norm_tiles.lanes_follow_positions.__wrapped__() is along
