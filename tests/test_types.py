@@ -4,8 +4,11 @@ misspelt calls, and finds the package from outside the clone."""
 import ast
 import importlib.util
 import inspect
+import shutil
 import subprocess
 import sys
+import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -119,3 +122,29 @@ def test_every_public_name_and_keyword_is_used():
         if is_called(name):
             wanted = {(name, x) for x in inspect.signature(getattr(rope_kernels, name)).parameters}
             assert wanted and wanted <= used, wanted - used
+
+
+def test_mypy_finds_an_editable_install_from_outside_the_clone(tmp_path):
+    """It runs no code of the environment, so a `.pth` file has to hold the path itself."""
+    for name in ("mypy", "setuptools"):
+        pytest.importorskip(name)
+    clone, environment = tmp_path / "clone", tmp_path / "environment"
+    shutil.copytree(PACKAGE, clone / PACKAGE.name)
+    shutil.copy(PACKAGE.parent / "pyproject.toml", clone)
+    build = "from setuptools.build_meta import build_editable; build_editable('..')"
+    subprocess.run([sys.executable, "-c", build], cwd=clone, check=True, capture_output=True)
+    venv.create(environment, symlinks=True)
+    (packages,) = environment.glob("lib/python*/site-packages")
+    with zipfile.ZipFile(*tmp_path.glob("*editable*.whl")) as wheel:
+        wheel.extractall(packages)
+    caller = tmp_path / "caller.py"
+    caller.write_text("import rope_kernels\nreveal_type(rope_kernels.__version__)\n")
+    python = f"--python-executable={environment / 'bin/python'}"
+    found = subprocess.run(
+        [sys.executable, "-m", "mypy", "--cache-dir=cache", python, caller.name],
+        cwd=tmp_path,
+        env={"PATH": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert 'caller.py:2: note: Revealed type is "str"' in found.stdout, found.stdout
