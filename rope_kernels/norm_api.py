@@ -12,14 +12,13 @@ from .checks import bad, check_call, check_inplace, check_values
 from .formats import TensorFormat, view_as_sbhd
 from .modes import is_traced, wants_grad
 from .norm_autograd import NormRopeFunction
-from .norm_checks import NormCall, check_norm, check_save
+from .norm_checks import NormCall, check_norm
 from .norm_operators import norm_rope_by_operator
 from .normalization import Normalization
 from .plan import both
 from .rotation import Rotation
 
 Rounding = Literal["once", "model"]
-Save = Literal["input", "output"]
 
 
 def norm_rope(
@@ -32,7 +31,6 @@ def norm_rope(
     weight_offset: float = 0.0,
     norm_after: bool = False,
     rounding: Rounding = "once",
-    save: Save = "input",
     sumsq: Tensor | None = None,
     norm_dim: int | None = None,
     fused: bool = True,
@@ -68,11 +66,6 @@ def norm_rope(
             sums are rounded to the dtype of `t`, as operators of PyTorch do in Hugging Face's
             Qwen 3. Gradients are computed in fp32 with the rounded cos and sin, and rounded once;
             with `fused=False` they go back through PyTorch's roundings.
-        save: what the backward finds the normalized row from. 'output': y, which attention keeps
-            anyway, and `t` can be freed. It needs a norm without weight, or `norm_after`; then no
-            element of weight_offset + weight may be 0 (a zero gives NaN gradients), nor so small
-            that elements of y lose digits in fp16. Nor may a pair's cos and sin both be 0. No
-            second derivative.
         sumsq: sums of squares, fp32 (fp64 for fp64 `t`), of shape `t.shape[:-1]`, or with h = 1 if
             all heads share one. Then rows are divided by sqrt(sumsq / norm_dim + eps). For a norm
             over all heads, as in OLMo 2 and MiniMax: sum `sum_of_squares(t)` over heads, and over
@@ -97,7 +90,7 @@ def norm_rope(
     rest += rotary_dim, rotary_start, inverse, output_pairing
     norm = NormCall(
         *(("weight",), (weight,), (sumsq,)),
-        *(eps, weight_offset, norm_after, rounding, save, norm_dim),
+        *(eps, weight_offset, norm_after, rounding, norm_dim),
     )
     return norm_rope_call(Call(("t",), (t,), freqs, tensor_format, *rest), norm)[0]
 
@@ -114,7 +107,6 @@ def qk_norm_rope(
     weight_offset: float = 0.0,
     norm_after: bool = False,
     rounding: Rounding = "once",
-    save: Save = "input",
     sumsq: tuple[Tensor, Tensor] | None = None,
     norm_dim: int | None = None,
     fused: bool = True,
@@ -155,7 +147,7 @@ def qk_norm_rope(
         raise bad(f"sumsq is {type(sumsq).__name__}", "None, or a pair of tensors", TypeError)
     norm = NormCall(
         *(("q_weight", "k_weight"), (q_weight, k_weight), tuple(sumsq)),
-        *(eps, weight_offset, norm_after, rounding, save, norm_dim),
+        *(eps, weight_offset, norm_after, rounding, norm_dim),
     )
     q, k = norm_rope_call(Call(("q", "k"), (q, k), freqs, tensor_format, *rest), norm)
     return q, k
@@ -169,7 +161,6 @@ def norm_rope_call(call: Call, norm: NormCall) -> tuple[Tensor, ...]:
     num_positions = check_call(call)
     check_norm(call, norm)
     rotation = rotation_of(call, tables, num_positions)
-    check_save(norm, rotation)
     if rotation.looks_up_positions and rotation.table.is_cpu and not is_traced():
         check_values(rotation, view_as_sbhd(tensors[0], call.tensor_format).shape[0])
     if call.inplace:
@@ -196,7 +187,6 @@ def normalization_of(call: Call, norm: NormCall) -> Normalization:
         after=norm.norm_after,
         like_model=norm.rounding == "model",
         dim=norm.norm_dim or call.tensors[0].shape[-1],
-        from_output=norm.save == "output",
     )
 
 

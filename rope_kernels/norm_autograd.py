@@ -13,8 +13,8 @@ from .rotation import Rotation
 class NormRopeFunction(torch.autograd.Function):
     """y = rope(weight * x / rms(x)), or the norm after the rotation.
 
-    Keeps x, or y if the norm says so, and 1 / rms of each row. Second derivatives are those
-    of `norm_reference.norm_rope`, by PyTorch.
+    Keeps x, and 1 / rms of each row. Second derivatives are those of `norm_reference.norm_rope`, by
+    PyTorch.
     """
 
     @staticmethod
@@ -26,8 +26,7 @@ class NormRopeFunction(torch.autograd.Function):
         wants = any(ctx.needs_input_grad[0:6:2]), any(ctx.needs_input_grad[1:6:2])
         rows = zip(outs, wants, strict=False)
         ctx.mark_non_differentiable(*(out for out, wanted in rows if not wanted))
-        kept = outs if norm.from_output else tensors
-        ctx.save_for_backward(*kept, *rstds, *weights, *sumsqs, positions, *rotation.tensors)
+        ctx.save_for_backward(*tensors, *rstds, *weights, *sumsqs, positions, *rotation.tensors)
         ctx.counts = len(tensors), len(weights), len(sumsqs)
         ctx.options, ctx.norm = rotation.options, norm
         return outs
@@ -64,9 +63,6 @@ def _differentiable(
     norm: Normalization,
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
     """The gradients as PyTorch computes them: differentiable once more, and in batches."""
-    if norm.from_output:
-        asked = "a second derivative" if torch.is_grad_enabled() else "a batch of gradients"
-        raise RuntimeError(f"save is 'output', and {asked} needs the input; accepted: save='input'")
     create_graph = torch.is_grad_enabled()
     with torch.enable_grad():
         # one may be computed from another: a view of its own ends each path

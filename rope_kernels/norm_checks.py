@@ -9,11 +9,9 @@ from .call import Call
 from .checks import bad, check_flag, check_integer, check_tensor
 from .formats import view_as_sbhd
 from .modes import wants_grad
-from .rotation import Rotation
 
 MOST = torch.finfo(torch.float32).max
 ROUNDINGS = "once", "model"
-SAVES = "input", "output"
 
 
 @dataclass(slots=True)
@@ -27,7 +25,6 @@ class NormCall:
     weight_offset: float
     norm_after: bool
     rounding: str
-    save: str
     norm_dim: int | None
 
 
@@ -41,12 +38,8 @@ def check_norm(call: Call, norm: NormCall) -> None:
     check_flag("norm_after", norm.norm_after)
     for name, value, least in (("eps", norm.eps, 0), ("weight_offset", norm.weight_offset, None)):
         _check_number(name, value, least)
-    for name, value, accepted in (
-        ("rounding", norm.rounding, ROUNDINGS),
-        ("save", norm.save, SAVES),
-    ):
-        if not (isinstance(value, str) and value in accepted):
-            raise bad(f"{name} is {value!r}", ", ".join(accepted))
+    if not (isinstance(norm.rounding, str) and norm.rounding in ROUNDINGS):
+        raise bad(f"rounding is {norm.rounding!r}", ", ".join(ROUNDINGS))
     for t, weight, name in zip(call.tensors, norm.weights, norm.weight_names, strict=True):
         if weight is not None:
             _check_weight(name, weight, t, call.tensor_format)
@@ -54,27 +47,6 @@ def check_norm(call: Call, norm: NormCall) -> None:
     if call.inplace and wants_grad((*call.tensors, *norm.weights, *norm.sumsqs)):
         came = "inplace is True, and a tensor requires a gradient"
         raise bad(came, "inplace=False; or a call within torch.no_grad()")
-
-
-def check_save(norm: NormCall, rotation: Rotation) -> None:
-    """Check that a backward can find the normalized row again in the output."""
-    if norm.save == "input":
-        return
-    weighted = any(w is not None for w in norm.weights)
-    if weighted and not norm.norm_after:
-        came = "save is 'output' with a weight before the rotation"
-        why = (
-            "the output is rounded, and dividing it by the weight would ruin the weight's gradient"
-        )
-        raise ValueError(f"{came}: {why}; accepted: save='input', norm_after=True or no weight")
-    if not norm.norm_after and not (rotation.on_the_fly or rotation.one_per_pair):
-        came = "save is 'output' with a table of an angle for each element"
-        why = "where the members of a pair differ in angle, the transposed map does not undo it"
-        accepted = "save='input', a module, or a table of an angle for each pair (rotary_dim)"
-        raise ValueError(f"{came}: {why}; accepted: {accepted}")
-    if norm.rounding == "model":
-        came = "save is 'output' with rounding='model', which rounds three times more"
-        raise bad(came, "save='input' or rounding='once'")
 
 
 def _check_number(name: str, value: object, least: float | None) -> None:

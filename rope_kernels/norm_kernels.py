@@ -159,7 +159,7 @@ def norm_rope_kernel(
 def norm_rope_backward_kernel(
     q_grad_ptr,  # gradient of the output, viewed as (s, b, h, d)
     k_grad_ptr,  # or None; so in all pairs of q and k
-    q_ptr,  # input of the forward, or its output if FROM_OUTPUT
+    q_ptr,  # input of the forward
     k_ptr,
     q_out_ptr,  # gradient of the input
     k_out_ptr,
@@ -206,7 +206,6 @@ def norm_rope_backward_kernel(
     NORM_DIM: tl.constexpr,  # number of squares in a sum
     NORM_AFTER: tl.constexpr,  # the rotated row was normalized
     LIKE_MODEL: tl.constexpr,  # cos and sin were rounded
-    FROM_OUTPUT: tl.constexpr,  # the forward's output was kept, not its input
     PER_HEAD: tl.constexpr,  # each head has weights of its own
     PACKED: tl.constexpr,  # the ids are those that the forward wrote for packed tokens
     INVERSE: tl.constexpr,  # sines were negated
@@ -224,7 +223,6 @@ def norm_rope_backward_kernel(
 ):
     STORED: tl.constexpr = q_ptr.dtype.element_ty
     COMPUTED: tl.constexpr = tl.float64 if tl.float64 == STORED else tl.float32
-    KEPT_INTERLEAVED: tl.constexpr = WRITES_INTERLEAVED if FROM_OUTPUT else READS_INTERLEAVED
     WEIGHT_INTERLEAVED: tl.constexpr = WRITES_INTERLEAVED if NORM_AFTER else READS_INTERLEAVED
 
     # My rows, of q or of k, at my share of the positions.
@@ -249,7 +247,7 @@ def norm_rope_backward_kernel(
             ((q_ptr, q_strides), (k_ptr, k_strides)),
             ((q_rstd_ptr, q_rstd_strides), (k_rstd_ptr, k_rstd_strides)),
             *(place, exists, PER_BATCH, GRAD_ALIGNED, ALIGNED, HALF, TAIL, START),
-            *(BLOCK_HALF, BLOCK_TAIL, WRITES_INTERLEAVED, KEPT_INTERLEAVED),
+            *(BLOCK_HALF, BLOCK_TAIL, WRITES_INTERLEAVED, READS_INTERLEAVED),
         )
         angles, _ = angles_of_tile(
             *(first_s + later, b, where, (table_ptr, sin_ptr, table_strides, s2), STORED, HALF),
@@ -259,8 +257,7 @@ def norm_rope_backward_kernel(
         # Back through the rotation; my share of the weight's gradient; through weights and norm.
         normal, grad = normal_and_gradient(
             *(computed(kept, exists, HALF, TAIL), computed(grad, exists, HALF, TAIL), rstd),
-            *(weights, angles, exists, HALF, TAIL, NORM_AFTER, FROM_OUTPUT),
-            *(sin_ptr is not None, PACKED, INVERSE),
+            *(angles, exists, HALF, TAIL, NORM_AFTER, PACKED, INVERSE),
         )
         if q_partial_ptr is not None:
             sums = plus_products(sums, grad, normal, TAIL)

@@ -68,8 +68,8 @@ def norm_rope_backward(
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
     """Gradients of the inputs, of the weights, and of sums of squares, in two launches.
 
-    `kept` are the inputs, or with `norm.from_output` the outputs; `rstds` and `positions` are what
-    the forward returned. Without weights it is one launch.
+    `kept` are the inputs; `rstds` and `positions` are what the forward returned. Without weights it
+    is one launch.
     """
     if positions is not None:
         rotation = at_positions(rotation, positions)

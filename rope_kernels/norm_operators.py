@@ -13,7 +13,7 @@ from .operators import FIELDS
 from .reference import compute_dtype
 from .rotation import Rotation
 
-_NORM = "float eps, float weight_offset, bool after, bool like_model, SymInt dim, bool from_output"
+_NORM = "float eps, float weight_offset, bool after, bool like_model, SymInt dim"
 
 
 def norm_rope_by_operator(

@@ -226,7 +226,6 @@ def plan_backward(
             "NORM_DIM": norm.dim,
             "NORM_AFTER": norm.after,
             "LIKE_MODEL": norm.like_model,
-            "FROM_OUTPUT": norm.from_output,
             "PER_HEAD": _is_per_head(tensors.q_weight),
             "PACKED": packed,
             "INVERSE": rotation.inverse,

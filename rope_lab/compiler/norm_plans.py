@@ -13,7 +13,7 @@ from rope_kernels.checks import check_call
 from rope_kernels.engine import Engine
 from rope_kernels.modes import wants_grad
 from rope_kernels.norm_api import normalization_of, share_a_launch
-from rope_kernels.norm_checks import NormCall, check_norm, check_save
+from rope_kernels.norm_checks import NormCall, check_norm
 from rope_kernels.norm_launch import (
     at_positions,
     backward_tensors,
@@ -68,7 +68,6 @@ def plans_of_norm(
     num_positions = check_call(call)
     check_norm(call, norm)
     rotation = rotation_of(call, tables_of(call.freqs), num_positions)
-    check_save(norm, rotation)
     _refuse_other_ways(call, norm, rotation)
     how = normalization_of(call, norm)
     weights, sumsqs = ([x for x in row if x is not None] for row in (norm.weights, norm.sumsqs))
@@ -85,9 +84,8 @@ def plans_of_norm(
     given = forward_tensors(stored, outs, weights, rstds, sumsqs, positions, rotation)
     plans = {FORWARD: (plan_forward(given, rotation, how, engine), given)}
     if with_backward:
-        kept = outs if how.from_output else stored
         sums = rstds if sumsqs else []
-        plans |= _backward(engine, kept, rstds, positions, weights, sums, rotation, how)
+        plans |= _backward(engine, stored, rstds, positions, weights, sums, rotation, how)
     return plans
 
 
