@@ -39,7 +39,7 @@ class _Argument:
     dtypes: tuple[torch.dtype, ...]
     shapes: Sequence[Shape]
     condition: str = ""  # what else in the call decides what is accepted
-    shapes_in_words: str = ""  # for the message, if there is something clearer than `shapes`
+    shapes_in_words: str = ""  # for the message, if clearer than `shapes`; may name {batch}
     dtype_note: str = ""  # for the message about a wrong dtype
 
 
@@ -89,8 +89,7 @@ def _check_options(call: Call) -> None:
         raise bad("output_pairing is 'half' with inplace=True", "'same'")
     size, rank = call.cp_size, call.cp_rank
     check_integer("cp_size", size, 1, 2**31 - 1, "an integer from 1, below 2^31")
-    accepted = f"an integer from 0 to cp_size - 1 = {size - 1}"
-    check_integer("cp_rank", rank, 0, size - 1, accepted)
+    check_integer("cp_rank", rank, 0, size - 1, "an integer from 0 to cp_size - 1 = {most}")
 
 
 def check_flag(name: str, flag: object) -> None:
@@ -98,11 +97,21 @@ def check_flag(name: str, flag: object) -> None:
         raise bad(f"{name} is {flag!r}", "False, True", TypeError)
 
 
-def check_integer(name: str, value: object, least: float, most: float, accepted: str) -> None:
+def check_integer(
+    name: str, value: object, least: float, most: float, accepted: str, **sizes: object
+) -> None:
+    """Check an integer from `least` to `most`.
+
+    `accepted` may name {least}, {most} and `sizes`. They are written into it only for an error: a
+    size in a string is a constant to torch.compile, which would compile again for every other one.
+    """
     if isinstance(value, bool):  # an int to Python, so True would pass for 1
-        raise bad(f"{name} is {value}", accepted, TypeError)
-    if not (isinstance(value, (int, torch.SymInt)) and least <= value <= most):
-        raise bad(f"{name} is {value!r}", accepted)
+        error = TypeError
+    elif isinstance(value, (int, torch.SymInt)) and least <= value <= most:
+        return
+    else:
+        error = ValueError
+    raise bad(f"{name} is {value!r}", accepted.format(least=least, most=most, **sizes), error)
 
 
 def _check_rotated(call: Call) -> _Sizes:
@@ -146,19 +155,18 @@ def _check_freqs(call: Call, sizes: _Sizes, positions: int | None) -> None:
 
 def _check_slice(call: Call, sizes: _Sizes, width: int, of_module: bool) -> None:
     """Check which elements turn. `width`: columns of the table, or the module's `rotary_dim`."""
-    start, rotary_dim, came = call.rotary_start, width, f"freqs has last dimension d2 = {width}"
-    d_in_words = f"{sizes.name}'s head dimension d = {sizes.head_dim}"
-    accepted = f"an even number from 2 to {d_in_words}"
+    start, most, named = call.rotary_start, sizes.head_dim, {"t": sizes.name, "d": sizes.head_dim}
+    rotary_dim, name = width, "freqs has last dimension d2 ="
+    accepted = "an even number from 2 to {t}'s head dimension d = {d}"
     if call.rotary_dim is not None:
-        rotary_dim, came = call.rotary_dim, f"rotary_dim is {call.rotary_dim!r}"
-        check_integer("rotary_dim", rotary_dim, -math.inf, math.inf, accepted)
-    if rotary_dim % 2 or not 2 <= rotary_dim <= sizes.head_dim:
-        raise bad(came, accepted)
-    accepted = f"an integer from 0 to {sizes.head_dim - rotary_dim}, for {rotary_dim} elements"
-    accepted += f" within {d_in_words}"
-    check_integer("rotary_start", start, 0, sizes.head_dim - rotary_dim, accepted)
+        rotary_dim, name = call.rotary_dim, "rotary_dim is"
+        check_integer("rotary_dim", rotary_dim, -math.inf, math.inf, accepted, **named)
+    if rotary_dim % 2 or not 2 <= rotary_dim <= most:
+        raise bad(f"{name} {rotary_dim}", accepted.format(**named))
+    accepted = "an integer from 0 to {most}, for {n} elements within {t}'s head dimension d = {d}"
+    check_integer("rotary_start", start, 0, most - rotary_dim, accepted, n=rotary_dim, **named)
     if of_module and rotary_dim != width:
-        raise bad(came, f"None, or that of freqs, {width}")
+        raise bad(f"{name} {rotary_dim}", f"None, or that of freqs, {width}")
     if rotary_dim != width and rotary_dim != 2 * width:
         wide = f"{rotary_dim}, or one column per pair, {rotary_dim // 2}"
         raise bad(f"freqs has last dimension {width} with rotary_dim = {rotary_dim}", wide)
@@ -204,7 +212,7 @@ def _pair(freqs: object) -> tuple[Tensor, Tensor]:
 
 def _cos_and_sin(cos: Tensor, sin: Tensor, sizes: _Sizes) -> tuple[_Argument, _Argument]:
     shapes = ("s2", "d2"), (1, "s2", "d2"), (sizes.batch, "s2", "d2")
-    in_words = f"(s2, d2) or (b, s2, d2), b = {sizes.batch} or 1"
+    in_words = "(s2, d2) or (b, s2, d2), b = {batch} or 1"
     beside = " beside freqs[0]"
     return (
         _Argument("freqs[0]", cos, _FLOATS, shapes, shapes_in_words=in_words),
@@ -243,7 +251,8 @@ def _check_argument(argument: _Argument, sizes: _Sizes) -> Tensor:
     name, condition = argument.name, argument.condition
     x = check_tensor(name, argument.value, argument.dtypes, condition, argument.dtype_note)
     if not any(_fits(x.shape, shape) for shape in argument.shapes):
-        shapes = argument.shapes_in_words or " or ".join(_in_words(s) for s in argument.shapes)
+        shapes = argument.shapes_in_words.format(batch=sizes.batch)
+        shapes = shapes or " or ".join(_in_words(s) for s in argument.shapes)
         raise ValueError(f"{name} has shape {tuple(x.shape)}; accepted{condition}: {shapes}")
     if x.device != sizes.t.device:
         needs = f"it must be on {sizes.name}'s device, {sizes.t.device}"
