@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 from . import fastpath, launch, reference
-from .autograd import RotationFunction, apply_to_plain_tensors
+from .autograd import apply_to_plain_tensors
 from .call import Call, Freqs, OutputPairing
 from .checks import check_call, check_inplace, check_values
 from .engine import runs_in_triton
 from .formats import TensorFormat, view_as_sbhd
 from .frequencies import RotaryPositionEmbedding
 from .modes import has_memory, is_traced, is_transformed, wants_grad
-from .operators import rotate_by_operator
+from .operators import rotate_by_operator, rotate_inplace_by_operator
 from .plan import both
 from .rotation import Rotation
 
@@ -245,17 +245,14 @@ def _rotate(
         return tensors
     if route is PYTORCH:
         return reference.rotate(tensors, rotation, round_once=fused)
-    rotate_now = launch.rotate if route is KERNEL else rotate_by_operator
+    if route is OPERATOR:
+        run = rotate_inplace_by_operator if inplace else rotate_by_operator
+        return run(tensors, rotation)
     if recorded:
         inputs = *both(tensors), rotation.table, rotation.sin
-        apply = apply_to_plain_tensors
-        if route is OPERATOR:
-            # torch.compile wants each input of a Function to be an object of its own
-            inputs = tuple(None if x is None else x.view_as(x) for x in inputs)
-            apply = RotationFunction.apply
-        outs = apply(*inputs, rotation, inplace, entry, rotate_now, _rotate_gradients)
+        outs = apply_to_plain_tensors(*inputs, rotation, inplace, entry, _rotate_gradients)
         return tensors if inplace else outs
-    outs = rotate_now(tensors, rotation, inplace, entry)
-    if inplace and route is KERNEL:
+    outs = launch.rotate(tensors, rotation, inplace, entry)
+    if inplace:
         torch.autograd.graph.increment_version([t for t in tensors if not t.is_inference()])
     return outs

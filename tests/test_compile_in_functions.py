@@ -9,6 +9,8 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from rope_kernels import apply_rotary_pos_emb, qk_norm_rope, rope_bw, rope_fw, rope_qk
+from rope_kernels.operators import rotate_inplace_by_operator
+from rope_kernels.rotation import Rotation
 
 BACKENDS = "eager", "aot_eager"
 
@@ -128,6 +130,18 @@ def test_functions_of_others_compile(name, fullgraph, backend, device):
         want = outs_and_grads(function, tensors, rest, upstream)
         for x, y in zip(got, want, strict=True):
             torch.testing.assert_close(x, y)
+
+
+def test_the_operator_in_place_refuses_what_autograd_records(device):
+    """Its gradient would be that of the identity."""
+    rotation = Rotation(torch.randn(5, 1, 1, 8, device=device))
+    x = torch.randn(5, 1, 2, 8, device=device)
+    recorded = x.clone().requires_grad_() * 1
+    with pytest.raises(RuntimeError, match="a traced rotation in place has no gradient"):
+        rotate_inplace_by_operator((recorded,), rotation)
+    with torch.no_grad():
+        rotate_inplace_by_operator((recorded,), rotation)
+    torch.testing.assert_close(recorded, rope_fw(x, rotation.table))
 
 
 def inputs_of(s, b, h, d, pairs, device):
