@@ -134,7 +134,8 @@ def qk_norm_rope(
         sumsq: sums of squares of q and of k, as there.
 
     Returns:
-        (q, k), each as `norm_rope` returns it, bit for bit.
+        (q, k), each as `norm_rope` returns it, but for the order in which squares are added: a tile
+        depends on the number of heads. So the last bits of a row may differ.
 
     Raises:
         TypeError, ValueError: as `norm_rope`.

@@ -37,7 +37,7 @@ def packed(device):
     t, weight = q_and_k(device)[0][:6, 0].detach(), torch.rand(D, device=device)
     t, weight = t.requires_grad_(), weight.requires_grad_()
     options = {"cu_seqlens": torch.tensor([0, 2, 2, 5], device=device), "norm_after": True}
-    return norm_rope, (t, weight, angles(9, D2, device), "thd"), options | {"save": "output"}
+    return norm_rope, (t, weight, angles(9, D2, device), "thd"), options
 
 
 def sumsq_of_all_heads(device):

@@ -33,14 +33,13 @@ AXES = {
     "positions": ("from 0", "starts", "ids", "a rank"),
     "call": ("t", "q and k", "in place", "q and k in place"),
     "weights": tuple(BY_NAME),
-    "norm": ("once", "model", "after", "output", "sumsq"),
+    "norm": ("once", "model", "after", "sumsq"),
     "grad": (False, True),
 }
 NORMS = {
     "once": {"weight_offset": 1.0},
     "model": {"rounding": "model"},
     "after": {"norm_after": True, "eps": 1e-3},
-    "output": {"norm_after": True, "save": "output"},
     "sumsq": {"norm_dim": 3 * D},
 }
 
@@ -198,7 +197,6 @@ COUNTED = {
     "packed qkv": {"layout": packed_qkv},
     "norm after": {"norm_after": True},
     "model": {"rounding": "model"},
-    "output": {"norm_after": True, "save": "output"},
 }
 
 

@@ -131,7 +131,7 @@ def _call_of(function: Callable, *arguments, **options) -> tuple[Call, NormCall]
     sumsq = named.pop("sumsq")
     sumsqs = (None,) * len(tensors) if sumsq is None else sumsq
     sumsqs = (sumsqs,) if isinstance(sumsqs, Tensor) else tuple(sumsqs)
-    words = "eps", "weight_offset", "norm_after", "rounding", "save", "norm_dim"
+    words = "eps", "weight_offset", "norm_after", "rounding", "norm_dim"
     norm = NormCall(weight_names, weights, sumsqs, **{word: named.pop(word) for word in words})
     return Call(names, tensors, **named), norm
 
