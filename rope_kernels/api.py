@@ -27,7 +27,7 @@ def apply_rotary_pos_emb(
     *,
     fused: bool = True,
     cu_seqlens: Tensor | None = None,
-    start_positions: Tensor | None = None,
+    start_positions: int | Tensor | None = None,
     position_ids: Tensor | None = None,
     interleaved: bool = False,
     inplace: bool = False,
@@ -62,7 +62,8 @@ def apply_rotary_pos_emb(
             then where the last one ends. Positions restart at 0 in each. With `cp_size` > 1: of the
             whole, padded sequences.
         start_positions: (b,), or (sequences,) with `cu_seqlens`, int8 to int64 or uint8: the
-            position of the first token of each sequence, if it is not 0.
+            position of the first token of each sequence, if it is not 0. An int, () or (1,): that
+            of all sequences.
         position_ids: (b, s) or (1, s), or (t,) with 'thd', int8 to int64 or uint8: the position of
             every token. Overrides `cp_rank`, and the starts in `cu_seqlens`.
         interleaved: neighbors are a pair; tables, cos and sin too, repeat as 0, 0, 1, 1, ... Some
@@ -87,9 +88,10 @@ def apply_rotary_pos_emb(
 
     Returns:
         A contiguous tensor of the shape and dtype of `t`, or `t` itself with `inplace`. Tokens past
-        `cu_seqlens[-1]` come out unrotated (and permuted, if `output_pairing` permutes). A position
-        past the table gives NaN where its value is not read back: on a GPU, and in plain PyTorch
-        under `torch.compile`.
+        `cu_seqlens[-1]` come out unrotated (and permuted, if `output_pairing` permutes). A module
+        turns by negative positions too. In a table they are no more than those past its end: an
+        error on the CPU, NaN where values are not read back, which is on a GPU, and in plain
+        PyTorch under `torch.compile`.
 
     Raises:
         TypeError: a dtype that is not accepted, or not a tensor or bool where one is expected.
@@ -110,7 +112,7 @@ def rope_qk(
     *,
     fused: bool = True,
     cu_seqlens: Tensor | None = None,
-    start_positions: Tensor | None = None,
+    start_positions: int | Tensor | None = None,
     position_ids: Tensor | None = None,
     interleaved: bool = False,
     inplace: bool = False,

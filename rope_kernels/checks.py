@@ -13,7 +13,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from .call import OUTPUT_PAIRINGS, Call
+from .call import MOST_START, OUTPUT_PAIRINGS, Call
 from .formats import FORMATS, view_as_sbhd
 from .frequencies import RotaryPositionEmbedding
 from .modes import has_values, is_differentiated, is_traced
@@ -234,16 +234,28 @@ def _check_where(call: Call, sizes: _Sizes) -> None:
         raise bad("cu_seqlens is None with tensor_format 'thd'", f"{accepted}, or position_ids")
     if starts is not None and ids is not None:
         raise bad("position_ids came with start_positions", "one of the two")
+    if not (starts is None or isinstance(starts, Tensor)):
+        raise _bad_start(starts)
     sequences = cu_seqlens.numel() - 1 if isinstance(cu_seqlens, Tensor) else batch
+    one_or_each = f"({sequences},), (1,) or ()"
     ids_shapes: list[Shape] = [(tokens,)] if packed else [(batch, tokens), (1, tokens)]
     table = (
         _Argument("cu_seqlens", cu_seqlens, (torch.int32, torch.int64), [("b + 1",)]),
-        _Argument("start_positions", starts, _INTEGERS, [(sequences,)]),
+        _Argument("start_positions", starts, _INTEGERS, [(sequences,)], "", one_or_each),
         _Argument("position_ids", ids, _INTEGERS, ids_shapes),
     )
     for argument in table:
         if argument.value is not None:
             _check_argument(argument, sizes)
+
+
+def _bad_start(start: object) -> Exception:
+    """The error for a start that is no tensor, and that `Call` has not made one of."""
+    accepted = "an int from -2^62 to 2^62, or a torch.Tensor"
+    if isinstance(start, int):
+        error = TypeError if isinstance(start, bool) else ValueError
+        return bad(f"start_positions is {start}", accepted, error)
+    return bad(f"start_positions is of type {type(start).__name__}", accepted, TypeError)
 
 
 def _check_argument(argument: _Argument, sizes: _Sizes) -> Tensor:
@@ -297,10 +309,14 @@ def check_values(rotation: Rotation, seq_len: int) -> None:
     if rotation.cu_seqlens is not None:
         _check_lengths(rotation.cu_seqlens, seq_len, rotation.cp_size)
     starts = rotation.start_positions
-    if starts is not None and ((starts < 0) | (starts.long() > 2**62)).any():
-        raise bad(f"start_positions is {_head(starts)}", "values from 0 to 2^62")
+    if starts is not None and _is_far(starts.long()):
+        raise bad(f"start_positions is {_head(starts)}", "values from -2^62 to 2^62")
     if not rotation.on_the_fly:
         _check_reach(rotation, seq_len)
+
+
+def _is_far(starts: Tensor) -> bool:
+    return bool(((starts < -MOST_START) | (starts > MOST_START)).any())
 
 
 def _check_lengths(cu_seqlens: Tensor, seq_len: int, cp_size: int) -> None:
@@ -324,7 +340,11 @@ def _check_reach(rotation: Rotation, seq_len: int) -> None:
         return
     first, last = (int(x) for x in used.aminmax())
     if first < 0:
-        raise bad(f"position_ids has {first}", "values from 0")
+        starts = rotation.start_positions
+        came = f"position_ids has {first}"
+        if starts is not None:
+            came = f"start_positions is {_head(starts)}"
+        raise bad(came, "values from 0 with a table")
     s2 = rotation.tables[0].shape[1]
     if last >= s2:
         came = f"freqs has angles for s2 = {s2} positions"

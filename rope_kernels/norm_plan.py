@@ -15,6 +15,7 @@ from .launch import has_fast_sine
 from .norm_tiles import forward_tile, in_registers, max_registers, wanted_forward
 from .normalization import Normalization
 from .plan import (
+    MOST_ROWS,
     Plan,
     alignment,
     strides_of,
@@ -24,7 +25,6 @@ from .plan import (
 from .rotation import Rotation
 from .tiles import Tile, flags_of_pairings, order_of_programs, tile_of_padded_rows
 
-MOST_ROWS = 2**31 - 2**16  # they are counted in 32 bits, up to the end of the last block
 BLOCKS = "HALF", "TAIL", "START", "BLOCK_S", "BLOCK_R", "BLOCK_HALF", "BLOCK_TAIL"
 FORWARD, BACKWARD, SUM = "norm_rope_kernel", "norm_rope_backward_kernel", "sum_partials_kernel"
 # Measured on an H200; benchmarks/NOTES.md tells what was tried.

@@ -187,6 +187,21 @@ def test_the_sum_of_squares_of_zeros_has_a_gradient(device):
     assert not t.grad.any()
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_sum_of_squares_has_second_derivatives_everywhere(dtype, device):
+    """2 in a row of zeros too, where the root of the sum has none."""
+    t = torch.randn(3, 1, 2, 8, dtype=dtype, device=device)
+    t[1] = 0
+    t.requires_grad_()
+    upstream = torch.rand(3, 1, 2, device=device) + 1
+    upstream = upstream.to(torch.promote_types(dtype, torch.float32))
+    (grad,) = torch.autograd.grad(sum_of_squares(t), t, upstream, create_graph=True)
+    direction = torch.randn_like(grad)
+    (second,) = torch.autograd.grad(grad, t, direction)
+    want = 2 * upstream[..., None] * direction
+    torch.testing.assert_close(second, want.to(dtype), rtol=4 * torch.finfo(dtype).eps, atol=0)
+
+
 # wrong norms are noticed
 
 

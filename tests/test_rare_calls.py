@@ -83,7 +83,7 @@ def test_vmap_over_inv_freq_without_derivatives(device):
 
 PAST = {
     "position_ids": r"^freqs has angles for s2 = 9 .* needs \d{19}$",
-    "start_positions": r"^start_positions is \[\d{19}, 0\]; accepted: values from 0 to 2\^62$",
+    "start_positions": r"^start_positions is \[\d{19}, 0\]; accepted: values from -2\^62 to 2\^62$",
 }
 
 

@@ -32,9 +32,11 @@ def make_freqs() -> tuple[RotaryPositionEmbedding, Tensor, tuple[Tensor, Tensor]
         pretrained_max_position_embeddings=None,
         rotary_base=10000.0,
         interleaved=False,
+        persistent=False,
     )
     assert_type(rope.inv_freq, Tensor)
     assert_type(rope.rotary_dim, int)
+    rope.rotary_base = 2 * rope.rotary_base
     assert_type(rope.forward(2 * S, offset=1), Tensor)
     assert_type(rope.angles_per_pair(2 * S, offset=1), Tensor)
     pairs = rope.cos_sin_per_pair(2 * S, offset=1, dtype=torch.bfloat16)
@@ -83,7 +85,7 @@ def rotate_packed() -> tuple[Tensor, Tensor]:
         "thd",
         fused=True,
         cu_seqlens=torch.tensor([0, 3, S]),
-        start_positions=torch.tensor([0, 5]),
+        start_positions=5,
         position_ids=None,
         interleaved=False,
         inplace=True,
@@ -200,7 +202,7 @@ def normalize_and_rotate_q_and_k() -> tuple[Tensor, Tensor]:
         norm_dim=None,
         fused=True,
         cu_seqlens=torch.tensor([0, 3, S]),
-        start_positions=torch.tensor([0, 5]),
+        start_positions=5,
         position_ids=None,
         interleaved=False,
         inplace=True,
