@@ -125,12 +125,12 @@ def plus_products(
 
 @triton.jit
 def store_sums(
-    ptr,  # (shares, d), or PER_HEAD (chunks, b * h, d)
+    ptr,  # (shares, d), or PER_HEAD (chunks, h, d)
     sums,  # of the weight's gradient, three pieces, over this program's tiles
     row,  # (BLOCK_R, 1), int32: rows of this program
     row_exists,  # (BLOCK_R, 1)
     share,  # int64, which share this program's is
-    first_row,  # int64, where its chunk and batch entry start, with PER_HEAD
+    first_row,  # int64, where its chunk starts, with PER_HEAD
     PER_HEAD: tl.constexpr,  # each head has weights of its own
     HALF: tl.constexpr,  # number of pairs
     TAIL: tl.constexpr,  # elements that do not turn

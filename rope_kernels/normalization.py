@@ -1,6 +1,7 @@
 """How rows are normalized beside a rotation. Stands on nothing but the standard library."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,3 +18,11 @@ class Normalization:
     def fields(self) -> tuple[float, float, bool, bool, int]:
         """All fields, in order."""
         return self.eps, self.weight_offset, self.after, self.like_model, self.dim
+
+
+class Wanted(NamedTuple):
+    """Which gradients a backward computes."""
+
+    inputs: bool
+    weights: bool
+    sums: bool  # of squares, which came from elsewhere

@@ -164,9 +164,13 @@ def check(
     grads = [gradient(t.shape, t.dtype, t.device) for t in tensors]
     sumsqs = options.pop("sumsqs", None)
     found = outs_and_grads(tensors, weights, freqs, tensor_format, grads, sumsqs, **options)
-    for given, got, grad in zip(named(tensors, weights, sumsqs), found, grads, strict=True):
+    dims = options.get("norm_dim")
+    dims = dims if isinstance(dims, tuple) else (dims,) * len(tensors)
+    rows = zip(named(tensors, weights, sumsqs), found, grads, dims, strict=True)
+    for given, got, grad, dim in rows:
+        own = options if dim is None else options | {"norm_dim": dim}
         wants = answers_fp64(
-            **given, freqs=freqs, tensor_format=tensor_format, grad=grad, options=options
+            **given, freqs=freqs, tensor_format=tensor_format, grad=grad, options=own
         )
         assert got["out"].is_contiguous() and got["out"].dtype == grad.dtype
         for name, (want, scale) in wants.items():
