@@ -18,9 +18,11 @@ SHARED := -n auto --maxprocesses 8
 # JupyterLab refuses to run as root unless told, and rented GPU machines log you in as root.
 ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-# What JupyterLab does unless a reader has set it otherwise: it doesn't ask about news, and a link to
-# a heading of another notebook leads there (with cells that are drawn late, it often does not).
-LAB_SETTINGS := JUPYTER_CONFIG_PATH=tools/jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}
+# What JupyterLab does unless a reader has set it otherwise: it doesn't ask about news, and draws all
+# cells at once. An extension of ours makes a link to a heading lead there in a notebook that was not
+# open. JupyterLab's own stays at the top, with each of its four ways to draw cells.
+LAB_SETTINGS := JUPYTER_CONFIG_PATH=tools/jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH} \
+	JUPYTER_PATH=tools/jupyter$${JUPYTER_PATH:+:$$JUPYTER_PATH}
 
 # A few tests run a second time, with the fast path switched off; gpu.yml runs whole files so. On a
 # machine without an NVIDIA GPU no call takes that path, so `make test-all` leaves it at these, too.

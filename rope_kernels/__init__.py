@@ -1,14 +1,20 @@
 """Rotary position embedding, fused in Triton. Importing this package never loads Triton."""
 
 from .api import apply_rotary_pos_emb, rope_qk
+from .call import Freqs, OutputPairing
+from .formats import TensorFormat
 from .frequencies import RotaryPositionEmbedding
-from .norm_api import norm_rope, qk_norm_rope
+from .norm_api import Rounding, norm_rope, qk_norm_rope
 from .norm_reference import sum_of_squares
 from .one_way import rope_bw, rope_fw, rotate_half
 
 __version__ = "0.1.0"
 __all__ = [
+    "Freqs",
+    "OutputPairing",
     "RotaryPositionEmbedding",
+    "Rounding",
+    "TensorFormat",
     "apply_rotary_pos_emb",
     "norm_rope",
     "qk_norm_rope",

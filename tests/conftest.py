@@ -74,6 +74,7 @@ def pytest_collection_modifyitems(config, items):
 @pytest.fixture
 def whole_way(monkeypatch):
     """Every call is checked and planned, and launched by `launch.run`: the fast path is off."""
+    pytest.importorskip("triton", reason="needs Triton")
     from rope_kernels import fastpath
 
     monkeypatch.setattr(fastpath, "ENABLED", False)

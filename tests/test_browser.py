@@ -50,7 +50,8 @@ def need_chromium():
 def jupyterlab(command, folder: Path, packages: Path):
     """Address of a JupyterLab; `command(options)` is the command line that starts it in `folder`.
 
-    The kernels import this project from `packages`. Log and settings go beside `folder`.
+    The kernels import this project from `packages`. Log, settings and workspaces go beside
+    `folder`: a workspace of the user's would bring back what an earlier run had open.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -58,6 +59,7 @@ def jupyterlab(command, folder: Path, packages: Path):
     theme = os.environ.get("LAB_THEME", "JupyterLab Light")
     environment = os.environ | {
         "JUPYTERLAB_SETTINGS_DIR": str(settings(folder.parent / "settings", theme)),
+        "JUPYTERLAB_WORKSPACES_DIR": str(folder.parent / "workspaces"),
         "PYTHONPATH": str(packages),
     }
     environment.pop("TRITON_INTERPRET", None)  # the notebooks choose their engine themselves
@@ -283,20 +285,6 @@ def test_what_helpers_show(browser, lab):
     page.page.close()
 
 
-def test_a_solution_opens_at_its_exercise(browser, lab):
-    page = Page.of(browser, lab, next(name for name in NAMES if name.startswith("09")))
-    page.page.wait_for_timeout(4000)  # for the page to settle
-    page.page.locator(f"{IN_FRONT} a:has-text('Solution')").nth(3).click()
-    title = f"{IN_FRONT} h2[data-jupyter-id^='Exercise-4:']"
-    page.page.locator(title).wait_for()
-    page.page.wait_for_function(
-        f'() => Math.abs(document.querySelector("{title}").getBoundingClientRect().top) < 400',
-        timeout=20_000,
-    )
-    assert page.path() == f"notebooks/solutions/{NAMES[9].removesuffix('.ipynb')}_solutions.ipynb"
-    page.page.close()
-
-
 def test_an_exercise_is_solved_and_turns_green(browser, lab):
     """The solution is typed into its stub, as a reader would."""
     page = open_and_run(browser, lab, "05")
@@ -362,6 +350,38 @@ def checkout(tmp_path):
 
 def make_lab(options: list[str]) -> list[str]:
     return ["make", "lab", f"VENV={sys.prefix}", f"LAB_FLAGS={' '.join(options)}"]
+
+
+@pytest.mark.parametrize(
+    "folder, number, exercise, theme",
+    [("my_notebooks", "09", 4, "JupyterLab Light"), ("notebooks", "05", 2, "JupyterLab Dark")],
+)
+def test_a_solution_opens_at_its_exercise(
+    folder, number, exercise, theme, browser, checkout, monkeypatch
+):
+    """At the first click, when JupyterLab has yet to open the solutions."""
+    monkeypatch.setenv("LAB_THEME", theme)
+    (name,) = (name for name in NAMES if name.startswith(number))
+    with jupyterlab(make_lab, checkout, packages=checkout) as lab:
+        page = Page(browser, f"{lab}/lab/tree/{folder}/{name}")
+        page.page.wait_for_timeout(4000)  # for the page to settle
+        page.page.locator(f"{IN_FRONT} a:has-text('Solution')").nth(exercise - 1).click()
+        heading = page.page.locator(f"{IN_FRONT} h2[data-jupyter-id^='Exercise-{exercise}:']")
+        page.page.wait_for_function(
+            "heading => Math.abs(heading.getBoundingClientRect().top - 200) < 200",
+            arg=heading.element_handle(),
+            timeout=20_000,
+        )
+        page.page.wait_for_timeout(1000)
+        assert 0 < heading.bounding_box()["y"] < 400
+        assert page.path() == f"{folder}/solutions/{name.removesuffix('.ipynb')}_solutions.ipynb"
+        # cells that grow once the reader has scrolled don't bring the heading back
+        heading.hover()
+        page.page.mouse.wheel(0, -700)
+        page.in_lab("(_, panel) => { panel.content.viewportNode.style.paddingBottom = '99px'; }")
+        page.page.wait_for_timeout(1000)
+        assert heading.bounding_box()["y"] > 600
+        page.page.close()
 
 
 def test_the_two_commands_in_a_readers_order(browser, checkout):

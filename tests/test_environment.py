@@ -710,7 +710,10 @@ def test_what_is_missing_is_said_in_one_sentence(bare_machine, change, sentence)
 def test_another_python_is_named_in_the_sentence(bare_machine):
     ran = bare_machine(PYTHON="python3.12")
     assert ran.returncode != 0
-    assert ran.stderr.startswith("error: python3.12 was not found: ")
+    assert ran.stderr == (
+        "error: python3.12 was not found: "
+        "on Debian or Ubuntu, run 'sudo apt-get install python3.12 python3.12-venv'.\n"
+    )
 
 
 def pip_calls(machine):

@@ -1,26 +1,22 @@
 """README's lines for a Hugging Face Llama: by themselves, and on a small random model."""
 
-import re
+import importlib
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
 
 from rope_kernels import rotate_half
-
-README = Path(__file__).parent.parent / "README.md"
-PARENTS = ("transformers", "transformers.models", "transformers.models.llama")
-LLAMA = "transformers.models.llama.modeling_llama"
+from test_readme import BLOCKS, LLAMA
 
 
-def patch_llama():
-    """Run README's lines, which replace the function in `LLAMA`."""
-    (lines,) = re.findall(
-        rf"```python\n(import {LLAMA} as llama\n.*?)```", README.read_text(), re.S
-    )
-    exec(lines, {})
+def readmes_lines():
+    """The names that they define; they have replaced the function in `LLAMA`."""
+    (lines,) = (code for code in BLOCKS.values() if "transformers" in code)
+    names = {}
+    exec(lines, names)
+    return names
 
 
 @pytest.fixture
@@ -33,10 +29,16 @@ def llama(monkeypatch):
     return llama
 
 
+@pytest.fixture
+def lines(monkeypatch):
+    """What README's lines define, with a stand-in for transformers."""
+    monkeypatch.setitem(sys.modules, LLAMA, ModuleType(LLAMA))
+    return readmes_lines()
+
+
 def patch_and_note_calls(llama, noted):
     """Run README's lines; the shape of q in each call goes to `noted`."""
-    patch_llama()
-    rotate = llama.apply_rotary_pos_emb
+    rotate = readmes_lines()["rotate"]
 
     def noting(q, *args, **kwargs):
         noted.append(q.shape)
@@ -45,23 +47,41 @@ def patch_and_note_calls(llama, noted):
     llama.apply_rotary_pos_emb = noting
 
 
-@pytest.mark.parametrize("unsqueeze_dim", (None, 1, 2))
-def test_the_dimension_of_the_heads_is_the_callers(unsqueeze_dim, device, monkeypatch):
+@pytest.mark.parametrize("unsqueeze_dim", (None, 1, 2, -3, -2))
+def test_the_dimension_of_the_heads_is_the_callers(unsqueeze_dim, device, lines):
     """As many heads as positions: no shape tells one from the other."""
-    llama = ModuleType(LLAMA)
-    for name in PARENTS:
-        monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    monkeypatch.setitem(sys.modules, LLAMA, llama)
-    for parent, child in zip((*PARENTS, LLAMA), (*PARENTS[1:], LLAMA), strict=False):
-        setattr(sys.modules[parent], child.rpartition(".")[2], sys.modules[child])
-    patch_llama()
     q, k = torch.randn(2, 2, 5, 5, 8, device=device)
     cos, sin = torch.randn(2, 2, 5, 8, device=device)
     where = {} if unsqueeze_dim is None else {"unsqueeze_dim": unsqueeze_dim}
-    got = llama.apply_rotary_pos_emb(q, k, cos, sin, **where)
+    got = sys.modules[LLAMA].apply_rotary_pos_emb(q, k, cos, sin, **where)
     cos, sin = (x.unsqueeze(unsqueeze_dim or 1) for x in (cos, sin))
     for one, x in zip(got, (q, k), strict=True):
         torch.testing.assert_close(one, x * cos + rotate_half(x) * sin)
+
+
+@pytest.mark.parametrize("unsqueeze_dim", (0, -1))
+def test_another_dimension_is_refused(unsqueeze_dim, lines):
+    x = torch.randn(2, 5, 5, 8)
+    sentence = rf"unsqueeze_dim is {unsqueeze_dim}; \[1, -3, 2, -2\] are accepted"
+    with pytest.raises(ValueError, match=sentence):
+        lines["rotate"](x, x, x[0], x[0], unsqueeze_dim)
+
+
+@pytest.mark.parametrize("family", ("glm4", "gpt_oss", "cohere2", "nanochat", "helium", "bert"))
+def test_another_family_is_refused(family, lines):
+    with pytest.raises(ValueError, match=rf"{family} may not rotate as Llama does; \['llama', "):
+        lines["patch"](family)
+
+
+def test_the_families_that_are_named_rotate_as_these_lines_do(device, llama):
+    q, k = (torch.randn(2, heads, 5, 8, device=device) for heads in (3, 1))
+    angles = torch.randn(2, 5, 4, device=device).repeat(1, 1, 2)
+    call = q, k, angles.cos(), angles.sin()
+    expected = llama.apply_rotary_pos_emb(*call)
+    lines = readmes_lines()
+    for family in lines["FAMILIES"]:
+        modeling = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
+        torch.testing.assert_close(modeling.apply_rotary_pos_emb(*call), expected)
 
 
 def small_llama():

@@ -143,9 +143,9 @@ import sys
 from importlib.machinery import PathFinder
 
 find_spec = PathFinder.find_spec
-PathFinder.find_spec = lambda name, path=None, target=None: (
+PathFinder.find_spec = classmethod(lambda cls, name, path=None, target=None: (
     None if name.partition(".")[0] == "triton" else find_spec(name, path, target)
-)
+))
 try:
     import triton
 except ModuleNotFoundError:
@@ -239,6 +239,17 @@ def test_with_triton_a_notebook_that_needs_it_goes_on():
     import rope_lab as lab
 
     lab.need_triton()
+
+
+def test_without_triton_a_test_that_watches_launches_is_skipped():
+    """Plans need no Triton: their tests run all the same."""
+    file = str(ROOT / "tests/test_norm_plan.py")
+    options = ["-q", "-p", "no:cacheprovider", "-k", "not tiles_of_either"]
+    said = run_without_triton(f"""
+        import pytest
+        assert pytest.main({[file, *options]}) == 0
+    """)
+    assert " passed, " in said and " skipped" in said
 
 
 def test_without_triton_figures_still_name_their_versions():

@@ -172,6 +172,7 @@ def test_the_backward_writes_every_planned_share_and_no_more(name, device, monke
 
 def test_the_fast_path_remembers_the_device_of_the_tensors(device, monkeypatch):
     """Not the device that was current when the call came."""
+    pytest.importorskip("triton", reason="needs Triton")
     current, seen = ["the caller's"], []
     x, rope = torch.randn(2, 1, 1, 8, device=device), RotaryPositionEmbedding(8).to(device)
 

@@ -4,6 +4,7 @@ import base64
 import copy
 import dataclasses
 import io
+import re
 
 import nbformat
 import pytest
@@ -45,8 +46,9 @@ def test_the_road_takes_six_hours():
 
 
 def test_readme_is_short():
+    """Its prose: a block of code has to be complete, so that it runs."""
     text = (notebook_form.ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(text.split()) <= 1500
+    assert len(re.sub("```.*?```", "", text, flags=re.DOTALL).split()) <= 1375
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

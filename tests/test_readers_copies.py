@@ -248,8 +248,10 @@ def command(checkout):
 
 
 def test_a_fresh_start_keeps_a_dated_backup(checkout, command):
-    assert command().stdout == "Copied into my_notebooks: 3 notebooks, without their outputs.\n"
+    assert command().stdout == "Copied into my_notebooks: 3 notebooks, without outputs.\n"
     assert command().stdout == ""
+    (checkout / "my_notebooks/deeper/00_more.ipynb").unlink()
+    assert command().stdout == "Copied into my_notebooks: 1 notebook, without outputs.\n"
     edit(checkout / "my_notebooks/00_start.ipynb", "my answer")
     mine = files(checkout / "my_notebooks")
     ran = command("--fresh")

@@ -1,10 +1,14 @@
-"""A type checker accepts right calls of the public functions, and finds misspelt ones."""
+"""A type checker accepts right calls of the public functions and README's blocks of Python, finds
+misspelt calls, and finds the package from outside the clone."""
 
 import ast
 import importlib.util
 import inspect
+import shutil
 import subprocess
 import sys
+import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,7 @@ import torch
 
 import rope_kernels
 import typed_calls
+from test_readme import BLOCKS
 
 TYPED_CALLS = Path(typed_calls.__file__)
 PACKAGE = Path(rope_kernels.__file__).parent
@@ -40,7 +45,7 @@ WRONG = {  # each is one line that mypy has to refuse, with a word of its compla
 
 @pytest.fixture(scope="module")
 def complaints(tmp_path_factory):
-    """What `mypy --strict` prints of the right calls and of the wrong ones, by file.
+    """What `mypy --strict` prints of the right calls, the wrong ones and README's, by file.
 
     It reads the package but reports nothing there, as for users who installed it.
     """
@@ -52,9 +57,12 @@ def complaints(tmp_path_factory):
     start += "t, ids, rope = torch.ones(1), torch.ones(1), RotaryPositionEmbedding(8)\n"
     wrong.write_text(start + "\n".join(WRONG) + "\n")
     (folder / "rope_kernels").symlink_to(PACKAGE)
+    blocks = [folder / f"{name}.py" for name in BLOCKS]
+    for block, code in zip(blocks, BLOCKS.values(), strict=True):
+        block.write_text(code)
     options = "--strict", "--follow-imports=silent", "--no-color-output", "--cache-dir=cache"
     found = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, TYPED_CALLS, wrong],
+        [sys.executable, "-m", "mypy", *options, TYPED_CALLS, wrong, *blocks],
         cwd=folder,
         env={"MYPYPATH": str(folder), "PATH": ""},
         capture_output=True,
@@ -65,12 +73,18 @@ def complaints(tmp_path_factory):
     return {
         "right": [line for line in lines if TYPED_CALLS.name in line],
         "wrong": [line for line in lines if wrong.name in line],
+        **{path.stem: [line for line in lines if path.name in line] for path in blocks},
         "first line": start.count("\n") + 1,
     }
 
 
 def test_mypy_accepts_every_public_name_and_keyword(complaints):
     assert complaints["right"] == []
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_mypy_accepts_a_block_of_readme(name, complaints):
+    assert complaints[name] == []
 
 
 @pytest.mark.parametrize("number,word", list(enumerate(WRONG.values())), ids=WRONG)
@@ -87,13 +101,49 @@ def test_the_calls_run():
     torch.testing.assert_close(typed_calls.rotate_and_back(), torch.zeros(2, 8, 3, 16))
 
 
+def is_called(name):
+    """Whether a public name is a function or a class, and not the type of an argument."""
+    public = getattr(rope_kernels, name)
+    return inspect.isroutine(public) or inspect.isclass(public)
+
+
 def test_every_public_name_and_keyword_is_used():
+    nodes = list(ast.walk(ast.parse(TYPED_CALLS.read_text())))
     used = {
         (node.func.id, keyword.arg)
-        for node in ast.walk(ast.parse(TYPED_CALLS.read_text()))
+        for node in nodes
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
         for keyword in node.keywords
     }
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
     for name in rope_kernels.__all__:
-        wanted = {(name, x) for x in inspect.signature(getattr(rope_kernels, name)).parameters}
-        assert wanted and wanted <= used, wanted - used
+        assert name in names
+        if is_called(name):
+            wanted = {(name, x) for x in inspect.signature(getattr(rope_kernels, name)).parameters}
+            assert wanted and wanted <= used, wanted - used
+
+
+def test_mypy_finds_an_editable_install_from_outside_the_clone(tmp_path):
+    """It runs no code of the environment, so a `.pth` file has to hold the path itself."""
+    for name in ("mypy", "setuptools"):
+        pytest.importorskip(name)
+    clone, environment = tmp_path / "clone", tmp_path / "environment"
+    shutil.copytree(PACKAGE, clone / PACKAGE.name)
+    shutil.copy(PACKAGE.parent / "pyproject.toml", clone)
+    build = "from setuptools.build_meta import build_editable; build_editable('..')"
+    subprocess.run([sys.executable, "-c", build], cwd=clone, check=True, capture_output=True)
+    venv.create(environment, symlinks=True)
+    (packages,) = environment.glob("lib/python*/site-packages")
+    with zipfile.ZipFile(*tmp_path.glob("*editable*.whl")) as wheel:
+        wheel.extractall(packages)
+    caller = tmp_path / "caller.py"
+    caller.write_text("import rope_kernels\nreveal_type(rope_kernels.__version__)\n")
+    python = f"--python-executable={environment / 'bin/python'}"
+    found = subprocess.run(
+        [sys.executable, "-m", "mypy", "--cache-dir=cache", python, caller.name],
+        cwd=tmp_path,
+        env={"PATH": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert 'caller.py:2: note: Revealed type is "str"' in found.stdout, found.stdout

@@ -1,14 +1,18 @@
 """Every public name with every keyword, as a type checker should accept it. `test_types.py` runs
 mypy on this file, and the file itself, and holds that no name or keyword is missing."""
 
-from typing import Literal, assert_type
+from typing import assert_type
 
 import torch
 from torch import Tensor
 
 import rope_kernels
 from rope_kernels import (
+    Freqs,
+    OutputPairing,
     RotaryPositionEmbedding,
+    Rounding,
+    TensorFormat,
     apply_rotary_pos_emb,
     norm_rope,
     qk_norm_rope,
@@ -106,7 +110,7 @@ def rotate_and_back() -> Tensor:
     """The two passes by themselves."""
     rope, _, _ = make_freqs()
     t, ids = torch.randn(B, S, H, D), torch.arange(S)[None]
-    tensor_format: Literal["bshd"] = "bshd"
+    tensor_format: TensorFormat = "bshd"
     rotated = rope_fw(
         t,
         rope,
@@ -151,7 +155,7 @@ def normalize_and_rotate() -> Tensor:
     """A norm after the rotation, over all heads."""
     rope, angles, cos_sin = make_freqs()
     t, weight = torch.randn(B, S, H, D), torch.ones(D)
-    tensor_format: Literal["bshd"] = "bshd"
+    tensor_format: TensorFormat = "bshd"
     sums = sum_of_squares(t=t)
     assert_type(sums, Tensor)
     out = norm_rope(
@@ -220,6 +224,18 @@ def normalize_and_rotate_q_and_k() -> tuple[Tensor, Tensor]:
     )
     assert_type(pair, tuple[Tensor, Tensor])
     return q_out, k_out
+
+
+def options_by_their_types() -> Tensor:
+    """Kept in variables, as a caller's own function would."""
+    rope, angles, cos_sin = make_freqs()
+    tensor_format: TensorFormat = "bshd"
+    pairing: OutputPairing = "half"
+    rounding: Rounding = "model"
+    every: list[Freqs] = [rope, angles, cos_sin]
+    t = torch.randn(B, S, H, D)
+    out = rope_fw(t, angles, tensor_format, interleaved=True, output_pairing=pairing)
+    return sum((norm_rope(t, None, x, tensor_format, rounding=rounding) for x in every), out)
 
 
 def version() -> str:

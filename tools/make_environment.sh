@@ -46,7 +46,7 @@ fi
 # What a bare machine lacks, before anything is made.
 command -v "$python" >/dev/null 2>&1 ||
     stop "$python was not found: \
-on Debian or Ubuntu, run 'sudo apt-get install python3 python3-venv'."
+on Debian or Ubuntu, run 'sudo apt-get install ${python##*/} ${python##*/}-venv'."
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])') ||
     stop "$python does not start."
 "$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))' ||

@@ -230,7 +230,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def print_report(report: Report) -> None:
     if report.made:
-        print(f"Copied into {COPIES}: {len(report.made)} notebooks, without their outputs.")
+        number = f"{len(report.made)} notebook{'s' if len(report.made) > 1 else ''}"
+        print(f"Copied into {COPIES}: {number}, without outputs.")
     for name in report.stale:
         print(
             f"{COPIES}/{name} is stale: its original has changed since it was copied. "
