@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .call import MOST_START, OUTPUT_PAIRINGS, Call
 from .formats import FORMATS, view_as_sbhd
-from .frequencies import RotaryPositionEmbedding
+from .frequencies import PER_PAIR, AnglesPerPair, RotaryPositionEmbedding
 from .modes import has_values, is_differentiated, is_traced, wants_grad
 from .rotation import Rotation
 
@@ -129,15 +129,19 @@ def _check_freqs(call: Call, sizes: _Sizes, positions: int | None) -> None:
     if isinstance(freqs, RotaryPositionEmbedding):
         _check_module(freqs, call, sizes)
         rotary_dim = freqs.rotary_dim
-    elif isinstance(freqs, Tensor):
-        _check_argument(_angles(freqs, sizes), sizes)
-        s2, rotary_dim = freqs.shape[0], freqs.shape[3]
+    elif isinstance(freqs, (Tensor, AnglesPerPair)):
+        angles = freqs.angles if isinstance(freqs, AnglesPerPair) else freqs
+        _check_argument(_angles(check_tensor("freqs", angles), sizes), sizes)
+        s2, rotary_dim = angles.shape[0], angles.shape[3]
     else:
         cos, sin = _pair(freqs)
         for argument in _cos_and_sin(cos, sin, sizes):
             _check_argument(argument, sizes)
         s2, rotary_dim = cos.shape[-2:]
-    _check_slice(call, sizes, rotary_dim, of_module=s2 is None)
+    if isinstance(freqs, PER_PAIR):
+        _check_slice(call, sizes, 2 * rotary_dim, f"{rotary_dim} columns, for d2 = ", known=True)
+    else:
+        _check_slice(call, sizes, rotary_dim, "last dimension d2 = ", known=s2 is None)
     if s2 is not None and positions is not None and s2 < positions:
         shape, tensor_format = tuple(sizes.t.shape), call.tensor_format
         needs = f"{sizes.name} of shape {shape} in format {tensor_format!r} needs"
@@ -145,9 +149,13 @@ def _check_freqs(call: Call, sizes: _Sizes, positions: int | None) -> None:
         raise ValueError(f"{came}; {needs} at least s = {positions}")
 
 
-def _check_slice(call: Call, sizes: _Sizes, width: int, of_module: bool) -> None:
-    """Check which elements turn. `width`: columns of the table, or the module's `rotary_dim`."""
-    start, rotary_dim, came = call.rotary_start, width, f"freqs has last dimension d2 = {width}"
+def _check_slice(call: Call, sizes: _Sizes, width: int, has: str, known: bool) -> None:
+    """Check which elements turn.
+
+    `width`: columns of the table, or the `rotary_dim` that is `known`, of a module or of its
+    tables. `has` says in words what `freqs` has.
+    """
+    start, rotary_dim, came = call.rotary_start, width, f"freqs has {has}{width}"
     d_in_words = f"{sizes.name}'s head dimension d = {sizes.head_dim}"
     accepted = f"an even number from 2 to {d_in_words}"
     if call.rotary_dim is not None:
@@ -158,7 +166,7 @@ def _check_slice(call: Call, sizes: _Sizes, width: int, of_module: bool) -> None
     accepted = f"an integer from 0 to {sizes.head_dim - rotary_dim}, for {rotary_dim} elements"
     accepted += f" within {d_in_words}"
     check_integer("rotary_start", start, 0, sizes.head_dim - rotary_dim, accepted)
-    if of_module and rotary_dim != width:
+    if known and rotary_dim != width:
         raise bad(came, f"None, or that of freqs, {width}")
     if rotary_dim != width and rotary_dim != 2 * width:
         wide = f"{rotary_dim}, or one column per pair, {rotary_dim // 2}"
