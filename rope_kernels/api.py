@@ -11,7 +11,7 @@ from .call import Call, Freqs, OutputPairing
 from .checks import check_call, check_inplace, check_values
 from .engine import runs_in_triton
 from .formats import TensorFormat, view_as_sbhd
-from .frequencies import RotaryPositionEmbedding
+from .frequencies import PER_PAIR, AnglesPerPair, RotaryPositionEmbedding
 from .modes import has_memory, is_traced, is_transformed, wants_grad
 from .operators import rotate_by_operator, rotate_inplace_by_operator
 from .plan import both
@@ -50,7 +50,8 @@ def apply_rotary_pos_emb(
         freqs: on the device of `t`, one of
             - angles in radians, (s2, 1, 1, d2), fp32 (fp64 too with fp64 `t`), even d2 <= d;
             - (cos, sin), each (s2, d2) or (b, s2, d2), of any of the dtypes above;
-            - a `RotaryPositionEmbedding`: angles are made on the fly, right to fp32's last digits.
+            - a `RotaryPositionEmbedding`: angles are made on the fly, right to fp32's last digits;
+            - what its `angles_per_pair` or `cos_sin_per_pair` returned.
             s2 >= s * cp_size. Column i belongs to element i of the rotary slice, so a pair's
             members may differ in angle. Or to pair i, in tables d2 / 2 wide: see `rotary_dim`.
         tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd' (packed sequences).
@@ -75,9 +76,9 @@ def apply_rotary_pos_emb(
         cp_rank: which of these ranks this is.
         rotary_dim: d2, an even number; None: the width of the table. With it, a table may be d2 / 2
             wide: column i then belongs to pair i, in both pairings. FlashAttention, flashinfer,
-            vLLM, GPT-J and gpt_oss store such tables, and `RotaryPositionEmbedding` makes them. Of
-            cos and sin side by side in one tensor, as vLLM has them, pass the views
-            `cache.chunk(2, dim=-1)`. With a module it has to be the module's own.
+            vLLM, GPT-J and gpt_oss store such tables. Of cos and sin side by side in one tensor, as
+            vLLM has them, pass the views `cache.chunk(2, dim=-1)`. A module, and the tables per
+            pair that it made, know their own.
         rotary_start: elements rotary_start to rotary_start + d2 - 1 turn. All others pass through;
             in place they are not touched.
         inverse: negate the sine and nothing else: turn by minus the angle. That undoes a rotation
@@ -204,7 +205,8 @@ def rotation_of(call: Call, tables: Tables, num_positions: int | None) -> Rotati
     if from_module := isinstance(call.freqs, RotaryPositionEmbedding):
         table = call.freqs.turns(num_positions)
     tokens = call.tensor_format, call.interleaved, call.cp_size, call.cp_rank, call.transpose
-    one_per_pair = not from_module and call.rotary_dim not in (None, table.shape[-1])
+    given = not from_module and call.rotary_dim not in (None, table.shape[-1])
+    one_per_pair = given or isinstance(call.freqs, PER_PAIR)
     to_half_split = call.output_pairing == "half" and call.interleaved
     elements = one_per_pair, call.rotary_start, call.inverse, to_half_split
     return Rotation(table, sin, *call.where, *tokens, *elements)
@@ -216,6 +218,8 @@ def tables_of(freqs: Freqs) -> Tables:
         return freqs, None
     if isinstance(freqs, RotaryPositionEmbedding):
         return freqs.inv_freq, None
+    if isinstance(freqs, AnglesPerPair):
+        return freqs.angles, None
     return tuple(freqs) if isinstance(freqs, (tuple, list)) else (freqs, None)
 
 

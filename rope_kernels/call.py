@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from .formats import TensorFormat
-from .frequencies import RotaryPositionEmbedding
+from .frequencies import AnglesPerPair, RotaryPositionEmbedding
 
 OutputPairing = Literal["same", "half"]
 OUTPUT_PAIRINGS: tuple[str, ...] = get_args(OutputPairing)
 MOST_START = 2**62  # larger ones could overflow 64 bits
-Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding
+Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding | AnglesPerPair
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,22 @@ from .modes import has_values, is_differentiated, is_traced, is_transformed
 # 1 / 2 pi, the turns in a radian, in pieces of 24 bits: fp64 multiplies with them exactly
 _TURNS_IN_A_RADIAN = (0x28BE60 * 2.0**-24, 0xDB9391 * 2.0**-48, 0x054A7F * 2.0**-72)
 _EXACT = (torch.float32, torch.float64)
+
+
+class AnglesPerPair(NamedTuple):
+    """A table of angles that is known to have one column per pair."""
+
+    angles: Tensor  # (s2, 1, 1, d2 / 2)
+
+
+class CosSinPerPair(NamedTuple):
+    """Cosines and sines that are known to have one column per pair."""
+
+    cos: Tensor  # (s2, d2 / 2)
+    sin: Tensor
+
+
+PER_PAIR = AnglesPerPair, CosSinPerPair
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,28 +210,30 @@ class RotaryPositionEmbedding(nn.Module):
             ValueError: `max_seq_len` is negative.
             TypeError: `max_seq_len` is a tensor to rotate, or `inv_freq` has a dtype below fp32.
         """
-        angles = self.angles_per_pair(max_seq_len, offset)
+        angles = self.angles_per_pair(max_seq_len, offset).angles
         return for_both_members(angles, self.interleaved)
 
-    def angles_per_pair(self, max_seq_len: int, offset: int = 0) -> Tensor:
-        """The table of `forward` with one column per pair, for `rotary_dim=freqs.rotary_dim`.
+    def angles_per_pair(self, max_seq_len: int, offset: int = 0) -> AnglesPerPair:
+        """The table of `forward` with one column per pair.
 
         A kernel reads half as many bytes of it. Both pairings use the same columns.
 
         Args, Raises: as in `forward`.
 
         Returns:
-            (s, 1, 1, d2 / 2), fp32, radians, on the device of `inv_freq`.
+            `angles`, (s, 1, 1, d2 / 2), fp32, radians, on the device of `inv_freq`; in a named
+            tuple, so that a call needs no `rotary_dim`. With `angles` alone it does.
         """
         _check_length(max_seq_len)
         inv_freq = _require_exact(self.inv_freq)
         position = torch.arange(max_seq_len, dtype=torch.float32, device=inv_freq.device)
         position = (position + offset) * self.position_scale(max_seq_len)
-        return position[:, None, None, None] * inv_freq  # no matmul: autocast leaves it in fp32
+        # no matmul: autocast leaves it in fp32
+        return AnglesPerPair(position[:, None, None, None] * inv_freq)
 
     def cos_sin_per_pair(
         self, max_seq_len: int, offset: int = 0, dtype: torch.dtype = torch.float32
-    ) -> tuple[Tensor, Tensor]:
+    ) -> CosSinPerPair:
         """Cosines and sines with one column per pair, right to their last digit at any position.
 
         Whole turns are removed exactly, as in calls that take the module itself. FlashAttention,
@@ -226,7 +245,8 @@ class RotaryPositionEmbedding(nn.Module):
             dtype: of the result: fp32, fp16, bf16 or fp64.
 
         Returns:
-            (cos, sin), each (s, d2 / 2), on the device of `inv_freq`.
+            `cos` and `sin`, each (s, d2 / 2), on the device of `inv_freq`; in a named tuple, so
+            that a call needs no `rotary_dim`. With another tuple of them it does.
 
         Raises:
             ValueError: `max_seq_len` is negative, or `inv_freq` requires a gradient, which integers
@@ -240,7 +260,7 @@ class RotaryPositionEmbedding(nn.Module):
         turns = in_turns(inv_freq, self.position_scale(max_seq_len))
         position = torch.arange(offset, offset + max_seq_len, device=turns.device)
         angles = radians(turns, position, torch.float64)  # a table is made once: round only here
-        return angles.cos().to(dtype), angles.sin().to(dtype)
+        return CosSinPerPair(angles.cos().to(dtype), angles.sin().to(dtype))
 
     def position_scale(self, max_seq_len: int | None) -> float:
         """Factor for positions, which depends on how many they are (None: not known)."""

@@ -166,7 +166,7 @@ def norm_rope_call(call: Call, norm: NormCall) -> tuple[Tensor, ...]:
     if rotation.looks_up_positions and rotation.table.is_cpu and not is_traced():
         check_values(rotation, view_as_sbhd(tensors[0], call.tensor_format).shape[0])
     if call.inplace:
-        check_inplace(call.names, tensors, rotation)
+        check_inplace(call.names, tensors, rotation, norm.named)
     if wants_grad((rotation.table, rotation.sin)):
         route = PYTORCH  # the kernels have no gradient of a table
     outs = []

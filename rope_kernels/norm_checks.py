@@ -34,6 +34,13 @@ class NormCall:
             return tuple(self.norm_dim)
         return (self.norm_dim,) * len(self.weights)
 
+    @property
+    def named(self) -> list[tuple[str, Tensor | None]]:
+        """Weights and sums, by the names of their arguments."""
+        sums = ("sumsq",) if len(self.sumsqs) == 1 else ("sumsq[0]", "sumsq[1]")
+        rows = (self.weight_names, self.weights), (sums, self.sumsqs)
+        return [pair for row in rows for pair in zip(*row, strict=True)]
+
 
 def check_norm(call: Call, norm: NormCall) -> None:
     """Check everything but the values of tensors, of a call that `check_call` has passed.

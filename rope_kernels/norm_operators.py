@@ -70,7 +70,9 @@ def _run(tensors, weights, sumsqs, fields, inplace: bool, for_backward: bool):
     """What was not known when PyTorch traced the call is checked now, and then it is launched."""
     rotation, norm = _split(fields)
     if inplace:
-        check_inplace(("q", "k") if len(tensors) == 2 else ("t",), tuple(tensors), rotation)
+        names = ("q", "k") if len(tensors) == 2 else ("t",)
+        beside = [("weight", w) for w in weights] + [("sumsq", x) for x in sumsqs]
+        check_inplace(names, tuple(tensors), rotation, beside)
     check_values(rotation, view_as_sbhd(tensors[0], rotation.tensor_format).shape[0])
     return norm_launch.norm_rope(tensors, weights, sumsqs, rotation, norm, inplace, for_backward)
 

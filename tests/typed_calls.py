@@ -42,9 +42,12 @@ def make_freqs() -> tuple[RotaryPositionEmbedding, Tensor, tuple[Tensor, Tensor]
     assert_type(rope.rotary_dim, int)
     rope.rotary_base = 2 * rope.rotary_base
     assert_type(rope.forward(2 * S, offset=1), Tensor)
-    assert_type(rope.angles_per_pair(2 * S, offset=1), Tensor)
+    assert_type(rope.angles_per_pair(2 * S, offset=1).angles, Tensor)
     pairs = rope.cos_sin_per_pair(2 * S, offset=1, dtype=torch.bfloat16)
-    assert_type(pairs, tuple[Tensor, Tensor])
+    assert_type(pairs.cos, Tensor)
+    freqs_of_pairs: tuple[Tensor, Tensor] = pairs
+    apply_rotary_pos_emb(torch.randn(S, B, H, D), freqs_of_pairs)
+    apply_rotary_pos_emb(torch.randn(S, B, H, D), rope.angles_per_pair(S))
     angles: Tensor = plain(2 * S)
     rows = angles[:, 0, 0]
     return rope, angles, (rows.cos(), rows.sin())
