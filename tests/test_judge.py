@@ -268,28 +268,6 @@ def test_three_sections_turn_by_their_own_positions():
             assert torch.allclose(apart[..., columns], want[..., columns])
 
 
-# candidates from a notebook, which no module holds
-
-FACTOR = 2
-
-
-def test_what_cannot_be_sent_is_named():
-    table = torch.ones(3)
-
-    def candidate(t, freqs):
-        return t * TABLE  # noqa: F821
-
-    candidate.__module__ = "__main__"
-    candidate.__globals__["TABLE"] = table
-    with pytest.raises(TypeError, match="TABLE is of type Tensor"):
-        judge(candidate, exercises.rope)
-
-
-def test_a_lambda_has_no_name():
-    with pytest.raises(TypeError, match="no name"):
-        judge(lambda t, freqs: t, exercises.rope)
-
-
 # functions of PyTorch alone, numbers, cases of a specification's own
 
 
@@ -380,20 +358,6 @@ def test_functions_of_pytorch_are_judged_where_there_is_no_triton(tmp_path):
         PYTHONPATH=os.pathsep.join((str(tmp_path), str(ROOT))),
     )
     assert said.startswith("RIGHT: ") and "it raises ZeroDivisionError" in said
-
-
-DEFAULT = 3.0
-
-
-def test_names_in_defaults_are_sent_too():
-    """As a notebook's function has them: `def f(x, kernel=my_kernel)`."""
-    program = judge_module._Shipment()
-
-    def candidate(t, freqs, factor=DEFAULT):
-        return factor * t
-
-    candidate.__module__ = "__main__"
-    assert "DEFAULT = 3.0" in program.add_call(candidate)["program"]
 
 
 @pytest.mark.parametrize(

@@ -340,7 +340,11 @@ def names_used_by(candidate: Callable) -> set[str]:
         for value in module.values()
         if isinstance(value, types.FunctionType) and value.__module__ == module["__name__"]
     ]
-    names = {name for function in own for name in function.__code__.co_names}
+    codes = [function.__code__ for function in own]
+    for code in codes:  # and those of lambdas and functions within
+        codes += [inner for inner in code.co_consts if isinstance(inner, types.CodeType)]
+    names = {name for code in codes for name in code.co_names}  # attributes count: module.name
+    names |= {getattr(module.get(name), "__name__", name) for name in names}  # imported as another
     return names - {function.__name__ for function in own}
 
 

@@ -8,7 +8,7 @@ to lie there, or overwrite it, or end the process.
 
 import ctypes
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -129,13 +129,12 @@ class Trace:
         self._first_of_launch = len(self.programs)
         named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
         known = {memory.begin for memory in self.memories}
-        for name, value in named.items():
-            if isinstance(value, Tensor):
-                storage = value.untyped_storage()
-                begin = storage.data_ptr()
-                if begin not in known and storage.nbytes():
-                    known.add(begin)
-                    self.memories.append(Memory(name, begin, begin + storage.nbytes(), storage))
+        for name, value in _tensors_in(named):
+            storage = value.untyped_storage()
+            begin = storage.data_ptr()
+            if begin not in known and storage.nbytes():
+                known.add(begin)
+                self.memories.append(Memory(name, begin, begin + storage.nbytes(), storage))
         return original(executor, args, kwargs)
 
     def _at_program(self, original: Callable, builder, x, y, z):
@@ -236,6 +235,17 @@ def name_of(program: tuple[int, int, int]) -> str:
     while len(program) > 1 and program[-1] == 0:
         program = program[:-1]
     return f"program {program[0] if len(program) == 1 else program}"
+
+
+def _tensors_in(arguments: dict[str, object]) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of a launch by name, those in tuples too."""
+    for name, value in arguments.items():
+        if isinstance(value, Tensor):
+            yield name, value
+        elif isinstance(value, tuple):
+            fields = getattr(value, "_fields", range(len(value)))
+            inside = {f"{name}.{field}": item for field, item in zip(fields, value, strict=True)}
+            yield from _tensors_in(inside)
 
 
 def _anything(pointers) -> TensorHandle:
