@@ -217,6 +217,15 @@ WRONG_ANSWERS = [
         {"exists = pair < HALF": "exists = pair < BLOCK_HALF"},
         "out of bounds: program",
     ),
+    Wrong(
+        *("05", 1, "no mask for the first store"),
+        {
+            "tl.store(out1_ptr, x1 * cos - x2 * sin, mask=exists)": (
+                "tl.store(out1_ptr, x1 * cos - x2 * sin)"
+            )
+        },
+        "write collision: program 0 stores element 12 of out_ptr twice, nan and then",
+    ),
     # 05: neighbors in place
     Wrong(
         *("05", 3, "halves"),
@@ -374,6 +383,11 @@ WRONG_ANSWERS = [
         *("06", 1, "only the sign, in the second line"),
         {"- g1 * tl.sin(angle1)": "- g1 * tl.sin(angle2)"},
         "the wrong sine, in the second half: the other half should take it",
+    ),
+    Wrong(
+        *("06", 1, "no mask for the first store"),
+        {"g2 * tl.sin(angle2), mask=exists)": "g2 * tl.sin(angle2))"},
+        "write collision: program 0 stores element 12 of out_ptr twice, nan and then",
     ),
     # 06: the backward of the naive kernel
     Wrong(
@@ -617,6 +631,11 @@ WRONG_ANSWERS = [
         {"+ HALF, mask=exists).to(tl.float32) * scale": "+ HALF, mask=exists).to(tl.float32)"},
         "a factor in the second member of each pair, before it is rotated: 2.83 times",
     ),
+    Wrong(
+        *("09", 3, "no mask for the first store"),
+        {"- x2 * tl.sin(angle1), mask=exists)": "- x2 * tl.sin(angle1))"},
+        "write collision: program 0 stores element 12 of out_ptr twice, nan and then",
+    ),
     # 09: normalized and rotated
     Wrong(
         *("09", 4, "swapped weights"),
@@ -764,6 +783,19 @@ WRONG_ANSWERS = [
             "stored[1].to(tl.float32), stored[2].to(tl.float32)"
         },
         "NaN: an element that is masked off is used",
+    ),
+    Wrong(
+        *("11", 2, "two programs for each tile"),
+        {
+            "position = tl.program_id(0) // row_blocks": (
+                "position = tl.program_id(0) // 2 // row_blocks"
+            ),
+            "(tl.program_id(0) % row_blocks": "(tl.program_id(0) // 2 % row_blocks",
+            "TAIL)\n    rstd =": "TAIL)\n"
+            "    y = y[0] * (tl.program_id(0) % 2), y[1], y[2]\n    rstd =",
+            "(s * triton.cdiv(b * h, 4),)": "(2 * s * triton.cdiv(b * h, 4),)",
+        },
+        "write collision: programs 0 and 1 store element 0 of out_ptr,",
     ),
     # 11: the missing lines of the backward
     Wrong(

@@ -342,7 +342,7 @@ WRONG_ANSWERS = [
             "    in_first_half =": "    exists = column < (tl.num_programs(0) - row) * 2 * HALF\n"
             "    in_first_half =",
         },
-        "a race between programs: program 1 stores in element 8 of out_ptr another value",
+        "write collision: programs 0 and 1 store element 8 of out_ptr,",
     ),
     Wrong(
         *("03", 4, "the axes swapped"),

@@ -100,7 +100,7 @@ def load(shipped: dict, path: Path) -> Callable:
 
 def judge(candidate: Callable, wanted: Spec) -> dict:
     """The fields of a `Verdict`, as far as they are not its defaults; and what was `printed`."""
-    right, wrong, launches, printed = [], [], 0, ""
+    right, wrong, launches, printed, remark = [], [], 0, "", ""
     for case in wanted.cases:
         with contextlib.redirect_stdout(io.StringIO()) as said:
             attempt = Attempt(candidate, wanted, case, earlier=right)
@@ -109,6 +109,8 @@ def judge(candidate: Callable, wanted: Spec) -> dict:
         launches += attempt.launches
         if outcome is None:
             right.append(case.name)
+            if not remark and (found := attempt.remark()):
+                remark = f"{found} (in the case '{case.name}')"
         elif outcome["state"] == NOT_YET:
             return outcome | {"printed": printed}
         else:
@@ -119,6 +121,7 @@ def judge(candidate: Callable, wanted: Spec) -> dict:
     else:
         reason = f"{len(right)} cases: " + ", ".join(right)
         fields = {"state": RIGHT, "reason": reason, "right_cases": right, "launches": launches}
+        fields["remark"] = remark
     return fields | {"printed": printed}
 
 
@@ -287,8 +290,10 @@ class Attempt:
         if self.trace is None:
             return None
         trace, allowed = self.trace, self.wanted.launches
-        if trace.races or trace.collisions:
-            return broken(f"a race between programs: {(trace.races + trace.collisions)[0]}")
+        if trace.races:
+            return broken(f"a race between programs: {trace.races[0]}")
+        if trace.collisions:
+            return broken(f"write collision: {trace.collisions[0]}")
         if self.wanted.kernel:
             reason = self._without_the_kernel()
             if reason:
@@ -296,6 +301,15 @@ class Attempt:
         if allowed is not None and trace.launches > allowed:
             return broken(f"too many launches: {trace.launches}, where {allowed} would do")
         return None
+
+    def remark(self) -> str:
+        """What a right candidate does that it need not do; empty if nothing."""
+        for memory in self.trace.memories if self.trace else ():
+            if count := int(memory.again.sum()):
+                return (
+                    f"it stores {count} elements of {memory.name} twice, the same value each time"
+                )
+        return ""
 
     def _written_beside(self) -> str:
         """The argument that it overwrites, if it writes beside its elements, too; else nothing."""

@@ -47,11 +47,13 @@ class Memory:
     writer: np.ndarray = None  # of each byte: number of the program that stored there last
     content: np.ndarray = None  # the bytes themselves, as they are now
     stored: np.ndarray = None  # what programs stored there
+    again: np.ndarray = None  # where an element begins that got the same value more than once
 
     def __post_init__(self) -> None:
         size = self.end - self.begin
         self.writer = np.full(size, NOBODY, dtype=np.int64)
         self.stored = np.zeros(size, dtype=np.uint8)
+        self.again = np.zeros(size, dtype=bool)
         self.content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self.begin))
 
 
@@ -67,7 +69,7 @@ class Trace:
     memories: list[Memory] = field(default_factory=list)
     races: list[str] = field(default_factory=list)
     twice: list[str] = field(default_factory=list)  # what is read or stored after it was stored
-    # programs that store another value where one has stored: right only in the order of here
+    # another value where the launch has stored one: right only in the order of here
     collisions: list[str] = field(default_factory=list)
     _first_of_launch: int = 0
 
@@ -162,9 +164,10 @@ class Trace:
         return original(builder, pointers, mask, other, *rest)
 
     def _at_store(self, original: Callable, builder, pointers, value, mask, *rest):
+        is_bf16 = pointers.get_element_ty().is_bf16()
         for memory, at, size, which in self._touched(pointers, mask, "writes"):
             stored = np.broadcast_to(value.data, pointers.data.shape)[which]
-            self._note_a_second_store(memory, at, stored)
+            self._note_a_second_store(memory, at, stored, is_bf16)
             in_bytes = np.ascontiguousarray(stored).view(np.uint8).reshape(-1, size)
             for byte in range(size):
                 memory.writer[at + byte] = len(self.programs) - 1
@@ -175,36 +178,55 @@ class Trace:
         self.atomics = True
         return original(builder, *rest)
 
-    def _note_a_second_store(self, memory: Memory, at: np.ndarray, values: np.ndarray) -> None:
-        """Two values for one place: the last one wins, and on a GPU nobody knows which that is."""
-        size = values.itemsize
-        first_place, counts = np.unique(at, return_counts=True)
-        mine = self.programs[-1]
-        if (counts > 1).any():
-            element = first_place[counts > 1][0] // size
-            words = f"{name_of(mine)} stores two values in element {element} of {memory.name}"
+    def _note_a_second_store(
+        self, memory: Memory, at: np.ndarray, values: np.ndarray, is_bf16: bool
+    ) -> None:
+        """An element that gets two values keeps one, and on a GPU nobody knows which.
+
+        Programs run in any order, and within a program the threads of two stores may be different
+        ones, of warps that do not wait for each other. Only the same value does no harm.
+        """
+        mine, new = self.programs[-1], _numbers(values, is_bf16)
+        order = np.argsort(at, kind="stable")
+        repeats = at[order[1:]] == at[order[:-1]]
+        lane, next_lane = order[:-1][repeats], order[1:][repeats]
+        differs = _differ(new[lane], new[next_lane])
+        if differs.any():
+            one, other = lane[differs][0], next_lane[differs][0]
+            place = f"element {at[one] // values.itemsize} of {memory.name}"
+            words = f"{name_of(mine)} stores two values in {place}"
             self.twice.append(words)
+            self._note_a_collision(words, new[one], new[other])
             return
+        memory.again[at[lane]] = True
         earlier = memory.writer[at] >= self._first_of_launch
         if earlier.any():
-            writer = self.programs[memory.writer[at][earlier][0]]
-            element = at[earlier][0] // size
-            who = "it" if writer == mine else name_of(writer)
-            words = f"{name_of(mine)} stores in element {element} of {memory.name}"
-            self.twice.append(f"{words}, where {who} has stored before")
-            self._note_a_collision(memory, at[earlier], values[earlier])
+            self._note_an_earlier_store(memory, at[earlier], values[earlier], is_bf16)
 
-    def _note_a_collision(self, memory: Memory, at: np.ndarray, values: np.ndarray) -> None:
-        size = values.itemsize
-        new = np.ascontiguousarray(values).view(np.uint8).reshape(-1, size)
-        old = memory.content[at[:, None] + np.arange(size)]
-        foreign = memory.writer[at] != len(self.programs) - 1
-        other = foreign & (new != old).any(axis=1)
-        if other.any():
-            mine, writer = self.programs[-1], self.programs[memory.writer[at][other][0]]
-            place = f"element {at[other][0] // size} of {memory.name}"
-            words = f"{name_of(mine)} stores in {place} another value than {name_of(writer)} did"
-            self.collisions.append(words)
+    def _note_an_earlier_store(
+        self, memory: Memory, at: np.ndarray, values: np.ndarray, is_bf16: bool
+    ) -> None:
+        """The launch has stored in all of these elements before."""
+        size, mine = values.itemsize, self.programs[-1]
+        writers = memory.writer[at]
+        who = self.programs[writers[0]]
+        place = f"element {at[0] // size} of {memory.name}"
+        before = f"where {'it' if who == mine else name_of(who)} has stored before"
+        self.twice.append(f"{name_of(mine)} stores in {place}, {before}")
+        there = memory.content[at[:, None] + np.arange(size)].view(values.dtype)[:, 0]
+        old, new = _numbers(there, is_bf16), _numbers(values, is_bf16)
+        differs = _differ(old, new)
+        memory.again[at[~differs]] = True
+        if differs.any():
+            who, place = writers[differs][0], f"element {at[differs][0] // size} of {memory.name}"
+            words = f"{name_of(mine)} stores {place} twice"
+            if self.programs[who] != mine:
+                words = f"programs {_number(self.programs[who])} and {_number(mine)} store {place}"
+            self._note_a_collision(words, old[differs][0], new[differs][0])
+
+    def _note_a_collision(self, words: str, first: np.number, second: np.number) -> None:
+        values = f"{first:.3g} and then {second:.3g}"
+        self.collisions.append(f"{words}, {values}: which one stays is undefined on a GPU")
 
     def _touched(self, pointers, mask, does: str):
         """For each memory that an access touches: it, offsets in bytes, bytes an element, and
@@ -233,9 +255,23 @@ class Trace:
 
 def name_of(program: tuple[int, int, int]) -> str:
     """'program 3', or 'program (3, 1)' of a grid with more dimensions."""
+    return f"program {_number(program)}"
+
+
+def _number(program: tuple[int, int, int]) -> int | tuple[int, ...]:
     while len(program) > 1 and program[-1] == 0:
         program = program[:-1]
-    return f"program {program[0] if len(program) == 1 else program}"
+    return program[0] if len(program) == 1 else program
+
+
+def _numbers(values: np.ndarray, is_bf16: bool) -> np.ndarray:
+    """NumPy has no bf16. The interpreter keeps its bits: the upper half of an fp32."""
+    return (values.astype(np.uint32) << 16).view(np.float32) if is_bf16 else values
+
+
+def _differ(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Where two values are not the same; NaN is the same as NaN."""
+    return (one != other) & ~((one != one) & (other != other))
 
 
 def _anything(pointers) -> TensorHandle:
