@@ -18,7 +18,7 @@ import wrong_kernels
 from rope_kernels import rope_fw, rope_qk
 from rope_lab.grading import exercises
 from rope_lab.grading.pretend_gpu import check_timer
-from wrong_answers import WRONG_ANSWERS, WRONG_TIMERS
+from wrong_answers import WASTEFUL_ANSWERS, WRONG_ANSWERS, WRONG_TIMERS
 
 NUMBERS = ("04", "05", "06", "07", "08", "09", "11")
 SOLUTIONS = notebook_form.FOLDER / "solutions"
@@ -159,6 +159,13 @@ def test_a_wrong_answer_is_told_what_it_looks_like(wrong, tmp_path):
     verdict = lab.check_exercise(*candidate_and_spec(wrong, tmp_path))
     assert not verdict and verdict.state == "wrong"
     assert wrong.told in verdict.reason, verdict
+
+
+@pytest.mark.parametrize("wasteful", WASTEFUL_ANSWERS, ids=str)
+def test_a_right_answer_that_does_too_much_is_told_so(wasteful, tmp_path):
+    verdict = lab.check_exercise(*candidate_and_spec(wasteful, tmp_path))
+    assert verdict and repr(verdict).startswith("RIGHT, but ")
+    assert wasteful.told in verdict.remark, verdict
 
 
 @pytest.mark.parametrize("wrong", WRONG_TIMERS, ids=str)

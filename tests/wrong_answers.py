@@ -226,6 +226,28 @@ WRONG_ANSWERS = [
         },
         "write collision: program 0 stores element 12 of out_ptr twice, nan and then",
     ),
+    Wrong(
+        *("05", 1, "both halves loaded"),
+        {
+            "    cos, sin =": "    other = tl.load(freqs_ptr + position * 2 * HALF + HALF + pair, "
+            "mask=exists)\n    angle = tl.where(other > 9, other, angle)\n    cos, sin ="
+        },
+        "it loads 256 bytes of freqs_ptr, where 128 are asked for: half a row of the table for",
+    ),
+    Wrong(
+        *("05", 1, "the same half twice"),
+        {
+            "    cos, sin =": "    angle2 = tl.load(freqs_ptr + position * 2 * HALF + pair, "
+            "mask=exists)\n    cos, sin =",
+            "x2 * cos + x1 * sin": "x2 * tl.cos(angle2) + x1 * tl.sin(angle2)",
+        },
+        "it loads 256 bytes of freqs_ptr, where 128 are asked for",
+    ),
+    Wrong(
+        *("05", 1, "each angle evaluated twice"),
+        {"x2 * cos + x1 * sin": "x2 * tl.cos(angle + 0.0) + x1 * tl.sin(angle + 0.0)"},
+        "it evaluates 64 sines and 64 cosines, where 32 of each are asked for",
+    ),
     # 05: neighbors in place
     Wrong(
         *("05", 3, "halves"),
@@ -883,6 +905,52 @@ WRONG_ANSWERS = [
         *("11", 4, "one share for all"),
         {"share_ptr + tl.program_id(0) * 2 * HALF + zero": "share_ptr + zero"},
         "write collision: program 1 stores in element 0 of share_ptr",
+    ),
+]
+
+# Right answers that do more than it takes, which no task forbids; `told` is the remark.
+WASTEFUL_ANSWERS = [
+    Wrong(
+        *("04", 2, "the partner loaded twice"),
+        {
+            "    tl.store(out_ptr + row * D + column, x *": "    other = tl.load(t_ptr + row * D + "
+            "partner, mask=rotates)\n    quarter = tl.where(in_first_half, -other, other)\n"
+            "    tl.store(out_ptr + row * D + column, x *"
+        },
+        "it loads 1.5 times the bytes of t: 768 against 512 (in the case 'small and plain')",
+    ),
+    Wrong(
+        *("06", 1, "two launches"),
+        {
+            "    return out\n": "    half_split_row_backward_kernel[(s * b * h,)](\n"
+            "        grad, freqs, out, b * h, HALF=d // 2,\n"
+            "        BLOCK_HALF=triton.next_power_of_2(d // 2)\n    )\n    return out\n"
+        },
+        "it launches 2 kernels, where 1 would do (in the case 'small and plain')",
+    ),
+    Wrong(
+        *("06", 1, "a half loaded twice"),
+        {
+            "g2 = tl.load(g1_ptr + HALF": "g1 = tl.load(g1_ptr, mask=exists)\n"
+            "    g2 = tl.load(g1_ptr + HALF"
+        },
+        "it loads 1.5 times the bytes of grad: 384 against 256",
+    ),
+    Wrong(
+        *("09", 4, "two passes"),
+        {
+            "    weight1 =": "    x1 = tl.load(t_ptr + offset, mask=exists, other=0.0)\n"
+            "    x2 = tl.load(t_ptr + offset + HALF, mask=exists, other=0.0)\n    weight1 ="
+        },
+        "it loads twice the bytes of t: 512 against 256",
+    ),
+    Wrong(
+        *("09", 4, "as many programs as rows"),
+        {
+            "triton.cdiv(b * h, 4),)": "b * h,)",
+            "row_blocks = tl.cdiv(rows, BLOCK_R)": "row_blocks = rows",
+        },
+        "it starts 8 programs, where 4 would do: the others store nothing",
     ),
 ]
 

@@ -8,6 +8,7 @@ to lie there, or overwrite it, or end the process.
 
 import ctypes
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +49,9 @@ class Memory:
     content: np.ndarray = None  # the bytes themselves, as they are now
     stored: np.ndarray = None  # what programs stored there
     again: np.ndarray = None  # where an element begins that got the same value more than once
+    loaded: int = 0  # bytes; what is masked off moves none
+    steps: int = 0  # from a lane to the next one, both of which load
+    steps_in_order: int = 0  # those to the next element
 
     def __post_init__(self) -> None:
         size = self.end - self.begin
@@ -71,6 +75,9 @@ class Trace:
     twice: list[str] = field(default_factory=list)  # what is read or stored after it was stored
     # another value where the launch has stored one: right only in the order of here
     collisions: list[str] = field(default_factory=list)
+    stores: Counter = field(default_factory=Counter)  # number of a program -> its stores
+    evaluations: Counter = field(default_factory=Counter)  # of "sin" and "cos", element by element
+    _evaluated: dict = field(default_factory=dict)  # in this program
     _first_of_launch: int = 0
 
     def knows(self, tensor: Tensor) -> bool:
@@ -114,6 +121,8 @@ class Trace:
             _wrap(InterpreterBuilder, "set_grid_idx", self._at_program),
             _wrap(InterpreterBuilder, "create_masked_load", self._at_load),
             _wrap(InterpreterBuilder, "create_masked_store", self._at_store),
+            _wrap(InterpreterBuilder, "create_sin", self._at_sin),
+            _wrap(InterpreterBuilder, "create_cos", self._at_cos),
             _wrap(InterpreterBuilder, "create_atomic_rmw", self._at_atomic),
             _wrap(InterpreterBuilder, "create_atomic_cas", self._at_atomic),
             _wrap(interpreter, "_patch_lang_tensor", _ask_no_block_for_one_truth),
@@ -142,10 +151,16 @@ class Trace:
 
     def _at_program(self, original: Callable, builder, x, y, z):
         self.programs.append((x, y, z))
+        self._evaluated.clear()
         return original(builder, x, y, z)
 
     def _at_load(self, original: Callable, builder, pointers, mask, other, *rest):
-        for memory, at, size, _ in self._touched(pointers, mask, "reads"):
+        for memory, at, size, which in self._touched(pointers, mask, "reads"):
+            memory.loaded += at.size * size
+            both = which.ravel()[1:] & which.ravel()[:-1]
+            steps = np.diff(pointers.data.ravel().astype(np.int64))[both]
+            memory.steps += steps.size
+            memory.steps_in_order += int((steps == size).sum())
             others = memory.writer[at]
             mine = len(self.programs) - 1
             foreign = (others >= self._first_of_launch) & (others != mine)
@@ -168,11 +183,29 @@ class Trace:
         for memory, at, size, which in self._touched(pointers, mask, "writes"):
             stored = np.broadcast_to(value.data, pointers.data.shape)[which]
             self._note_a_second_store(memory, at, stored, is_bf16)
+            self.stores[len(self.programs) - 1] += 1
             in_bytes = np.ascontiguousarray(stored).view(np.uint8).reshape(-1, size)
             for byte in range(size):
                 memory.writer[at + byte] = len(self.programs) - 1
                 memory.stored[at + byte] = in_bytes[:, byte]
         return original(builder, pointers, value, mask, *rest)
+
+    def _at_sin(self, original: Callable, builder, angles):
+        self._count_evaluations("sin", angles.data)
+        return original(builder, angles)
+
+    def _at_cos(self, original: Callable, builder, angles):
+        self._count_evaluations("cos", angles.data)
+        return original(builder, angles)
+
+    def _count_evaluations(self, name: str, angles: np.ndarray) -> None:
+        """Of a block that a program has evaluated the compiler takes the result again.
+
+        Where a load was masked off is NaN, or the 0 of `other=0.0`: no angle of a case is 0.
+        """
+        if (name, id(angles)) not in self._evaluated:
+            self._evaluated[name, id(angles)] = angles  # kept, for its id is not to be used again
+            self.evaluations[name] += int((np.isfinite(angles) & (angles != 0)).sum())
 
     def _at_atomic(self, original: Callable, builder, *rest):
         self.atomics = True
