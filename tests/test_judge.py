@@ -72,6 +72,7 @@ def test_the_verdict_says_where_and_who():
     assert verdict.wrong == 4 * 2 * 4 and verdict.dtype == "float32"
     assert verdict.largest_error > abs(verdict.got - verdict.expected) > 0
     assert len(verdict.wrong_cases) == 11 and not verdict.right_cases
+    assert repr(verdict).startswith("WRONG in the case 'small and plain'; every case fails\n")
 
 
 def test_the_owner_is_not_always_the_first():

@@ -819,6 +819,20 @@ WRONG_ANSWERS = [
         },
         "write collision: programs 0 and 1 store element 0 of out_ptr,",
     ),
+    Wrong(
+        *("11", 2, "rounded like the model"),
+        {"weights, False, tl.float32)": "weights, True, x_ptr.dtype.element_ty)"},
+        "rounding: too often, like the model, which rounds before it rotates; round once, at the",
+    ),
+    Wrong(
+        *("11", 2, "coarse angles"),
+        {
+            "y = turn_row(y, angles, False": "angles = angles[0].to(tl.float16).to(tl.float32), "
+            "angles[1].to(tl.float16).to(tl.float32), angles[2], angles[3], angles[4]\n"
+            "    y = turn_row(y, angles, False"
+        },
+        "rounding: compute in fp32, and round once, at the end",
+    ),
     # 11: the missing lines of the backward
     Wrong(
         *("11", 4, "no sums"),
@@ -999,6 +1013,11 @@ WRONG_TIMERS = [
         "a mean",
         {"statistics.median(times)": "statistics.mean(times)"},
         "every third call is disturbed",
+    ),
+    WrongTimer(
+        "the smallest sample",
+        {"statistics.median(times)": "min(times)"},
+        "every fifth call is quick, and the smallest sample is one of these",
     ),
     WrongTimer(
         "no sleep",

@@ -213,6 +213,11 @@ WRONG_ANSWERS = [
         },
         "it uses apply_rotary_pos_emb, which you are asked to do without",
     ),
+    Wrong(
+        *("02", 1, "halves of the whole head"),
+        {"rotate_half(rotary) *": "rotate_half(t)[..., :d2] *"},
+        "the halves of the whole head: rotate_half gets all d elements of t, not the first d2",
+    ),
     # 02: the way back
     Wrong(
         *("02", 2, "the way there"),

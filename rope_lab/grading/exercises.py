@@ -328,7 +328,24 @@ rotate_half_of_neighbors_in_pytorch = spec(
     asks=(ONE_INDEX_AND_ONE_PRODUCT,),
     mistakes={"the wrong partner: every place looks one ahead, odd ones too": _ahead_with_sign},
 )
-rope_in_pytorch = spec(rope.function, without=("apply_rotary_pos_emb", "rope_fw"), **_PYTORCH)
+
+
+def _halves_of_the_whole_head(t, freqs):
+    angles, d2 = freqs[: t.shape[0]], freqs.shape[-1]
+    turned = t[..., :d2] * angles.cos() + rotate_half.function(t)[..., :d2] * angles.sin()
+    return torch.cat((turned, t[..., d2:]), dim=-1)
+
+
+rope_in_pytorch = spec(
+    rope.function,
+    without=("apply_rotary_pos_emb", "rope_fw"),
+    **_PYTORCH,
+    mistakes={
+        "the halves of the whole head: rotate_half gets all d elements of t, not the first d2": (
+            _halves_of_the_whole_head
+        )
+    },
+)
 rope_of_neighbors_in_pytorch = spec(rope_of_neighbors.function, angles="pairs", **_PYTORCH)
 
 
@@ -437,6 +454,12 @@ def _not_normalized(x, weight, freqs):
     return rope.function(x * weight, freqs)
 
 
+def _rounded_like_the_model(x, weight, freqs):
+    """In half precision: after each product, and once more at the end."""
+    row = (_normal(x).half().double() * weight).half().double()
+    return rope.function(row, freqs)
+
+
 def _transposed(x, weight, freqs):
     return rope_gradient.function(_normal(x) * weight, freqs)
 
@@ -453,6 +476,8 @@ def _transposed(x, weight, freqs):
         "the sum of squares is not divided by d": _sum_of_squares,
         "the row is not normalized": _not_normalized,
         "the transposed map: TRANSPOSE is for the backward": _transposed,
+        "rounding: too often, like the model, which rounds before it rotates; round once, at the "
+        "end": _rounded_like_the_model,
     },
 )
 def rope_of_normalized_rows(x: "(s, b, h, d)", weight: "(d)", freqs: "angles (s2, 1, 1, d2)"):

@@ -99,7 +99,7 @@ class Verdict:
 
     def _lines_about_the_wrong_case(self) -> list[str]:
         count = len(self.right_cases)
-        right = {0: "no other case is right", 1: "1 other case is right"}
+        right = {0: "every case fails", 1: "1 other case is right"}
         right = right.get(count, f"{count} other cases are right")
         lines = [f"WRONG in the case '{self.case}'; {right}"]
         if self.engine == "compiled":
