@@ -11,7 +11,7 @@ from decoys import decoys_for
 from notebook_form import FOLDER
 from rope_kernels import reference
 from wrong_answers import Wrong
-from wrong_answers_first import WRONG_ANSWERS
+from wrong_answers_first import WASTEFUL_ANSWERS, WRONG_ANSWERS
 
 NAMES = ("00_start_here", "01_roformer_math", "02_rotate_half", "03_first_triton_kernel")
 _TITLE = re.compile(r"^###? (Exercise (\d): .+?)(?: \((\d+) minutes.*\))?$", re.MULTILINE)
@@ -153,6 +153,13 @@ def test_a_wrong_answer_is_told_what_it_is(wrong, tmp_path):
     verdict = verdict_on(wrong, tmp_path / "answer.py")
     assert not verdict and verdict.state == "wrong"
     assert wrong.told in repr(verdict), verdict
+
+
+@pytest.mark.parametrize("wasteful", WASTEFUL_ANSWERS, ids=str)
+def test_a_right_answer_that_does_too_much_is_told_so(wasteful, tmp_path):
+    verdict = verdict_on(wasteful, tmp_path / "answer.py")
+    assert verdict and repr(verdict).startswith("RIGHT, but ")
+    assert wasteful.told in verdict.remark, verdict
 
 
 # an exercise that asks to do without a function

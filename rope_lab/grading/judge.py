@@ -83,6 +83,9 @@ def _shipped_spec(wanted: Spec) -> dict:
         "kernel": wanted.kernel,
         "axes": wanted.axes,
         "without": wanted.without,
+        "asks": wanted.asks,
+        "loads": wanted.loads,
+        "blocks": wanted.blocks,
         "extra": [vars(case) | {"dtype": str(case.dtype)} for case in wanted.extra],
     }
     mistakes = {words: _shipped_call(wrong) for words, wrong in wanted.mistakes.items()}
