@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 from . import fastpath, launch, reference
-from .autograd import RotationFunction, apply_to_plain_tensors
+from .autograd import apply_to_plain_tensors
 from .call import Call, Freqs, OutputPairing
 from .checks import check_call, check_inplace, check_values
 from .engine import runs_in_triton
 from .formats import TensorFormat, view_as_sbhd
-from .frequencies import RotaryPositionEmbedding
+from .frequencies import PER_PAIR, AnglesPerPair, RotaryPositionEmbedding
 from .modes import has_memory, is_traced, is_transformed, wants_grad
-from .operators import rotate_by_operator
+from .operators import rotate_by_operator, rotate_inplace_by_operator
 from .plan import both
 from .rotation import Rotation
 
@@ -27,7 +27,7 @@ def apply_rotary_pos_emb(
     *,
     fused: bool = True,
     cu_seqlens: Tensor | None = None,
-    start_positions: Tensor | None = None,
+    start_positions: int | Tensor | None = None,
     position_ids: Tensor | None = None,
     interleaved: bool = False,
     inplace: bool = False,
@@ -50,7 +50,8 @@ def apply_rotary_pos_emb(
         freqs: on the device of `t`, one of
             - angles in radians, (s2, 1, 1, d2), fp32 (fp64 too with fp64 `t`), even d2 <= d;
             - (cos, sin), each (s2, d2) or (b, s2, d2), of any of the dtypes above;
-            - a `RotaryPositionEmbedding`: angles are made on the fly, right to fp32's last digits.
+            - a `RotaryPositionEmbedding`: angles are made on the fly, right to fp32's last digits;
+            - what its `angles_per_pair` or `cos_sin_per_pair` returned.
             s2 >= s * cp_size. Column i belongs to element i of the rotary slice, so a pair's
             members may differ in angle. Or to pair i, in tables d2 / 2 wide: see `rotary_dim`.
         tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd' (packed sequences).
@@ -62,7 +63,8 @@ def apply_rotary_pos_emb(
             then where the last one ends. Positions restart at 0 in each. With `cp_size` > 1: of the
             whole, padded sequences.
         start_positions: (b,), or (sequences,) with `cu_seqlens`, int8 to int64 or uint8: the
-            position of the first token of each sequence, if it is not 0.
+            position of the first token of each sequence, if it is not 0. An int, () or (1,): that
+            of all sequences.
         position_ids: (b, s) or (1, s), or (t,) with 'thd', int8 to int64 or uint8: the position of
             every token. Overrides `cp_rank`, and the starts in `cu_seqlens`.
         interleaved: neighbors are a pair; tables, cos and sin too, repeat as 0, 0, 1, 1, ... Some
@@ -74,9 +76,9 @@ def apply_rotary_pos_emb(
         cp_rank: which of these ranks this is.
         rotary_dim: d2, an even number; None: the width of the table. With it, a table may be d2 / 2
             wide: column i then belongs to pair i, in both pairings. FlashAttention, flashinfer,
-            vLLM, GPT-J and gpt_oss store such tables, and `RotaryPositionEmbedding` makes them. Of
-            cos and sin side by side in one tensor, as vLLM has them, pass the views
-            `cache.chunk(2, dim=-1)`. With a module it has to be the module's own.
+            vLLM, GPT-J and gpt_oss store such tables. Of cos and sin side by side in one tensor, as
+            vLLM has them, pass the views `cache.chunk(2, dim=-1)`. A module, and the tables per
+            pair that it made, know their own.
         rotary_start: elements rotary_start to rotary_start + d2 - 1 turn. All others pass through;
             in place they are not touched.
         inverse: negate the sine and nothing else: turn by minus the angle. That undoes a rotation
@@ -87,9 +89,10 @@ def apply_rotary_pos_emb(
 
     Returns:
         A contiguous tensor of the shape and dtype of `t`, or `t` itself with `inplace`. Tokens past
-        `cu_seqlens[-1]` come out unrotated (and permuted, if `output_pairing` permutes). A position
-        past the table gives NaN where its value is not read back: on a GPU, and in plain PyTorch
-        under `torch.compile`.
+        `cu_seqlens[-1]` come out unrotated (and permuted, if `output_pairing` permutes). A module
+        turns by negative positions too. In a table they are no more than those past its end: an
+        error on the CPU, NaN where values are not read back, which is on a GPU, and in plain
+        PyTorch under `torch.compile`.
 
     Raises:
         TypeError: a dtype that is not accepted, or not a tensor or bool where one is expected.
@@ -110,7 +113,7 @@ def rope_qk(
     *,
     fused: bool = True,
     cu_seqlens: Tensor | None = None,
-    start_positions: Tensor | None = None,
+    start_positions: int | Tensor | None = None,
     position_ids: Tensor | None = None,
     interleaved: bool = False,
     inplace: bool = False,
@@ -202,7 +205,8 @@ def rotation_of(call: Call, tables: Tables, num_positions: int | None) -> Rotati
     if from_module := isinstance(call.freqs, RotaryPositionEmbedding):
         table = call.freqs.turns(num_positions)
     tokens = call.tensor_format, call.interleaved, call.cp_size, call.cp_rank, call.transpose
-    one_per_pair = not from_module and call.rotary_dim not in (None, table.shape[-1])
+    given = not from_module and call.rotary_dim not in (None, table.shape[-1])
+    one_per_pair = given or isinstance(call.freqs, PER_PAIR)
     to_half_split = call.output_pairing == "half" and call.interleaved
     elements = one_per_pair, call.rotary_start, call.inverse, to_half_split
     return Rotation(table, sin, *call.where, *tokens, *elements)
@@ -214,6 +218,8 @@ def tables_of(freqs: Freqs) -> Tables:
         return freqs, None
     if isinstance(freqs, RotaryPositionEmbedding):
         return freqs.inv_freq, None
+    if isinstance(freqs, AnglesPerPair):
+        return freqs.angles, None
     return tuple(freqs) if isinstance(freqs, (tuple, list)) else (freqs, None)
 
 
@@ -245,17 +251,14 @@ def _rotate(
         return tensors
     if route is PYTORCH:
         return reference.rotate(tensors, rotation, round_once=fused)
-    rotate_now = launch.rotate if route is KERNEL else rotate_by_operator
+    if route is OPERATOR:
+        run = rotate_inplace_by_operator if inplace else rotate_by_operator
+        return run(tensors, rotation)
     if recorded:
         inputs = *both(tensors), rotation.table, rotation.sin
-        apply = apply_to_plain_tensors
-        if route is OPERATOR:
-            # torch.compile wants each input of a Function to be an object of its own
-            inputs = tuple(None if x is None else x.view_as(x) for x in inputs)
-            apply = RotationFunction.apply
-        outs = apply(*inputs, rotation, inplace, entry, rotate_now, _rotate_gradients)
+        outs = apply_to_plain_tensors(*inputs, rotation, inplace, entry, _rotate_gradients)
         return tensors if inplace else outs
-    outs = rotate_now(tensors, rotation, inplace, entry)
-    if inplace and route is KERNEL:
+    outs = launch.rotate(tensors, rotation, inplace, entry)
+    if inplace:
         torch.autograd.graph.increment_version([t for t in tensors if not t.is_inference()])
     return outs

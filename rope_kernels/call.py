@@ -3,26 +3,31 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import torch
 from torch import Tensor
 
 from .formats import TensorFormat
-from .frequencies import RotaryPositionEmbedding
+from .frequencies import AnglesPerPair, RotaryPositionEmbedding
 
 OutputPairing = Literal["same", "half"]
 OUTPUT_PAIRINGS: tuple[str, ...] = get_args(OutputPairing)
-Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding
+MOST_START = 2**62  # larger ones could overflow 64 bits
+Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding | AnglesPerPair
 
 
 @dataclass(slots=True)
 class Call:
-    """Every argument of a call, as it came. `api.apply_rotary_pos_emb` says what they mean."""
+    """Every argument of a call. `api.apply_rotary_pos_emb` says what they mean.
+
+    They are as they came, but for one start of all sequences, which becomes a tensor of them.
+    """
 
     names: tuple[str, ...]  # of the tensors, in the signature of the public function
     tensors: tuple[Tensor, ...]  # one or two, to rotate
     freqs: Freqs
     tensor_format: TensorFormat
     cu_seqlens: Tensor | None
-    start_positions: Tensor | None
+    start_positions: int | Tensor | None
     position_ids: Tensor | None
     interleaved: bool
     cp_size: int
@@ -34,6 +39,34 @@ class Call:
     inverse: bool
     output_pairing: OutputPairing
     transpose: bool = False  # take gradients back
+
+    def __post_init__(self) -> None:
+        if self.start_positions is not None:
+            self.start_positions = self._starts(self.start_positions)
+
+    def _starts(self, given: int | Tensor) -> int | Tensor:
+        """A start for each sequence; what is not accepted comes back as it is."""
+        count = self._count_sequences()
+        if count is None:
+            return given
+        if isinstance(given, Tensor):
+            alone = given.dim() == 1 and given.shape[0] != count and given.shape[0] == 1
+            return given.expand(count).contiguous() if alone or given.dim() == 0 else given
+        number = isinstance(given, (int, torch.SymInt)) and not isinstance(given, bool)
+        # within torch.compile a comparison would make a new graph for each sign
+        if number and (torch.compiler.is_compiling() or abs(given) <= MOST_START):
+            device = self.tensors[0].device
+            return torch.full((count,), given, dtype=torch.int64, device=device)
+        return given
+
+    def _count_sequences(self) -> int | None:
+        """Packed or batched; None where the call says so badly."""
+        if isinstance(self.cu_seqlens, Tensor):
+            return max(0, self.cu_seqlens.numel() - 1)
+        t, tensor_format = self.tensors[0], self.tensor_format
+        if not (isinstance(t, Tensor) and isinstance(tensor_format, str) and "b" in tensor_format):
+            return None
+        return t.shape[tensor_format.index("b")] if t.dim() == len(tensor_format) else None
 
     @property
     def where(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:

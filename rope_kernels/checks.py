@@ -6,17 +6,17 @@ there, only shapes, dtypes and devices are checked.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from .call import OUTPUT_PAIRINGS, Call
+from .call import MOST_START, OUTPUT_PAIRINGS, Call
 from .formats import FORMATS, view_as_sbhd
-from .frequencies import RotaryPositionEmbedding
-from .modes import has_values, is_differentiated, is_traced
+from .frequencies import PER_PAIR, AnglesPerPair, RotaryPositionEmbedding
+from .modes import has_values, is_differentiated, is_traced, wants_grad
 from .rotation import Rotation
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -28,6 +28,7 @@ _FREQS = (
 )
 
 Shape = tuple[int | str, ...]  # a name fits any size
+Named = Sequence[tuple[str, Tensor | None]]  # tensors by the names of their arguments
 
 
 @dataclass(slots=True)
@@ -39,7 +40,7 @@ class _Argument:
     dtypes: tuple[torch.dtype, ...]
     shapes: Sequence[Shape]
     condition: str = ""  # what else in the call decides what is accepted
-    shapes_in_words: str = ""  # for the message, if there is something clearer than `shapes`
+    shapes_in_words: str = ""  # for the message, if clearer than `shapes`; may name {batch}
     dtype_note: str = ""  # for the message about a wrong dtype
 
 
@@ -89,8 +90,7 @@ def _check_options(call: Call) -> None:
         raise bad("output_pairing is 'half' with inplace=True", "'same'")
     size, rank = call.cp_size, call.cp_rank
     check_integer("cp_size", size, 1, 2**31 - 1, "an integer from 1, below 2^31")
-    accepted = f"an integer from 0 to cp_size - 1 = {size - 1}"
-    check_integer("cp_rank", rank, 0, size - 1, accepted)
+    check_integer("cp_rank", rank, 0, size - 1, "an integer from 0 to cp_size - 1 = {most}")
 
 
 def check_flag(name: str, flag: object) -> None:
@@ -98,11 +98,21 @@ def check_flag(name: str, flag: object) -> None:
         raise bad(f"{name} is {flag!r}", "False, True", TypeError)
 
 
-def check_integer(name: str, value: object, least: float, most: float, accepted: str) -> None:
+def check_integer(
+    name: str, value: object, least: float, most: float, accepted: str, **sizes: object
+) -> None:
+    """Check an integer from `least` to `most`.
+
+    `accepted` may name {least}, {most} and `sizes`. They are written into it only for an error: a
+    size in a string is a constant to torch.compile, which would compile again for every other one.
+    """
     if isinstance(value, bool):  # an int to Python, so True would pass for 1
-        raise bad(f"{name} is {value}", accepted, TypeError)
-    if not (isinstance(value, (int, torch.SymInt)) and least <= value <= most):
-        raise bad(f"{name} is {value!r}", accepted)
+        error = TypeError
+    elif isinstance(value, (int, torch.SymInt)) and least <= value <= most:
+        return
+    else:
+        error = ValueError
+    raise bad(f"{name} is {value!r}", accepted.format(least=least, most=most, **sizes), error)
 
 
 def _check_rotated(call: Call) -> _Sizes:
@@ -128,15 +138,19 @@ def _check_freqs(call: Call, sizes: _Sizes, positions: int | None) -> None:
     if isinstance(freqs, RotaryPositionEmbedding):
         _check_module(freqs, call, sizes)
         rotary_dim = freqs.rotary_dim
-    elif isinstance(freqs, Tensor):
-        _check_argument(_angles(freqs, sizes), sizes)
-        s2, rotary_dim = freqs.shape[0], freqs.shape[3]
+    elif isinstance(freqs, (Tensor, AnglesPerPair)):
+        angles = freqs.angles if isinstance(freqs, AnglesPerPair) else freqs
+        _check_argument(_angles(check_tensor("freqs", angles), sizes), sizes)
+        s2, rotary_dim = angles.shape[0], angles.shape[3]
     else:
         cos, sin = _pair(freqs)
         for argument in _cos_and_sin(cos, sin, sizes):
             _check_argument(argument, sizes)
         s2, rotary_dim = cos.shape[-2:]
-    _check_slice(call, sizes, rotary_dim, of_module=s2 is None)
+    if isinstance(freqs, PER_PAIR):
+        _check_slice(call, sizes, 2 * rotary_dim, "{pairs} columns, for d2 =", known=True)
+    else:
+        _check_slice(call, sizes, rotary_dim, "last dimension d2 =", known=s2 is None)
     if s2 is not None and positions is not None and s2 < positions:
         shape, tensor_format = tuple(sizes.t.shape), call.tensor_format
         needs = f"{sizes.name} of shape {shape} in format {tensor_format!r} needs"
@@ -144,21 +158,24 @@ def _check_freqs(call: Call, sizes: _Sizes, positions: int | None) -> None:
         raise ValueError(f"{came}; {needs} at least s = {positions}")
 
 
-def _check_slice(call: Call, sizes: _Sizes, width: int, of_module: bool) -> None:
-    """Check which elements turn. `width`: columns of the table, or the module's `rotary_dim`."""
-    start, rotary_dim, came = call.rotary_start, width, f"freqs has last dimension d2 = {width}"
-    d_in_words = f"{sizes.name}'s head dimension d = {sizes.head_dim}"
-    accepted = f"an even number from 2 to {d_in_words}"
+def _check_slice(call: Call, sizes: _Sizes, width: int, has: str, known: bool) -> None:
+    """Check which elements turn.
+
+    `width`: columns of the table, or the `rotary_dim` that is `known`, of a module or of its
+    tables. `has` says in words what `freqs` has; it may name {pairs}.
+    """
+    start, most, named = call.rotary_start, sizes.head_dim, {"t": sizes.name, "d": sizes.head_dim}
+    rotary_dim, came = width, f"freqs has {has}"
+    accepted = "an even number from 2 to {t}'s head dimension d = {d}"
     if call.rotary_dim is not None:
-        rotary_dim, came = call.rotary_dim, f"rotary_dim is {call.rotary_dim!r}"
-        check_integer("rotary_dim", rotary_dim, -math.inf, math.inf, accepted)
-    if rotary_dim % 2 or not 2 <= rotary_dim <= sizes.head_dim:
-        raise bad(came, accepted)
-    accepted = f"an integer from 0 to {sizes.head_dim - rotary_dim}, for {rotary_dim} elements"
-    accepted += f" within {d_in_words}"
-    check_integer("rotary_start", start, 0, sizes.head_dim - rotary_dim, accepted)
-    if of_module and rotary_dim != width:
-        raise bad(came, f"None, or that of freqs, {width}")
+        rotary_dim, came = call.rotary_dim, "rotary_dim is"
+        check_integer("rotary_dim", rotary_dim, -math.inf, math.inf, accepted, **named)
+    if rotary_dim % 2 or not 2 <= rotary_dim <= most:
+        raise bad(f"{came.format(pairs=width // 2)} {rotary_dim}", accepted.format(**named))
+    accepted = "an integer from 0 to {most}, for {n} elements within {t}'s head dimension d = {d}"
+    check_integer("rotary_start", start, 0, most - rotary_dim, accepted, n=rotary_dim, **named)
+    if known and rotary_dim != width:
+        raise bad(f"{came} {rotary_dim}", f"None, or that of freqs, {width}")
     if rotary_dim != width and rotary_dim != 2 * width:
         wide = f"{rotary_dim}, or one column per pair, {rotary_dim // 2}"
         raise bad(f"freqs has last dimension {width} with rotary_dim = {rotary_dim}", wide)
@@ -204,7 +221,7 @@ def _pair(freqs: object) -> tuple[Tensor, Tensor]:
 
 def _cos_and_sin(cos: Tensor, sin: Tensor, sizes: _Sizes) -> tuple[_Argument, _Argument]:
     shapes = ("s2", "d2"), (1, "s2", "d2"), (sizes.batch, "s2", "d2")
-    in_words = f"(s2, d2) or (b, s2, d2), b = {sizes.batch} or 1"
+    in_words = "(s2, d2) or (b, s2, d2), b = {batch} or 1"
     beside = " beside freqs[0]"
     return (
         _Argument("freqs[0]", cos, _FLOATS, shapes, shapes_in_words=in_words),
@@ -226,11 +243,14 @@ def _check_where(call: Call, sizes: _Sizes) -> None:
         raise bad("cu_seqlens is None with tensor_format 'thd'", f"{accepted}, or position_ids")
     if starts is not None and ids is not None:
         raise bad("position_ids came with start_positions", "one of the two")
+    if not (starts is None or isinstance(starts, Tensor)):
+        raise _bad_start(starts)
     sequences = cu_seqlens.numel() - 1 if isinstance(cu_seqlens, Tensor) else batch
+    one_or_each = f"({sequences},), (1,) or ()"
     ids_shapes: list[Shape] = [(tokens,)] if packed else [(batch, tokens), (1, tokens)]
     table = (
         _Argument("cu_seqlens", cu_seqlens, (torch.int32, torch.int64), [("b + 1",)]),
-        _Argument("start_positions", starts, _INTEGERS, [(sequences,)]),
+        _Argument("start_positions", starts, _INTEGERS, [(sequences,)], "", one_or_each),
         _Argument("position_ids", ids, _INTEGERS, ids_shapes),
     )
     for argument in table:
@@ -238,12 +258,22 @@ def _check_where(call: Call, sizes: _Sizes) -> None:
             _check_argument(argument, sizes)
 
 
+def _bad_start(start: object) -> Exception:
+    """The error for a start that is no tensor, and that `Call` has not made one of."""
+    accepted = "an int from -2^62 to 2^62, or a torch.Tensor"
+    if isinstance(start, int):
+        error = TypeError if isinstance(start, bool) else ValueError
+        return bad(f"start_positions is {start}", accepted, error)
+    return bad(f"start_positions is of type {type(start).__name__}", accepted, TypeError)
+
+
 def _check_argument(argument: _Argument, sizes: _Sizes) -> Tensor:
     """Check one row: a tensor, of an accepted dtype and shape, on the device of the first."""
     name, condition = argument.name, argument.condition
     x = check_tensor(name, argument.value, argument.dtypes, condition, argument.dtype_note)
     if not any(_fits(x.shape, shape) for shape in argument.shapes):
-        shapes = argument.shapes_in_words or " or ".join(_in_words(s) for s in argument.shapes)
+        shapes = argument.shapes_in_words.format(batch=sizes.batch)
+        shapes = shapes or " or ".join(_in_words(s) for s in argument.shapes)
         raise ValueError(f"{name} has shape {tuple(x.shape)}; accepted{condition}: {shapes}")
     if x.device != sizes.t.device:
         needs = f"it must be on {sizes.name}'s device, {sizes.t.device}"
@@ -288,10 +318,14 @@ def check_values(rotation: Rotation, seq_len: int) -> None:
     if rotation.cu_seqlens is not None:
         _check_lengths(rotation.cu_seqlens, seq_len, rotation.cp_size)
     starts = rotation.start_positions
-    if starts is not None and ((starts < 0) | (starts.long() > 2**62)).any():
-        raise bad(f"start_positions is {_head(starts)}", "values from 0 to 2^62")
+    if starts is not None and _is_far(starts.long()):
+        raise bad(f"start_positions is {_head(starts)}", "values from -2^62 to 2^62")
     if not rotation.on_the_fly:
         _check_reach(rotation, seq_len)
+
+
+def _is_far(starts: Tensor) -> bool:
+    return bool(((starts < -MOST_START) | (starts > MOST_START)).any())
 
 
 def _check_lengths(cu_seqlens: Tensor, seq_len: int, cp_size: int) -> None:
@@ -315,36 +349,89 @@ def _check_reach(rotation: Rotation, seq_len: int) -> None:
         return
     first, last = (int(x) for x in used.aminmax())
     if first < 0:
-        raise bad(f"position_ids has {first}", "values from 0")
+        starts = rotation.start_positions
+        came = f"position_ids has {first}"
+        if starts is not None:
+            came = f"start_positions is {_head(starts)}"
+        raise bad(came, "values from 0 with a table")
     s2 = rotation.tables[0].shape[1]
     if last >= s2:
         came = f"freqs has angles for s2 = {s2} positions"
         raise ValueError(f"{came}; the last position in use needs {last + 1}")
 
 
-def check_inplace(names: tuple[str, ...], tensors: tuple[Tensor, ...], rotation: Rotation) -> None:
-    """Raise `ValueError` where tensors cannot be overwritten, before anything is written."""
-    tables = rotation.table, rotation.sin
-    with_grad = torch.is_grad_enabled()
-    if with_grad and any(x is not None and x.requires_grad for x in tables):
+def check_inplace(
+    names: tuple[str, ...],
+    tensors: tuple[Tensor, ...],
+    rotation: Rotation,
+    beside: Named = (),
+) -> None:
+    """Raise `ValueError` where tensors cannot be overwritten, before anything is written.
+
+    `beside` names what the call reads beside them and what the rotation says.
+    """
+    if wants_grad((rotation.table, rotation.sin)):
         raise bad("freqs requires a gradient", "with inplace=True freqs.detach()")
     if is_traced():
         return  # PyTorch checks gradients when it traces; the operator comes here when it runs
     transformed = torch._C._are_functorch_transforms_active()  # PyTorch then does the overwriting
-    with_grad = with_grad and any(t.requires_grad for t in tensors)
+    with_grad, sizes = wants_grad(tensors), []
     for name, t in zip(names, tensors, strict=True):
         if t.is_inference() and not torch.is_inference_mode_enabled():
             raise bad(f"{name} is an inference tensor outside inference mode", _cloned(name))
         if with_grad:
             _check_autograd(name, t, alone=len(tensors) == 1, transformed=transformed)
-        if not transformed and _collide(t.shape, t.stride()):
+        collide, extent = _layout(t.shape, t.stride())
+        if collide and not transformed:
             came = f"{name} has elements in one place, or may have, by its strides {t.stride()}"
             raise bad(came, _cloned(name))
-    if len(tensors) == 1 or transformed:
-        return
-    q, k = tensors
-    if has_values(q) and has_values(k) and _share_elements(q, k):
-        raise bad("k shares memory with q", "with inplace=True separate elements, e.g. k.clone()")
+        sizes.append(extent * t.element_size())
+    if not transformed:
+        try:
+            _check_overlaps(names, tensors, sizes, rotation, beside)
+        except RuntimeError:
+            return  # no address: a batch of vmap, or a class without memory of its own
+
+
+def _check_overlaps(
+    names: tuple[str, ...],
+    tensors: tuple[Tensor, ...],
+    sizes: list[int],
+    rotation: Rotation,
+    beside: Named,
+) -> None:
+    """Check that what is written, `tensors` that span so many bytes, has memory of its own."""
+    start = tensors[0].data_ptr()
+    spans, low, high = [(start, start + sizes[0])], start, start + sizes[0]
+    if len(tensors) == 2:
+        start = tensors[1].data_ptr()
+        spans.append((start, start + sizes[1]))
+        low, high = min(low, start), max(high, start + sizes[1])
+        if _share_elements(*tensors, *spans):
+            raise _shared("k", "q")
+    # in every call: few steps, and names only where there is an overlap to name
+    for x in (*rotation.tensors, *[x for _, x in beside]) if beside else rotation.tensors:
+        if x is not None and 0 < (first := x.data_ptr()) < high and low < first + _bytes_of(x):
+            for name, t_name in _overlaps(names, spans, rotation, beside):
+                raise _shared(name, t_name)
+
+
+def _overlaps(
+    names: tuple[str, ...], spans: list[tuple[int, int]], rotation: Rotation, beside: Named
+) -> Iterator[tuple[str, str]]:
+    """Names of what is read and of what is written there."""
+    tables = ("freqs",) if rotation.sin is None else ("freqs[0]", "freqs[1]")
+    where = "cu_seqlens", "start_positions", "position_ids"
+    named = *zip(tables, (rotation.table, rotation.sin), strict=False), *beside
+    for name, x in (*named, *zip(where, rotation.where, strict=True)):
+        for t_name, (start, end) in zip(names, spans, strict=True):
+            if x is not None and x.data_ptr() < end and start < x.data_ptr() + _bytes_of(x):
+                yield name, t_name
+
+
+def _shared(name: str, t_name: str) -> Exception:
+    came = f"{name} shares memory with {t_name}"
+    return bad(came, f"with inplace=True separate elements, e.g. {name}.clone()")
 
 
 def _check_autograd(name: str, t: Tensor, alone: bool, transformed: bool) -> None:
@@ -396,6 +483,11 @@ def _head(values: Tensor) -> str:
 
 
 @lru_cache(4096)
+def _layout(sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[bool, int]:
+    """Whether elements collide, and how many elements of memory a tensor spans."""
+    return _collide(sizes, strides), _extent(sizes, strides)
+
+
 def _collide(sizes: tuple[int, ...], strides: tuple[int, ...], reach: int = 1) -> bool:
     """Whether two indices of dimensions may lead to one place, or to two less than `reach` apart.
 
@@ -411,14 +503,21 @@ def _collide(sizes: tuple[int, ...], strides: tuple[int, ...], reach: int = 1) -
     return False
 
 
-def _share_elements(q: Tensor, k: Tensor) -> bool:
+def _bytes_of(x: Tensor) -> int:
+    """Of memory, from the first element of a tensor to its last."""
+    if x.is_contiguous():
+        return x.nbytes
+    return _extent(x.shape, x.stride()) * x.element_size()
+
+
+def _share_elements(q: Tensor, k: Tensor, q_span: tuple[int, int], k_span: tuple[int, int]) -> bool:
     """Whether `q` and `k`, neither of which overlaps itself, may have an element in common."""
+    if not (0 < q_span[0] < k_span[1] and 0 < k_span[0] < q_span[1]):
+        return False  # one ends before the other begins, or they have no memory
     low, high = q, k
-    distance, itemsize = k.data_ptr() - q.data_ptr(), q.element_size()
+    distance, itemsize = k_span[0] - q_span[0], q.element_size()
     if distance < 0:
         low, high, distance = k, q, -distance
-    if distance >= _extent(low.shape, low.stride()) * itemsize:
-        return False  # one ends before the other begins
     if distance % itemsize:
         return True
     layouts = low.shape, low.stride(), high.shape, high.stride()

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,22 @@ _TURNS_IN_A_RADIAN = (0x28BE60 * 2.0**-24, 0xDB9391 * 2.0**-48, 0x054A7F * 2.0**
 _EXACT = (torch.float32, torch.float64)
 
 
+class AnglesPerPair(NamedTuple):
+    """A table of angles that is known to have one column per pair."""
+
+    angles: Tensor  # (s2, 1, 1, d2 / 2)
+
+
+class CosSinPerPair(NamedTuple):
+    """Cosines and sines that are known to have one column per pair."""
+
+    cos: Tensor  # (s2, d2 / 2)
+    sin: Tensor
+
+
+PER_PAIR = AnglesPerPair, CosSinPerPair
+
+
 @dataclass(frozen=True, slots=True)
 class _Filled:
     """What the buffer of turns was last filled from, and the buffer."""
@@ -21,7 +38,7 @@ class _Filled:
     address: int
     version: int
     scale: float
-    turns: Tensor
+    turns: Tensor  # the buffer's memory, by a tensor that counts its own changes: there are none
 
 
 class RotaryPositionEmbedding(nn.Module):
@@ -42,33 +59,38 @@ class RotaryPositionEmbedding(nn.Module):
         rotary_base: base of the geometric series of frequencies.
         interleaved: each angle appears in two neighboring columns (a, a, b, b, ...), for the
             interleaved pairing, instead of once in each half (a, b, ..., a, b, ...).
+        persistent: `inv_freq` is in the state dict, its only entry. False: it is not saved, and
+            checkpoints without it, such as Hugging Face's, load with `strict=True`.
 
     Attributes:
-        inv_freq: (d2 / 2,), fp32 or fp64, radians per position, finite. A persistent buffer, and
-            the only entry of the state dict. It keeps its dtype when the module is cast, because in
-            bf16 an angle at position 1000 would be wrong by radians.
+        inv_freq: (d2 / 2,), fp32 or fp64, radians per position, finite. A buffer. It keeps its
+            dtype when the module is cast, because in bf16 an angle at position 1000 would be wrong
+            by radians.
+        rotary_base: as given. Assignment sets `inv_freq`, by `reset_parameters`.
 
     Changing `inv_freq`: calls that take the module itself read the frequencies in turns, from a
     second buffer that is not saved. Assignment, `load_state_dict` and `reset_parameters` update it
     at once, and within torch.compile at the next eager call, which also sees a write in place. Only
     an update checks the values, so a call that PyTorch traces or transforms doesn't. Each update
     waits for the device, then writes to the same address, so CUDA graphs that were captured before
-    replay with the new frequencies. The backward of a call made before the update raises PyTorch's
-    error about a tensor modified in place.
+    replay with the new frequencies. The backward of a call made before the update uses the
+    frequencies of that call.
 
     - Changes that PyTorch doesn't count are not supported, such as `inv_freq.data = ...` or
       `torch.distributed.broadcast`. After them, write `rope.inv_freq = rope.inv_freq.clone()`.
     - PyTorch doesn't count changes of inference tensors. The module replaces an `inv_freq` that is
       one by a normal copy, so writes in place to `rope.inv_freq` are seen.
-    - `to_empty` of a module on the meta device calls `reset_parameters`. A subclass with other
-      frequencies overrides that method.
+    - `__init__` calls `reset_parameters`, and so does `to_empty` of a module on the meta device. A
+      subclass with other frequencies overrides that method. What the method reads has to be set
+      before `super().__init__`.
     - A module whose `forward` is overridden, or that has forward hooks, is refused as `freqs`.
       Pass its table instead, `freqs(max_seq_len)`.
 
     Raises:
-        ValueError: an argument is out of range; the message names it. Or an `inv_freq` that is not
-            finite was assigned, or used by an eager call that takes the module itself.
-        TypeError: an `inv_freq` of a dtype below fp32 was assigned or used.
+        ValueError: an argument is out of range, or `seq_len_interpolation_factor` came alone; the
+            message names it. Or an `inv_freq` that is not finite was assigned, or used by an eager
+            call that takes the module itself.
+        TypeError: an `inv_freq` of a dtype below fp32 was assigned or used; or a flag is no bool.
         RuntimeError: an update is needed while a CUDA graph is captured; or `load_state_dict` met
             such an `inv_freq`.
 
@@ -86,6 +108,8 @@ class RotaryPositionEmbedding(nn.Module):
         pretrained_max_position_embeddings: int | None = None,
         rotary_base: float = 10000.0,
         interleaved: bool = False,
+        *,
+        persistent: bool = True,
     ) -> None:
         super().__init__()
         factor, trained = seq_len_interpolation_factor, pretrained_max_position_embeddings
@@ -95,21 +119,46 @@ class RotaryPositionEmbedding(nn.Module):
         if self.rotary_dim < 2 or self.rotary_dim % 2:
             came = f"dim = {dim} and rotary_percent = {rotary_percent} give {self.rotary_dim}"
             raise ValueError(f"{came} rotary dimensions; accepted: an even number, at least 2")
-        if not isinstance(interleaved, bool):
-            raise TypeError(f"interleaved is {interleaved!r}; accepted: False, True")
+        for name, flag in (("interleaved", interleaved), ("persistent", persistent)):
+            if not isinstance(flag, bool):
+                raise TypeError(f"{name} is {flag!r}; accepted: False, True")
         _require_positive("rotary_base", rotary_base)
         _require_positive("seq_len_interpolation_factor", 1 if factor is None else factor)
         _require_positive("pretrained_max_position_embeddings", 1 if trained is None else trained)
-        self.rotary_base, self.interleaved = rotary_base, interleaved
+        if factor is not None and trained is None:
+            came = f"seq_len_interpolation_factor is {factor}"
+            came += " without pretrained_max_position_embeddings"
+            raise ValueError(f"{came}; accepted: both, or pretrained_max_position_embeddings alone")
+        self._rotary_base, self.interleaved = rotary_base, interleaved
         self.seq_len_interpolation_factor = factor
         self.pretrained_max_position_embeddings = trained
-        self.register_buffer("inv_freq", self._frequencies_of_rotary_base())
+        inv_freq = torch.empty(self.rotary_dim // 2, dtype=torch.float32)
+        self.register_buffer("inv_freq", inv_freq, persistent=persistent)
         self.register_buffer("_turns", None, persistent=False)
-        self._refill(strict=False)
+        self.reset_parameters()
+        if not self._is_filled():
+            self._refill(strict=False)
+
+    @property
+    def rotary_base(self) -> float:
+        """Base of the geometric series of frequencies."""
+        return self._rotary_base
+
+    @rotary_base.setter
+    def rotary_base(self, base: float) -> None:
+        _require_positive("rotary_base", base)
+        before, self._rotary_base = self._rotary_base, base
+        try:
+            self.reset_parameters()
+        except Exception:
+            self._rotary_base = before
+            raise
 
     def reset_parameters(self) -> None:
         """Set `inv_freq` to the frequencies of `rotary_base`: in place if shape and dtype allow."""
-        fresh, inv_freq = self._frequencies_of_rotary_base("cpu"), self.inv_freq
+        fresh, inv_freq = self._frequencies_of_rotary_base(), self.inv_freq
+        if (fault := _fault(fresh)) is not None:
+            raise fault
         same_shape = inv_freq.shape == fresh.shape and inv_freq.is_contiguous()
         if same_shape and inv_freq.dtype in _EXACT:
             with torch.no_grad():
@@ -118,9 +167,33 @@ class RotaryPositionEmbedding(nn.Module):
         else:
             self.inv_freq = fresh.to(inv_freq.device)
 
-    def _frequencies_of_rotary_base(self, device: str | None = None) -> Tensor:
-        exponent = torch.arange(0, self.rotary_dim, 2, dtype=torch.float32, device=device)
+    def _frequencies_of_rotary_base(self) -> Tensor:
+        """On the CPU, so that they have the same bits whatever the device of the module is."""
+        exponent = torch.arange(0, self.rotary_dim, 2, dtype=torch.float32, device="cpu")
         return 1.0 / self.rotary_base ** (exponent / self.rotary_dim)
+
+    def extra_repr(self) -> str:
+        base = f"rotary_base={self.rotary_base}"
+        if not self._has_frequencies_of_rotary_base():
+            base += " (inv_freq has other frequencies)"
+        shown = [f"rotary_dim={self.rotary_dim}", base]
+        for name in ("seq_len_interpolation_factor", "pretrained_max_position_embeddings"):
+            if (value := getattr(self, name)) is not None:
+                shown.append(f"{name}={value}")
+        if self.interleaved:
+            shown.append("interleaved=True")
+        if "inv_freq" in self._non_persistent_buffers_set:
+            shown.append("persistent=False")
+        return ", ".join(shown)
+
+    def _has_frequencies_of_rotary_base(self) -> bool:
+        """True also where they cannot be read: on the meta device, or in a graph's capture."""
+        inv_freq = self.inv_freq.detach()
+        captured = inv_freq.is_cuda and torch.cuda.is_current_stream_capturing()
+        if captured or not has_values(inv_freq):
+            return True
+        own, inv_freq = self._frequencies_of_rotary_base(), inv_freq.to("cpu", torch.float32)
+        return own.shape == inv_freq.shape and torch.allclose(own, inv_freq, rtol=1e-5, atol=0)
 
     def forward(self, max_seq_len: int, offset: int = 0) -> Tensor:
         """Angles of positions offset, ..., offset + max_seq_len - 1.
@@ -135,31 +208,32 @@ class RotaryPositionEmbedding(nn.Module):
 
         Raises:
             ValueError: `max_seq_len` is negative.
-            TypeError: `inv_freq` has a dtype below fp32.
+            TypeError: `max_seq_len` is a tensor to rotate, or `inv_freq` has a dtype below fp32.
         """
-        angles = self.angles_per_pair(max_seq_len, offset)
+        angles = self.angles_per_pair(max_seq_len, offset).angles
         return for_both_members(angles, self.interleaved)
 
-    def angles_per_pair(self, max_seq_len: int, offset: int = 0) -> Tensor:
-        """The table of `forward` with one column per pair, for `rotary_dim=freqs.rotary_dim`.
+    def angles_per_pair(self, max_seq_len: int, offset: int = 0) -> AnglesPerPair:
+        """The table of `forward` with one column per pair.
 
         A kernel reads half as many bytes of it. Both pairings use the same columns.
 
         Args, Raises: as in `forward`.
 
         Returns:
-            (s, 1, 1, d2 / 2), fp32, radians, on the device of `inv_freq`.
+            `angles`, (s, 1, 1, d2 / 2), fp32, radians, on the device of `inv_freq`; in a named
+            tuple, so that a call needs no `rotary_dim`. With `angles` alone it does.
         """
-        if max_seq_len < 0:
-            raise ValueError(f"max_seq_len is {max_seq_len}; accepted: 0 or a positive number")
+        _check_length(max_seq_len)
         inv_freq = _require_exact(self.inv_freq)
         position = torch.arange(max_seq_len, dtype=torch.float32, device=inv_freq.device)
         position = (position + offset) * self.position_scale(max_seq_len)
-        return position[:, None, None, None] * inv_freq  # no matmul: autocast leaves it in fp32
+        # no matmul: autocast leaves it in fp32
+        return AnglesPerPair(position[:, None, None, None] * inv_freq)
 
     def cos_sin_per_pair(
         self, max_seq_len: int, offset: int = 0, dtype: torch.dtype = torch.float32
-    ) -> tuple[Tensor, Tensor]:
+    ) -> CosSinPerPair:
         """Cosines and sines with one column per pair, right to their last digit at any position.
 
         Whole turns are removed exactly, as in calls that take the module itself. FlashAttention,
@@ -171,22 +245,22 @@ class RotaryPositionEmbedding(nn.Module):
             dtype: of the result: fp32, fp16, bf16 or fp64.
 
         Returns:
-            (cos, sin), each (s, d2 / 2), on the device of `inv_freq`.
+            `cos` and `sin`, each (s, d2 / 2), on the device of `inv_freq`; in a named tuple, so
+            that a call needs no `rotary_dim`. With another tuple of them it does.
 
         Raises:
             ValueError: `max_seq_len` is negative, or `inv_freq` requires a gradient, which integers
                 would lose: take `angles_per_pair`.
-            TypeError: `inv_freq` has a dtype below fp32.
+            TypeError: as in `forward`.
         """
-        if max_seq_len < 0:
-            raise ValueError(f"max_seq_len is {max_seq_len}; accepted: 0 or a positive number")
+        _check_length(max_seq_len)
         inv_freq = _require_exact(self.inv_freq)
         if torch.is_grad_enabled() and is_differentiated(inv_freq):
             raise ValueError("inv_freq requires a gradient; accepted: angles_per_pair(max_seq_len)")
         turns = in_turns(inv_freq, self.position_scale(max_seq_len))
         position = torch.arange(offset, offset + max_seq_len, device=turns.device)
         angles = radians(turns, position, torch.float64)  # a table is made once: round only here
-        return angles.cos().to(dtype), angles.sin().to(dtype)
+        return CosSinPerPair(angles.cos().to(dtype), angles.sin().to(dtype))
 
     def position_scale(self, max_seq_len: int | None) -> float:
         """Factor for positions, which depends on how many they are (None: not known)."""
@@ -217,19 +291,22 @@ class RotaryPositionEmbedding(nn.Module):
         scale = self.position_scale(max_seq_len)
         if is_traced() or is_transformed():
             return in_turns(_require_exact(self.inv_freq), scale)
+        filled = self._filled if self._is_filled() else self._refill()
+        if filled is None or scale != filled.scale:
+            return in_turns(_require_exact(self.inv_freq), scale)
+        return filled.turns
+
+    def _is_filled(self) -> bool:
+        """Whether the buffer holds the turns of today's `inv_freq`."""
         filled = self._filled
         inv_freq = self._buffers.get("inv_freq")  # quicker than an attribute of an nn.Module
         if inv_freq is None:
             inv_freq = self.inv_freq  # a parameter
-        if filled is None or not (
+        return filled is not None and (
             inv_freq is filled.inv_freq
             and inv_freq.data_ptr() == filled.address
             and inv_freq._version == filled.version
-        ):
-            filled = self._refill()
-        if filled is None or scale != filled.scale:
-            return in_turns(_require_exact(self.inv_freq), scale)
-        return filled.turns
+        )
 
     def check_usable_as_freqs(self) -> None:
         """Raise where `self(max_seq_len)` would do more than this class's `forward`.
@@ -250,6 +327,10 @@ class RotaryPositionEmbedding(nn.Module):
     def _refill(self, strict: bool = True) -> _Filled | None:
         """Write the turns of `inv_freq` to the buffer, at the same address if possible.
 
+        Calls get the buffer's memory by a tensor of their own, which their backwards save. Before
+        the memory is overwritten that tensor moves to a copy: so each backward finds the turns of
+        its call, and a CUDA graph, which knows only the address, those of today.
+
         Where `inv_freq` can't be used, raise if `strict`; otherwise the next call raises. Return
         None where nothing can be remembered: `inv_freq` has no values, or counts no changes.
         """
@@ -269,11 +350,16 @@ class RotaryPositionEmbedding(nn.Module):
             new, turns = in_turns(inv_freq, scale), self._turns
             if turns is None or not _can_hold(turns, new):
                 self._turns = turns = torch.empty_like(new)
-            if not torch.equal(turns, new):  # else backwards that saved them stay valid
+            seen = turns.data if self._filled is None else self._filled.turns
+            if not torch.equal(turns, new):
+                if seen.data_ptr() == turns.data_ptr():
+                    seen.data = turns.clone()
                 turns.copy_(new)
+            if seen.data_ptr() != turns.data_ptr():
+                seen = turns.data  # the same memory, and a version of its own
         if turns.is_cuda:
             torch.cuda.current_stream(turns.device).synchronize()  # other streams read them next
-        self._filled = _Filled(inv_freq, inv_freq.data_ptr(), version, scale, turns)
+        self._filled = _Filled(inv_freq, inv_freq.data_ptr(), version, scale, seen)
         return self._filled
 
     def _inv_freq_that_counts_changes(self) -> Tensor | None:
@@ -302,7 +388,8 @@ class RotaryPositionEmbedding(nn.Module):
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
         loaded = state_dict.get(prefix + "inv_freq")
-        if isinstance(loaded, Tensor) and (fault := _fault(loaded)) is not None:
+        is_saved = "inv_freq" not in self._non_persistent_buffers_set
+        if is_saved and isinstance(loaded, Tensor) and (fault := _fault(loaded)) is not None:
             *_, error_messages = args
             error_messages.append(f"{prefix}inv_freq: {fault}")  # raised once all else is loaded
             return
@@ -335,6 +422,9 @@ class RotaryPositionEmbedding(nn.Module):
         return state | {"_buffers": self._buffers | {"_turns": None}}
 
     def __setstate__(self, state):
+        state = dict(state)
+        if "rotary_base" in state:  # saved by an older version
+            state["_rotary_base"] = state.pop("rotary_base")
         super().__setstate__(state)
         if "_turns" not in self._buffers:  # saved by an older version
             self.register_buffer("_turns", None, persistent=False)
@@ -398,6 +488,15 @@ def _require_exact(inv_freq: Tensor) -> Tensor:
     if inv_freq.dtype not in _EXACT and (fault := _fault(inv_freq)) is not None:
         raise fault
     return inv_freq
+
+
+def _check_length(max_seq_len: int) -> None:
+    if isinstance(max_seq_len, Tensor) and max_seq_len.dim():
+        came = f"max_seq_len is a tensor of shape {tuple(max_seq_len.shape)}"
+        how = "To rotate a tensor t by the module freqs: apply_rotary_pos_emb(t, freqs)"
+        raise TypeError(f"{came}; accepted: a number of positions. {how}")
+    if max_seq_len < 0:
+        raise ValueError(f"max_seq_len is {max_seq_len}; accepted: 0 or a positive number")
 
 
 def _can_hold(turns: Tensor, new: Tensor) -> bool:

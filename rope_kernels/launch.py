@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from . import fastpath
+from .checks import bad
 from .engine import Engine, engine_of
 from .formats import view_as_sbhd
 from .plan import (
-    MAX_ROWS,
+    MOST_ROWS,
     KernelTensors,
     Plan,
     alignment,
@@ -82,13 +83,16 @@ def make_plan(
     """
     engine = engine_of(tensors.q) if engine is None else engine
     views = [None if x is None else view_as_sbhd(x, rotation.tensor_format) for x in tensors[:4]]
+    heads = max(view.shape[2] for view in views if view is not None)
+    if heads >= MOST_ROWS:
+        raise bad(f"a tensor has {heads} heads", f"fewer than {MOST_ROWS}")
     order = order_of_programs(tensors.q, rotation)
     if not order["PER_BATCH"]:
         views = with_rows_in_one_dimension(views)
     q_view, k_view = views[:2]
     seq_len, batch, q_heads, head_dim = q_view.shape
     k_heads = 0 if k_view is None else k_view.shape[2]
-    order["PER_BATCH"] |= batch == 1 or batch * max(q_heads, k_heads) >= MAX_ROWS
+    order["PER_BATCH"] |= batch == 1 or batch * max(q_heads, k_heads) >= MOST_ROWS
     entries, shared = (batch, 1) if order["PER_BATCH"] else (1, batch)
     tile = plan_tile(
         rotation,

@@ -6,20 +6,18 @@ import torch
 from torch import Tensor
 
 from . import norm_launch, norm_reference
-from .api import KERNEL, PYTORCH, Route, choose_route, rotation_of, tables_of
+from .api import OPERATOR, PYTORCH, Route, choose_route, rotation_of, tables_of
 from .call import Call, Freqs, OutputPairing
 from .checks import bad, check_call, check_inplace, check_values
 from .formats import TensorFormat, view_as_sbhd
 from .modes import is_traced, wants_grad
-from .norm_autograd import NormRopeFunction
-from .norm_checks import NormCall, check_norm, check_save
-from .norm_operators import norm_rope_by_operator
+from .norm_autograd import Rows, apply_to_plain_tensors, inputs_of
+from .norm_checks import NormCall, check_norm
+from .norm_operators import norm_rope_backward_by_operator, norm_rope_by_operator
 from .normalization import Normalization
-from .plan import both
 from .rotation import Rotation
 
 Rounding = Literal["once", "model"]
-Save = Literal["input", "output"]
 
 
 def norm_rope(
@@ -32,12 +30,11 @@ def norm_rope(
     weight_offset: float = 0.0,
     norm_after: bool = False,
     rounding: Rounding = "once",
-    save: Save = "input",
     sumsq: Tensor | None = None,
     norm_dim: int | None = None,
     fused: bool = True,
     cu_seqlens: Tensor | None = None,
-    start_positions: Tensor | None = None,
+    start_positions: int | Tensor | None = None,
     position_ids: Tensor | None = None,
     interleaved: bool = False,
     inplace: bool = False,
@@ -68,16 +65,11 @@ def norm_rope(
             sums are rounded to the dtype of `t`, as operators of PyTorch do in Hugging Face's
             Qwen 3. Gradients are computed in fp32 with the rounded cos and sin, and rounded once;
             with `fused=False` they go back through PyTorch's roundings.
-        save: what the backward finds the normalized row from. 'output': y, which attention keeps
-            anyway, and `t` can be freed. It needs a norm without weight, or `norm_after`; then no
-            element of weight_offset + weight may be 0 (a zero gives NaN gradients), nor so small
-            that elements of y lose digits in fp16. Nor may a pair's cos and sin both be 0. No
-            second derivative.
         sumsq: sums of squares, fp32 (fp64 for fp64 `t`), of shape `t.shape[:-1]`, or with h = 1 if
             all heads share one. Then rows are divided by sqrt(sumsq / norm_dim + eps). For a norm
             over all heads, as in OLMo 2 and MiniMax: sum `sum_of_squares(t)` over heads, and over
             ranks if they share the heads.
-        norm_dim: number of squares in `sumsq`; None: d.
+        norm_dim: number of squares in `sumsq`; None: d, unless all heads share a sum.
         fused: False: plain PyTorch.
         inplace: overwrite `t`, all of it, and return it. Without gradients.
 
@@ -97,7 +89,7 @@ def norm_rope(
     rest += rotary_dim, rotary_start, inverse, output_pairing
     norm = NormCall(
         *(("weight",), (weight,), (sumsq,)),
-        *(eps, weight_offset, norm_after, rounding, save, norm_dim),
+        *(eps, weight_offset, norm_after, rounding, norm_dim),
     )
     return norm_rope_call(Call(("t",), (t,), freqs, tensor_format, *rest), norm)[0]
 
@@ -114,12 +106,11 @@ def qk_norm_rope(
     weight_offset: float = 0.0,
     norm_after: bool = False,
     rounding: Rounding = "once",
-    save: Save = "input",
     sumsq: tuple[Tensor, Tensor] | None = None,
-    norm_dim: int | None = None,
+    norm_dim: int | tuple[int, int] | None = None,
     fused: bool = True,
     cu_seqlens: Tensor | None = None,
-    start_positions: Tensor | None = None,
+    start_positions: int | Tensor | None = None,
     position_ids: Tensor | None = None,
     interleaved: bool = False,
     inplace: bool = False,
@@ -140,9 +131,12 @@ def qk_norm_rope(
         q_weight, k_weight: as `weight` there. If they differ in dtype or in number of dimensions,
             or one is None, q and k take a launch each.
         sumsq: sums of squares of q and of k, as there.
+        norm_dim: one number for both, or a pair, which q and k with shared sums and other numbers
+            of heads need. With two different numbers they take a launch each.
 
     Returns:
-        (q, k), each as `norm_rope` returns it, bit for bit.
+        (q, k), each as `norm_rope` returns it, but for the order in which squares are added: a tile
+        depends on the number of heads. So the last bits of a row may differ.
 
     Raises:
         TypeError, ValueError: as `norm_rope`.
@@ -155,7 +149,7 @@ def qk_norm_rope(
         raise bad(f"sumsq is {type(sumsq).__name__}", "None, or a pair of tensors", TypeError)
     norm = NormCall(
         *(("q_weight", "k_weight"), (q_weight, k_weight), tuple(sumsq)),
-        *(eps, weight_offset, norm_after, rounding, save, norm_dim),
+        *(eps, weight_offset, norm_after, rounding, norm_dim),
     )
     q, k = norm_rope_call(Call(("q", "k"), (q, k), freqs, tensor_format, *rest), norm)
     return q, k
@@ -169,41 +163,42 @@ def norm_rope_call(call: Call, norm: NormCall) -> tuple[Tensor, ...]:
     num_positions = check_call(call)
     check_norm(call, norm)
     rotation = rotation_of(call, tables, num_positions)
-    check_save(norm, rotation)
     if rotation.looks_up_positions and rotation.table.is_cpu and not is_traced():
         check_values(rotation, view_as_sbhd(tensors[0], call.tensor_format).shape[0])
     if call.inplace:
-        check_inplace(call.names, tensors, rotation)
+        check_inplace(call.names, tensors, rotation, norm.named)
     if wants_grad((rotation.table, rotation.sin)):
         route = PYTORCH  # the kernels have no gradient of a table
-    how = normalization_of(call, norm)
-    if share_a_launch(tensors, norm.weights):
-        beside = _given(norm.weights), _given(norm.sumsqs)
-        return _norm_rope(tensors, *beside, rotation, how, route, call.inplace)
     outs = []
-    for t, weight, sumsq in zip(tensors, norm.weights, norm.sumsqs, strict=True):
-        beside = _given((weight,)), _given((sumsq,))
-        alone = route if t.numel() else PYTORCH
-        outs += _norm_rope((t,), *beside, rotation, how, alone, call.inplace)
+    for rows, how in launches_of(call, norm):
+        outs += _norm_rope(rows, rotation, how, route, call.inplace)
     return tuple(outs)
 
 
-def normalization_of(call: Call, norm: NormCall) -> Normalization:
-    """How a checked call normalizes."""
+def launches_of(call: Call, norm: NormCall) -> list[tuple[Rows, Normalization]]:
+    """What a checked call normalizes in one launch: q and k together, unless they differ.
+
+    A kernel has one kind of weight, and divides sums by one number.
+    """
+    hows = [normalization_of(call, norm, i) for i in range(len(call.tensors))]
+    kinds = {None if w is None else (w.dtype, w.dim()) for w in norm.weights}
+    rows = zip(call.tensors, norm.weights, norm.sumsqs, strict=True)
+    groups = [[row] for row in rows]
+    if len(kinds) == 1 and hows[0] == hows[-1]:
+        groups, hows = [[row for group in groups for row in group]], hows[:1]
+    launches = [Rows(*(_given(column) for column in zip(*group, strict=True))) for group in groups]
+    return list(zip(launches, hows, strict=True))
+
+
+def normalization_of(call: Call, norm: NormCall, i: int) -> Normalization:
+    """How a checked call normalizes its tensor number `i`."""
     return Normalization(
         eps=norm.eps,
         weight_offset=norm.weight_offset,
         after=norm.norm_after,
         like_model=norm.rounding == "model",
-        dim=norm.norm_dim or call.tensors[0].shape[-1],
-        from_output=norm.save == "output",
+        dim=norm.norm_dims[i] or call.tensors[i].shape[-1],
     )
-
-
-def share_a_launch(tensors: tuple[Tensor, ...], weights: tuple[Tensor | None, ...]) -> bool:
-    """Whether one kernel suits all tensors: it has one kind of weight."""
-    kinds = {None if w is None else (w.dtype, w.dim()) for w in weights}
-    return len(kinds) == 1 and all(t.numel() for t in tensors)
 
 
 def _given(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
@@ -211,32 +206,27 @@ def _given(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
 
 
 def _norm_rope(
-    tensors: tuple[Tensor, ...],
-    weights: tuple[Tensor, ...],
-    sumsqs: tuple[Tensor, ...],
-    rotation: Rotation,
-    norm: Normalization,
-    route: Route,
-    inplace: bool,
+    rows: Rows, rotation: Rotation, norm: Normalization, route: Route, inplace: bool
 ) -> tuple[Tensor, ...]:
     """Normalize and rotate checked tensors by the route chosen."""
-    beside = weights, sumsqs, rotation, norm
     if route is PYTORCH:
-        outs = norm_reference.norm_rope(tensors, *beside)
+        outs = norm_reference.norm_rope(*rows, rotation, norm)
         if not inplace:
             return outs
-        for t, out in zip(tensors, outs, strict=True):
+        for t, out in zip(rows.tensors, outs, strict=True):
             t.copy_(out)
-        return tensors
-    if wants_grad((*tensors, *weights, *sumsqs)):
-        pairs = [both(x) if x else (None, None) for x in (tensors, weights, sumsqs)]
-        inputs = [x for pair in pairs for x in pair]
-        if route is not KERNEL:
-            # torch.compile wants each input of a Function to be an object of its own
-            inputs = [None if x is None else x.view_as(x) for x in inputs]
-        return NormRopeFunction.apply(*inputs, rotation, norm)
-    run = norm_launch.norm_rope if route is KERNEL else norm_rope_by_operator
-    outs, _, _ = run(tensors, *beside, inplace, False)
-    if inplace and route is KERNEL:
-        torch.autograd.graph.increment_version([t for t in tensors if not t.is_inference()])
+        return rows.tensors
+    if route is OPERATOR:
+        return norm_rope_by_operator(*rows, rotation, norm, inplace)
+    if wants_grad([x for row in rows for x in row]):
+        return apply_to_plain_tensors(*inputs_of(rows), rotation, norm, _backward)
+    outs, _, _ = norm_launch.norm_rope(*rows, rotation, norm, inplace, False)
+    if inplace:
+        torch.autograd.graph.increment_version([t for t in outs if not t.is_inference()])
     return outs
+
+
+def _backward(*given):
+    """A backward may be traced when the forward was not."""
+    run = norm_rope_backward_by_operator if is_traced() else norm_launch.norm_rope_backward
+    return run(*given)

@@ -1,80 +1,149 @@
-"""The autograd.Function of `norm_rope`: one launch forward, two backward (with (h, d) more)."""
+"""What autograd does with a normalized rotation: one launch forward, two backward.
+
+With weights of each head they are a few more.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from . import norm_launch, norm_reference
 from .modes import has_memory, is_traced
-from .norm_operators import norm_rope_backward_by_operator, norm_rope_by_operator
-from .normalization import Normalization
+from .normalization import Normalization, Wanted
+from .plan import both
 from .rotation import Rotation
+
+Tensors = Sequence[Tensor]
+Gradients = list[Tensor | None]
 
 
 class NormRopeFunction(torch.autograd.Function):
-    """y = rope(weight * x / rms(x)), or the norm after the rotation.
+    """y = rope(weight * x / rms(x)), or the norm after the rotation. For eager calls.
 
-    Keeps x, or y if the norm says so, and 1 / rms of each row. Second derivatives are those
-    of `norm_reference.norm_rope`, by PyTorch.
+    A traced forward takes the operator of `norm_operators.py`, which has the same gradients.
     """
 
     @staticmethod
-    def forward(ctx, q, k, q_weight, k_weight, q_sumsq, k_sumsq, rotation, norm):
+    def forward(ctx, q, k, q_weight, k_weight, q_sumsq, k_sumsq, rotation, norm, run_backward):
         pairs = (q, k), (q_weight, k_weight), (q_sumsq, k_sumsq)
-        tensors, weights, sumsqs = [[x for x in pair if x is not None] for pair in pairs]
-        run = norm_rope_by_operator if is_traced() else norm_launch.norm_rope
-        outs, rstds, positions = run(tensors, weights, sumsqs, rotation, norm, False, True)
-        wants = any(ctx.needs_input_grad[0:6:2]), any(ctx.needs_input_grad[1:6:2])
-        rows = zip(outs, wants, strict=False)
-        ctx.mark_non_differentiable(*(out for out, wanted in rows if not wanted))
-        kept = outs if norm.from_output else tensors
-        ctx.save_for_backward(*kept, *rstds, *weights, *sumsqs, positions, *rotation.tensors)
-        ctx.counts = len(tensors), len(weights), len(sumsqs)
-        ctx.options, ctx.norm = rotation.options, norm
-        return outs
+        rows = Rows(*([x for x in pair if x is not None] for pair in pairs))
+        found = norm_launch.norm_rope(*rows, rotation, norm, False, True)
+        keep(ctx, rows, found, rotation, norm)
+        ctx.run_backward = run_backward
+        return found[0]
 
     @staticmethod
     def backward(ctx, *grads):
-        tensors, weights, sumsqs = ctx.counts
-        saved, norm = list(ctx.saved_tensors), ctx.norm
-        kept, saved = saved[:tensors], saved[tensors:]
-        rstds, saved = saved[:tensors], saved[tensors:]
-        weights, saved = saved[:weights], saved[weights:]
-        sumsqs, saved = saved[:sumsqs], saved[sumsqs:]
-        positions, *tables = saved
-        rotation = Rotation(*tables, *ctx.options)
-        if not is_traced() and (torch.is_grad_enabled() or not all(map(has_memory, grads))):
-            found = _differentiable(grads, kept, weights, sumsqs, rotation, norm)
-        else:
-            by_operator = norm_rope_backward_by_operator
-            run = by_operator if is_traced() else norm_launch.norm_rope_backward
-            given = grads, kept, rstds, positions, weights, rotation, norm
-            found = run(*given, len(sumsqs) > 0, any(ctx.needs_input_grad[2:4]))
-            of_sumsqs = [g.sum_to_size(x.shape) for g, x in zip(found[2], sumsqs, strict=True)]
-            found = *found[:2], of_sumsqs
-        of_q_and_k = [(*gradients, None, None)[:2] for gradients in found]
-        return *of_q_and_k[0], *of_q_and_k[1], *of_q_and_k[2], None, None
+        needs, counts = ctx.needs_input_grad, ctx.counts
+        wanted = [needs[2 * i : 2 * i + n] for i, n in enumerate(counts)]
+        found = gradients(ctx, grads, wanted, ctx.run_backward)
+        pairs = [(*row, None, None)[:2] for row in found]
+        return *pairs[0], *pairs[1], *pairs[2], None, None, None
+
+
+# `NormRopeFunction.apply` without its search for wrappers of torch.func, which `choose_route` has
+# excluded.
+apply_to_plain_tensors = super(torch.autograd.Function, NormRopeFunction).apply
+
+
+class Rows(NamedTuple):
+    """The tensors of one launch that may want a gradient."""
+
+    tensors: Tensors  # one or two
+    weights: Tensors  # as many, or none
+    sumsqs: Tensors  # as many, or none
+
+
+def keep(
+    ctx,
+    rows: Rows,
+    found: tuple[Tensors, Tensors, Tensor | None],
+    rotation: Rotation,
+    norm: Normalization,
+    beside: Tensors = (),
+) -> None:
+    """Save what `gradients` needs: x, 1 / rms of each row, and positions of packed tokens.
+
+    `beside` are outputs that only the backward uses.
+    """
+    outs, rstds, positions = found
+    ctx.save_for_backward(*(x for row in rows for x in row), *rstds, positions, *rotation.tensors)
+    ctx.counts = [len(row) for row in rows]
+    ctx.options, ctx.norm = rotation.options, norm
+    ctx.set_materialize_grads(False)
+    frozen = [
+        out
+        for i, out in enumerate(outs)
+        if not any(row[i].requires_grad for row in rows if len(row) > i)
+    ]
+    ctx.mark_non_differentiable(*frozen, *beside)
+
+
+def gradients(
+    ctx,
+    grads: Sequence[Tensor | None],
+    wanted: Sequence[Sequence[bool]],
+    run: Callable,
+) -> tuple[Gradients, Gradients, Gradients]:
+    """Gradients of the tensors, of the weights and of the sums of squares, as far as `wanted`.
+
+    Second derivatives are those of `norm_reference.norm_rope`, by PyTorch.
+
+    Args:
+        ctx: after `keep`.
+        grads: of the outputs; None of what nobody used.
+        wanted: for each of the three: of which gradients are wanted.
+        run: `norm_launch.norm_rope_backward`, or the operator of it.
+    """
+    saved = list(ctx.saved_tensors)
+    n, weights, sums = ctx.counts
+    rows = Rows(saved[:n], saved[n : n + weights], saved[n + weights : n + weights + sums])
+    rstds = saved[n + weights + sums : 2 * n + weights + sums]
+    positions, *tables = saved[2 * n + weights + sums :]
+    rotation, found = Rotation(*tables, *ctx.options), tuple([None] * m for m in ctx.counts)
+    asked = {  # of which launch each tensor is
+        i: Wanted(*(bool(row) and row[i] for row in wanted))
+        for i, grad in enumerate(grads[:n])
+        if grad is not None
+    }
+    asked = {i: what for i, what in asked.items() if any(what)}
+    given = [grads[i] for i in asked]
+    if torch.is_grad_enabled() or not (is_traced() or all(map(has_memory, given))):
+        return _differentiable(grads, rows, rotation, ctx.norm) if asked else found
+    for what in dict.fromkeys(asked.values()):  # one launch, unless q and k want other gradients
+        which = [i for i in asked if asked[i] == what]
+        tensors, own_weights, own_sums = ([row[i] for i in which] if row else [] for row in rows)
+        launched = run(
+            *([grads[i] for i in which], tensors, [rstds[i] for i in which], positions),
+            *(own_weights, rotation, ctx.norm, len(own_sums) > 0, what),
+        )
+        of_sums = [g.sum_to_size(x.shape) for g, x in zip(launched[2], own_sums, strict=False)]
+        for row, computed in zip(found, (*launched[:2], of_sums), strict=True):
+            for i, gradient in zip(which, computed, strict=False):
+                row[i] = gradient
+    return found
 
 
 def _differentiable(
-    grads: tuple[Tensor, ...],
-    kept: list[Tensor],
-    weights: list[Tensor],
-    sumsqs: list[Tensor],
-    rotation: Rotation,
-    norm: Normalization,
-) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
+    grads: Sequence[Tensor | None], rows: Rows, rotation: Rotation, norm: Normalization
+) -> tuple[Gradients, Gradients, Gradients]:
     """The gradients as PyTorch computes them: differentiable once more, and in batches."""
-    if norm.from_output:
-        asked = "a second derivative" if torch.is_grad_enabled() else "a batch of gradients"
-        raise RuntimeError(f"save is 'output', and {asked} needs the input; accepted: save='input'")
     create_graph = torch.is_grad_enabled()
     with torch.enable_grad():
         # one may be computed from another: a view of its own ends each path
-        kept, weights, sumsqs = ([x.view_as(x) for x in row] for row in (kept, weights, sumsqs))
-        outs = norm_reference.norm_rope(kept, weights, sumsqs, rotation, norm)
-    inputs = [x for x in (*kept, *weights, *sumsqs) if x.requires_grad]
-    pairs = [pair for pair in zip(outs, grads, strict=True) if pair[0].requires_grad]
+        rows = Rows(*([x.view_as(x) for x in row] for row in rows))
+        outs = norm_reference.norm_rope(*rows, rotation, norm)
+    inputs = [x for row in rows for x in row if x.requires_grad]
+    pairs = zip(outs, grads, strict=True)
+    pairs = [(out, grad) for out, grad in pairs if out.requires_grad and grad is not None]
     outs, grads = ([pair[i] for pair in pairs] for i in (0, 1))
-    found = iter(torch.autograd.grad(outs, inputs, grads, create_graph=create_graph))
-    rows = kept, weights, sumsqs
-    return tuple(tuple([next(found) if x.requires_grad else None for x in row]) for row in rows)
+    options = {"create_graph": create_graph, "allow_unused": True}
+    found = iter(torch.autograd.grad(outs, inputs, grads, **options))
+    return tuple([next(found) if x.requires_grad else None for x in row] for row in rows)
+
+
+def inputs_of(rows: Rows) -> list[Tensor | None]:
+    """The first arguments of `NormRopeFunction`."""
+    return [x for row in rows for x in (both(tuple(row)) if row else (None, None))]

@@ -9,11 +9,9 @@ from .call import Call
 from .checks import bad, check_flag, check_integer, check_tensor
 from .formats import view_as_sbhd
 from .modes import wants_grad
-from .rotation import Rotation
 
 MOST = torch.finfo(torch.float32).max
 ROUNDINGS = "once", "model"
-SAVES = "input", "output"
 
 
 @dataclass(slots=True)
@@ -27,8 +25,21 @@ class NormCall:
     weight_offset: float
     norm_after: bool
     rounding: str
-    save: str
-    norm_dim: int | None
+    norm_dim: int | tuple[int, int] | None
+
+    @property
+    def norm_dims(self) -> tuple[int | None, ...]:
+        """Of each tensor."""
+        if isinstance(self.norm_dim, (tuple, list)):
+            return tuple(self.norm_dim)
+        return (self.norm_dim,) * len(self.weights)
+
+    @property
+    def named(self) -> list[tuple[str, Tensor | None]]:
+        """Weights and sums, by the names of their arguments."""
+        sums = ("sumsq",) if len(self.sumsqs) == 1 else ("sumsq[0]", "sumsq[1]")
+        rows = (self.weight_names, self.weights), (sums, self.sumsqs)
+        return [pair for row in rows for pair in zip(*row, strict=True)]
 
 
 def check_norm(call: Call, norm: NormCall) -> None:
@@ -41,12 +52,8 @@ def check_norm(call: Call, norm: NormCall) -> None:
     check_flag("norm_after", norm.norm_after)
     for name, value, least in (("eps", norm.eps, 0), ("weight_offset", norm.weight_offset, None)):
         _check_number(name, value, least)
-    for name, value, accepted in (
-        ("rounding", norm.rounding, ROUNDINGS),
-        ("save", norm.save, SAVES),
-    ):
-        if not (isinstance(value, str) and value in accepted):
-            raise bad(f"{name} is {value!r}", ", ".join(accepted))
+    if not (isinstance(norm.rounding, str) and norm.rounding in ROUNDINGS):
+        raise bad(f"rounding is {norm.rounding!r}", ", ".join(ROUNDINGS))
     for t, weight, name in zip(call.tensors, norm.weights, norm.weight_names, strict=True):
         if weight is not None:
             _check_weight(name, weight, t, call.tensor_format)
@@ -54,27 +61,6 @@ def check_norm(call: Call, norm: NormCall) -> None:
     if call.inplace and wants_grad((*call.tensors, *norm.weights, *norm.sumsqs)):
         came = "inplace is True, and a tensor requires a gradient"
         raise bad(came, "inplace=False; or a call within torch.no_grad()")
-
-
-def check_save(norm: NormCall, rotation: Rotation) -> None:
-    """Check that a backward can find the normalized row again in the output."""
-    if norm.save == "input":
-        return
-    weighted = any(w is not None for w in norm.weights)
-    if weighted and not norm.norm_after:
-        came = "save is 'output' with a weight before the rotation"
-        why = (
-            "the output is rounded, and dividing it by the weight would ruin the weight's gradient"
-        )
-        raise ValueError(f"{came}: {why}; accepted: save='input', norm_after=True or no weight")
-    if not norm.norm_after and not (rotation.on_the_fly or rotation.one_per_pair):
-        came = "save is 'output' with a table of an angle for each element"
-        why = "where the members of a pair differ in angle, the transposed map does not undo it"
-        accepted = "save='input', a module, or a table of an angle for each pair (rotary_dim)"
-        raise ValueError(f"{came}: {why}; accepted: {accepted}")
-    if norm.rounding == "model":
-        came = "save is 'output' with rounding='model', which rounds three times more"
-        raise bad(came, "save='input' or rounding='once'")
 
 
 def _check_number(name: str, value: object, least: float | None) -> None:
@@ -99,10 +85,16 @@ def _check_weight(name: str, weight: object, t: Tensor, tensor_format: str) -> N
 
 def _check_sumsqs(call: Call, norm: NormCall) -> None:
     given = [x for x in norm.sumsqs if x is not None]
-    head_dim = call.tensors[0].shape[-1]
-    if norm.norm_dim is not None:
-        check_integer("norm_dim", norm.norm_dim, 1, 2**31 - 1, "an integer from 1, below 2^31")
-        if not given and norm.norm_dim != head_dim:
+    head_dim, accepted = call.tensors[0].shape[-1], "an integer from 1, below 2^31"
+    if len(call.tensors) == 2:
+        accepted += ", or a pair of them for q and k"
+    if len(norm.norm_dims) != len(call.tensors):
+        raise bad(f"norm_dim is {norm.norm_dim!r}", accepted)
+    for dim in norm.norm_dims:
+        if dim is None and norm.norm_dim is None:
+            continue
+        check_integer("norm_dim", dim, 1, 2**31 - 1, accepted)
+        if not given and dim != head_dim:
             came = f"norm_dim is {norm.norm_dim} without sumsq"
             raise bad(came, f"None, or the head dimension, {head_dim}")
     if given and len(given) < len(call.tensors):
@@ -110,14 +102,28 @@ def _check_sumsqs(call: Call, norm: NormCall) -> None:
     if not given:
         return
     names = ("sumsq",) if len(given) == 1 else ("sumsq[0]", "sumsq[1]")
+    heads, shared = call.tensor_format.index("h"), []
     for name, x, t in zip(names, norm.sumsqs, call.tensors, strict=True):
         check_tensor(name, x, (torch.promote_types(t.dtype, torch.float32),))
-        heads = call.tensor_format.index("h")
         rows = tuple(t.shape[:-1])
-        shared = *rows[:heads], 1, *rows[heads + 1 :]
-        if tuple(x.shape) not in (rows, shared):
-            raise bad(f"{name} has shape {tuple(x.shape)}", f"{rows}, or {shared} for all heads")
+        one = *rows[:heads], 1, *rows[heads + 1 :]
+        if tuple(x.shape) not in (rows, one):
+            raise bad(f"{name} has shape {tuple(x.shape)}", f"{rows}, or {one} for all heads")
         _check_device(name, x, t)
+        if x.shape[heads] != t.shape[heads]:
+            shared.append(name)
+    if shared:
+        _check_norm_dim_of_shared_sums(shared[0], norm, [t.shape[heads] for t in call.tensors])
+
+
+def _check_norm_dim_of_shared_sums(name: str, norm: NormCall, heads: list[int]) -> None:
+    """A sum that several heads share is divided by a number that was meant for it, never by d."""
+    if norm.norm_dim is None:
+        came = f"norm_dim is None, and {name} has one sum for all heads"
+        raise bad(came, "the number of squares in a sum, those of other ranks too")
+    if isinstance(norm.norm_dim, int) and heads[0] != heads[-1]:
+        came = f"norm_dim is {norm.norm_dim}, and q and k have {heads[0]} and {heads[1]} heads"
+        raise bad(came, "a pair, the number of squares in a sum of q and in one of k")
 
 
 def _check_device(name: str, x: Tensor, t: Tensor) -> None:

@@ -43,17 +43,14 @@ def load_tile(
 
 @triton.jit
 def normal_and_gradient(
-    kept,  # the input, or the output if FROM_OUTPUT: three pieces, 0 where there is no element
+    kept,  # the input: three pieces, 0 where there is no element
     grad,  # of the output: the same
     rstd,  # 1 / rms of each row, (BLOCK_S, BLOCK_R, 1)
-    weights,  # offset plus weight: three pieces
     angles,  # as `angles_of_tile` returns them
     exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
     HALF: tl.constexpr,  # number of pairs
     TAIL: tl.constexpr,  # elements that do not turn
     NORM_AFTER: tl.constexpr,  # the rotated row was normalized
-    FROM_OUTPUT: tl.constexpr,  # `kept` is what the forward wrote
-    SCALED: tl.constexpr,  # cos and sin come from a table, which may scale
     PACKED: tl.constexpr,  # tokens past the last sequence pass through
     INVERSE: tl.constexpr,  # sines were negated
 ):
@@ -61,21 +58,10 @@ def normal_and_gradient(
     DTYPE: tl.constexpr = rstd.dtype
     if not NORM_AFTER:
         grad = turn_row(grad, angles, PACKED, True, INVERSE, False, DTYPE)
-    if not FROM_OUTPUT:
-        normal = kept
-        if NORM_AFTER:
-            normal = turn_row(kept, angles, PACKED, False, INVERSE, False, DTYPE)
-        normal = times(normal, (rstd, rstd, rstd))
-    elif NORM_AFTER:
-        normal = kept[0] / weights[0], kept[1] / weights[1], kept[2] / weights[2]
-    else:
-        # the transposed map undoes a rotation, but for the square of a scale
-        normal = turn_row(kept, angles, PACKED, True, INVERSE, False, DTYPE)
-        if SCALED:
-            scale = angles[0] * angles[0] + angles[1] * angles[1]
-            if PACKED:
-                scale = tl.where(angles[4][:, None, None], scale, 1)
-            normal = normal[0] / scale, normal[1] / scale, normal[2]
+    normal = kept
+    if NORM_AFTER:
+        normal = turn_row(kept, angles, PACKED, False, INVERSE, False, DTYPE)
+    normal = times(normal, (rstd, rstd, rstd))
     return zero_outside(normal, exists, HALF, TAIL), zero_outside(grad, exists, HALF, TAIL)
 
 
@@ -139,12 +125,12 @@ def plus_products(
 
 @triton.jit
 def store_sums(
-    ptr,  # (shares, d), or PER_HEAD (chunks, b * h, d)
+    ptr,  # (shares, d), or PER_HEAD (chunks, h, d)
     sums,  # of the weight's gradient, three pieces, over this program's tiles
     row,  # (BLOCK_R, 1), int32: rows of this program
     row_exists,  # (BLOCK_R, 1)
     share,  # int64, which share this program's is
-    first_row,  # int64, where its chunk and batch entry start, with PER_HEAD
+    first_row,  # int64, where its chunk starts, with PER_HEAD
     PER_HEAD: tl.constexpr,  # each head has weights of its own
     HALF: tl.constexpr,  # number of pairs
     TAIL: tl.constexpr,  # elements that do not turn

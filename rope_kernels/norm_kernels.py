@@ -27,9 +27,11 @@ from .norm_rows import (
     load_rows,
     pointer_of,
     rows_and_share,
+    rows_and_tiles,
     store_numbers,
     store_rows,
     tile_of_rows,
+    tile_of_share,
 )
 
 
@@ -159,9 +161,9 @@ def norm_rope_kernel(
 def norm_rope_backward_kernel(
     q_grad_ptr,  # gradient of the output, viewed as (s, b, h, d)
     k_grad_ptr,  # or None; so in all pairs of q and k
-    q_ptr,  # input of the forward, or its output if FROM_OUTPUT
+    q_ptr,  # input of the forward
     k_ptr,
-    q_out_ptr,  # gradient of the input
+    q_out_ptr,  # gradient of the input; or None, if nobody wants it
     k_out_ptr,
     q_weight_ptr,  # (d,) or (h, d), or None
     k_weight_ptr,
@@ -170,7 +172,7 @@ def norm_rope_backward_kernel(
     q_sumsq_ptr,  # gradient of the sums of squares that came from elsewhere; or None
     k_sumsq_ptr,
     q_partial_ptr,  # (shares, d): sums of the weight's gradient over the rows of each program
-    k_partial_ptr,  # ... or with PER_HEAD (chunks, b * h, d); or None
+    k_partial_ptr,  # ... or with PER_HEAD (chunks, h, d); or None, if nobody wants it
     table_ptr,  # from here on as in `norm_rope_kernel`
     sin_ptr,
     starts_ptr,
@@ -181,7 +183,7 @@ def norm_rope_backward_kernel(
     k_heads,  # h of k
     s2,  # positions in the table
     cp,  # (cp_size, cp_rank): this rank has two chunks of every sequence; or None
-    chunks,  # programs that share the positions of the same rows
+    chunks,  # programs that share the positions of the same rows, or with FOLD their tiles
     q_grad_strides,  # of s, b, h, d; in elements, any
     k_grad_strides,
     q_strides,
@@ -206,8 +208,9 @@ def norm_rope_backward_kernel(
     NORM_DIM: tl.constexpr,  # number of squares in a sum
     NORM_AFTER: tl.constexpr,  # the rotated row was normalized
     LIKE_MODEL: tl.constexpr,  # cos and sin were rounded
-    FROM_OUTPUT: tl.constexpr,  # the forward's output was kept, not its input
     PER_HEAD: tl.constexpr,  # each head has weights of its own
+    FOLD: tl.constexpr,  # a program goes through batch entries too, and unless PER_HEAD all rows
+    GIVEN: tl.constexpr,  # the sums of squares came from elsewhere
     PACKED: tl.constexpr,  # the ids are those that the forward wrote for packed tokens
     INVERSE: tl.constexpr,  # sines were negated
     ONE_PER_PAIR: tl.constexpr,  # column i of the table belongs to pair i
@@ -224,13 +227,20 @@ def norm_rope_backward_kernel(
 ):
     STORED: tl.constexpr = q_ptr.dtype.element_ty
     COMPUTED: tl.constexpr = tl.float64 if tl.float64 == STORED else tl.float32
-    KEPT_INTERLEAVED: tl.constexpr = WRITES_INTERLEAVED if FROM_OUTPUT else READS_INTERLEAVED
     WEIGHT_INTERLEAVED: tl.constexpr = WRITES_INTERLEAVED if NORM_AFTER else READS_INTERLEAVED
 
     # My rows, of q or of k, at my share of the positions.
-    is_k, row, row_exists, heads, b, chunk, share = rows_and_share(
-        batch, q_heads, k_heads, chunks, BLOCK_R, PER_BATCH, ROWS_OUTER
-    )
+    s_blocks = (seq_len - 1) // BLOCK_S + 1
+    if FOLD:
+        is_k, row, row_exists, heads, b, chunk, tiles = rows_and_tiles(
+            batch, q_heads, k_heads, chunks, s_blocks, BLOCK_R, PER_BATCH, PER_HEAD
+        )
+        share = chunk
+    else:
+        is_k, row, row_exists, heads, b, chunk, share = rows_and_share(
+            batch, q_heads, k_heads, chunks, BLOCK_R, PER_BATCH, ROWS_OUTER
+        )
+        tiles = s_blocks
     weights = weights_of(
         *(is_k, q_weight_ptr, k_weight_ptr, row, heads, WEIGHT_OFFSET, PER_HEAD, COMPUTED),
         *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED),
@@ -238,7 +248,12 @@ def norm_rope_backward_kernel(
     where = seq_len, None, 0, starts_ptr, ids_ptr, ids_strides, cp
     sums = zeros_like_rows(BLOCK_S, BLOCK_R, BLOCK_HALF, BLOCK_TAIL, COMPUTED)
     later = tl.arange(0, BLOCK_S).to(tl.int64)
-    for s_block in tl.range(chunk, (seq_len - 1) // BLOCK_S + 1, chunks, num_stages=STAGES):
+    for tile in tl.range(chunk, tiles, chunks, num_stages=STAGES):
+        s_block = tile
+        if FOLD:
+            row, row_exists, b, s_block = tile_of_share(
+                tile, row, row_exists, heads, batch, s_blocks, BLOCK_R, PER_BATCH, PER_HEAD
+            )
         first_s = s_block * tl.full((), BLOCK_S, tl.int64)
         exists = (first_s + later < seq_len)[:, None, None] & row_exists[None, :, :]
         place = first_s, later[:, None], row, b, heads
@@ -249,7 +264,7 @@ def norm_rope_backward_kernel(
             ((q_ptr, q_strides), (k_ptr, k_strides)),
             ((q_rstd_ptr, q_rstd_strides), (k_rstd_ptr, k_rstd_strides)),
             *(place, exists, PER_BATCH, GRAD_ALIGNED, ALIGNED, HALF, TAIL, START),
-            *(BLOCK_HALF, BLOCK_TAIL, WRITES_INTERLEAVED, KEPT_INTERLEAVED),
+            *(BLOCK_HALF, BLOCK_TAIL, WRITES_INTERLEAVED, READS_INTERLEAVED),
         )
         angles, _ = angles_of_tile(
             *(first_s + later, b, where, (table_ptr, sin_ptr, table_strides, s2), STORED, HALF),
@@ -259,27 +274,27 @@ def norm_rope_backward_kernel(
         # Back through the rotation; my share of the weight's gradient; through weights and norm.
         normal, grad = normal_and_gradient(
             *(computed(kept, exists, HALF, TAIL), computed(grad, exists, HALF, TAIL), rstd),
-            *(weights, angles, exists, HALF, TAIL, NORM_AFTER, FROM_OUTPUT),
-            *(sin_ptr is not None, PACKED, INVERSE),
+            *(angles, exists, HALF, TAIL, NORM_AFTER, PACKED, INVERSE),
         )
         if q_partial_ptr is not None:
             sums = plus_products(sums, grad, normal, TAIL)
         out, of_sumsq = input_gradient(
             *(grad, normal, rstd, weights, angles, TAIL, NORM_DIM, NORM_AFTER),
-            *(q_sumsq_ptr is not None, PACKED, INVERSE),
+            *(GIVEN, PACKED, INVERSE),
         )
-        q_out, k_out = (q_out_ptr, q_out_strides), (k_out_ptr, k_out_strides)
-        store_rows(
-            *(is_k, q_out, k_out, place, exists, out, PER_BATCH, OUT_ALIGNED),
-            *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, READS_INTERLEAVED),
-        )
+        if q_out_ptr is not None:
+            q_out, k_out = (q_out_ptr, q_out_strides), (k_out_ptr, k_out_strides)
+            store_rows(
+                *(is_k, q_out, k_out, place, exists, out, PER_BATCH, OUT_ALIGNED),
+                *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, READS_INTERLEAVED),
+            )
         q_sumsq, k_sumsq = (q_sumsq_ptr, q_sumsq_strides), (k_sumsq_ptr, k_sumsq_strides)
         store_numbers(is_k, q_sumsq, k_sumsq, place, exists, of_sumsq, PER_BATCH)
 
     if q_partial_ptr is not None:
         store_sums(
             *(pointer_of(is_k, q_partial_ptr, k_partial_ptr), sums, row),
-            *(row_exists, share, (chunk * batch + b) * heads, PER_HEAD),
+            *(row_exists, share, share * heads, PER_HEAD),
             *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED),
         )
 

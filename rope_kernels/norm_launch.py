@@ -20,7 +20,7 @@ from .norm_plan import (
     plan_sum,
     shares_of,
 )
-from .normalization import Normalization
+from .normalization import Normalization, Wanted
 from .plan import Plan, as_read, both
 from .rotation import Rotation
 
@@ -48,10 +48,14 @@ def norm_rope(
             positions = rotation.cu_seqlens.new_empty(tensors[0].shape[0], dtype=torch.int64)
         dtype = torch.promote_types(tensors[0].dtype, torch.float32)
         rstds = tuple([t.new_empty(t.shape[:-1], dtype=dtype) for t in tensors])
-    stored = tensors if inplace else [t.resolve_neg() for t in tensors]
-    given = forward_tensors(stored, outs, weights, rstds, sumsqs, positions, rotation)
-    entry = fastpath.entry_of_launch((FORWARD, *rotation.options, *norm.fields), given)
-    _launch(entry, given, lambda: plan_forward(given, rotation, norm))
+    rows = tensors, outs, weights, rstds, sumsqs
+    if not all([t.numel() for t in tensors]):
+        rows = _of_tensors_with_elements(tensors, *rows)
+    if rows[0]:
+        stored = rows[0] if inplace else [t.resolve_neg() for t in rows[0]]
+        given = forward_tensors(stored, *rows[1:], positions, rotation)
+        entry = fastpath.entry_of_launch((FORWARD, *rotation.options, *norm.fields), given)
+        _launch(entry, given, lambda: plan_forward(given, rotation, norm))
     return outs, rstds, positions
 
 
@@ -63,34 +67,78 @@ def norm_rope_backward(
     weights: Sequence[Tensor],
     rotation: Rotation,
     norm: Normalization,
-    has_sumsq: bool,
-    wants_weights: bool,
+    given_sums: bool,
+    wanted: Wanted,
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Gradients of the inputs, of the weights, and of sums of squares, in two launches.
+    """Gradients of the inputs, of the weights, and of sums of squares, in at most two launches.
 
-    `kept` are the inputs, or with `norm.from_output` the outputs; `rstds` and `positions` are what
-    the forward returned. Without weights it is one launch.
+    With weights of each head, those of q and of k are added up in a launch each.
+
+    Args:
+        grads: of the outputs.
+        kept: the inputs.
+        rstds, positions: what the forward returned.
+        weights, rotation, norm: as in the forward.
+        given_sums: the forward's sums of squares came from elsewhere.
+        wanted: which gradients are computed. What is not wanted is returned as ().
     """
     if positions is not None:
         rotation = at_positions(rotation, positions)
-    grads = [x.resolve_neg() for x in grads]
-    kept = [x.resolve_neg() for x in kept]
-    outs = tuple([torch.empty_like(x, memory_format=torch.contiguous_format) for x in kept])
-    sumsq_grads = tuple([torch.empty_like(x) for x in rstds]) if has_sumsq else ()
-    given = backward_tensors(grads, kept, outs, weights, rstds, sumsq_grads, rotation)
-    packed, wanted = positions is not None, len(weights) if wants_weights else 0
-    options = BACKWARD, packed, wanted, *rotation.options, *norm.fields
-    entry = fastpath.entry_of_launch(options, given)
+    outs, of_weights, of_sums = (), (), ()
+    if wanted.inputs:
+        outs = tuple([torch.empty_like(x, memory_format=torch.contiguous_format) for x in kept])
+    if wanted.weights:
+        of_weights = [torch.empty_like(w, memory_format=torch.contiguous_format) for w in weights]
+    if wanted.sums:
+        of_sums = tuple([torch.empty_like(x) for x in rstds])
+    rows = grads, kept, outs, weights, rstds, of_sums
+    filled = of_weights
+    if not all([x.numel() for x in kept]):
+        *rows, filled = _of_tensors_with_elements(kept, *rows, of_weights)
+        for x, w in zip(kept, of_weights, strict=False):
+            if not x.numel():
+                w.zero_()
+    if rows[0]:
+        grads, kept, *others = rows
+        grads, kept = ([x.resolve_neg() for x in row] for row in (grads, kept))
+        given = backward_tensors(grads, kept, *others, rotation)
+        options = rotation, norm, given_sums, positions is not None
+        _launch_backward(given, filled, *options)
+    return outs, tuple(of_weights), of_sums
+
+
+def _launch_backward(
+    given: BackwardTensors,
+    of_weights: Sequence[Tensor],
+    rotation: Rotation,
+    norm: Normalization,
+    given_sums: bool,
+    packed: bool,
+) -> None:
+    """The launch that goes through all rows, and the one that adds up gradients of weights."""
+    signature = BACKWARD, packed, given_sums, len(of_weights), *rotation.options, *norm.fields
+    entry = fastpath.entry_of_launch(signature, given)
+    options = rotation, norm, bool(of_weights), given_sums, packed
     shares = None if entry is None else entry.shares
     if shares is None:
-        shares = shares_of(plan_backward(given, rotation, norm, packed), wanted)
+        shares = shares_of(plan_backward(given, *options), len(of_weights))
     if entry is not None:
         entry.shares = shares
-    partials = [rstds[0].new_empty(n, kept[0].shape[-1]) for n in shares]
+    row = given.q.shape[-1]
+    partials = [given.q_rstd.new_empty(n, row) for n in shares] or of_weights
     q_partial, k_partial = _two(partials)
     given = given._replace(q_partial=q_partial, k_partial=k_partial)
-    _launch(entry, given, lambda: plan_backward(given, rotation, norm, packed))
-    return outs, _sum_partials(partials, weights[:wanted]), sumsq_grads
+    _launch(entry, given, lambda: plan_backward(given, *options))
+    if shares:
+        _sum_partials(partials, of_weights)
+
+
+def _of_tensors_with_elements(
+    tensors: Sequence[Tensor], *rows: Sequence[Tensor]
+) -> tuple[list[Tensor], ...]:
+    """Rows without what belongs to an empty tensor, which no program of a kernel has."""
+    kept = [i for i, t in enumerate(tensors) if t.numel()]
+    return tuple([[row[i] for i in kept] if row else [] for row in rows])
 
 
 def forward_tensors(
@@ -152,17 +200,13 @@ def _launch(entry: fastpath.Entry | None, given: tuple, plan: Callable[[], Plan]
             )
 
 
-def _sum_partials(partials: Sequence[Tensor], weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Gradients of the weights, in their dtype: the sums of the programs' shares, in order."""
-    if not partials:
-        return ()
-    if weights[0].dim() == 2:
-        shares = [x.view(-1, *w.shape) for x, w in zip(partials, weights, strict=True)]
-        return tuple([x.sum(0).to(w.dtype) for x, w in zip(shares, weights, strict=True)])
-    outs = tuple([torch.empty_like(w, memory_format=torch.contiguous_format) for w in weights])
-    given = sum_tensors(partials, outs)
-    _launch(fastpath.entry_of_launch((SUM,), given), given, lambda: plan_sum(given))
-    return outs
+def _sum_partials(partials: Sequence[Tensor], outs: Sequence[Tensor]) -> None:
+    """Write gradients of the weights: the sums of the programs' shares, in a fixed order."""
+    pairs = [(x.view(-1, out.numel()), out) for x, out in zip(partials, outs, strict=True)]
+    same_width = len({out.numel() for out in outs}) == 1
+    for row in [pairs] if same_width else [[pair] for pair in pairs]:
+        given = sum_tensors([x for x, _ in row], [out for _, out in row])
+        _launch(fastpath.entry_of_launch((SUM,), given), given, lambda given=given: plan_sum(given))
 
 
 def _two(tensors: Sequence[Tensor]) -> tuple[Tensor | None, Tensor | None]:

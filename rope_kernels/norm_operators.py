@@ -8,12 +8,14 @@ from torch import Tensor
 from . import norm_launch
 from .checks import check_inplace, check_values
 from .formats import view_as_sbhd
-from .normalization import Normalization
+from .modes import wants_grad
+from .norm_autograd import Rows, gradients, keep
+from .normalization import Normalization, Wanted
 from .operators import FIELDS
 from .reference import compute_dtype
 from .rotation import Rotation
 
-_NORM = "float eps, float weight_offset, bool after, bool like_model, SymInt dim, bool from_output"
+_NORM = "float eps, float weight_offset, bool after, bool like_model, SymInt dim"
 
 
 def norm_rope_by_operator(
@@ -23,16 +25,18 @@ def norm_rope_by_operator(
     rotation: Rotation,
     norm: Normalization,
     inplace: bool,
-    for_backward: bool,
-) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], Tensor | None]:
-    """`norm_launch.norm_rope` as an operator, which torch.compile does not look into."""
+) -> tuple[Tensor, ...]:
+    """`norm_launch.norm_rope` as an operator, differentiable as often as you like.
+
+    In place it is for calls that autograd does not record; `check_norm` refuses the others.
+    """
     fields = *rotation.tensors, *rotation.options, *norm.fields
     if inplace:
         _norm_rope_inplace_op(tensors, weights, sumsqs, *fields)
-        return tuple(tensors), (), None
+        return tuple(tensors)
+    for_backward = wants_grad((*tensors, *weights, *sumsqs))
     found = _norm_rope_op(tensors, weights, sumsqs, for_backward, *fields)
-    n = len(tensors)
-    return tuple(found[:n]), tuple(found[n : 2 * n]), (*found[2 * n :], None)[0]
+    return tuple(found[: len(tensors)])
 
 
 def norm_rope_backward_by_operator(
@@ -43,15 +47,16 @@ def norm_rope_backward_by_operator(
     weights: Sequence[Tensor],
     rotation: Rotation,
     norm: Normalization,
-    has_sumsq: bool,
-    wants_weights: bool,
-) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
+    given_sums: bool,
+    wanted: Wanted,
+) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
     """`norm_launch.norm_rope_backward` as an operator."""
     fields = *rotation.tensors, *rotation.options, *norm.fields
-    options = has_sumsq, wants_weights
-    found = _backward_op(grads, kept, rstds, positions, weights, *options, *fields)
-    n, m = len(kept), len(weights) if wants_weights else 0
-    return tuple(found[:n]), tuple(found[n : n + m]), tuple(found[n + m :])
+    options = given_sums, *wanted
+    found = iter(_backward_op(grads, kept, rstds, positions, weights, *options, *fields))
+    outs = [next(found) for _ in kept] if wanted.inputs else []
+    of_weights = [next(found) for _ in weights] if wanted.weights else []
+    return outs, of_weights, list(found)
 
 
 def _split(fields: tuple) -> tuple[Rotation, Normalization]:
@@ -65,7 +70,9 @@ def _run(tensors, weights, sumsqs, fields, inplace: bool, for_backward: bool):
     """What was not known when PyTorch traced the call is checked now, and then it is launched."""
     rotation, norm = _split(fields)
     if inplace:
-        check_inplace(("q", "k") if len(tensors) == 2 else ("t",), tuple(tensors), rotation)
+        names = ("q", "k") if len(tensors) == 2 else ("t",)
+        beside = [("weight", w) for w in weights] + [("sumsq", x) for x in sumsqs]
+        check_inplace(names, tuple(tensors), rotation, beside)
     check_values(rotation, view_as_sbhd(tensors[0], rotation.tensor_format).shape[0])
     return norm_launch.norm_rope(tensors, weights, sumsqs, rotation, norm, inplace, for_backward)
 
@@ -94,6 +101,25 @@ def _(tensors, weights, sumsqs, for_backward, *fields):
     return [*outs, rotation.cu_seqlens.new_empty(tensors[0].shape[0], dtype=torch.int64)]
 
 
+def _setup_context(ctx, inputs, output):
+    tensors, weights, sumsqs, _, *fields = inputs
+    n = len(tensors)
+    rotation, norm = _split(fields)
+    positions = output[2 * n] if len(output) > 2 * n else None
+    beside = output[n:]  # what the backward needs and nobody can use
+    ctx.others = 1 + len(fields)  # inputs that have no gradient
+    rows = Rows(tensors, weights, sumsqs)
+    keep(ctx, rows, (output[:n], output[n : 2 * n], positions), rotation, norm, beside)
+
+
+def _backward(ctx, grads):
+    found = gradients(ctx, grads, ctx.needs_input_grad[:3], norm_rope_backward_by_operator)
+    return *found, *[None] * ctx.others
+
+
+_norm_rope_op.register_autograd(_backward, setup_context=_setup_context)
+
+
 @torch.library.custom_op(
     "rope_kernels::norm_rope_inplace",
     mutates_args={"tensors"},
@@ -107,21 +133,24 @@ def _norm_rope_inplace_op(tensors, weights, sumsqs, *fields):
     "rope_kernels::norm_rope_backward",
     mutates_args=(),
     schema="(Tensor[] grads, Tensor[] kept, Tensor[] rstds, Tensor? positions, Tensor[] weights, "
-    f"bool has_sumsq, bool wants_weights, {FIELDS}, {_NORM}) -> Tensor[]",
+    "bool given_sums, bool wants_inputs, bool wants_weights, bool wants_sums, "
+    f"{FIELDS}, {_NORM}) -> Tensor[]",
 )
-def _backward_op(grads, kept, rstds, positions, weights, has_sumsq, wants_weights, *fields):
-    rotation, norm = _split(fields)
+def _backward_op(grads, kept, rstds, positions, weights, given_sums, *rest):
+    wanted = Wanted(*rest[:3])
+    rotation, norm = _split(rest[3:])
     found = norm_launch.norm_rope_backward(
-        grads, kept, rstds, positions, weights, rotation, norm, has_sumsq, wants_weights
+        grads, kept, rstds, positions, weights, rotation, norm, given_sums, wanted
     )
     return [x for row in found for x in row]
 
 
 @_backward_op.register_fake
-def _(grads, kept, rstds, positions, weights, has_sumsq, wants_weights, *fields):
-    likes = (*kept, *weights) if wants_weights else kept
+def _(grads, kept, rstds, positions, weights, given_sums, *rest):
+    wanted = Wanted(*rest[:3])
+    likes = [*(kept if wanted.inputs else ()), *(weights if wanted.weights else ())]
     outs = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in likes]
-    return outs + ([_one_per_row(x) for x in kept] if has_sumsq else [])
+    return outs + ([_one_per_row(x) for x in kept] if wanted.sums else [])
 
 
 def _one_per_row(t: Tensor) -> Tensor:

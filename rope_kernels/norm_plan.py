@@ -15,6 +15,7 @@ from .launch import has_fast_sine
 from .norm_tiles import forward_tile, in_registers, max_registers, wanted_forward
 from .normalization import Normalization
 from .plan import (
+    MOST_ROWS,
     Plan,
     alignment,
     strides_of,
@@ -22,9 +23,14 @@ from .plan import (
     with_rows_in_one_dimension,
 )
 from .rotation import Rotation
-from .tiles import Tile, flags_of_pairings, order_of_programs, tile_of_padded_rows
+from .tiles import (
+    Tile,
+    flags_of_pairings,
+    next_power_of_2,
+    order_of_programs,
+    tile_of_padded_rows,
+)
 
-MOST_ROWS = 2**31 - 2**16  # they are counted in 32 bits, up to the end of the last block
 BLOCKS = "HALF", "TAIL", "START", "BLOCK_S", "BLOCK_R", "BLOCK_HALF", "BLOCK_TAIL"
 FORWARD, BACKWARD, SUM = "norm_rope_kernel", "norm_rope_backward_kernel", "sum_partials_kernel"
 # Measured on an H200; benchmarks/NOTES.md tells what was tried.
@@ -32,9 +38,12 @@ PROGRAMS_PER_SM = 12  # of one warp, in the backward: 168 registers a thread
 PROGRAMS_OF_ODD_ROWS_PER_SM = 8  # with a tail or a head dimension that is no power of two: 255
 STAGES = 1  # tiles that a program has in flight
 SMS_ELSEWHERE = 4  # where there is no GPU: enough programs to share the positions
-PARTIALS_AT_ONCE = 512  # rows of partial sums that a program adds at a time
-PARTIAL_COLUMNS = 4  # of a program: many small ones wait for memory together
+PARTIALS_AT_ONCE = 512  # rows of partial sums that a program adds at a time, at most
+PARTIALS = 2048  # that a program adds at a time: many small ones wait for memory together
 SUM_WARPS = 8
+# What a backward may allocate for partial sums: so many bytes, or 1 % of the input's gradient.
+BYTES_OF_PARTIALS = 2**22
+GRADIENT_PER_PARTIALS = 100
 
 
 class ForwardTensors(NamedTuple):
@@ -65,7 +74,7 @@ class BackwardTensors(NamedTuple):
     k_grad: Tensor | None
     q: Tensor
     k: Tensor | None
-    q_out: Tensor
+    q_out: Tensor | None
     k_out: Tensor | None
     q_weight: Tensor | None
     k_weight: Tensor | None
@@ -82,7 +91,10 @@ class BackwardTensors(NamedTuple):
 
 
 class SumTensors(NamedTuple):
-    """The tensors of the kernel that adds partial sums, in the order of its arguments."""
+    """The tensors of the kernel that adds partial sums, (shares, d), in the order of its arguments.
+
+    With weights of each head d is that of all heads.
+    """
 
     q_partial: Tensor
     k_partial: Tensor | None
@@ -108,8 +120,10 @@ def _layout(
     names: Sequence[str],
     rotation: Rotation,
     change: Callable[[Tile, Rotation, bool], Tile] = lambda tile, rotation, rows_outer: tile,
+    per_batch: bool = False,
 ) -> _Layout:
     order = order_of_programs(tensors.q, rotation)
+    order["PER_BATCH"] |= per_batch
     views = {name: _view(getattr(tensors, name), tensors.q, rotation) for name in names}
     batch, heads = views["q"].shape[1], max(x.shape[2] for x in views.values() if x is not None)
     if heads >= MOST_ROWS:
@@ -198,27 +212,36 @@ def plan_backward(
     tensors: BackwardTensors,
     rotation: Rotation,
     norm: Normalization,
+    wants_weights: bool,
+    given_sums: bool,
     packed: bool,
     engine: Engine | None = None,
 ) -> Plan:
-    """Plan the backward launch. `packed`: the ids are positions that the forward wrote."""
+    """Plan the backward launch, of tensors without outputs for partial sums.
+
+    Args:
+        tensors: `q_partial` and `k_partial` are None.
+        rotation: by which angles.
+        norm: how rows were normalized.
+        wants_weights: gradients of the weights are computed, too.
+        given_sums: the sums of squares came from elsewhere.
+        packed: the ids are positions that the forward wrote.
+        engine: what the plan is for; None: the engine that takes `tensors.q`.
+    """
     engine = engine_of(tensors.q) if engine is None else engine
     names = "q_grad", "k_grad", "q", "k", "q_out", "k_out", "q_rstd", "k_rstd"
     names += "q_sumsq", "k_sumsq"
-    layout = _layout(tensors, names, rotation)
+    per_head = _is_per_head(tensors.q_weight)
+    layout = _layout(tensors, names, rotation, per_batch=per_head)
     tile, order = layout.tile, dict(layout.order)
     del order["STRETCH"]
-    units = layout.entries * sum(layout.row_blocks)
-    odd = tile.blocks["TAIL"] > 0 or tile.blocks["HALF"] < tile.blocks["BLOCK_HALF"]
-    programs_per_sm = PROGRAMS_OF_ODD_ROWS_PER_SM if odd else PROGRAMS_PER_SM
-    wanted = programs_per_sm * count_sms(tensors.q.device) // tile.num_warps
-    chunks = max(1, min(layout.s_blocks, wanted // units))
+    work = _divide(layout, tensors, wants_weights)
     table_strides, unit = _strides_of_tables(tensors, rotation)
     return Plan(
         kernel=BACKWARD,
-        programs=units * chunks,
+        programs=work.units * work.chunks,
         num_warps=tile.num_warps,
-        sizes=layout.sizes | {"chunks": chunks},
+        sizes=layout.sizes | {"chunks": work.chunks},
         strides=_strides(layout) | table_strides,
         blocks={name: tile.blocks[name] for name in BLOCKS} | {"STAGES": STAGES},
         flags={
@@ -226,8 +249,9 @@ def plan_backward(
             "NORM_DIM": norm.dim,
             "NORM_AFTER": norm.after,
             "LIKE_MODEL": norm.like_model,
-            "FROM_OUTPUT": norm.from_output,
-            "PER_HEAD": _is_per_head(tensors.q_weight),
+            "PER_HEAD": per_head,
+            "FOLD": work.fold,
+            "GIVEN": given_sums,
             "PACKED": packed,
             "INVERSE": rotation.inverse,
             "ONE_PER_PAIR": rotation.on_the_fly or rotation.one_per_pair,
@@ -242,12 +266,50 @@ def plan_backward(
     )
 
 
+class _Work(NamedTuple):
+    """How a backward's tiles are divided among programs."""
+
+    units: int  # groups of tiles whose programs add to the same partial sums
+    chunks: int  # programs of a unit
+    fold: bool  # the tiles of a unit are of all batch entries, and unless per head of all rows
+
+
+def _divide(layout: _Layout, tensors: BackwardTensors, wants_weights: bool) -> _Work:
+    """Enough programs to fill the GPU, and not more partial sums than a backward may allocate."""
+    tile, per_head = layout.tile, _is_per_head(tensors.q_weight)
+    odd = tile.blocks["TAIL"] > 0 or tile.blocks["HALF"] < tile.blocks["BLOCK_HALF"]
+    programs_per_sm = PROGRAMS_OF_ODD_ROWS_PER_SM if odd else PROGRAMS_PER_SM
+    programs = programs_per_sm * count_sms(tensors.q.device) // tile.num_warps
+    units, tiles, fold = layout.entries * sum(layout.row_blocks), layout.s_blocks, per_head
+    share = tensors.q.shape[-1] * tensors.q_rstd.element_size()  # bytes of a row of partial sums
+    outs = [x for x in (tensors.q_out, tensors.k_out) if x is not None]
+    gradient = sum(x.numel() * x.element_size() for x in outs)
+    shares = max(BYTES_OF_PARTIALS, gradient // GRADIENT_PER_PARTIALS) // share
+    per_chunk = units  # rows of partial sums
+    if per_head:
+        units, tiles = sum(layout.row_blocks), layout.s_blocks * layout.entries
+        per_chunk = layout.sizes["q_heads"] + layout.sizes["k_heads"]
+    elif wants_weights and units > shares:
+        tiles *= layout.entries * max(layout.row_blocks)
+        units = per_chunk = sum(blocks > 0 for blocks in layout.row_blocks)
+        programs, fold = programs * units, True
+    chunks = max(1, min(tiles, programs // units))
+    if wants_weights:
+        chunks = max(1, min(chunks, shares // per_chunk))
+    return _Work(units, chunks, fold)
+
+
 def shares_of(plan: Plan, weights: int) -> tuple[int, ...]:
-    """Rows of partial sums that a planned backward writes, of each of so many weights."""
+    """Rows of partial sums that a planned backward writes, of each of so many weights.
+
+    None at all where each head has weights of its own and one program: it writes their gradients.
+    """
     heads = plan.sizes["q_heads"], plan.sizes["k_heads"]
     chunks, batch, tile_rows = plan.sizes["chunks"], plan.sizes["batch"], plan.blocks["BLOCK_R"]
     if plan.flags["PER_HEAD"]:
-        return tuple([chunks * batch * h for h in heads[:weights]])
+        return tuple([chunks * h for h in heads[:weights]]) if chunks > 1 else ()
+    if plan.flags["FOLD"]:
+        return (chunks,) * weights
     entries, shared = (batch, 1) if plan.flags["PER_BATCH"] else (1, batch)
     return tuple([chunks * entries * -(-shared * h // tile_rows) for h in heads[:weights]])
 
@@ -256,13 +318,15 @@ def plan_sum(tensors: SumTensors) -> Plan:
     """Plan the launch that adds partial sums."""
     partials = [x for x in (tensors.q_partial, tensors.k_partial) if x is not None]
     d = partials[0].shape[1]
+    shares = partials[0].shape[0], partials[-1].shape[0]
+    rows = min(PARTIALS_AT_ONCE, next_power_of_2(max(shares)))
     return Plan(
         kernel=SUM,
-        programs=len(partials) * -(-d // PARTIAL_COLUMNS),
+        programs=len(partials) * -(-d // (PARTIALS // rows)),
         num_warps=SUM_WARPS,
-        sizes={"q_shares": partials[0].shape[0], "k_shares": partials[-1].shape[0]},
+        sizes={"q_shares": shares[0], "k_shares": shares[1]},
         strides={},
-        blocks={"D": d, "BLOCK_N": PARTIALS_AT_ONCE, "BLOCK_D": PARTIAL_COLUMNS},
+        blocks={"D": d, "BLOCK_N": rows, "BLOCK_D": PARTIALS // rows},
         flags={},
     )
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from . import reference
+from .modes import is_traced, is_transformed
 from .normalization import Normalization
 from .rotation import Rotation
 
@@ -68,5 +69,23 @@ def normalize(
 
 def sum_of_squares(t: Tensor) -> Tensor:
     """The sum of squares of each row, (..., d) to (...), in fp32 (fp64 for fp64)."""
-    dtype = reference.compute_dtype(t)
-    return torch.linalg.vector_norm(t, dim=-1, dtype=dtype).square()
+    if is_traced() or is_transformed():  # a compiler makes one kernel of these three operators
+        return t.to(reference.compute_dtype(t)).square().sum(-1)
+    return _SumOfSquares.apply(t)
+
+
+class _SumOfSquares(torch.autograd.Function):
+    """Reads `t` once, and saves nothing but `t`.
+
+    PyTorch would go back through the root, which has no second derivative in a row of zeros.
+    """
+
+    @staticmethod
+    def forward(ctx, t):
+        ctx.save_for_backward(t)
+        return torch.linalg.vector_norm(t, dim=-1, dtype=reference.compute_dtype(t)).square()
+
+    @staticmethod
+    def backward(ctx, grad):
+        (t,) = ctx.saved_tensors
+        return (2 * grad.unsqueeze(-1) * t).to(t.dtype)

@@ -87,6 +87,63 @@ def rows_and_share(
 
 
 @triton.jit
+def rows_and_tiles(
+    batch,  # b
+    q_heads,  # h of q
+    k_heads,  # h of k, 0 without k
+    chunks,  # programs that share the same tiles
+    s_blocks,  # blocks of positions
+    BLOCK_R: tl.constexpr,  # rows per program, a power of two
+    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
+    PER_HEAD: tl.constexpr,  # a program keeps its heads, which have weights of their own
+):
+    """Like `rows_and_share`, of a program that goes through batch entries and rows, too.
+
+    Returns:
+        is_k, row, row_exists, heads: as there; unless PER_HEAD the first rows of the tensor
+        b: int64, the first batch entry
+        chunk: int64, the first of its tiles; the others are `chunks` apart
+        tiles: int64, of this and the other programs of the same rows, or of the same tensor
+    """
+    q_blocks, k_blocks, entries = count_row_blocks(batch, q_heads, k_heads, BLOCK_R, PER_BATCH)
+    program = tl.program_id(0)
+    positions = s_blocks.to(tl.int64) * entries
+    if PER_HEAD:
+        row_block, chunk = program % (q_blocks + k_blocks), program // (q_blocks + k_blocks)
+        tiles = positions
+    else:
+        of_k = program >= chunks
+        row_block, chunk = tl.where(of_k, q_blocks, 0), program - tl.where(of_k, chunks, 0)
+        tiles = positions * tl.where(of_k, k_blocks, q_blocks)
+    is_k, row, row_exists, heads = rows_of_block(
+        row_block, batch, q_heads, k_heads, BLOCK_R, PER_BATCH
+    )
+    return is_k, row, row_exists, heads, tl.full((), 0, tl.int64), chunk.to(tl.int64), tiles
+
+
+@triton.jit
+def tile_of_share(
+    tile,  # int64, from 0
+    row,  # from `rows_and_tiles`
+    row_exists,
+    heads,  # of the tensor
+    batch,  # b
+    s_blocks,  # blocks of positions
+    BLOCK_R: tl.constexpr,  # rows per program, a power of two
+    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
+    PER_HEAD: tl.constexpr,  # a program keeps its heads
+):
+    """Rows, whether they exist, batch entry and block of positions of one of a program's tiles."""
+    if not PER_HEAD:
+        rows = heads if PER_BATCH else heads * batch
+        row_blocks = (rows + BLOCK_R - 1) // BLOCK_R
+        row = ((tile % row_blocks).to(tl.int32) * BLOCK_R + tl.arange(0, BLOCK_R))[:, None]
+        row_exists = row < rows
+        tile = tile // row_blocks
+    return row, row_exists, tile // s_blocks, (tile % s_blocks).to(tl.int32)
+
+
+@triton.jit
 def tile_of_rows(
     seq_len,  # s, or the number of packed tokens
     batch,  # b

@@ -1,6 +1,7 @@
 """How rows are normalized beside a rotation. Stands on nothing but the standard library."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,10 +13,16 @@ class Normalization:
     after: bool  # normalizes the rotated row
     like_model: bool  # rounds where a model in PyTorch does, not once
     dim: int  # number of elements over which a mean is taken: d, or that of all heads
-    from_output: bool  # a backward reads what the forward wrote, not what it read
 
     @property
-    def fields(self) -> tuple[float, float, bool, bool, int, bool]:
+    def fields(self) -> tuple[float, float, bool, bool, int]:
         """All fields, in order."""
-        rounding = self.after, self.like_model
-        return self.eps, self.weight_offset, *rounding, self.dim, self.from_output
+        return self.eps, self.weight_offset, self.after, self.like_model, self.dim
+
+
+class Wanted(NamedTuple):
+    """Which gradients a backward computes."""
+
+    inputs: bool
+    weights: bool
+    sums: bool  # of squares, which came from elsewhere

@@ -1,24 +1,39 @@
-"""The launch as operators of PyTorch, for torch.compile, which does not look into them."""
+"""The launch as operators of PyTorch, for torch.compile, which does not look into them.
+
+The functional operator carries its own backward. An `autograd.Function` will not do under a trace:
+Dynamo traces through it, and then saves no versions, so that a tensor which is overwritten between
+forward and backward gives wrong gradients silently (seen with torch 2.11 and 2.13).
+"""
 
 import torch
 from torch import Tensor
 
 from . import fastpath, launch
+from .autograd import gradients, keep
 from .checks import check_inplace, check_values
 from .formats import view_as_sbhd
+from .modes import wants_grad
 from .rotation import Rotation
 
 
-def rotate_by_operator(
-    tensors: tuple[Tensor, ...],
-    rotation: Rotation,
-    inplace: bool,
-    entry: fastpath.Entry | None = None,
+def rotate_by_operator(tensors: tuple[Tensor, ...], rotation: Rotation) -> tuple[Tensor, ...]:
+    """`launch.rotate` into new memory as an operator, differentiable as often as you like."""
+    return tuple(_rotate_op(tensors, *rotation.tensors, *rotation.options))
+
+
+def rotate_inplace_by_operator(
+    tensors: tuple[Tensor, ...], rotation: Rotation
 ) -> tuple[Tensor, ...]:
-    """`launch.rotate` as an operator, which torch.compile does not look into."""
-    operator = _rotate_inplace_op if inplace else _rotate_op
-    outs = operator(tensors, *rotation.tensors, *rotation.options)
-    return tensors if inplace else tuple(outs)
+    """`launch.rotate` in place as an operator, where autograd records nothing.
+
+    Raises:
+        RuntimeError: autograd would record it. PyTorch gives no backward to operators in place, and
+            the gradient would silently lack the rotation.
+    """
+    if wants_grad((*tensors, rotation.table, rotation.sin)):
+        raise RuntimeError("a traced rotation in place has no gradient; rotate into new memory")
+    _rotate_inplace_op(tensors, *rotation.tensors, *rotation.options)
+    return tensors
 
 
 def _run(tensors: tuple[Tensor, ...], rotation: Rotation, inplace: bool) -> tuple[Tensor, ...]:
@@ -49,6 +64,25 @@ def _rotate_op(tensors, *fields):
 @_rotate_op.register_fake
 def _(tensors, *fields):
     return [torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in tensors]
+
+
+def _setup_context(ctx, inputs, output):
+    tensors, *fields = inputs
+    rotation = Rotation(*fields)
+    table_wants = any(x is not None and x.requires_grad for x in (rotation.table, rotation.sin))
+    keep(ctx, tensors if table_wants else (), rotation)
+    ctx.others = len(fields) - 2  # inputs that have no gradient
+    if not table_wants:
+        pairs = zip(tensors, output, strict=True)
+        ctx.mark_non_differentiable(*(out for t, out in pairs if not t.requires_grad))
+
+
+def _backward(ctx, grads):
+    found, *of_tables = gradients(ctx, grads, ctx.needs_input_grad[0], rotate_by_operator)
+    return found, *of_tables, *[None] * ctx.others
+
+
+_rotate_op.register_autograd(_backward, setup_context=_setup_context)
 
 
 @torch.library.custom_op(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-MAX_ROWS = 2**31  # rows are counted in 32 bits
+MOST_ROWS = 2**31 - 2**16  # rows are counted in 32 bits, up to the end of the last block
 
 
 class KernelTensors(NamedTuple):
@@ -94,7 +94,7 @@ def with_rows_in_one_dimension(views: list[Tensor | None]) -> list[Tensor | None
         if view is not None:
             _, batch, heads, _ = view.shape
             _, b_stride, h_stride, _ = view.stride()
-            if b_stride != heads * h_stride or batch * heads >= MAX_ROWS:
+            if b_stride != heads * h_stride or batch * heads >= MOST_ROWS:
                 return views
     return [None if view is None else view.flatten(1, 2).unsqueeze(1) for view in views]
 

@@ -508,14 +508,24 @@ BAD = [
     ),
     # start_positions
     starts("a list", [0, 0], "type list", "torch.Tensor", TypeError),
-    starts("an int", 3, "type int", "torch.Tensor", TypeError),
+    starts("a bool", True, "is True", "an int from -2^62 to 2^62", TypeError),
+    starts("a float", 1.5, "type float", "an int from -2^62 to 2^62", TypeError),
+    starts("a large int", 2**62 + 1, "is 46116", "an int from -2^62 to 2^62"),
+    starts("a larger int", -(2**70), "is -1180", "an int from -2^62 to 2^62"),
+    starts("one of fp32", cu(0, dtype=torch.float32), "float32", I_DTYPES, TypeError),
     starts("of fp32", cu(0, 0, dtype=torch.float32), "float32", I_DTYPES, TypeError),
     starts("of bool", cu(0, 1, dtype=torch.bool), "bool", I_DTYPES, TypeError),
-    starts("a scalar", torch.tensor(3), "()", "(2,)"),
-    starts("one for all", cu(3), "(1,)", "(2,)"),
-    starts("too many", cu(0, 0, 0), "(3,)", "(2,)"),
+    starts("too many", cu(0, 0, 0), "(3,)", "(2,), (1,) or ()"),
     starts("of rank 2", cu(0, 0)[:, None], "(2, 1)", "(2,)"),
-    starts("below 0", cu(0, -1), "[0, -1]", "values from 0", on_cpu=True),
+    starts("below 0", cu(0, -1), "[0, -1]", "values from 0 with a table", on_cpu=True),
+    starts("an int below 0", -2, "[-2, -2]", "values from 0 with a table", on_cpu=True),
+    starts(
+        "far below 0",
+        cu(0, -(2**63), dtype=torch.int64),
+        "[0, -92",
+        "from -2^62 to 2^62",
+        on_cpu=True,
+    ),
     starts(
         "starts past freqs", cu(0, 3), "s2 = 4", "in use needs 7", argument="freqs", on_cpu=True
     ),
@@ -554,7 +564,7 @@ BAD = [
     ids("of another batch", cu(0, 1, 2, 3).expand(3, 4), "(3, 4)", "(2, 4) or (1, 4)"),
     ids("s first", cu(0, 1).expand(4, 2), "(4, 2)", "(2, 4) or (1, 4)"),
     ids("too few", cu(0, 1, 2)[None], "(1, 3)", "(2, 4) or (1, 4)"),
-    ids("below 0", cu(0, 1, -3, 3)[None], "has -3", "values from 0", on_cpu=True),
+    ids("below 0", cu(0, 1, -3, 3)[None], "has -3", "values from 0 with a table", on_cpu=True),
     ids(
         "ids past freqs", cu(0, 1, 9, 3)[None], "= 4", "use needs 10", argument="freqs", on_cpu=True
     ),

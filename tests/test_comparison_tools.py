@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -234,3 +235,49 @@ def test_a_slower_checkout_is_found_in_a_dry_run(tmp_path):
     rows = json.loads(output.read_text())["rows"]
     assert [row["verdict"] for row in rows] == ["SLOWER"] * 2, rows
     assert all(1.01 < row["ratio"] < 1.03 and len(row["rounds"]["new"]) == 3 for row in rows)
+
+
+def norms():
+    """Name -> case, of the calls with a norm."""
+    cases = compare_speed.device_cases() | compare_speed.host_cases()
+    return {name: case for name, case in cases.items() if case["norm"]}
+
+
+def test_norms_are_timed_in_three_formats_both_ways_by_both_clocks():
+    found = {
+        (case["clock"], name.removeprefix("host: ").split(",")[0], case["tensor_format"], way)
+        for name, case in norms().items()
+        for way in ("forward", "backward")
+        if way in case["direction"] or case["direction"] == "both"
+    }
+    functions, formats = ("norm_rope", "qk_norm_rope"), ("sbhd", "bhsd", "thd")
+    wanted = product(("device", "host"), functions, formats, ("forward", "backward"))
+    assert found == set(wanted)
+
+
+@pytest.mark.parametrize("name", norms())
+def test_a_call_with_a_norm_is_what_its_name_says(name, monkeypatch):
+    pytest.importorskip("triton", reason="needs Triton")
+    called, case = [], compare_speed.shrunk(norms()[name])
+    for function in ("norm_rope", "qk_norm_rope"):
+        really = getattr(rope_kernels, function)
+        monkeypatch.setattr(
+            rope_kernels,
+            function,
+            lambda *x, name=function, really=really, **options: (
+                called.append((name, x[-1], options)) or really(*x, **options)
+            ),
+        )
+    results = compare_speed.make_call(case, "cpu")()
+    ((function, tensor_format, options),) = called
+    assert name.removeprefix("host: ").startswith(f"{function}, {tensor_format}")
+    assert options.keys() <= {"interleaved", "inplace", "rotary_dim", "cu_seqlens"}  # old ones too
+    assert ("cu_seqlens" in options) == (tensor_format == "thd")
+    assert ("rotary_dim" in options) == ("table" in name)
+    of_tensors = 1 + (function == "qk_norm_rope")
+    if "backward" not in name:
+        results = results if isinstance(results, tuple) else (results,)
+        assert len(results) == of_tensors and not any(x.requires_grad for x in results)
+    else:
+        assert [x.dim() for x in results[of_tensors:]] == [1] * of_tensors  # of the weights
+        assert [x.shape[-1] for x in results] == [16] * 2 * of_tensors

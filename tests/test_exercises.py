@@ -5,7 +5,6 @@ What stubs and solutions print is stored in the notebooks, and nbval holds it; h
 
 import ast
 import re
-import statistics
 import types
 
 import nbformat
@@ -15,10 +14,15 @@ import notebook_form
 import notebook_index
 import rope_lab as lab
 import wrong_kernels
+from decoys import decoys_for
 from rope_kernels import rope_fw, rope_qk
 from rope_lab.grading import exercises
 from rope_lab.grading.pretend_gpu import check_timer
-from wrong_answers import WRONG_ANSWERS, WRONG_TIMERS
+<<<<<<< HEAD
+from wrong_answers import WRONG_ANSWERS, WRONG_TIMERS, Wrong
+=======
+from wrong_answers import WASTEFUL_ANSWERS, WRONG_ANSWERS, WRONG_TIMERS
+>>>>>>> verdicts
 
 NUMBERS = ("04", "05", "06", "07", "08", "09", "11")
 SOLUTIONS = notebook_form.FOLDER / "solutions"
@@ -135,7 +139,10 @@ def functions_of(source):
 
 
 def candidate_and_spec(wrong, folder):
-    """A function as a reader would have it in a notebook, and what it is judged by."""
+    """A function as a reader would have it in a notebook, and what it is judged by.
+
+    Around it are decoys, as if all other cells had left names that it does not use.
+    """
     book = solutions(wrong.notebook)
     source = functions_of(cell(book, f"-ex{wrong.exercise}").source)
     for right, instead in wrong.instead.items():
@@ -144,6 +151,7 @@ def candidate_and_spec(wrong, folder):
     path = folder / "answer.py"
     path.write_text(functions_of(book.code[0].source) + "\n\n" + source)
     module = types.ModuleType("answer")
+    vars(module).update(decoys_for(path.read_text()))
     exec(compile(path.read_text(), path, "exec"), module.__dict__)
     checks = dict(
         re.findall(
@@ -161,13 +169,31 @@ def test_a_wrong_answer_is_told_what_it_looks_like(wrong, tmp_path):
     assert wrong.told in verdict.reason, verdict
 
 
+<<<<<<< HEAD
+SOLVED = {(one.notebook, one.exercise, one.candidate) for one in WRONG_ANSWERS}
+
+
+@pytest.mark.parametrize("number, k, candidate", sorted(SOLVED))
+def test_a_solution_is_right_among_decoys(number, k, candidate, tmp_path):
+    solution = Wrong(number, k, "none", {}, "", candidate)
+    verdict = lab.check_exercise(*candidate_and_spec(solution, tmp_path))
+    assert verdict, verdict
+=======
+@pytest.mark.parametrize("wasteful", WASTEFUL_ANSWERS, ids=str)
+def test_a_right_answer_that_does_too_much_is_told_so(wasteful, tmp_path):
+    verdict = lab.check_exercise(*candidate_and_spec(wasteful, tmp_path))
+    assert verdict and repr(verdict).startswith("RIGHT, but ")
+    assert wasteful.told in verdict.remark, verdict
+>>>>>>> verdicts
+
+
 @pytest.mark.parametrize("wrong", WRONG_TIMERS, ids=str)
 def test_a_wrong_timer_is_told_what_it_forgot(wrong):
     source = cell(solutions("08"), "-ex2").source
     for right, instead in wrong.instead.items():
         assert right in source, f"not in the solution any more: {right}"
         source = source.replace(right, instead)
-    names = {"statistics": statistics}
+    names = {}
     exec(functions_of(source), names)
     verdict = check_timer(names["timer"])
     assert verdict.state == "wrong" and wrong.told in repr(verdict), verdict

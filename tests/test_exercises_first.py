@@ -7,9 +7,11 @@ import pytest
 
 import notebook_index
 import rope_lab as lab
+from decoys import decoys_for
 from notebook_form import FOLDER
 from rope_kernels import reference
-from wrong_answers_first import WRONG_ANSWERS
+from wrong_answers import Wrong
+from wrong_answers_first import WASTEFUL_ANSWERS, WRONG_ANSWERS
 
 NAMES = ("00_start_here", "01_roformer_math", "02_rotate_half", "03_first_triton_kernel")
 _TITLE = re.compile(r"^###? (Exercise (\d): .+?)(?: \((\d+) minutes.*\))?$", re.MULTILINE)
@@ -50,10 +52,13 @@ def answer_of(notebook, exercise):
 
 
 def run(sources, path):
-    """Cells as one module, from a file, for kernels are read from there; its names."""
+    """Cells as one module, from a file, because kernels are read from there; its names.
+
+    Around them are decoys, as if all other cells had left names that these do not use.
+    """
     text = "\n\n".join(_CHECK.split(source)[0] for source in sources)
     path.write_text(text)
-    names = {"__name__": "an_answer"}
+    names = decoys_for(text) | {"__name__": "an_answer"}
     exec(compile(text, path, "exec"), names)
     return names
 
@@ -128,21 +133,33 @@ def test_exercise_and_solution_are_judged_alike(name):
     assert asked[name] == asked[f"{name}_solutions"]
 
 
-@pytest.mark.parametrize("wrong", WRONG_ANSWERS, ids=str)
-def test_a_wrong_answer_is_told_what_it_is(wrong, tmp_path):
-    cell, cells = answer_of(wrong.notebook, wrong.exercise)
+def verdict_on(answer, path):
+    """What the check says where the solution's text is replaced."""
+    cell, cells = answer_of(answer.notebook, answer.exercise)
     source = cell.source
-    for text, instead in wrong.instead.items():
+    for text, instead in answer.instead.items():
         assert text in source, f"the solution has changed: {text!r} is not in it"
         source = source.replace(text, instead)
     before = [c.source for c in cells[: cells.index(cell)] if c.cell_type == "code"]
-    names = run([*before, source], tmp_path / "answer.py")
+    names = run([*before, source], path)
     candidate, wanted = re.search(
         r"lab\.check_exercise\((\w+), lab\.exercises\.(\w+)\)", source
     ).groups()
-    verdict = lab.check_exercise(names[candidate], getattr(lab.exercises, wanted))
+    return lab.check_exercise(names[candidate], getattr(lab.exercises, wanted))
+
+
+@pytest.mark.parametrize("wrong", WRONG_ANSWERS, ids=str)
+def test_a_wrong_answer_is_told_what_it_is(wrong, tmp_path):
+    verdict = verdict_on(wrong, tmp_path / "answer.py")
     assert not verdict and verdict.state == "wrong"
     assert wrong.told in repr(verdict), verdict
+
+
+@pytest.mark.parametrize("wasteful", WASTEFUL_ANSWERS, ids=str)
+def test_a_right_answer_that_does_too_much_is_told_so(wasteful, tmp_path):
+    verdict = verdict_on(wasteful, tmp_path / "answer.py")
+    assert verdict and repr(verdict).startswith("RIGHT, but ")
+    assert wasteful.told in verdict.remark, verdict
 
 
 # an exercise that asks to do without a function
@@ -170,3 +187,13 @@ def test_the_same_name_for_a_function_of_ones_own_is_no_use_of_it(tmp_path):
     source = _CHECK.split(cell.source)[0] + own
     names = run([imports, source], tmp_path / "answer.py")
     assert lab.check_exercise(names["mine"], lab.exercises.rope_in_pytorch)
+
+
+# among the names of other cells
+
+
+@pytest.mark.parametrize(
+    "notebook, exercise", sorted({(w.notebook, w.exercise) for w in WRONG_ANSWERS})
+)
+def test_a_solution_is_right_among_decoys(notebook, exercise, tmp_path):
+    assert verdict_on(Wrong(notebook, exercise, "none", {}, ""), tmp_path / "answer.py")

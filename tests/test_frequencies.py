@@ -1,6 +1,7 @@
 """The table of angles: its values, and that it stays fp32 wherever the module goes."""
 
 import copy
+import io
 import weakref
 
 import pytest
@@ -132,11 +133,17 @@ def test_the_offset_is_divided_too():
     assert_close_to_fp64(got, table_fp64(torch.arange(8, 12) / FACTOR, 16))
 
 
-@pytest.mark.parametrize(
-    "alone", ({"seq_len_interpolation_factor": 4.0}, {"pretrained_max_position_embeddings": 8})
-)
-def test_either_of_the_two_alone_has_no_effect(alone):
-    assert torch.equal(RotaryPositionEmbedding(16, **alone)(100), RotaryPositionEmbedding(16)(100))
+def test_the_trained_length_alone_has_no_effect():
+    """Many configurations give it, interpolated or not."""
+    module = RotaryPositionEmbedding(16, pretrained_max_position_embeddings=8)
+    assert torch.equal(module(100), RotaryPositionEmbedding(16)(100))
+
+
+def test_the_factor_alone_is_refused():
+    """TransformerEngine ignores it, and the model runs without interpolation."""
+    message = r"^seq_len_interpolation_factor is 4\.0 without pretrained_max_position_embeddings; "
+    with pytest.raises(ValueError, match=message):
+        RotaryPositionEmbedding(16, seq_len_interpolation_factor=4.0)
 
 
 # dtype and device
@@ -240,6 +247,7 @@ BAD_ARGUMENTS = [
     ({"seq_len_interpolation_factor": -2.0}, "seq_len_interpolation_factor is -2.0; accepted: "),
     ({"pretrained_max_position_embeddings": 0}, "pretrained_max_position_embeddings is 0; "),
     ({"pretrained_max_position_embeddings": -1}, "pretrained_max_position_embeddings is -1; "),
+    ({"rotary_base": 1e-300}, "inv_freq has the value inf; accepted: finite numbers"),
 ]
 
 
@@ -258,6 +266,193 @@ def test_a_table_of_none_or_one(length):
 def test_a_negative_length_is_named():
     with pytest.raises(ValueError, match="max_seq_len is -1; accepted: "):
         RotaryPositionEmbedding(16)(-1)
+
+
+@pytest.mark.parametrize("make", ("__call__", "angles_per_pair", "cos_sin_per_pair"))
+def test_a_tensor_in_place_of_a_length_is_told_what_to_do(make):
+    """As one calls a layer; it was "Boolean value of Tensor with more than one value"."""
+    q = torch.randn(2, 5, 3, 16)
+    came = r"^max_seq_len is a tensor of shape \(2, 5, 3, 16\); accepted: a number of positions"
+    with pytest.raises(TypeError, match=came + r".* apply_rotary_pos_emb\(t, freqs\)"):
+        getattr(RotaryPositionEmbedding(16), make)(q)
+
+
+def test_a_length_may_be_a_number_in_a_tensor():
+    module = RotaryPositionEmbedding(16)
+    assert torch.equal(module(torch.tensor(5)), module(5))
+
+
+def test_persistent_must_be_a_bool():
+    with pytest.raises(TypeError, match=r"^persistent is 'no'; accepted: False, True$"):
+        RotaryPositionEmbedding(16, persistent="no")
+
+
+# frequencies of a subclass
+
+
+class Slower(RotaryPositionEmbedding):
+    """Frequencies of rotary_base, divided: assigned."""
+
+    def __init__(self, dim, divisor=8.0, **options):
+        self.divisor = divisor
+        super().__init__(dim, **options)
+
+    def reset_parameters(self):
+        super().reset_parameters()
+        self.inv_freq = self.inv_freq / self.divisor
+
+
+class Even(RotaryPositionEmbedding):
+    """Frequencies of its own, written in place, without a call of the method that it overrides."""
+
+    def reset_parameters(self):
+        with torch.no_grad():
+            self.inv_freq.copy_(torch.linspace(1, 0.1, len(self.inv_freq), device="cpu"))
+
+
+def built_directly(kind):
+    return kind(16)
+
+
+def built_on_the_meta_device(kind):
+    with torch.device("meta"):
+        return kind(16).to_empty(device="cpu")
+
+
+def built_in_inference_mode(kind):
+    with torch.inference_mode():
+        return kind(16)
+
+
+OWN = {
+    Slower: RotaryPositionEmbedding(16).inv_freq / 8,
+    Even: torch.linspace(1, 0.1, 8),
+    RotaryPositionEmbedding: 10000.0 ** (-torch.arange(0, 1, 0.125)),
+}
+
+
+@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize(
+    "build", (built_directly, built_on_the_meta_device, built_in_inference_mode)
+)
+def test_a_subclass_has_its_own_frequencies_however_it_is_built(build, kind, device):
+    module, t = build(kind).to(device), torch.randn(5, 1, 2, 16, device=device)
+    torch.testing.assert_close(module.inv_freq.cpu(), OWN[kind])
+    plain = RotaryPositionEmbedding(16).to(device)
+    plain.inv_freq = module.inv_freq.clone()
+    assert torch.equal(rope_fw(t, module), rope_fw(t, plain))
+
+
+def test_a_subclass_follows_rotary_base():
+    module = Slower(16)
+    module.rotary_base = 500.0
+    assert torch.equal(module.inv_freq, RotaryPositionEmbedding(16, rotary_base=500.0).inv_freq / 8)
+
+
+# rotary_base, and what the module says of itself
+
+
+def test_an_assigned_rotary_base_sets_the_frequencies(device):
+    module, t = RotaryPositionEmbedding(16).to(device), torch.randn(5, 1, 2, 16, device=device)
+    inv_freq = module.inv_freq
+    rope_fw(t, module)
+    module.rotary_base = 5e5
+    want = RotaryPositionEmbedding(16, rotary_base=5e5).to(device)
+    assert module.rotary_base == 5e5 and module.inv_freq is inv_freq
+    assert torch.equal(inv_freq, want.inv_freq)
+    assert torch.equal(rope_fw(t, module), rope_fw(t, want))
+
+
+@pytest.mark.parametrize("bad", (0.0, -1.0, None, "10000", 1e-300), ids=str)
+def test_a_bad_rotary_base_changes_nothing(bad):
+    module = RotaryPositionEmbedding(16)
+    before = module.inv_freq.clone()
+    with pytest.raises(
+        ValueError, match=r"^(rotary_base is .*positive|inv_freq has the value inf)"
+    ):
+        module.rotary_base = bad
+    assert module.rotary_base == 10000.0 and torch.equal(module.inv_freq, before)
+
+
+def test_a_module_that_was_saved_when_rotary_base_was_a_plain_attribute():
+    module = RotaryPositionEmbedding(16, rotary_base=500.0)
+    state = module.__getstate__()
+    state["rotary_base"] = state.pop("_rotary_base")
+    older = RotaryPositionEmbedding.__new__(RotaryPositionEmbedding)
+    older.__setstate__(state)
+    assert older.rotary_base == 500.0
+    older.reset_parameters()
+    assert torch.equal(older.inv_freq, module.inv_freq)
+
+
+WORDS = {
+    "rotary_dim=16, rotary_base=10000.0": {"dim": 16},
+    "rotary_dim=8, rotary_base=500.0, interleaved=True": {
+        **{"dim": 16, "rotary_percent": 0.5},
+        **{"rotary_base": 500.0, "interleaved": True},
+    },
+    "rotary_dim=16, rotary_base=10000.0, seq_len_interpolation_factor=4.0, "
+    "pretrained_max_position_embeddings=8": {"dim": 16, **CASES["interpolated"]},
+    "rotary_dim=16, rotary_base=10000.0, persistent=False": {"dim": 16, "persistent": False},
+}
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_a_module_says_what_it_is(words, device):
+    module = RotaryPositionEmbedding(**WORDS[words])
+    for kept in (module, module.to(device), copy.deepcopy(module), module.to("meta")):
+        assert repr(kept) == f"RotaryPositionEmbedding({words})"
+
+
+OTHER_FREQUENCIES = {
+    "a checkpoint": lambda module, other: module.load_state_dict(other.state_dict()),
+    "assigned": lambda module, other: setattr(module, "inv_freq", other.inv_freq),
+    "in place": lambda module, other: module.inv_freq.copy_(other.inv_freq),
+    "fewer": lambda module, other: setattr(module, "inv_freq", other.inv_freq[:4]),
+}
+
+
+@pytest.mark.parametrize("change", OTHER_FREQUENCIES.values(), ids=OTHER_FREQUENCIES)
+def test_a_module_with_frequencies_of_another_base_does_not_say_that_base(change, device):
+    module = RotaryPositionEmbedding(16).to(device)
+    change(module, RotaryPositionEmbedding(16, rotary_base=10_010.0).to(device))
+    assert repr(module).endswith("rotary_base=10000.0 (inv_freq has other frequencies))")
+    module.rotary_base = 500.0
+    assert repr(module).endswith("rotary_base=500.0)")
+
+
+# not in the state
+
+
+def test_frequencies_that_are_not_saved():
+    """A checkpoint without them loads, as all of Hugging Face's are."""
+    module = RotaryPositionEmbedding(16, rotary_base=500.0, persistent=False)
+    assert list(module.state_dict()) == []
+    model = nn.Sequential(nn.Linear(2, 2), module)
+    model.load_state_dict(nn.Sequential(nn.Linear(2, 2)).state_dict())
+    with pytest.raises(RuntimeError, match=r'Unexpected key\(s\) in state_dict: "inv_freq"'):
+        module.load_state_dict({"inv_freq": torch.rand(8).bfloat16()})
+
+
+@pytest.mark.parametrize("persistent", (False, True))
+def test_whether_frequencies_are_saved_survives_changes_and_copies(persistent):
+    module = RotaryPositionEmbedding(16, persistent=persistent)
+    module.inv_freq = torch.rand(8)
+    module.reset_parameters()
+    file = io.BytesIO()
+    torch.save(module, file)
+    file.seek(0)
+    with torch.device("meta"):
+        on_meta = RotaryPositionEmbedding(16, persistent=persistent)
+    loaded = torch.load(file, weights_only=False)
+    for kept in (
+        module,
+        module.half(),
+        copy.deepcopy(module),
+        loaded,
+        on_meta.to_empty(device="cpu"),
+    ):
+        assert list(kept.state_dict()) == ["inv_freq"] * persistent
 
 
 def test_turns_know_frequencies_that_lie_where_others_lay():

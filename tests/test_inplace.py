@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext
 import pytest
 import torch
 from torch import func
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
@@ -24,7 +25,15 @@ from inputs import (
     sliced_with_offset,
     transposed,
 )
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
+from rope_kernels import (
+    RotaryPositionEmbedding,
+    apply_rotary_pos_emb,
+    norm_rope,
+    qk_norm_rope,
+    rope_bw,
+    rope_fw,
+    rope_qk,
+)
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 S, B, H, D, D2 = 5, 2, 3, 10, 6
@@ -666,6 +675,148 @@ def test_other_bad_arguments_leave_everything_as_it_was(device):
                 rope_qk(t, k, freqs, inplace=True, **options)
         with pytest.raises(ValueError, match=r"^k has shape"):
             rope_qk(t, k[1:], good, inplace=True)
+
+
+# what is read and written at once
+
+AT = 100  # elements into the memory: where the tensors to rotate begin
+ROTATED = S * B * H * D
+
+
+class OneMemory:
+    """Tensors to rotate, and in the same memory what a call reads beside them."""
+
+    def __init__(self, device):
+        self.memory = torch.zeros(AT + 2 * ROTATED + 200, device=device)
+        self.t = self.memory[AT : AT + ROTATED].view(S, B, H, D)
+        self.k = self.memory[AT + ROTATED : AT + 2 * ROTATED].view(S, B, H, D)
+
+    def at(self, first, *shape, dtype=torch.float32):
+        """A tensor of another shape from element `first` on."""
+        elements = self.memory[first : first + 2 * torch.Size(shape).numel()].view(dtype)
+        return elements[: torch.Size(shape).numel()].view(shape)
+
+
+READ = {  # by what is read: the options, from the tensor to read; its shape and dtype; its name
+    "angles": (lambda x: {"freqs": x}, (S, 1, 1, D2), torch.float32, "freqs"),
+    "cosines": (lambda x: {"freqs": (x, x.clone())}, (S, D2), torch.float32, r"freqs\[0\]"),
+    "sines": (lambda x: {"freqs": (x.clone(), x)}, (S, D2), torch.float32, r"freqs\[1\]"),
+    "starts": (lambda x: {"start_positions": x}, (B,), torch.int32, "start_positions"),
+    "ids": (lambda x: {"position_ids": x}, (B, S), torch.int64, "position_ids"),
+}
+READ_BY_A_NORM = {
+    "weight": (lambda x: {"weight": x}, (D,), torch.float32, "weight"),
+    "sums": (lambda x: {"sumsq": x, "norm_dim": D}, (S, B, H), torch.float32, "sumsq"),
+}
+OVERLAPS = {  # the first element of what is read, from its number of elements; and who has it too
+    "the first element": (lambda n: AT - n + 1, "t"),
+    "within": (lambda n: AT + 7, "t"),
+    "the last element": (lambda n: AT + ROTATED - 1, "t"),
+    "just before": (lambda n: AT - n, None),
+    "just after": (lambda n: AT + ROTATED, None),
+}
+
+
+def by_a_norm(t, freqs, tensor_format="sbhd", weight=None, **options):
+    return norm_rope(t, weight, freqs, tensor_format, **options)
+
+
+def call_in_one_memory(function, which, where, device, **options):
+    make, shape, dtype, _ = (READ | READ_BY_A_NORM)[which]
+    case = OneMemory(device)
+    first = where(torch.Size(shape).numel() * dtype.itemsize // 4)
+    if dtype == torch.int64 and first % 2:
+        first += 1 if first < AT else -1
+    read = case.at(first, *shape, dtype=dtype)
+    if which == "sums":
+        read += 1
+    options |= {"freqs": angles(S, D2, device)} | make(read)
+    before = case.memory.clone()
+    return case, before, lambda: function(case.t, options.pop("freqs"), inplace=True, **options)
+
+
+@pytest.mark.parametrize("where", OVERLAPS)
+@pytest.mark.parametrize(
+    "function,which",
+    [(function, which) for which in READ for function in (apply_rotary_pos_emb, rope_bw, by_a_norm)]
+    + [(by_a_norm, which) for which in READ_BY_A_NORM],
+)
+def test_what_is_read_must_not_be_overwritten(function, which, where, device):
+    """Another program may read it before or after. Parts of one memory side by side are fine."""
+    place, shared = OVERLAPS[where]
+    name = "grad" if function is rope_bw else "t"
+    for fused in (True, True, False):  # the second time by the fast path
+        case, before, call = call_in_one_memory(function, which, place, device, fused=fused)
+        if shared is None:
+            assert call() is case.t
+            continue
+        argument = (READ | READ_BY_A_NORM)[which][3]
+        message = rf"^{argument} shares memory with {name}; accepted: with inplace=True separate"
+        with pytest.raises(ValueError, match=message):
+            call()
+        assert torch.equal(case.memory, before)
+
+
+def test_k_must_not_share_memory_with_what_is_read_either(device):
+    case = OneMemory(device)
+    weights, sums = case.at(AT + ROTATED, 2, D), torch.ones(S, B, H, device=device)
+    freqs, ids = angles(S, D2, device), case.at(AT + ROTATED + 1, S, 1, 1, D2)
+    for message, call in (
+        (r"^freqs shares memory with k; ", lambda: rope_qk(case.t, case.k, ids, inplace=True)),
+        (
+            r"^k_weight shares memory with k; .* k_weight\.clone\(\)$",
+            lambda: qk_norm_rope(case.t, case.k, None, weights[0], freqs, inplace=True),
+        ),
+        (
+            r"^q_weight shares memory with k; ",
+            lambda: qk_norm_rope(case.t, case.k, *weights, freqs, inplace=True),
+        ),
+        (
+            r"^sumsq\[1\] shares memory with k; ",
+            lambda: qk_norm_rope(
+                *(case.t, case.k, None, None, freqs),
+                sumsq=(sums, case.at(AT + ROTATED, S, B, H)),
+                inplace=True,
+                norm_dim=D,
+            ),
+        ),
+    ):
+        for _ in range(2):
+            with pytest.raises(ValueError, match=message):
+                call()
+
+
+def test_packed_sequences_must_not_be_overwritten(device):
+    memory = torch.zeros(S * H * D, device=device)
+    t, cu_seqlens = memory.view(S, H, D), memory[-2:].view(torch.int32)
+    cu_seqlens[1] = S
+    with pytest.raises(ValueError, match=r"^cu_seqlens shares memory with t; "):
+        rope_fw(t, angles(S, D2, device), "thd", cu_seqlens=cu_seqlens, inplace=True)
+
+
+def test_what_only_shares_a_storage_may_be_overwritten(device):
+    """A slice of each row, and tables in elements of the same memory, past the last row."""
+    memory = torch.zeros(2000, device=device)
+    t = memory[: S * B * H * 2 * D].view(S, B, H, 2 * D)[..., 3 : 3 + D]
+    end = 1 + sum(step * (n - 1) for step, n in zip(t.stride(), t.shape, strict=True)) + 3
+    freqs = memory[end : end + S * D2].view(S, 1, 1, D2)
+    assert rope_fw(t, freqs, inplace=True) is t
+    with pytest.raises(ValueError, match=r"^freqs shares memory with t; "):
+        rope_fw(t, memory[end - 1 : end - 1 + S * D2].view(S, 1, 1, D2), inplace=True)
+
+
+@pytest.mark.parametrize("by", ("torch.compile", "fake tensors"))
+def test_tensors_without_memory_are_not_refused(by, device):
+    case = OneMemory(device)
+    freqs = angles(S, D2, device)
+    if by == "torch.compile":
+        compiled = torch.compile(rope_fw, backend="aot_eager", fullgraph=True)
+        want = rope_fw(case.t, freqs)
+        torch.testing.assert_close(compiled(case.t, freqs, inplace=True), want)
+        return
+    with FakeTensorMode() as mode:
+        fake = mode.from_tensor(case.t)
+        assert rope_fw(fake, mode.from_tensor(freqs), inplace=True) is fake
 
 
 # what can

@@ -72,6 +72,7 @@ def test_the_verdict_says_where_and_who():
     assert verdict.wrong == 4 * 2 * 4 and verdict.dtype == "float32"
     assert verdict.largest_error > abs(verdict.got - verdict.expected) > 0
     assert len(verdict.wrong_cases) == 11 and not verdict.right_cases
+    assert repr(verdict).startswith("WRONG in the case 'small and plain'; every case fails\n")
 
 
 def test_the_owner_is_not_always_the_first():
@@ -268,28 +269,6 @@ def test_three_sections_turn_by_their_own_positions():
             assert torch.allclose(apart[..., columns], want[..., columns])
 
 
-# candidates from a notebook, which no module holds
-
-FACTOR = 2
-
-
-def test_what_cannot_be_sent_is_named():
-    table = torch.ones(3)
-
-    def candidate(t, freqs):
-        return t * TABLE  # noqa: F821
-
-    candidate.__module__ = "__main__"
-    candidate.__globals__["TABLE"] = table
-    with pytest.raises(TypeError, match="TABLE is of type Tensor"):
-        judge(candidate, exercises.rope)
-
-
-def test_a_lambda_has_no_name():
-    with pytest.raises(TypeError, match="no name"):
-        judge(lambda t, freqs: t, exercises.rope)
-
-
 # functions of PyTorch alone, numbers, cases of a specification's own
 
 
@@ -340,24 +319,53 @@ def test_launches_are_counted():
     assert judge(wrong_kernels.right, exercises.rope).launches == 12
 
 
-def one_value_after_another(x):
-    return wrong_kernels.stored_by_all(x, first_is_wrong=True)
-
-
-def the_same_value_again(x):
-    return wrong_kernels.stored_by_all(x, first_is_wrong=False)
-
-
 def three_times(x: "(n)"):  # noqa: F821
     return 3 * x
 
 
-def test_a_result_that_needs_an_order_of_programs_is_wrong():
-    verdict = judge(one_value_after_another, spec(leave_out=STRIDED)(three_times))
-    assert not verdict and "a race between programs: program 1 stores in element 0 of" in repr(
-        verdict
-    )
-    assert judge(the_same_value_again, spec(leave_out=STRIDED)(three_times))
+TWICE = {  # how it is stored twice -> what is told if the two values differ
+    "by two programs": "programs 0 and 1 store element 0 of out_ptr, -6.31 and then -3.16: which",
+    "by one program": "program 0 stores element 0 of out_ptr twice, -6.31 and then -3.16: which",
+    "by one store": "program 0 stores two values in element 0 of out_ptr, -6.31 and then -3.16",
+}
+
+
+@pytest.mark.parametrize("how", TWICE)
+def test_a_result_that_needs_an_order_of_stores_is_wrong(how):
+    """The result is right here, where programs, stores and lanes come in order."""
+    candidate = functools.partial(wrong_kernels.stored_twice, how=how, first=2.0)
+    verdict = judge(candidate, spec(leave_out=STRIDED)(three_times))
+    assert not verdict and f"write collision: {TWICE[how]}" in repr(verdict), verdict
+
+
+@pytest.mark.parametrize("how", TWICE)
+def test_the_same_value_stored_twice_is_right_and_said(how):
+    candidate = functools.partial(wrong_kernels.stored_twice, how=how)
+    verdict = judge(candidate, spec(leave_out=STRIDED)(three_times))
+    said = "it stores 64 elements of out_ptr twice, the same value each time"
+    assert verdict and verdict.remark == f"{said} (in the case 'small and plain')"
+    assert repr(verdict).startswith(f"RIGHT, but {verdict.remark}\n  4 cases: small and plain, ")
+
+
+def nan_for_all(x: "(n)"):  # noqa: F821
+    return x * float("nan")
+
+
+@pytest.mark.parametrize("how", TWICE)
+def test_nan_twice_is_the_same_value(how):
+    candidate = functools.partial(wrong_kernels.stored_twice, how=how, first=float("nan"))
+    assert "nan and then" in repr(judge(candidate, spec(leave_out=STRIDED)(three_times)))
+    twice_nan = functools.partial(wrong_kernels.nan_stored_twice, how=how)
+    assert judge(twice_nan, spec(leave_out=STRIDED)(nan_for_all)).remark
+
+
+def test_bf16_stored_twice_is_shown_as_numbers():
+    case = Case("in bf16", {"s": 1, "d": 2, "n": 8}, torch.bfloat16)
+    others = tuple(case.name for case in spec(three_times).cases)
+    wanted = spec(leave_out=others, extra=(case,))(three_times)
+    candidate = functools.partial(wrong_kernels.stored_twice, how="by one program", first=2.0)
+    said = "program 0 stores element 0 of out_ptr twice, -2.11 and then -1.05: which"
+    assert said in repr(judge(candidate, wanted))
 
 
 def test_functions_of_pytorch_are_judged_where_there_is_no_triton(tmp_path):
@@ -380,20 +388,6 @@ def test_functions_of_pytorch_are_judged_where_there_is_no_triton(tmp_path):
         PYTHONPATH=os.pathsep.join((str(tmp_path), str(ROOT))),
     )
     assert said.startswith("RIGHT: ") and "it raises ZeroDivisionError" in said
-
-
-DEFAULT = 3.0
-
-
-def test_names_in_defaults_are_sent_too():
-    """As a notebook's function has them: `def f(x, kernel=my_kernel)`."""
-    program = judge_module._Shipment()
-
-    def candidate(t, freqs, factor=DEFAULT):
-        return factor * t
-
-    candidate.__module__ = "__main__"
-    assert "DEFAULT = 3.0" in program.add_call(candidate)["program"]
 
 
 @pytest.mark.parametrize(

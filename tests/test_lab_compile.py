@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import types
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -220,6 +221,103 @@ def test_a_call_of_the_package_is_planned_and_compiled():
     code = compile_call("sm_90", rope_fw, t, RotaryPositionEmbedding(256))
     assert code.kernel == "rope_kernel" and set(code.stores) == {16}
     assert code.num_warps == 1
+
+
+# What a kernel in a cell may use
+
+IN_A_CELL = """
+import triton
+import triton.language as tl
+from typing import Any, NamedTuple
+
+MOST = float("inf")
+FACTOR = tl.constexpr(3)
+FP32 = tl.float32
+
+class Memory(NamedTuple):
+    source: Any
+    target: Any
+
+class Tile(NamedTuple):
+    block: Any
+    step: Any = 1
+
+@triton.jit
+def load(pointer, i):
+    return tl.load(pointer + i)
+
+part = load
+
+@triton.jit
+def inside(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    tile: tl.constexpr = Tile(BLOCK)
+    memory = Memory(x_ptr, out_ptr)
+    i = tile.step * tl.arange(0, tile.block)
+    tl.store(memory.target + i, load(memory.source, i))
+
+@triton.jit
+def from_the_host(memory, TILE: tl.constexpr):
+    i = TILE.step * tl.arange(0, TILE.block)
+    tl.store(memory.target + i, load(memory.source, i))
+
+@triton.jit
+def with_constexprs_inside(x_ptr, out_ptr, tile):
+    i = tile.step * tl.arange(0, tile.block)
+    tl.store(out_ptr + i, load(x_ptr, i))
+
+@triton.jit
+def with_numbers(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = part(x_ptr, i).to(FP32) * FACTOR
+    tl.store(out_ptr + i, tl.minimum(x, MOST))
+
+@triton.jit
+def with_a_table(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    tl.store(out_ptr + tl.arange(0, BLOCK), table)
+"""
+
+
+@pytest.fixture
+def cell(tmp_path):
+    """A notebook's cell, and around it names that its kernels have as attributes."""
+    path = tmp_path / "a_cell.py"
+    path.write_text(IN_A_CELL)
+    names = dict.fromkeys(("store", "block", "table"), torch.ones(3))
+    names |= {"__name__": "__main__", "arange": 3}
+    exec(compile(IN_A_CELL, path, "exec"), names)
+    return types.SimpleNamespace(**names)
+
+
+@pytest.mark.parametrize("step", (1, 2))
+def test_named_tuples_of_a_cell(cell, step):
+    constexpr = tl.constexpr
+    calls = {
+        "inside": ((FP32, FP32), {"BLOCK": 128}),
+        "from_the_host": ((cell.Memory(FP32, FP32),), {"TILE": cell.Tile(128, step)}),
+        "with_constexprs_inside": (
+            (FP32, FP32, cell.Tile(constexpr(128), constexpr(step))),
+            {},
+        ),
+    }
+    for name, (arguments, constants) in calls.items():
+        code = compile_for("sm_90", getattr(cell, name), *arguments, num_warps=1, **constants)
+        width = 16 if step == 1 or name == "inside" else 4
+        assert (name, code.loads) == (name, {width: 128 // 32 * 4 // width})
+
+
+def test_numbers_and_parts_of_a_cell(cell):
+    code = compile_for("sm_90", cell.with_numbers, MEMORY, FP32, BLOCK=128, num_warps=1)
+    assert list(opcodes(code, "ttir", keep="^arith")).count("arith.mulf") == 1
+
+
+def test_a_part_may_have_the_name_of_an_attribute(cell):
+    code = compile_for("sm_90", cell.inside, FP32, FP32, BLOCK=128, num_warps=1)
+    assert "arange" in code.program and "arange =" not in code.program
+
+
+def test_what_a_kernel_cannot_use_is_named(cell):
+    with pytest.raises(TypeError, match=r"^with_a_table uses table, which is a Tensor; accepted: "):
+        compile_for("sm_90", cell.with_a_table, FP32, FP32, BLOCK=128)
 
 
 # Room on a multiprocessor

@@ -20,6 +20,7 @@ from rope_kernels import (
 )
 from rope_kernels.engine import Engine, engine_of
 from rope_kernels.norm_plan import PROGRAMS_OF_ODD_ROWS_PER_SM, PROGRAMS_PER_SM
+from rope_kernels.tiles import next_power_of_2
 from rope_lab.compiler.compile import compile_plan
 from rope_lab.compiler.norm_plans import plans_of_norm
 from rope_lab.compiler.plans import plan_of
@@ -37,7 +38,7 @@ def packed(device):
     t, weight = q_and_k(device)[0][:6, 0].detach(), torch.rand(D, device=device)
     t, weight = t.requires_grad_(), weight.requires_grad_()
     options = {"cu_seqlens": torch.tensor([0, 2, 2, 5], device=device), "norm_after": True}
-    return norm_rope, (t, weight, angles(9, D2, device), "thd"), options | {"save": "output"}
+    return norm_rope, (t, weight, angles(9, D2, device), "thd"), options
 
 
 def sumsq_of_all_heads(device):
@@ -106,7 +107,8 @@ def test_programs_cover_all_rows_and_fill_the_gpu_once(s, d, tail, sms, monkeypa
     (rows, all_tiles), most = tiles(backward), per_sm * sms // backward.num_warps
     assert forward.programs == tiles(forward)[1] and per_sm <= 12
     assert backward.programs == min(all_tiles, rows * max(1, most // rows))
-    assert add.programs == 2 * -(-d // norm_plan.PARTIAL_COLUMNS)
+    rows = min(norm_plan.PARTIALS_AT_ONCE, next_power_of_2(max(add.sizes.values())))
+    assert add.programs == 2 * -(-d // (norm_plan.PARTIALS // rows))
 
 
 LIMITED = {"tensor_format": "bhsd"}

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rope_kernels import norm_launch, norm_reference, norm_rope, qk_norm_rope, rope_qk
-from test_checks import BAD, D, H, S, check_message, module, t, table, to
+from test_checks import BAD, D, H, S, check_message, t, table, to
 from test_checks import B as BATCH
 from test_checks import nothing_may_run as nothing_may_run_of_others
 
@@ -95,8 +95,6 @@ OF_THE_NORM = {
     "rounding twice": ({"rounding": "twice"}, "rounding is 'twice'; ", "once, model", ValueError),
     "rounding None": ({"rounding": None}, "rounding is None; ", "once, model", ValueError),
     "rounding a list": ({"rounding": ["once"]}, "rounding is ['once']; ", "once", ValueError),
-    "save x": ({"save": "x"}, "save is 'x'; ", "accepted: input, output", ValueError),
-    "save True": ({"save": True}, "save is True; ", "accepted: input, output", ValueError),
     # weights
     "weight a list": ({"weight": [1.0] * D}, "{w} is of type list", FLOATS, TypeError),
     "weight a number": ({"weight": 1.0}, "{w} is of type float", FLOATS, TypeError),
@@ -152,22 +150,6 @@ OF_THE_NORM = {
             "accepted: None, or the head dimension, 10",
             ValueError,
         ),
-    ),
-    # save
-    "save output with a weight": (
-        {"save": "output"},
-        "save is 'output' with a weight before the rotation: the output is rounded",
-        *("accepted: save='input', norm_after=True or no weight", ValueError),
-    ),
-    "save output, two angles a pair": (
-        {"save": "output", "weight": None},
-        "save is 'output' with a table of an angle for each element: where the members of a pair",
-        *("accepted: save='input', a module, or a table of an angle for each pair", ValueError),
-    ),
-    "save output like a model": (
-        {"save": "output", "norm_after": True, "rounding": "model"},
-        "save is 'output' with rounding='model', which rounds three times more; ",
-        *("accepted: save='input' or rounding='once'", ValueError),
     ),
 }
 
@@ -264,12 +246,3 @@ def test_the_keywords_and_defaults_of_rope_qk_are_here_too():
                 assert here[name].kind == parameter.kind
     one, two = (inspect.signature(function).parameters for function in (norm_rope, qk_norm_rope))
     assert list(one)[2:] == list(two)[4:]
-
-
-@pytest.mark.parametrize("save", ("input", "output"))
-def test_a_module_and_a_table_per_pair_may_be_undone(save, device):
-    """What `save='output'` accepts."""
-    x = torch.randn(S, BATCH, H, D, device=device)
-    norm_rope(x, None, module(device=device), save=save)
-    norm_rope(x, None, table(S, 1, 1, 4).to(device), rotary_dim=8, save=save)
-    norm_rope(x, ones(D).to(device), table().to(device), norm_after=True, save=save)

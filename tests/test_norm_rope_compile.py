@@ -33,14 +33,13 @@ AXES = {
     "positions": ("from 0", "starts", "ids", "a rank"),
     "call": ("t", "q and k", "in place", "q and k in place"),
     "weights": tuple(BY_NAME),
-    "norm": ("once", "model", "after", "output", "sumsq"),
+    "norm": ("once", "model", "after", "sumsq"),
     "grad": (False, True),
 }
 NORMS = {
     "once": {"weight_offset": 1.0},
     "model": {"rounding": "model"},
     "after": {"norm_after": True, "eps": 1e-3},
-    "output": {"norm_after": True, "save": "output"},
     "sumsq": {"norm_dim": 3 * D},
 }
 
@@ -148,7 +147,10 @@ def test_one_weight_for_q_and_k_in_one_graph(device):
 
 
 def test_a_norm_over_all_heads_in_one_graph(device):
-    """The sum over heads is PyTorch's, and its gradient goes through the operator."""
+    """The sum over heads is PyTorch's, and its gradient goes through the operator.
+
+    In a graph squares are added by other operators than in eager mode: not bit for bit.
+    """
     t, weight = torch.randn(S, B, 3, D, device=device), torch.randn(3, D, device=device)
     freqs = angles(S, D2, device)
 
@@ -158,7 +160,9 @@ def test_a_norm_over_all_heads_in_one_graph(device):
 
     function, counter = compiled(rotate)
     inputs, grads = [t.requires_grad_(), weight.requires_grad_()], [torch.randn_like(t)]
-    assert_same_bits(run(function, inputs, grads), run(rotate, inputs, grads))
+    torch.testing.assert_close(
+        run(function, inputs, grads), run(rotate, inputs, grads), rtol=2e-6, atol=2e-6
+    )
     assert counter.frame_count == 1
 
 
@@ -198,7 +202,6 @@ COUNTED = {
     "packed qkv": {"layout": packed_qkv},
     "norm after": {"norm_after": True},
     "model": {"rounding": "model"},
-    "output": {"norm_after": True, "save": "output"},
 }
 
 

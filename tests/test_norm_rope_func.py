@@ -86,10 +86,3 @@ def test_gradients_in_batches(recipe, device):
     for i, grads in enumerate(zip(*batches, strict=True)):
         want = torch.autograd.grad(outs, problem.leaves, grads, retain_graph=True)
         torch.testing.assert_close([x[i] for x in got], list(want))
-
-
-def test_gradients_in_batches_from_the_output_are_refused(device):
-    problem = Problem("save output", "bshd", device)
-    out = problem.call(*problem.leaves)
-    with pytest.raises(RuntimeError, match=r"save is 'output'.*batch.*accepted: save='input'"):
-        torch.autograd.grad(out, problem.leaves, out.expand(3, *out.shape), is_grads_batched=True)

@@ -100,7 +100,7 @@ def test_unfused_it_is_the_model_bit_for_bit(device):
 def model_norm(**changes):
     """A `Normalization` that rounds as a model does."""
     fields = {"eps": 1e-6, "weight_offset": 0.0, "after": False, "dim": 20, **changes}
-    return Normalization(like_model=True, from_output=False, **fields)
+    return Normalization(like_model=True, **fields)
 
 
 @pytest.mark.parametrize("dtype", EACH_DTYPE, ids=str)

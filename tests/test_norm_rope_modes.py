@@ -1,4 +1,4 @@
-"""`norm_rope` with what training does: less memory, checkpoints, autocast, heads on several ranks.
+"""`norm_rope` with what training does: saved tensors, checkpoints, autocast, several ranks.
 
 And in place, where gradients are refused.
 """
@@ -13,10 +13,8 @@ from norm_yardstick import (
     assert_as_in_new_memory,
     assert_close,
     norm_rope_fp64,
-    outs_and_grads,
 )
 from rope_kernels import (
-    RotaryPositionEmbedding,
     norm_launch,
     norm_reference,
     norm_rope,
@@ -27,7 +25,7 @@ from test_norm_rope import DTYPES, Sample, each_format, each_order
 
 S, B, H, D, D2 = 3, 2, 3, 20, 12  # of a `Sample`
 
-# save="output"
+# what autograd keeps
 
 
 def saved_by(function):
@@ -38,99 +36,30 @@ def saved_by(function):
     return {x.data_ptr() for x in saved}, out
 
 
-FROM_OUTPUT = {
-    "norm after": {"norm_after": True},
-    "norm after, offset": {"norm_after": True, "weight_offset": 1.0},
-    "norm after, a weight of each head": {"norm_after": True, "weights": "(h, d)"},
-    "norm after, interleaved": {"norm_after": True, "interleaved": True},
-    "norm after, halves": {"norm_after": True, "interleaved": True, "output_pairing": "half"},
-    "no weight, on the fly": {"weights": None, "freqs": "module"},
-    "no weight, a scaled table": {"weights": None, "freqs": "scaled", "rotary_dim": D2},
-    "no weight, inverse": {"weights": None, "freqs": "module", "inverse": True},
-    "no weight, halves": {
-        **{"weights": None, "freqs": "scaled", "rotary_dim": D2},
-        **{"interleaved": True, "output_pairing": "half"},
-    },
-    "no weight, norm after": {"weights": None, "norm_after": True},
-    "sum of squares": {"norm_after": True, "sumsq": True},
-}
-
-
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # what is masked is 0 / 0
-@pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=str)
-@pytest.mark.parametrize("name", FROM_OUTPUT)
-@each_format
-def test_gradients_from_the_output(tensor_format, name, dtype, device):
-    options = dict(FROM_OUTPUT[name])
-    kind, freqs = options.pop("weights", "(d,)"), options.pop("freqs", None)
-    sample = Sample(device, tensor_format, dtype=dtype, heads=(3, 2), weights=kind)
-    for weight in sample.weights if kind else ():
-        weight.copy_(weight.sign() * (0.5 + weight.abs()))  # it is divided by
-    if freqs == "module":
-        interleaved = options.get("interleaved", False)
-        freqs = RotaryPositionEmbedding(D2, interleaved=interleaved).to(device).to(dtype)
-    elif freqs == "scaled":
-        angle = 10 * torch.randn(30, D2 // 2, device=device, dtype=dtype)
-        freqs = 1.4 * angle.cos(), 1.4 * angle.sin()
-    if options.pop("sumsq", False):
-        options["sumsqs"] = [
-            20 + torch.rand(t.shape[:-1], device=device).to(dtype) for t in sample.tensors
-        ]
-    sample.check(freqs, save="output", **options)
-
-
-def test_gradients_from_an_output_in_bf16(device):
-    """As right as its rounding: a weight's gradient sums what was rounded."""
-    sample = Sample(device, dtype=torch.bfloat16, heads=(3,), s=30)
-    grad = torch.randn_like(sample.tensors[0])
-    given = sample.tensors, sample.weights, sample.freqs, "sbhd", [grad]
-    (got,) = outs_and_grads(*given, norm_after=True, save="output")
-    (want,) = outs_and_grads(*given, norm_after=True)
-    assert torch.equal(got["out"], want["out"])
-    for name in ("t", "weight"):
-        one, other = got[name].float(), want[name].float()
-        assert (one - other).norm() <= 2e-2 * other.norm()
-        assert name == "weight" or not torch.equal(one, other)
-
-
-@pytest.mark.parametrize("save", ("input", "output"))
 @pytest.mark.parametrize("tensor_format", ("bshd", "thd"))
-def test_x_is_kept_or_the_output(tensor_format, save, device):
+def test_the_input_is_kept_and_not_the_output(tensor_format, device):
     sample = Sample(device, tensor_format, heads=(3, 2))
     q, k, *weights = (x.requires_grad_() for x in (*sample.tensors, *sample.weights))
-    options = {"norm_after": True, "save": save, **sample.options}
+    options = {"norm_after": True, **sample.options}
     kept, outs = saved_by(
         lambda: qk_norm_rope(q, k, *weights, sample.freqs, tensor_format, **options)
     )
     inputs, results = {q.data_ptr(), k.data_ptr()}, {out.data_ptr() for out in outs}
-    assert (inputs <= kept, results <= kept) == (save == "input", save == "output")
-    assert not kept & (inputs if save == "output" else results)
-    # q, k or their results; 1 / rms of each; two weights; the table; cu_seqlens, positions
+    assert inputs <= kept and not kept & results
+    # q, k; 1 / rms of each; two weights; the table; cu_seqlens, positions
     assert len(kept) == 2 + 2 + 2 + 1 + 2 * (tensor_format == "thd")
 
 
-def test_the_backward_needs_nothing_of_a_freed_x(device):
-    sample = Sample(device, heads=(3,))
-    (t,), (weight,) = sample.tensors, sample.weights
-    grad, leaf = torch.randn_like(t), t.clone().requires_grad_()
-    out = norm_rope(leaf, weight, sample.freqs, norm_after=True, save="output")
-    (want,) = torch.autograd.grad(out, leaf, grad, retain_graph=True)
-    leaf.data.fill_(float("nan"))
-    assert torch.equal(torch.autograd.grad(out, leaf, grad)[0], want)
-
-
-@pytest.mark.parametrize("save,overwritten", (("input", "x"), ("output", "y")))
-def test_what_was_kept_may_not_be_overwritten(save, overwritten, device):
+def test_the_input_may_not_be_overwritten_and_the_output_may(device):
     sample = Sample(device, heads=(3,))
     (t,), (weight,) = sample.tensors, sample.weights
     x = t.requires_grad_() * 1
-    out = norm_rope(x, weight, sample.freqs, norm_after=True, save=save)
-    other, kept = (out, x) if overwritten == "x" else (x, out)
+    out = norm_rope(x, weight, sample.freqs, norm_after=True)
     with torch.no_grad():
-        other.add_(1)
+        out.add_(1)
     torch.autograd.grad(out, t, torch.ones_like(t), retain_graph=True)
     with torch.no_grad():
-        kept.add_(1)
+        x.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         torch.autograd.grad(out, t, torch.ones_like(t))
 
@@ -168,16 +97,14 @@ def test_a_norm_over_all_heads(tensor_format, dtype, ranks, norm_after, device):
 
 
 @pytest.mark.parametrize("use_reentrant", (False, True))
-@pytest.mark.parametrize("save", ("input", "output"))
-def test_checkpointing_changes_no_bit_of_a_gradient(save, use_reentrant, device):
+def test_checkpointing_changes_no_bit_of_a_gradient(use_reentrant, device):
     sample = Sample(device, heads=(3,))
     leaves = [x.requires_grad_() for x in (*sample.tensors, *sample.weights)]
     grad = torch.randn_like(leaves[0])
 
     def block(t, weight):
-        options = {"norm_after": True, "save": save}
-        out = norm_rope(torch.sin(t), weight, sample.freqs, **options)
-        return norm_rope(out * t, weight, sample.freqs, **options)
+        out = norm_rope(torch.sin(t), weight, sample.freqs, norm_after=True)
+        return norm_rope(out * t, weight, sample.freqs, norm_after=True)
 
     plain = torch.autograd.grad(block(*leaves), leaves, grad)
     checkpoint(block, *leaves, use_reentrant=use_reentrant).backward(grad)

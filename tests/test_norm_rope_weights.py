@@ -145,7 +145,7 @@ def test_a_sum_of_squares_that_is_given(tensor_format, dtype, shared, norm_after
             rows[tensor_format.index("h")] = 1
         exact = torch.promote_types(dtype, torch.float32)
         sumsqs.append(10 + 50 * torch.rand(rows, device=device, dtype=exact))
-    sample.check(sumsqs=sumsqs, norm_dim=37, norm_after=norm_after)
+    sample.check(sumsqs=sumsqs, norm_dim=(37, 23) if shared else 37, norm_after=norm_after)
 
 
 @pytest.mark.parametrize("weights", (None, "(d,)", "(h, d)"))
@@ -185,6 +185,21 @@ def test_the_sum_of_squares_of_zeros_has_a_gradient(device):
     t = torch.zeros(2, 1, 3, 8, device=device, requires_grad=True)
     sum_of_squares(t).sum().backward()
     assert not t.grad.any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_sum_of_squares_has_second_derivatives_everywhere(dtype, device):
+    """2 in a row of zeros too, where the root of the sum has none."""
+    t = torch.randn(3, 1, 2, 8, dtype=dtype, device=device)
+    t[1] = 0
+    t.requires_grad_()
+    upstream = torch.rand(3, 1, 2, device=device) + 1
+    upstream = upstream.to(torch.promote_types(dtype, torch.float32))
+    (grad,) = torch.autograd.grad(sum_of_squares(t), t, upstream, create_graph=True)
+    direction = torch.randn_like(grad)
+    (second,) = torch.autograd.grad(grad, t, direction)
+    want = 2 * upstream[..., None] * direction
+    torch.testing.assert_close(second, want.to(dtype), rtol=4 * torch.finfo(dtype).eps, atol=0)
 
 
 # wrong norms are noticed

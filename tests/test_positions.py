@@ -5,15 +5,20 @@ Every case is computed in every way there is, forward and backward, and compared
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounterWithBackend
 
 from inputs import FORMATS, angles, contiguous, sequence_starts, shape_of, transposed
 from rope_kernels import (
     RotaryPositionEmbedding,
     api,
     apply_rotary_pos_emb,
+    norm_rope,
     operators,
+    qk_norm_rope,
     reference,
     rope_bw,
+    rope_fw,
+    rope_qk,
 )
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
@@ -245,6 +250,111 @@ def test_several_positions_a_program_and_the_last_one_part_full(s, device):
     t = contiguous((3, s, 1, 8), torch.float32, device)
     check(t, angles(S2 + s, 8, device), "bshd", start_positions=random_ids((3,), device))
     check(t, angles(S2, 8, device), "bshd", position_ids=random_ids((3, s), device))
+
+
+# one start for all sequences
+
+ONE_START = {
+    "an int": lambda start, device: start,
+    "of no dimension": lambda start, device: torch.tensor(start, device=device),
+    "of one element": lambda start, device: torch.tensor([start], device=device),
+    "in int8": lambda start, device: torch.tensor([start], device=device, dtype=torch.int8),
+}
+each_one_start = pytest.mark.parametrize("one", ONE_START.values(), ids=ONE_START)
+
+
+def of_every_function(t, freqs, tensor_format, grad, **options):
+    """All results, and what goes back to `t`."""
+    leaf, call = t.clone().requires_grad_(), (freqs, tensor_format)
+    outs = [
+        apply_rotary_pos_emb(leaf, *call, **options),
+        apply_rotary_pos_emb(leaf, *call, fused=False, **options),
+        *rope_qk(leaf, 2 * t, *call, **options),
+        norm_rope(leaf, None, *call, **options),
+        *qk_norm_rope(leaf, 2 * t, None, None, *call, **options),
+    ]
+    sum(outs).backward(grad)
+    alone = rope_fw(t, *call, **options), rope_bw(grad, *call, **options)
+    return *(out.detach() for out in outs), *alone, leaf.grad
+
+
+def check_one_start(one, start, tensor_format, freqs, device):
+    options, count = {"cu_seqlens": sequence_starts(tensor_format, S, B, device)}, B
+    if tensor_format == "thd":
+        count = len(options["cu_seqlens"]) - 1
+    t, grad = (tensor(tensor_format, device) for _ in "tg")
+    starts = torch.full((count,), start, device=device)
+    want = of_every_function(t, freqs, tensor_format, grad, start_positions=starts, **options)
+    options["start_positions"] = one(start, device)
+    for _ in range(2):  # the second time by the fast path
+        got = of_every_function(t, freqs, tensor_format, grad, **options)
+        assert all(map(torch.equal, got, want))
+
+
+@each_one_start
+@each_format
+def test_one_start_is_that_of_every_sequence(tensor_format, one, device):
+    check_one_start(one, 7, tensor_format, angles(S2, D2, device), device)
+
+
+@each_one_start
+@each_format
+def test_a_module_turns_by_negative_starts(tensor_format, one, device):
+    """As by negative ids."""
+    freqs, t = RotaryPositionEmbedding(D2).to(device), tensor(tensor_format, device)
+    check_one_start(one, -3, tensor_format, freqs, device)
+    if tensor_format == "thd":
+        by_starts = {"cu_seqlens": torch.tensor([0, S * B], device=device)}
+        ids = torch.arange(S * B, device=device) - 3
+    else:
+        by_starts, ids = {}, torch.arange(S, device=device)[None] - 3
+    by_starts["start_positions"] = one(-3, device)
+    for fused in (True, False):
+        out = apply_rotary_pos_emb(t, freqs, tensor_format, fused=fused, **by_starts)
+        by_ids = apply_rotary_pos_emb(t, freqs, tensor_format, fused=fused, position_ids=ids)
+        assert torch.equal(out, by_ids)
+
+
+@each_one_start
+def test_one_start_among_ranks_and_without_sequences(one, device):
+    freqs, start = angles(S2, D2, device), one(9, device)
+    t = contiguous((4, B, H, D), torch.float32, device)
+    ranks = {"cp_size": 2, "cp_rank": 1}
+    want = check(t, freqs, "sbhd", start_positions=torch.full((B,), 9, device=device), **ranks)
+    assert torch.equal(apply_rotary_pos_emb(t, freqs, start_positions=start, **ranks), want)
+    for shape, tensor_format, options in (
+        ((4, 0, H, D), "sbhd", {}),
+        ((0, H, D), "thd", {"cu_seqlens": torch.zeros(1, dtype=torch.int64, device=device)}),
+        ((2, H, D), "thd", {"cu_seqlens": torch.zeros(1, dtype=torch.int64, device=device)}),
+    ):
+        t = torch.randn(shape, device=device)
+        out = apply_rotary_pos_emb(t, freqs, tensor_format, start_positions=start, **options)
+        assert torch.equal(out, t)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@each_one_start
+@pytest.mark.parametrize("tensor_format", ("bshd", "thd"))
+def test_one_start_in_a_compiled_function(tensor_format, one, device):
+    """A growing int makes no new graph after the second."""
+    torch._dynamo.reset()
+    freqs = RotaryPositionEmbedding(D2).to(device)
+    cu_seqlens = sequence_starts(tensor_format, S, B, device)
+    t, graphs = tensor(tensor_format, device), CompileCounterWithBackend("aot_eager")
+
+    def rotate(t, start):
+        options = {"start_positions": start, "cu_seqlens": cu_seqlens}
+        return apply_rotary_pos_emb(t, freqs, tensor_format, **options), norm_rope(
+            t, None, freqs, tensor_format, **options
+        )
+
+    compiled = torch.compile(rotate, backend=graphs, fullgraph=True)
+    for start in (3, 4, 5, -6):
+        start = one(start, device)
+        got, want = compiled(t, start), rotate(t, start)
+        for x, y in zip(got, want, strict=True):
+            torch.testing.assert_close(x, y)
+    assert graphs.frame_count <= 2
 
 
 # decoding: one token a sequence
@@ -583,7 +693,7 @@ def test_a_position_past_the_table_is_an_error_on_the_cpu(which, fused):
 
 
 @pytest.mark.parametrize("fused", (True, False))
-@pytest.mark.parametrize("which", ("ids", "ids below 0", "packed ids"))
+@pytest.mark.parametrize("which", ("ids", "ids below 0", "packed ids", "a start below 0"))
 def test_no_position_is_past_angles_on_the_fly(which, fused, device):
     tensor_format, options, _ = past_the_table(which, device)
     module = RotaryPositionEmbedding(D2).to(device)

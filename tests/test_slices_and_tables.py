@@ -4,6 +4,8 @@ Each keyword through everything that a call may meet: derivatives, transforms, g
 sequences, ranks, missing positions. `test_superset_matrix.py` has them with every other option.
 """
 
+from functools import partial
+
 import pytest
 import torch
 from torch import func
@@ -14,10 +16,12 @@ from rope_kernels import (
     api,
     apply_rotary_pos_emb,
     norm_rope,
+    qk_norm_rope,
     rope_bw,
     rope_fw,
     rope_qk,
 )
+from rope_kernels.frequencies import AnglesPerPair
 from rope_lab.compiler.plans import plan_of
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
@@ -391,7 +395,7 @@ def test_angles_per_pair_are_columns_of_the_table(scaling, interleaved, device):
     rope = RotaryPositionEmbedding(
         D2, pretrained_max_position_embeddings=5, interleaved=interleaved, **scaling
     ).to(device)
-    got, whole = rope.angles_per_pair(11, offset=7), rope(11, offset=7)
+    got, whole = rope.angles_per_pair(11, offset=7).angles, rope(11, offset=7)
     assert got.shape == (11, 1, 1, D2 // 2) and got.dtype == torch.float32
     assert got.device == rope.inv_freq.device
     assert torch.equal(got, whole[..., ::2] if interleaved else whole[..., : D2 // 2])
@@ -416,7 +420,7 @@ def test_cosines_per_pair_are_exact_at_any_position(dtype, offset, scaling, devi
     for got, want in ((cos, angle.cos()), (sin, angle.sin())):
         assert (got.double() - want).abs().max() <= tolerance
     if offset and dtype == torch.float32 and not scaling:
-        rounded = rope.angles_per_pair(11, offset)[:, 0, 0]
+        rounded = rope.angles_per_pair(11, offset).angles[:, 0, 0]
         assert (rounded.cos() - angle.cos()).abs().max() > 1e-3, "fp32 angles are not"
     with pytest.raises(ValueError, match="max_seq_len is -1"):
         rope.cos_sin_per_pair(-1)
@@ -441,6 +445,91 @@ def test_a_gradient_in_inv_freq_is_refused_and_not_lost(device):
     (got,) = torch.autograd.grad(out, rope.inv_freq, t.flip(0))
     (want,) = torch.autograd.grad(apply_rotary_pos_emb(t, rope(S)), rope.inv_freq, t.flip(0))
     torch.testing.assert_close(got, want, atol=1e-4, rtol=1e-4)
+
+
+# tables that know that they have one column per pair
+
+PER_PAIR = {
+    "angles": lambda rope, count=S: rope.angles_per_pair(count),
+    "cosines": lambda rope, count=S: rope.cos_sin_per_pair(count),
+}
+each_per_pair = pytest.mark.parametrize("make", PER_PAIR.values(), ids=PER_PAIR)
+TURNED = {
+    "apply_rotary_pos_emb": apply_rotary_pos_emb,
+    "unfused": partial(apply_rotary_pos_emb, fused=False),
+    "rope_bw": rope_bw,
+    "rope_qk": lambda t, *args, **options: rope_qk(t, t.flip(0), *args, **options)[1],
+    "norm_rope": lambda t, *args, **options: norm_rope(t, None, *args, **options),
+    "qk_norm_rope": lambda t, *args, **options: qk_norm_rope(
+        t, t.flip(0), None, None, *args, **options
+    )[1],
+}
+
+
+def without_its_kind(table):
+    """The same tensors: angles, or a plain tuple."""
+    return table.angles if len(table) == 1 else tuple(table)
+
+
+@each_per_pair
+@pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
+@pytest.mark.parametrize("function", TURNED)
+def test_a_table_of_the_module_knows_its_width(function, interleaved, make, device):
+    """So it is right without `rotary_dim`; half as many elements turned, and nobody was told."""
+    rope = RotaryPositionEmbedding(D2, interleaved=interleaved).to(device)
+    t, table, turn = sbhd(device, torch.float32), make(rope), TURNED[function]
+    how = {"interleaved": interleaved, "rotary_start": 2}
+    narrow = turn(t, without_its_kind(table), **how)  # a call of almost the same signature
+    want = turn(t, rope(S), **how)
+    assert not torch.allclose(narrow, want)
+    for _ in range(2):  # the second time by the fast path
+        got = turn(t, table, **how)
+        torch.testing.assert_close(got, want)
+        assert torch.equal(turn(t, table, rotary_dim=D2, **how), got)
+        assert torch.equal(turn(t, without_its_kind(table), rotary_dim=D2, **how), got)
+    assert torch.equal(turn(t, without_its_kind(table), **how), narrow)
+
+
+@each_per_pair
+@pytest.mark.parametrize("given", ("closed over", "an argument", "made within"))
+def test_a_table_of_the_module_in_a_compiled_function(given, make, device):
+    torch._dynamo.reset()
+    rope, t = RotaryPositionEmbedding(D2).to(device), sbhd(device, torch.float32)
+    table = make(rope)
+
+    def turn(t, argument):
+        freqs = {"closed over": table, "an argument": argument}.get(given)
+        freqs = make(rope) if freqs is None else freqs
+        return apply_rotary_pos_emb(t, freqs), norm_rope(t, None, freqs)
+
+    compiled = torch.compile(turn, backend="aot_eager", fullgraph=True)
+    wants = apply_rotary_pos_emb(t, rope(S)), norm_rope(t, None, rope(S))
+    for got, want in zip(compiled(t, table), wants, strict=True):
+        torch.testing.assert_close(got, want)
+
+
+@each_per_pair
+def test_another_width_than_the_tables_is_refused(make, device):
+    rope = RotaryPositionEmbedding(D2).to(device)
+    t, table = sbhd(device, torch.float32), make(rope)
+    for other in (D2 // 2, 2, D2 + 2):
+        with pytest.raises(ValueError, match=rf"^rotary_dim is {other}; .* freqs, {D2}$"):
+            rope_fw(t, table, rotary_dim=other)
+    came = rf"^freqs has {D2 // 2} columns, for d2 = {D2}; accepted: an even number from 2 to .* 4$"
+    with pytest.raises(ValueError, match=came):
+        rope_fw(t[..., :4], table)
+
+
+def test_a_part_of_the_angles_is_not_taken_for_another_table(device):
+    """A slice of a tuple: of the rows that were meant it says nothing."""
+    table = RotaryPositionEmbedding(D2).to(device).angles_per_pair(2 * S)
+    with pytest.raises(ValueError, match=r"^freqs has 1 entries; accepted: "):
+        rope_fw(sbhd(device, torch.float32), table[:S])
+    with pytest.raises(TypeError, match=r"^freqs is of type list; accepted: torch\.Tensor"):
+        rope_fw(sbhd(device, torch.float32), AnglesPerPair([1.0]))
+    part = AnglesPerPair(table.angles[:S])
+    t = sbhd(device, torch.float32)
+    assert torch.equal(rope_fw(t, part), rope_fw(t, table))
 
 
 @pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16), ids=str)

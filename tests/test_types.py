@@ -38,7 +38,6 @@ WRONG = {  # each is one line that mypy has to refuse, with a word of its compla
     "rope_bw(t, rope, invers=True)": '"invers"',
     "rope_qk(t, rope)": '"freqs"',
     'norm_rope(t, None, rope, rounding="twice")': "twice",
-    'norm_rope(t, None, rope, save="outputs")': "outputs",
     "qk_norm_rope(t, t, None, None, rope, sumsq=t)": '"sumsq"',
     "qk_norm_rope(t, t, rope, weight_ofset=1)": '"weight_ofset"',
 }

@@ -36,13 +36,18 @@ def make_freqs() -> tuple[RotaryPositionEmbedding, Tensor, tuple[Tensor, Tensor]
         pretrained_max_position_embeddings=None,
         rotary_base=10000.0,
         interleaved=False,
+        persistent=False,
     )
     assert_type(rope.inv_freq, Tensor)
     assert_type(rope.rotary_dim, int)
+    rope.rotary_base = 2 * rope.rotary_base
     assert_type(rope.forward(2 * S, offset=1), Tensor)
-    assert_type(rope.angles_per_pair(2 * S, offset=1), Tensor)
+    assert_type(rope.angles_per_pair(2 * S, offset=1).angles, Tensor)
     pairs = rope.cos_sin_per_pair(2 * S, offset=1, dtype=torch.bfloat16)
-    assert_type(pairs, tuple[Tensor, Tensor])
+    assert_type(pairs.cos, Tensor)
+    freqs_of_pairs: tuple[Tensor, Tensor] = pairs
+    apply_rotary_pos_emb(torch.randn(S, B, H, D), freqs_of_pairs)
+    apply_rotary_pos_emb(torch.randn(S, B, H, D), rope.angles_per_pair(S))
     angles: Tensor = plain(2 * S)
     rows = angles[:, 0, 0]
     return rope, angles, (rows.cos(), rows.sin())
@@ -87,7 +92,7 @@ def rotate_packed() -> tuple[Tensor, Tensor]:
         "thd",
         fused=True,
         cu_seqlens=torch.tensor([0, 3, S]),
-        start_positions=torch.tensor([0, 5]),
+        start_positions=5,
         position_ids=None,
         interleaved=False,
         inplace=True,
@@ -165,7 +170,6 @@ def normalize_and_rotate() -> Tensor:
         weight_offset=0.0,
         norm_after=True,
         rounding="once",
-        save="output",
         sumsq=sums.sum(-1, keepdim=True),
         norm_dim=H * D,
         fused=True,
@@ -201,12 +205,11 @@ def normalize_and_rotate_q_and_k() -> tuple[Tensor, Tensor]:
         weight_offset=1.0,
         norm_after=False,
         rounding="model",
-        save="input",
         sumsq=(sum_of_squares(q), sum_of_squares(k)),
         norm_dim=None,
         fused=True,
         cu_seqlens=torch.tensor([0, 3, S]),
-        start_positions=torch.tensor([0, 5]),
+        start_positions=5,
         position_ids=None,
         interleaved=False,
         inplace=True,

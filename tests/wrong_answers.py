@@ -217,6 +217,37 @@ WRONG_ANSWERS = [
         {"exists = pair < HALF": "exists = pair < BLOCK_HALF"},
         "out of bounds: program",
     ),
+    Wrong(
+        *("05", 1, "no mask for the first store"),
+        {
+            "tl.store(out1_ptr, x1 * cos - x2 * sin, mask=exists)": (
+                "tl.store(out1_ptr, x1 * cos - x2 * sin)"
+            )
+        },
+        "write collision: program 0 stores element 12 of out_ptr twice, nan and then",
+    ),
+    Wrong(
+        *("05", 1, "both halves loaded"),
+        {
+            "    cos, sin =": "    other = tl.load(freqs_ptr + position * 2 * HALF + HALF + pair, "
+            "mask=exists)\n    angle = tl.where(other > 9, other, angle)\n    cos, sin ="
+        },
+        "it loads 256 bytes of freqs_ptr, where 128 are asked for: half a row of the table for",
+    ),
+    Wrong(
+        *("05", 1, "the same half twice"),
+        {
+            "    cos, sin =": "    angle2 = tl.load(freqs_ptr + position * 2 * HALF + pair, "
+            "mask=exists)\n    cos, sin =",
+            "x2 * cos + x1 * sin": "x2 * tl.cos(angle2) + x1 * tl.sin(angle2)",
+        },
+        "it loads 256 bytes of freqs_ptr, where 128 are asked for",
+    ),
+    Wrong(
+        *("05", 1, "each angle evaluated twice"),
+        {"x2 * cos + x1 * sin": "x2 * tl.cos(angle + 0.0) + x1 * tl.sin(angle + 0.0)"},
+        "it evaluates 64 sines and 64 cosines, where 32 of each are asked for",
+    ),
     # 05: neighbors in place
     Wrong(
         *("05", 3, "halves"),
@@ -374,6 +405,11 @@ WRONG_ANSWERS = [
         *("06", 1, "only the sign, in the second line"),
         {"- g1 * tl.sin(angle1)": "- g1 * tl.sin(angle2)"},
         "the wrong sine, in the second half: the other half should take it",
+    ),
+    Wrong(
+        *("06", 1, "no mask for the first store"),
+        {"g2 * tl.sin(angle2), mask=exists)": "g2 * tl.sin(angle2))"},
+        "write collision: program 0 stores element 12 of out_ptr twice, nan and then",
     ),
     # 06: the backward of the naive kernel
     Wrong(
@@ -617,6 +653,11 @@ WRONG_ANSWERS = [
         {"+ HALF, mask=exists).to(tl.float32) * scale": "+ HALF, mask=exists).to(tl.float32)"},
         "a factor in the second member of each pair, before it is rotated: 2.83 times",
     ),
+    Wrong(
+        *("09", 3, "no mask for the first store"),
+        {"- x2 * tl.sin(angle1), mask=exists)": "- x2 * tl.sin(angle1))"},
+        "write collision: program 0 stores element 12 of out_ptr twice, nan and then",
+    ),
     # 09: normalized and rotated
     Wrong(
         *("09", 4, "swapped weights"),
@@ -765,6 +806,33 @@ WRONG_ANSWERS = [
         },
         "NaN: an element that is masked off is used",
     ),
+    Wrong(
+        *("11", 2, "two programs for each tile"),
+        {
+            "position = tl.program_id(0) // row_blocks": (
+                "position = tl.program_id(0) // 2 // row_blocks"
+            ),
+            "(tl.program_id(0) % row_blocks": "(tl.program_id(0) // 2 % row_blocks",
+            "TAIL)\n    rstd =": "TAIL)\n"
+            "    y = y[0] * (tl.program_id(0) % 2), y[1], y[2]\n    rstd =",
+            "(s * triton.cdiv(b * h, 4),)": "(2 * s * triton.cdiv(b * h, 4),)",
+        },
+        "write collision: programs 0 and 1 store element 0 of out_ptr,",
+    ),
+    Wrong(
+        *("11", 2, "rounded like the model"),
+        {"weights, False, tl.float32)": "weights, True, x_ptr.dtype.element_ty)"},
+        "rounding: too often, like the model, which rounds before it rotates; round once, at the",
+    ),
+    Wrong(
+        *("11", 2, "coarse angles"),
+        {
+            "y = turn_row(y, angles, False": "angles = angles[0].to(tl.float16).to(tl.float32), "
+            "angles[1].to(tl.float16).to(tl.float32), angles[2], angles[3], angles[4]\n"
+            "    y = turn_row(y, angles, False"
+        },
+        "rounding: compute in fp32, and round once, at the end",
+    ),
     # 11: the missing lines of the backward
     Wrong(
         *("11", 4, "no sums"),
@@ -854,6 +922,52 @@ WRONG_ANSWERS = [
     ),
 ]
 
+# Right answers that do more than it takes, which no task forbids; `told` is the remark.
+WASTEFUL_ANSWERS = [
+    Wrong(
+        *("04", 2, "the partner loaded twice"),
+        {
+            "    tl.store(out_ptr + row * D + column, x *": "    other = tl.load(t_ptr + row * D + "
+            "partner, mask=rotates)\n    quarter = tl.where(in_first_half, -other, other)\n"
+            "    tl.store(out_ptr + row * D + column, x *"
+        },
+        "it loads 1.5 times the bytes of t: 768 against 512 (in the case 'small and plain')",
+    ),
+    Wrong(
+        *("06", 1, "two launches"),
+        {
+            "    return out\n": "    half_split_row_backward_kernel[(s * b * h,)](\n"
+            "        grad, freqs, out, b * h, HALF=d // 2,\n"
+            "        BLOCK_HALF=triton.next_power_of_2(d // 2)\n    )\n    return out\n"
+        },
+        "it launches 2 kernels, where 1 would do (in the case 'small and plain')",
+    ),
+    Wrong(
+        *("06", 1, "a half loaded twice"),
+        {
+            "g2 = tl.load(g1_ptr + HALF": "g1 = tl.load(g1_ptr, mask=exists)\n"
+            "    g2 = tl.load(g1_ptr + HALF"
+        },
+        "it loads 1.5 times the bytes of grad: 384 against 256",
+    ),
+    Wrong(
+        *("09", 4, "two passes"),
+        {
+            "    weight1 =": "    x1 = tl.load(t_ptr + offset, mask=exists, other=0.0)\n"
+            "    x2 = tl.load(t_ptr + offset + HALF, mask=exists, other=0.0)\n    weight1 ="
+        },
+        "it loads twice the bytes of t: 512 against 256",
+    ),
+    Wrong(
+        *("09", 4, "as many programs as rows"),
+        {
+            "triton.cdiv(b * h, 4),)": "b * h,)",
+            "row_blocks = tl.cdiv(rows, BLOCK_R)": "row_blocks = rows",
+        },
+        "it starts 8 programs, where 4 would do: the others store nothing",
+    ),
+]
+
 
 @dataclass(frozen=True)
 class WrongTimer:
@@ -899,6 +1013,11 @@ WRONG_TIMERS = [
         "a mean",
         {"statistics.median(times)": "statistics.mean(times)"},
         "every third call is disturbed",
+    ),
+    WrongTimer(
+        "the smallest sample",
+        {"statistics.median(times)": "min(times)"},
+        "every fifth call is quick, and the smallest sample is one of these",
     ),
     WrongTimer(
         "no sleep",

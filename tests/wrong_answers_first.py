@@ -75,6 +75,15 @@ WRONG_ANSWERS = [
         {"1j * angle)": "1j * angle[:1])"},
         "the wrong position: the angle is that of 0, the first position",
     ),
+    Wrong(
+        *("01", 1, "a loop"),
+        {
+            "    return torch.view_as_real(turned).flatten(-2)": "    rows = []\n"
+            "    for row in turned:\n        rows.append(torch.view_as_real(row).flatten(-2))\n"
+            "    return torch.stack(rows)"
+        },
+        "it has 1 loop, where none is asked for: for row in turned:",
+    ),
     # 01: a table of scores
     Wrong(*("01", 3, "backwards"), {"* theta": "* -theta"}, "it rotates by minus the angle"),
     Wrong(
@@ -100,6 +109,14 @@ WRONG_ANSWERS = [
         *("01", 3, "queries as they are"),
         {"turn_pairs(q, angle)": "q"},
         "the queries are not turned",
+    ),
+    Wrong(
+        *("01", 3, "a loop"),
+        {
+            "return turn_pairs(q, angle) @": "return torch.stack([row for row in "
+            "turn_pairs(q, angle)]) @"
+        },
+        "it has 1 loop, where none is asked for: return torch.stack([row for row in",
     ),
     # 01: all rotation matrices
     Wrong(
@@ -137,6 +154,15 @@ WRONG_ANSWERS = [
         *("01", 4, "the first position for all"),
         {"angle.cos()": "angle[:1].cos()", "angle.sin()": "angle[:1].sin()"},
         "the wrong position: the angle is that of 0, the first position",
+    ),
+    Wrong(
+        *("01", 4, "two loops"),
+        {
+            "    matrices[:, first, first] = angle.cos()\n": "    for m in range(s):\n"
+            "        for i in range(pairs):\n"
+            "            matrices[m, 2 * i, 2 * i] = angle[m, i].cos()\n"
+        },
+        "it has 2 loops, where none is asked for: for m in range(s):",
     ),
     # 01: frequencies
     Wrong(*("01", 5, "always 10000"), {"float(base)": "10000.0"}, "base is ignored"),
@@ -186,6 +212,11 @@ WRONG_ANSWERS = [
             "  # equation (2)\n": "    rotated = apply_rotary_pos_emb(rotary, angles)\n"
         },
         "it uses apply_rotary_pos_emb, which you are asked to do without",
+    ),
+    Wrong(
+        *("02", 1, "halves of the whole head"),
+        {"rotate_half(rotary) *": "rotate_half(t)[..., :d2] *"},
+        "the halves of the whole head: rotate_half gets all d elements of t, not the first d2",
     ),
     # 02: the way back
     Wrong(
@@ -246,6 +277,18 @@ WRONG_ANSWERS = [
             "2 * (i % 2) - 1": "torch.where(i < len(i) // 2, -1, 1)",
         },
         "the wrong pairing: it pairs halves",
+    ),
+    Wrong(
+        *("02", 3, "a stack"),
+        {"x[..., partner] * sign": "torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).flatten(-2)"},
+        "it takes 2 operations (1 neg, 1 stack), where one indexing operation and one product are",
+    ),
+    Wrong(
+        *("02", 3, "a choice of two"),
+        {
+            "x[..., partner] * sign": "torch.where(sign < 0, -x[..., partner], x[..., partner])",
+        },
+        "it takes 4 operations (2 index, 1 neg, 1 where), where one indexing operation and one",
     ),
     # 02: interleaved, with a half-split function
     Wrong(
@@ -335,6 +378,16 @@ WRONG_ANSWERS = [
     Wrong(
         *("03", 3, "no mask"), {"exists = i < n": "exists = i >= 0"}, "program 0 reads element 32"
     ),
+    Wrong(
+        *("03", 3, "a right gather"),
+        {
+            "2 * column, 2 * (column - HALF) + 1)": "column, column)\n"
+            "    place = column // 2 + column % 2 * HALF",
+            "tl.load(x_ptr + i, mask": "tl.load(x_ptr + (i - column) + place, mask",
+            "tl.store(out_ptr + (i - column) + place": "tl.store(out_ptr + i",
+        },
+        "a gather, where a scatter is asked for: in 3 of 31 steps from lane to lane its loads",
+    ),
     # 03: a grid of two dimensions
     Wrong(
         *("03", 4, "over the end of the row"),
@@ -342,7 +395,7 @@ WRONG_ANSWERS = [
             "    in_first_half =": "    exists = column < (tl.num_programs(0) - row) * 2 * HALF\n"
             "    in_first_half =",
         },
-        "a race between programs: program 1 stores in element 8 of out_ptr another value",
+        "write collision: programs 0 and 1 store element 8 of out_ptr,",
     ),
     Wrong(
         *("03", 4, "the axes swapped"),
@@ -424,5 +477,46 @@ WRONG_ANSWERS = [
         *("03", 5, "half of the pairs"),
         {"x.numel() // 2": "x.numel() // 4"},
         "no program stores the last elements, from number 32 on; is the grid large enough?",
+    ),
+]
+
+# Right answers that do more than it takes, which no task forbids; `told` is the remark.
+WASTEFUL_ANSWERS = [
+    Wrong(
+        *("00", 1, "a program for each element"),
+        {"grid = (triton.cdiv(x.numel(), block),)": "grid = (x.numel(),)"},
+        "it starts 64 programs, where 1 would do: the others store nothing",
+    ),
+    Wrong(
+        *("03", 1, "overlapping blocks"),
+        {
+            "tl.program_id(0) * BLOCK +": "tl.program_id(0) * (BLOCK // 2) +",
+            "triton.cdiv(x.numel(), block)": "triton.cdiv(x.numel(), block // 2)",
+        },
+        "elements of out_ptr twice, the same value each time",
+    ),
+    Wrong(
+        *("03", 1, "one program for all"),
+        {
+            "    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # equation (1)\n"
+            "    exists = i < n\n"
+            "    x = tl.load(x_ptr + i, mask=exists)\n"
+            "    tl.store(out_ptr + i, 3 * x, mask=exists)\n": (
+                "    for begin in range(0, n, BLOCK):\n"
+                "        i = begin + tl.arange(0, BLOCK)\n"
+                "        x = tl.load(x_ptr + i, mask=i < n)\n"
+                "        tl.store(out_ptr + i, 3 * x, mask=i < n)\n"
+            ),
+            "(triton.cdiv(x.numel(), block),)": "(1,)",
+        },
+        "one program stores 4 blocks, one after the other, where 4 could share them",
+    ),
+    Wrong(
+        *("03", 1, "a launch for show"),
+        {
+            "    triple_kernel[grid](x, out, x.numel(), BLOCK=block)\n": 2
+            * "    triple_kernel[grid](x, out, x.numel(), BLOCK=block)\n"
+        },
+        "it launches 2 kernels, where 1 would do",
     ),
 ]

@@ -225,21 +225,35 @@ def copy_kernel(
 
 
 @triton.jit
-def stored_by_all_kernel(x_ptr, out_ptr, n, FIRST_IS_WRONG: tl.constexpr, BLOCK: tl.constexpr):
-    """Every program stores everything; the last one comes last here, and nowhere else for sure."""
-    program = tl.program_id(0)
-    for begin in range(0, n, BLOCK):
-        i = begin + tl.arange(0, BLOCK)
-        y = 3 * tl.load(x_ptr + i, i < n)
-        if FIRST_IS_WRONG:
-            y = tl.where(program == 0, -y, y)
+def stored_twice_kernel(
+    x_ptr, out_ptr, n, HOW: tl.constexpr, FIRST: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Stores everything twice, each time three times x, or FIRST times that at first.
+
+    A GPU promises no order: of the programs, of the warps of a program, of a store's lanes.
+    """
+    program, i = tl.program_id(0), tl.arange(0, BLOCK)
+    if HOW == "by two programs":
+        y = 3 * tl.load(x_ptr + i, i < n).to(tl.float32)
+        tl.store(out_ptr + i, tl.where(program == 0, FIRST * y, y), i < n)
+    if HOW == "by one program":
+        y = 3 * tl.load(x_ptr + i, i < n).to(tl.float32)
+        tl.store(out_ptr + i, FIRST * y, i < n)
         tl.store(out_ptr + i, y, i < n)
+    if HOW == "by one store":
+        y = 3 * tl.load(x_ptr + i // 2, i < 2 * n).to(tl.float32)
+        tl.store(out_ptr + i // 2, tl.where(i % 2 == 0, FIRST * y, y), i < 2 * n)
 
 
-def stored_by_all(x, first_is_wrong):
+def stored_twice(x, how, first=1.0):
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    stored_by_all_kernel[(2,)](x, out, x.numel(), FIRST_IS_WRONG=first_is_wrong, BLOCK=1024)
+    grid = (2 if how == "by two programs" else 1,)
+    stored_twice_kernel[grid](x, out, x.numel(), HOW=how, FIRST=first, BLOCK=8192)
     return out
+
+
+def nan_stored_twice(x, how):
+    return stored_twice(x * float("nan"), how)
 
 
 @triton.jit

@@ -138,6 +138,9 @@ WRONG_NUMBERS = {
         ([8.2, 12.0, 6.4], "the table's bytes are missing"),
         ([6.4, 13.9, 6.4], "each byte is counted once"),
         ([8.2, 13.9, 8.2], "the tail is counted"),
+        ([9.9, 13.9, 6.4], "this call has no table"),
+        ([8.2, 13.9, 7.1], "this call has no table"),
+        ([8.2, 15.6, 6.4], "the table is counted twice"),
         ([0.0082, 13.9, 6.4], "milliseconds, not microseconds"),
     ],
     ("09", 2): [

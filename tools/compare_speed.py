@@ -2,6 +2,7 @@
 
     python tools/compare_speed.py OLD NEW --rounds 7 -o speed.json
     taskset -c 5 python tools/compare_speed.py OLD NEW --clock host    # on one core: less scatter
+    python tools/compare_speed.py OLD NEW --only norm_rope             # the calls with a norm
     python tools/compare_speed.py OLD NEW --dry-run     # no GPU: interpreter, made-up times
 
 Each checkout has a child process of its own that stays until the end. The parent tells them over
@@ -38,6 +39,7 @@ DEVICE_SHARE, HOST_SHARE, HOST_US = 0.01, 0.03, 0.5
 FLUSH_BYTES = 256 * 2**20  # or four times the L2 cache, if that is more
 GPU_HERTZ = 3e9  # more than today's GPUs run at; sleeping too long costs only patience
 HEADLINE, LLAMA = (2048, 16, 8, 256), (4096, 2, 32, 128)
+PACKED_LLAMA = (8192, 1, 32, 128)
 
 
 def device_cases() -> dict[str, dict]:
@@ -71,6 +73,11 @@ def device_cases() -> dict[str, dict]:
     for name, form in pairs.items():
         cases[f"{name}, forward"] = _case({"sizes": LLAMA, "k_heads": 8} | form, "forward")
     cases["q and k, backward"] = _case({"sizes": LLAMA, "k_heads": 8}, "autograd backward")
+    for name, form in _norms(LLAMA, PACKED_LLAMA, k_heads=8, sequences=8).items():
+        for what, freqs in (("on the fly", "module"), ("table", "cos and sin per pair")):
+            with_freqs = form | {"freqs": freqs}
+            cases[f"{name}, {what}, forward"] = _case(with_freqs, "forward")
+            cases[f"{name}, {what}, backward"] = _case(with_freqs, "autograd backward")
     return {name: case | {"clock": "device"} for name, case in cases.items()}
 
 
@@ -94,14 +101,33 @@ def host_cases() -> dict[str, dict]:
         "forward and backward, module": ({"freqs": "module"}, "both"),
         "rope_qk, forward and backward": ({"k_heads": 4, "freqs": "module"}, "both"),
     }
+    for name, form in _norms(tiny["sizes"], tiny["sizes"], k_heads=4, sequences=4).items():
+        forms[name] = form | {"freqs": "module"}, "forward"
+        forms[f"{name}, forward and backward"] = form | {"freqs": "module"}, "both"
     return {
         f"host: {name}": _case(tiny | form, direction) | {"clock": "host"}
         for name, (form, direction) in forms.items()
     }
 
 
+def _norms(sizes: tuple, packed: tuple, k_heads: int, sequences: int) -> dict[str, dict]:
+    """`norm_rope` and `qk_norm_rope`, each in three formats."""
+    formats = {
+        "sbhd": {"sizes": sizes},
+        "bhsd": {"sizes": sizes},
+        "thd": {"sizes": packed, "sequences": sequences},
+    }
+    cases = {}
+    for function, heads in (("norm_rope", 0), ("qk_norm_rope", k_heads)):
+        for tensor_format, form in formats.items():
+            of_function = {"norm": True, "k_heads": heads, "tensor_format": tensor_format}
+            cases[f"{function}, {tensor_format}"] = form | of_function
+    return cases
+
+
 def _case(form: dict, direction: str) -> dict:
     usual = {
+        "norm": False,
         "k_heads": 0,
         "dtype": "bfloat16",
         "tensor_format": "sbhd",
@@ -113,6 +139,12 @@ def _case(form: dict, direction: str) -> dict:
         "inplace": False,
     }
     return usual | form | {"direction": direction}
+
+
+def shrunk(case: dict) -> dict:
+    """The same call for the interpreter."""
+    halved, sequences = 8 if case["rotary_dim"] else 0, 2 if case["sequences"] else 0
+    return case | {"sizes": (4, 1, 2, 16), "rotary_dim": halved, "sequences": sequences}
 
 
 # --- the child ----------------------------------------------------------------------------------
@@ -128,8 +160,9 @@ def make_call(case: dict, device: str) -> Callable[[], object]:
     inputs, grads = _tensors(case, device), _tensors(case, device)
     freqs, options = _freqs_and_options(case, package, device)
     arguments = freqs, case["tensor_format"]
-    function = package.rope_qk if case["k_heads"] else package.apply_rotary_pos_emb
-    direction = case["direction"]
+    function, direction = getattr(package, _function_of(case)), case["direction"]
+    if case["norm"]:
+        inputs += [torch.ones_like(t.flatten(0, -2)[0]) for t in inputs]  # a weight for each
     if direction == "backward":
         return lambda: package.rope_bw(*grads, *arguments, **options)
     if direction == "forward":
@@ -146,6 +179,13 @@ def make_call(case: dict, device: str) -> Callable[[], object]:
         return lambda: torch.autograd.grad(function(*leaves, *arguments, **options), leaves, grads)
     outs = function(*leaves, *arguments, **options)  # "autograd backward"
     return lambda: torch.autograd.grad(outs, leaves, grads, retain_graph=True)
+
+
+def _function_of(case: dict) -> str:
+    """Its name. (A "backward" is `rope_bw`, which has no norm.)"""
+    if case["norm"]:
+        return "qk_norm_rope" if case["k_heads"] else "norm_rope"
+    return "rope_qk" if case["k_heads"] else "apply_rotary_pos_emb"
 
 
 def _tensors(case: dict, device: str) -> list:
@@ -167,7 +207,9 @@ def _freqs_and_options(case: dict, package, device: str) -> tuple[object, dict]:
         case["rotary_dim"] or d, interleaved=case["interleaved"]
     ).to(device)
     freqs, options = module, {name: case[name] for name in ("interleaved", "inplace")}
-    if case["freqs"] != "module":
+    if case["freqs"] == "cos and sin per pair":
+        freqs, options["rotary_dim"] = module.cos_sin_per_pair(s), d
+    elif case["freqs"] != "module":
         freqs = module(s)
     if case["freqs"] == "cos and sin":
         angles = freqs.flatten(1)
@@ -406,7 +448,7 @@ def row_of(name: str, case: dict, times: dict[str, list[float]]) -> dict:
 def line_of(row: dict) -> str:
     """The same as text."""
     return (
-        f"{row['case']:44} {row['old_us']:9.2f} {row['new_us']:9.2f} {row['ratio']:7.4f} "
+        f"{row['case']:46} {row['old_us']:9.2f} {row['new_us']:9.2f} {row['ratio']:7.4f} "
         f"{row['spread']:7.2%}  {row['verdict']}"
     )
 
@@ -422,18 +464,14 @@ def main() -> int:
         if options.only in name and options.clock in (None, case["clock"])
     }
     if options.dry_run:
-        small = {"sizes": (4, 1, 2, 16), "rotary_dim": 0, "sequences": 0}
-        for case in cases.values():
-            halved = 8 if case["rotary_dim"] else 0
-            sequences = 2 if case["sequences"] else 0
-            case |= small | {"rotary_dim": halved, "sequences": sequences}
+        cases = {name: shrunk(case) for name, case in cases.items()}
     children = {}
     try:
         for side, slowdown in (("old", 1.0), ("new", options.pretend_slowdown)):
             children[side] = Child(getattr(options, side), options, slowdown)
         about = {side: one.ask("about") for side, one in children.items()}
         print(f"{about['old']['gpu']}; {about['old']['versions']}")
-        print(f"{'median of rounds, in us':44} {'old':>9} {'new':>9} {'ratio':>7}  spread  verdict")
+        print(f"{'median of rounds, in us':46} {'old':>9} {'new':>9} {'ratio':>7}  spread  verdict")
         rows = []
         for name, case in cases.items():
             rows.append(row_of(name, case, time_case(case, children, options.rounds)))

@@ -7,12 +7,12 @@ ends, for it takes longer to start than to compile.
 """
 
 import base64
-import inspect
 import json
 import shutil
 import subprocess
 import tempfile
 import threading
+import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,6 +25,7 @@ from rope_kernels.launch import kernel_of, options_of
 from rope_kernels.plan import KernelTensors, Plan
 
 from ..child import Child
+from ..shipment import CannotPassOn, Shipment, is_named_tuple
 from .assembly import loads_in, needs_of_amd, stores_in
 from .norm_plans import NormTensors
 from .plans import plan_for
@@ -153,23 +154,25 @@ def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -
     Args:
         gpu: 'sm_90', 'gfx942', ...
         kernel: a `@triton.jit` function, from a module or from a notebook's cell.
-        arguments: as in a launch: tensors (on any device), integers, floats, None, tuples of them.
+        arguments: as in a launch: tensors (on any device), integers, floats, None, tuples and
+            NamedTuples of them.
         num_warps: as in a launch.
         constants: the kernel's constexpr arguments, and options of the compiler, as
             `enable_fp_fusion=False`.
 
     Raises:
+        TypeError: the kernel uses something that the child cannot be given.
         ValueError: no name of a GPU.
         RuntimeError: the compiler refused; the message is its own.
     """
     name, target = kernel.fn.__name__, target_of(gpu)
-    program = HEADER + "\n\n".join(_sources(kernel))
+    program = _program(kernel)
     job = {
         "target": [target.backend, target.arch, target.warp_size],
         "program": program,
         "kernel": name,
         "arguments": [_describe(argument) for argument in arguments],
-        "constants": constants,
+        "constants": {name: _describe(value) for name, value in constants.items()},
         "num_warps": num_warps,
     }
     try:
@@ -242,21 +245,31 @@ class _Child(Child):
         return json.loads(answer)
 
 
-def _sources(kernel) -> list[str]:
-    """Source of the kernel, after that of every jit function and number that it uses."""
-    sources = {}
+class _Kernels(Shipment):
+    """Kernels and their parts, for a child that has Triton and no torch."""
 
-    def visit(function) -> None:
-        for name in function.__code__.co_names:
-            value = function.__globals__.get(name)
-            if hasattr(value, "fn") and name not in sources:
-                visit(value.fn)
-            elif isinstance(value, int | float):
-                sources[name] = f"{name} = tl.constexpr({value!r})\n"
-        sources[function.__name__] = inspect.getsource(function)
+    def source(self, name: str, value: object) -> str:
+        if isinstance(value, types.ModuleType) and name in ("triton", "tl", "libdevice"):
+            return ""  # in the header
+        text = super().source(name, value)
+        if type(value) in (int, float, bool):  # the only numbers that a kernel may use
+            text += f"\n{name} = tl.constexpr({name})"
+        return text
 
-    visit(kernel.fn)
-    return list(sources.values())
+    def can_be_imported(self, module: str) -> bool:
+        return module.startswith("triton.")
+
+
+def _program(kernel) -> str:
+    shipment = _Kernels()
+    try:
+        shipment.add(kernel.fn.__name__, kernel)
+    except CannotPassOn as refused:
+        accepted = "accepted: kernels, modules, numbers, constexprs, NamedTuple classes"
+        raise TypeError(
+            f"{kernel.fn.__name__} uses {refused.name}, which is {refused.what}; {accepted}"
+        ) from None
+    return HEADER + shipment.program
 
 
 def _describe(argument):
@@ -266,8 +279,13 @@ def _describe(argument):
         nbytes = argument.untyped_storage().nbytes()
         dtype = str(argument.dtype).removeprefix("torch.")
         return {"dtype": dtype, "aligned": aligned, "nbytes": nbytes}
+    if is_named_tuple(type(argument)):
+        values = [_describe(item) for item in argument]
+        return {"name": type(argument).__name__, "fields": argument._fields, "values": values}
     if isinstance(argument, tuple | list):
         return [_describe(item) for item in argument]
+    if type(argument).__name__ == "constexpr":
+        return {"constexpr": argument.value}
     return argument
 
 

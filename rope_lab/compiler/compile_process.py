@@ -8,9 +8,11 @@ import shutil
 import subprocess
 import sys
 import traceback
+from collections import namedtuple
 from pathlib import Path
 
 import triton
+import triton.language as tl
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
@@ -78,7 +80,8 @@ def compile_kernel(kernel, target: GPUTarget, job: dict):
     bind = create_function_from_signature(kernel.signature, kernel.params, backend)
     # `enable_fp_fusion` as `launch.py` asks for it: Triton 3.10 changes the default.
     defaults = {"enable_fp_fusion": True, "num_warps": job["num_warps"]}
-    named = defaults | job["constants"]
+    constants = {name: as_argument(value) for name, value in job["constants"].items()}
+    named = defaults | constants
     options = {name: value for name, value in named.items() if name not in kernel.arg_names}
     arguments = [as_argument(argument) for argument in job["arguments"]]
     bound, specialization, rest = bind(*arguments, **named, debug=False)
@@ -90,9 +93,14 @@ def compile_kernel(kernel, target: GPUTarget, job: dict):
 
 
 def as_argument(described):
-    if isinstance(described, dict):
-        return Memory(**described)
-    return tuple(map(as_argument, described)) if isinstance(described, list) else described
+    if isinstance(described, list):
+        return tuple(map(as_argument, described))
+    if not isinstance(described, dict):
+        return described
+    if "fields" in described:
+        kind = namedtuple(described["name"], described["fields"])
+        return kind(*map(as_argument, described["values"]))
+    return tl.constexpr(described["constexpr"]) if "constexpr" in described else Memory(**described)
 
 
 def ptxas_for(gpu: str) -> str:

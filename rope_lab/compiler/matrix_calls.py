@@ -138,7 +138,7 @@ def _with_norm() -> dict[str, SampleCall]:
     by_head = _elements(B, H, S, D), _elements(H, D), rope.cos_sin_per_pair(S), "bhsd"
     as_in_a_model = {"rounding": "model", "rotary_dim": D}
     packed = _trained(S, H, D), of_q, rope, "thd"
-    after = {"norm_after": True, "save": "output", "cu_seqlens": torch.tensor([0, 10, S])}
+    after = {"norm_after": True, "cu_seqlens": torch.tensor([0, 10, S])}
     limited = _elements(B, H, S, D), weight, rope, "bhsd"  # of registers, on NVIDIA
     limited_too = _elements(S, H, D), weight, rope.cos_sin_per_pair(S), "thd"
     in_order = {"cu_seqlens": torch.tensor([0, 10, S]), "rotary_dim": D}

@@ -39,8 +39,7 @@ def row_loads(plan: Plan, tensors: KernelTensors | NormTensors, warp_size: int) 
     if isinstance(tensors, BackwardTensors):
         reads, writes = _pairings(plan)
         grads = _accesses(plan, _parts(plan, writes), (tensors.q_grad, tensors.k_grad), warp_size)
-        kept = _parts(plan, writes if plan.flags["FROM_OUTPUT"] else reads)
-        kept = _accesses(plan, kept, (tensors.q, tensors.k), warp_size)
+        kept = _accesses(plan, _parts(plan, reads), (tensors.q, tensors.k), warp_size)
         return dict(sorted((Counter(grads) + Counter(kept)).items()))
     parts = _parts(plan, _pairings(plan)[0])
     if plan.kernel == WHOLE_ROWS:

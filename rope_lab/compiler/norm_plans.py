@@ -12,8 +12,8 @@ from rope_kernels.call import Call
 from rope_kernels.checks import check_call
 from rope_kernels.engine import Engine
 from rope_kernels.modes import wants_grad
-from rope_kernels.norm_api import normalization_of, share_a_launch
-from rope_kernels.norm_checks import NormCall, check_norm, check_save
+from rope_kernels.norm_api import launches_of
+from rope_kernels.norm_checks import NormCall, check_norm
 from rope_kernels.norm_launch import (
     at_positions,
     backward_tensors,
@@ -68,10 +68,8 @@ def plans_of_norm(
     num_positions = check_call(call)
     check_norm(call, norm)
     rotation = rotation_of(call, tables_of(call.freqs), num_positions)
-    check_save(norm, rotation)
     _refuse_other_ways(call, norm, rotation)
-    how = normalization_of(call, norm)
-    weights, sumsqs = ([x for x in row if x is not None] for row in (norm.weights, norm.sumsqs))
+    (((_, weights, sumsqs), how),) = launches_of(call, norm)
     with_backward = wants_grad((*call.tensors, *weights, *sumsqs))
 
     outs = call.tensors if call.inplace else [_new(t, t.shape) for t in call.tensors]
@@ -85,9 +83,8 @@ def plans_of_norm(
     given = forward_tensors(stored, outs, weights, rstds, sumsqs, positions, rotation)
     plans = {FORWARD: (plan_forward(given, rotation, how, engine), given)}
     if with_backward:
-        kept = outs if how.from_output else stored
         sums = rstds if sumsqs else []
-        plans |= _backward(engine, kept, rstds, positions, weights, sums, rotation, how)
+        plans |= _backward(engine, stored, rstds, positions, weights, sums, rotation, how)
     return plans
 
 
@@ -101,21 +98,22 @@ def _backward(
     rotation: Rotation,
     norm: Normalization,
 ) -> dict[str, tuple[Plan, NormTensors]]:
-    packed = positions is not None
+    packed, wants_weights = positions is not None, wants_grad(tuple(weights))
     if packed:
         rotation = at_positions(rotation, positions)
     grads = [_new(t, t.shape) for t in kept]
     given = backward_tensors(grads, kept, grads, weights, rstds, sumsq_grads, rotation)
-    plan = plan_backward(given, rotation, norm, packed, engine)
-    if not wants_grad(tuple(weights)):
+    options = wants_weights, len(sumsq_grads) > 0, packed
+    plan = plan_backward(given, rotation, norm, *options, engine)
+    if not wants_weights:
         return {BACKWARD: (plan, given)}
     shares = shares_of(plan, len(weights))
-    partials = [_new(rstds[0], (n, kept[0].shape[-1])) for n in shares]
+    of_weights = [_new(w, w.shape) for w in weights]
+    partials = [_new(rstds[0], (n, kept[0].shape[-1])) for n in shares] or of_weights
     q_partial, k_partial = (*partials, None)[:2]
-    given = given._replace(q_partial=q_partial, k_partial=k_partial)
-    plans = {BACKWARD: (plan, given)}
+    plans = {BACKWARD: (plan, given._replace(q_partial=q_partial, k_partial=k_partial))}
     if weights[0].dim() == 1:
-        added = sum_tensors(partials, [_new(w, w.shape) for w in weights])
+        added = sum_tensors(partials, of_weights)
         plans[SUM] = plan_sum(added), added
     return plans
 
@@ -133,7 +131,7 @@ def _call_of(function: Callable, *arguments, **options) -> tuple[Call, NormCall]
     sumsq = named.pop("sumsq")
     sumsqs = (None,) * len(tensors) if sumsq is None else sumsq
     sumsqs = (sumsqs,) if isinstance(sumsqs, Tensor) else tuple(sumsqs)
-    words = "eps", "weight_offset", "norm_after", "rounding", "save", "norm_dim"
+    words = "eps", "weight_offset", "norm_after", "rounding", "norm_dim"
     norm = NormCall(weight_names, weights, sumsqs, **{word: named.pop(word) for word in words})
     return Call(names, tensors, **named), norm
 
@@ -149,8 +147,8 @@ def _refuse_other_ways(call: Call, norm: NormCall, rotation: Rotation) -> None:
         came = "a tensor has no elements"
     if came is not None:
         raise ValueError(f"{came}; such a call is not one launch, so it has no plan")
-    if not share_a_launch(call.tensors, norm.weights):
-        came = "q_weight and k_weight differ in dtype or in number of dimensions"
+    if len(launches_of(call, norm)) > 1:
+        came = "q and k differ in norm_dim, or in the dtype or number of dimensions of the weight"
         raise ValueError(f"{came}, so q and k take a launch each; plan each as a norm_rope")
 
 

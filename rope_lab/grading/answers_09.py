@@ -20,6 +20,7 @@ def _us(*bytes_of_each: int) -> list[float]:
 _ON_THE_FLY = bytes_moved(*_SHAPE, 2)
 _FP32, _WITH_TABLE = bytes_moved(*_SHAPE, 4), bytes_moved(*_SHAPE, 4, table=True)
 _HALF_IN_PLACE = bytes_moved(*_SHAPE, 2, rotary_dim=64, inplace=True)
+_TABLE = _WITH_TABLE - _FP32
 _BYTES = _ON_THE_FLY, _WITH_TABLE, _HALF_IN_PLACE
 
 UNSEEN_SHAPE = {
@@ -35,6 +36,12 @@ UNSEEN_SHAPE = {
         ),
         "the tail is counted, but a call in place leaves it alone": [
             *(None, None, *_us(_ON_THE_FLY))
+        ],
+        "a table's bytes are counted, but this call has no table: its angles are computed": [
+            *(_us(_ON_THE_FLY + _TABLE)[0], None, _us(_HALF_IN_PLACE + _TABLE // 2)[0])
+        ],
+        "the table is counted twice, but it is only read": [
+            *(None, *_us(_WITH_TABLE + _TABLE), None)
         ],
         "milliseconds, not microseconds": [us / 1000 for us in _us(*_BYTES)],
     },

@@ -5,6 +5,7 @@ from functools import partial
 
 import torch
 
+from .counts import ONE_INDEX_AND_ONE_PRODUCT
 from .spec import STRIDED, ZEROS_AND_SMALL, Case, spec
 
 
@@ -62,7 +63,10 @@ def rope_of_neighbors(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     return _rotated(t, freqs[: t.shape[0]], rotate_half_of_neighbors.function)
 
 
-@spec(leave_out=STRIDED, kernel=True)
+# A kernel with one lane for each element loads each twice: for itself, and as a partner.
+
+
+@spec(leave_out=STRIDED, kernel=True, loads=2)
 def rope_of_contiguous(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """`rope`, and every tensor contiguous."""
     return rope.function(t, freqs)
@@ -83,7 +87,7 @@ def rope_in_place(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     return rope.function(t, freqs)
 
 
-@spec(kernel=True)
+@spec(kernel=True, loads=2)
 def rope_gradient(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """From the gradient of `rope`'s result to that of `t`: the transposed map."""
     d2 = freqs.shape[-1]
@@ -93,7 +97,7 @@ def rope_gradient(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     return torch.cat((back, tail), dim=-1)
 
 
-@spec(kernel=True)
+@spec(kernel=True, loads=2)
 def rope_at_positions(
     t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)", position_ids: "positions (b, s)"
 ):
@@ -145,7 +149,11 @@ def _rotated(t, angles, quarter_turn):
 # Notebooks 05 to 07
 
 
-@spec(leave_out=(*STRIDED, "part of the head rotated"), kernel=True)
+@spec(
+    leave_out=(*STRIDED, "part of the head rotated"),
+    kernel=True,
+    asks=("half the table",),
+)
 def rope_by_first_half(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """`rope` of whole heads by the table's first half; its second half does not matter.
 
@@ -242,11 +250,12 @@ _ODD, _LONG = (
 )
 _OTHER_SIZES = (Case("other sizes", _ODD), Case("long rows", _LONG))
 _MATH = {"leave_out": (*_BLOCKS, *STRIDED, "half precision"), "extra": _OTHER_SIZES}
+_NO_LOOP = ("no loop",)
 _PYTORCH = {"leave_out": _BLOCKS, "extra": _OTHER_SIZES}
 _KERNEL = {"leave_out": STRIDED, "kernel": True}
 
 
-@spec(**_MATH)
+@spec(**_MATH, asks=_NO_LOOP)
 def turned_pairs(x: "(s, d)", angle: "angles (s, p)"):
     """Each row's neighbors turned by that row's angles, one for each pair."""
     x, y = x[..., ::2], x[..., 1::2]
@@ -288,13 +297,13 @@ _WRONG_SCORES = {
 }
 
 
-@spec(**_MATH, mistakes=_WRONG_SCORES)
+@spec(**_MATH, asks=_NO_LOOP, mistakes=_WRONG_SCORES)
 def table_of_scores(q: "(s, d)", k: "(s, d)", theta: "angles (p)"):
     """Row m, column n: the query at position m, rotated, times the key at position n, rotated."""
     return _turned_by_row(q, theta) @ _turned_by_row(k, theta).T
 
 
-@spec(**_MATH)
+@spec(**_MATH, asks=_NO_LOOP)
 def rotation_matrices(angle: "angles (s, p)"):
     """For each position the matrix with a rotation for each pair on its diagonal."""
     one = torch.eye(2 * angle.shape[-1], dtype=angle.dtype)
@@ -316,25 +325,43 @@ def _ahead_with_sign(x):
 rotate_half_of_neighbors_in_pytorch = spec(
     rotate_half_of_neighbors.function,
     **_PYTORCH,
+    asks=(ONE_INDEX_AND_ONE_PRODUCT,),
     mistakes={"the wrong partner: every place looks one ahead, odd ones too": _ahead_with_sign},
 )
-rope_in_pytorch = spec(rope.function, without=("apply_rotary_pos_emb", "rope_fw"), **_PYTORCH)
+
+
+def _halves_of_the_whole_head(t, freqs):
+    angles, d2 = freqs[: t.shape[0]], freqs.shape[-1]
+    turned = t[..., :d2] * angles.cos() + rotate_half.function(t)[..., :d2] * angles.sin()
+    return torch.cat((turned, t[..., d2:]), dim=-1)
+
+
+rope_in_pytorch = spec(
+    rope.function,
+    without=("apply_rotary_pos_emb", "rope_fw"),
+    **_PYTORCH,
+    mistakes={
+        "the halves of the whole head: rotate_half gets all d elements of t, not the first d2": (
+            _halves_of_the_whole_head
+        )
+    },
+)
 rope_of_neighbors_in_pytorch = spec(rope_of_neighbors.function, angles="pairs", **_PYTORCH)
 
 
-@spec(launches=1, **_KERNEL)
+@spec(launches=1, blocks=True, **_KERNEL)
 def scaled_copy(x: "(n)"):
     """The reader's first kernel, in notebook 00."""
     return 2 * x
 
 
-@spec(**_KERNEL)
+@spec(blocks=True, **_KERNEL)
 def three_times(x: "(n)"):
     """The first exercise with a mask."""
     return 3 * x
 
 
-@spec(**_KERNEL)
+@spec(asks=("a scatter",), **_KERNEL)
 def contiguous_halves_to_neighbors(x: "(s, d2)"):
     """`halves_to_neighbors` of contiguous rows."""
     return halves_to_neighbors.function(x)
@@ -427,6 +454,12 @@ def _not_normalized(x, weight, freqs):
     return rope.function(x * weight, freqs)
 
 
+def _rounded_like_the_model(x, weight, freqs):
+    """In half precision: after each product, and once more at the end."""
+    row = (_normal(x).half().double() * weight).half().double()
+    return rope.function(row, freqs)
+
+
 def _transposed(x, weight, freqs):
     return rope_gradient.function(_normal(x) * weight, freqs)
 
@@ -443,6 +476,8 @@ def _transposed(x, weight, freqs):
         "the sum of squares is not divided by d": _sum_of_squares,
         "the row is not normalized": _not_normalized,
         "the transposed map: TRANSPOSE is for the backward": _transposed,
+        "rounding: too often, like the model, which rounds before it rotates; round once, at the "
+        "end": _rounded_like_the_model,
     },
 )
 def rope_of_normalized_rows(x: "(s, b, h, d)", weight: "(d)", freqs: "angles (s2, 1, 1, d2)"):

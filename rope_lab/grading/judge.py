@@ -2,21 +2,15 @@
 
 A kernel with a wrong index may end the process it runs in, on a GPU all later CUDA calls with it.
 So the candidate's source, with that of everything it uses from its notebook, goes to a child
-process; where that ends or does not come back, the verdict says so. The child runs Triton's
-interpreter, which can tell which program stored what. Where there is a GPU, a candidate that
-launches kernels and is right there is run once more, by a second child, compiled.
+process (`shipment.py`); where that ends or does not come back, the verdict says so. The child runs
+Triton's interpreter, which can tell which program stored what. Where there is a GPU, a candidate
+that launches kernels and is right there is run once more, by a second child, compiled.
 """
 
-import ast
-import builtins
 import functools
-import inspect
 import json
 import os
-import sys
-import textwrap
 import threading
-import types
 from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
@@ -25,13 +19,15 @@ import torch
 from IPython.display import display
 
 from ..child import Child
+from ..shipment import CannotPassOn, Shipment, kind_of
 from ..timing import measure
 from .spec import Case, Spec, spec
-from .verdict import WRONG, Verdict
+from .verdict import NOT_YET, WRONG, Verdict
 
 SECONDS = 120.0  # that a candidate may take
 PATIENCE = 10.0  # seconds after which a reader is told that it is still running
 QUIET = "ROPE_LAB_QUIET"  # set where outputs are stored or compared: no word about the time
+_JSON = (int, float, str, bool, type(None))  # what a partial may hold
 _LARGE = Case("large", {"s": 2048, "b": 16, "h": 8, "g": 8, "d": 256, "n": 2**26}, torch.bfloat16)
 
 
@@ -42,17 +38,20 @@ def check_exercise(
 
     Args:
         candidate: a function that takes the specification's arguments, written in a notebook or a
-            module; what it uses from its notebook may be functions, kernels, modules and plain
-            values.
+            module; what it uses from its notebook may be functions, kernels, NamedTuple classes,
+            modules and plain values. Of anything else the verdict names the first.
         specification: a `Spec`, or a function whose arguments are annotated with shapes.
         share_of_copy: how fast it has to be, as a share of the speed of a memory copy; judged only
             where there is a GPU, on (2048, 16, 8, 256) in bf16.
 
     Raises:
-        TypeError: something that the candidate uses cannot be sent to the child process.
+        ValueError: the specification has an argument without a shape.
     """
     wanted = spec(specification)
-    job = {"candidate": _Shipment().add_call(candidate), "spec": _shipped_spec(wanted)}
+    try:
+        job = {"candidate": _shipped_call(candidate), "spec": _shipped_spec(wanted)}
+    except CannotPassOn as refused:
+        return Verdict(state=NOT_YET, reason=str(refused), boxed=True)
     verdict = _Child.of("interpreted").judge(job)
     if verdict and verdict.launches and torch.cuda.is_available():
         compiled = _Child.of("compiled").judge(job)
@@ -75,7 +74,7 @@ def _with_speed(verdict: Verdict, candidate: Callable, wanted: Spec, share: floa
 
 
 def _shipped_spec(wanted: Spec) -> dict:
-    shipped = _Shipment().add_call(wanted.function)
+    shipped = _shipped_call(wanted.function)
     asked = {
         "angles": wanted.angles,
         "overwrites": wanted.overwrites,
@@ -84,85 +83,29 @@ def _shipped_spec(wanted: Spec) -> dict:
         "kernel": wanted.kernel,
         "axes": wanted.axes,
         "without": wanted.without,
+        "asks": wanted.asks,
+        "loads": wanted.loads,
+        "blocks": wanted.blocks,
         "extra": [vars(case) | {"dtype": str(case.dtype)} for case in wanted.extra],
     }
-    mistakes = {words: _Shipment().add_call(wrong) for words, wrong in wanted.mistakes.items()}
+    mistakes = {words: _shipped_call(wrong) for words, wrong in wanted.mistakes.items()}
     return shipped | {"asked": asked, "mistakes": mistakes}
 
 
-class _Shipment:
-    """Source text of a module that holds a function and all that it uses."""
-
-    def __init__(self) -> None:
-        self.parts: dict[str, str] = {}  # name -> source
-
-    def add_call(self, function: Callable) -> dict:
-        """What the child needs to call `function`."""
-        options = {}
-        if isinstance(function, functools.partial):
-            function, options = function.func, dict(function.keywords)
-        if getattr(function, "__name__", "<lambda>") == "<lambda>":
-            raise TypeError("the candidate has no name; accepted: a function made by `def`")
-        name = function.__name__
-        self.add(name, function)
-        return {"program": "\n".join(self.parts.values()), "name": name, "options": options}
-
-    def add(self, name: str, value: object) -> None:
-        if name in self.parts:
-            return
-        self.parts[name] = ""  # being added; a function may use itself
-        source = self._source(name, value)
-        del self.parts[name]  # after what it uses
-        self.parts[name] = source
-
-    def _source(self, name: str, value: object) -> str:
-        function = getattr(value, "fn", value)  # of a kernel
-        if isinstance(value, types.ModuleType):
-            return f"import {value.__name__} as {name}"
-        if isinstance(value, Spec):
-            self.add(value.__name__, value.function)
-            return "" if value.__name__ == name else f"{name} = {value.__name__}"
-        module = getattr(function, "__module__", None)
-        if isinstance(function, types.FunctionType) and not _can_be_imported(module):
-            self._add_globals_of(function)
-            source = inspect.getsource(function)
-            alias = "" if function.__name__ == name else f"\n{name} = {function.__name__}"
-            return "\n" + _without_our_decorators(source) + alias
-        if callable(value) and module and _can_be_imported(module):
-            return f"from {module} import {function.__qualname__} as {name}"
-        if isinstance(value, torch.dtype):
-            return f"import torch\n{name} = {value}"
-        if isinstance(value, int | float | str | bool | tuple | type(None)):
-            return f"{name} = {value!r}"
-        raise TypeError(
-            f"{name} is of type {type(value).__name__}, which the check cannot pass on; accepted: "
-            "functions, kernels, modules, numbers, strings. Make it inside the function"
-        )
-
-    def _add_globals_of(self, function: types.FunctionType) -> None:
-        """What its body names, and what decorators, defaults and annotations name."""
-        names, codes = [], [function.__code__]
-        for code in codes:
-            codes += [inner for inner in code.co_consts if isinstance(inner, types.CodeType)]
-            names += code.co_names
-        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
-        for part in (*tree.decorator_list, tree.args):
-            names += [node.id for node in ast.walk(part) if isinstance(node, ast.Name)]
-        for name in names:
-            if name in function.__globals__ and not hasattr(builtins, name):
-                self.add(name, function.__globals__[name])
-
-
-def _can_be_imported(module: str | None) -> bool:
-    found = sys.modules.get(module or "__main__")
-    return module != "__main__" and getattr(found, "__spec__", None) is not None
-
-
-def _without_our_decorators(source: str) -> str:
-    """The child makes the `Spec` itself."""
-    lines = inspect.cleandoc("\n" + source).splitlines()
-    begin = next(i for i, line in enumerate(lines) if line.startswith(("def ", "@triton")))
-    return "\n".join(lines[begin:])
+def _shipped_call(function: Callable) -> dict:
+    """What the child needs to call `function`."""
+    options = {}
+    if isinstance(function, functools.partial):
+        if function.args or not all(isinstance(v, _JSON) for v in function.keywords.values()):
+            raise CannotPassOn("the candidate", "a partial", "give it plain keyword arguments")
+        function, options = function.func, dict(function.keywords)
+    if not callable(function):
+        raise CannotPassOn("the candidate", kind_of(function), "give it a function")
+    name = getattr(function, "__name__", "")
+    name = name if name.isidentifier() else "candidate"  # of a lambda
+    shipment = Shipment()
+    shipment.add(name, function)
+    return {"program": shipment.program, "name": name, "options": options}
 
 
 class _Notice:

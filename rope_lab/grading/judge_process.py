@@ -18,6 +18,7 @@ from rope_kernels.engine import interpreter_is_on, triton_is_installed
 
 from ..interpreter import speed_up
 from .check import compare, is_right
+from .counts import ONE_INDEX_AND_ONE_PRODUCT, Operators, Run, broken_rule, remark
 from .diagnose import Evidence, kind_of_mistake
 from .spec import Case, Spec, spec
 from .verdict import NOT_YET, RIGHT, WRONG, Verdict
@@ -69,6 +70,9 @@ def as_asked(
     kernel: bool,
     axes: int,
     without: list,
+    asks: list,
+    loads: int,
+    blocks: bool,
     extra: list,
 ) -> dict:
     """The options of a `Spec` from what JSON made of them."""
@@ -81,6 +85,9 @@ def as_asked(
         "kernel": kernel,
         "axes": axes,
         "without": tuple(without),
+        "asks": tuple(asks),
+        "loads": loads,
+        "blocks": blocks,
         "extra": tuple(Case(**case) for case in cases),
     }
 
@@ -100,7 +107,7 @@ def load(shipped: dict, path: Path) -> Callable:
 
 def judge(candidate: Callable, wanted: Spec) -> dict:
     """The fields of a `Verdict`, as far as they are not its defaults; and what was `printed`."""
-    right, wrong, launches, printed = [], [], 0, ""
+    right, wrong, launches, printed, remark = [], [], 0, "", ""
     for case in wanted.cases:
         with contextlib.redirect_stdout(io.StringIO()) as said:
             attempt = Attempt(candidate, wanted, case, earlier=right)
@@ -109,6 +116,8 @@ def judge(candidate: Callable, wanted: Spec) -> dict:
         launches += attempt.launches
         if outcome is None:
             right.append(case.name)
+            if not remark and (found := attempt.remark()):
+                remark = f"{found} (in the case '{case.name}')"
         elif outcome["state"] == NOT_YET:
             return outcome | {"printed": printed}
         else:
@@ -119,6 +128,7 @@ def judge(candidate: Callable, wanted: Spec) -> dict:
     else:
         reason = f"{len(right)} cases: " + ", ".join(right)
         fields = {"state": RIGHT, "reason": reason, "right_cases": right, "launches": launches}
+        fields["remark"] = remark
     return fields | {"printed": printed}
 
 
@@ -146,6 +156,7 @@ class Attempt:
         self.expected = results(wanted, self.inputs, exact=True)
         self.returned: object = None
         self.trace = None
+        self.operators = Operators()
 
     @property
     def launches(self) -> int:
@@ -167,7 +178,9 @@ class Attempt:
 
     def _run(self) -> dict | None:
         """Call the candidate; an outcome if it stopped or returned nothing."""
-        with watch() as self.trace:
+        counts = ONE_INDEX_AND_ONE_PRODUCT in self.wanted.asks
+        operators = self.operators if counts else contextlib.nullcontext()
+        with watch() as self.trace, operators:
             try:
                 self.returned = self.candidate(*self.given)
             except NotImplementedError as error:
@@ -284,11 +297,21 @@ class Attempt:
         changed = self._overwritten_inputs()
         if changed:
             return broken(f"an input is overwritten: {changed[0]}")
+        return self._done_by_programs() or self._not_as_asked()
+
+    def _not_as_asked(self) -> dict | None:
+        reason = broken_rule(self._counted(), self.wanted.asks)
+        return broken(reason) if reason else None
+
+    def _done_by_programs(self) -> dict | None:
+        """What a kernel does that the results do not show."""
         if self.trace is None:
             return None
         trace, allowed = self.trace, self.wanted.launches
-        if trace.races or trace.collisions:
-            return broken(f"a race between programs: {(trace.races + trace.collisions)[0]}")
+        if trace.races:
+            return broken(f"a race between programs: {trace.races[0]}")
+        if trace.collisions:
+            return broken(f"write collision: {trace.collisions[0]}")
         if self.wanted.kernel:
             reason = self._without_the_kernel()
             if reason:
@@ -296,6 +319,14 @@ class Attempt:
         if allowed is not None and trace.launches > allowed:
             return broken(f"too many launches: {trace.launches}, where {allowed} would do")
         return None
+
+    def remark(self) -> str:
+        """What a right candidate does that it need not do; empty if nothing."""
+        return remark(self._counted(), self.wanted, self.expected[0].numel())
+
+    def _counted(self) -> Run:
+        inputs = dict(zip(self.wanted.names, self.given, strict=True))
+        return Run(self.candidate, inputs, self.trace, self.operators.seen)
 
     def _written_beside(self) -> str:
         """The argument that it overwrites, if it writes beside its elements, too; else nothing."""
@@ -340,7 +371,11 @@ def names_used_by(candidate: Callable) -> set[str]:
         for value in module.values()
         if isinstance(value, types.FunctionType) and value.__module__ == module["__name__"]
     ]
-    names = {name for function in own for name in function.__code__.co_names}
+    codes = [function.__code__ for function in own]
+    for code in codes:  # and those of lambdas and functions within
+        codes += [inner for inner in code.co_consts if isinstance(inner, types.CodeType)]
+    names = {name for code in codes for name in code.co_names}  # attributes count: module.name
+    names |= {getattr(module.get(name), "__name__", name) for name in names}  # imported as another
     return names - {function.__name__ for function in own}
 
 

@@ -3,8 +3,8 @@
     lab.check_answer(answer, right, mistakes=lab.mistakes.FORGOTTEN_BLOCK)
 
 Words -> the wrong answer; for several answers a list, with None where the words do not apply. They
-are here so that a stub's cell does not have the recipe in it. Notebooks 08 and 09 have theirs in
-`answers_08.py` and `answers_09.py`, with the right answers.
+are here so that a stub's cell does not have the recipe in it. Where the cell would compute the
+right answer in plain sight, that is in `answers_03.py` and so on, for 08, 09 and 11 with these.
 """
 
 from collections.abc import Sequence

@@ -21,6 +21,7 @@ class PretendGPU:
     compile_us: float = 150_000.0
     slow_every: int = 0  # every n-th call takes five times as long; 0: none does
     slow_first: int = 0  # calls before the first slow one
+    quick_every: int = 0  # every n-th call takes half as long, at a boosted clock; 0: none does
     _now: float = field(default=0.0, init=False)
     _free: float = field(default=0.0, init=False)  # when the device has done all that is queued
     _waited_until: float = field(default=-1.0, init=False)
@@ -62,8 +63,11 @@ class PretendGPU:
                 state["compiled"] = True
             speed = self.bytes_a_us * (3 if self._in_cache is call else 1)
             slow = self.slow_every and (self._calls - self.slow_first) % self.slow_every == 0
+            quick = self.quick_every and self._calls % self.quick_every == 0
             self._calls += 1
-            self._queue((5 if slow else 1) * (self.start_us + moved_bytes / speed))
+            self._queue(
+                (5 if slow else 0.5 if quick else 1) * (self.start_us + moved_bytes / speed)
+            )
             self._in_cache = call if moved_bytes <= self.cache_bytes else None
 
         return call
@@ -107,6 +111,7 @@ class Mark:
 _FLUSH_US = 60.0  # what a flush takes on the device: too short to hide a slow host
 _BETWEEN_MARKS = "what does the device wait for between two marks?"
 _DISTURBED = "every third call is disturbed: what if you sample just that one?"
+_QUICK = "every fifth call is quick, and the smallest sample is one of these: take the median"
 
 # what to think of, the GPU, bytes of the kernel, is it compiled already
 _CASES = (
@@ -118,6 +123,7 @@ _CASES = (
     (_BETWEEN_MARKS, PretendGPU(host_us=3 * _FLUSH_US), 2e6, True),
     # three GPUs, so that a single sample meets a slow call on one of them, whichever it takes
     *((_DISTURBED, PretendGPU(slow_every=3, slow_first=k), 400e6, True) for k in range(3)),
+    (_QUICK, PretendGPU(quick_every=5), 400e6, True),
 )
 
 

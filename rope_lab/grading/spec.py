@@ -59,6 +59,9 @@ class Spec:
     kernel: bool = False  # a candidate that launches none is wrong
     axes: int = 1  # dimensions of the grid, at least
     without: tuple[str, ...] = ()  # names of functions that a candidate may not use
+    asks: tuple[str, ...] = ()  # rules in `counts.RULES` that a candidate has to keep
+    loads: int = 1  # of each element of t, at most; more are said, not forbidden
+    blocks: bool = False  # a program stores one block; more are said, not forbidden
     extra: tuple[Case, ...] = ()
     # what a likely mistake looks like -> a function that makes it
     mistakes: dict[str, Callable] = field(default_factory=dict, compare=False)
@@ -140,7 +143,7 @@ def spec(function: Callable | None = None, **asked) -> Spec:
     Args:
         function: the function; None when `spec` is used as a decorator with options.
         asked: `angles`, `overwrites`, `leave_out`, `launches`, `kernel`, `axes`, `without`,
-            `extra` or `mistakes` of `Spec`.
+            `asks`, `loads`, `blocks`, `extra` or `mistakes` of `Spec`.
 
     Raises:
         ValueError: an argument has no shape in the form that this module's docstring shows.

@@ -8,7 +8,12 @@ to lie there, or overwrite it, or end the process.
 
 import ctypes
 import sys
+<<<<<<< HEAD
+from collections.abc import Callable, Iterator
+=======
+from collections import Counter
 from collections.abc import Callable
+>>>>>>> verdicts
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,11 +52,16 @@ class Memory:
     writer: np.ndarray = None  # of each byte: number of the program that stored there last
     content: np.ndarray = None  # the bytes themselves, as they are now
     stored: np.ndarray = None  # what programs stored there
+    again: np.ndarray = None  # where an element begins that got the same value more than once
+    loaded: int = 0  # bytes; what is masked off moves none
+    steps: int = 0  # from a lane to the next one, both of which load
+    steps_in_order: int = 0  # those to the next element
 
     def __post_init__(self) -> None:
         size = self.end - self.begin
         self.writer = np.full(size, NOBODY, dtype=np.int64)
         self.stored = np.zeros(size, dtype=np.uint8)
+        self.again = np.zeros(size, dtype=bool)
         self.content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self.begin))
 
 
@@ -67,8 +77,11 @@ class Trace:
     memories: list[Memory] = field(default_factory=list)
     races: list[str] = field(default_factory=list)
     twice: list[str] = field(default_factory=list)  # what is read or stored after it was stored
-    # programs that store another value where one has stored: right only in the order of here
+    # another value where the launch has stored one: right only in the order of here
     collisions: list[str] = field(default_factory=list)
+    stores: Counter = field(default_factory=Counter)  # number of a program -> its stores
+    evaluations: Counter = field(default_factory=Counter)  # of "sin" and "cos", element by element
+    _evaluated: dict = field(default_factory=dict)  # in this program
     _first_of_launch: int = 0
 
     def knows(self, tensor: Tensor) -> bool:
@@ -112,6 +125,8 @@ class Trace:
             _wrap(InterpreterBuilder, "set_grid_idx", self._at_program),
             _wrap(InterpreterBuilder, "create_masked_load", self._at_load),
             _wrap(InterpreterBuilder, "create_masked_store", self._at_store),
+            _wrap(InterpreterBuilder, "create_sin", self._at_sin),
+            _wrap(InterpreterBuilder, "create_cos", self._at_cos),
             _wrap(InterpreterBuilder, "create_atomic_rmw", self._at_atomic),
             _wrap(InterpreterBuilder, "create_atomic_cas", self._at_atomic),
             _wrap(interpreter, "_patch_lang_tensor", _ask_no_block_for_one_truth),
@@ -129,21 +144,26 @@ class Trace:
         self._first_of_launch = len(self.programs)
         named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
         known = {memory.begin for memory in self.memories}
-        for name, value in named.items():
-            if isinstance(value, Tensor):
-                storage = value.untyped_storage()
-                begin = storage.data_ptr()
-                if begin not in known and storage.nbytes():
-                    known.add(begin)
-                    self.memories.append(Memory(name, begin, begin + storage.nbytes(), storage))
+        for name, value in _tensors_in(named):
+            storage = value.untyped_storage()
+            begin = storage.data_ptr()
+            if begin not in known and storage.nbytes():
+                known.add(begin)
+                self.memories.append(Memory(name, begin, begin + storage.nbytes(), storage))
         return original(executor, args, kwargs)
 
     def _at_program(self, original: Callable, builder, x, y, z):
         self.programs.append((x, y, z))
+        self._evaluated.clear()
         return original(builder, x, y, z)
 
     def _at_load(self, original: Callable, builder, pointers, mask, other, *rest):
-        for memory, at, size, _ in self._touched(pointers, mask, "reads"):
+        for memory, at, size, which in self._touched(pointers, mask, "reads"):
+            memory.loaded += at.size * size
+            both = which.ravel()[1:] & which.ravel()[:-1]
+            steps = np.diff(pointers.data.ravel().astype(np.int64))[both]
+            memory.steps += steps.size
+            memory.steps_in_order += int((steps == size).sum())
             others = memory.writer[at]
             mine = len(self.programs) - 1
             foreign = (others >= self._first_of_launch) & (others != mine)
@@ -162,49 +182,87 @@ class Trace:
         return original(builder, pointers, mask, other, *rest)
 
     def _at_store(self, original: Callable, builder, pointers, value, mask, *rest):
+        is_bf16 = pointers.get_element_ty().is_bf16()
         for memory, at, size, which in self._touched(pointers, mask, "writes"):
             stored = np.broadcast_to(value.data, pointers.data.shape)[which]
-            self._note_a_second_store(memory, at, stored)
+            self._note_a_second_store(memory, at, stored, is_bf16)
+            self.stores[len(self.programs) - 1] += 1
             in_bytes = np.ascontiguousarray(stored).view(np.uint8).reshape(-1, size)
             for byte in range(size):
                 memory.writer[at + byte] = len(self.programs) - 1
                 memory.stored[at + byte] = in_bytes[:, byte]
         return original(builder, pointers, value, mask, *rest)
 
+    def _at_sin(self, original: Callable, builder, angles):
+        self._count_evaluations("sin", angles.data)
+        return original(builder, angles)
+
+    def _at_cos(self, original: Callable, builder, angles):
+        self._count_evaluations("cos", angles.data)
+        return original(builder, angles)
+
+    def _count_evaluations(self, name: str, angles: np.ndarray) -> None:
+        """Of a block that a program has evaluated the compiler takes the result again.
+
+        Where a load was masked off is NaN, or the 0 of `other=0.0`: no angle of a case is 0.
+        """
+        if (name, id(angles)) not in self._evaluated:
+            self._evaluated[name, id(angles)] = angles  # kept, for its id is not to be used again
+            self.evaluations[name] += int((np.isfinite(angles) & (angles != 0)).sum())
+
     def _at_atomic(self, original: Callable, builder, *rest):
         self.atomics = True
         return original(builder, *rest)
 
-    def _note_a_second_store(self, memory: Memory, at: np.ndarray, values: np.ndarray) -> None:
-        """Two values for one place: the last one wins, and on a GPU nobody knows which that is."""
-        size = values.itemsize
-        first_place, counts = np.unique(at, return_counts=True)
-        mine = self.programs[-1]
-        if (counts > 1).any():
-            element = first_place[counts > 1][0] // size
-            words = f"{name_of(mine)} stores two values in element {element} of {memory.name}"
+    def _note_a_second_store(
+        self, memory: Memory, at: np.ndarray, values: np.ndarray, is_bf16: bool
+    ) -> None:
+        """An element that gets two values keeps one, and on a GPU nobody knows which.
+
+        Programs run in any order, and within a program the threads of two stores may be different
+        ones, of warps that do not wait for each other. Only the same value does no harm.
+        """
+        mine, new = self.programs[-1], _numbers(values, is_bf16)
+        order = np.argsort(at, kind="stable")
+        repeats = at[order[1:]] == at[order[:-1]]
+        lane, next_lane = order[:-1][repeats], order[1:][repeats]
+        differs = _differ(new[lane], new[next_lane])
+        if differs.any():
+            one, other = lane[differs][0], next_lane[differs][0]
+            place = f"element {at[one] // values.itemsize} of {memory.name}"
+            words = f"{name_of(mine)} stores two values in {place}"
             self.twice.append(words)
+            self._note_a_collision(words, new[one], new[other])
             return
+        memory.again[at[lane]] = True
         earlier = memory.writer[at] >= self._first_of_launch
         if earlier.any():
-            writer = self.programs[memory.writer[at][earlier][0]]
-            element = at[earlier][0] // size
-            who = "it" if writer == mine else name_of(writer)
-            words = f"{name_of(mine)} stores in element {element} of {memory.name}"
-            self.twice.append(f"{words}, where {who} has stored before")
-            self._note_a_collision(memory, at[earlier], values[earlier])
+            self._note_an_earlier_store(memory, at[earlier], values[earlier], is_bf16)
 
-    def _note_a_collision(self, memory: Memory, at: np.ndarray, values: np.ndarray) -> None:
-        size = values.itemsize
-        new = np.ascontiguousarray(values).view(np.uint8).reshape(-1, size)
-        old = memory.content[at[:, None] + np.arange(size)]
-        foreign = memory.writer[at] != len(self.programs) - 1
-        other = foreign & (new != old).any(axis=1)
-        if other.any():
-            mine, writer = self.programs[-1], self.programs[memory.writer[at][other][0]]
-            place = f"element {at[other][0] // size} of {memory.name}"
-            words = f"{name_of(mine)} stores in {place} another value than {name_of(writer)} did"
-            self.collisions.append(words)
+    def _note_an_earlier_store(
+        self, memory: Memory, at: np.ndarray, values: np.ndarray, is_bf16: bool
+    ) -> None:
+        """The launch has stored in all of these elements before."""
+        size, mine = values.itemsize, self.programs[-1]
+        writers = memory.writer[at]
+        who = self.programs[writers[0]]
+        place = f"element {at[0] // size} of {memory.name}"
+        before = f"where {'it' if who == mine else name_of(who)} has stored before"
+        self.twice.append(f"{name_of(mine)} stores in {place}, {before}")
+        there = memory.content[at[:, None] + np.arange(size)].view(values.dtype)[:, 0]
+        old, new = _numbers(there, is_bf16), _numbers(values, is_bf16)
+        differs = _differ(old, new)
+        memory.again[at[~differs]] = True
+        if differs.any():
+            who, place = writers[differs][0], f"element {at[differs][0] // size} of {memory.name}"
+            words = f"{name_of(mine)} stores {place} twice"
+            if self.programs[who] != mine:
+                words = f"programs {_number(self.programs[who])} and {_number(mine)} store {place}"
+            self._note_a_collision(words, old[differs][0], new[differs][0])
+
+    def _note_a_collision(self, words: str, first: np.number, second: np.number) -> None:
+        values = f"{first:.3g} and then {second:.3g}"
+        self.collisions.append(f"{words}, {values}: which one stays is undefined on a GPU")
 
     def _touched(self, pointers, mask, does: str):
         """For each memory that an access touches: it, offsets in bytes, bytes an element, and
@@ -233,9 +291,34 @@ class Trace:
 
 def name_of(program: tuple[int, int, int]) -> str:
     """'program 3', or 'program (3, 1)' of a grid with more dimensions."""
+    return f"program {_number(program)}"
+
+
+def _number(program: tuple[int, int, int]) -> int | tuple[int, ...]:
     while len(program) > 1 and program[-1] == 0:
         program = program[:-1]
-    return f"program {program[0] if len(program) == 1 else program}"
+    return program[0] if len(program) == 1 else program
+
+
+def _numbers(values: np.ndarray, is_bf16: bool) -> np.ndarray:
+    """NumPy has no bf16. The interpreter keeps its bits: the upper half of an fp32."""
+    return (values.astype(np.uint32) << 16).view(np.float32) if is_bf16 else values
+
+
+def _differ(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Where two values are not the same; NaN is the same as NaN."""
+    return (one != other) & ~((one != one) & (other != other))
+
+
+def _tensors_in(arguments: dict[str, object]) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of a launch by name, those in tuples too."""
+    for name, value in arguments.items():
+        if isinstance(value, Tensor):
+            yield name, value
+        elif isinstance(value, tuple):
+            fields = getattr(value, "_fields", range(len(value)))
+            inside = {f"{name}.{field}": item for field, item in zip(fields, value, strict=True)}
+            yield from _tensors_in(inside)
 
 
 def _anything(pointers) -> TensorHandle:

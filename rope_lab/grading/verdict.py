@@ -16,6 +16,7 @@ class Verdict:
         state: 'right', 'wrong' or 'not yet' (the reader has not written or answered anything).
         reason: what was right, what is wrong, or what to do first. Where a case is wrong, what the
             mistake looks like.
+        remark: what a right answer does that it need not do.
         place: which of several answers, or which GPU, is wrong.
         looks_like: which mistake leads to a wrong answer.
         because: why a wrong choice is wrong.
@@ -41,6 +42,7 @@ class Verdict:
 
     state: str
     reason: str = ""
+    remark: str = ""
     place: str = ""
     looks_like: str = ""
     because: str = ""
@@ -73,7 +75,9 @@ class Verdict:
     def __repr__(self) -> str:
         if self.case:
             return "\n".join(self._lines_about_the_wrong_case())
-        place = f" in {self.place}" if self.place else ""
+        first = f"{self.state.upper()}{f' in {self.place}' if self.place else ''}: {self.reason}"
+        if self.remark:
+            first = f"{self.state.upper()}, but {self.remark}\n  {self.reason}"
         more = {
             "looks like": self.looks_like,
             "because": self.because,
@@ -81,7 +85,7 @@ class Verdict:
             "speed": self.speed,
         }
         lines = [f"  {name}: {words}" for name, words in more.items() if words]
-        return "\n".join([f"{self.state.upper()}{place}: {self.reason}", *lines])
+        return "\n".join([first, *lines])
 
     def _repr_html_(self) -> str | None:
         """A box with a line beside it, colored by the outcome; None leaves the text alone."""
@@ -95,7 +99,7 @@ class Verdict:
 
     def _lines_about_the_wrong_case(self) -> list[str]:
         count = len(self.right_cases)
-        right = {0: "no other case is right", 1: "1 other case is right"}
+        right = {0: "every case fails", 1: "1 other case is right"}
         right = right.get(count, f"{count} other cases are right")
         lines = [f"WRONG in the case '{self.case}'; {right}"]
         if self.engine == "compiled":

@@ -12,6 +12,8 @@ import torch
 import triton
 import triton.language as tl
 
+from ..shipment import globals_of
+
 _DTYPES = {
     tl.float16: torch.float16,
     tl.bfloat16: torch.bfloat16,
@@ -97,9 +99,9 @@ class Ledger:
 def lines_of(kernel, ledger):
     """A kernel's own lines as a Python function, in which `tl` is the ledger."""
     names = kernel.fn.__globals__ | {"tl": ledger}
-    for name in kernel.fn.__code__.co_names:
-        if hasattr(names.get(name), "fn"):  # a part that this kernel calls
-            names[name] = lines_of(names[name], ledger)
+    for name, value in globals_of(kernel.fn).items():
+        if hasattr(value, "fn"):  # a part that this kernel calls
+            names[name] = lines_of(value, ledger)
     return FunctionType(kernel.fn.__code__, names, argdefs=kernel.fn.__defaults__)
 
 

@@ -1,0 +1,166 @@
+"""Does a candidate with right results do what the exercise asks, and no more work than it takes?
+
+While it ran, its `Trace` counted bytes, sin/cos evaluations, stores and programs. A rule that a
+specification names (`asks` of `Spec`) and that does not hold makes the candidate wrong. What the
+exercise doesn't forbid is a remark in the verdict.
+"""
+
+import ast
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .spec import Spec
+
+if TYPE_CHECKING:  # it imports Triton, which a reader may not have
+    from .trace import Memory, Trace
+
+ONE_INDEX_AND_ONE_PRODUCT = "one indexing operation and one product"  # only then count operators
+_LOOPS = ast.For | ast.While | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+_INDEXING = {"index", "index_select", "gather", "take"}
+_PRODUCTS = {"mul", "mul_"}
+_CONVERSIONS = {"_to_copy", "clone", "copy_"}
+
+
+class Operators(TorchDispatchMode):
+    """Note PyTorch's operators that compute, with the size of their result; views don't."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, int]] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        returned = func._schema.returns
+        is_view = returned and returned[0].alias_info and not returned[0].alias_info.is_write
+        if isinstance(result, Tensor) and not is_view:
+            self.seen.append((func.overloadpacket.__name__, result.numel()))
+        return result
+
+
+@dataclass
+class Run:
+    """A candidate that has run, and what was counted meanwhile."""
+
+    candidate: Callable
+    inputs: dict[str, object]  # name -> what it got
+    trace: "Trace | None"  # None where nothing is interpreted
+    operators: list[tuple[str, int]] = field(default_factory=list)
+
+    def memory_of(self, name: str) -> "Memory | None":
+        begin = self.inputs[name].untyped_storage().data_ptr()
+        return next((memory for memory in self.trace.memories if memory.begin == begin), None)
+
+
+def broken_rule(run: Run, asks: tuple[str, ...]) -> str:
+    """The first rule that does not hold, as a sentence that has the count; empty if all hold."""
+    return next(filter(None, (RULES[name](run) for name in asks)), "")
+
+
+def _no_loop(run: Run) -> str:
+    """Nor in the functions that were shipped with it, which are in the same file."""
+    path = Path(getattr(run.candidate, "__globals__", {}).get("__file__", ""))
+    if not path.name.startswith("candidate_"):
+        return ""
+    source = path.read_text()
+    loops = [node for node in ast.walk(ast.parse(source)) if isinstance(node, _LOOPS)]
+    if not loops:
+        return ""
+    line = source.splitlines()[min(node.lineno for node in loops) - 1].strip()
+    count = f"{len(loops)} loop{'s' * (len(loops) > 1)}"
+    return f"it has {count}, where none is asked for: {line}"
+
+
+def _one_index_and_one_product(run: Run) -> str:
+    """Of all of x: what is made for one row of places costs nothing."""
+    size = next(x.numel() for x in run.inputs.values() if isinstance(x, Tensor))
+    names = [name for name, numel in run.operators if numel >= size // 2]
+    names = [name for name in names if name not in _CONVERSIONS]
+    indexing, products = (sum(n in kind for n in names) for kind in (_INDEXING, _PRODUCTS))
+    if indexing == products == 1 and len(names) == 2:
+        return ""
+    each = ", ".join(f"{count} {name}" for name, count in Counter(names).items())
+    asked = f"{ONE_INDEX_AND_ONE_PRODUCT} are asked for"
+    return f"it takes {len(names)} operations ({each}), where {asked}"
+
+
+def _half_the_table(run: Run) -> str:
+    """Each row of t loads the first half of a row of angles, and evaluates each angle once."""
+    if run.trace is None:
+        return ""
+    pairs, memory = run.inputs["t"].numel() // 2, run.memory_of("freqs")
+    asked = pairs * run.inputs["freqs"].element_size()
+    if memory and memory.loaded > asked:
+        words = f"where {asked} are asked for: half a row of the table for each row of t"
+        return f"it loads {memory.loaded} bytes of {memory.name}, {words}"
+    sines, cosines = run.trace.evaluations["sin"], run.trace.evaluations["cos"]
+    if max(sines, cosines) > pairs:
+        words = f"where {pairs} of each are asked for: one of each per pair"
+        return f"it evaluates {sines} sines and {cosines} cosines, {words}"
+    return ""
+
+
+def _a_scatter(run: Run) -> str:
+    """Its loads follow the memory, and its stores need not."""
+    memory = run.trace and run.memory_of("x")
+    if not memory or 2 * memory.steps_in_order >= memory.steps:
+        return ""
+    counted = f"{memory.steps_in_order} of {memory.steps} steps from lane to lane"
+    return f"a gather, where a scatter is asked for: in {counted} its loads go to the next element"
+
+
+RULES = {
+    "no loop": _no_loop,
+    ONE_INDEX_AND_ONE_PRODUCT: _one_index_and_one_product,
+    "half the table": _half_the_table,
+    "a scatter": _a_scatter,
+}
+
+
+def remark(run: Run, wanted: Spec, result_size: int) -> str:
+    """What a right candidate does that it need not do; empty if nothing."""
+    trace = run.trace
+    if trace is None or not trace.launches:
+        return ""
+    for memory in trace.memories:
+        if count := int(memory.again.sum()):
+            return f"it stores {count} elements of {memory.name} twice, the same value each time"
+    if not wanted.kernel:  # who knows what it takes
+        return ""
+    if wanted.launches is None and trace.launches > 1:
+        return f"it launches {trace.launches} kernels, where 1 would do"
+    return _too_many_bytes(run, result_size, wanted.loads) or _too_many_programs(
+        trace, wanted.blocks
+    )
+
+
+def _too_many_bytes(run: Run, result_size: int, loads: int) -> str:
+    for name, x in run.inputs.items():
+        if not (isinstance(x, Tensor) and x.is_floating_point() and x.numel() == result_size):
+            continue
+        memory, needed = run.memory_of(name), loads * x.numel() * x.element_size()
+        if memory and memory.loaded > needed:
+            times = (
+                "twice" if memory.loaded == 2 * needed else f"{memory.loaded / needed:.3g} times"
+            )
+            return f"it loads {times} the bytes of {name}: {memory.loaded} against {needed}"
+    return ""
+
+
+def _too_many_programs(trace: "Trace", blocks: bool) -> str:
+    if trace.atomics:  # what they store is not counted
+        return ""
+    busy, most = len(trace.stores), max(trace.stores.values(), default=0)
+    if busy < len(trace.programs):
+        words = f"it starts {len(trace.programs)} programs, where {busy} would do"
+        return f"{words}: the others store nothing"
+    if blocks and most > 1:
+        return (
+            f"one program stores {most} blocks, one after the other, where {most} could share them"
+        )
+    return ""

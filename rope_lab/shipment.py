@@ -1,0 +1,238 @@
+"""Source text of a function and of all that it uses, for a process that has no notebook.
+
+The processes that judge and that compile cannot import a notebook's cells. They get the text of a
+module in which a function works as it does in its cell.
+"""
+
+import ast
+import inspect
+import math
+import re
+import symtable
+import sys
+import types
+from collections import namedtuple
+
+import torch
+
+_PLAIN = (int, float, str, bool, bytes, complex, types.NoneType, types.EllipsisType)
+_WRAPPERS = ("builtins", "functools", "triton")  # where classes are that hold a function
+_METHODS = (types.FunctionType, property, classmethod, staticmethod)
+
+
+class CannotPassOn(TypeError):
+    """Something whose source cannot be written; the message is a sentence for the reader."""
+
+    def __init__(self, name: str, what: str, advice: str = "make it inside the function") -> None:
+        super().__init__(f"{name} is {what}, which the check cannot pass on: {advice}")
+        self.name, self.what, self.advice = name, what, advice
+
+
+def globals_in(source: str) -> list[str]:
+    """Names that a function's source takes from outside, in the order in which they come.
+
+    A code object's `co_names` has attributes among them: of `tl.load` also `load`.
+    """
+    tables = [symtable.symtable(source, "a cell", "exec")]
+    for table in tables:
+        tables += table.get_children()
+    symbols = [symbol for table in tables for symbol in table.get_symbols()]
+    found = [
+        s.get_name()
+        for s in symbols
+        if s.is_global() and (s.is_referenced() or s.is_declared_global())
+    ]
+    return list(dict.fromkeys(found))
+
+
+def globals_of(function: types.FunctionType, source: str = "") -> dict[str, object]:
+    """Name -> value of what a function takes from its module, or from a function around it.
+
+    Args:
+        function: from a module or a notebook's cell.
+        source: the part of its source that counts; by default with its decorators.
+    """
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    around = function.__globals__ | {name: cell.cell_contents for name, cell in cells}
+    names = globals_in(source or text_of(function))
+    return {name: around[name] for name in names if name in around and not name.startswith("__")}
+
+
+def text_of(function: types.FunctionType) -> str:
+    """A function's source, its decorators included, moved to the left margin."""
+    return inspect.cleandoc("\n" + inspect.getsource(function))
+
+
+def function_of(value: object) -> object:
+    """The Python function inside a kernel, a specification or a decorated function."""
+    if isinstance(value, type | types.ModuleType):
+        return value
+    if type(value).__name__ == "Spec":  # by name, because its room imports this one
+        return value.function
+    known = type(value).__module__.partition(".")[0] in _WRAPPERS
+    own = getattr(value, "__dict__", {}) if known else {}
+    inner = next((own[name] for name in ("fn", "__wrapped__") if name in own), None)
+    return value if inner is None else function_of(inner)
+
+
+def is_named_tuple(kind: object) -> bool:
+    """Whether it is a class that NamedTuple or namedtuple made."""
+    return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
+
+
+class Shipment:
+    """Source text of a module that holds a function and all that it uses.
+
+    Attributes:
+        parts: name -> the lines that make it, after all that they need.
+    """
+
+    def __init__(self) -> None:
+        self.parts: dict[str, str] = {}
+        self._values: dict[str, object] = {}
+
+    @property
+    def program(self) -> str:
+        return "\n\n".join(filter(None, self.parts.values())) + "\n"
+
+    def add(self, name: str, value: object) -> None:
+        """Add the lines that make `name`, and what they need.
+
+        Raises:
+            CannotPassOn: there are no such lines.
+        """
+        if name not in self._values:
+            self._values[name] = value  # before its source, because a function may use itself
+            self.parts[name] = self.source(name, value)
+        elif not _same(self._values[name], value):
+            raise CannotPassOn(name, "a name with two meanings", "rename one of them")
+
+    def source(self, name: str, value: object) -> str:
+        """The lines that make `name`; what they need is added."""
+        function = function_of(value)
+        if isinstance(value, types.ModuleType) and sys.modules.get(value.__name__) is value:
+            return f"import {value.__name__} as {name}"
+        if type(value) in (*_PLAIN, tuple, list, dict) or is_named_tuple(type(value)):
+            return self._plain(name, value)
+        if place := self.place_of(value):
+            module, there = place
+            return f"from {module} import {there} as {name}"
+        if isinstance(function, types.FunctionType):
+            return self._function(name, value, function)
+        if is_named_tuple(value):
+            return self._named_tuple(name, value)
+        if type(value).__name__ == "constexpr":
+            inside = self._expression(name, value.value)
+            return f"import triton.language\n{name} = triton.language.constexpr({inside})"
+        if isinstance(value, torch.device):
+            return f"import torch\n{name} = torch.device({str(value)!r})"
+        if isinstance(value, torch.Size):
+            return f"import torch\n{name} = {value!r}"
+        raise CannotPassOn(name, kind_of(value))
+
+    def can_be_imported(self, module: str) -> bool:
+        """Whether the other process finds a module of this name."""
+        found = sys.modules.get(module)
+        return module != "__main__" and getattr(found, "__spec__", None) is not None
+
+    def place_of(self, value: object) -> tuple[str, str] | None:
+        """Module and name from which the other process can import a value."""
+        function = function_of(value)
+        called = getattr(function, "__name__", "")
+        for module in (getattr(function, "__module__", None), "torch", "triton.language"):
+            if not module or module not in sys.modules or not self.can_be_imported(module):
+                continue
+            names = vars(sys.modules[module])
+            if called in names and function_of(names[called]) is function:
+                return module, called
+            for name, other in names.items():
+                if other is value:
+                    return module, name
+        return None
+
+    def _plain(self, name: str, value: object) -> str:
+        try:
+            return f"{name} = {self._expression(name, value)}"
+        except CannotPassOn as refused:
+            what = f"{kind_of(value)} with {refused.what} in it"
+            raise CannotPassOn(name, what, refused.advice) from None
+
+    def _expression(self, name: str, value: object) -> str:
+        """An expression for a value; what is not plain in it gets a name of its own."""
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"float('{value}')"
+        if type(value) in _PLAIN:
+            return repr(value)
+        if type(value) is dict:
+            return f"dict({self._expression(name, list(value.items()))})"
+        if type(value) in (tuple, list) or is_named_tuple(type(value)):
+            items = [self._expression(f"_{name}_{i}", item) for i, item in enumerate(value)]
+            items = "".join(f"{item}, " for item in items)  # a comma after one makes a tuple
+            if is_named_tuple(type(value)):
+                self.add(type(value).__name__, type(value))
+                return f"{type(value).__name__}({items})"
+            return f"[{items}]" if type(value) is list else f"({items})"
+        self.add(name, value)
+        return name
+
+    def _function(self, name: str, value: object, function: types.FunctionType) -> str:
+        try:
+            text = text_of(function)
+            if function.__name__ == "<lambda>":
+                text = f"{name} = {_lambda_in(text, function)}"
+            elif value is function or not hasattr(value, "fn"):
+                text = text[re.search(r"^(async )?def ", text, re.MULTILINE).start() :]
+            text = re.sub(r"^(async )?def \w+", f"def {name}", text, count=1, flags=re.MULTILINE)
+            used = globals_of(function, text)
+        except (OSError, SyntaxError):
+            raise CannotPassOn(name, "a function without a source", "write it by def") from None
+        for other, thing in used.items():
+            self.add(other, thing)
+        return text
+
+    def _named_tuple(self, name: str, kind: type) -> str:
+        """The class made from its fields: of a class in a cell, Python 3.11 finds no source."""
+        made = vars(namedtuple(kind.__name__, kind._fields))
+        own = {n: v for c in kind.__mro__ if c not in (tuple, object) for n, v in vars(c).items()}
+        methods = [n for n, v in own.items() if isinstance(v, _METHODS) and n not in made]
+        methods = [n for n in methods if not n.startswith("__annotat")]  # Python 3.14 has one
+        if methods:
+            what = f"a NamedTuple with a method, {methods[0]}"
+            raise CannotPassOn(name, what, "make that a function")
+        defaults = self._expression(f"_{name}_default", tuple(kind._field_defaults.values()))
+        arguments = f"{kind.__name__!r}, {kind._fields!r}, defaults={defaults}"
+        return f"from collections import namedtuple as _made\n{name} = _made({arguments})"
+
+
+def kind_of(value: object) -> str:
+    """'a Tensor'."""
+    kind = "class" if isinstance(value, type) else type(value).__name__
+    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
+
+
+def _same(one: object, other: object) -> bool:
+    if type(one) in _PLAIN:
+        return type(one) is type(other) and one == other
+    return function_of(one) is function_of(other)
+
+
+def _lambda_in(source: str, function: types.FunctionType) -> str:
+    """The text of a lambda among the lines where it is.
+
+    Raises:
+        SyntaxError: these lines are no whole statement, or more than one lambda fits.
+    """
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Lambda)]
+    texts = {ast.get_source_segment(source, node) for node in nodes}
+    if len(texts) > 1:
+        wanted = _shape_of(function.__code__)
+        codes = {text: compile(text, "a lambda", "eval").co_consts[0] for text in texts}
+        texts = {text for text, code in codes.items() if _shape_of(code) == wanted}
+    if len(texts) != 1:
+        raise SyntaxError(f"{len(texts)} lambdas fit")
+    return texts.pop()
+
+
+def _shape_of(code: types.CodeType) -> tuple:
+    """What a lambda's text decides; its instructions also depend on the text around it."""
+    return code.co_names, code.co_varnames, code.co_consts

@@ -1,0 +1,304 @@
+"""What a function in a cell uses reaches the process that judges it; what cannot is named."""
+
+import functools
+import itertools
+import math
+
+import pytest
+import torch
+
+import rope_lab as lab
+from rope_lab.grading import exercises
+from rope_lab.shipment import globals_in
+
+NUMBERS = itertools.count()
+DECOYS = {name: torch.ones(3) for name in ("load", "store", "program_id", "cos", "sin", "size")}
+
+
+@pytest.fixture
+def cell(tmp_path):
+    """Run text as a notebook's cell: its names are in no module that could be imported."""
+
+    def run(text, **names):
+        path = tmp_path / f"cell_{next(NUMBERS)}.py"
+        path.write_text(text)
+        names |= {"__name__": "__main__"}
+        exec(compile(text, path, "exec"), names)
+        return names
+
+    return run
+
+
+# which names a function takes from outside
+
+
+@pytest.mark.parametrize(
+    "body, names",
+    {
+        "return tl.load(t) + t.cos()": ["tl"],
+        "load = 3\n    return load": [],
+        "return [load for load in t] + [load]": ["load"],
+        "return [load for load in t]": [],
+        "return (lambda load: load + store)(t)": ["store"],
+        "def inner(sin=cos):\n        return sin + t\n    return inner": ["cos"],
+        "class A:\n        load = 1\n        twice = load\n    return A": [],
+        "class A:\n        twice = load\n    return A": ["load"],
+        "global load\n    load += 1": ["load"],
+        "import load\n    return load": [],
+        "try:\n        pass\n    except Exception as load:\n        return load": ["Exception"],
+        "return (load := 3) + load": [],
+        "tile: constexpr = t\n    return tile": ["constexpr"],
+        "return f(t)": ["f"],
+    }.items(),
+    ids=str,
+)
+def test_names_from_outside(body, names):
+    assert globals_in(f"def f(t):\n    {body}\n") == names
+
+
+def test_names_in_decorators_defaults_and_annotations():
+    head = "@jit(size=n)\ndef f(t: Tensor, d=SIZE, *, e: 'text' = tl.end) -> Out:\n    pass\n"
+    assert set(globals_in(head)) == {"jit", "n", "Tensor", "SIZE", "tl", "Out"}
+
+
+# candidates in a cell
+
+KERNEL = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def triple_kernel(x_ptr, out_ptr, size, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, 3 * tl.load(x_ptr + i, mask=i < size), mask=i < size)
+
+def triple(x):
+    out = torch.empty_like(x)
+    triple_kernel[(triton.cdiv(x.numel(), 256),)](x, out, x.numel(), BLOCK=256)
+    return out
+"""
+NAMED_TUPLES = """
+import torch
+import triton
+import triton.language as tl
+from typing import Any, NamedTuple
+
+class Memory(NamedTuple):
+    source: Any
+    target: Any
+
+class Tile(NamedTuple):
+    block: Any
+    factor: Any = 3
+
+@triton.jit
+def places(tile):
+    return tl.program_id(0) * tile.block + tl.arange(0, tile.block)
+
+@triton.jit
+def triple_kernel(memory, size, BLOCK: tl.constexpr):
+    tile: tl.constexpr = Tile(BLOCK)
+    inner = Memory(memory.source, memory.target)
+    i = places(tile)
+    exists = i < size
+    x = tl.load(inner.source + i, mask=exists)
+    tl.store(inner.target + i, tile.factor * x, mask=exists)
+
+HOST = Tile(block=256)
+
+def triple(x):
+    out = torch.empty_like(x)
+    grid = (triton.cdiv(x.numel(), HOST.block),)
+    triple_kernel[grid](Memory(x, out), x.numel(), BLOCK=HOST.block)
+    return out
+"""
+
+
+def test_attributes_are_no_names(cell):
+    pytest.importorskip("triton", reason="needs Triton")
+    verdict = lab.check_exercise(cell(KERNEL, **DECOYS)["triple"], exercises.three_times)
+    assert verdict, verdict
+
+
+def test_named_tuples_of_a_cell_are_made_again(cell):
+    pytest.importorskip("triton", reason="needs Triton")
+    names = cell(NAMED_TUPLES, **DECOYS)
+    assert lab.check_exercise(names["triple"], exercises.three_times)
+    wrong = cell(NAMED_TUPLES.replace("Any = 3", "Any = 2"))
+    assert "a factor" in repr(lab.check_exercise(wrong["triple"], exercises.three_times))
+
+
+USED = {
+    "names in defaults": (
+        "sign = -1",
+        "def rotated(x, sign=sign, *, join=torch.cat):",
+        "    a, b = x.chunk(2, -1)",
+        "    return join((sign * b, a), -1)",
+    ),
+    "a name in an annotation": (
+        "from torch import Tensor",
+        "def rotated(x: Tensor) -> Tensor:",
+        "    first, second = x.chunk(2, -1)",
+        "    return torch.cat((-second, first), -1)",
+    ),
+    "a function of PyTorch by its own name": (
+        "from torch import cat",
+        "def rotated(x):",
+        "    first, second = x.chunk(2, -1)",
+        "    return cat((-second, first), -1)",
+    ),
+    "a name of Python's, given another meaning": (
+        "def sum(a, b):",
+        "    return torch.cat((-b, a), -1)",
+        "def rotated(x):",
+        "    return sum(*x.chunk(2, -1))",
+    ),
+    "an older function under another name": (
+        "def part(a, b):",
+        "    return torch.cat((a, b), -1)",
+        "first_part = part",
+        "def part(x):",
+        "    return x.chunk(2, -1)",
+        "def rotated(x):",
+        "    a, b = part(x)",
+        "    return first_part(-b, a)",
+    ),
+    "a function around it": (
+        "def make(sign):",
+        "    def rotated(x):",
+        "        a, b = x.chunk(2, -1)",
+        "        return torch.cat((sign * b, a), -1)",
+        "    return rotated",
+        "rotated = make(-1)",
+    ),
+    "lambdas": (
+        "halves, join = lambda x: x.chunk(2, -1), lambda a, b: torch.cat((-b, a), -1)",
+        "rotated = lambda x: join(*halves(x))",
+    ),
+    "what PyTorch wraps": (
+        "sign = -1",
+        "@torch.no_grad()",
+        "def rotated(x):",
+        "    a, b = x.chunk(2, -1)",
+        "    return torch.cat((sign * b, a), -1)",
+    ),
+    "containers": (
+        "parts = {'sign': [(-1, float('inf'))], 'dtype': torch.float64, 'cat': torch.cat}",
+        "def rotated(x):",
+        "    a, b = x.chunk(2, -1)",
+        "    sign, most = parts['sign'][0]",
+        "    assert most == float('inf') and parts['dtype'] is torch.float64",
+        "    return parts['cat']((sign * b, a), -1)",
+    ),
+    "a device and a shape": (
+        "cpu, shape = torch.device('cpu'), torch.ones(2, 3).shape",
+        "def rotated(x):",
+        "    a, b = x.chunk(2, -1)",
+        "    assert torch.empty(shape, device=cpu).numel() == shape.numel()",
+        "    return torch.cat((-b, a), -1)",
+    ),
+    "a NamedTuple that the cell filled": (
+        "from collections import namedtuple",
+        "Signs = namedtuple('Signs', 'first second', defaults=(1,))",
+        "signs = [Signs(-1)]",
+        "def rotated(x):",
+        "    a, b = x.chunk(2, -1)",
+        "    return torch.cat((signs[0].first * b, signs[0].second * a), -1)",
+    ),
+}
+
+
+@pytest.mark.parametrize("lines", USED.values(), ids=USED.keys())
+def test_what_a_candidate_may_use(lines, cell):
+    names = cell("\n".join(("import torch", *lines)))
+    verdict = lab.check_exercise(names["rotated"], exercises.rotate_half)
+    assert verdict, verdict
+
+
+def test_constexprs_of_a_cell(cell):
+    pytest.importorskip("triton", reason="needs Triton")
+    text = KERNEL.replace(
+        "@triton.jit", "FACTOR = tl.constexpr(3)\nFP32 = tl.float32\n\n@triton.jit"
+    )
+    text = text.replace("    tl.store(", "    factor = tl.full((), FACTOR, FP32)\n    tl.store(")
+    text = text.replace("3 * tl.load", "factor * tl.load")
+    assert lab.check_exercise(cell(text)["triple"], exercises.three_times)
+
+
+def test_a_lambda_is_judged():
+    verdict = lab.check_exercise(lambda x: x, exercises.rotate_half)
+    assert verdict.state == "wrong" and "unchanged" in repr(verdict)
+
+
+# what cannot be passed on
+
+REFUSED = {
+    "factors is a Tensor": "factors = torch.ones(3)",
+    "factors is a list with a Tensor in it": "factors = [1, torch.ones(3)]",
+    "factors is a class": "class factors:\n    pass",
+    "factors is an object": "factors = object()",
+    "factors is a partial": "import functools\nfactors = functools.partial(max, 1)",
+    "factors is a NamedTuple with a method, area": (
+        "from typing import NamedTuple\n"
+        "class factors(NamedTuple):\n    a: int = 1\n    def area(self):\n        return self.a"
+    ),
+    "factors is a function without a source": "exec('def factors(x):\\n    return x')",
+}
+
+
+@pytest.mark.parametrize("said", REFUSED)
+def test_what_cannot_be_passed_on_is_named(said, cell):
+    text = f"import torch\n{REFUSED[said]}\ndef mine(x):\n    return x * factors"
+    verdict = lab.check_exercise(cell(text)["mine"], exercises.rotate_half)
+    assert not verdict and verdict.state == "not yet"
+    assert repr(verdict).startswith(f"NOT YET: {said}, which the check cannot pass on: ")
+    assert len(repr(verdict).splitlines()) == 1 and "lab-not-yet" in verdict._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "candidate, said",
+    (
+        (torch.ones(3), "the candidate is a Tensor"),
+        (functools.partial(math.pow, 2.0), "the candidate is a partial"),
+        (functools.partial(math.pow, x=torch.ones(3)), "the candidate is a partial"),
+        (torch.nn.Identity(), "candidate is an Identity"),
+    ),
+    ids=("a tensor", "a partial", "a partial with a tensor", "a module"),
+)
+def test_what_is_no_function_is_named(candidate, said):
+    verdict = lab.check_exercise(candidate, exercises.rotate_half)
+    assert verdict.state == "not yet" and verdict.reason.startswith(f"{said}, which the check")
+
+
+def test_one_name_with_two_meanings_is_named(cell):
+    text = (
+        "import torch\n"
+        "def make(sign):\n    def part(x):\n        return sign * x\n    return part\n"
+        "one, other = make(torch.neg), make(torch.abs)\n"
+        "def mine(x):\n    return one(x) + other(x)"
+    )
+    verdict = lab.check_exercise(cell(text)["mine"], exercises.rotate_half)
+    assert verdict.reason.startswith("sign is a name with two meanings, which the check cannot")
+
+
+# functions to do without
+
+BORROWED = {
+    "in a lambda": "return (lambda: reference.apply_rotary_pos_emb(t, freqs, round_once=True))()",
+    "in a comprehension": (
+        "return [reference.apply_rotary_pos_emb(x, freqs, round_once=True) for x in (t,)][0]"
+    ),
+    "under another name": "return borrowed(t, freqs, round_once=True)",
+}
+
+
+@pytest.mark.parametrize("line", BORROWED.values(), ids=BORROWED.keys())
+def test_a_function_to_do_without_is_found(line, cell):
+    text = (
+        "from rope_kernels import reference\n"
+        "from rope_kernels.reference import apply_rotary_pos_emb as borrowed\n"
+        f"def mine(t, freqs):\n    {line}"
+    )
+    verdict = lab.check_exercise(cell(text)["mine"], exercises.rope_in_pytorch)
+    assert verdict.reason.startswith("it uses apply_rotary_pos_emb, which you are asked to do")

@@ -1,0 +1,226 @@
+"""What a norm's backward allocates and computes: nothing that autograd does not ask for.
+
+Beyond gradients a backward needs memory for partial sums of the weights' gradients: at most 4 MiB
+or 1 % of the inputs' gradients, whichever is more. Plans tell for any shape, without memory.
+"""
+
+import pytest
+import torch
+
+from inputs import FORMATS, shape_of
+from norm_yardstick import check
+from rope_kernels import RotaryPositionEmbedding, norm_launch, norm_plan, norm_rope, qk_norm_rope
+from rope_kernels.engine import Engine
+from rope_lab.compiler.norm_plans import BACKWARD, plans_of_norm
+
+D = 16
+SHAPES = {  # s, b, heads of q and k
+    "training": (4096, 2, (32, 8)),
+    "decode of 4096 sequences": (1, 4096, (32, 8)),
+    "decode of 65536, one key head": (1, 65536, (32, 1)),
+    "one key head, 65536 tokens": (65536, 1, (32, 1)),
+    "short sequences": (7, 5000, (40, 8)),
+    "one token, many heads": (1, 1, (2**20, 1)),
+    "many heads": (3, 2, (50000, 50000)),
+    "one token": (1, 1, (1, 1)),
+}
+
+
+def call_on_meta(tensor_format, s, b, heads, d, dtype, per_head, starts):
+    def leaf(*shape):
+        return torch.empty(shape, dtype=dtype, device="meta", requires_grad=True)
+
+    tensors = [leaf(*shape_of(tensor_format, s, b, h, d)) for h in heads]
+    weights = [leaf(h, d) if per_head else leaf(d) for h in heads]
+    options = {}
+    if tensor_format == "thd":
+        options["cu_seqlens"] = torch.empty(b + 1, dtype=torch.int32, device="meta")
+    elif starts:
+        options["start_positions"] = torch.empty(b, dtype=torch.int32, device="meta")
+    rope = RotaryPositionEmbedding(d).to("meta")
+    return (*tensors, *weights, rope, tensor_format), options
+
+
+def bytes_beyond_gradients(plans, per_head):
+    backward, tensors = plans[BACKWARD]
+    partials = [x for x in (tensors.q_partial, tensors.k_partial) if x is not None]
+    if per_head and not norm_plan.shares_of(backward, len(partials)):
+        return 0  # they are the gradients themselves
+    return sum(x.numel() * x.element_size() for x in partials)
+
+
+@pytest.mark.parametrize("per_head", (False, True), ids=("(d,)", "(h, d)"))
+@pytest.mark.parametrize("starts", (False, True), ids=("shared angles", "own angles"))
+@pytest.mark.parametrize(
+    "d,dtype", ((128, torch.bfloat16), (64, torch.float32), (512, torch.float64))
+)
+@pytest.mark.parametrize("tensor_format", FORMATS)
+@pytest.mark.parametrize("name", SHAPES)
+def test_partial_sums_are_small(name, tensor_format, d, dtype, starts, per_head, monkeypatch):
+    monkeypatch.setattr(norm_plan, "count_sms", lambda device: 132)
+    arguments, options = call_on_meta(tensor_format, *SHAPES[name], d, dtype, per_head, starts)
+    plans = plans_of_norm(Engine.NVIDIA, qk_norm_rope, *arguments, **options)
+    gradients = sum(x.numel() * x.element_size() for x in arguments[:2])
+    assert bytes_beyond_gradients(plans, per_head) <= max(2**22, gradients // 100)
+
+
+def sample(tensor_format, device, per_head, heads=(5, 2), s=11, b=3, dtype=torch.float32):
+    tensors = [
+        torch.randn(shape_of(tensor_format, s, b, h, D), device=device).to(dtype) for h in heads
+    ]
+    weights = [torch.randn((h, D) if per_head else (D,), device=device).to(dtype) for h in heads]
+    options = {"tensor_format": tensor_format}
+    if tensor_format == "thd":
+        options["cu_seqlens"] = torch.tensor([0, 2, 2, s * b - 1], device=device)
+    return tensors, weights, options
+
+
+@pytest.mark.parametrize("per_head", (False, True), ids=("(d,)", "(h, d)"))
+@pytest.mark.parametrize("chunks", (1, 2))
+@pytest.mark.parametrize("rotary_dim", (D, 10))
+@pytest.mark.parametrize("own_angles", (False, True))
+@pytest.mark.parametrize("tensor_format", FORMATS)
+def test_programs_that_go_through_everything(
+    tensor_format, own_angles, rotary_dim, per_head, chunks, device, monkeypatch, whole_way
+):
+    """As if partial sums took too much memory: a program, or two, for all that they can share."""
+    heads = 40, 16
+    tensors, weights, options = sample(tensor_format, device, per_head, heads, s=3)
+    shares = chunks * sum(heads) if per_head else 2 * chunks
+    monkeypatch.setattr(norm_plan, "BYTES_OF_PARTIALS", shares * 4 * D)
+    monkeypatch.setattr(norm_plan, "GRADIENT_PER_PARTIALS", 10**9)
+    if own_angles and tensor_format != "thd":
+        options["start_positions"] = torch.tensor([3, 0, 9], device=device)
+    plans, run = [], norm_launch.run
+    monkeypatch.setattr(norm_launch, "run", lambda plan, x: plans.append(plan) or run(plan, x))
+    rope = RotaryPositionEmbedding(D, rotary_dim / D).to(device)
+    check(tensors, weights, rope, **options)
+    backward = [plan for plan in plans if plan.kernel == norm_plan.BACKWARD]
+    (plan,) = backward
+    assert plan.flags["FOLD"] or chunks > 1  # few rows fit into two programs' sums as they are
+    assert plan.sizes["chunks"] <= chunks
+
+
+def launched(monkeypatch):
+    """What each backward launch was given."""
+    given, run = [], norm_launch.run
+
+    def noted(plan, tensors):
+        if plan.kernel == norm_plan.BACKWARD:
+            given.append(tensors)
+        return run(plan, tensors)
+
+    monkeypatch.setattr(norm_launch, "run", noted)
+    return given
+
+
+WANTED = {  # which of q, k and their weights are trained -> outputs and partial sums of launches
+    "all": ("q k qw kw", [("q", "k", "qw", "kw")]),
+    "weights alone": ("qw kw", [("qw", "kw")]),
+    "inputs alone": ("q k", [("q", "k")]),
+    "q alone": ("q qw", [("q", "qw")]),
+    "k's weight alone": ("kw", [("kw",)]),
+    "q, and k's weight": ("q kw", [("q",), ("kw",)]),
+}
+
+
+def trained(names, device, per_head=False):
+    tensors, weights, options = sample("sbhd", device, per_head)
+    named = dict(zip(("q", "k", "qw", "kw"), (*tensors, *weights), strict=True))
+    for name in names.split():
+        named[name].requires_grad_()
+    return named, options
+
+
+@pytest.mark.parametrize("through", ("eager", "compiled"))
+@pytest.mark.parametrize("name", WANTED)
+def test_only_gradients_that_are_wanted_are_computed(name, through, device, monkeypatch, whole_way):
+    names, launches = WANTED[name]
+    named, _ = trained(names, device)
+    given = launched(monkeypatch)
+    rope = RotaryPositionEmbedding(D).to(device)
+
+    def call(q, k, qw, kw):
+        return qk_norm_rope(q, k, qw, kw, rope)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
+    outs = (compiled if through == "compiled" else call)(*named.values())
+    loss = sum(out.square().sum() for out in outs if out.requires_grad)
+    leaves = [named[n] for n in names.split()]
+    got = torch.autograd.grad(loss, leaves)
+    outs = qk_norm_rope(*named.values(), rope, fused=False)
+    want = torch.autograd.grad(sum(out.square().sum() for out in outs), leaves)
+    torch.testing.assert_close(got, want)
+    assert len(given) == len(launches)
+    for tensors, wanted in zip(given, launches, strict=True):
+        outputs = tensors.q_out, tensors.k_out, tensors.q_partial, tensors.k_partial
+        assert sum(x is not None for x in outputs) == len(wanted)
+
+
+def test_an_unused_result_has_no_gradient(device, monkeypatch, whole_way):
+    named, _ = trained("q k qw kw", device)
+    given = launched(monkeypatch)
+    q, _ = qk_norm_rope(*named.values(), RotaryPositionEmbedding(D).to(device))
+    q.sum().backward()
+    assert named["k"].grad is None and named["kw"].grad is None
+    (tensors,) = given
+    assert tensors.k is None
+
+
+@pytest.mark.parametrize("per_head", (False, True), ids=("(d,)", "(h, d)"))
+@pytest.mark.parametrize("which", (0, 1, 2), ids=("q is empty", "k is empty", "both are"))
+def test_empty_tensors(which, per_head, device):
+    heads = ((0, 2), (5, 0), (0, 0))[which]
+    tensors, weights, _ = sample("sbhd", device, per_head, heads)
+    leaves = [x.requires_grad_() for x in (*tensors, *weights)]
+    outs = qk_norm_rope(*leaves, RotaryPositionEmbedding(D).to(device))
+    got = torch.autograd.grad(sum(out.square().sum() for out in outs), leaves)
+    outs = qk_norm_rope(*leaves, RotaryPositionEmbedding(D).to(device), fused=False)
+    want = torch.autograd.grad(sum(out.square().sum() for out in outs), leaves)
+    torch.testing.assert_close(got, want)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("per_head", (False, True), ids=("(d,)", "(h, d)"))
+@pytest.mark.parametrize("name", [name for name in SHAPES if "50000" not in name])
+def test_memory_of_a_backward(name, per_head):
+    s, b, heads = SHAPES[name]
+    d = 128
+    tensors = [torch.randn(s, b, h, d, device="cuda", dtype=torch.bfloat16) for h in heads]
+    weights = [torch.randn((h, d) if per_head else (d,), device="cuda") for h in heads]
+    leaves = [x.requires_grad_() for x in (*tensors, *weights)]
+    outs = qk_norm_rope(*leaves, RotaryPositionEmbedding(d).cuda())
+    grads = [torch.randn_like(out) for out in outs]
+    torch.autograd.grad(outs, leaves, grads, retain_graph=True)  # compiles
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    found = torch.autograd.grad(outs, leaves, grads)
+    peak = torch.cuda.max_memory_allocated() - before
+    wanted = sum(x.numel() * x.element_size() for x in found)
+    assert peak <= wanted + max(2**22, wanted // 100) + 2**12  # blocks are rounded up
+
+
+@pytest.mark.parametrize("tensor_format", FORMATS)
+def test_shapes_that_only_the_run_knows(tensor_format, device):
+    """Tokens chosen by a mask, packed: their number is in no graph."""
+    if tensor_format != "thd":
+        pytest.skip("a mask packs tokens")
+    torch._dynamo.reset()
+    rope, weight = RotaryPositionEmbedding(D).to(device), torch.randn(D, device=device)
+
+    def call(x, mask, cu_seqlens):
+        return norm_rope(x[mask], weight, rope, "thd", cu_seqlens=cu_seqlens)
+
+    x, mask = torch.randn(9, 2, D, device=device), torch.arange(9, device=device) % 3 > 0
+    cu_seqlens = torch.tensor([0, 2, 6], device=device)
+    want = call(x, mask, cu_seqlens)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
+        torch.testing.assert_close(compiled(x, mask, cu_seqlens), want)
+        exported = torch.export.export(
+            type("Call", (torch.nn.Module,), {"forward": lambda self, *inputs: call(*inputs)})(),
+            (x, mask, cu_seqlens),
+        )
+    torch.testing.assert_close(exported.module()(x, mask, cu_seqlens), want)

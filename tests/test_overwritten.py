@@ -1,0 +1,80 @@
+"""A tensor that a backward needs is overwritten first: an error, compiled or not, never a number.
+
+In eager mode autograd compares versions. In a compiled graph it can when the write comes after the
+graph; a write inside the graph has to fail when the graph is compiled.
+"""
+
+import pytest
+import torch
+
+from inputs import angles
+from rope_kernels import apply_rotary_pos_emb, norm_rope
+
+S, B, H, D = 4, 2, 3, 8
+
+
+def rotate(x, weight, freqs):
+    return apply_rotary_pos_emb(x, freqs)
+
+
+def normalize(x, weight, freqs):
+    return norm_rope(x, weight, freqs)
+
+
+CASES = {  # the call, and which of its arguments is overwritten
+    "a rotation's table": (rotate, 2),
+    "a norm's table": (normalize, 2),
+    "a norm's weight": (normalize, 1),
+    "a norm's input": (normalize, 0),
+}
+
+
+def arguments(device):
+    leaf = torch.randn(S, B, H, D, device=device, requires_grad=True)
+    weight = torch.randn(D, device=device, requires_grad=True)
+    return leaf, weight, angles(S, D, device)
+
+
+def inside(leaf, weight, freqs, call, which):
+    """Everything in one graph: copies, the call, and the write."""
+    given = leaf * 1, weight * 1, freqs * 1
+    out = call(*given)
+    given[which].mul_(2)
+    return out
+
+
+def after(leaf, weight, freqs, call, which, compiled):
+    given = leaf * 1, weight * 1, freqs * 1
+    out = compiled(*given)
+    with torch.no_grad():
+        given[which].mul_(2)
+    return out
+
+
+def run(function, *inputs):
+    function(*inputs).sum().backward()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_in_eager_mode_the_backward_raises(name, device):
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        run(inside, *arguments(device), *CASES[name])
+
+
+@pytest.mark.parametrize("backend", ("eager", "aot_eager"))
+@pytest.mark.parametrize("name", CASES)
+def test_inside_a_compiled_graph_it_is_an_error(name, backend, device):
+    torch._dynamo.reset()
+    compiled = torch.compile(inside, backend=backend, fullgraph=True)
+    with pytest.raises(Exception, match="modified by an inplace operation"):
+        run(compiled, *arguments(device), *CASES[name])
+
+
+@pytest.mark.parametrize("backend", ("eager", "aot_eager"))
+@pytest.mark.parametrize("name", CASES)
+def test_after_a_compiled_graph_the_backward_raises(name, backend, device):
+    torch._dynamo.reset()
+    call, which = CASES[name]
+    compiled = torch.compile(call, backend=backend, fullgraph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        run(after, *arguments(device), call, which, compiled)
