@@ -18,11 +18,7 @@ from decoys import decoys_for
 from rope_kernels import rope_fw, rope_qk
 from rope_lab.grading import exercises
 from rope_lab.grading.pretend_gpu import check_timer
-<<<<<<< HEAD
-from wrong_answers import WRONG_ANSWERS, WRONG_TIMERS, Wrong
-=======
-from wrong_answers import WASTEFUL_ANSWERS, WRONG_ANSWERS, WRONG_TIMERS
->>>>>>> verdicts
+from wrong_answers import WASTEFUL_ANSWERS, WRONG_ANSWERS, WRONG_TIMERS, Wrong
 
 NUMBERS = ("04", "05", "06", "07", "08", "09", "11")
 SOLUTIONS = notebook_form.FOLDER / "solutions"
@@ -169,7 +165,6 @@ def test_a_wrong_answer_is_told_what_it_looks_like(wrong, tmp_path):
     assert wrong.told in verdict.reason, verdict
 
 
-<<<<<<< HEAD
 SOLVED = {(one.notebook, one.exercise, one.candidate) for one in WRONG_ANSWERS}
 
 
@@ -178,13 +173,13 @@ def test_a_solution_is_right_among_decoys(number, k, candidate, tmp_path):
     solution = Wrong(number, k, "none", {}, "", candidate)
     verdict = lab.check_exercise(*candidate_and_spec(solution, tmp_path))
     assert verdict, verdict
-=======
+
+
 @pytest.mark.parametrize("wasteful", WASTEFUL_ANSWERS, ids=str)
 def test_a_right_answer_that_does_too_much_is_told_so(wasteful, tmp_path):
     verdict = lab.check_exercise(*candidate_and_spec(wasteful, tmp_path))
     assert verdict and repr(verdict).startswith("RIGHT, but ")
     assert wasteful.told in verdict.remark, verdict
->>>>>>> verdicts
 
 
 @pytest.mark.parametrize("wrong", WRONG_TIMERS, ids=str)

@@ -8,12 +8,8 @@ to lie there, or overwrite it, or end the process.
 
 import ctypes
 import sys
-<<<<<<< HEAD
-from collections.abc import Callable, Iterator
-=======
 from collections import Counter
-from collections.abc import Callable
->>>>>>> verdicts
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
