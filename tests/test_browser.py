@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -46,6 +47,17 @@ def need_chromium():
         (pytest.fail if os.environ.get("CI") else pytest.skip)(MISSING)
 
 
+def stopped(address: str) -> None:
+    """Wait until nothing answers there."""
+    for _ in range(60):
+        try:
+            urllib.request.urlopen(address).read()
+        except OSError:
+            return
+        time.sleep(0.5)
+    raise AssertionError(f"the server at {address} was not stopped")
+
+
 @contextmanager
 def jupyterlab(command, folder: Path, packages: Path):
     """Address of a JupyterLab; `command(options)` is the command line that starts it in `folder`.
@@ -69,7 +81,12 @@ def jupyterlab(command, folder: Path, packages: Path):
     log = folder.parent / "log"
     with log.open("w") as output:
         server = subprocess.Popen(
-            command(options), cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT
+            command(options),
+            cwd=folder,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
     address = f"http://127.0.0.1:{port}"
     try:
@@ -82,8 +99,9 @@ def jupyterlab(command, folder: Path, packages: Path):
                 time.sleep(0.5)
         yield address
     finally:
-        server.terminate()
+        os.killpg(server.pid, signal.SIGTERM)  # make would leave JupyterLab behind
         server.wait()
+        stopped(f"{address}/api")
 
 
 @pytest.fixture(scope="module")
