@@ -275,7 +275,7 @@ def repeated(monkeypatch, remembering):
         launch, "run", lambda plan, tensors: kernels.append(kernel_of(plan)) or run(plan, tensors)
     )
 
-    def shortest_launch(compiled, programs, numbers):
+    def shortest_launch(compiled, programs, numbers, unsigned):
         kernel = kernels[-1]
         names = kernel.arg_names[-len(numbers) :]
         transpose = dict(zip(names, numbers, strict=True))["TRANSPOSE"]

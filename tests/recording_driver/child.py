@@ -364,7 +364,7 @@ def other_backends() -> dict:
             "Watched", (), {"__getattr__": lambda self, name, names=names: names.append(name)}
         )
         with replaced(driver, "get_current_target", lambda target=target: target):
-            read[backend] = [fastpath.shortest_launch(watched(), 1, ()), names]
+            read[backend] = [fastpath.shortest_launch(watched(), 1, (), ()), names]
     return read
 
 
@@ -394,12 +394,12 @@ def without_what_it_reads() -> list:
     """Of a compiled kernel, and later of its hooks: what the fast path answers."""
     t = torch.randn(6, 2, 4, 32)
     a_call()[0]()
-    again = fastpath.shortest_launch(whole_ways.compiled, 1, ())
+    again = fastpath.shortest_launch(whole_ways.compiled, 1, (), ())
     attributes = vars(whole_ways.compiled.src.fn)
     hooks = attributes.pop("pre_run_hooks")
     later = again((t, None, t, None, t, None, None, None, None))
     attributes["pre_run_hooks"] = hooks
-    return [fastpath.shortest_launch(object(), 1, ()), again is None, later]
+    return [fastpath.shortest_launch(object(), 1, (), ()), again is None, later]
 
 
 def code_of(call) -> list:
