@@ -130,7 +130,7 @@ RULES = {
 }
 
 
-def remark(run: Run, wanted: Spec, result_size: int) -> str:
+def wasted(run: Run, wanted: Spec, result_size: int) -> str:
     """What a right candidate does that it need not do; empty if nothing."""
     trace = run.trace
     if trace is None or not trace.launches:
