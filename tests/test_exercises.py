@@ -19,7 +19,7 @@ from decoys import decoys_for
 from rope_kernels import rope_fw, rope_qk
 from rope_lab.grading import exercises
 from rope_lab.grading.pretend_gpu import check_timer
-from wrong_answers import WASTEFUL_ANSWERS, WRONG_ANSWERS, WRONG_TIMERS
+from wrong_answers import RIGHT_ANSWERS, WASTEFUL_ANSWERS, WRONG_ANSWERS, WRONG_TIMERS
 
 NUMBERS = ("04", "05", "06", "07", "08", "09", "11")
 SOLUTIONS = notebook_form.FOLDER / "solutions"
@@ -171,6 +171,12 @@ def test_a_right_answer_that_does_too_much_is_told_so(wasteful, tmp_path):
     verdict = lab.check_exercise(*candidate_and_spec(wasteful, tmp_path))
     assert verdict and repr(verdict).startswith("RIGHT, but ")
     assert wasteful.told in verdict.remark, verdict
+
+
+@pytest.mark.parametrize("right", RIGHT_ANSWERS, ids=str)
+def test_a_right_answer_in_other_words_is_right(right, tmp_path):
+    verdict = lab.check_exercise(*candidate_and_spec(right, tmp_path))
+    assert repr(verdict).startswith(right.told), verdict
 
 
 @pytest.mark.parametrize("wrong", WRONG_TIMERS, ids=str)

@@ -11,7 +11,7 @@ import rope_lab as lab
 from decoys import decoys_for
 from notebook_form import FOLDER
 from rope_kernels import reference
-from wrong_answers_first import WASTEFUL_ANSWERS, WRONG_ANSWERS
+from wrong_answers_first import RIGHT_ANSWERS, WASTEFUL_ANSWERS, WRONG_ANSWERS
 
 NAMES = ("00_start_here", "01_roformer_math", "02_rotate_half", "03_first_triton_kernel")
 _TITLE = re.compile(r"^###? (Exercise (\d): .+?)(?: \((\d+) minutes.*\))?$", re.MULTILINE)
@@ -160,6 +160,12 @@ def test_a_right_answer_that_does_too_much_is_told_so(wasteful, tmp_path):
     verdict = verdict_on(wasteful, tmp_path / "answer.py")
     assert verdict and repr(verdict).startswith("RIGHT, but ")
     assert wasteful.told in verdict.remark, verdict
+
+
+@pytest.mark.parametrize("right", RIGHT_ANSWERS, ids=str)
+def test_a_right_answer_in_other_words_is_right(right, tmp_path):
+    verdict = verdict_on(right, tmp_path / "answer.py")
+    assert repr(verdict).startswith(right.told), verdict
 
 
 # an exercise that asks to do without a function

@@ -257,7 +257,7 @@ class Trace:
             self._note_a_collision(words, old[differs][0], new[differs][0])
 
     def _note_a_collision(self, words: str, first: np.number, second: np.number) -> None:
-        values = f"{first:.3g} and then {second:.3g}"
+        values = f"{float(first):.3g} and then {float(second):.3g}"
         self.collisions.append(f"{words}, {values}: which one stays is undefined on a GPU")
 
     def _touched(self, pointers, mask, does: str):
