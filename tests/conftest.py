@@ -72,9 +72,14 @@ def pytest_collection_modifyitems(config, items):
 
 
 @pytest.fixture
-def whole_way(monkeypatch):
-    """Every call is checked and planned, and launched by `launch.run`: the fast path is off."""
+def needs_triton():
+    """For what only a kernel does: without Triton, plain PyTorch takes its calls."""
     pytest.importorskip("triton", reason="needs Triton")
+
+
+@pytest.fixture
+def whole_way(monkeypatch, needs_triton):
+    """Every call is checked and planned, and launched by `launch.run`: the fast path is off."""
     from rope_kernels import fastpath
 
     monkeypatch.setattr(fastpath, "ENABLED", False)

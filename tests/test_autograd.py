@@ -52,6 +52,7 @@ def tiny(tensor_format, device, **options):
 @each_dtype
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
 @each_format
+@pytest.mark.usefixtures("needs_triton")
 def test_gradient_of_a_random_upstream_gradient(tensor_format, layout, dtype, device):
     """In every memory layout: transposed, sliced, and with the strides 0 that `.sum()` sends."""
     sample = Sample(tensor_format, device, dtype)
@@ -125,6 +126,7 @@ def test_the_second_derivative_goes_on_past_the_rotation(device):
 
 
 @each_format
+@pytest.mark.usefixtures("needs_triton")
 def test_nothing_of_t_is_saved_for_backward(tensor_format, device):
     saved = []
     sample = Sample(tensor_format, device)
@@ -140,6 +142,7 @@ def test_nothing_of_t_is_saved_for_backward(tensor_format, device):
     assert_rounded_once(grad_t, sample.expected_gradient(grad))
 
 
+@pytest.mark.usefixtures("needs_triton")
 def test_freqs_changed_in_place_before_backward_is_an_error(device):
     sample = Sample("sbhd", device)
     out = sample.rotate(sample.t)
@@ -347,6 +350,7 @@ def only_the_kernel(monkeypatch):
 
 
 @each_format
+@pytest.mark.usefixtures("needs_triton")
 def test_forward_and_both_backwards_run_the_kernel(tensor_format, device, only_the_kernel):
     sample = Sample(tensor_format, device)
     loss = (sample.rotate(sample.t) ** 3).sum()

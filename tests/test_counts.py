@@ -425,6 +425,7 @@ def memory(*tensors):
 
 
 @each_differentiable
+@pytest.mark.usefixtures("needs_triton")
 def test_nothing_but_the_table_is_kept_for_backward(name, device):
     for freqs, tables in (
         (table := angles(S, D2, device), (table,)),
@@ -435,6 +436,7 @@ def test_nothing_but_the_table_is_kept_for_backward(name, device):
         assert kept_by(backward.forward) == memory(*tables)
 
 
+@pytest.mark.usefixtures("needs_triton")
 def test_positions_are_kept_with_the_table(device):
     t, freqs = torch.randn(9, H, D, device=device, requires_grad=True), angles(S2, D2, device)
     cu_seqlens, starts = (torch.tensor(x, device=device) for x in ([0, 4, 9], [1, 2]))
@@ -446,6 +448,7 @@ def test_positions_are_kept_with_the_table(device):
     assert kept_by(call) == memory(freqs, cu_seqlens, starts)
 
 
+@pytest.mark.usefixtures("needs_triton")
 def test_a_table_that_wants_a_gradient_needs_t_too(device):
     freqs = angles(S, D2, device).requires_grad_()
     backward = Backward("q and k", device, freqs)

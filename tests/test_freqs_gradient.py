@@ -349,6 +349,7 @@ def saved_for_backward(function):
 
 
 @each_kind
+@pytest.mark.usefixtures("needs_triton")
 def test_t_is_saved_only_where_freqs_want_a_gradient(kind, device):
     """And then itself, no copy; with the table, for the gradient of t."""
     t, leaves = tensor("sbhd", device), tables(kind, device)
@@ -359,6 +360,7 @@ def test_t_is_saved_only_where_freqs_want_a_gradient(kind, device):
         assert places == sorted(x.data_ptr() for x in [*leaves, *more])
 
 
+@pytest.mark.usefixtures("needs_triton")
 def test_t_changed_in_place_before_backward_matters_only_to_freqs(device):
     t, (freqs,) = tensor("sbhd", device).detach(), tables("angles", device)
     x = t.clone().requires_grad_()

@@ -425,6 +425,7 @@ def test_a_copy_goes_its_own_way(device):
     assert_follows(t, copied, before)
 
 
+@pytest.mark.usefixtures("needs_triton")
 def test_a_change_between_forward_and_backward_is_an_error(device):
     """The backward would turn by other angles than its forward. It raises once a call saw them."""
     freqs, t = module(device), tensor("sbhd", device).requires_grad_()

@@ -235,6 +235,7 @@ def test_without_triton_the_lab_says_in_one_sentence_what_is_needed():
         assert said == "Triton is not installed: `make lab` installs it."
 
 
+@pytest.mark.usefixtures("needs_triton")
 def test_with_triton_a_notebook_that_needs_it_goes_on():
     import rope_lab as lab
 

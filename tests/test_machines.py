@@ -79,6 +79,7 @@ def test_without_a_gpu_nothing_is_written(monkeypatch, tmp_path, capsys):
     assert "no GPU" in capsys.readouterr().out and not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("needs_triton")
 def test_the_kernel_is_that_of_the_notebook():
     from rope_lab.steps import fused_multiply_adds
 
@@ -93,6 +94,7 @@ def test_the_kernel_is_that_of_the_notebook():
     assert kernel(cell) == kernel(inspect.getsource(fused_multiply_adds))
 
 
+@pytest.mark.usefixtures("needs_triton")
 def test_multiply_adds_are_as_many_as_asked_for(device):
     from rope_lab.steps.fused_multiply_adds import multiply_adds
 

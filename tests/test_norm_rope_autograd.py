@@ -103,6 +103,7 @@ def test_gradcheck_of_q_and_k(recipe, device):
     assert gradcheck(problem.call, problem.leaves, **FAST)
 
 
+@pytest.mark.usefixtures("needs_triton")
 def test_only_one_of_the_two_results_is_used(device):
     problem = Problem("qwen 3", "bshd", device, heads=(2, 1))
     q, _, q_weight, _ = problem.leaves

@@ -105,6 +105,7 @@ def model_norm(**changes):
 
 @pytest.mark.parametrize("dtype", EACH_DTYPE, ids=str)
 @pytest.mark.parametrize("weight_dtype", (None, torch.float32), ids=("weight as x", "fp32 weight"))
+@pytest.mark.usefixtures("needs_triton")
 def test_given_rstd_the_models_bits(dtype, weight_dtype, device):
     """The kernel stores what it divided by; PyTorch's operators round everything after it alike."""
     if weight_dtype is not None and dtype == torch.float64:
@@ -128,6 +129,7 @@ def test_given_rstd_the_models_bits(dtype, weight_dtype, device):
 @each_order
 @each_pairing
 @pytest.mark.parametrize("tensor_format", FORMATS)
+@pytest.mark.usefixtures("needs_triton")
 def test_given_rstd_the_references_bits(
     tensor_format, interleaved, norm_after, inverse, dtype, device, monkeypatch
 ):
@@ -152,6 +154,7 @@ def test_given_rstd_the_references_bits(
 
 @each_order
 @pytest.mark.parametrize("kind", ("angles", "cos and sin"))
+@pytest.mark.usefixtures("needs_triton")
 def test_gradients_are_those_of_the_rounded_table(kind, norm_after, device):
     """In fp32, with the cos and sin that the forward used, and rounded once."""
     sample = Sample(device, "bshd", dtype=torch.float16)
@@ -176,6 +179,7 @@ def test_gradients_are_those_of_the_rounded_table(kind, norm_after, device):
 
 @pytest.mark.parametrize("backward", (False, True))
 @pytest.mark.parametrize("rounding", ("once", "model"))
+@pytest.mark.usefixtures("needs_triton")
 def test_fusion_is_off_where_the_model_rounds(rounding, backward, device, monkeypatch):
     """A fused multiply-add rounds once where the model's operators round twice."""
     plans, run = [], norm_launch.run

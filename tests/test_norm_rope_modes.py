@@ -37,6 +37,7 @@ def saved_by(function):
 
 
 @pytest.mark.parametrize("tensor_format", ("bshd", "thd"))
+@pytest.mark.usefixtures("needs_triton")
 def test_the_input_is_kept_and_not_the_output(tensor_format, device):
     sample = Sample(device, tensor_format, heads=(3, 2))
     q, k, *weights = (x.requires_grad_() for x in (*sample.tensors, *sample.weights))
@@ -50,6 +51,7 @@ def test_the_input_is_kept_and_not_the_output(tensor_format, device):
     assert len(kept) == 2 + 2 + 2 + 1 + 2 * (tensor_format == "thd")
 
 
+@pytest.mark.usefixtures("needs_triton")
 def test_the_input_may_not_be_overwritten_and_the_output_may(device):
     sample = Sample(device, heads=(3,))
     (t,), (weight,) = sample.tensors, sample.weights
@@ -195,6 +197,7 @@ def test_in_place_refuses_gradients(which, fused, device):
     assert q is given[0] and not torch.equal(q, before[0])
 
 
+@pytest.mark.usefixtures("needs_triton")
 def test_unfused_is_plain_pytorch(device, monkeypatch):
     sample = Sample(device)
     want = qk_norm_rope(*sample.tensors, *sample.weights, sample.freqs)

@@ -131,6 +131,7 @@ def test_an_empty_tensor_with_strides_of_zero_in_place(device):
 
 
 @pytest.mark.parametrize("tracing_mode", ("real", "fake", "symbolic"))
+@pytest.mark.usefixtures("needs_triton")
 def test_make_fx_in_place(tracing_mode, device):
     table = angles(S, D, device)
     q, k = (torch.randn(S, B, heads, D, device=device) for heads in (H, 1))
@@ -284,6 +285,7 @@ def test_a_backward_within_saved_tensors_hooks(device):
 
 
 @pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16))
+@pytest.mark.usefixtures("needs_triton")
 def test_a_row_of_a_table_adds_thousands_of_tokens_up_in_fp32(dtype, device):
     """bf16 itself counts no further than 256."""
     count = 3000

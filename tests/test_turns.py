@@ -181,6 +181,7 @@ def test_a_second_derivative_after_a_change(device):
     assert torch.equal(second, apply_rotary_pos_emb(t, before))
 
 
+@pytest.mark.usefixtures("needs_triton")
 def test_old_turns_are_kept_only_for_a_backward(device):
     module, t = RotaryPositionEmbedding(D).to(device), tokens(device, requires_grad=True)
     out = apply_rotary_pos_emb(t, module)
