@@ -229,7 +229,9 @@ def test_padding_behind_the_sequences_needs_no_angles():
 
 def test_a_position_below_zero_is_refused():
     ids = torch.tensor([[0, 1, -1, 2, 3]])
-    with pytest.raises(ValueError, match=r"^position_ids has -1; accepted: values from 0 with a table$"):
+    with pytest.raises(
+        ValueError, match=r"^position_ids has -1; accepted: values from 0 with a table$"
+    ):
         apply_rotary_pos_emb(torch.randn(S, B, H, D), angles(S, D, "cpu"), position_ids=ids)
 
 
