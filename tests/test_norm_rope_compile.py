@@ -148,7 +148,10 @@ def test_one_weight_for_q_and_k_in_one_graph(device):
 
 
 def test_a_norm_over_all_heads_in_one_graph(device):
-    """The sum over heads is PyTorch's, and its gradient goes through the operator."""
+    """The sum over heads is PyTorch's, and its gradient goes through the operator.
+
+    Not bit for bit: the eager sum of squares is one operator, the compiled one three.
+    """
     t, weight = torch.randn(S, B, 3, D, device=device), torch.randn(3, D, device=device)
     freqs = angles(S, D2, device)
 
@@ -158,7 +161,8 @@ def test_a_norm_over_all_heads_in_one_graph(device):
 
     function, counter = compiled(rotate)
     inputs, grads = [t.requires_grad_(), weight.requires_grad_()], [torch.randn_like(t)]
-    assert_same_bits(run(function, inputs, grads), run(rotate, inputs, grads))
+    for got, want in zip(run(function, inputs, grads), run(rotate, inputs, grads), strict=True):
+        torch.testing.assert_close(got, want)
     assert counter.frame_count == 1
 
 
