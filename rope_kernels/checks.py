@@ -246,11 +246,11 @@ def _check_where(call: Call, sizes: _Sizes) -> None:
     if not (starts is None or isinstance(starts, Tensor)):
         raise _bad_start(starts)
     sequences = cu_seqlens.numel() - 1 if isinstance(cu_seqlens, Tensor) else batch
-    one_or_each = f"({sequences},), (1,) or ()"
+    starts_shapes: list[Shape] = [(sequences,), (1,), ()]  # `Call` has made the first of the others
     ids_shapes: list[Shape] = [(tokens,)] if packed else [(batch, tokens), (1, tokens)]
     table = (
         _Argument("cu_seqlens", cu_seqlens, (torch.int32, torch.int64), [("b + 1",)]),
-        _Argument("start_positions", starts, _INTEGERS, [(sequences,)], "", one_or_each),
+        _Argument("start_positions", starts, _INTEGERS, starts_shapes),
         _Argument("position_ids", ids, _INTEGERS, ids_shapes),
     )
     for argument in table:

@@ -25,6 +25,7 @@ from torch.nn import Parameter
 from .call import Call
 from .frequencies import RotaryPositionEmbedding
 from .modes import is_traced, is_transformed
+from .normalization import Normalization
 from .rotation import Rotation
 
 ENABLED = os.environ.get("ROPE_KERNELS_FAST_PATH", "1") != "0"
@@ -35,21 +36,29 @@ MAX_ENTRIES = 4096  # a serving loop may meet any sequence length
 _current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Entry:
     """What is remembered of one signature. `launch` is None until a compiled kernel has run."""
 
     num_positions: int | None = None  # what the checks returned
     launch: Callable[[tuple], bool] | None = None  # says whether it has launched
+    norm: Normalization | None = None  # of a call that normalizes all its tensors in one launch
     shares: tuple[int, ...] | None = None  # rows of partial sums, of a backward with a norm
+    then: "Entry | None" = None  # of the launch that adds them up
 
 
-def entry_of_call(call: Call, tables: tuple[Tensor | None, ...]) -> Entry | None:
+def entry_of_call(
+    call: Call,
+    tables: tuple[Tensor | None, ...],
+    more: tuple = (),
+    beside: tuple[Tensor | None, ...] = (),
+) -> Entry | None:
     """The entry of all calls that look like this one; None for what cannot go to the kernel.
 
     Args:
         call: every argument, as it came.
         tables: what `call.freqs` holds.
+        more, beside: options and tensors that the call has beyond those of a rotation.
     """
     if not ENABLED or call.fused is not True or is_traced() or is_transformed():
         return None
@@ -58,14 +67,14 @@ def entry_of_call(call: Call, tables: tuple[Tensor | None, ...]) -> Entry | None
     # True == 1 == 1.0, and only one of them is accepted
     types = type(interleaved), type(cp_size), type(cp_rank), type(inplace), type(freqs)
     options = call.tensor_format, call.transpose, interleaved, cp_size, cp_rank, inplace, types
-    options += len(call.tensors), len(tables)
+    options += len(call.tensors), len(tables), *more
     rotary_dim, start, inverse = call.rotary_dim, call.rotary_start, call.inverse
     if not (type(start) is int and start == 0 and rotary_dim is None and inverse is False):
         options += rotary_dim, start, inverse, type(rotary_dim), type(start), type(inverse)
     options += (call.output_pairing,)
     if isinstance(freqs, RotaryPositionEmbedding):
         options += freqs.rotary_dim, freqs.interleaved, tables[0].requires_grad
-    tensors = *call.tensors, *tables
+    tensors = *call.tensors, *tables, *beside
     if not (call.cu_seqlens is call.start_positions is call.position_ids is None):
         tensors += call.where
     return _entry_of(options, tensors)
@@ -136,7 +145,7 @@ def entry_of_launch(options: tuple, tensors: tuple[Tensor | None, ...]) -> Entry
 
     Args:
         options: the kernel's name, and what else decides a plan.
-        tensors: every tensor of the launch, outputs too.
+        tensors: those that the launch reads.
     """
     if not ENABLED or is_traced() or is_transformed():
         return None
@@ -144,7 +153,7 @@ def entry_of_launch(options: tuple, tensors: tuple[Tensor | None, ...]) -> Entry
 
 
 def shortest_launch(
-    compiled, programs: int, numbers: tuple, all_are_signed: bool = False
+    compiled, programs: int, numbers: tuple, unsigned: tuple[int, ...]
 ) -> Callable[[tuple], bool] | None:
     """Return what launches `compiled` again, or None where this file doesn't know how.
 
@@ -152,7 +161,8 @@ def shortest_launch(
         compiled: what a launch through Triton's JIT returned.
         programs: the size of its grid, which has one dimension.
         numbers: the kernel's arguments after the tensors, constants included, in its order.
-        all_are_signed: the signature is from `entry_of_launch`.
+        unsigned: which of the tensors the signature doesn't cover, because they are allocated after
+            it is known: outputs, and a module's turns. All their addresses are multiples of 16.
 
     The callable takes the tensors of another call with the same signature, and says whether it
     launched the kernel. If not, nothing happened, and the call has to go through the JIT.
@@ -183,10 +193,8 @@ def shortest_launch(
     def launch_again(tensors: tuple[Tensor | None, ...]) -> bool:
         try:
             addresses = [x if x is None else x.data_ptr() for x in tensors]
-            # The signature doesn't cover outputs and turns: they are allocated after it is known.
-            if not all_are_signed:
-                _, _, q_out, k_out, table, _, _, _, _ = addresses  # a starred name makes a list
-                if (q_out | (k_out or 0) | table) % 16:
+            for i in unsigned:
+                if (addresses[i] or 0) % 16:
                     return False
             if _current_device() != device:
                 return False

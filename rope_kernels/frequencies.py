@@ -1,6 +1,7 @@
 """The angles: how far each pair turns at each position."""
 
 import math
+import weakref
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -39,6 +40,7 @@ class _Filled:
     version: int
     scale: float
     turns: Tensor  # the buffer's memory, by a tensor that counts its own changes: there are none
+    moved: tuple[tuple[weakref.ref, Tensor], ...]  # earlier `turns`, and where they are now
 
 
 class RotaryPositionEmbedding(nn.Module):
@@ -344,22 +346,28 @@ class RotaryPositionEmbedding(nn.Module):
         for used in (inv_freq, inv_freq if self._filled is None else self._filled.turns):
             if used.is_cuda:
                 torch.cuda.synchronize(used.device)  # kernels on any stream may read the turns
+        # Those that no backward wants anymore. Until here, another stream could still read them.
+        moved = () if self._filled is None else self._filled.moved
+        moved = tuple([(seen, copy) for seen, copy in moved if seen() is not None])
         # no position at all: the scale that doesn't depend on their number
         version, scale = inv_freq._version, self.position_scale(0)
         with torch.inference_mode(False), torch.no_grad():
             new, turns = in_turns(inv_freq, scale), self._turns
             if turns is None or not _can_hold(turns, new):
                 self._turns = turns = torch.empty_like(new)
-            seen = turns.data if self._filled is None else self._filled.turns
+            seen = None if self._filled is None else self._filled.turns
+            if seen is not None and seen.data_ptr() != turns.data_ptr():
+                seen = None  # the buffer itself is another one
             if not torch.equal(turns, new):
-                if seen.data_ptr() == turns.data_ptr():
-                    seen.data = turns.clone()
+                if seen is not None:
+                    seen.data = copy = turns.clone()
+                    moved, seen = (*moved, (weakref.ref(seen), copy)), None
                 turns.copy_(new)
-            if seen.data_ptr() != turns.data_ptr():
+            if seen is None:
                 seen = turns.data  # the same memory, and a version of its own
         if turns.is_cuda:
             torch.cuda.current_stream(turns.device).synchronize()  # other streams read them next
-        self._filled = _Filled(inv_freq, inv_freq.data_ptr(), version, scale, seen)
+        self._filled = _Filled(inv_freq, inv_freq.data_ptr(), version, scale, seen, moved)
         return self._filled
 
     def _inv_freq_that_counts_changes(self) -> Tensor | None:

@@ -5,8 +5,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from . import norm_launch, norm_reference
-from .api import OPERATOR, PYTORCH, Route, choose_route, rotation_of, tables_of
+from . import fastpath, norm_launch, norm_reference
+from .api import KERNEL, OPERATOR, PYTORCH, Route, choose_route, rotation_of, tables_of
 from .call import Call, Freqs, OutputPairing
 from .checks import bad, check_call, check_inplace, check_values
 from .formats import TensorFormat, view_as_sbhd
@@ -159,9 +159,14 @@ def norm_rope_call(call: Call, norm: NormCall) -> tuple[Tensor, ...]:
     """What both functions do: check, describe, choose a route, normalize and rotate."""
     tensors, tables = call.tensors, tables_of(call.freqs)
     beside = *norm.weights, *norm.sumsqs
-    route = choose_route(call.fused, (*tensors, *tables, *call.where, *beside))
-    num_positions = check_call(call)
-    check_norm(call, norm)
+    recorded = wants_grad((*tensors, *beside))
+    entry = fastpath.entry_of_call(call, tables, (recorded, *norm.options), beside)
+    if known := entry is not None and entry.launch is not None:
+        route, num_positions = KERNEL, entry.num_positions
+    else:
+        route = choose_route(call.fused, (*tensors, *tables, *call.where, *beside))
+        num_positions = check_call(call)
+        check_norm(call, norm)
     rotation = rotation_of(call, tables, num_positions)
     if rotation.looks_up_positions and rotation.table.is_cpu and not is_traced():
         check_values(rotation, view_as_sbhd(tensors[0], call.tensor_format).shape[0])
@@ -169,9 +174,16 @@ def norm_rope_call(call: Call, norm: NormCall) -> tuple[Tensor, ...]:
         check_inplace(call.names, tensors, rotation, norm.named)
     if wants_grad((rotation.table, rotation.sin)):
         route = PYTORCH  # the kernels have no gradient of a table
+    if known:
+        rows = Rows(tensors, _given(norm.weights), _given(norm.sumsqs))
+        return _norm_rope(rows, rotation, entry.norm, route, call.inplace, recorded, entry)
+    launches = launches_of(call, norm)
+    if entry is not None:
+        entry.num_positions, entry.norm = num_positions, launches[0][1]
     outs = []
-    for rows, how in launches_of(call, norm):
-        outs += _norm_rope(rows, rotation, how, route, call.inplace)
+    for rows, how in launches:
+        alone = entry if len(launches) == 1 else None
+        outs += _norm_rope(rows, rotation, how, route, call.inplace, recorded, alone)
     return tuple(outs)
 
 
@@ -206,7 +218,13 @@ def _given(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
 
 
 def _norm_rope(
-    rows: Rows, rotation: Rotation, norm: Normalization, route: Route, inplace: bool
+    rows: Rows,
+    rotation: Rotation,
+    norm: Normalization,
+    route: Route,
+    inplace: bool,
+    recorded: bool,
+    entry: fastpath.Entry | None,
 ) -> tuple[Tensor, ...]:
     """Normalize and rotate checked tensors by the route chosen."""
     if route is PYTORCH:
@@ -218,9 +236,9 @@ def _norm_rope(
         return rows.tensors
     if route is OPERATOR:
         return norm_rope_by_operator(*rows, rotation, norm, inplace)
-    if wants_grad([x for row in rows for x in row]):
-        return apply_to_plain_tensors(*inputs_of(rows), rotation, norm, _backward)
-    outs, _, _ = norm_launch.norm_rope(*rows, rotation, norm, inplace, False)
+    if recorded and wants_grad([x for row in rows for x in row]):  # else another launch's
+        return apply_to_plain_tensors(*inputs_of(rows), rotation, norm, entry, _backward)
+    outs, _, _ = norm_launch.norm_rope(*rows, rotation, norm, inplace, False, entry)
     if inplace:
         torch.autograd.graph.increment_version([t for t in outs if not t.is_inference()])
     return outs

@@ -26,10 +26,12 @@ class NormRopeFunction(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, q, k, q_weight, k_weight, q_sumsq, k_sumsq, rotation, norm, run_backward):
+    def forward(
+        ctx, q, k, q_weight, k_weight, q_sumsq, k_sumsq, rotation, norm, entry, run_backward
+    ):
         pairs = (q, k), (q_weight, k_weight), (q_sumsq, k_sumsq)
         rows = Rows(*([x for x in pair if x is not None] for pair in pairs))
-        found = norm_launch.norm_rope(*rows, rotation, norm, False, True)
+        found = norm_launch.norm_rope(*rows, rotation, norm, False, True, entry)
         keep(ctx, rows, found, rotation, norm)
         ctx.run_backward = run_backward
         return found[0]
@@ -40,7 +42,7 @@ class NormRopeFunction(torch.autograd.Function):
         wanted = [needs[2 * i : 2 * i + n] for i, n in enumerate(counts)]
         found = gradients(ctx, grads, wanted, ctx.run_backward)
         pairs = [(*row, None, None)[:2] for row in found]
-        return *pairs[0], *pairs[1], *pairs[2], None, None, None
+        return *pairs[0], *pairs[1], *pairs[2], None, None, None, None
 
 
 # `NormRopeFunction.apply` without its search for wrappers of torch.func, which `choose_route` has

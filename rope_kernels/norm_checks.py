@@ -28,6 +28,13 @@ class NormCall:
     norm_dim: int | tuple[int, int] | None
 
     @property
+    def options(self) -> tuple:
+        """What is not a tensor, so that 1, 1.0 and True differ: only one of them is accepted."""
+        numbers = self.eps, self.weight_offset, self.norm_after, self.rounding, self.norm_dim
+        dims = tuple([type(dim) for dim in self.norm_dims])
+        return *numbers, *[type(x) for x in numbers], dims
+
+    @property
     def norm_dims(self) -> tuple[int | None, ...]:
         """Of each tensor."""
         if isinstance(self.norm_dim, (tuple, list)):

@@ -10,8 +10,6 @@ from . import fastpath
 from .launch import run
 from .norm_plan import (
     BACKWARD,
-    FORWARD,
-    SUM,
     BackwardTensors,
     ForwardTensors,
     SumTensors,
@@ -24,6 +22,14 @@ from .normalization import Normalization, Wanted
 from .plan import Plan, as_read, both
 from .rotation import Rotation
 
+# Which of a kernel's tensors no signature covers: those that are allocated after it is known, and
+# the forward's table, which may be a module's turns.
+_NEW = "q_out", "k_out", "q_rstd", "k_rstd", "positions", "table"
+NEW_FORWARD = tuple([ForwardTensors._fields.index(name) for name in _NEW])
+_NEW = "q_out", "k_out", "q_sumsq", "k_sumsq", "q_partial", "k_partial"
+NEW_BACKWARD = tuple([BackwardTensors._fields.index(name) for name in _NEW])
+NEW_SUM = tuple(range(len(SumTensors._fields)))
+
 
 def norm_rope(
     tensors: Sequence[Tensor],
@@ -33,8 +39,11 @@ def norm_rope(
     norm: Normalization,
     inplace: bool,
     for_backward: bool,
+    entry: fastpath.Entry | None = None,
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], Tensor | None]:
     """Normalize and rotate one or two tensors, known to be good, in one launch.
+
+    `entry` is what the fast path remembers of such calls.
 
     Returns:
         The results, new and contiguous, or with `inplace` the tensors themselves; 1 / rms of their
@@ -50,12 +59,14 @@ def norm_rope(
         rstds = tuple([t.new_empty(t.shape[:-1], dtype=dtype) for t in tensors])
     rows = tensors, outs, weights, rstds, sumsqs
     if not all([t.numel() for t in tensors]):
-        rows = _of_tensors_with_elements(tensors, *rows)
+        rows, entry = _of_tensors_with_elements(tensors, *rows), None
     if rows[0]:
-        stored = rows[0] if inplace else [t.resolve_neg() for t in rows[0]]
-        given = forward_tensors(stored, *rows[1:], positions, rotation)
-        entry = fastpath.entry_of_launch((FORWARD, *rotation.options, *norm.fields), given)
-        _launch(entry, given, lambda: plan_forward(given, rotation, norm))
+        given = forward_tensors(*rows, positions, rotation)
+
+        def read(given: ForwardTensors) -> ForwardTensors:
+            return as_read_forward(given, inplace)
+
+        _launch(entry, given, NEW_FORWARD, read, lambda x: plan_forward(x, rotation, norm))
     return outs, rstds, positions
 
 
@@ -99,11 +110,8 @@ def norm_rope_backward(
             if not x.numel():
                 w.zero_()
     if rows[0]:
-        grads, kept, *others = rows
-        grads, kept = ([x.resolve_neg() for x in row] for row in (grads, kept))
-        given = backward_tensors(grads, kept, *others, rotation)
-        options = rotation, norm, given_sums, positions is not None
-        _launch_backward(given, filled, *options)
+        given = backward_tensors(*rows, rotation)
+        _launch_backward(given, filled, rotation, norm, given_sums, positions is not None)
     return outs, tuple(of_weights), of_sums
 
 
@@ -116,21 +124,26 @@ def _launch_backward(
     packed: bool,
 ) -> None:
     """The launch that goes through all rows, and the one that adds up gradients of weights."""
-    signature = BACKWARD, packed, given_sums, len(of_weights), *rotation.options, *norm.fields
-    entry = fastpath.entry_of_launch(signature, given)
-    options = rotation, norm, bool(of_weights), given_sums, packed
+    computed = given.q_out is not None, len(of_weights), given.q_sumsq is not None
+    options = BACKWARD, packed, given_sums, computed, *rotation.options, *norm.fields
+    entry = fastpath.entry_of_launch(options, given[:4] + given[6:10] + given[14:])
+
+    def plan(read: BackwardTensors) -> Plan:
+        read = read._replace(q_partial=None, k_partial=None)
+        return plan_backward(read, rotation, norm, bool(of_weights), given_sums, packed)
+
     shares = None if entry is None else entry.shares
     if shares is None:
-        shares = shares_of(plan_backward(given, *options), len(of_weights))
+        shares = shares_of(plan(as_read_backward(given)), len(of_weights))
     if entry is not None:
         entry.shares = shares
     row = given.q.shape[-1]
     partials = [given.q_rstd.new_empty(n, row) for n in shares] or of_weights
     q_partial, k_partial = _two(partials)
     given = given._replace(q_partial=q_partial, k_partial=k_partial)
-    _launch(entry, given, lambda: plan_backward(given, *options))
+    _launch(entry, given, NEW_BACKWARD, as_read_backward, plan)
     if shares:
-        _sum_partials(partials, of_weights)
+        _sum_partials(partials, of_weights, entry)
 
 
 def _of_tensors_with_elements(
@@ -150,11 +163,31 @@ def forward_tensors(
     positions: Tensor | None,
     rotation: Rotation,
 ) -> ForwardTensors:
-    """The tensors of a forward launch, as the kernel reads them."""
-    rows = (*_two(tensors), *_two(outs), *_two(_contiguous(weights)), *_two(rstds))
-    sums = _two(_expanded(sumsqs, tensors))
-    read = as_read(rotation.table, rotation.sin, rotation.cu_seqlens, rotation.start_positions)
-    return ForwardTensors(*rows, *sums, positions, *read, rotation.position_ids)
+    """The tensors of a forward launch, as they came."""
+    rows = *_two(tensors), *_two(outs), *_two(weights), *_two(rstds), *_two(sumsqs)
+    return ForwardTensors(*rows, positions, *rotation.tensors)
+
+
+def as_read_forward(given: ForwardTensors, inplace: bool) -> ForwardTensors:
+    """The same as the kernel reads them: contiguous weights and lists, a sum for each row."""
+    q, k = given.q, given.k
+    if not inplace:
+        q, k = q.resolve_neg(), None if k is None else k.resolve_neg()
+    table, sin, cu_seqlens, starts = as_read(given.table, given.sin, *given[13:15])
+    sums = [(given.q, given.q_sumsq), (given.k, given.k_sumsq)]
+    sums = [None if x is None else x.resolve_neg().expand(t.shape[:-1]) for t, x in sums]
+    return given._replace(
+        q=q,
+        k=k,
+        q_weight=_contiguous(given.q_weight),
+        k_weight=_contiguous(given.k_weight),
+        q_sumsq=sums[0],
+        k_sumsq=sums[1],
+        table=table,
+        sin=sin,
+        cu_seqlens=cu_seqlens,
+        starts=starts,
+    )
 
 
 def backward_tensors(
@@ -166,10 +199,30 @@ def backward_tensors(
     sumsq_grads: Sequence[Tensor],
     rotation: Rotation,
 ) -> BackwardTensors:
-    """The tensors of a backward launch, but for partial sums: the plan tells their number."""
-    rows = (*_two(grads), *_two(kept), *_two(outs), *_two(_contiguous(weights)), *_two(rstds))
-    read = as_read(rotation.table, rotation.sin, rotation.start_positions)
-    return BackwardTensors(*rows, *_two(sumsq_grads), None, None, *read, rotation.position_ids)
+    """The tensors of a backward launch as they came, but for partial sums: the plan tells how many.
+
+    `rotation` is `at_positions`, if tokens are packed.
+    """
+    rows = *_two(grads), *_two(kept), *_two(outs), *_two(weights), *_two(rstds), *_two(sumsq_grads)
+    where = rotation.start_positions, rotation.position_ids
+    return BackwardTensors(*rows, None, None, rotation.table, rotation.sin, *where)
+
+
+def as_read_backward(given: BackwardTensors) -> BackwardTensors:
+    """The same as the kernel reads them."""
+    table, sin, starts = as_read(given.table, given.sin, given.starts)
+    q_grad, k_grad, q, k = (None if x is None else x.resolve_neg() for x in given[:4])
+    return given._replace(
+        q_grad=q_grad,
+        k_grad=k_grad,
+        q=q,
+        k=k,
+        q_weight=_contiguous(given.q_weight),
+        k_weight=_contiguous(given.k_weight),
+        table=table,
+        sin=sin,
+        starts=starts,
+    )
 
 
 def sum_tensors(partials: Sequence[Tensor], outs: Sequence[Tensor]) -> SumTensors:
@@ -183,8 +236,22 @@ def at_positions(rotation: Rotation, positions: Tensor) -> Rotation:
     return replace(rotation, **where, cp_size=1, cp_rank=0)
 
 
-def _launch(entry: fastpath.Entry | None, given: tuple, plan: Callable[[], Plan]) -> None:
-    """Launch what is planned, or what the fast path remembers of such tensors."""
+def _launch(
+    entry: fastpath.Entry | None,
+    given: tuple,
+    new: tuple[int, ...],
+    read: Callable[[tuple], tuple],
+    plan: Callable[[tuple], Plan],
+) -> None:
+    """Launch what the fast path remembers of such tensors, or what is planned.
+
+    Args:
+        entry: of the signature.
+        given: the kernel's tensors as they came.
+        new: which of these the signature does not cover.
+        read: makes of them what the kernel reads.
+        plan: makes a plan of that.
+    """
     if entry is not None and entry.launch is not None and entry.launch(given):
         return
     device = given[0].device
@@ -192,21 +259,37 @@ def _launch(entry: fastpath.Entry | None, given: tuple, plan: Callable[[], Plan]
     with torch.cuda.device(device if device.type == "cuda" else -1):
         if entry is not None and entry.launch is not None and entry.launch(given):
             return
-        planned = plan()
-        compiled = run(planned, given)
-        if entry is not None:
-            entry.launch = fastpath.shortest_launch(
-                compiled, planned.programs, planned.numbers, all_are_signed=True
-            )
+        tensors = read(given)
+        planned = plan(tensors)
+        compiled = run(planned, tensors)
+        if entry is not None and _same_memory(given, tensors):
+            numbers = planned.programs, planned.numbers
+            entry.launch = fastpath.shortest_launch(compiled, *numbers, new)
 
 
-def _sum_partials(partials: Sequence[Tensor], outs: Sequence[Tensor]) -> None:
-    """Write gradients of the weights: the sums of the programs' shares, in a fixed order."""
+def _same_memory(given: tuple, tensors: tuple) -> bool:
+    """Whether no tensor had to be copied. A copy is another one in the next call."""
+    pairs = zip(given, tensors, strict=True)
+    return all(x is y or x.data_ptr() == y.data_ptr() for x, y in pairs)
+
+
+def _sum_partials(
+    partials: Sequence[Tensor], outs: Sequence[Tensor], entry: fastpath.Entry | None
+) -> None:
+    """Write gradients of the weights: the sums of the programs' shares, in a fixed order.
+
+    `entry` is that of the launch before: it says all about this one, if that is one launch.
+    """
     pairs = [(x.view(-1, out.numel()), out) for x, out in zip(partials, outs, strict=True)]
-    same_width = len({out.numel() for out in outs}) == 1
-    for row in [pairs] if same_width else [[pair] for pair in pairs]:
+    if len({out.numel() for out in outs}) > 1:
+        entry, rows = None, [[pair] for pair in pairs]
+    else:
+        rows = [pairs]
+        if entry is not None:
+            entry.then = entry = entry.then or fastpath.Entry()
+    for row in rows:
         given = sum_tensors([x for x, _ in row], [out for _, out in row])
-        _launch(fastpath.entry_of_launch((SUM,), given), given, lambda given=given: plan_sum(given))
+        _launch(entry, given, NEW_SUM, lambda x: x, plan_sum)
 
 
 def _two(tensors: Sequence[Tensor]) -> tuple[Tensor | None, Tensor | None]:
@@ -214,11 +297,5 @@ def _two(tensors: Sequence[Tensor]) -> tuple[Tensor | None, Tensor | None]:
     return both(tuple(tensors)) if tensors else (None, None)
 
 
-def _contiguous(weights: Sequence[Tensor]) -> list[Tensor]:
-    return [w.resolve_neg().contiguous() for w in weights]
-
-
-def _expanded(sumsqs: Sequence[Tensor], tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Sums of squares, one for each row, that of all heads repeated."""
-    pairs = zip(sumsqs, tensors, strict=False)
-    return [x.resolve_neg().expand(t.shape[:-1]) for x, t in pairs]
+def _contiguous(weight: Tensor | None) -> Tensor | None:
+    return None if weight is None else weight.resolve_neg().contiguous()

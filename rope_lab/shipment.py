@@ -17,6 +17,7 @@ import torch
 
 _PLAIN = (int, float, str, bool, bytes, complex, types.NoneType, types.EllipsisType)
 _WRAPPERS = ("builtins", "functools", "triton")  # where classes are that hold a function
+_HOMES = ("torch", "torch.nn.functional", "triton.language")  # of what names no home, or another
 _METHODS = (types.FunctionType, property, classmethod, staticmethod)
 
 
@@ -52,8 +53,9 @@ def globals_of(function: types.FunctionType, source: str = "") -> dict[str, obje
         function: from a module or a notebook's cell.
         source: the part of its source that counts; by default with its decorators.
     """
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    around = function.__globals__ | {name: cell.cell_contents for name, cell in cells}
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    filled = {n: cell.cell_contents for n, cell in cells.items() if cell != types.CellType()}
+    around = function.__globals__ | filled
     names = globals_in(source or text_of(function))
     return {name: around[name] for name in names if name in around and not name.startswith("__")}
 
@@ -68,7 +70,7 @@ def function_of(value: object) -> object:
     if isinstance(value, type | types.ModuleType):
         return value
     if type(value).__name__ == "Spec":  # by name, because its room imports this one
-        return value.function
+        return getattr(value, "function", value)
     known = type(value).__module__.partition(".")[0] in _WRAPPERS
     own = getattr(value, "__dict__", {}) if known else {}
     inner = next((own[name] for name in ("fn", "__wrapped__") if name in own), None)
@@ -139,8 +141,8 @@ class Shipment:
         """Module and name from which the other process can import a value."""
         function = function_of(value)
         called = getattr(function, "__name__", "")
-        for module in (getattr(function, "__module__", None), "torch", "triton.language"):
-            if not module or module not in sys.modules or not self.can_be_imported(module):
+        for module in (getattr(function, "__module__", None), *_HOMES):
+            if module not in sys.modules or not self.can_be_imported(module):
                 continue
             names = vars(sys.modules[module])
             if called in names and function_of(names[called]) is function:
@@ -177,12 +179,7 @@ class Shipment:
 
     def _function(self, name: str, value: object, function: types.FunctionType) -> str:
         try:
-            text = text_of(function)
-            if function.__name__ == "<lambda>":
-                text = f"{name} = {_lambda_in(text, function)}"
-            elif value is function or not hasattr(value, "fn"):
-                text = text[re.search(r"^(async )?def ", text, re.MULTILINE).start() :]
-            text = re.sub(r"^(async )?def \w+", f"def {name}", text, count=1, flags=re.MULTILINE)
+            text = _named(name, text_of(function), function, decorated=hasattr(value, "fn"))
             used = globals_of(function, text)
         except (OSError, SyntaxError):
             raise CannotPassOn(name, "a function without a source", "write it by def") from None
@@ -214,6 +211,16 @@ def _same(one: object, other: object) -> bool:
     if type(one) in _PLAIN:
         return type(one) is type(other) and one == other
     return function_of(one) is function_of(other)
+
+
+def _named(name: str, source: str, function: types.FunctionType, decorated: bool) -> str:
+    """The lines that make a function by this name; of its decorators only a kernel's count."""
+    if function.__code__.co_name == "<lambda>":
+        return f"{name} = {_lambda_in(source, function)}"
+    head = re.search(r"^def \w+", source, re.MULTILINE)
+    if head is None:
+        raise SyntaxError("no def")
+    return source[: head.start() if decorated else 0] + f"def {name}" + source[head.end() :]
 
 
 def _lambda_in(source: str, function: types.FunctionType) -> str:

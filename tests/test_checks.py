@@ -515,7 +515,7 @@ BAD = [
     starts("one of fp32", cu(0, dtype=torch.float32), "float32", I_DTYPES, TypeError),
     starts("of fp32", cu(0, 0, dtype=torch.float32), "float32", I_DTYPES, TypeError),
     starts("of bool", cu(0, 1, dtype=torch.bool), "bool", I_DTYPES, TypeError),
-    starts("too many", cu(0, 0, 0), "(3,)", "(2,), (1,) or ()"),
+    starts("too many", cu(0, 0, 0), "(3,)", "(2,) or (1,) or ()"),
     starts("of rank 2", cu(0, 0)[:, None], "(2, 1)", "(2,)"),
     starts("below 0", cu(0, -1), "[0, -1]", "values from 0 with a table", on_cpu=True),
     starts("an int below 0", -2, "[-2, -2]", "values from 0 with a table", on_cpu=True),

@@ -6,6 +6,7 @@ What stubs and solutions print is stored in the notebooks, and nbval holds it; h
 import ast
 import re
 import types
+from dataclasses import replace
 
 import nbformat
 import pytest
@@ -18,7 +19,7 @@ from decoys import decoys_for
 from rope_kernels import rope_fw, rope_qk
 from rope_lab.grading import exercises
 from rope_lab.grading.pretend_gpu import check_timer
-from wrong_answers import WASTEFUL_ANSWERS, WRONG_ANSWERS, WRONG_TIMERS, Wrong
+from wrong_answers import RIGHT_ANSWERS, WASTEFUL_ANSWERS, WRONG_ANSWERS, WRONG_TIMERS
 
 NUMBERS = ("04", "05", "06", "07", "08", "09", "11")
 SOLUTIONS = notebook_form.FOLDER / "solutions"
@@ -165,21 +166,17 @@ def test_a_wrong_answer_is_told_what_it_looks_like(wrong, tmp_path):
     assert wrong.told in verdict.reason, verdict
 
 
-SOLVED = {(one.notebook, one.exercise, one.candidate) for one in WRONG_ANSWERS}
-
-
-@pytest.mark.parametrize("number, k, candidate", sorted(SOLVED))
-def test_a_solution_is_right_among_decoys(number, k, candidate, tmp_path):
-    solution = Wrong(number, k, "none", {}, "", candidate)
-    verdict = lab.check_exercise(*candidate_and_spec(solution, tmp_path))
-    assert verdict, verdict
-
-
 @pytest.mark.parametrize("wasteful", WASTEFUL_ANSWERS, ids=str)
 def test_a_right_answer_that_does_too_much_is_told_so(wasteful, tmp_path):
     verdict = lab.check_exercise(*candidate_and_spec(wasteful, tmp_path))
     assert verdict and repr(verdict).startswith("RIGHT, but ")
     assert wasteful.told in verdict.remark, verdict
+
+
+@pytest.mark.parametrize("right", RIGHT_ANSWERS, ids=str)
+def test_a_right_answer_in_other_words_is_right(right, tmp_path):
+    verdict = lab.check_exercise(*candidate_and_spec(right, tmp_path))
+    assert repr(verdict).startswith(right.told), verdict
 
 
 @pytest.mark.parametrize("wrong", WRONG_TIMERS, ids=str)
@@ -266,3 +263,14 @@ def test_a_hint_is_said_only_where_it_helps():
 def test_a_verdict_does_not_give_the_answer_away():
     for answer in (None, 7, "x", [1, 2], True):
         assert "12345" not in repr(lab.check_answer(answer, 12345))
+
+
+# among the names of other cells, as all candidates above
+
+SOLVED = {(one.notebook, one.exercise, one.candidate): one for one in WRONG_ANSWERS}
+
+
+@pytest.mark.parametrize("wrong", SOLVED.values(), ids=lambda one: f"{one.notebook}-{one.exercise}")
+def test_a_solution_is_right_among_decoys(wrong, tmp_path):
+    verdict = lab.check_exercise(*candidate_and_spec(replace(wrong, instead={}), tmp_path))
+    assert verdict, verdict

@@ -1,6 +1,7 @@
 """The exercises of notebooks 00 to 03: stubs are kind, solutions right, wrong answers are named."""
 
 import re
+from dataclasses import replace
 
 import nbformat
 import pytest
@@ -10,8 +11,7 @@ import rope_lab as lab
 from decoys import decoys_for
 from notebook_form import FOLDER
 from rope_kernels import reference
-from wrong_answers import Wrong
-from wrong_answers_first import WASTEFUL_ANSWERS, WRONG_ANSWERS
+from wrong_answers_first import RIGHT_ANSWERS, WASTEFUL_ANSWERS, WRONG_ANSWERS
 
 NAMES = ("00_start_here", "01_roformer_math", "02_rotate_half", "03_first_triton_kernel")
 _TITLE = re.compile(r"^###? (Exercise (\d): .+?)(?: \((\d+) minutes.*\))?$", re.MULTILINE)
@@ -162,6 +162,12 @@ def test_a_right_answer_that_does_too_much_is_told_so(wasteful, tmp_path):
     assert wasteful.told in verdict.remark, verdict
 
 
+@pytest.mark.parametrize("right", RIGHT_ANSWERS, ids=str)
+def test_a_right_answer_in_other_words_is_right(right, tmp_path):
+    verdict = verdict_on(right, tmp_path / "answer.py")
+    assert repr(verdict).startswith(right.told), verdict
+
+
 # an exercise that asks to do without a function
 
 
@@ -189,11 +195,11 @@ def test_the_same_name_for_a_function_of_ones_own_is_no_use_of_it(tmp_path):
     assert lab.check_exercise(names["mine"], lab.exercises.rope_in_pytorch)
 
 
-# among the names of other cells
+# among the names of other cells, as all answers above
+
+SOLVED = {(one.notebook, one.exercise): one for one in WRONG_ANSWERS}
 
 
-@pytest.mark.parametrize(
-    "notebook, exercise", sorted({(w.notebook, w.exercise) for w in WRONG_ANSWERS})
-)
-def test_a_solution_is_right_among_decoys(notebook, exercise, tmp_path):
-    assert verdict_on(Wrong(notebook, exercise, "none", {}, ""), tmp_path / "answer.py")
+@pytest.mark.parametrize("wrong", SOLVED.values(), ids=lambda one: f"{one.notebook}-{one.exercise}")
+def test_a_solution_is_right_among_decoys(wrong, tmp_path):
+    assert verdict_on(replace(wrong, instead={}), tmp_path / "answer.py")

@@ -63,6 +63,9 @@ CASES = (
     "in place",
     "q and k",
     "q and k in place",
+    "norm",
+    "norm of strided rows, in place",
+    "norm of q and k",
 )
 
 
@@ -124,6 +127,12 @@ def test_addresses_are_told_from_each_other(noted):
         *("q", "k", "out 0", "out 1")
     ]
     assert parameters["table_ptr"] == "freqs"
+
+
+@recorded
+def test_a_norm_with_gradients_takes_the_fast_path_from_its_second_step(noted):
+    """Forward, backward, and the sum of the weights' gradients."""
+    assert noted["norm with gradients"] == [[3, 3], [3, 0], [3, 0]]
 
 
 @recorded
@@ -275,7 +284,7 @@ def repeated(monkeypatch, remembering):
         launch, "run", lambda plan, tensors: kernels.append(kernel_of(plan)) or run(plan, tensors)
     )
 
-    def shortest_launch(compiled, programs, numbers):
+    def shortest_launch(compiled, programs, numbers, unsigned):
         kernel = kernels[-1]
         names = kernel.arg_names[-len(numbers) :]
         transpose = dict(zip(names, numbers, strict=True))["TRANSPOSE"]

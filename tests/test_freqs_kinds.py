@@ -305,9 +305,9 @@ def test_interpolation_by_a_number_that_is_not_known_is_an_error(tensor_format, 
             )
 
 
-def test_one_of_the_two_arguments_alone_interpolates_nothing(device):
+def test_the_trained_length_alone_interpolates_nothing(device):
     """So any positions are fine."""
-    freqs = module(device, seq_len_interpolation_factor=FACTOR)
+    freqs = module(device, pretrained_max_position_embeddings=TRAINED)
     check(tensor("sbhd", device), freqs, "sbhd", start_positions=random_ids((B,), device))
 
 
@@ -425,9 +425,8 @@ def test_a_copy_goes_its_own_way(device):
     assert_follows(t, copied, before)
 
 
-@pytest.mark.usefixtures("needs_triton")
-def test_a_change_between_forward_and_backward_is_an_error(device):
-    """The backward would turn by other angles than its forward. It raises once a call saw them."""
+def test_a_backward_turns_by_the_angles_of_its_forward(device):
+    """Also once another call has seen others."""
     freqs, t = module(device), tensor("sbhd", device).requires_grad_()
     grad = torch.randn_like(t)
     want = rope_bw(grad, freqs)
@@ -435,8 +434,7 @@ def test_a_change_between_forward_and_backward_is_an_error(device):
     freqs.inv_freq.mul_(2)
     assert torch.equal(torch.autograd.grad(out, t, grad, retain_graph=True)[0], want)
     assert not torch.equal(rope_bw(grad, freqs), want)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        torch.autograd.grad(out, t, grad)
+    assert torch.equal(torch.autograd.grad(out, t, grad)[0], want)
 
 
 def test_inference_mode(device):

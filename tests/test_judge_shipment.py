@@ -172,6 +172,12 @@ USED = {
         "    return rotated",
         "rotated = make(-1)",
     ),
+    "a function of PyTorch that is not in torch": (
+        "from torch.nn.functional import linear",
+        "def rotated(x):",
+        "    a, b = x.chunk(2, -1)",
+        "    return torch.cat((-b, linear(a, torch.eye(a.shape[-1], dtype=x.dtype))), -1)",
+    ),
     "lambdas": (
         "halves, join = lambda x: x.chunk(2, -1), lambda a, b: torch.cat((-b, a), -1)",
         "rotated = lambda x: join(*halves(x))",
@@ -269,6 +275,16 @@ def test_what_cannot_be_passed_on_is_named(said, cell):
 def test_what_is_no_function_is_named(candidate, said):
     verdict = lab.check_exercise(candidate, exercises.rotate_half)
     assert verdict.state == "not yet" and verdict.reason.startswith(f"{said}, which the check")
+
+
+def test_a_name_that_is_not_there_yet_is_the_readers_error(cell):
+    text = (
+        "def make():\n    def mine(x):\n        return later * x\n    return mine\n"
+        "    later = 1\n"
+        "mine = make()"
+    )
+    verdict = lab.check_exercise(cell(text)["mine"], exercises.rotate_half)
+    assert verdict.state == "wrong" and "NameError: name 'later' is not" in verdict.reason
 
 
 def test_one_name_with_two_meanings_is_named(cell):

@@ -188,8 +188,13 @@ def test_old_turns_are_kept_only_for_a_backward(device):
     old = weakref.ref(module.turns(S))
     module.inv_freq = other_frequencies(device)
     assert old() is not None and old().data_ptr() != module.turns(S).data_ptr()
+    ((seen, copy),) = module._filled.moved
+    assert seen() is old() and copy.data_ptr() == old().data_ptr()
     del out
     assert old() is None
+    for _ in range(3):  # which wait for the device: only then the memory is free again
+        module.inv_freq = other_frequencies(device)
+        assert len(module._filled.moved) == 1 and module._filled.moved[0][0] is not seen
 
 
 @pytest.mark.parametrize("change", AT_ONCE.values(), ids=AT_ONCE)

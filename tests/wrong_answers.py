@@ -959,12 +959,39 @@ WASTEFUL_ANSWERS = [
         "it loads twice the bytes of t: 512 against 256",
     ),
     Wrong(
-        *("09", 4, "as many programs as rows"),
+        *("06", 4, "a copy first"),
         {
-            "triton.cdiv(b * h, 4),)": "b * h,)",
-            "row_blocks = tl.cdiv(rows, BLOCK_R)": "row_blocks = rows",
+            "    s, b, h, d = grad.shape\n": "    grad = grad.contiguous()\n"
+            "    s, b, h, d = grad.shape\n"
         },
-        "it starts 8 programs, where 4 would do: the others store nothing",
+        "it copies grad before the launch, which moves 20160 bytes more (in the case 'batch and",
+    ),
+]
+
+# Right answers in other words than the solution's; nothing is to be said about them.
+RIGHT_ANSWERS = [
+    Wrong(
+        *("05", 1, "evaluated in both lines, which the compiler does once"),
+        {
+            "    cos, sin = tl.cos(angle), tl.sin(angle)\n": "",
+            "x1 * cos - x2 * sin": "x1 * tl.cos(angle) - x2 * tl.sin(angle)",
+            "x2 * cos + x1 * sin": "x2 * tl.cos(angle) + x1 * tl.sin(angle)",
+        },
+        "RIGHT: ",
+    ),
+    Wrong(
+        *("05", 1, "zeros for masked angles"),
+        {"HALF + pair, mask=exists)\n    cos": "HALF + pair, mask=exists, other=0.0)\n    cos"},
+        "RIGHT: ",
+    ),
+    Wrong(
+        *("05", 1, "a block with one row of angles"),
+        {
+            "+ pair, mask=exists)\n    cos": "+ pair[None, :], mask=exists[None, :])\n    cos",
+            "tl.cos(angle), tl.sin(angle)": "tl.cos(angle), tl.sin(angle)\n"
+            "    cos, sin = tl.reshape(cos, (BLOCK_HALF,)), tl.reshape(sin, (BLOCK_HALF,))",
+        },
+        "RIGHT: ",
     ),
 ]
 

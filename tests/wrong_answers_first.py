@@ -520,3 +520,52 @@ WASTEFUL_ANSWERS = [
         "it launches 2 kernels, where 1 would do",
     ),
 ]
+
+# Right answers in other words than the solution's; nothing is to be said about them.
+RIGHT_ANSWERS = [
+    Wrong(
+        *("01", 3, "the same for q and k"),
+        {
+            "    return turn_pairs(q, angle) @ turn_pairs(k, angle).T": "    q, k = "
+            "[turn_pairs(x, angle) for x in (q, k)]\n    return q @ k.T"
+        },
+        "RIGHT: ",
+    ),
+    Wrong(
+        *("01", 4, "four places in turn"),
+        {
+            "    matrices[:, first, first] = angle.cos()\n"
+            "    matrices[:, first, second] = -angle.sin()\n": "    for column, value in "
+            "((first, angle.cos()), (second, -angle.sin())):\n"
+            "        matrices[:, first, column] = value\n"
+        },
+        "RIGHT: ",
+    ),
+    Wrong(
+        *("02", 3, "a gather"),
+        {"x[..., partner] * sign": "x.gather(-1, partner.expand_as(x)).mul_(sign)"},
+        "RIGHT: ",
+    ),
+    Wrong(
+        *("02", 3, "the product first"),
+        {"x[..., partner] * sign": "(x * -sign.to(x.dtype)).index_select(-1, partner)"},
+        "RIGHT: ",
+    ),
+    Wrong(
+        *("03", 3, "a block of pairs"),
+        {
+            "    exists = i < n\n": "    exists = i < n // 2\n",
+            "    column = i % (2 * HALF)\n": "    column, row = i % HALF, i // HALF * 2 * HALF\n",
+            "    place = tl.where(column < HALF, 2 * column, 2 * (column - HALF) + 1)\n": "",
+            "    x = tl.load(x_ptr + i, mask=exists)\n"
+            "    tl.store(out_ptr + (i - column) + place, x, mask=exists)\n": (
+                "    x1 = tl.load(x_ptr + row + column, mask=exists)\n"
+                "    x2 = tl.load(x_ptr + row + HALF + column, mask=exists)\n"
+                "    tl.store(out_ptr + row + 2 * column, x1, mask=exists)\n"
+                "    tl.store(out_ptr + row + 2 * column + 1, x2, mask=exists)\n"
+            ),
+            "triton.cdiv(x.numel(), block)": "triton.cdiv(x.numel() // 2, block)",
+        },
+        "RIGHT: ",
+    ),
+]

@@ -15,6 +15,8 @@ from rope_kernels.modes import wants_grad
 from rope_kernels.norm_api import launches_of
 from rope_kernels.norm_checks import NormCall, check_norm
 from rope_kernels.norm_launch import (
+    as_read_backward,
+    as_read_forward,
     at_positions,
     backward_tensors,
     forward_tensors,
@@ -79,12 +81,12 @@ def plans_of_norm(
         rstds = [_new(t, t.shape[:-1], dtype) for t in call.tensors]
         if rotation.cu_seqlens is not None:
             positions = _new(rotation.cu_seqlens, call.tensors[0].shape[:1], torch.int64)
-    stored = call.tensors if call.inplace else [t.resolve_neg() for t in call.tensors]
-    given = forward_tensors(stored, outs, weights, rstds, sumsqs, positions, rotation)
+    given = forward_tensors(call.tensors, outs, weights, rstds, sumsqs, positions, rotation)
+    given = as_read_forward(given, call.inplace)
     plans = {FORWARD: (plan_forward(given, rotation, how, engine), given)}
     if with_backward:
         sums = rstds if sumsqs else []
-        plans |= _backward(engine, stored, rstds, positions, weights, sums, rotation, how)
+        plans |= _backward(engine, call.tensors, rstds, positions, weights, sums, rotation, how)
     return plans
 
 
@@ -102,7 +104,9 @@ def _backward(
     if packed:
         rotation = at_positions(rotation, positions)
     grads = [_new(t, t.shape) for t in kept]
-    given = backward_tensors(grads, kept, grads, weights, rstds, sumsq_grads, rotation)
+    given = as_read_backward(
+        backward_tensors(grads, kept, grads, weights, rstds, sumsq_grads, rotation)
+    )
     options = wants_weights, len(sumsq_grads) > 0, packed
     plan = plan_backward(given, rotation, norm, *options, engine)
     if not wants_weights:

@@ -69,11 +69,19 @@ def _no_loop(run: Run) -> str:
         return ""
     source = path.read_text()
     loops = [node for node in ast.walk(ast.parse(source)) if isinstance(node, _LOOPS)]
-    if not loops:
+    lines = [loop.lineno for loop in loops if not _has_few_turns(loop)]
+    if not lines:
         return ""
-    line = source.splitlines()[min(node.lineno for node in loops) - 1].strip()
-    count = f"{len(loops)} loop{'s' * (len(loops) > 1)}"
-    return f"it has {count}, where none is asked for: {line}"
+    count = f"{len(lines)} loop{'s' * (len(lines) > 1)}"
+    return f"it has {count}, where none is asked for: {source.splitlines()[min(lines) - 1].strip()}"
+
+
+def _has_few_turns(loop: ast.AST) -> bool:
+    """As many as its line says, not as many as a tensor has rows: `for x in (q, k)`."""
+    if isinstance(loop, ast.While):
+        return False
+    over = [loop.iter] if isinstance(loop, ast.For) else [part.iter for part in loop.generators]
+    return all(isinstance(iterable, ast.Tuple | ast.List) for iterable in over)
 
 
 def _one_index_and_one_product(run: Run) -> str:
@@ -122,7 +130,7 @@ RULES = {
 }
 
 
-def remark(run: Run, wanted: Spec, result_size: int) -> str:
+def wasted(run: Run, wanted: Spec, result_size: int) -> str:
     """What a right candidate does that it need not do; empty if nothing."""
     trace = run.trace
     if trace is None or not trace.launches:
@@ -134,17 +142,20 @@ def remark(run: Run, wanted: Spec, result_size: int) -> str:
         return ""
     if wanted.launches is None and trace.launches > 1:
         return f"it launches {trace.launches} kernels, where 1 would do"
-    return _too_many_bytes(run, result_size, wanted.loads) or _too_many_programs(
-        trace, wanted.blocks
-    )
+    return _too_many_bytes(run, wanted, result_size) or _too_many_programs(trace, wanted)
 
 
-def _too_many_bytes(run: Run, result_size: int, loads: int) -> str:
-    for name, x in run.inputs.items():
-        if not (isinstance(x, Tensor) and x.is_floating_point() and x.numel() == result_size):
+def _too_many_bytes(run: Run, wanted: Spec, result_size: int) -> str:
+    """Of the tensors that are as large as the result."""
+    for argument in wanted.arguments:
+        name, x = argument.name, run.inputs[argument.name]
+        if argument.holds != "floats" or x.numel() != result_size:
             continue
-        memory, needed = run.memory_of(name), loads * x.numel() * x.element_size()
-        if memory and memory.loaded > needed:
+        memory, size = run.memory_of(name), x.numel() * x.element_size()
+        if memory is None:
+            return f"it copies {name} before the launch, which moves {2 * size} bytes more"
+        needed = wanted.loads * size
+        if memory.loaded > needed:
             times = (
                 "twice" if memory.loaded == 2 * needed else f"{memory.loaded / needed:.3g} times"
             )
@@ -152,14 +163,15 @@ def _too_many_bytes(run: Run, result_size: int, loads: int) -> str:
     return ""
 
 
-def _too_many_programs(trace: "Trace", blocks: bool) -> str:
-    if trace.atomics:  # what they store is not counted
+def _too_many_programs(trace: "Trace", wanted: Spec) -> str:
+    """Or one that does the work of many; where each of them should have one block."""
+    if not wanted.blocks or trace.atomics:  # what those store is not counted
         return ""
-    busy, most = len(trace.stores), max(trace.stores.values(), default=0)
+    busy, most = len(trace.stores), max(trace.stores.values())
     if busy < len(trace.programs):
         words = f"it starts {len(trace.programs)} programs, where {busy} would do"
         return f"{words}: the others store nothing"
-    if blocks and most > 1:
+    if most > 1:
         return (
             f"one program stores {most} blocks, one after the other, where {most} could share them"
         )

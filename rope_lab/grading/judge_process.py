@@ -18,7 +18,7 @@ from rope_kernels.engine import interpreter_is_on, triton_is_installed
 
 from ..interpreter import speed_up
 from .check import compare, is_right
-from .counts import ONE_INDEX_AND_ONE_PRODUCT, Operators, Run, broken_rule, remark
+from .counts import ONE_INDEX_AND_ONE_PRODUCT, Operators, Run, broken_rule, wasted
 from .diagnose import Evidence, kind_of_mistake
 from .spec import Case, Spec, spec
 from .verdict import NOT_YET, RIGHT, WRONG, Verdict
@@ -322,7 +322,7 @@ class Attempt:
 
     def remark(self) -> str:
         """What a right candidate does that it need not do; empty if nothing."""
-        return remark(self._counted(), self.wanted, self.expected[0].numel())
+        return wasted(self._counted(), self.wanted, self.expected[0].numel())
 
     def _counted(self) -> Run:
         inputs = dict(zip(self.wanted.names, self.given, strict=True))

@@ -61,7 +61,7 @@ class Spec:
     without: tuple[str, ...] = ()  # names of functions that a candidate may not use
     asks: tuple[str, ...] = ()  # rules in `counts.RULES` that a candidate has to keep
     loads: int = 1  # of each element of t, at most; more are said, not forbidden
-    blocks: bool = False  # a program stores one block; more are said, not forbidden
+    blocks: bool = False  # one a program; more, or none, is said, not forbidden
     extra: tuple[Case, ...] = ()
     # what a likely mistake looks like -> a function that makes it
     mistakes: dict[str, Callable] = field(default_factory=dict, compare=False)

@@ -9,7 +9,7 @@ to lie there, or overwrite it, or end the process.
 import ctypes
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -257,7 +257,7 @@ class Trace:
             self._note_a_collision(words, old[differs][0], new[differs][0])
 
     def _note_a_collision(self, words: str, first: np.number, second: np.number) -> None:
-        values = f"{first:.3g} and then {second:.3g}"
+        values = f"{float(first):.3g} and then {float(second):.3g}"
         self.collisions.append(f"{words}, {values}: which one stays is undefined on a GPU")
 
     def _touched(self, pointers, mask, does: str):
@@ -306,17 +306,6 @@ def _differ(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return (one != other) & ~((one != one) & (other != other))
 
 
-def _tensors_in(arguments: dict[str, object]) -> Iterator[tuple[str, Tensor]]:
-    """The tensors of a launch by name, those in tuples too."""
-    for name, value in arguments.items():
-        if isinstance(value, Tensor):
-            yield name, value
-        elif isinstance(value, tuple):
-            fields = getattr(value, "_fields", range(len(value)))
-            inside = {f"{name}.{field}": item for field, item in zip(fields, value, strict=True)}
-            yield from _tensors_in(inside)
-
-
 def _anything(pointers) -> TensorHandle:
     """What a masked load without `other` gives where its mask is off: a GPU promises nothing."""
     zeros = np.zeros_like(pointers.data, dtype=_get_np_dtype(pointers.get_element_ty()))
@@ -358,3 +347,16 @@ def _wrap(owner: object, name: str, around: Callable) -> Callable[[], None]:
     original = getattr(owner, name)
     setattr(owner, name, lambda *args: around(original, *args))
     return lambda: setattr(owner, name, original)
+
+
+def _tensors_in(arguments: dict[str, object]) -> list[tuple[str, Tensor]]:
+    """The tensors of a launch by name, those in tuples too."""
+    found = []
+    for name, value in arguments.items():
+        if isinstance(value, Tensor):
+            found.append((name, value))
+        elif isinstance(value, tuple):
+            fields = getattr(value, "_fields", range(len(value)))
+            inside = {f"{name}.{field}": item for field, item in zip(fields, value, strict=True)}
+            found += _tensors_in(inside)
+    return found

@@ -13,7 +13,7 @@ class Verdict:
     """The outcome of a check; true only if everything is right and fast enough.
 
     Attributes:
-        state: 'right', 'wrong' or 'not yet' (the reader has not written or answered anything).
+        state: 'right', 'wrong' or 'not yet' (nothing is answered, or the check cannot pass it on).
         reason: what was right, what is wrong, or what to do first. Where a case is wrong, what the
             mistake looks like.
         remark: what a right answer does that it need not do.

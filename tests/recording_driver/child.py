@@ -23,6 +23,9 @@ from rope_kernels import (
     apply_rotary_pos_emb,
     fastpath,
     launch,
+    norm_plan,
+    norm_rope,
+    qk_norm_rope,
     rope_bw,
     rope_fw,
     rope_qk,
@@ -60,7 +63,7 @@ class RecordingDriver(CudaDriver):
 cuda = ctypes.CDLL("libcuda.so.1")
 triton.runtime.driver.set_active(RecordingDriver())
 api.runs_in_triton = lambda t: True
-launch.engine_of = lambda t: Engine.NVIDIA
+launch.engine_of = norm_plan.engine_of = lambda t: Engine.NVIDIA
 fastpath._current_device = lambda: 0
 
 whole_ways = SimpleNamespace(count=0, names=[], compiled=None, fp_fusion=set())
@@ -145,6 +148,37 @@ def backward(t, freqs):
     return run, {"grad": grad, "freqs": freqs}
 
 
+def normalized(*tensors, **options):
+    """A norm of one tensor, or of two, by weights, with angles on the fly."""
+    rope = RotaryPositionEmbedding(32)
+    weights = [torch.randn(32) for _ in tensors]
+    names = "q", "k", "q weight", "k weight"
+    if len(tensors) == 1:
+        names = "t", "weight"
+        call = lambda: (norm_rope(*tensors, *weights, rope, **options),)  # noqa: E731
+    else:
+        call = lambda: qk_norm_rope(*tensors, *weights, rope, **options)  # noqa: E731
+    more = {name: x for name, x in options.items() if isinstance(x, torch.Tensor)}
+    named = dict(zip(names, (*tensors, *weights), strict=True))
+    return call, named | more | {"table": rope.turns(None)}
+
+
+def norm_with_gradients() -> list:
+    """Of three steps of training: launches, and how many of them went the whole way."""
+    leaves = [torch.randn(6, 2, h, 32) for h in (4, 1)] + [torch.randn(32), torch.randn(32)]
+    leaves = [x.requires_grad_() for x in leaves]
+    rope, noted, steps = RotaryPositionEmbedding(32), Noted(), []
+    fastpath.forget()
+    for _ in range(3):
+        cuda.last_launch(ctypes.byref(noted))
+        launches, whole = noted.launches, whole_ways.count
+        outs = qk_norm_rope(*leaves, rope)
+        torch.autograd.grad(outs, leaves, [torch.randn_like(out) for out in outs])
+        cuda.last_launch(ctypes.byref(noted))
+        steps.append([noted.launches - launches, whole_ways.count - whole])
+    return steps
+
+
 def cases() -> dict:
     """Name -> a call, and tensors by name that its launch may point to."""
     t, table = torch.randn(6, 2, 4, 32), RotaryPositionEmbedding(32)(9)
@@ -179,6 +213,9 @@ def cases() -> dict:
         "in place": single(t, table, inplace=True),
         "q and k": pair(t, torch.randn(6, 2, 1, 32), table),
         "q and k in place": pair(qkv[:, :, 0], qkv[:, :, 1], table, inplace=True),
+        "norm": normalized(t),
+        "norm of strided rows, in place": normalized(qkv[:, :, 0], inplace=True),
+        "norm of q and k": normalized(t, torch.randn(6, 2, 1, 32), start_positions=starts),
     }
 
 
@@ -364,7 +401,7 @@ def other_backends() -> dict:
             "Watched", (), {"__getattr__": lambda self, name, names=names: names.append(name)}
         )
         with replaced(driver, "get_current_target", lambda target=target: target):
-            read[backend] = [fastpath.shortest_launch(watched(), 1, ()), names]
+            read[backend] = [fastpath.shortest_launch(watched(), 1, (), ()), names]
     return read
 
 
@@ -394,12 +431,12 @@ def without_what_it_reads() -> list:
     """Of a compiled kernel, and later of its hooks: what the fast path answers."""
     t = torch.randn(6, 2, 4, 32)
     a_call()[0]()
-    again = fastpath.shortest_launch(whole_ways.compiled, 1, ())
+    again = fastpath.shortest_launch(whole_ways.compiled, 1, (), ())
     attributes = vars(whole_ways.compiled.src.fn)
     hooks = attributes.pop("pre_run_hooks")
     later = again((t, None, t, None, t, None, None, None, None))
     attributes["pre_run_hooks"] = hooks
-    return [fastpath.shortest_launch(object(), 1, ()), again is None, later]
+    return [fastpath.shortest_launch(object(), 1, (), ()), again is None, later]
 
 
 def code_of(call) -> list:
@@ -434,6 +471,7 @@ if __name__ == "__main__":
     else:
         result = {
             "cases": {name: both_ways(*case) for name, case in cases().items()},
+            "norm with gradients": norm_with_gradients(),
             "by turns": by_turns(),
             "flags": flags(),
             "with a profiler's hook": with_a_profilers_hook(),
