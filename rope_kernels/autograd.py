@@ -9,8 +9,6 @@ from . import launch
 from .rotation import Rotation
 from .table_gradient import table_gradients
 
-Rotate = Callable[[tuple[Tensor, ...], Rotation], tuple[Tensor, ...]]
-
 
 class RotationFunction(torch.autograd.Function):
     """y = A t, where the matrix A depends on the angles only. For eager calls.
@@ -18,23 +16,18 @@ class RotationFunction(torch.autograd.Function):
     So the gradient is A^T grad, the gradient's gradient is A again, and nothing of `t` is saved,
     unless the table wants a gradient: one function, with a flag, is its own backward.
 
-    `rotate_gradients(grads, rotation)` is a call of its own: a backward may be traced or
-    differentiated when the forward was not. A traced forward takes the operator of `operators.py`,
-    which has the same gradients.
+    `rotate_gradients(grads, rotation)` is a call of its own: a backward may be traced when the
+    forward was not. A traced forward takes the operator of `operators.py`, with the same gradients.
     """
 
     @staticmethod
     def forward(ctx, q, k, table, sin, rotation, inplace, entry, rotate_gradients):
         tensors = (q,) if k is None else (q, k)
-        q_wants, k_wants, table_wants, sin_wants = ctx.needs_input_grad[:4]
-        keep(ctx, tensors if table_wants or sin_wants else (), rotation)
-        ctx.rotate_gradients = rotate_gradients
         if inplace:
             ctx.mark_dirty(*tensors)
         outs = launch.rotate(tensors, rotation, inplace, entry)
-        if k is not None and not (table_wants or sin_wants):
-            wants = zip(outs, (q_wants, k_wants), strict=True)
-            ctx.mark_non_differentiable(*(out for out, wanted in wants if not wanted))
+        keep(ctx, tensors, outs, rotation)
+        ctx.rotate_gradients = rotate_gradients
         return outs
 
     @staticmethod
@@ -48,15 +41,19 @@ class RotationFunction(torch.autograd.Function):
 apply_to_plain_tensors = super(torch.autograd.Function, RotationFunction).apply
 
 
-def keep(ctx, tensors: Sequence[Tensor], rotation: Rotation) -> None:
-    """Save what `gradients` needs. `tensors` are the rotated ones if a table wants a gradient."""
-    ctx.save_for_backward(*rotation.tensors, *tensors)
+def keep(ctx, tensors: Sequence[Tensor], outs: Sequence[Tensor], rotation: Rotation) -> None:
+    """Save what `gradients` needs: of the rotated tensors nothing, unless a table is trained."""
+    table_wants = any([x is not None and x.requires_grad for x in rotation.tensors[:2]])
+    ctx.save_for_backward(*rotation.tensors, *(tensors if table_wants else ()))
     ctx.options = rotation.options
     ctx.set_materialize_grads(False)
+    if not table_wants:
+        pairs = zip(tensors, outs, strict=True)
+        ctx.mark_non_differentiable(*[out for t, out in pairs if not t.requires_grad])
 
 
 def gradients(
-    ctx, grads: Sequence[Tensor | None], wanted: Sequence[bool], rotate: Rotate
+    ctx, grads: Sequence[Tensor | None], wanted: Sequence[bool], rotate: Callable
 ) -> tuple[list[Tensor | None], Tensor | None, Tensor | None]:
     """Gradients of the rotated tensors, as far as `wanted`, and of the table and its sines."""
     table, sin, cu_seqlens, start_positions, position_ids, *tensors = ctx.saved_tensors

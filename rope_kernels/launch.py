@@ -23,8 +23,7 @@ from .plan import (
 from .rotation import Rotation
 from .tiles import WHOLE_ROWS, order_of_programs, plan_tile
 
-# Of the kernel's tensors: outputs and the table, which may be a module's turns.
-NOT_IN_A_SIGNATURE = 2, 3, 4
+NOT_IN_A_SIGNATURE = 2, 3, 4  # of the kernel's tensors: outputs, and perhaps a module's turns
 
 
 def rotate(
@@ -59,9 +58,8 @@ def _plan_and_run(
     compiled = run(plan, tensors)
     copied = any(x is not y for x, y in zip(tensors, given, strict=True))
     if entry is not None and not copied:
-        entry.launch = fastpath.shortest_launch(
-            compiled, plan.programs, plan.numbers, NOT_IN_A_SIGNATURE
-        )
+        numbers = plan.programs, plan.numbers
+        entry.launch = fastpath.shortest_launch(compiled, *numbers, NOT_IN_A_SIGNATURE)
 
 
 def as_stored(given: KernelTensors, inplace: bool) -> KernelTensors:

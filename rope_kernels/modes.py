@@ -3,6 +3,8 @@
 PyTorch has no public names for most of these questions.
 """
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
@@ -59,10 +61,10 @@ def is_differentiated(t: Tensor) -> bool:
     return t.requires_grad
 
 
-def wants_grad(tensors: tuple[Tensor | None, ...]) -> bool:
-    """Whether autograd records what is done with these tensors."""
+def wants_grad(tensors: Iterable[object]) -> bool:
+    """Whether autograd records what is done with these; what is no tensor doesn't count."""
     if torch.is_grad_enabled():
         for x in tensors:  # no generator: this is in every call
-            if x is not None and x.requires_grad:
+            if getattr(x, "requires_grad", False):
                 return True
     return False

@@ -27,7 +27,6 @@ from .norm_rows import (
     load_rows,
     pointer_of,
     rows_and_share,
-    rows_and_tiles,
     store_numbers,
     store_rows,
     tile_of_rows,
@@ -230,33 +229,21 @@ def norm_rope_backward_kernel(
     WEIGHT_INTERLEAVED: tl.constexpr = WRITES_INTERLEAVED if NORM_AFTER else READS_INTERLEAVED
 
     # My rows, of q or of k, at my share of the positions.
-    s_blocks = (seq_len - 1) // BLOCK_S + 1
-    if FOLD:
-        is_k, row, row_exists, heads, b, chunk, tiles = rows_and_tiles(
-            batch, q_heads, k_heads, chunks, s_blocks, BLOCK_R, PER_BATCH, PER_HEAD
-        )
-        share = chunk
-    else:
-        is_k, row, row_exists, heads, b, chunk, share = rows_and_share(
-            batch, q_heads, k_heads, chunks, BLOCK_R, PER_BATCH, ROWS_OUTER
-        )
-        tiles = s_blocks
+    is_k, row, row_exists, heads, b, chunk, share, tiles = rows_and_share(
+        *(seq_len, batch, q_heads, k_heads, chunks, BLOCK_S, BLOCK_R),
+        *(PER_BATCH, ROWS_OUTER, PER_HEAD, FOLD),
+    )
     weights = weights_of(
         *(is_k, q_weight_ptr, k_weight_ptr, row, heads, WEIGHT_OFFSET, PER_HEAD, COMPUTED),
         *(HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, WEIGHT_INTERLEAVED),
     )
     where = seq_len, None, 0, starts_ptr, ids_ptr, ids_strides, cp
     sums = zeros_like_rows(BLOCK_S, BLOCK_R, BLOCK_HALF, BLOCK_TAIL, COMPUTED)
-    later = tl.arange(0, BLOCK_S).to(tl.int64)
     for tile in tl.range(chunk, tiles, chunks, num_stages=STAGES):
-        s_block = tile
-        if FOLD:
-            row, row_exists, b, s_block = tile_of_share(
-                tile, row, row_exists, heads, batch, s_blocks, BLOCK_R, PER_BATCH, PER_HEAD
-            )
-        first_s = s_block * tl.full((), BLOCK_S, tl.int64)
-        exists = (first_s + later < seq_len)[:, None, None] & row_exists[None, :, :]
-        place = first_s, later[:, None], row, b, heads
+        s, exists, place = tile_of_share(
+            *(tile, row, row_exists, heads, b, seq_len, batch),
+            *(BLOCK_S, BLOCK_R, PER_BATCH, PER_HEAD, FOLD),
+        )
         # Read the gradient, and what the forward kept.
         grad, kept, rstd = load_tile(
             is_k,
@@ -267,7 +254,7 @@ def norm_rope_backward_kernel(
             *(BLOCK_HALF, BLOCK_TAIL, WRITES_INTERLEAVED, READS_INTERLEAVED),
         )
         angles, _ = angles_of_tile(
-            *(first_s + later, b, where, (table_ptr, sin_ptr, table_strides, s2), STORED, HALF),
+            *(s, place[3], where, (table_ptr, sin_ptr, table_strides, s2), STORED, HALF),
             *(BLOCK_HALF, INTERLEAVED, ONE_PER_PAIR, TABLE_UNIT, PACKED, FAST_SINE, LIKE_MODEL),
         )
 

@@ -52,95 +52,92 @@ def rows_of_block(
 
 @triton.jit
 def rows_and_share(
+    seq_len,  # s, or the number of packed tokens
     batch,  # b
     q_heads,  # h of q
     k_heads,  # h of k, 0 without k
-    chunks,  # programs that share the positions of the same rows
-    BLOCK_R: tl.constexpr,  # rows per program, a power of two
+    chunks,  # programs that share the same tiles
+    BLOCK_S: tl.constexpr,  # positions of a tile, a power of two
+    BLOCK_R: tl.constexpr,  # rows of a tile, a power of two
     PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
     ROWS_OUTER: tl.constexpr,  # order of programs: positions run faster than rows, not slower
+    PER_HEAD: tl.constexpr,  # each head has weights of its own
+    FOLD: tl.constexpr,  # a program goes through batch entries too, and unless PER_HEAD all rows
 ):
-    """The rows that this program has at many positions, and its share of these.
+    """The rows that this program has at many positions, and its share of their tiles.
 
     Returns:
         is_k: whether they are rows of k
-        row, row_exists: (BLOCK_R, 1)
+        row, row_exists: (BLOCK_R, 1); the first ones, if it goes through all rows
         heads: of the tensor
-        b: int64, the batch entry; 0 if the rows are those of all entries
-        chunk: the first of its blocks of positions; the others are `chunks` apart
-        share: its number among the programs of q, or of k
+        b: int64, the batch entry, the first with FOLD; 0 if the rows are those of all entries
+        chunk: the first of its tiles; the others are `chunks` apart
+        share: its number among the programs whose sums are added up, of q or of k
+        tiles: of all the programs that share them
     """
     q_blocks, k_blocks, entries = count_row_blocks(batch, q_heads, k_heads, BLOCK_R, PER_BATCH)
     row_blocks, program = q_blocks + k_blocks, tl.program_id(0)
-    if ROWS_OUTER:
+    tiles, b = (seq_len - 1) // BLOCK_S + 1, 0
+    if FOLD and PER_HEAD:
+        row_block, chunk = program % row_blocks, program // row_blocks
+        tiles = tiles.to(tl.int64) * entries
+    elif FOLD:
+        of_k = program >= chunks
+        row_block, chunk = tl.where(of_k, q_blocks, 0), program - tl.where(of_k, chunks, 0)
+        tiles = tiles.to(tl.int64) * entries * tl.where(of_k, k_blocks, q_blocks)
+    elif ROWS_OUTER:
         chunk, program = program % chunks, program // chunks
         row_block, b = program % row_blocks, program // row_blocks
     else:
         row_block, program = program % row_blocks, program // row_blocks
         chunk, b = program % chunks, program // chunks
-    b = b.to(tl.int64)
     is_k, row, row_exists, heads = rows_of_block(
         row_block, batch, q_heads, k_heads, BLOCK_R, PER_BATCH
     )
-    share = ((row_block - tl.where(is_k, q_blocks, 0)) * entries + b) * chunks + chunk
-    return is_k, row, row_exists, heads, b, chunk, share
-
-
-@triton.jit
-def rows_and_tiles(
-    batch,  # b
-    q_heads,  # h of q
-    k_heads,  # h of k, 0 without k
-    chunks,  # programs that share the same tiles
-    s_blocks,  # blocks of positions
-    BLOCK_R: tl.constexpr,  # rows per program, a power of two
-    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
-    PER_HEAD: tl.constexpr,  # a program keeps its heads, which have weights of their own
-):
-    """Like `rows_and_share`, of a program that goes through batch entries and rows, too.
-
-    Returns:
-        is_k, row, row_exists, heads: as there; unless PER_HEAD the first rows of the tensor
-        b: int64, the first batch entry
-        chunk: int64, the first of its tiles; the others are `chunks` apart
-        tiles: int64, of this and the other programs of the same rows, or of the same tensor
-    """
-    q_blocks, k_blocks, entries = count_row_blocks(batch, q_heads, k_heads, BLOCK_R, PER_BATCH)
-    program = tl.program_id(0)
-    positions = s_blocks.to(tl.int64) * entries
-    if PER_HEAD:
-        row_block, chunk = program % (q_blocks + k_blocks), program // (q_blocks + k_blocks)
-        tiles = positions
+    if FOLD:
+        chunk, b = chunk.to(tl.int64), tl.full((), 0, tl.int64)
+        share = chunk
     else:
-        of_k = program >= chunks
-        row_block, chunk = tl.where(of_k, q_blocks, 0), program - tl.where(of_k, chunks, 0)
-        tiles = positions * tl.where(of_k, k_blocks, q_blocks)
-    is_k, row, row_exists, heads = rows_of_block(
-        row_block, batch, q_heads, k_heads, BLOCK_R, PER_BATCH
-    )
-    return is_k, row, row_exists, heads, tl.full((), 0, tl.int64), chunk.to(tl.int64), tiles
+        b = b.to(tl.int64)
+        share = ((row_block - tl.where(is_k, q_blocks, 0)) * entries + b) * chunks + chunk
+    return is_k, row, row_exists, heads, b, chunk, share, tiles
 
 
 @triton.jit
 def tile_of_share(
-    tile,  # int64, from 0
-    row,  # from `rows_and_tiles`
+    tile,  # a program's tile, from 0
+    row,  # from `rows_and_share`
     row_exists,
-    heads,  # of the tensor
+    heads,
+    b,
+    seq_len,  # s, or the number of packed tokens
     batch,  # b
-    s_blocks,  # blocks of positions
-    BLOCK_R: tl.constexpr,  # rows per program, a power of two
+    BLOCK_S: tl.constexpr,  # positions of a tile, a power of two
+    BLOCK_R: tl.constexpr,  # rows of a tile, a power of two
     PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
-    PER_HEAD: tl.constexpr,  # a program keeps its heads
+    PER_HEAD: tl.constexpr,  # each head has weights of its own
+    FOLD: tl.constexpr,  # a program goes through batch entries too, and unless PER_HEAD all rows
 ):
-    """Rows, whether they exist, batch entry and block of positions of one of a program's tiles."""
-    if not PER_HEAD:
-        rows = heads if PER_BATCH else heads * batch
-        row_blocks = (rows + BLOCK_R - 1) // BLOCK_R
-        row = ((tile % row_blocks).to(tl.int32) * BLOCK_R + tl.arange(0, BLOCK_R))[:, None]
-        row_exists = row < rows
-        tile = tile // row_blocks
-    return row, row_exists, tile // s_blocks, (tile % s_blocks).to(tl.int32)
+    """One of a program's tiles, and where it is.
+
+    Returns:
+        s: its tokens, (BLOCK_S,) int64
+        exists: whether there is such a row, (BLOCK_S, BLOCK_R, 1)
+        place: as `rows_of` takes it
+    """
+    if FOLD:
+        if not PER_HEAD:
+            rows = heads if PER_BATCH else heads * batch
+            row_blocks = (rows + BLOCK_R - 1) // BLOCK_R
+            row = ((tile % row_blocks).to(tl.int32) * BLOCK_R + tl.arange(0, BLOCK_R))[:, None]
+            row_exists = row < rows
+            tile = tile // row_blocks
+        s_blocks = (seq_len - 1) // BLOCK_S + 1
+        b, tile = tile // s_blocks, tile % s_blocks
+    first_s, later = tile * tl.full((), BLOCK_S, tl.int64), tl.arange(0, BLOCK_S).to(tl.int64)
+    s = first_s + later
+    exists = (s < seq_len)[:, None, None] & row_exists[None, :, :]
+    return s, exists, (first_s, later[:, None], row, b, heads)
 
 
 @triton.jit

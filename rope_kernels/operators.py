@@ -68,13 +68,8 @@ def _(tensors, *fields):
 
 def _setup_context(ctx, inputs, output):
     tensors, *fields = inputs
-    rotation = Rotation(*fields)
-    table_wants = any(x is not None and x.requires_grad for x in (rotation.table, rotation.sin))
-    keep(ctx, tensors if table_wants else (), rotation)
+    keep(ctx, tensors, output, Rotation(*fields))
     ctx.others = len(fields) - 2  # inputs that have no gradient
-    if not table_wants:
-        pairs = zip(tensors, output, strict=True)
-        ctx.mark_non_differentiable(*(out for t, out in pairs if not t.requires_grad))
 
 
 def _backward(ctx, grads):

@@ -351,7 +351,7 @@ def test_a_norm_that_is_not_one_launch_has_no_plan():
     call = {"q": t, "k": t, "q_weight": weight, "k_weight": weight}
     for change, message in (
         ({"fused": False}, "fused is False; such a call is not one launch"),
-        ({"k_weight": None}, "q_weight and k_weight differ in dtype or in number of dimensions"),
+        ({"k_weight": None}, "q and k differ in norm_dim, or in the dtype or number of dimensions"),
         ({"freqs": torch.ones(5, 1, 1, 8, requires_grad=True)}, "freqs requires a gradient"),
         ({"q": torch.empty(5, 2, 0, 8)}, "a tensor has no elements"),
     ):

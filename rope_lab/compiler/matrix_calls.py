@@ -139,6 +139,7 @@ def _with_norm() -> dict[str, SampleCall]:
     as_in_a_model = {"rounding": "model", "rotary_dim": D}
     packed = _trained(S, H, D), of_q, rope, "thd"
     after = {"norm_after": True, "cu_seqlens": torch.tensor([0, 10, S])}
+    all_heads = {"sumsq": _elements(S, B, 1).float(), "norm_dim": H * D}
     limited = _elements(B, H, S, D), weight, rope, "bhsd"  # of registers, on NVIDIA
     limited_too = _elements(S, H, D), weight, rope.cos_sin_per_pair(S), "thd"
     in_order = {"cu_seqlens": torch.tensor([0, 10, S]), "rotary_dim": D}
@@ -152,6 +153,9 @@ def _with_norm() -> dict[str, SampleCall]:
         "norm after, packed, backward": SampleCall(norm_rope, packed, after, BACKWARD),
         "norm of head dimension 72, backward": SampleCall(
             qk_norm_rope, (*d72, RotaryPositionEmbedding(72)), launch=BACKWARD
+        ),
+        "norm over all heads, backward": SampleCall(
+            norm_rope, (_trained(S, B, H, D), _trained(H, D), rope), all_heads, BACKWARD
         ),
         "norm of q and k, sum of shares": SampleCall(qk_norm_rope, trained, launch=SUM),
     }
