@@ -78,6 +78,8 @@ def test_plans_are_in_the_kernels_order_and_launched(name, device, monkeypatch, 
     assert plan_of(function, *arguments, **options)[0] == plans[0][0] and not launched
     assert tuple(plan.kernel for plan, _ in plans) == KERNELS[: CALLS[name][1]]
     gradients(function, arguments, options)
+    if CALLS[name][1] == 2:  # sums of each head's shares, where a GPU has several: not planned
+        launched = [x for x in launched if x[0].kernel != norm_plan.SUM]
     for (plan, tensors), (really, given) in zip(plans, launched, strict=True):
         rows = plan.sizes, plan.strides, plan.blocks, plan.flags
         names = [f"{x}_ptr" for x in tensors._fields] + [x for row in rows for x in row]

@@ -258,7 +258,7 @@ WRONG = {
 @each_order
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG.keys())
 @pytest.mark.parametrize("tensor_format", FORMATS)
-@pytest.mark.usefixtures("needs_triton")
+@pytest.mark.usefixtures("needs_triton", "whole_way")
 def test_a_wrong_kernel_is_noticed(tensor_format, wrong, norm_after, device, monkeypatch):
     sample = Sample(device, tensor_format, s=9)  # several tiles
     options = {"eps": 1e-2, "weight_offset": 0.5, "norm_after": norm_after}
