@@ -161,8 +161,9 @@ def shortest_launch(
         compiled: what a launch through Triton's JIT returned.
         programs: the size of its grid, which has one dimension.
         numbers: the kernel's arguments after the tensors, constants included, in its order.
-        unsigned: which of the tensors the signature doesn't cover, because they are allocated after
-            it is known: outputs, and a module's turns. All their addresses are multiples of 16.
+        unsigned: which of the tensors, none of them None, the signature doesn't cover, because they
+            are allocated after it is known: outputs, and a module's turns. All their addresses have
+            to be multiples of 16.
 
     The callable takes the tensors of another call with the same signature, and says whether it
     launched the kernel. If not, nothing happened, and the call has to go through the JIT.
@@ -194,7 +195,7 @@ def shortest_launch(
         try:
             addresses = [x if x is None else x.data_ptr() for x in tensors]
             for i in unsigned:
-                if (addresses[i] or 0) % 16:
+                if addresses[i] % 16:
                     return False
             if _current_device() != device:
                 return False

@@ -59,7 +59,8 @@ def _plan_and_run(
     copied = any(x is not y for x, y in zip(tensors, given, strict=True))
     if entry is not None and not copied:
         numbers = plan.programs, plan.numbers
-        entry.launch = fastpath.shortest_launch(compiled, *numbers, NOT_IN_A_SIGNATURE)
+        unsigned = tuple([i for i in NOT_IN_A_SIGNATURE if given[i] is not None])
+        entry.launch = fastpath.shortest_launch(compiled, *numbers, unsigned)
 
 
 def as_stored(given: KernelTensors, inplace: bool) -> KernelTensors:

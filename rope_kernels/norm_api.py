@@ -11,7 +11,7 @@ from .call import Call, Freqs, OutputPairing
 from .checks import bad, check_call, check_inplace, check_values
 from .formats import TensorFormat, view_as_sbhd
 from .modes import is_traced, wants_grad
-from .norm_autograd import Rows, apply_to_plain_tensors, inputs_of
+from .norm_autograd import Rows, Tensors, apply_to_plain_tensors, inputs_of
 from .norm_checks import NormCall, check_norm
 from .norm_operators import norm_rope_backward_by_operator, norm_rope_by_operator
 from .normalization import Normalization
@@ -175,7 +175,7 @@ def norm_rope_call(call: Call, norm: NormCall) -> tuple[Tensor, ...]:
     if wants_grad((rotation.table, rotation.sin)):
         route = PYTORCH  # the kernels have no gradient of a table
     if known:
-        rows = Rows(tensors, _given(norm.weights), _given(norm.sumsqs))
+        rows = tensors, _given(norm.weights), _given(norm.sumsqs)
         return _norm_rope(rows, rotation, entry.norm, route, call.inplace, recorded, entry)
     launches = launches_of(call, norm)
     if entry is not None:
@@ -214,11 +214,11 @@ def normalization_of(call: Call, norm: NormCall, i: int) -> Normalization:
 
 
 def _given(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
-    return tuple([x for x in tensors if x is not None])
+    return () if tensors[0] is None else tensors  # of one launch: all of them, or none
 
 
 def _norm_rope(
-    rows: Rows,
+    rows: tuple[Tensors, Tensors, Tensors],
     rotation: Rotation,
     norm: Normalization,
     route: Route,
@@ -231,9 +231,9 @@ def _norm_rope(
         outs = norm_reference.norm_rope(*rows, rotation, norm)
         if not inplace:
             return outs
-        for t, out in zip(rows.tensors, outs, strict=True):
+        for t, out in zip(rows[0], outs, strict=True):
             t.copy_(out)
-        return rows.tensors
+        return rows[0]
     if route is OPERATOR:
         return norm_rope_by_operator(*rows, rotation, norm, inplace)
     if recorded and wants_grad([x for row in rows for x in row]):  # else another launch's

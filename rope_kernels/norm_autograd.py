@@ -12,7 +12,7 @@ from torch import Tensor
 from . import norm_launch, norm_reference
 from .modes import has_memory, is_traced
 from .normalization import Normalization, Wanted
-from .plan import both
+from .plan import two
 from .rotation import Rotation
 
 Tensors = Sequence[Tensor]
@@ -29,8 +29,11 @@ class NormRopeFunction(torch.autograd.Function):
     def forward(
         ctx, q, k, q_weight, k_weight, q_sumsq, k_sumsq, rotation, norm, entry, run_backward
     ):
-        pairs = (q, k), (q_weight, k_weight), (q_sumsq, k_sumsq)
-        rows = Rows(*([x for x in pair if x is not None] for pair in pairs))
+        tensors = (q,) if k is None else (q, k)
+        n = len(tensors)
+        weights = () if q_weight is None else (q_weight, k_weight)[:n]
+        sumsqs = () if q_sumsq is None else (q_sumsq, k_sumsq)[:n]
+        rows = Rows(tensors, weights, sumsqs)
         found = norm_launch.norm_rope(*rows, rotation, norm, False, True, entry)
         keep(ctx, rows, found, rotation, norm)
         ctx.run_backward = run_backward
@@ -41,8 +44,7 @@ class NormRopeFunction(torch.autograd.Function):
         needs, counts = ctx.needs_input_grad, ctx.counts
         wanted = [needs[2 * i : 2 * i + n] for i, n in enumerate(counts)]
         found = gradients(ctx, grads, wanted, ctx.run_backward)
-        pairs = [(*row, None, None)[:2] for row in found]
-        return *pairs[0], *pairs[1], *pairs[2], None, None, None, None
+        return *two(found[0]), *two(found[1]), *two(found[2]), None, None, None, None
 
 
 # `NormRopeFunction.apply` without its search for wrappers of torch.func, which `choose_route` has
@@ -71,16 +73,19 @@ def keep(
     `beside` are outputs that only the backward uses.
     """
     outs, rstds, positions = found
-    ctx.save_for_backward(*(x for row in rows for x in row), *rstds, positions, *rotation.tensors)
-    ctx.counts = [len(row) for row in rows]
+    tensors, weights, sumsqs = rows
+    saved = *tensors, *weights, *sumsqs, *rstds, positions, *rotation.tensors
+    ctx.save_for_backward(*saved)
+    ctx.counts = len(tensors), len(weights), len(sumsqs)
     ctx.options, ctx.norm = rotation.options, norm
     ctx.set_materialize_grads(False)
     frozen = [
         out
         for i, out in enumerate(outs)
-        if not any(row[i].requires_grad for row in rows if len(row) > i)
+        if not (tensors[i].requires_grad or any([x[i].requires_grad for x in rows[1:] if x]))
     ]
-    ctx.mark_non_differentiable(*frozen, *beside)
+    if frozen or beside:
+        ctx.mark_non_differentiable(*frozen, *beside)
 
 
 def gradients(
@@ -99,30 +104,32 @@ def gradients(
         wanted: for each of the three: of which gradients are wanted.
         run: `norm_launch.norm_rope_backward`, or the operator of it.
     """
-    saved = list(ctx.saved_tensors)
+    saved = ctx.saved_tensors
     n, weights, sums = ctx.counts
-    rows = Rows(saved[:n], saved[n : n + weights], saved[n + weights : n + weights + sums])
-    rstds = saved[n + weights + sums : 2 * n + weights + sums]
-    positions, *tables = saved[2 * n + weights + sums :]
-    rotation, found = Rotation(*tables, *ctx.options), tuple([None] * m for m in ctx.counts)
-    asked = {  # of which launch each tensor is
-        i: Wanted(*(bool(row) and row[i] for row in wanted))
-        for i, grad in enumerate(grads[:n])
-        if grad is not None
-    }
-    asked = {i: what for i, what in asked.items() if any(what)}
-    given = [grads[i] for i in asked]
-    if torch.is_grad_enabled() or not (is_traced() or all(map(has_memory, given))):
-        return _differentiable(grads, rows, rotation, ctx.norm) if asked else found
-    for what in dict.fromkeys(asked.values()):  # one launch, unless q and k want other gradients
-        which = [i for i in asked if asked[i] == what]
-        tensors, own_weights, own_sums = ([row[i] for i in which] if row else [] for row in rows)
-        launched = run(
-            *([grads[i] for i in which], tensors, [rstds[i] for i in which], positions),
-            *(own_weights, rotation, ctx.norm, len(own_sums) > 0, what),
+    ends = n, n + weights, n + weights + sums, 2 * n + weights + sums
+    tensors, weights, sums = saved[: ends[0]], saved[ends[0] : ends[1]], saved[ends[1] : ends[2]]
+    rstds, (positions, *tables) = saved[ends[2] : ends[3]], saved[ends[3] :]
+    rotation = Rotation(*tables, *ctx.options)
+    found: tuple[Gradients, ...] = [None] * n, [None] * len(weights), [None] * len(sums)
+    asked: dict[Wanted, list[int]] = {}  # q and k are of one launch unless they want other things
+    for i in range(n):
+        what = wanted[0][i], bool(weights) and wanted[1][i], bool(sums) and wanted[2][i]
+        if grads[i] is not None and True in what:
+            asked.setdefault(Wanted(*what), []).append(i)
+    if not asked:
+        return found
+    if torch.is_grad_enabled() or not (is_traced() or all(map(has_memory, grads))):
+        return _differentiable(grads, Rows(tensors, weights, sums), rotation, ctx.norm)
+    for what, which in asked.items():
+        rows = grads, tensors, rstds, weights, sums
+        if len(which) < n:
+            rows = [[row[i] for i in which] if row else row for row in rows]
+        *given, own_weights, own_sums = rows
+        outs, of_weights, of_sums = run(
+            *given, positions, own_weights, rotation, ctx.norm, len(own_sums) > 0, what
         )
-        of_sums = [g.sum_to_size(x.shape) for g, x in zip(launched[2], own_sums, strict=False)]
-        for row, computed in zip(found, (*launched[:2], of_sums), strict=True):
+        of_sums = [g.sum_to_size(x.shape) for g, x in zip(of_sums, own_sums, strict=False)]
+        for row, computed in zip(found, (outs, of_weights, of_sums), strict=True):
             for i, gradient in zip(which, computed, strict=False):
                 row[i] = gradient
     return found
@@ -146,6 +153,6 @@ def _differentiable(
     return tuple([next(found) if x.requires_grad else None for x in row] for row in rows)
 
 
-def inputs_of(rows: Rows) -> list[Tensor | None]:
+def inputs_of(rows: tuple[Tensors, Tensors, Tensors]) -> list[Tensor | None]:
     """The first arguments of `NormRopeFunction`."""
-    return [x for row in rows for x in (both(tuple(row)) if row else (None, None))]
+    return [x for row in rows for x in two(row)]

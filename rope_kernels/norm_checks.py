@@ -30,9 +30,11 @@ class NormCall:
     @property
     def options(self) -> tuple:
         """What is not a tensor, so that 1, 1.0 and True differ: only one of them is accepted."""
-        numbers = self.eps, self.weight_offset, self.norm_after, self.rounding, self.norm_dim
-        dims = tuple([type(dim) for dim in self.norm_dims])
-        return *numbers, *[type(x) for x in numbers], dims
+        eps, offset, after, dim = self.eps, self.weight_offset, self.norm_after, self.norm_dim
+        types = type(eps), type(offset), type(after), type(dim)
+        if types[3] is tuple:
+            types += tuple([type(x) for x in dim])
+        return eps, offset, after, self.rounding, dim, types
 
     @property
     def norm_dims(self) -> tuple[int | None, ...]:

@@ -19,7 +19,7 @@ from .norm_plan import (
     shares_of,
 )
 from .normalization import Normalization, Wanted
-from .plan import Plan, as_read, both
+from .plan import Plan, as_read, two
 from .rotation import Rotation
 
 # Which of a kernel's tensors no signature covers: those that are allocated after it is known, and
@@ -58,6 +58,10 @@ def norm_rope(
         dtype = torch.promote_types(tensors[0].dtype, torch.float32)
         rstds = tuple([t.new_empty(t.shape[:-1], dtype=dtype) for t in tensors])
     rows = tensors, outs, weights, rstds, sumsqs
+    if entry is not None and entry.launch is not None:
+        given = *two(tensors), *two(outs), *two(weights), *two(rstds), *two(sumsqs)
+        if entry.launch((*given, positions, *rotation.tensors)):
+            return outs, rstds, positions
     if not all([t.numel() for t in tensors]):
         rows, entry = _of_tensors_with_elements(tensors, *rows), None
     if rows[0]:
@@ -110,36 +114,46 @@ def norm_rope_backward(
             if not x.numel():
                 w.zero_()
     if rows[0]:
-        given = backward_tensors(*rows, rotation)
-        _launch_backward(given, filled, rotation, norm, given_sums, positions is not None)
+        _launch_backward(rows, filled, rotation, norm, given_sums, positions is not None)
     return outs, tuple(of_weights), of_sums
 
 
 def _launch_backward(
-    given: BackwardTensors,
+    rows: Sequence[Sequence[Tensor]],
     of_weights: Sequence[Tensor],
     rotation: Rotation,
     norm: Normalization,
     given_sums: bool,
     packed: bool,
 ) -> None:
-    """The launch that goes through all rows, and the one that adds up gradients of weights."""
-    computed = given.q_out is not None, len(of_weights), given.q_sumsq is not None
+    """The launch that goes through all rows, and the one that adds up gradients of weights.
+
+    `rows` are the first arguments of `backward_tensors`.
+    """
+    grads, kept, outs, weights, rstds, of_sums = map(two, rows)
+    tables = rotation.table, rotation.sin, rotation.start_positions, rotation.position_ids
+    computed = outs[0] is not None, len(of_weights), of_sums[0] is not None
     options = BACKWARD, packed, given_sums, computed, *rotation.options, *norm.fields
-    entry = fastpath.entry_of_launch(options, given[:4] + given[6:10] + given[14:])
+    entry = fastpath.entry_of_launch(options, (*grads, *kept, *weights, *rstds, *tables))
+    row = kept[0].shape[-1]
+    if entry is not None and entry.launch is not None:
+        partials = [rstds[0].new_empty(n, row) for n in entry.shares] or of_weights
+        given = *grads, *kept, *outs, *weights, *rstds, *of_sums, *two(partials), *tables
+        if entry.launch(given):
+            if entry.shares:
+                _sum_partials(partials, of_weights, entry)
+            return
+    given = backward_tensors(*rows, rotation)
 
     def plan(read: BackwardTensors) -> Plan:
         read = read._replace(q_partial=None, k_partial=None)
         return plan_backward(read, rotation, norm, bool(of_weights), given_sums, packed)
 
-    shares = None if entry is None else entry.shares
-    if shares is None:
-        shares = shares_of(plan(as_read_backward(given)), len(of_weights))
+    shares = shares_of(plan(as_read_backward(given)), len(of_weights))
     if entry is not None:
         entry.shares = shares
-    row = given.q.shape[-1]
-    partials = [given.q_rstd.new_empty(n, row) for n in shares] or of_weights
-    q_partial, k_partial = _two(partials)
+    partials = [rstds[0].new_empty(n, row) for n in shares] or of_weights
+    q_partial, k_partial = two(partials)
     given = given._replace(q_partial=q_partial, k_partial=k_partial)
     _launch(entry, given, NEW_BACKWARD, as_read_backward, plan)
     if shares:
@@ -164,7 +178,7 @@ def forward_tensors(
     rotation: Rotation,
 ) -> ForwardTensors:
     """The tensors of a forward launch, as they came."""
-    rows = *_two(tensors), *_two(outs), *_two(weights), *_two(rstds), *_two(sumsqs)
+    rows = *two(tensors), *two(outs), *two(weights), *two(rstds), *two(sumsqs)
     return ForwardTensors(*rows, positions, *rotation.tensors)
 
 
@@ -203,7 +217,7 @@ def backward_tensors(
 
     `rotation` is `at_positions`, if tokens are packed.
     """
-    rows = *_two(grads), *_two(kept), *_two(outs), *_two(weights), *_two(rstds), *_two(sumsq_grads)
+    rows = *two(grads), *two(kept), *two(outs), *two(weights), *two(rstds), *two(sumsq_grads)
     where = rotation.start_positions, rotation.position_ids
     return BackwardTensors(*rows, None, None, rotation.table, rotation.sin, *where)
 
@@ -227,7 +241,7 @@ def as_read_backward(given: BackwardTensors) -> BackwardTensors:
 
 def sum_tensors(partials: Sequence[Tensor], outs: Sequence[Tensor]) -> SumTensors:
     """The tensors of the launch that adds partial sums."""
-    return SumTensors(*_two(partials), *_two(outs))
+    return SumTensors(*two(partials), *two(outs))
 
 
 def at_positions(rotation: Rotation, positions: Tensor) -> Rotation:
@@ -264,7 +278,8 @@ def _launch(
         compiled = run(planned, tensors)
         if entry is not None and _same_memory(given, tensors):
             numbers = planned.programs, planned.numbers
-            entry.launch = fastpath.shortest_launch(compiled, *numbers, new)
+            unsigned = tuple([i for i in new if given[i] is not None])
+            entry.launch = fastpath.shortest_launch(compiled, *numbers, unsigned)
 
 
 def _same_memory(given: tuple, tensors: tuple) -> bool:
@@ -280,21 +295,17 @@ def _sum_partials(
 
     `entry` is that of the launch before: it says all about this one, if that is one launch.
     """
-    pairs = [(x.view(-1, out.numel()), out) for x, out in zip(partials, outs, strict=True)]
-    if len({out.numel() for out in outs}) > 1:
-        entry, rows = None, [[pair] for pair in pairs]
-    else:
-        rows = [pairs]
-        if entry is not None:
-            entry.then = entry = entry.then or fastpath.Entry()
-    for row in rows:
-        given = sum_tensors([x for x, _ in row], [out for _, out in row])
-        _launch(entry, given, NEW_SUM, lambda x: x, plan_sum)
-
-
-def _two(tensors: Sequence[Tensor]) -> tuple[Tensor | None, Tensor | None]:
-    """Those of q and of k: None where there is none."""
-    return both(tuple(tensors)) if tensors else (None, None)
+    if outs[0].dim() == 2:  # (h, d): a row of shares has all heads
+        partials = [x.view(-1, out.numel()) for x, out in zip(partials, outs, strict=True)]
+    if len(outs) == 2 and outs[0].shape != outs[1].shape:
+        for pair in zip(partials, outs, strict=True):
+            _launch(None, sum_tensors(*([x] for x in pair)), NEW_SUM, lambda x: x, plan_sum)
+        return
+    if entry is not None:
+        entry.then = entry = entry.then or fastpath.Entry()
+        if entry.launch is not None and entry.launch((*two(partials), *two(outs))):
+            return
+    _launch(entry, sum_tensors(partials, outs), NEW_SUM, lambda x: x, plan_sum)
 
 
 def _contiguous(weight: Tensor | None) -> Tensor | None:

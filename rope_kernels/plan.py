@@ -2,6 +2,7 @@
 
 import math
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -67,6 +68,12 @@ def _wrapped(title: str, items: list[str]) -> list[str]:
 def both(tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor | None]:
     """q and k of one or two tensors: k is None if it is not there."""
     return tensors if len(tensors) == 2 else (tensors[0], None)
+
+
+def two(tensors: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
+    """Those of q and of k: None where there is none."""
+    count = len(tensors)
+    return tensors if count == 2 else (tensors[0], None) if count else (None, None)
 
 
 def alignment(*tensors: Tensor | None) -> int:

@@ -90,7 +90,10 @@ class NormProblem(Problem):
         }
         self.sumsqs = None if case["sumsq"] == "own" else [self.sums(t) for t in self.tensors]
         if case["sumsq"] == "all_heads":
-            self.norm_options["norm_dim"] = case["d"] * 3
+            dims = [
+                case["d"] * (3 + i) for i in range(len(self.tensors))
+            ]  # other heads, other sums
+            self.norm_options["norm_dim"] = dims[0] if len(dims) == 1 else tuple(dims)
 
     def change_sizes(self):
         """Rows so small that eps decides, or of many sizes."""
