@@ -72,8 +72,9 @@ def both(tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor | None]:
 
 def two(tensors: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
     """Those of q and of k: None where there is none."""
-    count = len(tensors)
-    return tensors if count == 2 else (tensors[0], None) if count else (None, None)
+    if not tensors:
+        return None, None
+    return (tensors[0], None) if len(tensors) == 1 else tensors
 
 
 def alignment(*tensors: Tensor | None) -> int:
