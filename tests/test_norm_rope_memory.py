@@ -77,8 +77,7 @@ def sample(tensor_format, device, per_head, heads=(5, 2), s=11, b=3, dtype=torch
 
 @pytest.mark.parametrize("per_head", (False, True), ids=("(d,)", "(h, d)"))
 @pytest.mark.parametrize("chunks", (1, 2))
-@pytest.mark.parametrize("rotary_dim", (D, 10))
-@pytest.mark.parametrize("own_angles", (False, True))
+@pytest.mark.parametrize("own_angles,rotary_dim", ((False, 10), (True, D)))
 @pytest.mark.parametrize("tensor_format", FORMATS)
 def test_programs_that_go_through_everything(
     tensor_format, own_angles, rotary_dim, per_head, chunks, device, monkeypatch, whole_way
