@@ -123,7 +123,8 @@ def qk_norm_rope(
 ) -> tuple[Tensor, Tensor]:
     """Normalize and rotate queries and keys: one launch forward, two backward.
 
-    Weights of shape (h, d) take a few launches more backward.
+    Backward it is three where weights have shape (h, d) and q and k other numbers of heads, and one
+    for each of them where autograd wants other gradients of q than of k.
 
     Args:
         q: queries, as `t` in `norm_rope`; what is not named here is as there.

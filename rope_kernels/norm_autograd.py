@@ -1,7 +1,4 @@
-"""What autograd does with a normalized rotation: one launch forward, two backward.
-
-With weights of each head they are a few more.
-"""
+"""What autograd does with a normalized rotation: one launch forward, two backward or three."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
