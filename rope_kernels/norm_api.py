@@ -121,10 +121,10 @@ def qk_norm_rope(
     inverse: bool = False,
     output_pairing: OutputPairing = "same",
 ) -> tuple[Tensor, Tensor]:
-    """Normalize and rotate queries and keys: one launch forward, two backward.
+    """Normalize and rotate queries and keys: one launch forward, at most two backward.
 
-    Backward it is three where weights have shape (h, d) and q and k other numbers of heads, and one
-    for each of them where autograd wants other gradients of q than of k.
+    Backward it may be three where weights have shape (h, d), and q and k take launches of their own
+    where autograd wants other gradients of q than of k.
 
     Args:
         q: queries, as `t` in `norm_rope`; what is not named here is as there.

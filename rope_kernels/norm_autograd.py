@@ -1,4 +1,4 @@
-"""What autograd does with a normalized rotation: one launch forward, two backward or three."""
+"""What autograd does with a normalized rotation: one launch forward, one to three backward."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -39,7 +39,7 @@ class NormRopeFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *grads):
         needs, counts = ctx.needs_input_grad, ctx.counts
-        wanted = [needs[2 * i : 2 * i + n] for i, n in enumerate(counts)]
+        wanted = [needs[2 * i : 2 * i + n] for i, n in enumerate(counts[:3])]
         found = gradients(ctx, grads, wanted, ctx.run_backward)
         return *two(found[0]), *two(found[1]), *two(found[2]), None, None, None, None
 
@@ -73,7 +73,7 @@ def keep(
     tensors, weights, sumsqs = rows
     saved = *tensors, *weights, *sumsqs, *rstds, positions, *rotation.tensors
     ctx.save_for_backward(*saved)
-    ctx.counts = len(tensors), len(weights), len(sumsqs)
+    ctx.counts = len(tensors), len(weights), len(sumsqs), len(rstds)
     ctx.options, ctx.norm = rotation.options, norm
     ctx.set_materialize_grads(False)
     frozen = [
@@ -102,9 +102,9 @@ def gradients(
         run: `norm_launch.norm_rope_backward`, or the operator of it.
     """
     saved = ctx.saved_tensors
-    n, weights, sums = ctx.counts
+    n, weights, sums, rows = ctx.counts
     grads = grads[:n]  # an operator returns more than the results
-    ends = n, n + weights, n + weights + sums, 2 * n + weights + sums
+    ends = n, n + weights, n + weights + sums, n + weights + sums + rows
     tensors, weights, sums = saved[: ends[0]], saved[ends[0] : ends[1]], saved[ends[1] : ends[2]]
     rstds, (positions, *tables) = saved[ends[2] : ends[3]], saved[ends[3] :]
     rotation = Rotation(*tables, *ctx.options)
@@ -116,7 +116,9 @@ def gradients(
             asked.setdefault(Wanted(*what), []).append(i)
     if not asked:
         return found
-    if torch.is_grad_enabled() or not (is_traced() or all(map(has_memory, grads))):
+    # a graph that was traced without gradients has no rstds, and may be run with some
+    by_kernel = rstds and not torch.is_grad_enabled()
+    if not (by_kernel and (is_traced() or all(map(has_memory, grads)))):
         return _differentiable(grads, Rows(tensors, weights, sums), rotation, ctx.norm)
     for what, which in asked.items():
         rows = grads, tensors, rstds, weights, sums

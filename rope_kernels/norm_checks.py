@@ -39,8 +39,8 @@ class NormCall:
     @property
     def norm_dims(self) -> tuple[int | None, ...]:
         """Of each tensor."""
-        if isinstance(self.norm_dim, (tuple, list)):
-            return tuple(self.norm_dim)
+        if isinstance(self.norm_dim, tuple) and len(self.weights) == 2:
+            return self.norm_dim
         return (self.norm_dim,) * len(self.weights)
 
     @property
@@ -122,17 +122,22 @@ def _check_sumsqs(call: Call, norm: NormCall) -> None:
         if x.shape[heads] != t.shape[heads]:
             shared.append(name)
     if shared:
-        _check_norm_dim_of_shared_sums(shared[0], norm, [t.shape[heads] for t in call.tensors])
+        _check_norm_dim_of_shared_sums(shared, norm, [t.shape[heads] for t in call.tensors])
 
 
-def _check_norm_dim_of_shared_sums(name: str, norm: NormCall, heads: list[int]) -> None:
+def _check_norm_dim_of_shared_sums(shared: list[str], norm: NormCall, heads: list[int]) -> None:
     """A sum that several heads share is divided by a number that was meant for it, never by d."""
     if norm.norm_dim is None:
-        came = f"norm_dim is None, and {name} has one sum for all heads"
+        came = f"norm_dim is None, and {shared[0]} has one sum for all heads"
         raise bad(came, "the number of squares in a sum, those of other ranks too")
-    if isinstance(norm.norm_dim, int) and heads[0] != heads[-1]:
+    if isinstance(norm.norm_dim, tuple):
+        return
+    accepted = "a pair, the number of squares in a sum of q and in one of k"
+    if heads[0] != heads[-1]:
         came = f"norm_dim is {norm.norm_dim}, and q and k have {heads[0]} and {heads[1]} heads"
-        raise bad(came, "a pair, the number of squares in a sum of q and in one of k")
+        raise bad(came, accepted)
+    if len(shared) < len(heads):
+        raise bad(f"norm_dim is {norm.norm_dim}, and only {shared[0]} is shared by heads", accepted)
 
 
 def _check_device(name: str, x: Tensor, t: Tensor) -> None:

@@ -171,7 +171,7 @@ def norm_rope_backward_kernel(
     q_sumsq_ptr,  # gradient of the sums of squares that came from elsewhere; or None
     k_sumsq_ptr,
     q_partial_ptr,  # (shares, d): sums of the weight's gradient over the rows of each program
-    k_partial_ptr,  # ... or with PER_HEAD (chunks, h, d); or None, if nobody wants it
+    k_partial_ptr,  # ... or with PER_HEAD (chunks, h, d), the gradient itself; None: not wanted
     table_ptr,  # from here on as in `norm_rope_kernel`
     sin_ptr,
     starts_ptr,
@@ -228,7 +228,7 @@ def norm_rope_backward_kernel(
     COMPUTED: tl.constexpr = tl.float64 if tl.float64 == STORED else tl.float32
     WEIGHT_INTERLEAVED: tl.constexpr = WRITES_INTERLEAVED if NORM_AFTER else READS_INTERLEAVED
 
-    # My rows, of q or of k, at my share of the positions.
+    # My rows, of q or of k, and my share of their tiles.
     is_k, row, row_exists, heads, b, chunk, share, tiles = rows_and_share(
         *(seq_len, batch, q_heads, k_heads, chunks, BLOCK_S, BLOCK_R),
         *(PER_BATCH, ROWS_OUTER, PER_HEAD, FOLD),

@@ -10,6 +10,8 @@ from . import fastpath
 from .launch import run
 from .norm_plan import (
     BACKWARD,
+    FORWARD,
+    SUM,
     BackwardTensors,
     ForwardTensors,
     SumTensors,
@@ -58,6 +60,10 @@ def norm_rope(
         dtype = torch.promote_types(tensors[0].dtype, torch.float32)
         rstds = tuple([t.new_empty(t.shape[:-1], dtype=dtype) for t in tensors])
     rows = tensors, outs, weights, rstds, sumsqs
+    if entry is None:  # of an operator, or of a call that takes two launches
+        signed = *two(tensors), *two(weights), *two(sumsqs), *rotation.tensors
+        options = FORWARD, inplace, for_backward, *rotation.options, *norm.fields
+        entry = fastpath.entry_of_launch(options, signed)
     if entry is not None and entry.launch is not None:
         given = *two(tensors), *two(outs), *two(weights), *two(rstds), *two(sumsqs)
         if entry.launch((*given, positions, *rotation.tensors)):
@@ -85,9 +91,10 @@ def norm_rope_backward(
     given_sums: bool,
     wanted: Wanted,
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Gradients of the inputs, of the weights, and of sums of squares, in at most two launches.
+    """Gradients of the inputs, of the weights, and of sums of squares, in one to three launches.
 
-    With weights of each head, those of q and of k are added up in a launch each.
+    Gradients of weights take another one, which adds up the programs' shares; with weights of each
+    head two, if q and k have other numbers of heads, or none, if there is one share.
 
     Args:
         grads: of the outputs.
@@ -299,7 +306,9 @@ def _sum_partials(
         partials = [x.view(-1, out.numel()) for x, out in zip(partials, outs, strict=True)]
     if len(outs) == 2 and outs[0].shape != outs[1].shape:
         for pair in zip(partials, outs, strict=True):
-            _launch(None, sum_tensors(*([x] for x in pair)), NEW_SUM, lambda x: x, plan_sum)
+            given = sum_tensors(*([x] for x in pair))
+            entry = fastpath.entry_of_launch((SUM,), given)
+            _launch(entry, given, NEW_SUM, lambda x: x, plan_sum)
         return
     if entry is not None:
         entry.then = entry = entry.then or fastpath.Entry()

@@ -56,7 +56,7 @@ def rows_and_share(
     batch,  # b
     q_heads,  # h of q
     k_heads,  # h of k, 0 without k
-    chunks,  # programs that share the same tiles
+    chunks,  # programs among which the same tiles are divided
     BLOCK_S: tl.constexpr,  # positions of a tile, a power of two
     BLOCK_R: tl.constexpr,  # rows of a tile, a power of two
     PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries

@@ -246,3 +246,42 @@ def test_the_keywords_and_defaults_of_rope_qk_are_here_too():
                 assert here[name].kind == parameter.kind
     one, two = (inspect.signature(function).parameters for function in (norm_rope, qk_norm_rope))
     assert list(one)[2:] == list(two)[4:]
+
+
+def shared_sums(heads, which, norm_dim, device):
+    """A call with sums of squares, of which some are one for all heads."""
+    tensors = [torch.randn(S, 2, h, D, device=device) for h in heads]
+    sums = [t.square().sum(-1) for t in tensors]
+    sums = [x.sum(2, keepdim=True) if i in which else x for i, x in enumerate(sums)]
+    freqs = table().to(device)
+    if len(heads) == 1:
+        return norm_rope(*tensors, None, freqs, sumsq=sums[0], norm_dim=norm_dim)
+    return qk_norm_rope(*tensors, None, None, freqs, sumsq=tuple(sums), norm_dim=norm_dim)
+
+
+SHARED = {  # heads, which sums are shared, norm_dim, the error
+    "forgotten": ((4,), (0,), None, "norm_dim is None, and sumsq has one sum for all heads; "),
+    "forgotten for q and k": ((4, 4), (0, 1), None, "norm_dim is None, and sumsq[0] has one sum"),
+    "one for two": ((4, 2), (0, 1), 40, "norm_dim is 40, and q and k have 4 and 2 heads; "),
+    "one for q and k of one head": ((4, 1), (0,), 40, "norm_dim is 40, and q and k have 4 and 1"),
+    "meant for k": ((4, 4), (1,), 40, "norm_dim is 40, and only sumsq[1] is shared by heads; "),
+    "a pair for one": ((4,), (0,), (40, 40), "norm_dim is (40, 40); accepted: an integer"),
+    "a pair of one": ((4, 4), (0, 1), (40,), "norm_dim is (40,); accepted: an integer"),
+    "a list": ((4, 4), (0, 1), [40, 40], "norm_dim is [40, 40]; accepted: an integer"),
+    "half a pair": ((4, 4), (0, 1), (40, None), "norm_dim is None; accepted: an integer"),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_shared_sum_is_divided_by_no_other_number(name, device):
+    heads, which, norm_dim, message = SHARED[name]
+    with pytest.raises(ValueError, match="^" + re.escape(message)):
+        shared_sums(heads, which, norm_dim, device)
+
+
+@pytest.mark.parametrize("heads, norm_dim", (((4, 4), 4 * D), ((4, 2), (4 * D, 2 * D))))
+def test_a_norm_over_all_heads_of_q_and_of_k(heads, norm_dim, device):
+    """k of MiniMax M2, with 8 heads beside 48, came out too large by the root of 6."""
+    for out in shared_sums(heads, (0, 1), norm_dim, device):
+        norms = out.square().mean((2, 3))
+        torch.testing.assert_close(norms, torch.ones_like(norms), rtol=1e-4, atol=1e-4)

@@ -6,6 +6,7 @@ or 1 % of the inputs' gradients, whichever is more. Plans tell for any shape, wi
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from inputs import FORMATS, shape_of
 from norm_yardstick import check
@@ -177,6 +178,17 @@ def test_empty_tensors(which, per_head, device):
     got = torch.autograd.grad(sum(out.square().sum() for out in outs), leaves)
     outs = qk_norm_rope(*leaves, RotaryPositionEmbedding(D).to(device), fused=False)
     want = torch.autograd.grad(sum(out.square().sum() for out in outs), leaves)
+    torch.testing.assert_close(got, want)
+
+
+def test_a_graph_that_was_traced_without_gradients_has_them_still(device):
+    """It kept nothing for a backward, which goes through plain PyTorch."""
+    rope, weight = RotaryPositionEmbedding(D).to(device), torch.randn(D, device=device)
+    x = torch.randn(5, 2, 3, D, device=device)
+    graph = make_fx(lambda x: norm_rope(x, weight, rope))(x)
+    leaf, grad = x.clone().requires_grad_(), torch.randn_like(x)
+    (got,) = torch.autograd.grad(graph(leaf), leaf, grad)
+    (want,) = torch.autograd.grad(norm_rope(leaf, weight, rope), leaf, grad)
     torch.testing.assert_close(got, want)
 
 
