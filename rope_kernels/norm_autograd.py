@@ -1,6 +1,7 @@
 """What autograd does with a normalized rotation: one launch forward, one to three backward."""
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import torch
@@ -101,12 +102,11 @@ def gradients(
         wanted: for each of the three: of which gradients are wanted.
         run: `norm_launch.norm_rope_backward`, or the operator of it.
     """
-    saved = ctx.saved_tensors
-    n, weights, sums, rows = ctx.counts
+    saved = iter(ctx.saved_tensors)
+    tensors, weights, sums, rstds = [tuple(islice(saved, count)) for count in ctx.counts]
+    positions, *tables = saved
+    n = len(tensors)
     grads = grads[:n]  # an operator returns more than the results
-    ends = n, n + weights, n + weights + sums, n + weights + sums + rows
-    tensors, weights, sums = saved[: ends[0]], saved[ends[0] : ends[1]], saved[ends[1] : ends[2]]
-    rstds, (positions, *tables) = saved[ends[2] : ends[3]], saved[ends[3] :]
     rotation = Rotation(*tables, *ctx.options)
     found: tuple[Gradients, ...] = [None] * n, [None] * len(weights), [None] * len(sums)
     asked: dict[Wanted, list[int]] = {}  # q and k are of one launch unless they want other things

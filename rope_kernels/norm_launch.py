@@ -194,7 +194,8 @@ def as_read_forward(given: ForwardTensors, inplace: bool) -> ForwardTensors:
     q, k = given.q, given.k
     if not inplace:
         q, k = q.resolve_neg(), None if k is None else k.resolve_neg()
-    table, sin, cu_seqlens, starts = as_read(given.table, given.sin, *given[13:15])
+    lists = given.cu_seqlens, given.starts
+    table, sin, cu_seqlens, starts = as_read(given.table, given.sin, *lists)
     sums = [(given.q, given.q_sumsq), (given.k, given.k_sumsq)]
     sums = [None if x is None else x.resolve_neg().expand(t.shape[:-1]) for t, x in sums]
     return given._replace(
@@ -232,7 +233,8 @@ def backward_tensors(
 def as_read_backward(given: BackwardTensors) -> BackwardTensors:
     """The same as the kernel reads them."""
     table, sin, starts = as_read(given.table, given.sin, given.starts)
-    q_grad, k_grad, q, k = (None if x is None else x.resolve_neg() for x in given[:4])
+    rows = given.q_grad, given.k_grad, given.q, given.k
+    q_grad, k_grad, q, k = (None if x is None else x.resolve_neg() for x in rows)
     return given._replace(
         q_grad=q_grad,
         k_grad=k_grad,
