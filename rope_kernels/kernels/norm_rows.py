@@ -2,7 +2,6 @@
 
 A program has whole rows, so it can sum their squares. A row comes in three pieces: the first
 members of its pairs, the second members, and the tail, which does not turn but is normalized too.
-A piece has shape (BLOCK_S, BLOCK_R, columns).
 """
 
 import triton
@@ -10,169 +9,133 @@ import triton.language as tl
 
 from .parts import (
     choose_strides,
+    from_element,
     load_pairs,
+    load_tail,
     pairs_of_block,
     row_pointers,
     store_pairs,
+    store_tail,
     tile_of_program,
 )
+from .values import Mine, Row, Rows, Share, Tokens
 
 
 @triton.jit
 def count_row_blocks(
-    batch,  # b
-    q_heads,  # h of q
-    k_heads,  # h of k, 0 without k
-    BLOCK_R: tl.constexpr,  # rows per program, a power of two
+    sizes,  # `Sizes`
+    ROWS: tl.constexpr,  # rows of a tile, a power of two
     PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
 ):
     """Blocks of rows of q and of k, and batch entries that have blocks of their own."""
-    entries = batch if PER_BATCH else 1
-    q_rows, k_rows = q_heads * (batch // entries), k_heads * (batch // entries)
-    return (q_rows + BLOCK_R - 1) // BLOCK_R, (k_rows + BLOCK_R - 1) // BLOCK_R, entries
+    entries = sizes.batch if PER_BATCH else 1
+    shared = sizes.batch // entries
+    q_rows, k_rows = sizes.q_heads * shared, sizes.k_heads * shared
+    return (q_rows + ROWS - 1) // ROWS, (k_rows + ROWS - 1) // ROWS, entries
 
 
 @triton.jit
 def rows_of_block(
     row_block,  # this program's block of rows, those of k after those of q
-    batch,  # b
-    q_heads,  # h of q
-    k_heads,  # h of k, 0 without k
-    BLOCK_R: tl.constexpr,  # rows per program, a power of two
+    sizes,  # `Sizes`
+    ROWS: tl.constexpr,  # rows of a tile, a power of two
     PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
 ):
-    """Whether these are rows of k; (BLOCK_R, 1) rows; whether they exist; the tensor's heads."""
-    q_blocks, _, entries = count_row_blocks(batch, q_heads, k_heads, BLOCK_R, PER_BATCH)
+    """Whether these are rows of k; (ROWS, 1) rows; whether they exist; the tensor's heads."""
+    q_blocks, _, entries = count_row_blocks(sizes, ROWS, PER_BATCH)
     is_k = row_block >= q_blocks
     row_block -= tl.where(is_k, q_blocks, 0)
-    heads = tl.where(is_k, k_heads, q_heads)
-    row = (row_block * BLOCK_R + tl.arange(0, BLOCK_R))[:, None]
-    return is_k, row, row < heads * (batch // entries), heads
+    heads = tl.where(is_k, sizes.k_heads, sizes.q_heads)
+    row = (row_block * ROWS + tl.arange(0, ROWS))[:, None]
+    return is_k, row, row < heads * (sizes.batch // entries), heads
 
 
 @triton.jit
-def rows_and_share(
-    seq_len,  # s, or the number of packed tokens
-    batch,  # b
-    q_heads,  # h of q
-    k_heads,  # h of k, 0 without k
-    chunks,  # programs among which the same tiles are divided
-    BLOCK_S: tl.constexpr,  # positions of a tile, a power of two
-    BLOCK_R: tl.constexpr,  # rows of a tile, a power of two
-    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
-    ROWS_OUTER: tl.constexpr,  # order of programs: positions run faster than rows, not slower
-    PER_HEAD: tl.constexpr,  # each head has weights of its own
-    FOLD: tl.constexpr,  # a program goes through batch entries too, and unless PER_HEAD all rows
+def tile_of_rows(
+    sizes,  # `Sizes`
+    tile: tl.constexpr,  # `Tile`
+    order: tl.constexpr,  # `Order`
 ):
-    """The rows that this program has at many positions, and its share of their tiles.
+    """This program's rows, `Mine`, its `Tokens`, and which block of rows it has."""
+    q_blocks, k_blocks, entries = count_row_blocks(sizes, tile.rows, order.per_batch)
+    s_blocks = (sizes.seq_len - 1) // tile.positions + 1
+    s_block, row_block, b = tile_of_program(
+        s_blocks, q_blocks + k_blocks, entries, order.rows_outer, order.stretch
+    )
+    is_k, row, row_exists, heads = rows_of_block(row_block, sizes, tile.rows, order.per_batch)
+    first_s, later = s_block.to(tl.int64) * tile.positions, tl.arange(0, tile.positions)
+    later, b = later.to(tl.int64), b.to(tl.int64)
+    s = first_s + later
+    exists = (s < sizes.seq_len)[:, None, None] & row_exists[None, :, :]
+    mine = Mine(is_k, first_s, later[:, None], row, b, heads, exists)
+    return mine, Tokens(s, s < sizes.seq_len, b), row_block
 
-    Returns:
-        is_k: whether they are rows of k
-        row, row_exists: (BLOCK_R, 1); the first ones, if it goes through all rows
-        heads: of the tensor
-        b: int64, the batch entry, the first with FOLD; 0 if the rows are those of all entries
-        chunk: the first of its tiles; the others are `chunks` apart
-        share: its number among the programs whose sums are added up, of q or of k
-        tiles: of all the programs that share them
+
+@triton.jit
+def share_of_program(
+    sizes,  # `Sizes`
+    chunks,  # programs among which the same tiles are divided
+    tile: tl.constexpr,  # `Tile`
+    order: tl.constexpr,  # `BackwardOrder`
+    PER_HEAD: tl.constexpr,  # each head has weights of its own
+):
+    """The rows that this program has at many positions, and its share of their tiles: `Share`.
+
+    Its tiles are `chunks` apart.
     """
-    q_blocks, k_blocks, entries = count_row_blocks(batch, q_heads, k_heads, BLOCK_R, PER_BATCH)
+    q_blocks, k_blocks, entries = count_row_blocks(sizes, tile.rows, order.per_batch)
     row_blocks, program = q_blocks + k_blocks, tl.program_id(0)
-    tiles, b = (seq_len - 1) // BLOCK_S + 1, 0
-    if FOLD and PER_HEAD:
+    tiles, b = (sizes.seq_len - 1) // tile.positions + 1, 0
+    if order.fold and PER_HEAD:
         row_block, chunk = program % row_blocks, program // row_blocks
         tiles = tiles.to(tl.int64) * entries
-    elif FOLD:
+    elif order.fold:
         of_k = program >= chunks
         row_block, chunk = tl.where(of_k, q_blocks, 0), program - tl.where(of_k, chunks, 0)
         tiles = tiles.to(tl.int64) * entries * tl.where(of_k, k_blocks, q_blocks)
-    elif ROWS_OUTER:
+    elif order.rows_outer:
         chunk, program = program % chunks, program // chunks
         row_block, b = program % row_blocks, program // row_blocks
     else:
         row_block, program = program % row_blocks, program // row_blocks
         chunk, b = program % chunks, program // chunks
-    is_k, row, row_exists, heads = rows_of_block(
-        row_block, batch, q_heads, k_heads, BLOCK_R, PER_BATCH
-    )
-    if FOLD:
+    is_k, row, row_exists, heads = rows_of_block(row_block, sizes, tile.rows, order.per_batch)
+    if order.fold:
         chunk, b = chunk.to(tl.int64), tl.full((), 0, tl.int64)
-        share = chunk
+        number = chunk
     else:
         b = b.to(tl.int64)
-        share = ((row_block - tl.where(is_k, q_blocks, 0)) * entries + b) * chunks + chunk
-    return is_k, row, row_exists, heads, b, chunk, share, tiles
+        number = ((row_block - tl.where(is_k, q_blocks, 0)) * entries + b) * chunks + chunk
+    return Share(is_k, row, row_exists, heads, b, chunk, tiles, number)
 
 
 @triton.jit
 def tile_of_share(
-    tile,  # a program's tile, from 0
-    row,  # from `rows_and_share`
-    row_exists,
-    heads,
-    b,
-    seq_len,  # s, or the number of packed tokens
-    batch,  # b
-    BLOCK_S: tl.constexpr,  # positions of a tile, a power of two
-    BLOCK_R: tl.constexpr,  # rows of a tile, a power of two
-    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
+    number,  # of the tile, from 0
+    share,  # `Share`
+    sizes,  # `Sizes`
+    tile: tl.constexpr,  # `Tile`
+    order: tl.constexpr,  # `BackwardOrder`
     PER_HEAD: tl.constexpr,  # each head has weights of its own
-    FOLD: tl.constexpr,  # a program goes through batch entries too, and unless PER_HEAD all rows
 ):
-    """One of a program's tiles, and where it is.
-
-    Returns:
-        s: its tokens, (BLOCK_S,) int64
-        exists: whether there is such a row, (BLOCK_S, BLOCK_R, 1)
-        place: as `rows_of` takes it
-    """
-    if FOLD:
+    """One of a program's tiles: its rows, `Mine`, and its `Tokens`."""
+    row, row_exists, b = share.row, share.row_exists, share.b
+    if order.fold:
         if not PER_HEAD:
-            rows = heads if PER_BATCH else heads * batch
-            row_blocks = (rows + BLOCK_R - 1) // BLOCK_R
-            row = ((tile % row_blocks).to(tl.int32) * BLOCK_R + tl.arange(0, BLOCK_R))[:, None]
+            rows = share.heads if order.per_batch else share.heads * sizes.batch
+            row_blocks = (rows + tile.rows - 1) // tile.rows
+            row_block = (number % row_blocks).to(tl.int32)
+            row = (row_block * tile.rows + tl.arange(0, tile.rows))[:, None]
             row_exists = row < rows
-            tile = tile // row_blocks
-        s_blocks = (seq_len - 1) // BLOCK_S + 1
-        b, tile = tile // s_blocks, tile % s_blocks
-    first_s, later = tile * tl.full((), BLOCK_S, tl.int64), tl.arange(0, BLOCK_S).to(tl.int64)
+            number = number // row_blocks
+        s_blocks = (sizes.seq_len - 1) // tile.positions + 1
+        b, number = number // s_blocks, number % s_blocks
+    first_s = number * tl.full((), tile.positions, tl.int64)
+    later = tl.arange(0, tile.positions).to(tl.int64)
     s = first_s + later
-    exists = (s < seq_len)[:, None, None] & row_exists[None, :, :]
-    return s, exists, (first_s, later[:, None], row, b, heads)
-
-
-@triton.jit
-def tile_of_rows(
-    seq_len,  # s, or the number of packed tokens
-    batch,  # b
-    q_heads,  # h of q
-    k_heads,  # h of k, 0 without k
-    BLOCK_S: tl.constexpr,  # positions per program, a power of two
-    BLOCK_R: tl.constexpr,  # rows per program, a power of two
-    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
-    ROWS_OUTER: tl.constexpr,  # order of programs: positions run faster than rows, not slower
-    STRETCH: tl.constexpr,  # blocks of positions that all rows finish before the next ones begin
-):
-    """This program's tile, and where it is.
-
-    Returns:
-        is_k: whether its rows are those of k
-        row_block: its block of rows
-        s: its tokens, (BLOCK_S,) int64
-        exists: whether there is such a row, (BLOCK_S, BLOCK_R, 1)
-        place: as `rows_of` takes it
-    """
-    q_blocks, k_blocks, entries = count_row_blocks(batch, q_heads, k_heads, BLOCK_R, PER_BATCH)
-    s_blocks = (seq_len - 1) // BLOCK_S + 1
-    s_block, row_block, b = tile_of_program(
-        s_blocks, q_blocks + k_blocks, entries, ROWS_OUTER, STRETCH
-    )
-    is_k, row, row_exists, heads = rows_of_block(
-        row_block, batch, q_heads, k_heads, BLOCK_R, PER_BATCH
-    )
-    first_s, later = s_block.to(tl.int64) * BLOCK_S, tl.arange(0, BLOCK_S).to(tl.int64)
-    s = first_s + later
-    exists = (s < seq_len)[:, None, None] & row_exists[None, :, :]
-    return is_k, row_block, s, exists, (first_s, later[:, None], row, b.to(tl.int64), heads)
+    exists = (s < sizes.seq_len)[:, None, None] & row_exists[None, :, :]
+    mine = Mine(share.is_k, first_s, later[:, None], row, b, share.heads, exists)
+    return mine, Tokens(s, s < sizes.seq_len, b)
 
 
 @triton.jit
@@ -190,159 +153,74 @@ def pointer_of(
 
 @triton.jit
 def rows_of(
-    is_k,  # whether this program has rows of k
-    q,  # (pointer, strides of s, b, h, d in elements)
-    k,  # the same of k; the pointer may be None, then it is q
-    place,  # (the first token, by how much the others are later, rows, batch entry, heads)
-    PER_BATCH: tl.constexpr,  # rows are the heads of entry b; False: the heads of all entries
+    mine,  # `Mine`
+    q,  # `Memory`
+    k,  # `Memory`; the pointer may be None, then it is q
+    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
     ALIGNED: tl.constexpr,  # bytes that divide every row's address; 0: what the compiler can see
 ):
-    """Pointers to element 0 of each row, (BLOCK_S, BLOCK_R, 1), and the stride of d."""
-    q_ptr, q_strides = q
-    k_ptr, k_strides = k
-    ptr, strides = pointer_of(is_k, q_ptr, k_ptr), q_strides
-    if k_ptr is not None:
-        strides = choose_strides(is_k, k_strides, q_strides)
-    return row_pointers(ptr, strides, *place, PER_BATCH, ALIGNED), strides[3]
-
-
-@triton.jit
-def tail_columns(
-    START: tl.constexpr,  # the first element that turns
-    HALF: tl.constexpr,  # number of pairs
-    TAIL: tl.constexpr,  # elements that do not turn
-    BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two
-):
-    """Elements of a row that do not turn, (BLOCK_TAIL,) int64, and whether there are such."""
-    column = tl.arange(0, BLOCK_TAIL)
-    return column.to(tl.int64) + tl.where(column < START, 0, 2 * HALF), column < TAIL
+    """This program's `Rows` of q or of k."""
+    ptr, strides = pointer_of(mine.is_k, q.ptr, k.ptr), q.strides
+    if k.ptr is not None:
+        strides = choose_strides(mine.is_k, k.strides, q.strides)
+    pointers = row_pointers(ptr, strides, mine, PER_BATCH, ALIGNED)
+    return Rows(pointers, strides[3], mine.exists)
 
 
 @triton.jit
 def load_row(
-    pointers,  # to element 0 of each row, (BLOCK_S, BLOCK_R, 1)
-    stride,  # of d
-    exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
-    HALF: tl.constexpr,  # number of pairs
-    TAIL: tl.constexpr,  # elements that do not turn
-    START: tl.constexpr,  # the first element that turns
-    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
-    BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two, or 0
-    INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
+    rows,  # `Rows`
+    head: tl.constexpr,  # `Head`
+    INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + half
 ):
-    """A row's three pieces, in the stored dtype. What is masked is undefined."""
-    pair, _, is_pair = pairs_of_block(HALF, BLOCK_HALF, 1)
-    slices = pointers + tl.full((), START, tl.int64) * stride
-    first, second = load_pairs(slices, stride, exists, pair, is_pair, HALF, BLOCK_HALF, INTERLEAVED)
+    """Whole rows, a `Row` in the stored dtype. What is masked is undefined."""
+    pairs = pairs_of_block(head, 1)
+    slices = from_element(rows, head.start)
+    first, second = load_pairs(slices, pairs, head.half, INTERLEAVED)
     tail = tl.zeros((1, 1, 1), first.dtype)
-    if TAIL > 0:
-        element, is_tail = tail_columns(START, HALF, TAIL, BLOCK_TAIL)
-        tail = tl.load(
-            pointers + (element * stride)[None, None, :], exists & is_tail[None, None, :]
-        )
-    return first, second, tail
+    if head.tail > 0:
+        tail = load_tail(rows, head)
+    return Row(first, second, tail)
 
 
 @triton.jit
 def store_row(
-    pointers,  # to element 0 of each row, (BLOCK_S, BLOCK_R, 1)
-    stride,  # of d
-    exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
-    row,  # its three pieces
-    HALF: tl.constexpr,  # number of pairs
-    TAIL: tl.constexpr,  # elements that do not turn
-    START: tl.constexpr,  # the first element that turns
-    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
-    BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two, or 0
-    INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
+    rows,  # `Rows`
+    row,  # `Row`
+    head: tl.constexpr,  # `Head`
+    INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + half
 ):
-    """Round a row once, and write it to where `load_row` would read it."""
-    stored: tl.constexpr = pointers.dtype.element_ty
-    pair, _, is_pair = pairs_of_block(HALF, BLOCK_HALF, 1)
+    """Round rows once, and write them to where `load_row` would read them."""
+    STORED: tl.constexpr = rows.pointers.dtype.element_ty
+    pairs = pairs_of_block(head, 1)
+    slices = from_element(rows, head.start)
     first, second, tail = row
-    slices = pointers + tl.full((), START, tl.int64) * stride
-    store_pairs(
-        *(slices, stride, first.to(stored), second.to(stored), exists, pair, is_pair),
-        *(HALF, BLOCK_HALF, INTERLEAVED),
-    )
-    if TAIL > 0:
-        element, is_tail = tail_columns(START, HALF, TAIL, BLOCK_TAIL)
-        mask = exists & is_tail[None, None, :]
-        tl.store(pointers + (element * stride)[None, None, :], tail.to(stored), mask)
-
-
-@triton.jit
-def load_rows(
-    is_k,  # whether this program has rows of k
-    q,  # (pointer, strides), as `rows_of` takes them
-    k,
-    place,  # as `rows_of` takes it
-    exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
-    PER_BATCH: tl.constexpr,  # rows are the heads of entry b; False: the heads of all entries
-    ALIGNED: tl.constexpr,  # bytes that divide every row's address; 0: what the compiler can see
-    HALF: tl.constexpr,  # number of pairs
-    TAIL: tl.constexpr,  # elements that do not turn
-    START: tl.constexpr,  # the first element that turns
-    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
-    BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two, or 0
-    INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
-):
-    """This program's rows of q or of k, each in three pieces."""
-    pointers, stride = rows_of(is_k, q, k, place, PER_BATCH, ALIGNED)
-    return load_row(
-        pointers, stride, exists, HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, INTERLEAVED
-    )
-
-
-@triton.jit
-def store_rows(
-    is_k,  # whether this program has rows of k
-    q,  # (pointer, strides), as `rows_of` takes them
-    k,
-    place,  # as `rows_of` takes it
-    exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
-    rows,  # in three pieces
-    PER_BATCH: tl.constexpr,  # rows are the heads of entry b; False: the heads of all entries
-    ALIGNED: tl.constexpr,  # bytes that divide every row's address; 0: what the compiler can see
-    HALF: tl.constexpr,  # number of pairs
-    TAIL: tl.constexpr,  # elements that do not turn
-    START: tl.constexpr,  # the first element that turns
-    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
-    BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two, or 0
-    INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
-):
-    """Write rows to where `load_rows` would read them."""
-    pointers, stride = rows_of(is_k, q, k, place, PER_BATCH, ALIGNED)
-    store_row(
-        pointers, stride, exists, rows, HALF, TAIL, START, BLOCK_HALF, BLOCK_TAIL, INTERLEAVED
-    )
+    store_pairs(slices, first.to(STORED), second.to(STORED), pairs, head.half, INTERLEAVED)
+    if head.tail > 0:
+        store_tail(rows, tail.to(STORED), head)
 
 
 @triton.jit
 def load_numbers(
-    is_k,  # whether this program has rows of k
-    q,  # (pointer, strides) of a number for each row
-    k,
-    place,  # as `rows_of` takes it
-    exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
-    PER_BATCH: tl.constexpr,  # rows are the heads of entry b; False: the heads of all entries
+    mine,  # `Mine`
+    q,  # `Memory` of a number for each row
+    k,  # `Memory`; the pointer may be None
+    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
 ):
-    """A number of each row, (BLOCK_S, BLOCK_R, 1), 0 where there is none."""
-    pointers, _ = rows_of(is_k, q, k, place, PER_BATCH, 0)
-    return tl.load(pointers, exists, other=0)
+    """A number of each row, (positions, rows, 1), 0 where there is none."""
+    rows = rows_of(mine, q, k, PER_BATCH, 0)
+    return tl.load(rows.pointers, rows.exists, other=0)
 
 
 @triton.jit
 def store_numbers(
-    is_k,  # whether this program has rows of k
-    q,  # (pointer, strides) of a number for each row; without a pointer nothing is stored
-    k,
-    place,  # as `rows_of` takes it
-    exists,  # whether there is such a row, (BLOCK_S, BLOCK_R, 1)
-    numbers,  # (BLOCK_S, BLOCK_R, 1)
-    PER_BATCH: tl.constexpr,  # rows are the heads of entry b; False: the heads of all entries
+    mine,  # `Mine`
+    q,  # `Memory` of a number for each row; without a pointer nothing is stored
+    k,  # `Memory`; the pointer may be None
+    numbers,  # (positions, rows, 1)
+    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
 ):
     """Write a number of each row to where `load_numbers` would read it."""
-    if q[0] is not None:
-        pointers, _ = rows_of(is_k, q, k, place, PER_BATCH, 0)
-        tl.store(pointers, numbers, exists)
+    if q.ptr is not None:
+        rows = rows_of(mine, q, k, PER_BATCH, 0)
+        tl.store(rows.pointers, numbers, rows.exists)

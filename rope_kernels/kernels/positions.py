@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def find_sequences(
-    token,  # (BLOCK_S,) int64: indices into the packed batch
+    token,  # (positions,) int64: indices into the packed batch
     cu_seqlens_ptr,  # (sequences + 1,) int32 or int64: sequence starts, then the last end
     sequences,  # number of packed sequences
     cp_size,  # ranks that share every sequence evenly
@@ -34,25 +34,19 @@ def find_sequences(
 
 @triton.jit
 def positions(
-    s,  # (BLOCK_S,), or over positions (columns,), int64: tokens of this tile
-    s_exists,  # (BLOCK_S,): whether there is such a token
-    b,  # int64, this program's batch entry
-    seq_len,  # s, or the number of packed tokens
-    cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, and the last ends; or None
-    sequences,  # number of packed sequences
-    starts_ptr,  # (b,) or (sequences,): position of the first token of each sequence; or None
-    ids_ptr,  # (b, s): position of each token; or None
-    ids_strides,  # of b, s
-    cp,  # (cp_size, cp_rank): this rank has two chunks of every sequence; or None
+    tokens,  # `Tokens` of this tile
+    where,  # `Sequences`
 ):
     """Each token's position in its sequence, int64, and whether it is in a sequence."""
-    sequence, start, length, in_sequence = s * 0 + b, 0, seq_len, s_exists
-    if cu_seqlens_ptr is not None:
+    s, s_exists, b = tokens
+    cp = where.cp
+    sequence, start, length, in_sequence = s * 0 + b, 0, where.seq_len, s_exists
+    if where.cu_seqlens_ptr is not None:
         cp_size = 1 if cp is None else cp[0]
         block_s: tl.constexpr = s.shape[0]
         probes: tl.constexpr = 32 // block_s if block_s < 16 else 2  # one per thread of a warp
         sequence, start, length, in_sequence = find_sequences(
-            s, cu_seqlens_ptr, sequences, cp_size, probes
+            s, where.cu_seqlens_ptr, where.count, cp_size, probes
         )
     position = s - start
     if cp is not None:
@@ -60,9 +54,9 @@ def positions(
         chunk = length // 2
         counted_back = 2 * cp[0].to(tl.int64) - 2 - cp[1]
         position += tl.where(position < chunk, cp[1], counted_back) * chunk
-    if starts_ptr is not None:
-        position += tl.load(starts_ptr + sequence, in_sequence, other=0).to(tl.int64)
-    if ids_ptr is not None:
-        id_ptr = ids_ptr + b * ids_strides[0] + s * ids_strides[1]
+    if where.starts_ptr is not None:
+        position += tl.load(where.starts_ptr + sequence, in_sequence, other=0).to(tl.int64)
+    if where.ids_ptr is not None:
+        id_ptr = where.ids_ptr + b * where.ids_strides[0] + s * where.ids_strides[1]
         position = tl.load(id_ptr, s_exists, other=0).to(tl.int64)
     return position, in_sequence

@@ -9,8 +9,19 @@ import triton
 import triton.language as tl
 
 from .angles import cos_sin_of_pairs
-from .parts import load_pairs, pairs_of_block, per_token, rows_of_program, store_pairs, turn
+from .parts import (
+    from_element,
+    load_pairs,
+    load_tail,
+    pairs_of_block,
+    per_token,
+    rows_of_program,
+    store_pairs,
+    store_tail,
+    turn,
+)
 from .positions import positions
+from .values import Positions, Sequences, Table, Tensors
 
 
 @triton.jit(do_not_specialize=["seq_len", "batch", "q_heads", "k_heads", "s2", "sequences"])
@@ -31,80 +42,52 @@ def rope_kernel(
     s2,  # positions in the table
     sequences,  # number of packed sequences
     cp,  # (cp_size, cp_rank): this rank has two chunks of every sequence; or None
-    q_strides,  # of s, b, h, d; in elements, any
-    k_strides,
-    q_out_strides,
-    k_out_strides,
-    table_strides,  # of b, s, d; any
-    ids_strides,  # of b, s; any
-    HALF: tl.constexpr,  # d2 / 2, number of pairs
-    TAIL: tl.constexpr,  # elements passed through: d - d2, or 0 in place
-    START: tl.constexpr,  # the first element that turns
-    BLOCK_S: tl.constexpr,  # positions per program, a power of two
-    BLOCK_R: tl.constexpr,  # rows per program, a power of two
-    BLOCK_HALF: tl.constexpr,  # HALF, or that of all rows side by side, rounded up to a power of 2
-    BLOCK_TAIL: tl.constexpr,  # TAIL rounded up to a power of two, or 0
-    ROWS_PER_BLOCK: tl.constexpr,  # rows side by side in BLOCK_HALF; more than 1 only without tail
+    strides,  # `RopeStrides`
+    head: tl.constexpr,  # `Head`: which elements turn
+    tile: tl.constexpr,  # `Tile`: how much a program takes
+    order: tl.constexpr,  # `Order`: which tile it takes
+    lookup: tl.constexpr,  # `Lookup`: how it finds cosines and sines
     TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
-    INVERSE: tl.constexpr,  # negate the sines
-    ONE_PER_PAIR: tl.constexpr,  # column i of the table belongs to pair i
-    PER_BATCH: tl.constexpr,  # a program has rows of one batch entry; False: all share their angles
-    ROWS_OUTER: tl.constexpr,  # order of programs: positions run faster than rows, not slower
-    STRETCH: tl.constexpr,  # blocks of positions that all rows finish before the next ones begin
-    FAST_SINE: tl.constexpr,  # fewer steps, which the interpreter and fp64 cannot take
-    ALIGNED: tl.constexpr,  # bytes that divide every address of a row; 0: what the compiler sees
-    OUT_ALIGNED: tl.constexpr,  # the same of the outputs
-    TABLE_UNIT: tl.constexpr,  # elements in which the table's strides of b and s are counted
-    INTERLEAVED: tl.constexpr,  # a pair has columns 2i and 2i + 1 of the table, not i and i + HALF
-    READS_INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1 of the input
-    WRITES_INTERLEAVED: tl.constexpr,  # and of the output
-    OVER_POSITIONS: tl.constexpr,  # rows side by side are one head at so many positions
 ):
-    pair, row_in_block, is_pair = pairs_of_block(HALF, BLOCK_HALF, ROWS_PER_BLOCK)
-    t_pointers, out_pointers, t_stride, out_stride, exists, s, s_exists, b = rows_of_program(
-        (q_ptr, q_out_ptr, q_heads, q_strides, q_out_strides),
-        (k_ptr, k_out_ptr, k_heads, k_strides, k_out_strides),
-        *(seq_len, batch, BLOCK_S, BLOCK_R),
-        *(PER_BATCH, ROWS_OUTER, STRETCH, ALIGNED, OUT_ALIGNED),
-        *(row_in_block, ROWS_PER_BLOCK, OVER_POSITIONS),
-    )
+    STORED: tl.constexpr = q_ptr.dtype.element_ty
+    PACKED: tl.constexpr = cu_seqlens_ptr is not None
+    q = Tensors(q_ptr, q_out_ptr, q_heads, strides.q, strides.q_out)
+    k = Tensors(k_ptr, k_out_ptr, k_heads, strides.k, strides.k_out)
+    table = Table(table_ptr, sin_ptr, strides.table, s2)
+    where = Sequences(seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, strides.ids, cp)
+
+    # My tile: pairs of some rows of q or k, at some tokens.
+    pairs = pairs_of_block(head, tile.side_by_side)
+    rows, out_rows, tokens = rows_of_program(q, k, (seq_len, batch), pairs, tile, order)
 
     # Read every element once, first of all: the loads are in flight while cos and sin are computed.
-    slices = t_pointers + tl.full((), START, tl.int64) * t_stride
-    stored1, stored2 = load_pairs(
-        slices, t_stride, exists, pair, is_pair, HALF, BLOCK_HALF, READS_INTERLEAVED
-    )
-    if TAIL > 0:
-        tail_mask = exists & (tl.arange(0, BLOCK_TAIL) < TAIL)[None, None, :]
-        column = tl.arange(0, BLOCK_TAIL).to(tl.int64)
-        column = (column + tl.where(column < START, 0, 2 * HALF))[None, None, :]
-        tail = tl.load(t_pointers + column * t_stride, tail_mask)
+    slices = from_element(rows, head.start)
+    x1, x2 = load_pairs(slices, pairs, head.half, head.reads_interleaved)
+    if head.tail > 0:
+        tail = load_tail(rows, head)
 
-    # The search is a loop. ptxas would move the loads above down to their uses, after the loop, and
-    # a program would wait for memory twice. It moves no load across a barrier.
-    if cu_seqlens_ptr is not None:
+    # The search for sequences is a loop. ptxas would move the loads above down to their uses, after
+    # the loop, and a program would wait for memory twice. It moves no load across a barrier.
+    if PACKED:
         tl.debug_barrier()
 
-    # Rotate in fp32 (fp64 for fp64), and round once.
-    position, in_sequence = positions(
-        s, s_exists, b, seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, ids_strides, cp
+    # The angles of my tokens.
+    position, in_sequence = positions(tokens, where)
+    at = Positions(
+        per_token(position, tile.over_positions),
+        per_token(tokens.exists, tile.over_positions),
+        tokens.b,
     )
-    stored: tl.constexpr = q_ptr.dtype.element_ty
-    table = table_ptr, sin_ptr, table_strides, s2
-    token = per_token(position, OVER_POSITIONS), per_token(s_exists, OVER_POSITIONS), b, table
-    cos1, sin1, cos2, sin2 = cos_sin_of_pairs(
-        *(token, TABLE_UNIT, pair, is_pair, HALF),
-        *(ONE_PER_PAIR, INTERLEAVED, stored, FAST_SINE),
-    )
-    y1, y2 = turn(stored1, stored2, cos1, sin1, cos2, sin2, TRANSPOSE, INVERSE)
-    if cu_seqlens_ptr is not None:  # tokens past the last sequence pass through
-        turns = per_token(in_sequence, OVER_POSITIONS)[:, None, :]
-        y1, y2 = tl.where(turns, y1, stored1), tl.where(turns, y2, stored2)
+    angles = cos_sin_of_pairs(at, table, pairs, head.half, lookup, STORED)
+
+    # Turn in fp32 (fp64 for fp64), and round once. Tokens past the last sequence pass through.
+    y1, y2 = turn(x1, x2, angles, TRANSPOSE, lookup.inverse)
+    if PACKED:
+        turns = per_token(in_sequence, tile.over_positions)[:, None, :]
+        y1, y2 = tl.where(turns, y1, x1), tl.where(turns, y2, x2)
 
     # Write every element once.
-    slices = out_pointers + tl.full((), START, tl.int64) * out_stride
-    store_pairs(
-        slices, out_stride, y1, y2, exists, pair, is_pair, HALF, BLOCK_HALF, WRITES_INTERLEAVED
-    )
-    if TAIL > 0:
-        tl.store(out_pointers + column * out_stride, tail, tail_mask)
+    slices = from_element(out_rows, head.start)
+    store_pairs(slices, y1, y2, pairs, head.half, head.writes_interleaved)
+    if head.tail > 0:
+        store_tail(out_rows, tail, head)

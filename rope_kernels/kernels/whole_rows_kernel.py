@@ -11,8 +11,52 @@ import triton
 import triton.language as tl
 
 from .angles import cos_sin, cos_sin_of_both
-from .parts import per_token, rows_of_program, unseen_zero
+from .parts import from_element, per_token, rows_of_program, unseen_zero
 from .positions import positions
+from .values import Columns, Positions, Sequences, Table, Tensors
+
+
+@triton.jit
+def elements_of_block(
+    head: tl.constexpr,  # `Head`
+    SIDE_BY_SIDE: tl.constexpr,  # rows in a block
+    IN_PLACE: tl.constexpr,  # rows without their tail
+):
+    """The `Columns` of a block of whole rows, none left empty between them.
+
+    Elements are counted from the first one that turns.
+    """
+    WIDTH: tl.constexpr = 2 * head.half + head.tail
+    FIRST: tl.constexpr = 0 if IN_PLACE else -head.start
+    column = tl.arange(0, head.columns)
+    element = (column % WIDTH + unseen_zero()).to(tl.int64) + FIRST
+    return Columns(element, column // WIDTH, column < SIDE_BY_SIDE * WIDTH)
+
+
+@triton.jit
+def positions_of_columns(
+    position,  # of each token
+    tokens,  # `Tokens`
+    COLUMNS: tl.constexpr,  # of a block
+    tile: tl.constexpr,  # `Tile`
+):
+    """`Positions` of a tile's tokens. Of a single one, for each column: in one dimension.
+
+    Then no two warps evaluate the same sine.
+    """
+    if tile.positions == 1 and not tile.over_positions:
+        at = Positions(
+            tl.broadcast_to(position, (COLUMNS,)),
+            tl.broadcast_to(tokens.exists, (COLUMNS,)),
+            tokens.b,
+        )
+    else:
+        at = Positions(
+            per_token(position, tile.over_positions),
+            per_token(tokens.exists, tile.over_positions),
+            tokens.b,
+        )
+    return at
 
 
 @triton.jit
@@ -35,11 +79,10 @@ def turn_element(
     cos,  # of each element
     sin,  # of each element; for the transposed map, of the other member
     is_first,  # whether the element is the first member of its pair
-    TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
-    INVERSE: tl.constexpr,  # negate the sines
+    BACK: tl.constexpr,  # the other way round: transposed or inverse, but not both
 ):
     """Rotate every element in the dtype of its cosine, and round once; the same bits as `turn`."""
-    sin = tl.where(is_first, -sin, sin) if TRANSPOSE == INVERSE else tl.where(is_first, sin, -sin)
+    sin = tl.where(is_first, sin, -sin) if BACK else tl.where(is_first, -sin, sin)
     return tl.fma(x.to(cos.dtype), cos, other.to(cos.dtype) * sin).to(x.dtype)
 
 
@@ -61,87 +104,65 @@ def whole_rows_kernel(
     s2,  # positions in the table
     sequences,  # number of packed sequences
     cp,  # (cp_size, cp_rank): this rank has two chunks of every sequence; or None
-    q_strides,  # of s, b, h, d; in elements, any
-    k_strides,
-    q_out_strides,
-    k_out_strides,
-    table_strides,  # of b, s, d; any
-    ids_strides,  # of b, s; any
-    HALF: tl.constexpr,  # d2 / 2, number of pairs
-    TAIL: tl.constexpr,  # elements passed through: d - d2, or 0 in place
-    START: tl.constexpr,  # the first element that turns
-    FIRST: tl.constexpr,  # the first element to read and write: 0, or START in place
-    BLOCK_S: tl.constexpr,  # blocks of a program over positions, a power of two
-    BLOCK_R: tl.constexpr,  # blocks of a program over rows, a power of two
-    BLOCK: tl.constexpr,  # elements of the rows side by side, rounded up to a power of two
-    ROWS_PER_BLOCK: tl.constexpr,  # rows side by side
+    strides,  # `RopeStrides`
+    head: tl.constexpr,  # `Head`: which elements turn; its block holds whole rows side by side
+    tile: tl.constexpr,  # `Tile`: how much a program takes
+    order: tl.constexpr,  # `Order`: which tile it takes
+    lookup: tl.constexpr,  # `Lookup`: how it finds cosines and sines
     TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
-    INVERSE: tl.constexpr,  # negate the sines
-    ONE_PER_PAIR: tl.constexpr,  # column i of the table belongs to pair i
-    PER_BATCH: tl.constexpr,  # a program has rows of one batch entry; False: all share their angles
-    ROWS_OUTER: tl.constexpr,  # order of programs: positions run faster than rows, not slower
-    STRETCH: tl.constexpr,  # blocks of positions that all rows finish before the next ones begin
-    FAST_SINE: tl.constexpr,  # fewer steps, which the interpreter and fp64 cannot take
-    ALIGNED: tl.constexpr,  # bytes that divide every address of a row; 0: what the compiler sees
-    OUT_ALIGNED: tl.constexpr,  # the same of the outputs
-    TABLE_UNIT: tl.constexpr,  # elements in which the table's strides of b and s are counted
-    IN_PLACE: tl.constexpr,  # the outputs are the inputs
-    OVER_POSITIONS: tl.constexpr,  # rows side by side are one head at so many positions
+    IN_PLACE: tl.constexpr,  # the outputs are the inputs, and only the rotary slice is touched
 ):
-    # Which row each column is of, and which element of it: no column is left empty between rows.
-    WIDTH: tl.constexpr = 2 * HALF + TAIL
-    column = tl.arange(0, BLOCK)
-    row_in_block = column // WIDTH
-    element = (column % WIDTH + unseen_zero()).to(tl.int64) + (FIRST - START)
-    in_block = column < ROWS_PER_BLOCK * WIDTH
+    STORED: tl.constexpr = q_ptr.dtype.element_ty
+    PACKED: tl.constexpr = cu_seqlens_ptr is not None
+    q = Tensors(q_ptr, q_out_ptr, q_heads, strides.q, strides.q_out)
+    k = Tensors(k_ptr, k_out_ptr, k_heads, strides.k, strides.k_out)
+    table = Table(table_ptr, sin_ptr, strides.table, s2)
+    where = Sequences(seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, strides.ids, cp)
 
-    t_pointers, out_pointers, t_stride, out_stride, exists, s, s_exists, b = rows_of_program(
-        (q_ptr, q_out_ptr, q_heads, q_strides, q_out_strides),
-        (k_ptr, k_out_ptr, k_heads, k_strides, k_out_strides),
-        *(seq_len, batch, BLOCK_S, BLOCK_R),
-        *(PER_BATCH, ROWS_OUTER, STRETCH, ALIGNED, OUT_ALIGNED),
-        *(row_in_block, ROWS_PER_BLOCK, OVER_POSITIONS),
-    )
+    # My tile: elements of some rows of q or k, at some tokens.
+    elements = elements_of_block(head, tile.side_by_side, IN_PLACE)
+    rows, out_rows, tokens = rows_of_program(q, k, (seq_len, batch), elements, tile, order)
 
     # Read every element, and once more as the other member of its pair.
-    other = partner_of(element, HALF, TAIL)
-    mask = exists & in_block[None, None, :]
-    slices = t_pointers + tl.full((), START, tl.int64) * t_stride
-    stored = tl.load(slices + (element * t_stride)[None, None, :], mask)
-    stored_other = tl.load(slices + (other * t_stride)[None, None, :], mask)
+    element, _, in_block = elements
+    other = partner_of(element, head.half, head.tail)
+    mask = rows.exists & in_block[None, None, :]
+    slices = from_element(rows, head.start)
+    x = tl.load(slices.pointers + (element * rows.stride)[None, None, :], mask)
+    x_other = tl.load(slices.pointers + (other * rows.stride)[None, None, :], mask)
 
     # A barrier keeps these loads above the search, as in `rope_kernel`.
-    if cu_seqlens_ptr is not None:
+    if PACKED:
         tl.debug_barrier()
 
-    # Rotate in fp32 (fp64 for fp64), and round once.
-    position, in_sequence = positions(
-        s, s_exists, b, seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, ids_strides, cp
-    )
+    # The angles of my tokens.
+    position, in_sequence = positions(tokens, where)
     turns = in_block
-    if TAIL > 0:
-        turns = in_block & (element >= 0) & (element < 2 * HALF)
-    table = table_ptr, sin_ptr, table_strides, s2
-    token = per_token(position, OVER_POSITIONS), per_token(s_exists, OVER_POSITIONS), b, table
-    if BLOCK_S == 1 and not OVER_POSITIONS:  # in one dimension, no two warps evaluate the same sine
-        token = tl.broadcast_to(position, (BLOCK,)), tl.broadcast_to(s_exists, (BLOCK,)), b, table
-    dtype: tl.constexpr = q_ptr.dtype.element_ty
-    if ONE_PER_PAIR:
-        pair_of = tl.where(element < HALF, element, element - HALF)
-        cos, sin = cos_sin(token, TABLE_UNIT, pair_of, turns, dtype, FAST_SINE)
+    if head.tail > 0:
+        turns = in_block & (element >= 0) & (element < 2 * head.half)
+    at = positions_of_columns(position, tokens, head.columns, tile)
+    columns = Columns(element, elements.row, turns)
+    if lookup.one_per_pair:
+        pair = tl.where(element < head.half, element, element - head.half)
+        columns = Columns(pair, elements.row, turns)
+        cos, sin = cos_sin(at, table, columns, lookup, STORED)
     elif TRANSPOSE:
-        cos, _, _, sin = cos_sin_of_both(token, TABLE_UNIT, element, other, turns, dtype, FAST_SINE)
+        both = cos_sin_of_both(at, table, columns, other, lookup, STORED)
+        cos, sin = both.cos1, both.sin2
     else:
-        cos, sin = cos_sin(token, TABLE_UNIT, element, turns, dtype, FAST_SINE)
-    is_first = (element < HALF)[None, None, :]
-    y = turn_element(stored, stored_other, cos, sin, is_first, TRANSPOSE, INVERSE)
-    if TAIL > 0:
-        y = tl.where(turns[None, None, :], y, stored)
-    if cu_seqlens_ptr is not None:  # tokens past the last sequence pass through
-        y = tl.where(per_token(in_sequence, OVER_POSITIONS)[:, None, :], y, stored)
+        cos, sin = cos_sin(at, table, columns, lookup, STORED)
+
+    # Turn in fp32 (fp64 for fp64), and round once. Tokens past the last sequence pass through.
+    is_first = (element < head.half)[None, None, :]
+    BACK: tl.constexpr = TRANSPOSE != lookup.inverse
+    y = turn_element(x, x_other, cos, sin, is_first, BACK)
+    if head.tail > 0:
+        y = tl.where(turns[None, None, :], y, x)
+    if PACKED:
+        y = tl.where(per_token(in_sequence, tile.over_positions)[:, None, :], y, x)
 
     # Write every element once. In place another thread may still need the old value.
     if IN_PLACE:
         tl.debug_barrier()
-    slices = out_pointers + tl.full((), START, tl.int64) * out_stride
-    tl.store(slices + (element * out_stride)[None, None, :], y, mask)
+    slices = from_element(out_rows, head.start)
+    tl.store(slices.pointers + (element * out_rows.stride)[None, None, :], y, mask)

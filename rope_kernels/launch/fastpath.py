@@ -153,14 +153,14 @@ def entry_of_launch(options: tuple, tensors: tuple[Tensor | None, ...]) -> Entry
 
 
 def shortest_launch(
-    compiled, programs: int, numbers: tuple, unsigned: tuple[int, ...]
+    compiled, programs: int, arguments: dict[str, Any], unsigned: tuple[int, ...]
 ) -> Callable[[tuple], bool] | None:
     """Return what launches `compiled` again, or None where this file doesn't know how.
 
     Args:
         compiled: what a launch through Triton's JIT returned.
         programs: the size of its grid, which has one dimension.
-        numbers: the kernel's arguments after the tensors, constants included, in its order.
+        arguments: the kernel's arguments but for the tensors, which come first; by their names.
         unsigned: which of the tensors, none of them None, the signature doesn't cover, because they
             are allocated after it is known: outputs, and a module's turns. All their addresses have
             to be multiples of 16.
@@ -184,6 +184,7 @@ def shortest_launch(
         needs_memory = run.global_scratch_size or run.profile_scratch_size  # allocated per launch
         if needs_memory or _jit_does_more(triton.knobs.runtime, triton.knobs.compilation, kernel):
             return None
+        numbers = tuple([arguments[name] for name in kernel.arg_names if name in arguments])
         launch = launcher(compiled, run, programs, numbers)
         device, get_stream = driver.get_current_device(), driver.get_current_stream
     except Exception:  # The kernel has just run, so no error here may fail the call.

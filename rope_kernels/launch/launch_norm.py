@@ -286,9 +286,10 @@ def _launch(
         planned = plan(tensors)
         compiled = run(planned, tensors)
         if entry is not None and _same_memory(given, tensors):
-            numbers = planned.programs, planned.numbers
             unsigned = tuple([i for i in new if given[i] is not None])
-            entry.launch = fastpath.shortest_launch(compiled, *numbers, unsigned)
+            entry.launch = fastpath.shortest_launch(
+                compiled, planned.programs, planned.arguments, unsigned
+            )
 
 
 def _same_memory(given: tuple, tensors: tuple) -> bool:

@@ -45,7 +45,7 @@ def _plan_and_run(
     copied = any(x is not y for x, y in zip(tensors, given, strict=True))
     if entry is not None and not copied:
         unsigned = tuple([i for i in NOT_IN_A_SIGNATURE if given[i] is not None])
-        entry.launch = fastpath.shortest_launch(compiled, plan.programs, plan.numbers, unsigned)
+        entry.launch = fastpath.shortest_launch(compiled, plan.programs, plan.arguments, unsigned)
 
 
 def as_stored(given: KernelTensors, inplace: bool) -> KernelTensors:

@@ -12,26 +12,35 @@ from ..call.checks import bad
 from ..call.formats import view_as_sbhd
 from ..call.normalization import Normalization
 from ..call.rotation import Rotation
+from ..kernels.values import (
+    BackwardOrder,
+    Lookup,
+    Norm,
+    NormBackward,
+    NormBackwardStrides,
+    NormStrides,
+    Order,
+)
 from ..machine.engine import Engine, engine_of
 from .norm_tiles import forward_tile, in_registers, max_registers, wanted_forward
 from .plan import (
     MOST_ROWS,
     Plan,
+    StridesOfTables,
     alignment,
     has_fast_sine,
     strides_of,
     strides_of_tables,
     with_rows_in_one_dimension,
 )
+from .rope_plan import head_of, tile_of
 from .rope_tiles import (
     Tile,
-    flags_of_pairings,
     next_power_of_2,
     order_of_programs,
     tile_of_padded_rows,
 )
 
-BLOCKS = "HALF", "TAIL", "START", "BLOCK_S", "BLOCK_R", "BLOCK_HALF", "BLOCK_TAIL"
 FORWARD, BACKWARD, SUM = "norm_rope_kernel", "norm_rope_backward_kernel", "sum_partials_kernel"
 # Measured on an H200; benchmarks/NOTES.md tells what was tried.
 PROGRAMS_PER_SM = 12  # of one warp, in the backward: 168 registers a thread
@@ -177,31 +186,34 @@ def plan_forward(
     wanted = wanted_forward(rotation, order["ROWS_OUTER"], tile.blocks)
     special = norm.like_model or _is_per_head(tensors.q_weight)
     registers = max_registers(wanted, rotation, tile.blocks, tensors.q.dtype, special, engine)
-    table_strides, unit = _strides_of_tables(tensors, rotation)
+    of_tables = _strides_of_tables(tensors, rotation)
     sequences = 0 if tensors.cu_seqlens is None else tensors.cu_seqlens.numel() - 1
     return Plan(
         kernel=FORWARD,
         programs=layout.entries * layout.s_blocks * sum(layout.row_blocks),
         num_warps=tile.num_warps,
         sizes=layout.sizes | {"sequences": sequences},
-        strides=_strides(layout) | table_strides,
-        blocks={name: tile.blocks[name] for name in BLOCKS},
-        flags={
-            "EPS": float(norm.eps),
-            "WEIGHT_OFFSET": float(norm.weight_offset),
-            "NORM_DIM": norm.dim,
-            "NORM_AFTER": norm.after,
-            "LIKE_MODEL": norm.like_model,
-            "PER_HEAD": _is_per_head(tensors.q_weight),
-            "WEIGHTS_LAST": wanted.weights_last,
-            "INVERSE": rotation.inverse,
-            "ONE_PER_PAIR": rotation.on_the_fly or rotation.one_per_pair,
-            **order,
-            "FAST_SINE": has_fast_sine(tensors.q, engine),
-            "ALIGNED": alignment(tensors.q, tensors.k),
-            "OUT_ALIGNED": alignment(tensors.q_out, tensors.k_out),
-            "TABLE_UNIT": unit,
-            **flags_of_pairings(rotation),
+        strides=NormStrides(**_strides(layout), table=of_tables.table, ids=of_tables.ids),
+        constants={
+            "head": head_of(tile),
+            "tile": tile_of(tile),
+            "order": Order(
+                per_batch=order["PER_BATCH"],
+                rows_outer=order["ROWS_OUTER"],
+                stretch=order["STRETCH"],
+                aligned=alignment(tensors.q, tensors.k),
+                out_aligned=alignment(tensors.q_out, tensors.k_out),
+            ),
+            "lookup": _lookup(tensors, rotation, of_tables.unit, engine),
+            "norm": Norm(
+                eps=float(norm.eps),
+                weight_offset=float(norm.weight_offset),
+                dim=norm.dim,
+                after=norm.after,
+                like_model=norm.like_model,
+                per_head=_is_per_head(tensors.q_weight),
+                weights_last=wanted.weights_last,
+            ),
         },
         fp_fusion=not norm.like_model,
         max_registers=registers,
@@ -234,35 +246,49 @@ def plan_backward(
     per_head = _is_per_head(tensors.q_weight)
     layout = _layout(tensors, names, rotation, per_batch=per_head)
     tile, order = layout.tile, dict(layout.order)
-    del order["STRETCH"]
     work = _divide(layout, tensors, wants_weights)
-    table_strides, unit = _strides_of_tables(tensors, rotation)
+    of_tables = _strides_of_tables(tensors, rotation)
     return Plan(
         kernel=BACKWARD,
         programs=work.units * work.chunks,
         num_warps=tile.num_warps,
         sizes=layout.sizes | {"chunks": work.chunks},
-        strides=_strides(layout) | table_strides,
-        blocks={name: tile.blocks[name] for name in BLOCKS} | {"STAGES": STAGES},
-        flags={
-            "WEIGHT_OFFSET": float(norm.weight_offset),
-            "NORM_DIM": norm.dim,
-            "NORM_AFTER": norm.after,
-            "LIKE_MODEL": norm.like_model,
-            "PER_HEAD": per_head,
-            "FOLD": work.fold,
-            "GIVEN": given_sums,
-            "PACKED": packed,
-            "INVERSE": rotation.inverse,
-            "ONE_PER_PAIR": rotation.on_the_fly or rotation.one_per_pair,
-            **order,
-            "FAST_SINE": has_fast_sine(tensors.q, engine),
-            "ALIGNED": alignment(tensors.q, tensors.k),
-            "GRAD_ALIGNED": alignment(tensors.q_grad, tensors.k_grad),
-            "OUT_ALIGNED": alignment(tensors.q_out, tensors.k_out),
-            "TABLE_UNIT": unit,
-            **flags_of_pairings(rotation),
+        strides=NormBackwardStrides(**_strides(layout), table=of_tables.table, ids=of_tables.ids),
+        constants={
+            "head": head_of(tile),
+            "tile": tile_of(tile),
+            "order": BackwardOrder(
+                per_batch=order["PER_BATCH"],
+                rows_outer=order["ROWS_OUTER"],
+                fold=work.fold,
+                stages=STAGES,
+                aligned=alignment(tensors.q, tensors.k),
+                grad_aligned=alignment(tensors.q_grad, tensors.k_grad),
+                out_aligned=alignment(tensors.q_out, tensors.k_out),
+            ),
+            "lookup": _lookup(tensors, rotation, of_tables.unit, engine),
+            "norm": NormBackward(
+                weight_offset=float(norm.weight_offset),
+                dim=norm.dim,
+                after=norm.after,
+                like_model=norm.like_model,
+                per_head=per_head,
+                given=given_sums,
+                packed=packed,
+            ),
         },
+    )
+
+
+def _lookup(
+    tensors: ForwardTensors | BackwardTensors, rotation: Rotation, unit: int, engine: Engine
+) -> Lookup:
+    return Lookup(
+        one_per_pair=rotation.on_the_fly or rotation.one_per_pair,
+        interleaved=rotation.interleaved,
+        unit=unit,
+        fast_sine=has_fast_sine(tensors.q, engine),
+        inverse=rotation.inverse,
     )
 
 
@@ -305,12 +331,13 @@ def shares_of(plan: Plan, weights: int) -> tuple[int, ...]:
     None at all where each head has weights of its own and one program: it writes their gradients.
     """
     heads = plan.sizes["q_heads"], plan.sizes["k_heads"]
-    chunks, batch, tile_rows = plan.sizes["chunks"], plan.sizes["batch"], plan.blocks["BLOCK_R"]
-    if plan.flags["PER_HEAD"]:
+    chunks, batch, order = plan.sizes["chunks"], plan.sizes["batch"], plan.constants["order"]
+    tile_rows = plan.constants["tile"].rows
+    if plan.constants["norm"].per_head:
         return tuple([chunks * h for h in heads[:weights]]) if chunks > 1 else ()
-    if plan.flags["FOLD"]:
+    if order.fold:
         return (chunks,) * weights
-    entries, shared = (batch, 1) if plan.flags["PER_BATCH"] else (1, batch)
+    entries, shared = (batch, 1) if order.per_batch else (1, batch)
     return tuple([chunks * entries * -(-shared * h // tile_rows) for h in heads[:weights]])
 
 
@@ -325,9 +352,8 @@ def plan_sum(tensors: SumTensors) -> Plan:
         programs=len(partials) * -(-d // (PARTIALS // rows)),
         num_warps=SUM_WARPS,
         sizes={"q_shares": shares[0], "k_shares": shares[1]},
-        strides={},
-        blocks={"D": d, "BLOCK_N": rows, "BLOCK_D": PARTIALS // rows},
-        flags={},
+        strides=None,
+        constants={"D": d, "BLOCK_N": rows, "BLOCK_D": PARTIALS // rows},
     )
 
 
@@ -348,12 +374,12 @@ def _view(t: Tensor | None, q: Tensor, rotation: Rotation) -> Tensor | None:
 
 
 def _strides(layout: _Layout) -> dict[str, tuple[int, ...] | None]:
-    return {f"{name}_strides": strides_of(view) for name, view in layout.views.items()}
+    return {name: strides_of(view) for name, view in layout.views.items()}
 
 
 def _strides_of_tables(
     tensors: ForwardTensors | BackwardTensors, rotation: Rotation
-) -> tuple[dict[str, tuple[int, ...] | None], int]:
+) -> StridesOfTables:
     return strides_of_tables(None if rotation.on_the_fly else tensors.table, tensors.ids)
 
 

@@ -3,7 +3,7 @@
 import math
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -32,31 +32,42 @@ class KernelTensors(NamedTuple):
 class Plan:
     """One launch, tensors aside: what `run` needs, and all that decides which kernel is compiled.
 
-    The dicts go by the names of the kernel's arguments, and are in their order.
+    The kernel's arguments go by their names. `kernels/values.py` says what the values hold.
     """
 
     kernel: str  # its name in `rope_kernels.kernels`, and that of its file
     programs: int  # the grid
     num_warps: int  # per program
     sizes: dict[str, int | tuple[int, int] | None]  # run-time integers, and `cp`
-    strides: dict[str, tuple[int, ...] | None]  # in elements
-    blocks: dict[str, int]  # constexprs: pairs, tail, and the tile of a program
-    flags: dict[str, int | float | bool]  # constexprs: what to do, and in which order
+    strides: tuple[tuple[int, ...] | None, ...] | None  # a NamedTuple, in elements
+    constants: dict[str, tuple | int | bool]  # most of them NamedTuples
     fp_fusion: bool = True  # the compiler may fuse multiply-adds
     max_registers: int | None = None  # of a thread, so that more warps fit; None: ptxas decides
 
     @property
-    def numbers(self) -> tuple[int | tuple[int, ...] | None, ...]:
-        """The kernel's arguments after its tensors, in order."""
-        rows = self.sizes, self.strides, self.blocks, self.flags
-        return tuple(value for row in rows for value in row.values())
+    def arguments(self) -> dict[str, object]:
+        """The kernel's arguments but for its tensors, by their names."""
+        strides = {} if self.strides is None else {"strides": self.strides}
+        return self.sizes | strides | self.constants
+
+    def with_constants(self, **changes: dict[str, object]) -> "Plan":
+        """The same plan with other fields in some of its values: `head={"tail": 0}`."""
+        changed = {name: self.constants[name]._replace(**new) for name, new in changes.items()}
+        return replace(self, constants=self.constants | changed)
 
     def __str__(self) -> str:
         warps = "1 warp" if self.num_warps == 1 else f"{self.num_warps} warps"
         lines = [f"{self.kernel}: {self.programs} programs of {warps}"]
-        for title in ("sizes", "strides", "blocks", "flags"):
-            row = getattr(self, title).items()
-            shown = [f"{name}={value}" for name, value in row if value is not None]
+        rows, flags = {"sizes": self.sizes}, {}
+        if self.strides is not None:
+            rows["strides"] = self.strides._asdict()
+        for name, value in self.constants.items():
+            if isinstance(value, tuple):
+                rows[name] = value._asdict()
+            else:
+                flags[name] = value
+        for title, row in (rows | {"flags": flags}).items():
+            shown = [f"{name}={value}" for name, value in row.items() if value is not None]
             lines += _wrapped(f"  {title:8}", shown)
         return "\n".join(lines)
 
@@ -127,10 +138,16 @@ def strides_in_units(table: Tensor | None) -> tuple[tuple[int, ...] | None, int]
     return strides, unit
 
 
-def strides_of_tables(
-    table: Tensor | None, ids: Tensor | None
-) -> tuple[dict[str, tuple[int, ...] | None], int]:
-    """Strides of a table and of position ids, by name, and the unit of the table's.
+class StridesOfTables(NamedTuple):
+    """Those of a table and of position ids, and the unit in which the table's are counted."""
+
+    table: tuple[int, ...] | None
+    ids: tuple[int, ...] | None
+    unit: int
+
+
+def strides_of_tables(table: Tensor | None, ids: Tensor | None) -> StridesOfTables:
+    """The strides that say where a token's angles are.
 
     Args:
         table: (s2, 1, 1, columns), (s2, columns) or (b, s2, columns); None: angles on the fly.
@@ -141,7 +158,7 @@ def strides_of_tables(
     if ids is not None and ids.dim() == 1:
         ids = ids[None]
     strides, unit = strides_in_units(table)
-    return {"table_strides": strides, "ids_strides": strides_of(ids)}, unit
+    return StridesOfTables(strides, strides_of(ids), unit)
 
 
 def as_read(table: Tensor, sin: Tensor | None, *lists: Tensor | None) -> tuple[Tensor | None, ...]:

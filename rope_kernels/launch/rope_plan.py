@@ -3,6 +3,8 @@
 from ..call.checks import bad
 from ..call.formats import view_as_sbhd
 from ..call.rotation import Rotation
+from ..kernels.values import Head, Lookup, Order, RopeStrides
+from ..kernels.values import Tile as TileValue
 from ..machine.engine import Engine, engine_of
 from .plan import (
     MOST_ROWS,
@@ -14,7 +16,7 @@ from .plan import (
     strides_of_tables,
     with_rows_in_one_dimension,
 )
-from .rope_tiles import order_of_programs, plan_tile
+from .rope_tiles import WHOLE_ROWS, order_of_programs, plan_tile
 
 
 def make_plan(
@@ -55,9 +57,14 @@ def make_plan(
     row_blocks = sum(-(-shared * heads // tile.rows) for heads in (q_heads, k_heads))
 
     table = None if rotation.on_the_fly else tensors.table
-    table_strides, unit = strides_of_tables(table, tensors.ids)
-    names = "q_strides", "k_strides", "q_out_strides", "k_out_strides"
-    strides = {name: strides_of(view) for name, view in zip(names, views, strict=True)}
+    of_tables = strides_of_tables(table, tensors.ids)
+    lookup = Lookup(
+        one_per_pair=rotation.on_the_fly or rotation.one_per_pair,
+        interleaved=rotation.interleaved,
+        unit=of_tables.unit,
+        fast_sine=has_fast_sine(tensors.q, engine),
+        inverse=rotation.inverse,
+    )
     return Plan(
         kernel=tile.kernel,
         programs=entries * s_blocks * row_blocks,
@@ -71,17 +78,40 @@ def make_plan(
             "sequences": 0 if tensors.cu_seqlens is None else tensors.cu_seqlens.numel() - 1,
             "cp": (rotation.cp_size, rotation.cp_rank) if rotation.cp_size > 1 else None,
         },
-        strides=strides | table_strides,
-        blocks=tile.blocks,
-        flags={
+        strides=RopeStrides(*map(strides_of, views), of_tables.table, of_tables.ids),
+        constants={
+            "head": head_of(tile),
+            "tile": tile_of(tile),
+            "order": Order(
+                per_batch=order["PER_BATCH"],
+                rows_outer=order["ROWS_OUTER"],
+                stretch=order["STRETCH"],
+                aligned=alignment(tensors.q, tensors.k),
+                out_aligned=alignment(tensors.q_out, tensors.k_out),
+            ),
+            "lookup": lookup,
             "TRANSPOSE": rotation.transpose,
-            "INVERSE": rotation.inverse,
-            "ONE_PER_PAIR": rotation.on_the_fly or rotation.one_per_pair,
-            **order,
-            "FAST_SINE": has_fast_sine(tensors.q, engine),
-            "ALIGNED": alignment(tensors.q, tensors.k),
-            "OUT_ALIGNED": alignment(tensors.q_out, tensors.k_out),
-            "TABLE_UNIT": unit,
-            **tile.flags,
+            **({"IN_PLACE": inplace} if tile.kernel == WHOLE_ROWS else {}),
         },
+    )
+
+
+def head_of(tile):
+    blocks, flags = tile.blocks, tile.flags
+    columns = blocks["BLOCK_HALF"] if "BLOCK_HALF" in blocks else blocks["BLOCK"]
+    return Head(
+        blocks["HALF"],
+        blocks["TAIL"],
+        blocks["START"],
+        columns,
+        blocks.get("BLOCK_TAIL", 0),
+        flags.get("READS_INTERLEAVED", False),
+        flags.get("WRITES_INTERLEAVED", False),
+    )
+
+
+def tile_of(tile):
+    blocks, flags = tile.blocks, tile.flags
+    return TileValue(
+        blocks["BLOCK_S"], blocks["BLOCK_R"], blocks["ROWS_PER_BLOCK"], flags["OVER_POSITIONS"]
     )

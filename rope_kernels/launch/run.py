@@ -21,6 +21,4 @@ def options_of(plan: Plan) -> dict[str, int | bool]:
 
 def run(plan: Plan, tensors: tuple[Tensor | None, ...]):
     """Launch a plan through Triton's JIT, which compiles what is new; return what it compiled."""
-    constants = plan.blocks | plan.flags | options_of(plan)
-    kernel = kernel_of(plan)
-    return kernel[(plan.programs,)](*tensors, **plan.sizes, **plan.strides, **constants)
+    return kernel_of(plan)[(plan.programs,)](*tensors, **plan.arguments, **options_of(plan))
