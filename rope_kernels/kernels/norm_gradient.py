@@ -35,10 +35,13 @@ def zeros_of_rows(
     COMPUTED: tl.constexpr,  # fp32 or fp64
 ):
     """A tile of zeros, a `Row`."""
+    POSITIONS: tl.constexpr = tile.positions
+    ROWS: tl.constexpr = tile.rows
+    COLUMNS: tl.constexpr = head.columns
     TAIL_COLUMNS: tl.constexpr = head.tail_columns if head.tail_columns > 0 else 1
-    first = tl.zeros((tile.positions, tile.rows, head.columns), COMPUTED)
-    second = tl.zeros((tile.positions, tile.rows, head.columns), COMPUTED)
-    tail = tl.zeros((tile.positions, tile.rows, TAIL_COLUMNS), COMPUTED)
+    first = tl.zeros((POSITIONS, ROWS, COLUMNS), COMPUTED)
+    second = tl.zeros((POSITIONS, ROWS, COLUMNS), COMPUTED)
+    tail = tl.zeros((POSITIONS, ROWS, TAIL_COLUMNS), COMPUTED)
     return Row(first, second, tail)
 
 
