@@ -20,7 +20,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
 MISSING = "Chromium is not installed: on Debian or Ubuntu, run 'sudo apt-get install chromium'"
@@ -423,10 +423,11 @@ def test_the_two_commands_in_a_readers_order(browser, checkout):
     assert any(cell.get("outputs") for cell in saved["cells"])
     assert original.read_bytes() != before
     assert list(original.parent.glob(".ipynb_checkpoints/*.ipynb"))
+    form, site = "tests/notebooks/test_notebook_form.py", "tests/project/test_site.py"
     for command in (
         ["ruff", "check"],
         ["ruff", "format", "--check"],
-        ["pytest", "-q", "tests/test_notebook_form.py", "tests/test_site.py", "-k", "not whole"],
+        ["pytest", "-q", form, site, "-k", "not whole"],
         ["pytest", "-q", "--nbval", f"notebooks/{name}"],
     ):
         ran = in_checkout(checkout, command)

@@ -13,7 +13,7 @@ import pytest
 
 import rope_kernels
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "tools"
 
 
@@ -184,7 +184,7 @@ def test_a_call_that_is_missing_or_launches_twice_is_a_difference(capsys):
 
 
 def test_every_call_of_the_tests_on_compiled_code_is_digested():
-    tree = ast.parse((ROOT / "tests" / "test_compiled_code.py").read_text())
+    tree = ast.parse((ROOT / "tests/kernels/test_compiled_code.py").read_text())
     (calls,) = (
         node.value for node in tree.body if isinstance(node, ast.Assign)
         and getattr(node.targets[0], "id", "") == "CALLS"

@@ -323,7 +323,7 @@ def test_planning_loads_no_triton():
         plan, _ = plan_of(rope_fw, torch.empty(5, 2, 3, 8), torch.empty(5, 1, 1, 8))
         assert plan.flags["FAST_SINE"] and "triton" not in sys.modules
     """
-    root = Path(__file__).resolve().parent.parent
+    root = Path(__file__).resolve().parents[2]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

@@ -13,7 +13,7 @@ import pytest
 import edited_notebooks
 import readers_copies
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\]\((?!https?:|#)([^)\s#]+)[^)\s]*\)")  # the path of a file here
 
 

@@ -28,7 +28,7 @@ from rope_lab.compiler.matrix_widths import row_loads, row_stores, stores_more_t
 from rope_lab.compiler.targets import target_of
 
 triton = pytest.importorskip("triton", reason="needs Triton")
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 TABLE = compile_matrix.read_table()
 CELLS = tuple(matrix.cells())
 NVIDIA = [target for target in TARGETS if target.startswith("sm_")]
@@ -113,7 +113,7 @@ def test_the_file_and_the_page_are_what_the_command_writes():
 
 def test_the_slice_of_the_cells_has_every_kernel_and_every_gpu():
     """`make test` takes a slice, which must not be always the same calls."""
-    some = slice_of("tests/test_compile_matrix.py::test_all_cells", CELLS)
+    some = slice_of("tests/kernels/test_compile_matrix.py::test_all_cells", CELLS)
     assert len(some) < len(CELLS)
     of_cell = {(row.call, row.target): row.kernel for row in TABLE.rows}
     assert {gpu for _, gpu in some} == set(TARGETS)

@@ -1,6 +1,6 @@
 """Wrong numbers and choices for the exercises that ask for them, and what they must be told.
 
-`tests/test_wrong_answers.py` puts each in place of the answer in the worked solution's cell.
+`test_wrong_answers.py` puts each in place of the answer in the worked solution's cell.
 """
 
 # notebook, exercise -> the answer given, words of the verdict

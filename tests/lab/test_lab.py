@@ -21,7 +21,7 @@ from rope_lab.engine import COMPILED, INTERPRETED, PYTORCH, Engine, Machine, cho
 from rope_lab.records import Measurement
 from rope_lab.timing import Timing, measure, measure_host
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 # lab.engine
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("rope_kernels", "rope_lab")
 MOST_LINES_OF_A_BODY = 60
 MOST_LINES_OF_A_CALL = 1100

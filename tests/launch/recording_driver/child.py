@@ -1,6 +1,6 @@
 """A process that believes in a GPU: launches calls both ways and prints what the driver noted.
 
-For `tests/test_fast_path.py`, which gives it `libcuda.so.1` made from `libcuda.c`. `child.py` tries
+For `test_fast_path.py`, which gives it `libcuda.so.1` made from `libcuda.c`. `child.py` tries
 everything, `child.py calls` only some calls, and `child.py code` prints digests of machine code. A
 launch through Triton's JIT goes "the whole way".
 """

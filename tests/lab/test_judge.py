@@ -16,7 +16,7 @@ from rope_lab.grading import judge as judge_module
 from rope_lab.grading.spec import STRIDED, Case, Spec, spec
 
 judge = judge_module.check_exercise
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def numbered(number):

@@ -13,7 +13,7 @@ from textwrap import dedent
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "rope_kernels"
 LAB = ROOT / "rope_lab"
 
@@ -244,7 +244,7 @@ def test_with_triton_a_notebook_that_needs_it_goes_on():
 
 def test_without_triton_a_test_that_watches_launches_is_skipped():
     """Plans need no Triton: their tests run all the same."""
-    file = str(ROOT / "tests/test_norm_plan.py")
+    file = str(ROOT / "tests/norm/test_norm_plan.py")
     options = ["-q", "-p", "no:cacheprovider", "-k", "not tiles_of_either"]
     said = run_without_triton(f"""
         import pytest

@@ -1,6 +1,6 @@
 """A process that believes in an AMD GPU: makes calls, and prints how each was launched.
 
-For `tests/test_amd.py`, which gives it `libamdhip64.so` made from `libamdhip64.c`. Triton's own
+For `test_amd.py`, which gives it `libamdhip64.so` made from `libamdhip64.c`. Triton's own
 driver for AMD runs, but for what it would ask PyTorch. Arguments: a GPU and its threads a warp.
 """
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 FORBIDDEN = {  # the pattern: what to say instead
     r"(?<!streaming )\bmultiprocessors?\b": "streaming multiprocessor (SM)",
     r"\b(?:several|one|longer|which|each|packed|two|of a) texts?\b(?! of)": "sequence",

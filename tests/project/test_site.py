@@ -27,7 +27,7 @@ import notebook_index
 import rope_kernels
 from rope_lab import run_notebooks
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = {
     path.relative_to(ROOT).as_posix()
     for path in ROOT.glob("notebooks/**/*.ipynb")
