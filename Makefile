@@ -56,6 +56,7 @@ OR_EXPLAIN := || { $(VENV)/bin/python tools/edited_notebooks.py; exit 1; }
 test: environment ## lint, a slice of the tests, then every notebook against its stored output
 	$(VENV)/bin/ruff check $(OR_EXPLAIN)
 	$(VENV)/bin/ruff format --check $(OR_EXPLAIN)
+	$(VENV)/bin/lint-imports $(OR_EXPLAIN)
 	$(VENV)/bin/python -m pytest tests --slices $(SHARED) --dist worksteal $(OR_EXPLAIN)
 	ROPE_KERNELS_FAST_PATH=0 $(VENV)/bin/python -m pytest $(WITHOUT_FAST_PATH) $(OR_EXPLAIN)
 	$(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope $(OR_EXPLAIN)
@@ -63,6 +64,7 @@ test: environment ## lint, a slice of the tests, then every notebook against its
 test-all: environment ## the same with every case; on a GPU once more without the fast path
 	$(VENV)/bin/ruff check $(OR_EXPLAIN)
 	$(VENV)/bin/ruff format --check $(OR_EXPLAIN)
+	$(VENV)/bin/lint-imports $(OR_EXPLAIN)
 	$(VENV)/bin/python -m pytest tests $(SHARED) --dist worksteal $(OR_EXPLAIN)
 	ROPE_KERNELS_FAST_PATH=0 $(VENV)/bin/python -m pytest $(ONCE_MORE) $(OR_EXPLAIN)
 	$(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope $(OR_EXPLAIN)

@@ -14,7 +14,7 @@ from benchmarks.measure import Results, estimate_seconds, measure_groups
 from benchmarks.providers import OURS, PROVIDERS
 from benchmarks.rows import RESULTS, save
 from benchmarks.shapes import RECORD, SETS
-from rope_kernels.engine import interpreter_is_on
+from rope_kernels.machine.engine import interpreter_is_on
 from rope_lab.records import origin
 
 QUICK_ROUNDS = 2

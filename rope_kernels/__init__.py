@@ -1,12 +1,11 @@
 """Rotary position embedding, fused in Triton. Importing this package never loads Triton."""
 
-from .api import apply_rotary_pos_emb, rope_qk
-from .call import Freqs, OutputPairing
-from .formats import TensorFormat
-from .frequencies import RotaryPositionEmbedding
+from .api import apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk, rotate_half
+from .call.arguments import Freqs, OutputPairing
+from .call.formats import TensorFormat
+from .embedding import RotaryPositionEmbedding
 from .norm_api import Rounding, norm_rope, qk_norm_rope
-from .norm_reference import sum_of_squares
-from .one_way import rope_bw, rope_fw, rotate_half
+from .reference import sum_of_squares
 
 __version__ = "0.1.0"
 __all__ = [

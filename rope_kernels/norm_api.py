@@ -5,17 +5,18 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from . import fastpath, norm_launch, norm_reference
+from . import reference
 from .api import KERNEL, OPERATOR, PYTORCH, Route, choose_route, rotation_of, tables_of
-from .call import Call, Freqs, OutputPairing
-from .checks import bad, check_call, check_inplace, check_values
-from .formats import TensorFormat, view_as_sbhd
-from .modes import is_traced, wants_grad
-from .norm_autograd import Rows, Tensors, apply_to_plain_tensors, inputs_of
-from .norm_checks import NormCall, check_norm
-from .norm_operators import norm_rope_backward_by_operator, norm_rope_by_operator
-from .normalization import Normalization
-from .rotation import Rotation
+from .autograd.norm_function import Rows, Tensors, apply_to_plain_tensors, inputs_of
+from .autograd.norm_operator import norm_rope_backward_by_operator, norm_rope_by_operator
+from .call.arguments import Call, Freqs, OutputPairing
+from .call.checks import bad, check_call, check_inplace, check_values
+from .call.formats import TensorFormat, view_as_sbhd
+from .call.norm_checks import NormCall, check_norm
+from .call.normalization import Normalization
+from .call.rotation import Rotation
+from .launch import fastpath, launch_norm
+from .machine.modes import is_traced, wants_grad
 
 Rounding = Literal["once", "model"]
 
@@ -229,7 +230,7 @@ def _norm_rope(
 ) -> tuple[Tensor, ...]:
     """Normalize and rotate checked tensors by the route chosen."""
     if route is PYTORCH:
-        outs = norm_reference.norm_rope(*rows, rotation, norm)
+        outs = reference.norm_rope(*rows, rotation, norm)
         if not inplace:
             return outs
         for t, out in zip(rows[0], outs, strict=True):
@@ -239,7 +240,7 @@ def _norm_rope(
         return norm_rope_by_operator(*rows, rotation, norm, inplace)
     if recorded and wants_grad([x for row in rows for x in row]):  # else another launch's
         return apply_to_plain_tensors(*inputs_of(rows), rotation, norm, entry, _backward)
-    outs, _, _ = norm_launch.norm_rope(*rows, rotation, norm, inplace, False, entry)
+    outs, _, _ = launch_norm.norm_rope(*rows, rotation, norm, inplace, False, entry)
     if inplace:
         torch.autograd.graph.increment_version([t for t in outs if not t.is_inference()])
     return outs
@@ -247,5 +248,5 @@ def _norm_rope(
 
 def _backward(*given):
     """A backward may be traced when the forward was not."""
-    run = norm_rope_backward_by_operator if is_traced() else norm_launch.norm_rope_backward
+    run = norm_rope_backward_by_operator if is_traced() else launch_norm.norm_rope_backward
     return run(*given)

@@ -13,7 +13,7 @@ Together half to two thirds of the time of a test that runs kernels.
 from dataclasses import fields, is_dataclass, replace
 from types import FunctionType
 
-from rope_kernels.engine import triton_is_installed
+from rope_kernels.machine.engine import triton_is_installed
 
 
 def speed_up() -> None:

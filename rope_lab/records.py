@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from rope_kernels.engine import triton_is_installed
+from rope_kernels.machine.engine import triton_is_installed
 
 from .timing import Timing, measure, measure_host, require_compiled_kernels
 

@@ -82,6 +82,6 @@ def needs_triton():
 @pytest.fixture
 def whole_way(monkeypatch, needs_triton):
     """Every call is checked and planned, and launched by `launch.run`: the fast path is off."""
-    from rope_kernels import fastpath
+    from rope_kernels.launch import fastpath
 
     monkeypatch.setattr(fastpath, "ENABLED", False)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 
-from rope_kernels.plan import KernelTensors, Plan
+from rope_kernels.launch.plan import KernelTensors, Plan
 
 from .compile import Compiled, compile_plan
 from .matrix_calls import SampleCall, sample_calls

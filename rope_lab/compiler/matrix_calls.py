@@ -10,14 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from rope_kernels import (
-    RotaryPositionEmbedding,
-    norm_rope,
-    qk_norm_rope,
-    rope_bw,
-    rope_fw,
-    rope_qk,
-)
+from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope, rope_bw, rope_fw, rope_qk
 
 from .norm_plans import BACKWARD, FORWARD, SUM
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from rope_kernels.norm_plan import BackwardTensors, ForwardTensors, SumTensors
-from rope_kernels.plan import KernelTensors, Plan, strides_of
-from rope_kernels.tiles import WHOLE_ROWS
+from rope_kernels.launch.norm_plan import BackwardTensors, ForwardTensors, SumTensors
+from rope_kernels.launch.plan import KernelTensors, Plan, strides_of
+from rope_kernels.launch.rope_tiles import WHOLE_ROWS
 
 from .norm_plans import NormTensors
 

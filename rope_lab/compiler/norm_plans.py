@@ -8,13 +8,12 @@ from torch import Tensor
 
 from rope_kernels import norm_rope, qk_norm_rope
 from rope_kernels.api import rotation_of, tables_of
-from rope_kernels.call import Call
-from rope_kernels.checks import check_call
-from rope_kernels.engine import Engine
-from rope_kernels.modes import wants_grad
-from rope_kernels.norm_api import launches_of
-from rope_kernels.norm_checks import NormCall, check_norm
-from rope_kernels.norm_launch import (
+from rope_kernels.call.arguments import Call
+from rope_kernels.call.checks import check_call
+from rope_kernels.call.norm_checks import NormCall, check_norm
+from rope_kernels.call.normalization import Normalization
+from rope_kernels.call.rotation import Rotation
+from rope_kernels.launch.launch_norm import (
     as_read_backward,
     as_read_forward,
     at_positions,
@@ -22,7 +21,7 @@ from rope_kernels.norm_launch import (
     forward_tensors,
     sum_tensors,
 )
-from rope_kernels.norm_plan import (
+from rope_kernels.launch.norm_plan import (
     BackwardTensors,
     ForwardTensors,
     SumTensors,
@@ -31,9 +30,10 @@ from rope_kernels.norm_plan import (
     plan_sum,
     shares_of,
 )
-from rope_kernels.normalization import Normalization
-from rope_kernels.plan import Plan
-from rope_kernels.rotation import Rotation
+from rope_kernels.launch.plan import Plan
+from rope_kernels.machine.engine import Engine
+from rope_kernels.machine.modes import wants_grad
+from rope_kernels.norm_api import launches_of
 
 FORWARD, BACKWARD, SUM = "forward", "backward", "sum"
 NormTensors = ForwardTensors | BackwardTensors | SumTensors
@@ -49,7 +49,7 @@ def plans_of_norm(
     """Plan every launch of a call and of its backward, and launch nothing.
 
     How many programs a backward has depends on the number of SMs: that of the GPU the tensors are
-    on, and `rope_kernels.norm_plan.SMS_ELSEWHERE` for other devices.
+    on, and `rope_kernels.launch.norm_plan.SMS_ELSEWHERE` for other devices.
 
     Args:
         engine: what the plans are for.

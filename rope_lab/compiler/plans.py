@@ -7,11 +7,12 @@ import torch
 
 from rope_kernels import apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
 from rope_kernels.api import rotation_of, tables_of
-from rope_kernels.call import Call
-from rope_kernels.checks import check_call
-from rope_kernels.engine import Engine
-from rope_kernels.launch import as_stored, make_plan
-from rope_kernels.plan import KernelTensors, Plan, both
+from rope_kernels.call.arguments import Call
+from rope_kernels.call.checks import check_call
+from rope_kernels.launch.launch_rope import as_stored
+from rope_kernels.launch.plan import KernelTensors, Plan, both
+from rope_kernels.launch.rope_plan import make_plan
+from rope_kernels.machine.engine import Engine
 
 from .norm_plans import FORWARD, NORMALIZED, NormTensors, plans_of_norm
 

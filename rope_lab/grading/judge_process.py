@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from rope_kernels.engine import interpreter_is_on, triton_is_installed
+from rope_kernels.machine.engine import interpreter_is_on, triton_is_installed
 
 from ..interpreter import speed_up
 from .check import compare, is_right

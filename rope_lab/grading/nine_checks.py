@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from rope_kernels.frequencies import RotaryPositionEmbedding
+from rope_kernels.embedding import RotaryPositionEmbedding
 from rope_kernels.reference import apply_rotary_pos_emb
 
 from ..engine import device

@@ -20,9 +20,10 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra import libdevice
 
-from rope_kernels import RotaryPositionEmbedding, launch, reference, rope_fw
-from rope_kernels.engine import interpreter_is_on
-from rope_kernels.launch import KernelTensors
+from rope_kernels import RotaryPositionEmbedding, reference, rope_fw
+from rope_kernels.launch.plan import KernelTensors
+from rope_kernels.launch.run import run
+from rope_kernels.machine.engine import interpreter_is_on
 
 from ..compiler.compile import Compiled, compile_for
 from ..compiler.plans import plan_of
@@ -393,7 +394,7 @@ def launch_of(function: Callable, *arguments, **options) -> Callable[[], KernelT
     tensors = tensors._replace(**made)
 
     def launch_again() -> KernelTensors:
-        launch.run(plan, tensors)
+        run(plan, tensors)
         return tensors
 
     return launch_again

@@ -9,11 +9,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from rope_kernels.cosines import cos_sin_of
-from rope_kernels.norm_arithmetic import computed, dot, load_weights, times, turn_row
-from rope_kernels.norm_gradient import over_rows
-from rope_kernels.norm_kernels import sum_partials_kernel
-from rope_kernels.norm_rows import load_row, store_row
+from rope_kernels.kernels.angles import cos_sin_of
+from rope_kernels.kernels.norm_arithmetic import computed, dot, load_weights, times, turn_row
+from rope_kernels.kernels.norm_gradient import over_rows
+from rope_kernels.kernels.norm_rows import load_row, store_row
+from rope_kernels.kernels.sum_partials_kernel import sum_partials_kernel
 
 
 @triton.jit

@@ -9,8 +9,8 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from rope_kernels import apply_rotary_pos_emb, qk_norm_rope, rope_bw, rope_fw, rope_qk
-from rope_kernels.operators import rotate_inplace_by_operator
-from rope_kernels.rotation import Rotation
+from rope_kernels.autograd.rope_operator import rotate_inplace_by_operator
+from rope_kernels.call.rotation import Rotation
 
 
 def rotate_packed(qkv, cos, sin, q_heads, turn):

@@ -17,7 +17,8 @@ from inputs import (
     sliced_with_offset,
     transposed,
 )
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, launch, rope_bw, rope_qk
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_qk
+from rope_kernels.launch import launch_rope
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 S, B, D, D2 = 6, 2, 10, 6
@@ -31,13 +32,13 @@ each_pairing = pytest.mark.parametrize("interleaved", (False, True), ids=("halve
 @pytest.fixture
 def launches(monkeypatch, whole_way):
     """A list that grows with every launch of a kernel, by the number of tensors it rotates."""
-    run, counted = launch.run, []
+    run, counted = launch_rope.run, []
 
     def counting(plan, tensors):
         counted.append(sum(t is not None for t in (tensors.q, tensors.k)))
         return run(plan, tensors)
 
-    monkeypatch.setattr(launch, "run", counting)
+    monkeypatch.setattr(launch_rope, "run", counting)
     return counted
 
 

@@ -21,7 +21,7 @@ from rope_kernels import (
     rope_fw,
     rope_qk,
 )
-from rope_kernels.frequencies import AnglesPerPair
+from rope_kernels.embedding import AnglesPerPair
 from rope_lab.compiler.plans import plan_of
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 

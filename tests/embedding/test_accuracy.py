@@ -12,7 +12,7 @@ import torch
 
 from inputs import contiguous
 from rope_kernels import RotaryPositionEmbedding, reference, rope_bw, rope_fw
-from rope_kernels.frequencies import in_turns
+from rope_kernels.embedding import in_turns
 from yardstick import gradient_fp64, rotate_fp64
 
 # Bars for ||got - fp64|| / ||fp64||. Rounding to nearest alone costs 0.213 eps: 1.66e-3 in bf16,

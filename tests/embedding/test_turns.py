@@ -19,7 +19,7 @@ from rope_kernels import (
     rope_fw,
     rope_qk,
 )
-from rope_kernels.frequencies import in_turns
+from rope_kernels.embedding import in_turns
 
 D, S = 8, 5
 

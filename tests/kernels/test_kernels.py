@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
-from rope_kernels import RotaryPositionEmbedding, rope_bw, rope_fw, rope_qk, tiles
-from rope_kernels.rotation import Rotation
-from rope_kernels.tiles import BYTES_PER_WARP, MAX_WARPS, plan_tile
+from rope_kernels import RotaryPositionEmbedding, rope_bw, rope_fw, rope_qk
+from rope_kernels.call.rotation import Rotation
+from rope_kernels.launch import rope_tiles
+from rope_kernels.launch.rope_tiles import BYTES_PER_WARP, MAX_WARPS, plan_tile
 from rope_lab.compiler.plans import plan_of
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
@@ -72,7 +73,7 @@ WHOLE_LAYOUTS = ("contiguous", "packed_qkv", "sliced_with_offset", "head_dim_str
 
 def check_whole_rows(t, grad, freqs, tensor_format, cu_seqlens, **options):
     plan, _ = plan_of(rope_fw, t, freqs, tensor_format, cu_seqlens=cu_seqlens, **options)
-    assert plan.kernel == tiles.WHOLE_ROWS
+    assert plan.kernel == rope_tiles.WHOLE_ROWS
     check_new_and_in_place(t, grad, freqs, tensor_format, cu_seqlens=cu_seqlens, **options)
 
 
@@ -128,7 +129,7 @@ def test_pairs_side_by_side(
         freqs, options["rotary_dim"] = freqs[..., : head_dim // 2], head_dim
     elif freqs_of == "on the fly":
         freqs = RotaryPositionEmbedding(head_dim).to(device)
-    monkeypatch.setattr(tiles, "pairs_go_side_by_side", all_pairs_side_by_side)
+    monkeypatch.setattr(rope_tiles, "pairs_go_side_by_side", all_pairs_side_by_side)
     plan, _ = plan_of(rope_fw, t, freqs, tensor_format, **options)
     assert plan.kernel == "rope_kernel" and plan.blocks["ROWS_PER_BLOCK"] >= 3
     assert plan.flags["OVER_POSITIONS"] == (tensor_format == "bhsd")
@@ -154,7 +155,7 @@ def test_pairs_of_q_and_k_side_by_side(
     q, k = (contiguous(size, torch.float32, device) for size in sizes)
     freqs, options = angles(20, head_dim, device), WHERE[where]
     options = {n: x.to(device) if isinstance(x, torch.Tensor) else x for n, x in options.items()}
-    monkeypatch.setattr(tiles, "pairs_go_side_by_side", all_pairs_side_by_side)
+    monkeypatch.setattr(rope_tiles, "pairs_go_side_by_side", all_pairs_side_by_side)
     plan, _ = plan_of(rope_qk, q, k, freqs, tensor_format, **options)
     assert plan.kernel == "rope_kernel" and plan.blocks["ROWS_PER_BLOCK"] > 1
     outs = rope_qk(q, k, freqs, tensor_format, **options)
@@ -302,7 +303,9 @@ def test_interleaved_is_half_split_in_another_order(device):
 
 def tile_of(half, tail, rows, element_bytes, tile_bytes, rows_outer=False, inplace=False):
     """Of a call by a table of angles; one that looks up its positions has the larger tile."""
-    ids = torch.zeros(1, 5, dtype=torch.int64) if tile_bytes == tiles.LARGER_TILE_BYTES else None
+    ids = (
+        torch.zeros(1, 5, dtype=torch.int64) if tile_bytes == rope_tiles.LARGER_TILE_BYTES else None
+    )
     rotation = Rotation(torch.empty(5, 1, 1, 2 * half, device="meta"), position_ids=ids)
     more = {"rows_outer": rows_outer, "inplace": inplace}
     return plan_tile(rotation, 2 * half + tail, rows, element_bytes, **more)
@@ -320,7 +323,7 @@ def test_a_tile_covers_its_rows_and_fits_its_warps(half, tail, rows, element_byt
     assert all(size & (size - 1) == 0 for name, size in blocks.items() if name[:5] == "BLOCK")
     assert (blocks["HALF"], blocks["TAIL"], blocks["START"]) == (half, tail, 0)
     assert tile.rows < 2 * max(rows, blocks.get("ROWS_PER_BLOCK", 1))
-    if tile.kernel == tiles.WHOLE_ROWS:
+    if tile.kernel == rope_tiles.WHOLE_ROWS:
         assert width * blocks["ROWS_PER_BLOCK"] <= blocks["BLOCK"]
         return
     assert half <= blocks["BLOCK_HALF"] < 2 * half
@@ -328,7 +331,7 @@ def test_a_tile_covers_its_rows_and_fits_its_warps(half, tail, rows, element_byt
     assert (tile.positions, tile.rows) == (blocks["BLOCK_S"], blocks["BLOCK_R"])
     tile_rows, row_bytes = tile.positions * tile.rows, width * element_bytes
     if tile_rows > 1:
-        assert tile_rows * row_bytes <= tiles.LARGER_TILE_BYTES
+        assert tile_rows * row_bytes <= rope_tiles.LARGER_TILE_BYTES
         assert tile.num_warps == 1
     else:
         assert tile.num_warps >= min(MAX_WARPS, row_bytes // BYTES_PER_WARP)
@@ -343,20 +346,20 @@ def test_rows_side_by_side_fill_their_blocks(width, element_bytes, rows, rows_ou
     """A fixed number of bytes per thread, and no more than half of a block left empty."""
     tile = tile_of(width // 2, 0, rows, element_bytes, 2048, rows_outer, inplace)
     blocks = tile.blocks
-    if tile.kernel != tiles.WHOLE_ROWS:  # halves as well aligned as rows
+    if tile.kernel != rope_tiles.WHOLE_ROWS:  # halves as well aligned as rows
         return
     side = blocks["ROWS_PER_BLOCK"]
     assert blocks["BLOCK"] / 2 < side * width <= blocks["BLOCK"]
     size = blocks["BLOCK_S"] * blocks["BLOCK_R"] * blocks["BLOCK"] * element_bytes
-    assert size == blocks["BLOCK"] * element_bytes or size <= 2 * tiles.WHOLE_ROWS_BYTES
-    assert tile.num_warps == max(1, size // tiles.TILE_BYTES) or tile.num_warps == MAX_WARPS
+    assert size == blocks["BLOCK"] * element_bytes or size <= 2 * rope_tiles.WHOLE_ROWS_BYTES
+    assert tile.num_warps == max(1, size // rope_tiles.TILE_BYTES) or tile.num_warps == MAX_WARPS
     over_positions = tile.flags["OVER_POSITIONS"]
     assert tile.positions == (side if over_positions else blocks["BLOCK_S"])
     assert tile.rows == blocks["BLOCK_R"] * (1 if over_positions else side)
     if rows_outer:  # neighbors in memory
         assert over_positions
         if inplace:
-            assert blocks["BLOCK"] * element_bytes >= tiles.BLOCK_BYTES_IN_PLACE
+            assert blocks["BLOCK"] * element_bytes >= rope_tiles.BLOCK_BYTES_IN_PLACE
 
 
 @pytest.mark.parametrize(
@@ -376,7 +379,7 @@ def test_rows_that_fit_badly_give_way_to_positions(rows, over_positions):
     rotation = Rotation(torch.empty(5, 1, 1, 72, device="meta"))
     more = {"rows_outer": False, "inplace": False}
     tile = plan_tile(rotation, 72, rows[0], 2, k_rows=rows[1], **more)
-    assert tile.flags["OVER_POSITIONS"] == over_positions == tiles.too_few(rows, 3)
+    assert tile.flags["OVER_POSITIONS"] == over_positions == rope_tiles.too_few(rows, 3)
     packed = Rotation(rotation.table, cu_seqlens=torch.tensor([0, 5]))
     assert not plan_tile(packed, 72, rows[0], 2, k_rows=rows[1], **more).flags["OVER_POSITIONS"]
 
@@ -393,7 +396,7 @@ def test_rows_that_fit_badly_give_way_to_positions(rows, over_positions):
     ),
 )
 def test_tiles_of_three_rows_side_by_side_leave_few_places_empty(rows, most, blocks):
-    assert tiles.blocks_over_rows(rows, 3, most) == blocks
+    assert rope_tiles.blocks_over_rows(rows, 3, most) == blocks
 
 
 @pytest.mark.parametrize("rows_outer", (False, True), ids=("sbhd", "bhsd"))
@@ -401,12 +404,12 @@ def test_tiles_of_three_rows_side_by_side_leave_few_places_empty(rows, most, blo
 @pytest.mark.parametrize("element_bytes", (2, 4, 8))
 @pytest.mark.parametrize("d", (6, 40, 72, 80, 96, 160, 192, 1042))
 def test_pairs_side_by_side_fill_their_blocks(d, element_bytes, rows, rows_outer, monkeypatch):
-    monkeypatch.setattr(tiles, "pairs_go_side_by_side", lambda *arguments: True)
+    monkeypatch.setattr(rope_tiles, "pairs_go_side_by_side", lambda *arguments: True)
     tile = tile_of(d // 2, 0, rows, element_bytes, 2048, rows_outer)
     blocks, side = tile.blocks, tile.blocks["ROWS_PER_BLOCK"]
     assert blocks["BLOCK_HALF"] / 2 < side * d // 2 <= blocks["BLOCK_HALF"]
     size = 2 * blocks["BLOCK_S"] * blocks["BLOCK_R"] * blocks["BLOCK_HALF"] * element_bytes
-    assert size <= tiles.LARGER_TILE_BYTES or blocks["BLOCK_S"] * blocks["BLOCK_R"] == 1
+    assert size <= rope_tiles.LARGER_TILE_BYTES or blocks["BLOCK_S"] * blocks["BLOCK_R"] == 1
     assert tile.positions == (side if rows_outer else blocks["BLOCK_S"])
     assert tile.rows == blocks["BLOCK_R"] * (1 if rows_outer else side)
     assert tile.flags["OVER_POSITIONS"] == rows_outer and (blocks["BLOCK_S"] == 1 or not rows_outer)
@@ -428,7 +431,7 @@ def test_no_warp_gets_more_than_its_share_of_pairs_side_by_side(
             assert (cu_seqlens is None or not rows_outer) and d * element_bytes <= 4096
             blocks = tile.blocks
             size = 2 * blocks["BLOCK_S"] * blocks["BLOCK_R"] * blocks["BLOCK_HALF"] * element_bytes
-            assert size <= tiles.TILE_BYTES * tile.num_warps
+            assert size <= rope_tiles.TILE_BYTES * tile.num_warps
     assert side_by_side > 0 or (cu_seqlens is not None and rows_outer)
 
 
@@ -436,7 +439,7 @@ def test_no_warp_gets_more_than_its_share_of_pairs_side_by_side(
 @pytest.mark.parametrize("d", (64, 72, 80, 88, 96, 100, 112, 120, 128))
 def test_a_tile_that_is_a_third_empty_is_larger(d, element_bytes, monkeypatch):
     """Rows are padded to a power of two; so many registers hold nothing."""
-    monkeypatch.setattr(tiles, "FEWEST_ROWS", 2**30)  # no rows side by side
+    monkeypatch.setattr(rope_tiles, "FEWEST_ROWS", 2**30)  # no rows side by side
     tile = tile_of(d // 2, 0, 4096, element_bytes, 2048)
     padded = 64 if d == 64 else 128
     rows = tile.blocks["BLOCK_S"] * tile.blocks["BLOCK_R"]
@@ -447,7 +450,7 @@ def test_a_tile_that_is_a_third_empty_is_larger(d, element_bytes, monkeypatch):
 def test_a_tile_has_room_for_as_many_positions_as_asked_for(positions, monkeypatch):
     """Rows of 256 bytes: eight fit, of eight positions at most."""
     one = tile_of(64, 0, 64, 2, 2048).blocks
-    monkeypatch.setattr(tiles, "positions_per_load", lambda rotation: positions)
+    monkeypatch.setattr(rope_tiles, "positions_per_load", lambda rotation: positions)
     blocks = tile_of(64, 0, 64, 2, 2048).blocks
     assert blocks["BLOCK_S"] >= min(positions, 8)
     assert blocks["BLOCK_S"] * blocks["BLOCK_R"] == 8 and one["BLOCK_R"] == 8
@@ -456,7 +459,7 @@ def test_a_tile_has_room_for_as_many_positions_as_asked_for(positions, monkeypat
 @pytest.mark.parametrize(("d", "positions"), ((128, 1), (64, 1), (72, 2), (80, 2), (96, 2)))
 def test_neighbors_that_share_a_cache_line_are_in_one_tile(d, positions, monkeypatch):
     """In bhsd the next position is the neighbor in memory, and lines have 128 bytes."""
-    monkeypatch.setattr(tiles, "FEWEST_ROWS", 2**30)  # no rows side by side
+    monkeypatch.setattr(rope_tiles, "FEWEST_ROWS", 2**30)  # no rows side by side
     one, other = (tile_of(d // 2, 0, 64, 2, 2048, rows_outer=outer) for outer in (False, True))
     assert (one.blocks["BLOCK_S"], other.blocks["BLOCK_S"]) == (1, positions)
 
@@ -477,8 +480,8 @@ def test_every_tile_is_rotated_once_in_every_order(
 ):
     """In place: a tile left out stays as it was, and one taken twice is turned twice."""
     for name in ("STRETCH_OF_BATCH", "STRETCH_OF_ROWS"):
-        monkeypatch.setattr(tiles, name, stretch)
-    monkeypatch.setattr(tiles, "TILE_BYTES", 64)  # two rows
+        monkeypatch.setattr(rope_tiles, name, stretch)
+    monkeypatch.setattr(rope_tiles, "TILE_BYTES", 64)  # two rows
     sizes = {"s": 7, "b": 3, "d": 8}
     q, k = (
         torch.randn([(sizes | {"h": heads})[dim] for dim in tensor_format], device=device)
@@ -495,7 +498,7 @@ def test_every_tile_is_rotated_once_in_every_order(
 def order_of(t, tensor_format):
     """Of a tensor that turns by a table for all."""
     rotation = Rotation(torch.empty(2, 1, 1, 8), tensor_format=tensor_format)
-    return tiles.order_of_programs(t, rotation)
+    return rope_tiles.order_of_programs(t, rotation)
 
 
 def test_programs_take_tiles_in_the_order_of_memory():
@@ -503,8 +506,8 @@ def test_programs_take_tiles_in_the_order_of_memory():
     orders = {name: order_of(torch.empty(2, 3, 4, 8), name) for name in ("sbhd", "bshd", "bhsd")}
     assert orders == {
         "sbhd": {"PER_BATCH": False, "ROWS_OUTER": False, "STRETCH": 1},
-        "bshd": {"PER_BATCH": True, "ROWS_OUTER": False, "STRETCH": tiles.STRETCH_OF_BATCH},
-        "bhsd": {"PER_BATCH": True, "ROWS_OUTER": True, "STRETCH": tiles.STRETCH_OF_ROWS},
+        "bshd": {"PER_BATCH": True, "ROWS_OUTER": False, "STRETCH": rope_tiles.STRETCH_OF_BATCH},
+        "bhsd": {"PER_BATCH": True, "ROWS_OUTER": True, "STRETCH": rope_tiles.STRETCH_OF_ROWS},
     }
     assert order_of(torch.empty(6, 4, 8), "thd") == orders["sbhd"]
     transposed = torch.empty(3, 2, 4, 8).transpose(0, 1)  # sbhd over bshd memory

@@ -14,10 +14,10 @@ from rope_kernels import RotaryPositionEmbedding, rope_bw, rope_fw, rope_qk
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 pytest.importorskip("triton", reason="needs Triton")
-from rope_kernels import kernels, whole_rows
+from rope_kernels.kernels import rope_kernel, whole_rows_kernel
 
 RUNS = 1000
-OURS = (kernels, "rope_kernel"), (whole_rows, "whole_rows_kernel")
+OURS = (rope_kernel, "rope_kernel"), (whole_rows_kernel, "whole_rows_kernel")
 INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 bf16, fp32 = torch.bfloat16, torch.float32

@@ -646,7 +646,7 @@ def test_kernels_that_were_loaded_interpreted_are_not_timed(monkeypatch):
     class InterpretedFunction: ...
 
     kernels = SimpleNamespace(rope_kernel=InterpretedFunction())
-    monkeypatch.setitem(sys.modules, "rope_kernels.kernels", kernels)
+    monkeypatch.setitem(sys.modules, "rope_kernels.kernels.rope_kernel", kernels)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     with pytest.raises(RuntimeError, match="interpreted kernels are not timed"):
@@ -675,7 +675,7 @@ def test_triton_loaded_for_a_gpu_is_reported_even_if_the_variable_was_set_later(
 def test_an_observation_is_replayed_like_a_measurement(tmp_path, with_gpu, monkeypatch):
     monkeypatch.setenv("ROPE_KERNELS_RECORD", "1")
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    monkeypatch.delitem(sys.modules, "rope_kernels.kernels", raising=False)
+    monkeypatch.delitem(sys.modules, "rope_kernels.kernels.rope_kernel", raising=False)
     seen = lab.observe("04/race", lambda: {"wrong runs": 3, "runs": 1000}, records=tmp_path)
     assert not seen.replayed and seen["wrong runs"] == 3
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

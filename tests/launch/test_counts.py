@@ -12,13 +12,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, packed_qkv, sequence_starts, shape_of
-from rope_kernels import (
-    RotaryPositionEmbedding,
-    apply_rotary_pos_emb,
-    launch,
-    rope_bw,
-    rope_qk,
-)
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_qk
+from rope_kernels.launch import launch_rope
+from rope_kernels.launch.run import kernel_of, options_of
 from yardstick import assert_rounded_once, rotate_fp64
 
 S, B, H, D, D2 = 7, 2, 3, 20, 12
@@ -35,7 +31,7 @@ class Launches(list):
 
     def __init__(self, runs):
         super().__init__()
-        self.run = launch.run if runs else lambda plan, tensors: None
+        self.run = launch_rope.run if runs else lambda plan, tensors: None
 
     def __call__(self, plan, tensors):
         self.append((plan, tensors))
@@ -44,15 +40,15 @@ class Launches(list):
 
 @pytest.fixture
 def launches(monkeypatch, whole_way):
-    monkeypatch.setattr(launch, "run", Launches(runs=True))
-    return launch.run
+    monkeypatch.setattr(launch_rope, "run", Launches(runs=True))
+    return launch_rope.run
 
 
 @pytest.fixture
 def launches_that_do_nothing(monkeypatch, whole_way):
     """For tests of what happens around a launch. (The interpreter moves memory of its own.)"""
-    monkeypatch.setattr(launch, "run", Launches(runs=False))
-    return launch.run
+    monkeypatch.setattr(launch_rope, "run", Launches(runs=False))
+    return launch_rope.run
 
 
 def kernels_of(call):
@@ -535,11 +531,11 @@ def compiled_for(launches):
 
     backend, found = make_backend(GPUTarget("cuda", 90, 32)), set()
     for plan, tensors in launches:
-        kernel = launch.kernel_of(plan)
+        kernel = kernel_of(plan)
         if not isinstance(kernel, JITFunction):  # but the interpreter's stand-in for one
             kernel = JITFunction(kernel.fn, **kernel.kwargs)
         bind = create_function_from_signature(kernel.signature, kernel.params, backend)
-        options = launch.options_of(plan)
+        options = options_of(plan)
         found.add((plan.kernel, str(bind(*tensors, *plan.numbers, **options)[1:])))
     return found
 
@@ -608,9 +604,9 @@ def test_a_new_rank_compiles_three_at_most(launches_that_do_nothing, device):
 @pytest.mark.gpu
 def test_what_the_gpu_compiles_is_what_was_foretold(launches):
     """Triton's own cache grows by as many kernels as the tests above would count."""
-    from rope_kernels import kernels  # needs Triton
+    from rope_kernels.kernels import rope_kernel  # needs Triton
 
-    cache = kernels.rope_kernel.device_caches[torch.cuda.current_device()][0]
+    cache = rope_kernel.rope_kernel.device_caches[torch.cuda.current_device()][0]
     before = len(cache)
     for s in (1, 5, 16, 31, 200, 1024):
         for b in (1, 2, 3, 8):

@@ -8,7 +8,7 @@ import torch
 
 import rope_kernels as rope
 from inputs import FORMATS, angles, contiguous, packed_qkv, sequence_starts, shape_of, transposed
-from rope_kernels import fastpath
+from rope_kernels.launch import fastpath
 from test_counts import OURS, kernels_of
 
 pytestmark = pytest.mark.gpu

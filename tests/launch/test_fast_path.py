@@ -17,17 +17,10 @@ from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import rope_kernels
-from rope_kernels import (
-    RotaryPositionEmbedding,
-    api,
-    apply_rotary_pos_emb,
-    fastpath,
-    launch,
-    reference,
-    rope_qk,
-)
-from rope_kernels.call import Call
-from rope_kernels.launch import kernel_of
+from rope_kernels import RotaryPositionEmbedding, api, apply_rotary_pos_emb, reference, rope_qk
+from rope_kernels.call.arguments import Call
+from rope_kernels.launch import fastpath, launch_rope
+from rope_kernels.launch.run import kernel_of
 from yardstick import assert_rounded_once, rotate_fp64
 
 triton = pytest.importorskip("triton", reason="needs Triton")
@@ -257,7 +250,7 @@ def test_offsets_by_turns_on_the_gpu():
 def test_the_second_call_takes_the_fast_path(monkeypatch):
     freqs, t = RotaryPositionEmbedding(32).cuda()(6), torch.randn(6, 2, 4, 32, device="cuda")
     want = apply_rotary_pos_emb(t, freqs)
-    monkeypatch.setattr(launch, "_plan_and_run", None)  # would fail
+    monkeypatch.setattr(launch_rope, "_plan_and_run", None)  # would fail
     assert torch.equal(apply_rotary_pos_emb(t, freqs), want)
 
 
@@ -279,9 +272,11 @@ def repeated(monkeypatch, remembering):
 
     Its launches, in a list: whether it took gradients back, and how many tensors it rotated.
     """
-    launches, kernels, run = [], [], launch.run
+    launches, kernels, run = [], [], launch_rope.run
     monkeypatch.setattr(
-        launch, "run", lambda plan, tensors: kernels.append(kernel_of(plan)) or run(plan, tensors)
+        launch_rope,
+        "run",
+        lambda plan, tensors: kernels.append(kernel_of(plan)) or run(plan, tensors),
     )
 
     def shortest_launch(compiled, programs, numbers, unsigned):
@@ -321,7 +316,7 @@ def all_close(got, want):
 def test_the_second_backward_takes_the_fast_path(repeated, device, monkeypatch):
     q, k, freqs, outs, grads = q_k_and_more(device)
     assert repeated == []
-    for module, name in ((api, "choose_route"), (launch, "_plan_and_run")):
+    for module, name in ((api, "choose_route"), (launch_rope, "_plan_and_run")):
         monkeypatch.setattr(module, name, None)  # would fail
     got = torch.autograd.grad(outs, (q, k), grads)
     assert repeated == [(True, 2)]

@@ -17,16 +17,17 @@ from inputs import angles, contiguous, negative_view, packed_qkv
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
-    engine,
-    launch,
     qk_norm_rope,
     rope_bw,
     rope_fw,
     rope_qk,
 )
 from rope_kernels.api import Route, choose_route
-from rope_kernels.engine import Engine, engine_of
-from rope_kernels.tiles import WHOLE_ROWS
+from rope_kernels.launch import launch_rope
+from rope_kernels.launch.rope_tiles import WHOLE_ROWS
+from rope_kernels.launch.run import kernel_of
+from rope_kernels.machine import engine
+from rope_kernels.machine.engine import Engine, engine_of
 from rope_lab.compiler.plans import plan_of
 
 S, B, H, D, D2 = 7, 2, 3, 20, 12
@@ -108,8 +109,8 @@ def planned(name, device):
 def test_a_plan_is_what_a_call_launches(name, device, monkeypatch, whole_way):
     """Flags and sizes to the last, and every tensor of the same kind at the same place."""
     function, arguments, options = CALLS[name](device)
-    run, launched = launch.run, []
-    monkeypatch.setattr(launch, "run", lambda *call: launched.append(call) or run(*call))
+    run, launched = launch_rope.run, []
+    monkeypatch.setattr(launch_rope, "run", lambda *call: launched.append(call) or run(*call))
     plan, tensors = plan_of(function, *arguments, **options)
     assert launched == []
     function(*arguments, **options)
@@ -187,13 +188,13 @@ def test_a_plan_cannot_be_changed():
     (("q and k with ids", WHOLE_ROWS), ("backward", "rope_kernel"), ("a rank", WHOLE_ROWS)),
 )
 def test_a_plan_goes_by_the_names_of_the_kernels_arguments_in_their_order(name, kernel):
-    pytest.importorskip("rope_kernels.kernels", exc_type=ImportError)
+    pytest.importorskip("rope_kernels.kernels.rope_kernel", exc_type=ImportError)
     plan, tensors = planned(name, "cpu")
     assert plan.kernel == kernel
     names = [f"{name}_ptr" for name in tensors._fields]
     for row in (plan.sizes, plan.strides, plan.blocks, plan.flags):
         names += row
-    assert names == list(inspect.signature(launch.kernel_of(plan).fn).parameters)
+    assert names == list(inspect.signature(kernel_of(plan).fn).parameters)
     assert plan.numbers == tuple(
         value
         for row in (plan.sizes, plan.strides, plan.blocks, plan.flags)

@@ -9,18 +9,12 @@ import torch
 
 from inputs import angles
 from norm_yardstick import check
-from rope_kernels import (
-    RotaryPositionEmbedding,
-    launch,
-    norm_launch,
-    norm_plan,
-    norm_rope,
-    norm_tiles,
-    qk_norm_rope,
-)
-from rope_kernels.engine import Engine, engine_of
-from rope_kernels.norm_plan import PROGRAMS_OF_ODD_ROWS_PER_SM, PROGRAMS_PER_SM
-from rope_kernels.tiles import next_power_of_2
+from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
+from rope_kernels.launch import launch_norm, norm_plan, norm_tiles
+from rope_kernels.launch.norm_plan import PROGRAMS_OF_ODD_ROWS_PER_SM, PROGRAMS_PER_SM
+from rope_kernels.launch.rope_tiles import next_power_of_2
+from rope_kernels.launch.run import kernel_of, options_of
+from rope_kernels.machine.engine import Engine, engine_of
 from rope_lab.compiler.compile import compile_plan
 from rope_lab.compiler.norm_plans import plans_of_norm
 from rope_lab.compiler.plans import plan_of
@@ -71,8 +65,8 @@ def gradients(function, arguments, options):
 
 @pytest.mark.parametrize("name", CALLS)
 def test_plans_are_in_the_kernels_order_and_launched(name, device, monkeypatch, whole_way):
-    run, launched = norm_launch.run, []
-    monkeypatch.setattr(norm_launch, "run", lambda *x: launched.append(x) or run(*x))
+    run, launched = launch_norm.run, []
+    monkeypatch.setattr(launch_norm, "run", lambda *x: launched.append(x) or run(*x))
     function, arguments, options = CALLS[name][0](device)
     plans = list(plans_of_norm(Engine.NVIDIA, function, *arguments, **options).values())
     assert plan_of(function, *arguments, **options)[0] == plans[0][0] and not launched
@@ -83,7 +77,7 @@ def test_plans_are_in_the_kernels_order_and_launched(name, device, monkeypatch, 
     for (plan, tensors), (really, given) in zip(plans, launched, strict=True):
         rows = plan.sizes, plan.strides, plan.blocks, plan.flags
         names = [f"{x}_ptr" for x in tensors._fields] + [x for row in rows for x in row]
-        assert names == list(inspect.signature(launch.kernel_of(plan).fn).parameters)
+        assert names == list(inspect.signature(kernel_of(plan).fn).parameters)
         assert plan.numbers == tuple(value for row in rows for value in row.values())
         assert str(plan).startswith(f"{plan.kernel}: {plan.programs} programs of {plan.num_warps}")
         if "FAST_SINE" in plan.flags and engine_of(arguments[0]) is not Engine.NVIDIA:
@@ -140,9 +134,9 @@ def forward_in(engine, tensor_format, d=128, rotary_dim=None, per_head=False, **
 @pytest.mark.parametrize("d", (96, 128, 256))
 def test_registers_are_limited_in_the_plain_case_on_nvidia(d):
     plan = forward_in(Engine.NVIDIA, d=d, **LIMITED)
-    assert launch.options_of(plan)["maxnreg"] == plan.max_registers == 96
+    assert options_of(plan)["maxnreg"] == plan.max_registers == 96
     for engine in (Engine.AMD, Engine.INTERPRETED):  # AMD's compiler knows no such option
-        assert "maxnreg" not in launch.options_of(forward_in(engine, d=d, **LIMITED))
+        assert "maxnreg" not in options_of(forward_in(engine, d=d, **LIMITED))
 
 
 @pytest.mark.parametrize("options", SPECIAL.values(), ids=SPECIAL)
@@ -152,7 +146,7 @@ def test_what_would_spill_has_no_limit(options):
 
 @pytest.mark.parametrize("name", ("q and k", "a weight for each head", "packed"))
 def test_the_backward_writes_every_planned_share_and_no_more(name, device, monkeypatch, whole_way):
-    run, counts = norm_launch.run, []
+    run, counts = launch_norm.run, []
 
     def run_with_room(plan, given):
         if plan.kernel != norm_plan.BACKWARD:
@@ -167,7 +161,7 @@ def test_the_backward_writes_every_planned_share_and_no_more(name, device, monke
         counts.extend([norm_plan.shares_of(plan, len(partials)), tuple(map(len, partials))])
         return done
 
-    monkeypatch.setattr(norm_launch, "run", run_with_room)
+    monkeypatch.setattr(launch_norm, "run", run_with_room)
     gradients(*CALLS[name][0](device))
     assert counts and counts[0] == counts[1]
 
@@ -189,26 +183,26 @@ def test_the_fast_path_remembers_the_device_of_the_tensors(device, monkeypatch):
             current[0] = "the caller's"
 
     monkeypatch.setattr(torch.cuda, "device", OfTheTensors)
-    monkeypatch.setattr(norm_launch, "run", lambda plan, tensors: seen.append(current[0]))
+    monkeypatch.setattr(launch_norm, "run", lambda plan, tensors: seen.append(current[0]))
     monkeypatch.setattr(
-        norm_launch.fastpath, "shortest_launch", lambda *a, **k: seen.append(current[0])
+        launch_norm.fastpath, "shortest_launch", lambda *a, **k: seen.append(current[0])
     )
-    monkeypatch.setattr(norm_launch.fastpath, "ENABLED", True)
-    norm_launch.fastpath.forget()
+    monkeypatch.setattr(launch_norm.fastpath, "ENABLED", True)
+    launch_norm.fastpath.forget()
     norm_rope(x, None, rope)
-    norm_launch.fastpath.forget()
+    launch_norm.fastpath.forget()
     assert seen == ["the tensors'", "the tensors'"]
 
 
 def test_frozen_weights_take_no_second_launch(device, monkeypatch, whole_way):
     launched = []
-    run = norm_launch.run
+    run = launch_norm.run
 
     def noted(plan, tensors):
         launched.append(plan.kernel)
         return run(plan, tensors)
 
-    monkeypatch.setattr(norm_launch, "run", noted)
+    monkeypatch.setattr(launch_norm, "run", noted)
     x = torch.randn(3, 1, 2, 8, requires_grad=True, device=device)
     rope = RotaryPositionEmbedding(8).to(device)
     for trained in (False, True):

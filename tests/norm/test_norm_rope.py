@@ -5,7 +5,8 @@ import torch
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
 from norm_yardstick import assert_as_in_new_memory, check
-from rope_kernels import RotaryPositionEmbedding, norm_launch, norm_plan, norm_rope, qk_norm_rope
+from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
+from rope_kernels.launch import launch_norm, norm_plan
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 S, B, H, D, D2 = 3, 2, 3, 20, 12  # tiles with rows and positions that are not there
@@ -273,9 +274,9 @@ def test_q_and_k_are_what_each_is_alone(tensor_format, dtype, heads, device):
 
 @pytest.mark.parametrize("count", (1, 2))
 def test_one_launch_forward_and_two_backward(count, device, monkeypatch, whole_way):
-    kernels, run = [], norm_launch.run
+    kernels, run = [], launch_norm.run
     monkeypatch.setattr(
-        norm_launch, "run", lambda plan, given: kernels.append(plan.kernel) or run(plan, given)
+        launch_norm, "run", lambda plan, given: kernels.append(plan.kernel) or run(plan, given)
     )
     Sample(device, heads=(H, 1)[:count]).check()
     assert kernels == [norm_plan.FORWARD, norm_plan.BACKWARD, norm_plan.SUM]

@@ -6,11 +6,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from inputs import FORMATS, angles, sequence_starts, shape_of
 from norm_yardstick import norm_rope_fp64
-from rope_kernels import (
-    RotaryPositionEmbedding,
-    norm_rope,
-    qk_norm_rope,
-)
+from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
 
 S, B, D, D2 = 2, 2, 6, 4
 FAST = {"fast_mode": True, "check_undefined_grad": False}  # along random directions, not one by one

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from rope_kernels import norm_launch, norm_reference, norm_rope, qk_norm_rope, rope_qk
+from rope_kernels import norm_rope, qk_norm_rope, reference, rope_qk
+from rope_kernels.launch import launch_norm
 from test_checks import BAD, D, H, S, check_message, t, table, to
 from test_checks import B as BATCH
 from test_checks import nothing_may_run as nothing_may_run_of_others
@@ -24,9 +25,9 @@ def nothing_may_run(nothing_may_run_of_others, monkeypatch):
     def reached(*_args, **_kwargs):
         raise AssertionError("a bad argument got past the checks")
 
-    monkeypatch.setattr(norm_launch, "run", reached)
-    monkeypatch.setattr(norm_launch, "norm_rope", reached)
-    monkeypatch.setattr(norm_reference, "norm_rope", reached)
+    monkeypatch.setattr(launch_norm, "run", reached)
+    monkeypatch.setattr(launch_norm, "norm_rope", reached)
+    monkeypatch.setattr(reference, "norm_rope", reached)
 
 
 def of_one(x, weight, freqs, tensor_format="sbhd", **options):

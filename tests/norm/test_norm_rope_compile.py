@@ -9,7 +9,8 @@ import torch
 from inputs import FORMATS, angles, packed_qkv, sequence_starts, shape_of
 from norm_yardstick import check, norm_rope_fp64, outs_and_grads
 from pairwise import all_pairs
-from rope_kernels import norm_plan, norm_rope, qk_norm_rope, sum_of_squares
+from rope_kernels import norm_rope, qk_norm_rope, sum_of_squares
+from rope_kernels.launch import norm_plan
 from test_compile import (
     DTYPE,
     LENGTHS,

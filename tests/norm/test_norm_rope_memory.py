@@ -10,8 +10,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from inputs import FORMATS, shape_of
 from norm_yardstick import check
-from rope_kernels import RotaryPositionEmbedding, norm_launch, norm_plan, norm_rope, qk_norm_rope
-from rope_kernels.engine import Engine
+from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
+from rope_kernels.launch import launch_norm, norm_plan
+from rope_kernels.machine.engine import Engine
 from rope_lab.compiler.norm_plans import BACKWARD, plans_of_norm
 
 D = 16
@@ -91,8 +92,8 @@ def test_programs_that_go_through_everything(
     monkeypatch.setattr(norm_plan, "GRADIENT_PER_PARTIALS", 10**9)
     if own_angles and tensor_format != "thd":
         options["start_positions"] = torch.tensor([3, 0, 9], device=device)
-    plans, run = [], norm_launch.run
-    monkeypatch.setattr(norm_launch, "run", lambda plan, x: plans.append(plan) or run(plan, x))
+    plans, run = [], launch_norm.run
+    monkeypatch.setattr(launch_norm, "run", lambda plan, x: plans.append(plan) or run(plan, x))
     rope = RotaryPositionEmbedding(D, rotary_dim / D).to(device)
     check(tensors, weights, rope, **options)
     backward = [plan for plan in plans if plan.kernel == norm_plan.BACKWARD]
@@ -103,14 +104,14 @@ def test_programs_that_go_through_everything(
 
 def launched(monkeypatch):
     """What each backward launch was given."""
-    given, run = [], norm_launch.run
+    given, run = [], launch_norm.run
 
     def noted(plan, tensors):
         if plan.kernel == norm_plan.BACKWARD:
             given.append(tensors)
         return run(plan, tensors)
 
-    monkeypatch.setattr(norm_launch, "run", noted)
+    monkeypatch.setattr(launch_norm, "run", noted)
     return given
 
 

@@ -5,10 +5,11 @@ import torch
 
 from inputs import FORMATS, angles, sequence_starts, shape_of
 from norm_yardstick import answers_fp64, assert_close, outs_and_grads
-from rope_kernels import norm_launch, norm_reference, norm_rope, qk_norm_rope, rotate_half
-from rope_kernels.launch import options_of
-from rope_kernels.normalization import Normalization
-from rope_kernels.rotation import Rotation
+from rope_kernels import norm_rope, qk_norm_rope, reference, rotate_half
+from rope_kernels.call.normalization import Normalization
+from rope_kernels.call.rotation import Rotation
+from rope_kernels.launch import launch_norm
+from rope_kernels.launch.run import options_of
 from test_norm_rope import Sample, each_order, each_pairing
 
 # Triton's interpreter truncates to bf16; a GPU rounds to nearest.
@@ -112,7 +113,7 @@ def test_given_rstd_the_models_bits(dtype, weight_dtype, device):
         pytest.skip("fp64 everywhere")
     t, weight, (cos, sin) = qwen3_inputs(device, dtype, s=4, weight_dtype=weight_dtype)
     rotation = Rotation(cos, sin, tensor_format="bshd")
-    (got,), (rstd,), _ = norm_launch.norm_rope(
+    (got,), (rstd,), _ = launch_norm.norm_rope(
         [t], [weight], [], rotation, model_norm(dim=128), inplace=False, for_backward=True
     )
     exact = torch.promote_types(dtype, torch.float32)
@@ -143,9 +144,9 @@ def test_given_rstd_the_references_bits(
     rotation = Rotation(*table, cu_seqlens, tensor_format=tensor_format, rotary_start=4, **options)
     norm = model_norm(after=norm_after, weight_offset=1.0)
     given = [t], [weight], [], rotation, norm
-    (got,), (rstd,), _ = norm_launch.norm_rope(*given, inplace=False, for_backward=True)
+    (got,), (rstd,), _ = launch_norm.norm_rope(*given, inplace=False, for_backward=True)
     monkeypatch.setattr(torch, "rsqrt", lambda mean: rstd[..., None])
-    (want,) = norm_reference.norm_rope(*given)
+    (want,) = reference.norm_rope(*given)
     assert torch.equal(got, want)
 
 
@@ -182,9 +183,9 @@ def test_gradients_are_those_of_the_rounded_table(kind, norm_after, device):
 @pytest.mark.usefixtures("needs_triton")
 def test_fusion_is_off_where_the_model_rounds(rounding, backward, device, monkeypatch):
     """A fused multiply-add rounds once where the model's operators round twice."""
-    plans, run = [], norm_launch.run
+    plans, run = [], launch_norm.run
     monkeypatch.setattr(
-        norm_launch, "run", lambda plan, given: plans.append(plan) or run(plan, given)
+        launch_norm, "run", lambda plan, given: plans.append(plan) or run(plan, given)
     )
     sample = Sample(device)
     t, weight = sample.tensors[0].requires_grad_(backward), sample.weights[0]

@@ -14,13 +14,8 @@ from norm_yardstick import (
     assert_close,
     norm_rope_fp64,
 )
-from rope_kernels import (
-    norm_launch,
-    norm_reference,
-    norm_rope,
-    qk_norm_rope,
-    sum_of_squares,
-)
+from rope_kernels import norm_rope, qk_norm_rope, reference, sum_of_squares
+from rope_kernels.launch import launch_norm
 from test_norm_rope import DTYPES, Sample, each_format, each_order
 
 S, B, H, D, D2 = 3, 2, 3, 20, 12  # of a `Sample`
@@ -201,10 +196,10 @@ def test_in_place_refuses_gradients(which, fused, device):
 def test_unfused_is_plain_pytorch(device, monkeypatch):
     sample = Sample(device)
     want = qk_norm_rope(*sample.tensors, *sample.weights, sample.freqs)
-    monkeypatch.setattr(norm_launch, "norm_rope", None)
+    monkeypatch.setattr(launch_norm, "norm_rope", None)
     got = qk_norm_rope(*sample.tensors, *sample.weights, sample.freqs, fused=False)
     torch.testing.assert_close(got, want)
     sample.check(fused=False)
     monkeypatch.undo()
-    monkeypatch.setattr(norm_reference, "norm_rope", None)
+    monkeypatch.setattr(reference, "norm_rope", None)
     sample.check()  # by the kernels alone

@@ -8,7 +8,8 @@ import torch
 
 from inputs import FORMATS, shape_of
 from norm_yardstick import check, norm_rope_fp64
-from rope_kernels import norm_launch, norm_plan, norm_rope, qk_norm_rope, sum_of_squares
+from rope_kernels import norm_rope, qk_norm_rope, sum_of_squares
+from rope_kernels.launch import launch_norm, norm_plan
 from test_norm_rope import DTYPES, S, Sample, each_format, each_order
 
 # weights
@@ -207,12 +208,12 @@ def test_the_sum_of_squares_has_second_derivatives_everywhere(dtype, device):
 
 def change_plans(monkeypatch, change):
     """Launch with other flags, or other tensors, than were planned."""
-    run = norm_launch.run
+    run = launch_norm.run
 
     def run_changed(plan, given):
         return run(*change(plan, given))
 
-    monkeypatch.setattr(norm_launch, "run", run_changed)
+    monkeypatch.setattr(launch_norm, "run", run_changed)
 
 
 def with_flag(name, value):

@@ -238,7 +238,7 @@ SCRATCH = (
     """\
 import ipywidgets as widgets
 import rope_lab as lab
-from rope_kernels import parts
+from rope_kernels.kernels import parts
 from rope_lab.figures.widgets import names_for_screen_readers
 
 lab.show_source(parts.turn)""",

@@ -21,17 +21,15 @@ from rope_kernels import (
     RotaryPositionEmbedding,
     api,
     apply_rotary_pos_emb,
-    fastpath,
-    launch,
-    norm_plan,
     norm_rope,
     qk_norm_rope,
     rope_bw,
     rope_fw,
     rope_qk,
 )
-from rope_kernels.engine import Engine
-from rope_kernels.kernels import rope_kernel
+from rope_kernels.kernels.rope_kernel import rope_kernel
+from rope_kernels.launch import fastpath, norm_plan, rope_plan, run
+from rope_kernels.machine.engine import Engine
 
 ONLY = sys.argv[1] if len(sys.argv) > 1 else None
 BYTES = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u1": 1, "fp32": 4, "fp64": 8}
@@ -63,7 +61,7 @@ class RecordingDriver(CudaDriver):
 cuda = ctypes.CDLL("libcuda.so.1")
 triton.runtime.driver.set_active(RecordingDriver())
 api.runs_in_triton = lambda t: True
-launch.engine_of = norm_plan.engine_of = lambda t: Engine.NVIDIA
+rope_plan.engine_of = norm_plan.engine_of = lambda t: Engine.NVIDIA
 fastpath._current_device = lambda: 0
 
 whole_ways = SimpleNamespace(count=0, names=[], compiled=None, fp_fusion=set())
@@ -457,7 +455,7 @@ def machine_code() -> dict:
         for function in (rope_fw, rope_bw):
             graph = torch.compile(function, backend="eager", fullgraph=True)
             ours += [code_of(lambda f=f, t=t, table=table: f(t, table)) for f in (function, graph)]
-    with replaced(launch, "options_of", lambda plan: {"num_warps": plan.num_warps}):
+    with replaced(run, "options_of", lambda plan: {"num_warps": plan.num_warps}):
         left = code_of(lambda: rope_fw(t, table))
     default = triton.knobs.language.default_fp_fusion
     return {"ours": ours, "left to Triton": left, "default": default}

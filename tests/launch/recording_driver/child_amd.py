@@ -17,15 +17,9 @@ import triton  # noqa: E402
 from triton.backends.amd.driver import HIPDriver  # noqa: E402
 from triton.runtime.jit import JITFunction  # noqa: E402
 
-from rope_kernels import (  # noqa: E402
-    RotaryPositionEmbedding,
-    api,
-    engine,
-    fastpath,
-    qk_norm_rope,
-    rope_fw,
-    rope_qk,
-)
+from rope_kernels import RotaryPositionEmbedding, api, qk_norm_rope, rope_fw, rope_qk  # noqa: E402
+from rope_kernels.launch import fastpath  # noqa: E402
+from rope_kernels.machine import engine  # noqa: E402
 
 
 class RecordingDriver(HIPDriver):

@@ -6,8 +6,8 @@ It stands on torch alone and checks nothing: its arguments were checked elsewher
 import torch
 from torch import Tensor
 
-from .formats import view_as_sbhd, view_from_sbhd
-from .rotation import Rotation
+from ..call.formats import view_as_sbhd, view_from_sbhd
+from ..call.rotation import Rotation
 
 
 def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:

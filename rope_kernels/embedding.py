@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .modes import has_values, is_differentiated, is_traced, is_transformed
+from .machine.modes import has_values, is_differentiated, is_traced, is_transformed
 
 # 1 / 2 pi, the turns in a radian, in pieces of 24 bits: fp64 multiplies with them exactly
 _TURNS_IN_A_RADIAN = (0x28BE60 * 2.0**-24, 0xDB9391 * 2.0**-48, 0x054A7F * 2.0**-72)

@@ -1,4 +1,4 @@
-"""The parts that kernels are made of. `kernels.py` tells how they fit together.
+"""The parts that kernels are made of. `rope_kernel.py` tells how they fit together.
 
 A row is one head of one batch entry at one position: d elements. A Triton program (a thread block)
 rotates a tile of BLOCK_S positions x BLOCK_R rows. Every part takes and returns values of one tile:
@@ -250,7 +250,7 @@ def turn(
     """Rotate every pair in the dtype of its cosine, and round once.
 
     The transpose differs in two signs, and in which sine it takes. The fused multiply-adds are
-    written out: `whole_rows.py` has the same, so both kernels give the same bits.
+    written out: `whole_rows_kernel` has the same, so both kernels give the same bits.
     """
     if INVERSE:
         sin1, sin2 = -sin1, -sin2

@@ -1,4 +1,4 @@
-"""The launches of `norm_kernels.py`: tensors as the kernels read them, and their runs."""
+"""The launches of the kernels with a norm: tensors as the kernels read them, and their runs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -6,8 +6,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from ..call.normalization import Normalization, Wanted
+from ..call.rotation import Rotation
 from . import fastpath
-from .launch import run
 from .norm_plan import (
     BACKWARD,
     FORWARD,
@@ -20,9 +21,8 @@ from .norm_plan import (
     plan_sum,
     shares_of,
 )
-from .normalization import Normalization, Wanted
 from .plan import Plan, as_read, two
-from .rotation import Rotation
+from .run import run
 
 # Which of a kernel's tensors no signature covers: those that are allocated after it is known, and
 # the forward's table, which may be a module's turns.

@@ -13,10 +13,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from .call import MOST_START, OUTPUT_PAIRINGS, Call
+from ..embedding import PER_PAIR, AnglesPerPair, RotaryPositionEmbedding
+from ..machine.modes import has_values, is_differentiated, is_traced, wants_grad
+from .arguments import MOST_START, OUTPUT_PAIRINGS, Call
 from .formats import FORMATS, view_as_sbhd
-from .frequencies import PER_PAIR, AnglesPerPair, RotaryPositionEmbedding
-from .modes import has_values, is_differentiated, is_traced, wants_grad
 from .rotation import Rotation
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)

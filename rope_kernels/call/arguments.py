@@ -6,8 +6,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from ..embedding import AnglesPerPair, RotaryPositionEmbedding
 from .formats import TensorFormat
-from .frequencies import AnglesPerPair, RotaryPositionEmbedding
 
 OutputPairing = Literal["same", "half"]
 OUTPUT_PAIRINGS: tuple[str, ...] = get_args(OutputPairing)

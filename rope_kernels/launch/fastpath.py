@@ -22,11 +22,11 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from .call import Call
-from .frequencies import RotaryPositionEmbedding
-from .modes import is_traced, is_transformed
-from .normalization import Normalization
-from .rotation import Rotation
+from ..call.arguments import Call
+from ..call.normalization import Normalization
+from ..call.rotation import Rotation
+from ..embedding import RotaryPositionEmbedding
+from ..machine.modes import is_traced, is_transformed
 
 ENABLED = os.environ.get("ROPE_KERNELS_FAST_PATH", "1") != "0"
 PLAIN = (Tensor, Parameter)  # classes whose instances differ in what a signature holds alone

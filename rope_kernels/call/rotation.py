@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from .frequencies import for_both_members, radians
+from ..embedding import for_both_members, radians
 
 
 @dataclass(slots=True)

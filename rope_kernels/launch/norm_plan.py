@@ -1,4 +1,4 @@
-"""Plans of the launches of `norm_kernels.py`. They need no GPU and read no value."""
+"""Plans of the launches with a norm. They need no GPU and read no value."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,22 +8,22 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .checks import bad
-from .engine import Engine, engine_of
-from .formats import view_as_sbhd
-from .launch import has_fast_sine
+from ..call.checks import bad
+from ..call.formats import view_as_sbhd
+from ..call.normalization import Normalization
+from ..call.rotation import Rotation
+from ..machine.engine import Engine, engine_of
 from .norm_tiles import forward_tile, in_registers, max_registers, wanted_forward
-from .normalization import Normalization
 from .plan import (
     MOST_ROWS,
     Plan,
     alignment,
+    has_fast_sine,
     strides_of,
     strides_of_tables,
     with_rows_in_one_dimension,
 )
-from .rotation import Rotation
-from .tiles import (
+from .rope_tiles import (
     Tile,
     flags_of_pairings,
     next_power_of_2,

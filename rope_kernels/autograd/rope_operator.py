@@ -8,12 +8,12 @@ forward and backward gives wrong gradients silently (seen with torch 2.11 and 2.
 import torch
 from torch import Tensor
 
-from . import fastpath, launch
-from .autograd import gradients, keep
-from .checks import check_inplace, check_values
-from .formats import view_as_sbhd
-from .modes import wants_grad
-from .rotation import Rotation
+from ..call.checks import check_inplace, check_values
+from ..call.formats import view_as_sbhd
+from ..call.rotation import Rotation
+from ..launch import fastpath, launch_rope
+from ..machine.modes import wants_grad
+from .rope_function import gradients, keep
 
 
 def rotate_by_operator(tensors: tuple[Tensor, ...], rotation: Rotation) -> tuple[Tensor, ...]:
@@ -43,7 +43,7 @@ def _run(tensors: tuple[Tensor, ...], rotation: Rotation, inplace: bool) -> tupl
         check_inplace(("q", "k") if len(tensors) == 2 else alone, tensors, rotation)
     check_values(rotation, view_as_sbhd(tensors[0], rotation.tensor_format).shape[0])
     entry = fastpath.entry_of_rotation(rotation, tensors, inplace)
-    return launch.rotate(tensors, rotation, inplace, entry)
+    return launch_rope.rotate(tensors, rotation, inplace, entry)
 
 
 # The fields of a Rotation, in order.

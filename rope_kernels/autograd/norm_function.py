@@ -7,11 +7,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from . import norm_launch, norm_reference
-from .modes import has_memory, is_traced
-from .normalization import Normalization, Wanted
-from .plan import two
-from .rotation import Rotation
+from .. import reference
+from ..call.normalization import Normalization, Wanted
+from ..call.rotation import Rotation
+from ..launch import launch_norm
+from ..launch.plan import two
+from ..machine.modes import has_memory, is_traced
 
 Tensors = Sequence[Tensor]
 Gradients = list[Tensor | None]
@@ -20,7 +21,7 @@ Gradients = list[Tensor | None]
 class NormRopeFunction(torch.autograd.Function):
     """y = rope(weight * x / rms(x)), or the norm after the rotation. For eager calls.
 
-    A traced forward takes the operator of `norm_operators.py`, which has the same gradients.
+    A traced forward takes the operator of `norm_operator.py`, which has the same gradients.
     """
 
     @staticmethod
@@ -32,7 +33,7 @@ class NormRopeFunction(torch.autograd.Function):
         weights = () if q_weight is None else (q_weight, k_weight)[:n]
         sumsqs = () if q_sumsq is None else (q_sumsq, k_sumsq)[:n]
         rows = Rows(tensors, weights, sumsqs)
-        found = norm_launch.norm_rope(*rows, rotation, norm, False, True, entry)
+        found = launch_norm.norm_rope(*rows, rotation, norm, False, True, entry)
         keep(ctx, rows, found, rotation, norm)
         ctx.run_backward = run_backward
         return found[0]
@@ -143,7 +144,7 @@ def _differentiable(
     with torch.enable_grad():
         # one may be computed from another: a view of its own ends each path
         rows = Rows(*([x.view_as(x) for x in row] for row in rows))
-        outs = norm_reference.norm_rope(*rows, rotation, norm)
+        outs = reference.norm_rope(*rows, rotation, norm)
     inputs = [x for row in rows for x in row if x.requires_grad]
     pairs = zip(outs, grads, strict=True)
     pairs = [(out, grad) for out, grad in pairs if out.requires_grad and grad is not None]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from .rotation import Rotation
+from ..call.rotation import Rotation
 
 # Sizes measured on an H200; benchmarks/NOTES.md tells what was tried.
 # Bytes of rows per warp, powers of two: 4 or 8 loads of 16 bytes per thread. One warp needs no
@@ -31,7 +31,7 @@ ENOUGH_BLOCKS = 12  # from here on it no longer matters that places in the last 
 MOST_EMPTY = 0.1
 SECTOR_BYTES = 32  # what DRAM hands over at a time
 LINE_BYTES = 128  # of the caches
-WHOLE_ROWS = "whole_rows_kernel"  # its name in whole_rows.py
+WHOLE_ROWS = "whole_rows_kernel"
 # A stretch has as many positions as keep a table's rows in L2 until all batch entries, or all
 # heads, have used them.
 STRETCH_OF_BATCH = 1024

@@ -1,4 +1,4 @@
-"""The Triton kernel, told with the parts. No torch and no launching: `launch.py` plans every call.
+"""The Triton kernel, told with the parts. No torch and no launching: `launch/` plans every call.
 
 One program owns both members of its pairs, so every element is read once, written once, and may be
 overwritten; and rows of a position share cos and sin. An argument that is None is not there, and
@@ -8,7 +8,7 @@ Triton leaves out the lines that need it.
 import triton
 import triton.language as tl
 
-from .cosines import cos_sin_of_pairs
+from .angles import cos_sin_of_pairs
 from .parts import load_pairs, pairs_of_block, per_token, rows_of_program, store_pairs, turn
 from .positions import positions
 

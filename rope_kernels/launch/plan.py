@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
+
+from ..machine.engine import Engine
 
 MOST_ROWS = 2**31 - 2**16  # rows are counted in 32 bits, up to the end of the last block
 
@@ -32,7 +35,7 @@ class Plan:
     The dicts go by the names of the kernel's arguments, and are in their order.
     """
 
-    kernel: str  # its name in kernels.py, whole_rows.py or norm_kernels.py
+    kernel: str  # its name in `rope_kernels.kernels`, and that of its file
     programs: int  # the grid
     num_warps: int  # per program
     sizes: dict[str, int | tuple[int, int] | None]  # run-time integers, and `cp`
@@ -91,6 +94,11 @@ def alignment(*tensors: Tensor | None) -> int:
         known &= x.data_ptr() % 16 == 0 and all(step % 16 == 0 for step in strides)
         aligned = math.gcd(aligned, x.data_ptr(), *(step * size for step in strides))
     return 0 if known else aligned
+
+
+def has_fast_sine(t: Tensor, engine: Engine) -> bool:
+    """Whether the hardware's sine may serve: AMD's library, the interpreter and fp64 have none."""
+    return engine is Engine.NVIDIA and t.dtype != torch.float64
 
 
 def with_rows_in_one_dimension(views: list[Tensor | None]) -> list[Tensor | None]:

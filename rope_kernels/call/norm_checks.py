@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .call import Call
+from ..machine.modes import wants_grad
+from .arguments import Call
 from .checks import bad, check_flag, check_integer, check_tensor
 from .formats import view_as_sbhd
-from .modes import wants_grad
 
 MOST = torch.finfo(torch.float32).max
 ROUNDINGS = "once", "model"

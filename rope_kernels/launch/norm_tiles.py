@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import torch
 
-from .engine import Engine, triton_is_installed
-from .rotation import Rotation
-from .tiles import MAX_WARPS, TILE_BYTES, Tile, next_power_of_2
+from ..call.rotation import Rotation
+from ..machine.engine import Engine, triton_is_installed
+from .rope_tiles import MAX_WARPS, TILE_BYTES, Tile, next_power_of_2
 
 PAIRS_WITH_A_LIMIT = 64, 128  # of registers: of a row, padded to a power of two
 

@@ -1,19 +1,19 @@
-"""The launches of `norm_launch.py` as operators of PyTorch, for torch.compile."""
+"""The launches of `launch_norm.py` as operators of PyTorch, for torch.compile."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from . import norm_launch
-from .checks import check_inplace, check_values
-from .formats import view_as_sbhd
-from .modes import wants_grad
-from .norm_autograd import Rows, gradients, keep
-from .normalization import Normalization, Wanted
-from .operators import FIELDS
-from .reference import compute_dtype
-from .rotation import Rotation
+from ..call.checks import check_inplace, check_values
+from ..call.formats import view_as_sbhd
+from ..call.normalization import Normalization, Wanted
+from ..call.rotation import Rotation
+from ..launch import launch_norm
+from ..machine.modes import wants_grad
+from ..reference import compute_dtype
+from .norm_function import Rows, gradients, keep
+from .rope_operator import FIELDS
 
 _NORM = "float eps, float weight_offset, bool after, bool like_model, SymInt dim"
 
@@ -74,7 +74,7 @@ def _run(tensors, weights, sumsqs, fields, inplace: bool, for_backward: bool):
         beside = [("weight", w) for w in weights] + [("sumsq", x) for x in sumsqs]
         check_inplace(names, tuple(tensors), rotation, beside)
     check_values(rotation, view_as_sbhd(tensors[0], rotation.tensor_format).shape[0])
-    return norm_launch.norm_rope(tensors, weights, sumsqs, rotation, norm, inplace, for_backward)
+    return launch_norm.norm_rope(tensors, weights, sumsqs, rotation, norm, inplace, for_backward)
 
 
 @torch.library.custom_op(
@@ -139,7 +139,7 @@ def _norm_rope_inplace_op(tensors, weights, sumsqs, *fields):
 def _backward_op(grads, kept, rstds, positions, weights, given_sums, *rest):
     wanted = Wanted(*rest[:3])
     rotation, norm = _split(rest[3:])
-    found = norm_launch.norm_rope_backward(
+    found = launch_norm.norm_rope_backward(
         grads, kept, rstds, positions, weights, rotation, norm, given_sums, wanted
     )
     return [x for row in found for x in row]

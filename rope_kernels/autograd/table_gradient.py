@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from .formats import view_as_sbhd
-from .reference import compute_dtype, rotate_half, to_interleaved
-from .rotation import Rotation
+from ..call.formats import view_as_sbhd
+from ..call.rotation import Rotation
+from ..reference import compute_dtype, rotate_half, to_interleaved
 
 
 def table_gradients(

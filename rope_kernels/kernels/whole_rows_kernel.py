@@ -10,7 +10,7 @@ time as the other member of its pair; that load comes from L1.
 import triton
 import triton.language as tl
 
-from .cosines import cos_sin, cos_sin_of_both
+from .angles import cos_sin, cos_sin_of_both
 from .parts import per_token, rows_of_program, unseen_zero
 from .positions import positions
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from . import launch
-from .rotation import Rotation
+from ..call.rotation import Rotation
+from ..launch import launch_rope
 from .table_gradient import table_gradients
 
 
@@ -17,7 +17,8 @@ class RotationFunction(torch.autograd.Function):
     unless the table wants a gradient: one function, with a flag, is its own backward.
 
     `rotate_gradients(grads, rotation)` is a call of its own: a backward may be traced when the
-    forward was not. A traced forward takes the operator of `operators.py`, with the same gradients.
+    forward was not. A traced forward takes the operator of
+    `rope_operator.py`, which has the same gradients.
     """
 
     @staticmethod
@@ -25,7 +26,7 @@ class RotationFunction(torch.autograd.Function):
         tensors = (q,) if k is None else (q, k)
         if inplace:
             ctx.mark_dirty(*tensors)
-        outs = launch.rotate(tensors, rotation, inplace, entry)
+        outs = launch_rope.rotate(tensors, rotation, inplace, entry)
         keep(ctx, tensors, outs, rotation)
         ctx.rotate_gradients = rotate_gradients
         return outs

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from .cosines import cos_sin_of_pairs
+from .angles import cos_sin_of_pairs
 from .parts import pairs_of_block, per_token
 from .positions import positions
 

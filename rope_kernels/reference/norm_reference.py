@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from . import reference
-from .modes import is_traced, is_transformed
-from .normalization import Normalization
-from .rotation import Rotation
+from ..call.normalization import Normalization
+from ..call.rotation import Rotation
+from ..machine.modes import is_traced, is_transformed
+from . import rope_reference
 
 
 def norm_rope(
@@ -31,17 +31,17 @@ def norm_rope(
         norm: how rows are normalized.
     """
     stored = tensors[0].dtype
-    dtype = stored if norm.like_model else reference.compute_dtype(tensors[0])
+    dtype = stored if norm.like_model else rope_reference.compute_dtype(tensors[0])
     rows = tuple([t.to(dtype) for t in tensors])
     if norm.after:
-        rows = reference.rotate(rows, rotation, round_once=not norm.like_model)
+        rows = rope_reference.rotate(rows, rotation, round_once=not norm.like_model)
     normal = []
     for i, row in enumerate(rows):
         weight, sumsq = (x[i] if x else None for x in (weights, sumsqs))
         normal.append(normalize(row, weight, sumsq, rotation.tensor_format, norm))
     rows = tuple(normal)
     if not norm.after:
-        rows = reference.rotate(rows, rotation, round_once=not norm.like_model)
+        rows = rope_reference.rotate(rows, rotation, round_once=not norm.like_model)
     return tuple([row.to(stored).contiguous() for row in rows])
 
 
@@ -53,7 +53,7 @@ def normalize(
     norm: Normalization,
 ) -> Tensor:
     """x / rms(x) * (weight_offset + weight), in the dtype of `x`; sums in fp32 at least."""
-    exact = x.to(reference.compute_dtype(x))
+    exact = x.to(rope_reference.compute_dtype(x))
     if sumsq is None:
         mean = exact.square().mean(-1, keepdim=True)
     else:
@@ -70,7 +70,7 @@ def normalize(
 def sum_of_squares(t: Tensor) -> Tensor:
     """The sum of squares of each row, (..., d) to (...), in fp32 (fp64 for fp64)."""
     if is_traced() or is_transformed():  # a compiler makes one kernel of these three operators
-        return t.to(reference.compute_dtype(t)).square().sum(-1)
+        return t.to(rope_reference.compute_dtype(t)).square().sum(-1)
     return _SumOfSquares.apply(t)
 
 
@@ -83,7 +83,7 @@ class _SumOfSquares(torch.autograd.Function):
     @staticmethod
     def forward(ctx, t):
         ctx.save_for_backward(t)
-        return torch.linalg.vector_norm(t, dim=-1, dtype=reference.compute_dtype(t)).square()
+        return torch.linalg.vector_norm(t, dim=-1, dtype=rope_reference.compute_dtype(t)).square()
 
     @staticmethod
     def backward(ctx, grad):

@@ -1,0 +1,1 @@
+"""What was asked: arguments, checks, and what they describe."""

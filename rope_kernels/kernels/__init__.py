@@ -1,0 +1,1 @@
+"""Triton kernels and their parts. Nothing here imports torch or launches anything."""

@@ -1,0 +1,1 @@
+"""From tensors to one launch: plans, tiles, and the fast path."""

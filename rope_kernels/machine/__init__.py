@@ -1,0 +1,1 @@
+"""What is underneath: engines, and what PyTorch does with a call."""
