@@ -28,6 +28,7 @@ def test_of_larger_ones_the_name_decides_which_cases_run(count):
         kept = conftest.slices(cases)
         first = cases.index(kept[0])
         assert kept == cases[first::step] and first < step
+        assert conftest.slice_of(f"tests/room/{name}", cases) == kept, "the room decides"
         seen.update(map(cases.index, kept))
     assert seen == set(range(count)), "a case that no name would choose"
 
