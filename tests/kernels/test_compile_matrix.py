@@ -121,7 +121,7 @@ def test_the_slice_of_the_cells_has_every_kernel_and_every_gpu():
 
 
 def test_the_sample_has_every_kernel_and_both_values_of_every_flag():
-    sources = [path.read_text("utf-8") for path in (ROOT / "rope_kernels").glob("*.py")]
+    sources = [path.read_text("utf-8") for path in (ROOT / "rope_kernels").rglob("*.py")]
     kernels = {name for text in sources for name in re.findall(r"^def (\w+_kernel)\(", text, re.M)}
     plans = [planned(call, target)[0] for call in calls() for target in ("sm_90", "gfx942")]
     assert {plan.kernel for plan in plans} == kernels
