@@ -107,6 +107,7 @@ def test_the_true_gradient_passes():
     assert verdict and "one gradient for all" in verdict.right_cases
 
 
+rope_in_place = spec(exercises.rope.function, overwrites=("t",), kernel=True)
 IN_PLACE = {
     "a race": (wrong_kernels.racing, "a race between programs: program 1 reads element"),
     "nothing overwritten": (wrong_kernels.copies_in_place, "unwritten"),
@@ -116,12 +117,12 @@ IN_PLACE = {
 
 @pytest.mark.parametrize("candidate, kind", IN_PLACE.values(), ids=IN_PLACE.keys())
 def test_wrong_in_place(candidate, kind):
-    verdict = judge(candidate, exercises.rope_in_place)
+    verdict = judge(candidate, rope_in_place)
     assert not verdict and kind in verdict.reason, verdict
 
 
 def test_right_in_place():
-    assert judge(wrong_kernels.right_in_place, exercises.rope_in_place)
+    assert judge(wrong_kernels.right_in_place, rope_in_place)
 
 
 def test_several_results():
