@@ -1,7 +1,9 @@
 """`lab.check_exercise`: right candidates pass, wrong ones are told what they look like."""
 
 import functools
+import importlib
 import os
+import pkgutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,8 +13,10 @@ import torch
 import rope_lab as lab
 import wrong_kernels
 from rope_kernels import apply_rotary_pos_emb, rope_bw, rope_qk
-from rope_lab.grading import exercises, judge_process
+from rope_lab.grading import diagnose, exercises, judge_process
 from rope_lab.grading import judge as judge_module
+from rope_lab.grading.diagnose.evidence import Evidence
+from rope_lab.grading.diagnose.table import IN_ORDER
 from rope_lab.grading.spec import STRIDED, Case, Spec, spec
 
 judge = judge_module.check_exercise
@@ -103,6 +107,7 @@ def test_the_true_gradient_passes():
     assert verdict and "one gradient for all" in verdict.right_cases
 
 
+rope_in_place = spec(exercises.rope.function, overwrites=("t",), kernel=True)
 IN_PLACE = {
     "a race": (wrong_kernels.racing, "a race between programs: program 1 reads element"),
     "nothing overwritten": (wrong_kernels.copies_in_place, "unwritten"),
@@ -112,12 +117,12 @@ IN_PLACE = {
 
 @pytest.mark.parametrize("candidate, kind", IN_PLACE.values(), ids=IN_PLACE.keys())
 def test_wrong_in_place(candidate, kind):
-    verdict = judge(candidate, exercises.rope_in_place)
+    verdict = judge(candidate, rope_in_place)
     assert not verdict and kind in verdict.reason, verdict
 
 
 def test_right_in_place():
-    assert judge(wrong_kernels.right_in_place, exercises.rope_in_place)
+    assert judge(wrong_kernels.right_in_place, rope_in_place)
 
 
 def test_several_results():
@@ -501,3 +506,21 @@ def column_i_for_pair_i(t, freqs):
 def test_slips_in_the_table(candidate, asked, kind):
     verdict = judge(candidate, asked)
     assert not verdict and verdict.reason.startswith(kind), verdict
+
+
+# the table of guesses
+
+
+def guesses_of(name):
+    """A module's own public functions that take the evidence and return words, or None."""
+    module = importlib.import_module(name)
+    own = [f for f in vars(module).values() if getattr(f, "__module__", "") == name]
+    kind = {"e": Evidence, "return": str | None}
+    return {f for f in own if f.__annotations__ == kind and not f.__name__.startswith("_")}
+
+
+def test_every_guess_is_in_the_table_once():
+    """One that is not would never be made."""
+    found = pkgutil.iter_modules(diagnose.__path__, f"{diagnose.__name__}.")
+    guesses = set().union(*(guesses_of(module.name) for module in found))
+    assert set(IN_ORDER) == guesses and len(IN_ORDER) == len(guesses) > 30

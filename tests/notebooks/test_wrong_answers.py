@@ -212,7 +212,7 @@ def test_american_spelling():
     british = re.compile(
         r"neighbour|colour|normalis|behaviour|favour|recognis|practis|\bgrey", re.I
     )
-    texts = [path.read_text() for path in (Path(lab.__file__).parent / "grading").glob("*.py")]
+    texts = [path.read_text() for path in (Path(lab.__file__).parent / "grading").rglob("*.py")]
     for folder in (notebook_form.FOLDER, notebook_form.FOLDER / "deeper", SOLUTIONS):
         for path in folder.glob("[0-9]*.ipynb"):
             cells = nbformat.read(path, as_version=4).cells
