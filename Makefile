@@ -26,15 +26,14 @@ LAB_SETTINGS := JUPYTER_CONFIG_PATH=tools/jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPY
 
 # A few tests run a second time, with the fast path switched off; gpu.yml runs whole files so. On a
 # machine without an NVIDIA GPU no call takes that path, so `make test-all` leaves it at these, too.
-WITHOUT_FAST_PATH := tests/test_kernels.py tests/test_autograd.py tests/test_fast_path.py \
-	-k "sbhd and (strides or upstream) or signature or fast_backward"
+WITHOUT_FAST_PATH := tests/kernels/test_kernels.py tests/autograd/test_autograd.py \
+	tests/launch/test_fast_path.py -k "sbhd and (strides or upstream) or signature or fast_backward"
 
-# Tests of notebooks, the lab, the site and the benchmark launch nothing that this would change.
-OF_THE_PACKAGE := $(foreach name,notebook site browser readers judge exercises answers wrong figures \
-	lab explorers benchmark peers words glossary equations environment types journey ladder ledger \
-	rerun nine compile_matrix amd,--ignore-glob='tests/test_*$(name)*.py')
+# The rooms whose tests launch what this changes. The compile matrix launches nothing.
+OF_THE_PACKAGE := tests/autograd tests/call tests/embedding tests/kernels tests/launch tests/norm \
+	--ignore=tests/kernels/test_compile_matrix.py
 
-ONCE_MORE = $(if $(shell command -v nvidia-smi),tests --slices $(OF_THE_PACKAGE) \
+ONCE_MORE = $(if $(shell command -v nvidia-smi),$(OF_THE_PACKAGE) --slices \
 	$(SHARED) --dist worksteal,$(WITHOUT_FAST_PATH))
 
 .DEFAULT_GOAL := help

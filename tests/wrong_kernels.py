@@ -1,4 +1,4 @@
-"""Kernels with a mistake each, as readers make them; `tests/test_judge.py` has them judged.
+"""Kernels with a mistake each, as readers make them; `tests/lab/test_judge.py` has them judged.
 
 All are one kernel, right where `MISTAKE` is 0, so that each differs from the right one in a line.
 """

@@ -1,7 +1,7 @@
 """Compile the sample of calls for every GPU and write the table: `make compile_matrix`.
 
 docs/compile_matrix.json is the one source; the tables of docs/compile_matrix.md come from it.
-tests/test_compile_matrix.py compiles again and allows nothing worse.
+tests/kernels/test_compile_matrix.py compiles again and allows nothing worse.
 """
 
 import json

@@ -2,8 +2,8 @@
 
 The index is the one source of titles, questions, minutes, hardware, prerequisites and order. They
 are shown in README's table, in the map of the first notebook, and in the first and last cell of
-every notebook. tests/test_notebook_index.py holds all of these places equal to the index. The link
-"Solution" of an exercise gets the place of its solution.
+every notebook. tests/notebooks/test_notebook_index.py holds all of these places equal to the index.
+The link "Solution" of an exercise gets the place of its solution.
 
 `repository` in it, as "owner/name", brings badges, links that open a notebook on GitHub or in
 Colab, and lines in each first code cell that fetch both packages there. While it is empty there is

@@ -135,8 +135,8 @@ def _in_a_tuple(compiled, run, programs: int, numbers: tuple) -> Callable[[int, 
     return lambda stream, addresses: launch(programs, 1, 1, stream, *how, (*addresses, *numbers))
 
 
-# By the version of Triton. `tests/test_fast_path.py` compares what each hands to the driver with
-# what the JIT hands to it; add a version here only when those tests pass on it.
+# By the version of Triton. `tests/launch/test_fast_path.py` compares what each hands to the driver
+# with what the JIT hands to it; add a version here only when those tests pass on it.
 LAUNCHERS = {"3.5": _one_by_one, "3.6": _one_by_one, "3.7": _in_a_tuple}
 
 

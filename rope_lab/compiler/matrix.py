@@ -1,6 +1,6 @@
 """The compile matrix: what a sample of calls becomes on each of several GPUs, and what is worse.
 
-`tools/compile_matrix.py` writes it down; `tests/test_compile_matrix.py` compares.
+`tools/compile_matrix.py` writes it down; `tests/kernels/test_compile_matrix.py` compares.
 """
 
 from collections.abc import Iterator

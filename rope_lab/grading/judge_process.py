@@ -19,7 +19,8 @@ from rope_kernels.machine.engine import interpreter_is_on, triton_is_installed
 from ..interpreter import speed_up
 from .check import compare, is_right
 from .counts import ONE_INDEX_AND_ONE_PRODUCT, Operators, Run, broken_rule, wasted
-from .diagnose import Evidence, kind_of_mistake
+from .diagnose.evidence import Evidence
+from .diagnose.table import kind_of_mistake
 from .spec import Case, Spec, spec
 from .verdict import NOT_YET, RIGHT, WRONG, Verdict
 

@@ -10,7 +10,7 @@ right answer in plain sight, that is in `answers_03.py` and so on, for 08, 09 an
 from collections.abc import Sequence
 from math import pi
 
-from .exercises import slow_pairs
+from .exercises.exercises_01 import slow_pairs
 
 # 00, exercise 2: the largest n for which a kernel without `* BLOCK` is right, in blocks of 256
 FORGOTTEN_BLOCK = {

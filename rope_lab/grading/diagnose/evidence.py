@@ -1,0 +1,117 @@
+"""A wrong result, and what every guess is compared with."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..spec import Argument, Case, Spec
+
+
+@dataclass
+class Evidence:
+    """A wrong result and all that can be known of it.
+
+    A guess is borne out by the numbers: `got_is` compares the result with what the specification
+    makes of other inputs, which the methods `expected_with_...` compute.
+    """
+
+    spec: Spec
+    case: Case
+    inputs: list[Tensor]
+    got: Tensor
+    expected: Tensor
+    wrong: Tensor  # where, like `expected`
+    nobody_wrote: Callable[[tuple[int, ...]], bool]  # an element of the result
+    run: Callable[..., Tensor]  # the candidate on other inputs
+    earlier: list[str]  # cases that came out right
+    races: list[str]
+    twice: list[str]  # places that were stored twice, or read after they were stored
+    undefined: bool  # a load had elements masked off, and no `other`
+    mistakes: dict[str, Callable]  # words -> a wrong function: those that the specification knows
+
+    # comparisons
+
+    def got_is(self, guess: Tensor) -> bool:
+        """Is this what came out?"""
+        return self.close(self.got, guess)
+
+    def close(self, a: Tensor, b: Tensor) -> bool:
+        """Are they the same but for the rounding of this case's dtype?"""
+        exact = self.expected.dtype in (torch.float32, torch.float64)
+        tolerance = 1e-4 if exact else 1e-2
+        return (
+            a.numel() > 0
+            and a.shape == b.shape
+            and torch.allclose(
+                a.double(), b.double(), rtol=tolerance, atol=tolerance, equal_nan=True
+            )
+        )
+
+    # what the specification makes of other inputs
+
+    def expected_with_input(self, number: int, value: Tensor) -> Tensor:
+        """With one of the inputs replaced."""
+        return self.spec(*self.inputs[:number], value, *self.inputs[number + 1 :])
+
+    def expected_with_angles(self, change: Callable[[Tensor], Tensor]) -> Tensor:
+        """With every table of angles changed."""
+        return self.spec(*[change(x) if a.holds == "angles" else x for x, a in self.arguments])
+
+    def cosine_and_sine_parts(
+        self, change: Callable[[Tensor], Tensor] = lambda angles: angles
+    ) -> tuple[Tensor, Tensor]:
+        """A rotation is the sum of two parts: minus the angle changes only the sine's sign."""
+        forth = self.expected_with_angles(change)
+        back = self.expected_with_angles(lambda angles: -change(angles))
+        return (forth + back) / 2, (forth - back) / 2
+
+    # what the inputs are
+
+    @property
+    def arguments(self) -> list[tuple[Tensor, Argument]]:
+        """Each input, and what the specification says of it."""
+        return list(zip(self.inputs, self.spec.arguments, strict=True))
+
+    @property
+    def has_angles(self) -> bool:
+        return any(argument.holds == "angles" for argument in self.spec.arguments)
+
+    @property
+    def halves_have_angles(self) -> bool:
+        """Does each half have angles of its own, rather than each pair one?"""
+        tables = [argument for argument in self.spec.arguments if argument.holds == "angles"]
+        return bool(tables) and all(argument.letters[-1] in ("d2", "d") for argument in tables)
+
+    @property
+    def is_gradient(self) -> bool:
+        return any(name.startswith("grad") for name in self.spec.names)
+
+    # parts of a row
+
+    @property
+    def rotary_dim(self) -> int:
+        """How many elements of the last dimension turn, as far as the angles tell."""
+        for x, argument in self.arguments:
+            if argument.holds == "angles" and argument.letters[-1:] in (("d2",), ("p",)):
+                return x.shape[-1] * (2 if argument.letters[-1] == "p" else 1)
+        return self.expected.shape[-1]
+
+    @property
+    def only_in_tail(self) -> bool:
+        """Is all that is wrong beyond what turns?"""
+        has_tail = self.rotary_dim < self.expected.shape[-1]
+        return has_tail and not self.wrong[..., : self.rotary_dim].any()
+
+    @property
+    def places(self) -> dict[str, Tensor]:
+        """Halves and neighbors: the parts of a row that one line of a kernel may get wrong."""
+        place = torch.arange(self.expected.shape[-1])
+        in_first = place < self.rotary_dim // 2
+        return {
+            "the first half": in_first,
+            "the second half": ~in_first,
+            "the first of each two neighbors": place % 2 == 0,
+            "the second of each two neighbors": place % 2 == 1,
+        }

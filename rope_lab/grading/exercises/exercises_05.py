@@ -1,0 +1,59 @@
+"""Notebook 05: kernels that own their pairs."""
+# ruff: noqa: F821 (the letters of shapes)
+
+import torch
+
+from ..spec import STRIDED, spec
+from .definitions import rope, rope_of_neighbors, rope_of_q_and_k, rotate_half, rotated
+
+
+@spec(
+    leave_out=(*STRIDED, "part of the head rotated"),
+    kernel=True,
+    asks=("half the table",),
+)
+def rope_by_first_half(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
+    """`rope` of whole heads by the table's first half; its second half does not matter.
+
+    So it shows whether a kernel reads only one half.
+    """
+    first = freqs[..., : freqs.shape[-1] // 2]
+    return rope.function(t, torch.cat((first, first), dim=-1))
+
+
+@spec(angles="pairs", overwrites=("t",), kernel=True)
+def rope_of_neighbors_in_place(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
+    """`rope_of_neighbors`, written over its input and nowhere else."""
+    return rope_of_neighbors.function(t, freqs)
+
+
+def _k_by_heads_of_q(q, k, freqs):
+    """The number of k's row taken apart by the heads of q."""
+    (_, b, h, _), (*_, g, d) = q.shape, k.shape
+    row = torch.arange(k.numel() // d)
+    position, sequence, head = row // (b * h), row // h % b, row % h
+    read = ((position * b + sequence) * g + head).clamp(max=len(row) - 1)
+    rows = k.reshape(-1, 1, 1, d)[read]
+    return rope.function(q, freqs), rotated(rows, freqs[position], rotate_half.function).view_as(k)
+
+
+def _k_position_by_heads_of_q(q, k, freqs):
+    """Only the position: sequence and head are right."""
+    (_, b, h, _), (*_, g, d) = q.shape, k.shape
+    row = torch.arange(k.numel() // d)
+    position, sequence, head = row // (b * h), row // g % b, row % g
+    rows = k.reshape(-1, 1, 1, d)[(position * b + sequence) * g + head]
+    return rope.function(q, freqs), rotated(rows, freqs[position], rotate_half.function).view_as(k)
+
+
+@spec(
+    launches=1,
+    kernel=True,
+    mistakes={
+        "the wrong heads: the rows of k are counted by the heads of q": _k_by_heads_of_q,
+        "the wrong heads: k's position is counted by the heads of q": _k_position_by_heads_of_q,
+    },
+)
+def rope_of_q_and_k_at_once(q: "(s, b, h, d)", k: "(s, b, g, d)", freqs: "angles (s2, 1, 1, d2)"):
+    """`rope_of_q_and_k` by a single launch."""
+    return rope_of_q_and_k.function(q, k, freqs)

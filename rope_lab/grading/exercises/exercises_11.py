@@ -1,0 +1,155 @@
+"""Notebook 11: normalized and rotated, from parts, and back."""
+# ruff: noqa: F821 (the letters of shapes)
+
+from functools import partial
+
+import torch
+
+from ..spec import STRIDED, spec
+from .definitions import A_ROW_OF_ZEROS, rope, rope_gradient
+
+
+def _normal(x):
+    return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
+
+
+def _tail_left_out_of_the_mean(x, weight, freqs):
+    rows = x[..., : freqs.shape[-1]]
+    mean = rows.square().sum(-1, keepdim=True) / x.shape[-1]
+    return rope.function(x * (mean + 1e-6).rsqrt() * weight, freqs)
+
+
+def _mean_of_what_turns(x, weight, freqs):
+    mean = x.square().sum(-1, keepdim=True) / freqs.shape[-1]
+    return rope.function(x * (mean + 1e-6).rsqrt() * weight, freqs)
+
+
+def _mean_of_half(x, weight, freqs):
+    mean = 2 * x.square().mean(-1, keepdim=True)
+    return rope.function(x * (mean + 1e-6).rsqrt() * weight, freqs)
+
+
+def _sum_of_squares(x, weight, freqs):
+    return rope.function(x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt() * weight, freqs)
+
+
+def _not_normalized(x, weight, freqs):
+    return rope.function(x * weight, freqs)
+
+
+def _rounded_like_the_model(x, weight, freqs):
+    """In half precision: after each product, and once more at the end."""
+    row = (_normal(x).half().double() * weight).half().double()
+    return rope.function(row, freqs)
+
+
+def _transposed(x, weight, freqs):
+    return rope_gradient.function(_normal(x) * weight, freqs)
+
+
+@spec(
+    leave_out=("batch and positions swapped in memory", "every other element"),
+    launches=1,
+    kernel=True,
+    extra=A_ROW_OF_ZEROS,
+    mistakes={
+        "the tail is left out of the sum of squares": _tail_left_out_of_the_mean,
+        "the wrong divisor: the mean is over all d elements of a row": _mean_of_what_turns,
+        "the wrong divisor: half as many elements as a row has": _mean_of_half,
+        "the sum of squares is not divided by d": _sum_of_squares,
+        "the row is not normalized": _not_normalized,
+        "the transposed map: TRANSPOSE is for the backward": _transposed,
+        "rounding: too often, like the model, which rounds before it rotates; round once, at the "
+        "end": _rounded_like_the_model,
+    },
+)
+def rope_of_normalized_rows(x: "(s, b, h, d)", weight: "(d)", freqs: "angles (s2, 1, 1, d2)"):
+    """`rope_of_normalized` with a tail, which is normalized and does not turn."""
+    return rope.function(_normal(x) * weight, freqs)
+
+
+PROGRAMS, ROWS_OF_A_TILE = 2, 4  # of the stub
+
+
+def _norm_gradient(
+    grad,
+    x,
+    weight,
+    freqs,
+    turned="back",
+    mean=1.0,
+    divided=True,
+    weighted=True,
+    scaled=True,
+    summed="normal",
+    tiles="all",
+):
+    """Gradients of x and of the weight; the defaults are right."""
+    s, b, h, d = x.shape
+    r = (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
+    dn = {
+        "back": rope_gradient.function,
+        "forth": rope.function,
+        "not": lambda grad, freqs: grad,
+    }[turned](grad, freqs)
+    dxhat = dn * weight if weighted else dn
+    along = (dxhat * x * r).sum(-1, keepdim=True) / (d if divided else 1)
+    dx = dxhat - mean * x * r * along
+    products = {
+        "normal": x * r * dn,
+        "input": x * dn,
+        "weighted": x * r * dn * weight,
+        "not turned": x * r * grad,
+    }[summed]
+    blocks = -(-b * h // ROWS_OF_A_TILE)
+    tile = torch.arange(s)[:, None] * blocks + torch.arange(b * h) // ROWS_OF_A_TILE
+    kept = {
+        "all": tile >= 0,
+        "none": tile < 0,
+        "last": tile >= s * blocks - PROGRAMS,
+        "of program 0": tile % PROGRAMS == 0,
+        "of the last program": tile % PROGRAMS == PROGRAMS - 1,
+    }[tiles]
+    products = products.reshape(s, b * h, d) * kept[..., None].to(x.device)
+    return dx * r if scaled else dx, products.sum((0, 1))
+
+
+def _forward_alone(grad, x, weight, freqs):
+    return rope.function(grad * weight, freqs), torch.zeros_like(weight)
+
+
+@spec(
+    leave_out=(*STRIDED, "one gradient for all"),
+    launches=2,
+    kernel=True,
+    extra=A_ROW_OF_ZEROS,
+    mistakes={
+        words: partial(_norm_gradient, **wrong)
+        for words, wrong in {
+            "dw has the weight in it: it takes dn before the weight": {"summed": "weighted"},
+            "dw takes x, not x times r": {"summed": "input"},
+            "dw takes the gradient before it is rotated back": {"summed": "not turned"},
+            "dw of one tile only: each program keeps its last tile and forgets its sum": {
+                "tiles": "last"
+            },
+            "dw is 0: nothing is added to sum1 and sum2": {"tiles": "none"},
+            "dw of one program only": {"tiles": "of program 0"},
+            "dw of the last program only": {"tiles": "of the last program"},
+            "a sign: the gradient is rotated by the angle, not back": {"turned": "forth"},
+            "the gradient is not rotated back": {"turned": "not"},
+            "the mean term is missing: dx has a part along x": {"mean": 0.0},
+            "the sign of the mean term: it is subtracted": {"mean": -1.0},
+            "the mean term is a sum: it is not divided by d": {"divided": False},
+            "the weight is forgotten: dx takes w times dn": {"weighted": False},
+            "a factor r is missing in dx": {"scaled": False},
+        }.items()
+    }
+    | {  # last, because a dw of 0 alone is another mistake
+        "unchanged: the stub's line treats the gradient as the forward treats x": _forward_alone,
+    },
+)
+def rope_of_normalized_gradient(
+    grad: "(s, b, h, d)", x: "(s, b, h, d)", weight: "(d)", freqs: "angles (s2, 1, 1, d)"
+):
+    """Gradients of x and of the weight of `rope_of_normalized`."""
+    return _norm_gradient(grad, x, weight, freqs)

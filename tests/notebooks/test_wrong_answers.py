@@ -1,0 +1,221 @@
+"""Every exercise has five wrong answers at least, and each is told what is wrong with it.
+
+Kernels and functions are judged in `test_exercises.py` and `test_exercises_first.py`; numbers and
+choices are judged here, in the cell of the worked solution. The counts hold for all of them.
+"""
+
+import ast
+import contextlib
+import functools
+import io
+import re
+import tempfile
+from pathlib import Path
+
+import nbformat
+import pytest
+
+import notebook_form
+import rope_lab as lab
+import wrong_answers
+import wrong_answers_first
+from wrong_numbers import WRONG_NUMBERS
+
+ENOUGH = 5
+SOLUTIONS = notebook_form.FOLDER / "solutions"
+TITLE = re.compile(r"^##+ Exercise (\d): ", re.MULTILINE)
+CHECK = re.compile(r"\b(check_(?:answer|choices|exercise|timer))\(")
+TOO_VAGUE = ("too small", "too large", "a sign", "a wrong stride", "out of bounds", "unwritten")
+
+
+def graded(path):
+    """(notebook's number, exercise, check) -> cell, for each cell that asks for a verdict."""
+    found, exercise = {}, None
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "markdown" and TITLE.search(cell.source):
+            exercise = int(TITLE.search(cell.source)[1])
+        elif cell.cell_type == "code" and "-ex" in cell.id and CHECK.search(cell.source):
+            found.setdefault((path.name[:2], exercise, CHECK.search(cell.source)[1]), cell)
+    return found
+
+
+def of_all(folder, pattern="[0-9]*.ipynb"):
+    return {
+        key: cell for path in sorted(folder.glob(pattern)) for key, cell in graded(path).items()
+    }
+
+
+GRADED = of_all(notebook_form.FOLDER) | of_all(notebook_form.FOLDER / "deeper")
+SOLVED = of_all(SOLUTIONS)
+
+
+def phrases():
+    """(notebook's number, exercise, check) -> what the wrong answers are told."""
+    found = {}
+    for wrong in (*wrong_answers.WRONG_ANSWERS, *wrong_answers_first.WRONG_ANSWERS):
+        found.setdefault((wrong.notebook, wrong.exercise, "check_exercise"), []).append(wrong.told)
+    found["10", 1, "check_exercise"] = [repair.told for repair in wrong_answers.WRONG_REPAIRS]
+    found["08", 2, "check_timer"] = [wrong.told for wrong in wrong_answers.WRONG_TIMERS]
+    for (notebook, exercise), wrong in WRONG_NUMBERS.items():
+        (check,) = {
+            check
+            for number, k, check in GRADED
+            if (number, k) == (notebook, exercise) and check in ("check_answer", "check_choices")
+        }
+        found[notebook, exercise, check] = [told for _, told in wrong]
+    return found
+
+
+PHRASES = phrases()
+
+
+def complaints(told):
+    """What is missing: five wrong answers, told apart by words that say what is wrong."""
+    found = []
+    apart = [one for one in set(told) if not any(one in other for other in set(told) - {one})]
+    if len(apart) < ENOUGH:
+        found.append(f"{len(apart)} wrong answers told apart, {ENOUGH} are needed")
+    found += [f"{one!r} names no mistake" for one in told if one in TOO_VAGUE or len(one) < 8]
+    return found
+
+
+@pytest.mark.parametrize("key", GRADED, ids=lambda key: "-".join(map(str, key)))
+def test_an_exercise_has_five_wrong_answers_told_apart(key):
+    assert complaints(PHRASES.get(key, [])) == []
+
+
+def test_there_are_no_wrong_answers_to_what_nobody_asks():
+    assert set(PHRASES) == set(GRADED)
+    assert len(GRADED) > 40
+
+
+@pytest.mark.parametrize(
+    "told",
+    (
+        [],
+        ["a sign: minus", "no mask in it", "the tail is zero", "a factor of 2"],
+        [*4 * ["the same words"], "other words"],
+        ["too small", "no mask in it", "the tail is zero", "a factor of 2", "a late begin"],
+    ),
+)
+def test_too_few_or_too_vague_is_found(told):
+    assert complaints(told)
+
+
+# numbers and choices
+
+
+@functools.cache
+def solved(notebook, exercise):
+    """Names of the worked solution, up to its check; the check; the name of the answer."""
+    (key,) = (key for key in SOLVED if key[:2] == (notebook, exercise) and "exercise" not in key[2])
+    (path,) = SOLUTIONS.glob(f"{notebook}_*_solutions.ipynb")
+    cells = [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
+    places = [c.id for c in cells].index(SOLVED[key].id)
+    body = ast.parse(SOLVED[key].source).body
+    before = [
+        statement
+        for cell in cells[:places]
+        for statement in ast.parse(cell.source).body
+        if isinstance(statement, ast.FunctionDef | ast.Import | ast.ImportFrom | ast.Assign)
+        and "check_" not in ast.unparse(statement)
+    ]
+    source = "\n\n".join(ast.unparse(statement) for statement in (*before, *body[:-1]))
+    file = Path(tempfile.mkdtemp()) / f"solved_{notebook}_{exercise}.py"
+    file.write_text(source)  # Triton reads kernels from a file
+    names = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(source, file, "exec"), names)
+    check = body[-1].value
+    return names, ast.unparse(check), check.args[0].id
+
+
+def verdict_on(notebook, exercise, answer):
+    names, check, given = solved(notebook, exercise)
+    return eval(check, names | {given: answer})
+
+
+@pytest.mark.parametrize(
+    "notebook, exercise, answer, told",
+    [(*key, *wrong) for key, several in WRONG_NUMBERS.items() for wrong in several],
+    ids=str,
+)
+def test_a_wrong_number_or_choice_is_told_why(notebook, exercise, answer, told):
+    verdict = verdict_on(notebook, exercise, answer)
+    assert verdict.state == "wrong" and told in repr(verdict), verdict
+
+
+@pytest.mark.parametrize("key", [key for key in SOLVED if key[2] == "check_choices"], ids=str)
+def test_every_wrong_choice_has_an_explanation_of_its_own(key):
+    notebook, exercise, _ = key
+    names, check, given = solved(notebook, exercise)
+    right = names[given]
+    call = ast.parse(check, mode="eval").body
+    options = [k for k in call.keywords if k.arg is None]
+    choices = (
+        eval(ast.unparse(options[0].value), names)["choices"]
+        if options
+        else eval(ast.unparse(call.args[2]), names)
+    )
+    several = right if isinstance(right, list) else [right]
+    for place, wanted in enumerate(several):
+        reasons = []
+        for choice in set(choices) - {wanted}:
+            answer = [*several[:place], choice, *several[place + 1 :]]
+            verdict = verdict_on(notebook, exercise, answer if right is several else choice)
+            assert verdict.because, (key, place, choice)
+            reasons.append(verdict.because)
+        assert len(set(reasons)) == len(reasons), (key, place)
+
+
+@pytest.mark.parametrize("key", WRONG_NUMBERS, ids=str)
+def test_the_worked_answer_is_right(key):
+    """So that it is the answer which is rejected above, and not the cell."""
+    names, _, given = solved(*key)
+    assert verdict_on(*key, names[given])
+
+
+@pytest.mark.parametrize("key", [("03", 2), ("05", 2)], ids=str)
+def test_a_cell_to_fill_in_does_not_compute_the_answer_in_plain_sight(key):
+    """Nothing but the reader's answer and the check."""
+    (cell,) = (cell for graded_key, cell in GRADED.items() if graded_key[:2] == key)
+    statements = [type(statement) for statement in ast.parse(cell.source).body]
+    assert statements == [ast.Assign, ast.Expr]
+
+
+# the same words everywhere
+
+
+def test_verdicts_look_alike():
+    """State and place first; then a line each, in this order, for what helps."""
+    number = lab.check_answer(
+        [1, 3], [1, 2], hint="the mask", mistakes={"a mask that is missing": [None, 3]}
+    )
+    assert repr(number).splitlines() == [
+        "WRONG in answer 2 of 2: 3 is too large",
+        "  looks like: a mask that is missing",
+        "  think of: the mask",
+    ]
+    choice = lab.check_choices(
+        ["a", "a"], ["a", "b"], ("a", "b"), hint="the grid", mistakes={"a is small": ["a", "a"]}
+    )
+    assert repr(choice).splitlines() == [
+        "WRONG in answer 2 of 2: it is not a",
+        "  because: a is small",
+        "  think of: the grid",
+    ]
+    kernel = lab.check_exercise(lab.exercises.rotate_half.function, lab.exercises.rope)
+    assert repr(kernel).startswith("WRONG: ") or repr(kernel).startswith("WRONG in the case '")
+
+
+def test_american_spelling():
+    british = re.compile(
+        r"neighbour|colour|normalis|behaviour|favour|recognis|practis|\bgrey", re.I
+    )
+    texts = [path.read_text() for path in (Path(lab.__file__).parent / "grading").rglob("*.py")]
+    for folder in (notebook_form.FOLDER, notebook_form.FOLDER / "deeper", SOLUTIONS):
+        for path in folder.glob("[0-9]*.ipynb"):
+            cells = nbformat.read(path, as_version=4).cells
+            texts += [c.source for c in cells if "-ex" in c.id or TITLE.search(c.source)]
+    assert british.search("Neighbours") and len(texts) > 100
+    assert [found[0] for text in texts for found in british.finditer(text)] == []

@@ -1,0 +1,1158 @@
+"""Answers to the exercises of notebooks 04 to 09 that are wrong, and what they must be told.
+
+Each is the worked solution with a line or two as readers write them: text of the solution on the
+left, what stands there instead on the right. `test_exercises.py` has them judged.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A solution with a mistake in it."""
+
+    notebook: str
+    exercise: int
+    mistake: str
+    instead: dict[str, str]  # text of the solution: what stands in its place
+    told: str  # words of the verdict
+    candidate: str = ""  # where the exercise has more than one
+
+    def __str__(self) -> str:
+        return f"{self.notebook}-{self.exercise} {self.mistake}"
+
+
+WRONG_ANSWERS = [
+    # 04: the tail
+    Wrong(
+        *("04", 2, "no tail"),
+        {"    tl.store(out_ptr + row * D + column, tail, mask=passes)\n": ""},
+        "the tail is forgotten",
+    ),
+    Wrong(
+        *("04", 2, "a tail without its first element"),
+        {"passes = (column >= D2)": "passes = (column > D2)"},
+        "part of the tail is never written: 105 of its 840 elements",
+    ),
+    Wrong(
+        *("04", 2, "zeros for a tail"),
+        {"tail, mask=passes)": "tail * 0, mask=passes)"},
+        "the tail is wrong: it is zero",
+    ),
+    Wrong(
+        *("04", 2, "a tail without an end"),
+        {"passes = (column >= D2) & (column < D)": "passes = column >= D2"},
+        "out of bounds: program",
+    ),
+    Wrong(
+        *("04", 2, "the tail's angles as well"),
+        {
+            "mask=rotates).to": "mask=column < D).to",
+            "+ column, mask=rotates)": "+ column % D2, mask=column < D)",
+            "tail = tl.load(t_ptr + row * D + column, mask=passes)": "",
+            "tl.store(out_ptr + row * D + column, tail, mask=passes)": "",
+            "tl.sin(angle), mask=rotates)": "tl.sin(angle), mask=column < D)",
+        },
+        "elements d2 and up have to come out as they came in",
+    ),
+    Wrong(
+        *("04", 2, "the first row's tail for all"),
+        {"tail = tl.load(t_ptr + row * D + column": "tail = tl.load(t_ptr + column"},
+        "the tail is wrong: every row has the first row's",
+    ),
+    Wrong(
+        *("04", 2, "a tail copied by PyTorch"),
+        {
+            "out = torch.empty_like(t)": "out = t.clone()",
+            "    tail = tl.load(t_ptr + row * D + column, mask=passes)\n": "",
+            "    tl.store(out_ptr + row * D + column, tail, mask=passes)\n": "",
+        },
+        "PyTorch computed a part of the result: your kernel stored only the rest",
+    ),
+    Wrong(
+        *("04", 2, "a tail in fp16"),
+        {"column, mask=passes)\n    tl.store": "column, mask=passes).to(tl.float16)\n    tl.store"},
+        "the tail is wrong: elements d2 and up have to come out",
+    ),
+    # 04: the fourth stride
+    Wrong(
+        *("04", 3, "only for the element itself"),
+        {"partner * stride_d": "partner"},
+        "a wrong stride: the last one is forgotten for the partner",
+    ),
+    Wrong(
+        *("04", 3, "only for the partner"),
+        {"column * stride_d": "column"},
+        "a wrong stride: the last one is forgotten for the element itself",
+    ),
+    Wrong(
+        *("04", 3, "strides in another order"),
+        {"*t.stride(),": "t.stride(1), t.stride(0), t.stride(2), t.stride(3),"},
+        "a wrong stride: those of s and b have changed places",
+    ),
+    Wrong(
+        *("04", 3, "the output laid out like the input"),
+        {
+            "tl.store(out_ptr + i,": "out_row_ptr = out_ptr + position * stride_s "
+            "+ sequence * stride_b + head * stride_h\n"
+            "    tl.store(out_row_ptr + column * stride_d,"
+        },
+        "a wrong stride: the output is stored by the strides of its input",
+    ),
+    Wrong(
+        *("04", 3, "the table's columns as well"),
+        {"position * D2 + column, mask": "position * D2 + column * stride_d, mask"},
+        "out of bounds: program",
+    ),
+    # 04: the interleaved kernel
+    Wrong(
+        *("04", 4, "halves"),
+        {
+            "comes_first = column % 2 == 0": "comes_first = column < D2 // 2",
+            "column + 1, column - 1": "column + D2 // 2, column - D2 // 2",
+        },
+        "the wrong pairing: it pairs halves",
+    ),
+    Wrong(
+        *("04", 4, "minus at the second"),
+        {"tl.where(comes_first, -other, other)": "tl.where(comes_first, other, -other)"},
+        "a sign: it rotates by minus the angle",
+    ),
+    Wrong(
+        *("04", 4, "minus at both"),
+        {"tl.where(comes_first, -other, other)": "-other"},
+        "a sign: that of the sine in the second of each two neighbors",
+    ),
+    Wrong(
+        *("04", 4, "no tail"),
+        {"tl.sin(angle), mask=exists)": "tl.sin(angle), mask=rotates)"},
+        "the tail is forgotten",
+    ),
+    Wrong(
+        *("04", 4, "the pair's number for its column"),
+        {"position * D2 + column, mask": "position * D2 + column // 2, mask"},
+        "the angle of pair i is in column 2i, not i",
+    ),
+    Wrong(
+        *("04", 4, "an odd member for its own partner"),
+        {"tl.where(comes_first, column + 1, column - 1)": "column + 1 - column % 2"},
+        "the wrong partner: in the second of each two neighbors each element is its own",
+    ),
+    Wrong(
+        *("04", 4, "only the partner's line"),
+        {
+            "comes_first = column % 2 == 0": "comes_first = column < D2 // 2",
+            "partner = tl.where(comes_first": "partner = tl.where(column % 2 == 0",
+        },
+        "a sign: the minus is the first half's, where it is the first neighbor's",
+    ),
+    Wrong(
+        *("04", 4, "only the partner's line, by halves"),
+        {"comes_first = column % 2 == 0": "comes_first = column < D2 // 2"},
+        "the wrong partner: whether it is ahead or back depends on the half",
+    ),
+    # 04: positions
+    Wrong(
+        *("04", 5, "the place for the position"),
+        {"freqs_ptr + position * D2": "freqs_ptr + place * D2"},
+        "the wrong position: that of the place in the sequence, not of the id",
+    ),
+    Wrong(
+        *("04", 5, "ids read as (s, b)"),
+        {"sequence * seq_len + place": "place * batch + sequence"},
+        "the wrong position: the ids are read as (s, b), where (b, s) is asked",
+    ),
+    Wrong(
+        *("04", 5, "the first sequence's ids for all"),
+        {"sequence * seq_len + place": "place"},
+        "the wrong position: that of the first sequence's token",
+    ),
+    Wrong(
+        *("04", 5, "the row of t found by the id"),
+        {"t_ptr + place * stride_s": "t_ptr + position * stride_s"},
+        "the wrong token: t is read where the position says, too",
+    ),
+    Wrong(
+        *("04", 5, "the first place's id for all"),
+        {"ids_ptr + sequence * seq_len + place": "ids_ptr + sequence * seq_len"},
+        "the wrong position: that of the sequence's first token, for all its tokens",
+    ),
+    # 05: half a table
+    Wrong(
+        *("05", 1, "each half its own angle"),
+        {
+            "    cos, sin =": "    angle2 = tl.load(freqs_ptr + position * 2 * HALF + HALF + pair, "
+            "mask=exists)\n    cos, sin =",
+            "x2 * cos + x1 * sin": "x2 * tl.cos(angle2) + x1 * tl.sin(angle2)",
+        },
+        "the wrong angle: each half takes its own, where one is asked for both",
+    ),
+    Wrong(
+        *("05", 1, "the second half"),
+        {"position * 2 * HALF + pair, mask": "position * 2 * HALF + HALF + pair, mask"},
+        "the wrong angle: the first half takes the second half's angle",
+    ),
+    Wrong(
+        *("05", 1, "two minuses"),
+        {"x2 * cos + x1 * sin": "x2 * cos - x1 * sin"},
+        "a sign: that of the sine in the second half",
+    ),
+    Wrong(
+        *("05", 1, "rows of a table half as long"),
+        {"position * 2 * HALF + pair, mask": "position * HALF + pair, mask"},
+        "the step of the table: the row of the next position begins d2 elements on",
+    ),
+    Wrong(
+        *("05", 1, "a cosine twice"),
+        {"x2 * cos + x1 * sin": "x2 * cos + x1 * cos"},
+        "the wrong function: a cosine for the sine, in the second half",
+    ),
+    Wrong(
+        *("05", 1, "sine, cosine"),
+        {"cos, sin = tl.cos(angle), tl.sin(angle)": "cos, sin = tl.sin(angle), tl.cos(angle)"},
+        "the wrong function: sine and cosine have changed places",
+    ),
+    Wrong(
+        *("05", 1, "no mask"),
+        {"exists = pair < HALF": "exists = pair < BLOCK_HALF"},
+        "out of bounds: program",
+    ),
+    Wrong(
+        *("05", 1, "no mask for the first store"),
+        {
+            "tl.store(out1_ptr, x1 * cos - x2 * sin, mask=exists)": (
+                "tl.store(out1_ptr, x1 * cos - x2 * sin)"
+            )
+        },
+        "write collision: program 0 stores element 12 of out_ptr twice, nan and then",
+    ),
+    Wrong(
+        *("05", 1, "both halves loaded"),
+        {
+            "    cos, sin =": "    other = tl.load(freqs_ptr + position * 2 * HALF + HALF + pair, "
+            "mask=exists)\n    angle = tl.where(other > 9, other, angle)\n    cos, sin ="
+        },
+        "it loads 256 bytes of freqs_ptr, where 128 are asked for: half a row of the table for",
+    ),
+    Wrong(
+        *("05", 1, "the same half twice"),
+        {
+            "    cos, sin =": "    angle2 = tl.load(freqs_ptr + position * 2 * HALF + pair, "
+            "mask=exists)\n    cos, sin =",
+            "x2 * cos + x1 * sin": "x2 * tl.cos(angle2) + x1 * tl.sin(angle2)",
+        },
+        "it loads 256 bytes of freqs_ptr, where 128 are asked for",
+    ),
+    Wrong(
+        *("05", 1, "each angle evaluated twice"),
+        {"x2 * cos + x1 * sin": "x2 * tl.cos(angle + 0.0) + x1 * tl.sin(angle + 0.0)"},
+        "it evaluates 64 sines and 64 cosines, where 32 of each are asked for",
+    ),
+    # 05: neighbors in place
+    Wrong(
+        *("05", 3, "halves"),
+        {
+            "row_ptr + 2 * pair * stride_d": "row_ptr + pair * stride_d",
+            "x1_ptr + stride_d": "x1_ptr + HALF * stride_d",
+            "HALF + 2 * pair": "HALF + pair",
+        },
+        "the wrong pairing: it pairs halves",
+    ),
+    Wrong(
+        *("05", 3, "a member loaded again"),
+        {
+            "    tl.store(x1_ptr + stride_d,": "    x1 = tl.load(x1_ptr, mask=exists)\n"
+            "    tl.store(x1_ptr + stride_d,"
+        },
+        "after it has overwritten it itself",
+    ),
+    Wrong(
+        *("05", 3, "the neighbor one element on"),
+        {"x1_ptr + stride_d": "x1_ptr + 1"},
+        "a wrong stride: it writes beside t",
+    ),
+    Wrong(
+        *("05", 3, "no mask"),
+        {"exists = pair < HALF": "exists = pair < BLOCK_HALF"},
+        "out of bounds: program",
+    ),
+    Wrong(
+        *("05", 3, "the angles of halves"),
+        {"2 * HALF + 2 * pair, mask": "2 * HALF + pair, mask"},
+        "the columns of the table: the angle of pair i is in column 2i, not i",
+    ),
+    # 05: q and k
+    Wrong(
+        *("05", 4, "k by q's strides"),
+        {"row - q_rows, k_heads, k_strides": "row - q_rows, k_heads, q_strides"},
+        "out of bounds: program 10 reads element 32 of k_ptr",
+    ),
+    Wrong(
+        *("05", 4, "too few programs"),
+        {"(s * b * (h + g),)": "(s * b * h,)"},
+        "unwritten: no program stores any element",
+    ),
+    Wrong(
+        *("05", 4, "two launches"),
+        {
+            "def rope_q_and_k(": "def both(",
+            "    return q_out, k_out\n": "    return q_out, k_out\n\n\n"
+            "def rope_q_and_k(q, k, freqs):\n"
+            "    return both(q, k, freqs)[0], both(q, k, freqs)[1]\n",
+        },
+        "too many launches: 2, where 1 would do",
+    ),
+    Wrong(
+        *("05", 4, "no tail"),
+        {"        tl.store(out_row_ptr + column, x, mask=passes)\n": ""},
+        "the tail is forgotten",
+    ),
+    Wrong(
+        *("05", 4, "k stored to q's output"),
+        {"t_ptr, out_ptr = k_ptr, k_out_ptr": "t_ptr, out_ptr = k_ptr, q_out_ptr"},
+        "program 8 stores in element 0 of q_out_ptr, where program 0 has stored before",
+    ),
+    Wrong(
+        *("05", 4, "k by q's heads"),
+        {"row - q_rows, k_heads, k_strides": "row - q_rows, q_heads, k_strides"},
+        "the wrong heads: the rows of k are counted by the heads of q",
+    ),
+    Wrong(
+        *("05", 4, "no k_heads"),
+        {"row, heads, strides = row - q_rows, k_heads,": "row, strides = row - q_rows,"},
+        "the wrong heads: the rows of k are counted by the heads of q",
+    ),
+    Wrong(
+        *("05", 4, "k's position by q's heads"),
+        {"row // (batch * heads)": "row // (batch * q_heads)"},
+        "the wrong heads: k's position is counted by the heads of q",
+    ),
+    # 05: as fast as a copy
+    Wrong(
+        *("05", 5, "no end of the rows"),
+        {"row_exists = (row < rows)[:, None]": "row_exists = (row >= 0)[:, None]"},
+        "out of bounds: program 1 reads element 64 of t_ptr",
+    ),
+    Wrong(
+        *("05", 5, "no tail"),
+        {"        tl.store(out_ptr + tail_offset, x, mask=passes)\n": ""},
+        "the tail is forgotten",
+    ),
+    Wrong(
+        *("05", 5, "rows of a table as long as a head"),
+        {"freqs_ptr + position * 2 * HALF": "freqs_ptr + position * (2 * HALF + TAIL)"},
+        "reads element 84 of freqs_ptr",
+    ),
+    Wrong(
+        *("05", 5, "one half's angles"),
+        {"angle2 = tl.load(angle_ptr + HALF,": "angle2 = tl.load(angle_ptr,"},
+        "the second half takes the first half's angle",
+    ),
+    Wrong(
+        *("05", 5, "the position of a row kernel"),
+        {"position = tl.program_id(0) // row_blocks": "position = tl.program_id(0) // rows"},
+        "from number 32 on; program 1 stores in element 0 of out_ptr, where program 0 has stored",
+    ),
+    # 06: two lines of the row kernel
+    Wrong(
+        *("06", 1, "only the signs"),
+        {
+            "g2 * tl.sin(angle2)": "g2 * tl.sin(angle1)",
+            "- g1 * tl.sin(angle1)": "- g1 * tl.sin(angle2)",
+        },
+        "the wrong sine: each half takes the sine that the other should take",
+    ),
+    Wrong(
+        *("06", 1, "only the sines"),
+        {
+            "+ g2 * tl.sin(angle2)": "- g2 * tl.sin(angle2)",
+            "- g1 * tl.sin(angle1)": "+ g1 * tl.sin(angle1)",
+        },
+        "a sign: it is the gradient for minus the angles",
+    ),
+    Wrong(
+        *("06", 1, "the forward"),
+        {
+            "+ g2 * tl.sin(angle2)": "- g2 * tl.sin(angle1)",
+            "- g1 * tl.sin(angle1)": "+ g1 * tl.sin(angle2)",
+        },
+        "a sign and the wrong sine: the map itself",
+    ),
+    Wrong(
+        *("06", 1, "one line of two"),
+        {"- g1 * tl.sin(angle1)": "+ g1 * tl.sin(angle1)"},
+        "a sign: that of the sine in the second half",
+    ),
+    Wrong(
+        *("06", 1, "the cosines exchanged"),
+        {
+            "g1 * tl.cos(angle1)": "g1 * tl.cos(angle2)",
+            "g2 * tl.cos(angle2)": "g2 * tl.cos(angle1)",
+        },
+        "the wrong cosine",
+    ),
+    Wrong(
+        *("06", 1, "the second line as it was"),
+        {"- g1 * tl.sin(angle1)": "+ g1 * tl.sin(angle2)"},
+        "a sign and the wrong sine, in the second half: the map itself, not its transpose",
+    ),
+    Wrong(
+        *("06", 1, "the first line as it was"),
+        {"+ g2 * tl.sin(angle2)": "- g2 * tl.sin(angle1)"},
+        "a sign and the wrong sine, in the first half: the map itself, not its transpose",
+    ),
+    Wrong(
+        *("06", 1, "only the sign, in the second line"),
+        {"- g1 * tl.sin(angle1)": "- g1 * tl.sin(angle2)"},
+        "the wrong sine, in the second half: the other half should take it",
+    ),
+    Wrong(
+        *("06", 1, "no mask for the first store"),
+        {"g2 * tl.sin(angle2), mask=exists)": "g2 * tl.sin(angle2))"},
+        "write collision: program 0 stores element 12 of out_ptr twice, nan and then",
+    ),
+    # 06: the backward of the naive kernel
+    Wrong(
+        *("06", 2, "the partner's angle for both"),
+        {"tl.cos(angle)": "tl.cos(partners_angle)"},
+        "the wrong cosine: each half takes the cosine of the other's angle",
+    ),
+    Wrong(
+        *("06", 2, "no tail"),
+        {"tl.sin(partners_angle), mask=exists": "tl.sin(partners_angle), mask=rotates"},
+        "the tail is forgotten",
+    ),
+    Wrong(
+        *("06", 2, "only the sign"),
+        {"tl.sin(partners_angle)": "tl.sin(angle)"},
+        "the wrong sine: each half takes",
+    ),
+    Wrong(
+        *("06", 2, "only the sine"),
+        {"tl.where(in_first_half, other, -other)": "tl.where(in_first_half, -other, other)"},
+        "a sign: it is the gradient for minus the angles",
+    ),
+    Wrong(
+        *("06", 2, "the forward"),
+        {
+            "tl.sin(partners_angle)": "tl.sin(angle)",
+            "tl.where(in_first_half, other, -other)": "tl.where(in_first_half, -other, other)",
+        },
+        "a sign and the wrong sine: the map itself",
+    ),
+    # 06: strides of 0
+    Wrong(
+        *("06", 4, "contiguous, it hopes"),
+        {
+            "grad_ptr + position * stride_s + sequence * stride_b + head * stride_h": "grad_ptr "
+            "+ row * 2 * HALF",
+            "pair * stride_d": "pair",
+            "(pair + HALF) * stride_d": "pair + HALF",
+        },
+        "a wrong stride: it reads the memory as if the tensor were contiguous",
+    ),
+    Wrong(
+        *("06", 4, "three strides"),
+        {"pair * stride_d": "pair", "(pair + HALF) * stride_d": "pair + HALF"},
+        "a wrong stride: the last one is forgotten",
+    ),
+    Wrong(
+        *("06", 4, "sequence and head in the other order"),
+        {"row // heads % batch, row % heads": "row % batch, row // batch % heads"},
+        "the wrong row: sequence and head are counted in the other order",
+    ),
+    Wrong(
+        *("06", 4, "ones for a gradient"),
+        {
+            "    out = torch.empty(": "    grad = torch.ones_like(grad)\n    out = torch.empty(",
+        },
+        "the gradient is ignored",
+    ),
+    Wrong(
+        *("06", 4, "an output like the gradient"),
+        {"torch.empty(grad.shape, dtype=grad.dtype, device=grad.device)": "torch.empty_like(grad)"},
+        "a wrong stride: the output is not contiguous, because its input is not",
+    ),
+    # 06: the interleaved backward
+    Wrong(
+        *("06", 5, "halves"),
+        {
+            "first = 2 * tl.arange(0, BLOCK_HALF)": "first = tl.arange(0, BLOCK_HALF)",
+            "exists = first < 2 * HALF": "exists = first < HALF",
+            "(first + 1) * stride_d": "(first + HALF) * stride_d",
+            "angle_ptr + 1": "angle_ptr + HALF",
+            "first + 1, g2": "first + HALF, g2",
+        },
+        "the wrong pairing: it pairs halves",
+    ),
+    Wrong(
+        *("06", 5, "one angle for both"),
+        {"angle_ptr + 1,": "angle_ptr,"},
+        "the wrong angle: both of two neighbors take the first one's angle",
+    ),
+    Wrong(
+        *("06", 5, "the cosines exchanged"),
+        {
+            "g1 * tl.cos(angle1)": "g1 * tl.cos(angle2)",
+            "g2 * tl.cos(angle2)": "g2 * tl.cos(angle1)",
+        },
+        "the wrong cosine: each of two neighbors takes the cosine of the other's angle",
+    ),
+    Wrong(
+        *("06", 5, "only the signs"),
+        {
+            "g2 * tl.sin(angle2)": "g2 * tl.sin(angle1)",
+            "- g1 * tl.sin(angle1)": "- g1 * tl.sin(angle2)",
+        },
+        "the wrong sine",
+    ),
+    Wrong(
+        *("06", 5, "no tail"),
+        {"        tl.store(out_row_ptr + column, g, mask=passes)\n": ""},
+        "the tail is forgotten",
+    ),
+    Wrong(
+        *("06", 5, "the forward"),
+        {
+            "+ g2 * tl.sin(angle2)": "- g2 * tl.sin(angle1)",
+            "- g1 * tl.sin(angle1)": "+ g1 * tl.sin(angle2)",
+        },
+        "a sign and the wrong sine: the map itself",
+    ),
+    # 06: three sections
+    Wrong(
+        *("06", 6, "time for all sections"),
+        {"ids_ptr + (section * batch + sequence)": "ids_ptr + (0 * section + sequence)"},
+        "the wrong position: every section takes those of section 0",
+    ),
+    Wrong(
+        *("06", 6, "sections in another order"),
+        {
+            "tl.where(pair < HALF // 4, 0,": "tl.where(pair < HALF // 4, 2,",
+            "8, 1, 2))": "8, 1, 0))",
+        },
+        "the wrong position: the sections take those of 2, 1, 0",
+    ),
+    Wrong(
+        *("06", 6, "sections of elements"),
+        {"HALF // 4": "HALF // 2", "3 * HALF // 8": "3 * HALF // 4"},
+        "the wrong position: the sections begin or end elsewhere",
+    ),
+    Wrong(
+        *("06", 6, "ids read as (s, b)"),
+        {
+            "(section * batch + sequence) * seq_len + place": (
+                "(section * seq_len + place) * batch + sequence"
+            )
+        },
+        "the wrong position: the ids are read as (s, b), where (b, s) is asked",
+    ),
+    Wrong(
+        *("06", 6, "a section begins with the next sequence"),
+        {"(section * batch + sequence)": "(section + sequence)"},
+        "the wrong position: a section begins one row of ids after the one before",
+    ),
+    Wrong(
+        *("06", 6, "the gradient by the forward"),
+        {"position_ids, transpose=True)": "position_ids, transpose=False)"},
+        "a sign and the wrong sine: the map itself",
+        "three_sections_backward",
+    ),
+    # 07: wide loads
+    Wrong(
+        *("07", 4, "second, first"),
+        {
+            "x1 * cos - x2 * sin, x2 * cos + x1 * sin": "x2 * cos + x1 * sin, x1 * cos - x2 * sin",
+        },
+        "neighbors swapped",
+    ),
+    Wrong(
+        *("07", 4, "rows without an end"),
+        {"(row < rows)[:, None]": "(row >= 0)[:, None]"},
+        "out of bounds: program 1 reads element 64 of t_ptr",
+    ),
+    Wrong(
+        *("07", 4, "minus the angle"),
+        {"x1 * cos - x2 * sin, x2 * cos + x1 * sin": "x1 * cos + x2 * sin, x2 * cos - x1 * sin"},
+        "a sign: it rotates by minus the angle",
+    ),
+    Wrong(
+        *("07", 4, "the first position's angles for all"),
+        {"freqs_ptr + position * 2 * HALF + column": "freqs_ptr + column"},
+        "the wrong position: the angle is that of 0, the first position",
+    ),
+    Wrong(
+        *("07", 4, "angles taken apart like halves"),
+        {
+            "tl.split(tl.reshape(angle, (BLOCK_HALF, 2)))": (
+                "tl.split(tl.trans(tl.reshape(angle, (2, BLOCK_HALF))))"
+            ),
+        },
+        "the columns of the table: the angle of pair i is in column 2i, not i",
+    ),
+    Wrong(
+        *("07", 4, "second, first when they are loaded"),
+        {"x1, x2 = tl.split": "x2, x1 = tl.split"},
+        "the wrong members: the two of a pair are exchanged when they are loaded",
+    ),
+    # 09: rotated and scaled
+    Wrong(*("09", 3, "not scaled"), {" * scale": ""}, "a factor: everything is 2.83 times"),
+    Wrong(
+        *("09", 3, "minus the angle"),
+        {
+            "- x2 * tl.sin(angle1)": "+ x2 * tl.sin(angle1)",
+            "+ x1 * tl.sin(angle2)": "- x1 * tl.sin(angle2)",
+        },
+        "a sign: it rotates by minus the angle",
+    ),
+    Wrong(
+        *("09", 3, "pairs without an end"),
+        {"exists = pair < HALF": "exists = pair < BLOCK_HALF"},
+        "out of bounds: program",
+    ),
+    Wrong(
+        *("09", 3, "an unscaled sine"),
+        {
+            "* scale": "",
+            "* tl.cos(angle1)": "* scale * tl.cos(angle1)",
+            "* tl.cos(angle2)": "* scale * tl.cos(angle2)",
+        },
+        "a factor in the sine's products: they are 2.83 times",
+    ),
+    Wrong(
+        *("09", 3, "only the first half scaled"),
+        {
+            "* scale": "",
+            "x1 * tl.cos(angle1) - x2 * tl.sin(angle1)": "(x1 * tl.cos(angle1) "
+            "- x2 * tl.sin(angle1)) * scale",
+        },
+        "a factor in the second half: it is 2.83 times",
+    ),
+    Wrong(
+        *("09", 3, "scaled by PyTorch"),
+        {"(tl.float32) * scale": "(tl.float32)", "    return out": "    return out * d**-0.5"},
+        "your kernel ran, and stored nothing in it",
+    ),
+    Wrong(
+        *("09", 3, "one angle for both halves"),
+        {"angle2 = tl.load(angle_ptr + HALF,": "angle2 = tl.load(angle_ptr,"},
+        "the wrong angle: the second half takes the first half's angle",
+    ),
+    Wrong(
+        *("09", 3, "one cosine of two unscaled"),
+        {
+            "* scale": "",
+            "* tl.cos(angle1)": "* scale * tl.cos(angle1)",
+            "* tl.sin(angle1)": "* scale * tl.sin(angle1)",
+            "* tl.sin(angle2)": "* scale * tl.sin(angle2)",
+        },
+        "a factor in the cosine's products, in the second half: they are 2.83 times",
+    ),
+    Wrong(
+        *("09", 3, "only the first member scaled"),
+        {"+ HALF, mask=exists).to(tl.float32) * scale": "+ HALF, mask=exists).to(tl.float32)"},
+        "a factor in the second member of each pair, before it is rotated: 2.83 times",
+    ),
+    Wrong(
+        *("09", 3, "no mask for the first store"),
+        {"- x2 * tl.sin(angle1), mask=exists)": "- x2 * tl.sin(angle1))"},
+        "write collision: program 0 stores element 12 of out_ptr twice, nan and then",
+    ),
+    # 09: normalized and rotated
+    Wrong(
+        *("09", 4, "swapped weights"),
+        {
+            "weight1 = tl.load(weight_ptr + pair": "weight1 = tl.load(weight_ptr + HALF + pair",
+            "weight2 = tl.load(weight_ptr + HALF + pair": "weight2 = tl.load(weight_ptr + pair",
+        },
+        "the wrong weight: each half takes the other half's weights",
+    ),
+    Wrong(
+        *("09", 4, "no zeros for masked elements"),
+        {", other=0.0": ""},
+        "NaN: an element that is masked off is used; a load without `other` leaves it undefined",
+    ),
+    Wrong(
+        *("09", 4, "a missing half of the sum"),
+        {" + tl.sum(x2 * x2, axis=1)": ""},
+        "half of the sum is missing: only the first half is squared",
+    ),
+    Wrong(
+        *("09", 4, "weights after the rotation"),
+        {
+            " * weight1[None, :]": "",
+            " * weight2[None, :]": "",
+            "x1 * cos1 - x2 * sin1": "(x1 * cos1 - x2 * sin1) * weight1[None, :]",
+            "x2 * cos2 + x1 * sin2": "(x2 * cos2 + x1 * sin2) * weight2[None, :]",
+        },
+        "the wrong order: the weights are applied after the rotation",
+    ),
+    Wrong(
+        *("09", 4, "no 1e-6"),
+        {" + 1e-6": ""},
+        "0/0: a row of zeros comes out as NaN",
+    ),
+    Wrong(
+        *("09", 4, "the 1e-6 outside the root"),
+        {
+            "1.0 / tl.sqrt(squares / (2 * HALF) + 1e-6)": "1.0 "
+            "/ (tl.sqrt(squares / (2 * HALF)) + 1e-6)"
+        },
+        "the 1e-6 is in the wrong place: it belongs under the root",
+    ),
+    Wrong(
+        *("09", 4, "another number"),
+        {"1e-6": "1e-5"},
+        "another number under the root: 1e-05, where 1e-06 is asked for",
+    ),
+    Wrong(
+        *("09", 4, "the mean subtracted"),
+        {
+            "    squares =": "    mean = (tl.sum(x1, axis=1) + tl.sum(x2, axis=1)) / (2 * HALF)\n"
+            "    x1 = tl.where(exists, x1 - mean[:, None], 0.0)\n"
+            "    x2 = tl.where(exists, x2 - mean[:, None], 0.0)\n    squares ="
+        },
+        "the mean is subtracted first, as in LayerNorm",
+    ),
+    Wrong(
+        *("09", 4, "weights about 0"),
+        {
+            "weight1[None, :]": "(1 + weight1[None, :])",
+            "weight2[None, :]": "(1 + weight2[None, :])",
+        },
+        "1 is added to the weights, as in Gemma",
+    ),
+    Wrong(
+        *("09", 4, "no root"),
+        {"tl.sqrt(squares / (2 * HALF) + 1e-6)": "(squares / (2 * HALF) + 1e-6)"},
+        "the root is missing: the row is divided by its mean square",
+    ),
+    Wrong(
+        *("09", 4, "a mean over half"),
+        {"squares / (2 * HALF)": "squares / HALF"},
+        "a factor: everything is 0.707 times",
+    ),
+    Wrong(
+        *("09", 4, "rows without an end"),
+        {"(row < rows)[:, None]": "(row >= 0)[:, None]"},
+        "out of bounds: program 3 reads element 64 of t_ptr",
+    ),
+    Wrong(
+        *("09", 4, "minus the angle"),
+        {
+            "x1 * cos1 - x2 * sin1": "x1 * cos1 + x2 * sin1",
+            "x2 * cos2 + x1 * sin2": "x2 * cos2 - x1 * sin2",
+        },
+        "a sign: it rotates by minus the angle",
+    ),
+    # 11: the fused forward, from parts
+    Wrong(
+        *("11", 2, "no eps"),
+        {" + 1e-6": ""},
+        "0/0: a row of zeros comes out as NaN",
+    ),
+    Wrong(
+        *("11", 2, "no weight"),
+        {
+            "y = normalized(y, rstd, weights, False, tl.float32)": "y = y[0] * rstd, y[1] * rstd, "
+            "y[2] * rstd",
+        },
+        "the wrong weight: no weights are applied",
+    ),
+    Wrong(
+        *("11", 2, "the backward's turn"),
+        {"turn_row(y, angles, False, False,": "turn_row(y, angles, False, True,"},
+        "the transposed map: TRANSPOSE is for the backward",
+    ),
+    Wrong(
+        *("11", 2, "minus the angle"),
+        {"turn_row(y, angles, False, False, False,": "turn_row(y, angles, False, False, True,"},
+        "a sign: it rotates by minus the angle",
+    ),
+    Wrong(
+        *("11", 2, "rotated first"),
+        {
+            "    y = normalized(y, rstd, weights, False, tl.float32)\n": "",
+            "tl.float32)\n    store_row": "tl.float32)\n"
+            "    y = normalized(y, rstd, weights, False, tl.float32)\n    store_row",
+        },
+        "the wrong order: the weights are applied after the rotation",
+    ),
+    Wrong(
+        *("11", 2, "no tail in the sum"),
+        {"dot(y, y, TAIL)": "dot(y, y, 0)"},
+        "the tail is left out of the sum of squares",
+    ),
+    Wrong(
+        *("11", 2, "a mean of what turns"),
+        {"(2 * HALF + TAIL) + 1e-6": "(2 * HALF) + 1e-6"},
+        "the wrong divisor: the mean is over all d elements",
+    ),
+    Wrong(
+        *("11", 2, "a mean of the pairs"),
+        {"dot(y, y, TAIL) / (2 * HALF + TAIL)": "dot(y, y, TAIL) / HALF"},
+        "the wrong divisor: half as many elements as a row has",
+    ),
+    Wrong(
+        *("11", 2, "a sum for a mean"),
+        {" / (2 * HALF + TAIL) + 1e-6": " + 1e-6"},
+        "the sum of squares is not divided by d",
+    ),
+    Wrong(
+        *("11", 2, "no zeros for masked elements"),
+        {
+            "y = computed(stored, exists, HALF, TAIL)": "y = stored[0].to(tl.float32), "
+            "stored[1].to(tl.float32), stored[2].to(tl.float32)"
+        },
+        "NaN: an element that is masked off is used",
+    ),
+    Wrong(
+        *("11", 2, "two programs for each tile"),
+        {
+            "position = tl.program_id(0) // row_blocks": (
+                "position = tl.program_id(0) // 2 // row_blocks"
+            ),
+            "(tl.program_id(0) % row_blocks": "(tl.program_id(0) // 2 % row_blocks",
+            "TAIL)\n    rstd =": "TAIL)\n"
+            "    y = y[0] * (tl.program_id(0) % 2), y[1], y[2]\n    rstd =",
+            "(s * triton.cdiv(b * h, 4),)": "(2 * s * triton.cdiv(b * h, 4),)",
+        },
+        "write collision: programs 0 and 1 store element 0 of out_ptr,",
+    ),
+    Wrong(
+        *("11", 2, "rounded like the model"),
+        {"weights, False, tl.float32)": "weights, True, x_ptr.dtype.element_ty)"},
+        "rounding: too often, like the model, which rounds before it rotates; round once, at the",
+    ),
+    Wrong(
+        *("11", 2, "coarse angles"),
+        {
+            "y = turn_row(y, angles, False": "angles = angles[0].to(tl.float16).to(tl.float32), "
+            "angles[1].to(tl.float16).to(tl.float32), angles[2], angles[3], angles[4]\n"
+            "    y = turn_row(y, angles, False"
+        },
+        "rounding: compute in fp32, and round once, at the end",
+    ),
+    # 11: the missing lines of the backward
+    Wrong(
+        *("11", 4, "no sums"),
+        {
+            "        sum1 += normal[0] * dn[0]\n": "",
+            "        sum2 += normal[1] * dn[1]\n": "",
+        },
+        "dw is 0: nothing is added to sum1 and sum2",
+    ),
+    Wrong(
+        *("11", 4, "the stub's line"),
+        {
+            "        dn = turn_row(grad, angles, False, True, False, False, tl.float32)\n": "",
+            "        sum1 += normal[0] * dn[0]\n": "",
+            "        sum2 += normal[1] * dn[1]\n": "",
+            "        dxhat = times(dn, weights)\n": "",
+            "        mean = dot(dxhat, normal, 0) / (2 * HALF)\n": "",
+            "dx = (dxhat[0] - normal[0] * mean) * r, (dxhat[1] - normal[1] * mean) * r, dn[2]": ""
+            "dx = times(grad, weights)\n"
+            "        dx = turn_row(dx, angles, False, False, False, False, tl.float32)",
+        },
+        "unchanged: the stub's line",
+    ),
+    Wrong(
+        *("11", 4, "a wrong sign"),
+        {"turn_row(grad, angles, False, True,": "turn_row(grad, angles, False, False,"},
+        "a sign: the gradient is rotated by the angle, not back",
+    ),
+    Wrong(
+        *("11", 4, "no eps"),
+        {" + 1e-6": ""},
+        "0/0: a masked row, all zeros, adds NaN; the 1e-6 under the root is missing",
+    ),
+    Wrong(
+        *("11", 4, "no weight"),
+        {"dxhat = times(dn, weights)": "dxhat = dn"},
+        "the weight is forgotten",
+    ),
+    Wrong(
+        *("11", 4, "no mean term"),
+        {" - normal[0] * mean": "", " - normal[1] * mean": ""},
+        "the mean term is missing",
+    ),
+    Wrong(
+        *("11", 4, "the mean added"),
+        {"- normal[0] * mean": "+ normal[0] * mean", "- normal[1] * mean": "+ normal[1] * mean"},
+        "the sign of the mean term",
+    ),
+    Wrong(
+        *("11", 4, "a sum for the mean"),
+        {"dot(dxhat, normal, 0) / (2 * HALF)": "dot(dxhat, normal, 0)"},
+        "the mean term is a sum",
+    ),
+    Wrong(
+        *("11", 4, "no r"),
+        {"mean) * r, (": "mean), (", "mean) * r, dn": "mean), dn"},
+        "a factor r is missing in dx",
+    ),
+    Wrong(
+        *("11", 4, "dw of one tile only"),
+        {"sum1 += normal": "sum1 = normal", "sum2 += normal": "sum2 = normal"},
+        "dw of one tile only",
+    ),
+    Wrong(
+        *("11", 4, "dw after the weight"),
+        {
+            "        sum1 += normal[0] * dn[0]\n        sum2 += normal[1] * dn[1]\n": "",
+            "        mean =": "        sum1 += normal[0] * dxhat[0]\n"
+            "        sum2 += normal[1] * dxhat[1]\n        mean =",
+        },
+        "dw has the weight in it",
+    ),
+    Wrong(
+        *("11", 4, "dw of x"),
+        {"+= normal[0] * dn": "+= x[0] * dn", "+= normal[1] * dn": "+= x[1] * dn"},
+        "dw takes x, not x times r",
+    ),
+    Wrong(
+        *("11", 4, "dw of the gradient as it came"),
+        {"normal[0] * dn[0]": "normal[0] * grad[0]", "normal[1] * dn[1]": "normal[1] * grad[1]"},
+        "dw takes the gradient before it is rotated back",
+    ),
+    Wrong(
+        *("11", 4, "one share for all"),
+        {"share_ptr + tl.program_id(0) * 2 * HALF + zero": "share_ptr + zero"},
+        "write collision: program 1 stores in element 0 of share_ptr",
+    ),
+]
+
+# Right answers that do more than it takes, which no task forbids; `told` is the remark.
+WASTEFUL_ANSWERS = [
+    Wrong(
+        *("04", 2, "the partner loaded twice"),
+        {
+            "    tl.store(out_ptr + row * D + column, x *": "    other = tl.load(t_ptr + row * D + "
+            "partner, mask=rotates)\n    quarter = tl.where(in_first_half, -other, other)\n"
+            "    tl.store(out_ptr + row * D + column, x *"
+        },
+        "it loads 1.5 times the bytes of t: 768 against 512 (in the case 'small and plain')",
+    ),
+    Wrong(
+        *("06", 1, "two launches"),
+        {
+            "    return out\n": "    half_split_row_backward_kernel[(s * b * h,)](\n"
+            "        grad, freqs, out, b * h, HALF=d // 2,\n"
+            "        BLOCK_HALF=triton.next_power_of_2(d // 2)\n    )\n    return out\n"
+        },
+        "it launches 2 kernels, where 1 would do (in the case 'small and plain')",
+    ),
+    Wrong(
+        *("06", 1, "a half loaded twice"),
+        {
+            "g2 = tl.load(g1_ptr + HALF": "g1 = tl.load(g1_ptr, mask=exists)\n"
+            "    g2 = tl.load(g1_ptr + HALF"
+        },
+        "it loads 1.5 times the bytes of grad: 384 against 256",
+    ),
+    Wrong(
+        *("09", 4, "two passes"),
+        {
+            "    weight1 =": "    x1 = tl.load(t_ptr + offset, mask=exists, other=0.0)\n"
+            "    x2 = tl.load(t_ptr + offset + HALF, mask=exists, other=0.0)\n    weight1 ="
+        },
+        "it loads twice the bytes of t: 512 against 256",
+    ),
+    Wrong(
+        *("06", 4, "a copy first"),
+        {
+            "    s, b, h, d = grad.shape\n": "    grad = grad.contiguous()\n"
+            "    s, b, h, d = grad.shape\n"
+        },
+        "it copies grad before the launch, which moves 20160 bytes more (in the case 'batch and",
+    ),
+]
+
+# Right answers in other words than the solution's; nothing is to be said about them.
+RIGHT_ANSWERS = [
+    Wrong(
+        *("05", 1, "evaluated in both lines, which the compiler does once"),
+        {
+            "    cos, sin = tl.cos(angle), tl.sin(angle)\n": "",
+            "x1 * cos - x2 * sin": "x1 * tl.cos(angle) - x2 * tl.sin(angle)",
+            "x2 * cos + x1 * sin": "x2 * tl.cos(angle) + x1 * tl.sin(angle)",
+        },
+        "RIGHT: ",
+    ),
+    Wrong(
+        *("05", 1, "zeros for masked angles"),
+        {"HALF + pair, mask=exists)\n    cos": "HALF + pair, mask=exists, other=0.0)\n    cos"},
+        "RIGHT: ",
+    ),
+    Wrong(
+        *("05", 1, "a block with one row of angles"),
+        {
+            "+ pair, mask=exists)\n    cos": "+ pair[None, :], mask=exists[None, :])\n    cos",
+            "tl.cos(angle), tl.sin(angle)": "tl.cos(angle), tl.sin(angle)\n"
+            "    cos, sin = tl.reshape(cos, (BLOCK_HALF,)), tl.reshape(sin, (BLOCK_HALF,))",
+        },
+        "RIGHT: ",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class WrongTimer:
+    """A timer of notebook 08's exercise 2 with a mistake in it."""
+
+    mistake: str
+    instead: dict[str, str]  # text of the solution: what stands in its place
+    told: str  # words of the verdict
+
+    def __str__(self) -> str:
+        return self.mistake
+
+
+_SAMPLE = """        gpu.flush()
+        gpu.sleep(1000)  # the host queues the rest while the device is busy
+        begin = gpu.mark()
+"""
+WRONG_TIMERS = [
+    WrongTimer(
+        "one sample",
+        {"range(21)": "range(1)"},
+        "every third call is disturbed",
+    ),
+    WrongTimer(
+        "one sample after one call",
+        {"range(21)": "range(1)", "range(3)": "range(1)"},
+        "every third call is disturbed",
+    ),
+    WrongTimer(
+        "one sample after two calls",
+        {"range(21)": "range(1)", "range(3)": "range(2)"},
+        "every third call is disturbed",
+    ),
+    WrongTimer(
+        "one sample without a sleep",
+        {
+            "range(21)": "range(1)",
+            _SAMPLE: "        gpu.flush()\n        begin = gpu.mark()\n",
+        },
+        "what does the device wait for between two marks?",
+    ),
+    WrongTimer(
+        "a mean",
+        {"statistics.median(times)": "statistics.mean(times)"},
+        "every third call is disturbed",
+    ),
+    WrongTimer(
+        "the smallest sample",
+        {"statistics.median(times)": "min(times)"},
+        "every fifth call is quick, and the smallest sample is one of these",
+    ),
+    WrongTimer(
+        "no sleep",
+        {_SAMPLE: "        gpu.flush()\n        begin = gpu.mark()\n"},
+        "what does the device wait for between two marks?",
+    ),
+    WrongTimer(
+        "no flush",
+        {"        gpu.flush()\n": ""},
+        "where do the bytes come from, the second time?",
+    ),
+    WrongTimer(
+        "no waiting",
+        {"        gpu.synchronize()\n": ""},
+        "the device has not passed this mark yet: synchronize first",
+    ),
+    WrongTimer(
+        "the host's clock, and no waiting",
+        {
+            "gpu.mark()": "gpu.clock()",
+            "end.since(begin)": "end - begin",
+            "        gpu.synchronize()\n": "",
+        },
+        "who waits for the device?",
+    ),
+    WrongTimer(
+        "a sleep between the marks",
+        {
+            "        gpu.sleep(1000)": "        begin = gpu.mark()\n        gpu.sleep(1000)",
+            "        begin = gpu.mark()\n        call()": "        call()",
+        },
+        "the sleep is between the two marks, so you time it as well",
+    ),
+    WrongTimer(
+        "a flush between the marks",
+        {
+            "        gpu.flush()\n": "",
+            "        begin = gpu.mark()\n": "        begin = gpu.mark()\n        gpu.flush()\n",
+        },
+        "the flush is between the two marks, so you time it as well",
+    ),
+    WrongTimer(
+        "marks the other way",
+        {"end.since(begin)": "begin.since(end)"},
+        "the marks have changed places",
+    ),
+    WrongTimer(
+        "in milliseconds",
+        {"statistics.median(times)": "statistics.median(times) / 1000"},
+        "looks like: milliseconds, not microseconds",
+    ),
+    WrongTimer(
+        "a mark as in PyTorch",
+        {"end.since(begin)": "begin.elapsed_time(end)"},
+        "it raises AttributeError: 'Mark' object has no attribute 'elapsed_time'",
+    ),
+    WrongTimer(
+        "no return",
+        {"return statistics.median(times)": "statistics.median(times)"},
+        "a number of microseconds is wanted, None came",
+    ),
+    WrongTimer(
+        "one call, the first",
+        {"range(21)": "range(1)", "range(3)": "range(0)"},
+        "what does a first call do?",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class WrongRepair:
+    """Notebook 10's exam with a repair that is none."""
+
+    mistake: str
+    instead: dict[str, str]  # text of the exam: what stands in its place
+    told: str  # words of the verdict
+
+    def __str__(self) -> str:
+        return self.mistake
+
+
+_ROWS = "out.numel() // (positions * d)"
+_FIRST_LINE = "positions, d2 = freqs.shape[0], freqs.shape[-1]"
+WRONG_REPAIRS = [
+    WrongRepair("none", {}, "the table's length: right for a table that ends with the sequence"),
+    WrongRepair(
+        "the rows of one sequence",
+        {_ROWS: "heads"},
+        "out of bounds: program 8 reads element 192 of t_ptr",
+    ),
+    WrongRepair(
+        "the rows of one head",
+        {_ROWS: "t.shape[1]"},
+        "out of bounds: program 4 reads element 64 of t_ptr",
+    ),
+    WrongRepair(
+        "all rows for one position",
+        {_ROWS: "out.numel() // d"},
+        "the wrong position: the angle is that of 0, the first position",
+    ),
+    WrongRepair(
+        "the end of the table",
+        {_FIRST_LINE: "freqs = freqs[-t.shape[0] :]\n    " + _FIRST_LINE},
+        "the wrong position: the angle is that of the position counted from the end of the table",
+    ),
+    WrongRepair(
+        "long tables refused",
+        {_FIRST_LINE: "assert len(freqs) == len(t)\n    " + _FIRST_LINE},
+        "it raises AssertionError",
+    ),
+]

@@ -1,0 +1,283 @@
+"""tools/compare_results.py, sass_digest.py and compare_speed.py: do they see what they must see?"""
+
+import ast
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+import rope_kernels
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOLS = ROOT / "tools"
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, TOOLS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+compare_results, sass_digest, compare_speed = map(
+    load, ("compare_results", "sass_digest", "compare_speed")
+)
+
+
+def run_tool(name, *arguments):
+    command = [sys.executable, TOOLS / f"{name}.py", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+# --- compare_results ---------------------------------------------------------------------------
+
+# The negative of what `apply_rotary_pos_emb` returns for interleaved pairs
+WRONG_SIGN = """
+_right = apply_rotary_pos_emb
+
+
+def apply_rotary_pos_emb(*arguments, **options):
+    out = _right(*arguments, **options)
+    return -out if options["interleaved"] else out
+"""
+
+
+def is_plain(call):
+    return not call["mistake"] and not call["inplace"] and call["mode"] == "no_grad"
+
+
+def is_broken(call):
+    return call["function"] == "apply_rotary_pos_emb" and call["interleaved"]
+
+
+def test_a_broken_copy_is_found_in_the_broken_calls_alone(tmp_path):
+    pytest.importorskip("triton", reason="needs Triton")
+    ignored = shutil.ignore_patterns("__pycache__", "lab")
+    shutil.copytree(ROOT / "rope_kernels", tmp_path / "rope_kernels", ignore=ignored)
+    with (tmp_path / "rope_kernels" / "__init__.py").open("a") as file:
+        file.write(WRONG_SIGN)
+    calls = {i: compare_results.draw(0, i) for i in range(100)}
+    calls = {i: call for i, call in calls.items() if is_plain(call) and 0 not in sizes_of(call)}
+    broken = [i for i, call in calls.items() if is_broken(call)][:2]
+    sound = [i for i, call in calls.items() if not is_broken(call)][:3]
+    result = run_tool("compare_results", ROOT, tmp_path, "--jobs", 1, "--only", *broken, *sound)
+    assert result.returncode == 1, result.stderr
+    for index in broken:
+        assert f"call {index}:\n" in result.stdout
+    assert "2 differences in 5 calls" in result.stdout
+    assert "differs: #0 0: old ['" in result.stdout
+
+
+def sizes_of(call):
+    return call["sizes"].values()
+
+
+def test_a_call_depends_on_seed_and_number_alone_and_is_plain_data():
+    calls = [compare_results.draw(7, i) for i in range(300)]
+    assert calls == [compare_results.draw(7, i) for i in range(300)]
+    assert calls != [compare_results.draw(8, i) for i in range(300)]
+    json.dumps(calls)
+
+
+def test_what_is_known_to_differ_is_drawn_only_when_asked_for():
+    known = set(compare_results.KNOWN_MISTAKES)
+    assert not known & {compare_results.draw(0, i)["mistake"] for i in range(1000)}
+    drawn = {compare_results.draw(0, i, ("flags",))["mistake"] for i in range(1000)}
+    flags = {m for m, name in compare_results.KNOWN_MISTAKES.items() if name == "flags"}
+    assert known & drawn == flags
+
+
+def test_a_digest_sees_one_bit_strides_and_dtype_but_no_kind_of_nan():
+    import torch
+
+    x = torch.tensor([[1.0, float("nan")], [0.0, 2.0]])
+    digest = compare_results.digest
+    assert digest(x) == digest(x.clone())
+    assert digest(x) == digest(torch.where(x.isnan(), -x, x))
+    others = [x.double(), x.t().contiguous().t(), x.flatten(), x + torch.tensor([0.0, 2.0**-22])]
+    others.append(torch.where(x == 0, -0.0, x))
+    for other in others:
+        assert digest(other) != digest(x)
+
+
+# --- sass_digest -------------------------------------------------------------------------------
+
+SASS = """\
+.text.NAME:
+        /*0000*/                   LDC R1, c[0x0][0x28] ;
+.L_x_4:
+        /*0010*/              @!P0 LDG.E.128 R4, desc[UR6][R2.64] ;
+        /*0020*/               @P1 BRA `(.L_x_4) ;
+        /*0030*/                   STG.E.U16 desc[UR6][R2.64], R4 ;
+"""
+
+
+def test_names_and_numbers_of_labels_do_not_enter():
+    one = sass_digest.normalized(SASS.replace("NAME", "rope_kernel"), "rope_kernel")
+    other = SASS.replace("NAME", "other").replace("L_x_4", "L_x_9")
+    assert sass_digest.normalized(other, "other") == one
+    assert one[2] == "@P1 BRA (+-16)"
+    moved = SASS.replace(".L_x_4:\n", "", 1) + ".L_x_4:\n        /*0040*/     EXIT ;\n"
+    assert sass_digest.normalized(moved, "NAME")[2] == "@P1 BRA (+32)"
+
+
+def test_opcodes_and_widths():
+    opcodes = [sass_digest.opcode_of(line) for line in sass_digest.normalized(SASS, "NAME")]
+    assert opcodes == ["LDC", "LDG.E.128", "BRA", "STG.E.U16"]
+    assert sass_digest.widths("LDG", opcodes) == {"16": 1}
+    assert sass_digest.widths("STG", [*opcodes, "STG.E", "STG.E.64"]) == {"2": 1, "4": 1, "8": 1}
+
+
+KERNEL = {
+    "sass": "a",
+    "opcodes": "b",
+    "registers": 40,
+    "spilled": 0,
+    "stack": 0,
+    "shared": 0,
+    "loads": {"16": 4},
+    "stores": {"16": 4},
+    "instructions": 300,
+    "warps": 1,
+}
+
+
+def digests_of(grid=(8,), **changes):
+    launch = {"kernel": "k", "grid": list(grid), "warps": 1}
+    kernels = {"k": KERNEL | changes}
+    return {"triton": "3", "target": "sm_90", "calls": {"table": [launch]}, "kernels": kernels}
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "said"),
+    [
+        ({}, 0, "identical: 1 of 1"),
+        ({"sass": "x"}, 0, "same opcodes: 1 of 1 calls\n    table"),
+        ({"sass": "x", "opcodes": "x"}, 0, "same figures: 1 of 1 calls\n    table"),
+        (
+            {"sass": "x", "opcodes": "x", "registers": 41},
+            1,
+            "different: 1 of 1 calls\n    table: registers 40 -> 41",
+        ),
+        ({"sass": "x", "loads": {"2": 32}}, 1, "loads {'16': 4} -> {'2': 32}"),
+        ({"grid": (9,)}, 0, "other grid or number of warps: 1 calls\n    table"),
+    ],
+)
+def test_calls_are_compared(changes, status, said, capsys):
+    assert sass_digest.compare(digests_of(), digests_of(**changes)) == status
+    assert said in capsys.readouterr().out
+
+
+def test_a_call_that_is_missing_or_launches_twice_is_a_difference(capsys):
+    missing, twice = digests_of(), digests_of()
+    missing["calls"] = {}
+    twice["calls"]["table"] *= 2
+    assert sass_digest.compare(digests_of(), missing) == 1
+    assert "in one file only: table" in capsys.readouterr().out
+    assert sass_digest.compare(digests_of(), twice) == 1
+    assert sass_digest.compare(digests_of(), digests_of() | {"triton": "4"}) == 2
+
+
+def test_every_call_of_the_tests_on_compiled_code_is_digested():
+    tree = ast.parse((ROOT / "tests/kernels/test_compiled_code.py").read_text())
+    (calls,) = (
+        node.value for node in tree.body if isinstance(node, ast.Assign)
+        and getattr(node.targets[0], "id", "") == "CALLS"
+    )  # fmt: skip
+    wanted = {ast.literal_eval(key) for key in calls.keys}
+    digested = {name.split(" | ")[1] for name, _ in sass_digest.calls_of_tests(rope_kernels)}
+    assert wanted and wanted <= digested
+
+
+def test_a_call_is_compiled_without_a_gpu(tmp_path):
+    pytest.importorskip("triton", reason="needs Triton")
+    output = tmp_path / "digests.json"
+    name = "tests | half rotary, in place | rope_fw"
+    result = run_tool("sass_digest", ROOT, "-o", output, "--only", name)
+    assert result.returncode == 0, result.stderr
+    digests = json.loads(output.read_text())
+    (launch,) = digests["calls"][name]
+    kernel = digests["kernels"][launch["kernel"]]
+    assert set(kernel["stores"]) == {"16"} and 0 < kernel["registers"] <= 64, kernel
+    assert launch["grid"] == [64], launch
+
+
+# --- compare_speed -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("clock", "old", "new", "said"),
+    [
+        ("device", 100.0, 100.9, "same"),
+        ("device", 100.0, 101.1, "SLOWER"),
+        ("device", 100.0, 98.0, "faster"),
+        ("host", 10.0, 10.4, "same"),  # within half a microsecond
+        ("host", 10.0, 10.6, "SLOWER"),
+        ("host", 100.0, 102.9, "same"),  # within 3 %
+        ("host", 100.0, 103.1, "SLOWER"),
+    ],
+)
+def test_bars(clock, old, new, said):
+    assert compare_speed.verdict(clock, old, new) == said
+
+
+def test_a_slower_checkout_is_found_in_a_dry_run(tmp_path):
+    pytest.importorskip("triton", reason="needs Triton")
+    output = tmp_path / "speed.json"
+    slow = "--dry-run", "--pretend-slowdown", 1.02, "--only", "headline bf16, on the fly"
+    result = run_tool("compare_speed", ROOT, ROOT, *slow, "--rounds", 3, "-o", output)
+    assert result.returncode == 1, result.stderr
+    rows = json.loads(output.read_text())["rows"]
+    assert [row["verdict"] for row in rows] == ["SLOWER"] * 2, rows
+    assert all(1.01 < row["ratio"] < 1.03 and len(row["rounds"]["new"]) == 3 for row in rows)
+
+
+def norms():
+    """Name -> case, of the calls with a norm."""
+    cases = compare_speed.device_cases() | compare_speed.host_cases()
+    return {name: case for name, case in cases.items() if case["norm"]}
+
+
+def test_norms_are_timed_in_three_formats_both_ways_by_both_clocks():
+    found = {
+        (case["clock"], name.removeprefix("host: ").split(",")[0], case["tensor_format"], way)
+        for name, case in norms().items()
+        for way in ("forward", "backward")
+        if way in case["direction"] or case["direction"] == "both"
+    }
+    functions, formats = ("norm_rope", "qk_norm_rope"), ("sbhd", "bhsd", "thd")
+    wanted = product(("device", "host"), functions, formats, ("forward", "backward"))
+    assert found == set(wanted)
+
+
+@pytest.mark.parametrize("name", norms())
+def test_a_call_with_a_norm_is_what_its_name_says(name, monkeypatch):
+    pytest.importorskip("triton", reason="needs Triton")
+    called, case = [], compare_speed.shrunk(norms()[name])
+    for function in ("norm_rope", "qk_norm_rope"):
+        really = getattr(rope_kernels, function)
+        monkeypatch.setattr(
+            rope_kernels,
+            function,
+            lambda *x, name=function, really=really, **options: (
+                called.append((name, x[-1], options)) or really(*x, **options)
+            ),
+        )
+    results = compare_speed.make_call(case, "cpu")()
+    ((function, tensor_format, options),) = called
+    assert name.removeprefix("host: ").startswith(f"{function}, {tensor_format}")
+    assert options.keys() <= {"interleaved", "inplace", "rotary_dim", "cu_seqlens"}  # old ones too
+    assert ("cu_seqlens" in options) == (tensor_format == "thd")
+    assert ("rotary_dim" in options) == ("table" in name)
+    of_tensors = 1 + (function == "qk_norm_rope")
+    if "backward" not in name:
+        results = results if isinstance(results, tuple) else (results,)
+        assert len(results) == of_tensors and not any(x.requires_grad for x in results)
+    else:
+        assert [x.dim() for x in results[of_tensors:]] == [1] * of_tensors  # of the weights
+        assert [x.shape[-1] for x in results] == [16] * 2 * of_tensors

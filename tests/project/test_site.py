@@ -1,0 +1,623 @@
+"""The site shows what is stored, leads everywhere, and asks no other host for anything.
+
+The checks read the files and need nothing; those that build with Sphinx are skipped without it
+(`pip install -c constraints.txt -e '.[site]'`). Each check also sees a sample that breaks its rule.
+"""
+
+import ast
+import base64
+import dataclasses
+import hashlib
+import importlib.util
+import io
+import json
+import re
+import shutil
+import subprocess
+import tarfile
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+
+import nbformat
+import pytest
+import yaml
+
+import notebook_index
+import rope_kernels
+from rope_lab import run_notebooks
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = {
+    path.relative_to(ROOT).as_posix()
+    for path in ROOT.glob("notebooks/**/*.ipynb")
+    if ".ipynb_checkpoints" not in path.parts
+}
+
+needs_sphinx = pytest.mark.skipif(
+    not all(importlib.util.find_spec(name) for name in ("sphinx", "myst_nb", "sphinx_book_theme")),
+    reason="the packages that build the site are not installed (extra `site`)",
+)
+
+
+def read(path):
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def make_site():
+    spec = importlib.util.spec_from_file_location("make_site", ROOT / "tools/make_site.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# docs/conf.py
+
+
+def plain_settings(conf):
+    """What conf.py assigns at its top level, where it is a plain value."""
+    settings = {}
+    for statement in ast.parse(conf).body:
+        if isinstance(statement, ast.Assign):
+            try:
+                value = ast.literal_eval(statement.value)
+            except ValueError:
+                continue
+            settings |= {target.id: value for target in statement.targets}
+    return settings
+
+
+def complaints_about_conf(conf):
+    settings = plain_settings(conf)
+    complaints = []
+    if settings.get("nb_execution_mode") != "off":
+        complaints.append("the notebooks would be run")
+    if settings.get("nb_ipywidgets_js") != {}:
+        complaints.append("widgets would load scripts from another host")
+    if "//" in settings.get("mathjax_path", "https://"):
+        complaints.append("MathJax is not served from the site")
+    if "suppress_warnings" in settings:
+        complaints.append("warnings are silenced")
+    if "intersphinx" in conf:
+        complaints.append("a build asks other sites")
+    return complaints
+
+
+def test_nothing_is_run_and_nothing_comes_from_elsewhere():
+    conf = read("docs/conf.py")
+    assert complaints_about_conf(conf) == []
+    for good, bad in [
+        ('nb_execution_mode = "off"', 'nb_execution_mode = "auto"'),
+        ("nb_ipywidgets_js = {}", ""),
+        ('mathjax_path = "', 'mathjax_path = "https://host/'),
+        ("mathjax_path =", "other ="),
+        ("language =", 'suppress_warnings = ["myst.xref_missing"]\nlanguage ='),
+    ]:
+        assert good in conf
+        assert complaints_about_conf(conf.replace(good, bad)) != [], bad
+
+
+def test_the_script_that_the_pages_load_is_unpacked(make_site):
+    folder, script = plain_settings(read("docs/conf.py"))["mathjax_path"].split("/")
+    assert (folder, script) == ("mathjax", make_site.MATHJAX_PARTS[0])
+
+
+# docs/index.md
+
+
+def notebooks_not_listed_once(index):
+    """Notebooks that the tables of contents of the first page do not name exactly once."""
+    lists = re.findall(r"```{toctree}\n(.*?)```", index, re.DOTALL)
+    patterns = [line for text in lists for line in text.split() if line.startswith("notebooks/")]
+    found = [p.relative_to(ROOT).as_posix() for x in patterns for p in ROOT.glob(f"{x}.ipynb")]
+    return sorted(name for name in NOTEBOOKS | set(found) if found.count(name) != 1)
+
+
+def test_every_notebook_is_listed_once():
+    index = read("docs/index.md")
+    assert notebooks_not_listed_once(index) == []
+    assert notebooks_not_listed_once(index.replace("notebooks/[0-9]*", "")) != []
+    assert notebooks_not_listed_once(index.replace("[0-9]*", "[0-9]*\nnotebooks/03*")) == [
+        "notebooks/03_first_triton_kernel.ipynb"
+    ]
+
+
+def part_shown(readme, page):
+    """The lines of the README between the two headings that a page names."""
+    start, end = re.findall(r'^:(?:start-after|end-before): "(.*)"$', page, re.MULTILINE)
+    lines = readme.splitlines()
+    once = lines.count(start) == lines.count(end) == 1
+    return lines[lines.index(start) + 1 : lines.index(end)] if once else []
+
+
+@pytest.mark.parametrize("page", ["docs/index.md", "docs/kernels.md"])
+def test_the_readme_has_the_part_that_a_page_shows(page):
+    readme = read("README.md")
+    assert len(part_shown(readme, read(page))) > 10
+    assert part_shown(readme.replace("## The kernels", "## Kernels"), read(page)) == []
+
+
+# Makefile, pyproject.toml and the workflow
+
+
+def test_make_site_installs_from_the_constraints_and_builds():
+    makefile = read("Makefile")
+    assert re.search(r"^site: environment .*made-for-site", makefile, re.MULTILINE)
+    assert "\t$(VENV)/bin/python tools/make_site.py\n" in makefile
+    assert "pip install --quiet -c constraints.txt -e '.[site]'" in makefile
+    extras = tomllib.loads(read("pyproject.toml"))["project"]["optional-dependencies"]
+    assert {"myst-nb", "sphinx", "sphinx-book-theme"} <= set(extras["site"])
+
+
+def test_what_the_build_leaves_is_ignored_and_cleaned(make_site):
+    place = make_site.BUILD.relative_to(ROOT).as_posix()
+    assert f"/{place}/" in read(".gitignore").splitlines()
+    assert re.search(rf"^\trm -rf .*\b{place}\b", read("Makefile"), re.MULTILINE)
+
+
+def complaints_about_workflow(text):
+    workflow = yaml.safe_load(text)
+    jobs = workflow["jobs"]
+    ran = [step.get("run") for step in jobs["build"]["steps"]]
+    uploaded = [
+        step["with"]["path"]
+        for step in jobs["build"]["steps"]
+        if step.get("uses", "").startswith("actions/upload-pages-artifact@")
+    ]
+    complaints = [] if "make site CPU=1" in ran else ["the site is not built by make"]
+    if uploaded != ["build/site"]:
+        complaints.append("something else is published")
+    if workflow["permissions"] != {"contents": "read"} or "permissions" in jobs["build"]:
+        complaints.append("the build may write")
+    if jobs["publish"]["permissions"] != {"pages": "write", "id-token": "write"}:
+        complaints.append("publishing may do more than it has to")
+    if jobs["publish"].get("if") != "github.ref == 'refs/heads/main'":
+        complaints.append("another branch is published")
+    if jobs["publish"].get("needs") != "build":
+        complaints.append("what did not build is published")
+    if "pull_request" not in workflow[True]:  # in YAML 1.1 the key `on` is a boolean
+        complaints.append("pull requests are not built")
+    actions = re.findall(r"uses: (\S+)", text)
+    complaints += [action for action in actions if not re.fullmatch(r"actions/[\w-]+@v\d+", action)]
+    return complaints
+
+
+def test_the_workflow_publishes_what_make_site_builds():
+    text = read(".github/workflows/site.yml")
+    assert complaints_about_workflow(text) == []
+    for good, bad in [
+        ("make site CPU=1", "make help"),
+        ("path: build/site", "path: ."),
+        ("contents: read", "contents: write"),
+        ("      pages: write", "      pages: write\n      contents: write"),
+        ("    if: github.ref == 'refs/heads/main'\n", ""),
+        ("needs: build", "needs: []"),
+        ("pull_request:", "schedule:"),
+        ("deploy-pages@v5", "deploy-pages@main"),
+    ]:
+        assert good in text
+        assert complaints_about_workflow(text.replace(good, bad)) != [], bad
+
+
+def actions_in(workflows):
+    found = {
+        tuple(action.split("@"))
+        for text in workflows
+        for action in re.findall(r"uses: (\S+)", text)
+    }
+    return sorted(found)
+
+
+def test_the_workflows_use_one_version_of_each_action():
+    texts = [path.read_text() for path in (ROOT / ".github/workflows").glob("*.yml")]
+    names = [name for name, version in actions_in(texts)]
+    assert len(names) == len(set(names))
+    assert len(actions_in([*texts, "uses: actions/checkout@v1"])) == len(names) + 1
+
+
+# tools/make_site.py: MathJax
+
+
+def test_mathjax_is_pinned_with_its_hash(make_site):
+    assert re.fullmatch(r"mathjax@\d+\.\d+\.\d+", make_site.MATHJAX)
+    assert re.fullmatch(r"[A-Za-z0-9+/]{86}==", make_site.MATHJAX_SHA512)
+
+
+@pytest.fixture
+def build_folder(make_site, tmp_path, monkeypatch):
+    monkeypatch.setattr(make_site, "BUILD", tmp_path)
+    return tmp_path
+
+
+def archive_with(path, names):
+    with tarfile.open(path, "w:gz") as archive:
+        for name in names:
+            member = tarfile.TarInfo(name)
+            member.size = 1
+            archive.addfile(member, io.BytesIO(b"x"))
+
+
+def test_without_npm_a_sentence_says_so(make_site, build_folder, monkeypatch):
+    monkeypatch.setattr(make_site.shutil, "which", lambda name: None)
+    with pytest.raises(SystemExit, match="error: npm was not found: "):
+        make_site.fetch_mathjax(build_folder / "mathjax")
+
+
+def test_another_archive_than_the_pinned_one_is_refused(make_site, build_folder):
+    archive_with(build_folder / "mathjax-3.2.2.tgz", ["package/es5/tex-chtml.js"])
+    with pytest.raises(SystemExit, match=r"error: .* is not the mathjax@3\.2\.2"):
+        make_site.fetch_mathjax(build_folder / "mathjax")
+    assert not (build_folder / "mathjax").exists()
+
+
+def test_only_what_the_pages_may_load_is_unpacked(make_site, build_folder, monkeypatch):
+    wanted = ["tex-chtml.js", "output/chtml/fonts/woff-v2/a.woff", "a11y/explorer.js"]
+    others = ["package/es5/tex-svg-full.js", "package/package.json", "../outside.js"]
+    names = [f"package/es5/{name}" for name in wanted] + ["package/LICENSE", *others]
+    archive_with(build_folder / "mathjax-3.2.2.tgz", names)
+    monkeypatch.setattr(make_site, "has_the_hash", lambda archive: True)
+    folder = build_folder / "mathjax"
+    make_site.fetch_mathjax(folder)
+    unpacked = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
+    assert unpacked == {*wanted, "LICENSE"}
+
+
+# tools/make_site.py: what Sphinx reads, and how
+
+
+def test_sphinx_reads_every_notebook_where_it_is_in_the_repository(make_site, tmp_path):
+    make_site.copy_source(tmp_path)
+    copied = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*.ipynb")}
+    assert copied == NOTEBOOKS
+    pages = {p.name for p in tmp_path.iterdir() if p.suffix in (".md", ".rst")}
+    assert pages == {"index.md", "kernels.md", "compile_matrix.md", "api.rst", "lab.rst"}
+
+
+def test_any_warning_is_an_error(make_site, tmp_path, monkeypatch):
+    commands = []
+
+    def run(command, **options):
+        commands.append(command)
+        return subprocess.CompletedProcess(command, returncode=1)
+
+    monkeypatch.setattr(make_site.subprocess, "run", run)
+    with pytest.raises(SystemExit, match="error: the site was not built"):
+        make_site.run_sphinx(tmp_path, tmp_path, tmp_path / "site")
+    assert {"--fail-on-warning", "--nitpicky"} <= set(commands[0])
+
+
+# tools/make_site.py: every link of every page
+
+PAGE = """<html><head><link href="_static/a%20b.css" rel="stylesheet"></head>
+<body><h1 id="top">x</h1><img src="_static/a b.css" alt="x">
+<a href="sub/page.html#there">x</a><a href="#top">x</a><a href="https://example.org">x</a>
+</body></html>"""
+
+
+def site_of(folder, **pages):
+    for name, text in {"_static/a b.css": "", "sub/page.html": '<p id="there">', **pages}.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_a_site_without_dead_links_passes(make_site, tmp_path):
+    assert make_site.dead_links(site_of(tmp_path, **{"index.html": PAGE})) == []
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "complaint"),
+    [
+        ("sub/page.html#there", "sub/other.html", "links to sub/other.html, which does not exist"),
+        ("sub/page.html#there", "sub/page.html#here", "page.html#here: no such place"),
+        ("sub/page.html#there", "sub/", "links to sub/, which does not exist"),
+        ("#top", "#bottom", "links to #bottom: no such place"),
+        ('src="_static/a b.css"', 'src="b.png"', "links to b.png, which does not exist"),
+        ("<body>", '<script src="https://host/x.js"></script>', "loads https://host/x.js"),
+        ("_static/a%20b.css", "//host/a.css", "loads //host/a.css"),
+    ],
+)
+def test_a_dead_link_is_found(make_site, tmp_path, good, bad, complaint):
+    assert good in PAGE
+    site = site_of(tmp_path, **{"index.html": PAGE.replace(good, bad)})
+    found = make_site.dead_links(site)
+    assert len(found) == 1
+    assert complaint in found[0]
+
+
+# docs/static: colors
+
+
+def luminance(color):
+    """Relative luminance of (red, green, blue) from 0 to 255, as WCAG 2.2 defines it."""
+    parts = [c / 255 for c in color[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one, other):
+    brighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
+    return (brighter + 0.05) / (darker + 0.05)
+
+
+def rgb(css):
+    """(red, green, blue, alpha) of #rgb, #rrggbb, rgb(...) or rgba(...)."""
+    if css.startswith("#"):
+        digits = css[1:] if len(css) > 4 else "".join(2 * digit for digit in css[1:])
+        return (*(int(digits[i : i + 2], 16) for i in (0, 2, 4)), 1.0)
+    parts = [float(part) for part in re.findall(r"[\d.]+", css)]
+    return (*parts[:3], parts[3] if len(parts) > 3 else 1.0)
+
+
+def over(top, ground):
+    """A color, which may be transparent, on an opaque one."""
+    alpha = top[3]
+    return tuple(alpha * t + (1 - alpha) * g for t, g in zip(top[:3], ground[:3], strict=True))
+
+
+def theme_values(css, selector):
+    """The values that the rules of a selector give to names, the last ones."""
+    rules = re.findall(rf"{re.escape(selector)}\s*\{{([^}}]*)\}}", css)
+    return dict(re.findall(r"(--[\w-]+)\s*:\s*([^;}]+)", ";".join(rules)))
+
+
+def package_file(package, path):
+    """The text of the one file of a package that fits a pattern; a skip where it is missing."""
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        pytest.skip(f"{package} is not installed")
+    (found,) = Path(spec.submodule_search_locations[0]).glob(path)
+    return found.read_text("utf-8")
+
+
+def pages_of_the_site():
+    """{theme: (text, ground)} of output on the site."""
+    css = package_file("pydata_sphinx_theme", "**/static/styles/pydata-sphinx-theme.css")
+    found = {}
+    for theme in ("light", "dark"):
+        values = theme_values(css, f"html[data-theme={theme}]")
+
+        def color(name, values=values):
+            value = values[name].strip()
+            inner = re.fullmatch(r"var\((--[\w-]+)\)", value)
+            return rgb(theme_values(css, "html")[inner[1]] if inner else value)
+
+        found[theme] = color("--pst-color-text-base"), color("--pst-color-surface")
+    return found
+
+
+# JupyterLab's themes say it through variables of variables: as a page computed them.
+PAGES_OF_JUPYTERLAB = {
+    "light": (rgb("rgba(0, 0, 0, 0.87)"), rgb("#ffffff")),
+    "dark": (rgb("#ffffff"), rgb("#111111")),
+}
+
+
+def contrasts_of_a_diff(html, pages):
+    """What each colored line of a diff has between its text and its ground, by theme."""
+    grounds = re.findall(r'style="background: ([^";]+)', html)
+    assert grounds
+    return {
+        (theme, ground): contrast(over(text, over(rgb(ground), page)), over(rgb(ground), page))
+        for theme, (text, page) in pages.items()
+        for ground in grounds
+    }
+
+
+def a_diff():
+    pytest.importorskip("triton")
+    from rope_lab.steps.ladder import STEPS, Diff
+
+    return Diff(STEPS["gather"].kernel, STEPS["pairs"].kernel)._repr_html_()
+
+
+def test_a_contrast_is_computed_as_wcag_does():
+    assert contrast((0, 0, 0), (255, 255, 255)) == pytest.approx(21)
+    assert contrast(rgb("#767676"), rgb("#fff")) == pytest.approx(4.54, abs=0.01)
+    assert over(rgb("rgba(0, 0, 0, 0.5)"), rgb("#ffffff")) == (127.5, 127.5, 127.5)
+
+
+def test_diffs_are_legible_in_jupyterlab():
+    found = contrasts_of_a_diff(a_diff(), PAGES_OF_JUPYTERLAB)
+    assert len(found) >= 4 and min(found.values()) >= 4.5, found
+    faint = a_diff().replace("0.22)", "0.95)")
+    assert min(contrasts_of_a_diff(faint, PAGES_OF_JUPYTERLAB).values()) < 4.5
+
+
+def test_diffs_are_legible_on_the_site():
+    found = contrasts_of_a_diff(a_diff(), pages_of_the_site())
+    assert len(found) >= 4 and min(found.values()) >= 4.5, found
+
+
+def test_no_theme_puts_a_plate_behind_what_is_transparent():
+    """The theme of the site gives HTML and figures its text color as ground, in dark."""
+    css = read("docs/static/site.css")
+    rules = re.findall(r"([^{}]*)\{([^{}]*)\}", re.sub(r"/\*.*?\*/", "", css, flags=re.DOTALL))
+    for part in (".text_html", "img"):
+        assert any(
+            'data-theme="dark"' in selector and part in selector
+            for selector, body in rules
+            if "background-color: transparent" in body and "padding: 0" in body
+        ), part
+
+
+# With Sphinx
+
+
+def conf_where(monkeypatch, repository=""):
+    """docs/conf.py as Sphinx would load it with this `repository` in notebooks/index.toml."""
+    index = notebook_index.read()
+    there = dataclasses.replace(index, site=notebook_index.Site(repository))
+    monkeypatch.setattr(notebook_index, "read", lambda *_: there)
+    spec = importlib.util.spec_from_file_location("site_conf", ROOT / "docs/conf.py")
+    conf = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(conf)
+    monkeypatch.undo()
+    return conf
+
+
+def what_becomes_of_a_link(conf, target):
+    from docutils import nodes
+    from sphinx.addnodes import pending_xref
+
+    link = pending_xref("", nodes.inline("", "text"), reftype="myst", refdomain=None)
+    link["reftarget"] = target
+    page = nodes.paragraph("", "", link)
+    conf.link_to_the_repository(SimpleNamespace(env=SimpleNamespace(docname="notebooks/p")), page)
+    assert page.astext() == "text"
+    return page.children[0]
+
+
+@needs_sphinx
+def test_links_to_files_lead_to_the_repository_where_it_is_known(monkeypatch):
+    conf = conf_where(monkeypatch, "somebody/rope")
+    link = what_becomes_of_a_link(conf, "../benchmarks/NOTES.md#x")
+    assert link["refuri"] == "https://github.com/somebody/rope/blob/main/benchmarks/NOTES.md#x"
+    for dead in ("NOTES.md", "../benchmarks/GONE.md", "../../elsewhere", "#gone"):
+        assert what_becomes_of_a_link(conf, dead)["reftarget"] == dead  # left for Sphinx to report
+
+    conf = conf_where(monkeypatch)
+    assert what_becomes_of_a_link(conf, "../README.md").tagname == "inline"
+    assert what_becomes_of_a_link(conf, "GONE.md")["reftarget"] == "GONE.md"
+
+
+def elsewhere(html):
+    """Addresses of other hosts that a page leads to or loads."""
+    return re.findall(r'(?:href|src)="(https?://[^"]+)"', html)
+
+
+@needs_sphinx
+@pytest.mark.parametrize("repository", ["", "somebody/rope"])
+def test_open_in_links_come_from_the_repository(make_site, tmp_path, monkeypatch, repository):
+    """One page, built with the index as it is and with an address in it."""
+    checkout, source, site = (tmp_path / name for name in ("checkout", "source", "site"))
+    for name in ("docs", "tools"):
+        shutil.copytree(ROOT / name, checkout / name)
+    (checkout / "notebooks").mkdir()
+    index = read("notebooks/index.toml").replace('repository = ""', f'repository = "{repository}"')
+    (checkout / "notebooks/index.toml").write_text(index, encoding="utf-8")
+    (source / "notebooks").mkdir(parents=True)
+    (source / "index.md").write_text(
+        "# First\n\n[![Tests](https://host/badge.svg)](https://host)\n\nWords.\n\n"
+        "```{toctree}\nnotebooks/00_start_here\n```\n"
+    )
+    heading = nbformat.v4.new_markdown_cell("# 00 · Start\n\nWhy?")
+    page = nbformat.v4.new_notebook(cells=[heading, nbformat.v4.new_code_cell("x")])
+    page.metadata = nbformat.from_dict(run_notebooks.METADATA)
+    nbformat.write(page, source / "notebooks/00_start_here.ipynb")
+    (tmp_path / "static").mkdir()
+    monkeypatch.setattr(make_site, "ROOT", checkout)
+    make_site.run_sphinx(source, tmp_path / "static", site)
+
+    html = (site / "notebooks/00_start_here.html").read_text("utf-8")
+    colab = "https://colab.research.google.com/github/somebody/rope/blob/main/notebooks/"
+    found = [link for link in elsewhere(html) if "colab" in link or "somebody" in link]
+    assert (colab + "00_start_here.ipynb" in found) == bool(repository)
+    assert bool(found) == bool(repository)
+    assert 'href="../_sources/notebooks/00_start_here.ipynb"' in html  # the raw notebook
+    assert make_site.dead_links(site) == []
+    assert "badge.svg" not in (site / "index.html").read_text("utf-8")
+
+
+@needs_sphinx
+def test_a_list_in_a_docstring_becomes_a_list(monkeypatch):
+    conf = conf_where(monkeypatch)
+    lines = [
+        "Args:",
+        "    a: one of",
+        "        - b",
+        "          or c;",
+        "        - d.",
+        "        E.",
+    ]
+    conf.set_lists_apart(None, "function", "f", None, None, lines)
+    assert lines == [
+        *("Args:", "    a: one of", "", "        - b", "          or c;", "        - d."),
+        *("", "        E."),
+    ]
+
+
+@needs_sphinx
+def test_a_dead_link_stops_the_build(make_site, tmp_path, capfd):
+    source = tmp_path / "source"
+    (source / "notebooks").mkdir(parents=True)
+    (tmp_path / "static").mkdir()
+    first = "# First\n\n```{toctree}\nnotebooks/second\n```\n"
+    second = "# Second\n\n[x](gone.ipynb) [x](../index.md#gone) [x](../index.md#first)\n"
+    (source / "index.md").write_text(first)
+    (source / "notebooks/second.md").write_text(second)
+    with pytest.raises(SystemExit, match="error: the site was not built"):
+        make_site.run_sphinx(source, tmp_path / "static", tmp_path / "site")
+    warnings = [line for line in capfd.readouterr().err.splitlines() if "WARNING" in line]
+    assert len(warnings) == 2
+    assert "'myst' cross-reference target not found: 'gone.ipynb'" in warnings[0]
+    assert "local id not found in doc 'index': 'gone'" in warnings[1]
+
+
+def complaints_about_page(html):
+    """About a notebook's page."""
+    body = html[html.index("<article") :]
+    pictures = re.findall(r"<img [^>]*>", body)
+    complaints = [p for p in pictures if not re.search(r'alt="[^"./]{3}', p)][:1]
+    if 'class="prev-next-area"' not in html:
+        complaints.append("no way to the page before and the next one")
+    if not re.search(r'<meta name="description" content="[^"]{60,160}"', html):
+        complaints.append("no description")
+    if "copy.js" not in html:
+        complaints.append("no button that copies code")
+    if re.search("run this cell to|[A-Z]\\w+ explorer: [A-Z]+,", html):
+        complaints.append("what a widget says where there is none")
+    return complaints
+
+
+@needs_sphinx
+def test_pictures_have_the_words_that_the_notebook_stores(monkeypatch, tmp_path):
+    from docutils import nodes
+
+    conf = conf_where(monkeypatch)
+    picture = base64.b64encode(b"a picture").decode()
+    output = {"data": {"image/png": picture}, "metadata": {"image/png": {"alt": "Bars: two."}}}
+    (tmp_path / "p.ipynb").write_text(json.dumps({"cells": [{"outputs": [output]}]}))
+    name = hashlib.sha256(b"a picture").hexdigest()
+    pictures = [nodes.image(uri=f"/build/{stem}.png") for stem in (name, "another")]
+    page = nodes.section("", nodes.title("", "A title"), *pictures)
+    doc2path = {"p": str(tmp_path / "p.ipynb")}.get
+    env = SimpleNamespace(docname="p", doc2path=doc2path)
+    conf.describe_figures(SimpleNamespace(env=env), page)
+    assert [picture["alt"] for picture in pictures] == [
+        "Bars: two.", "A figure of the section \u201cA title\u201d.",
+    ]  # fmt: skip
+
+
+@needs_sphinx
+def test_the_whole_site_builds(make_site, tmp_path):
+    source, static, site = (tmp_path / name for name in ("source", "static", "site"))
+    make_site.copy_source(source)
+    (static / "mathjax").mkdir(parents=True)
+    (static / "mathjax/tex-chtml.js").touch()
+    make_site.run_sphinx(source, static, site)
+    assert make_site.dead_links(site) == []
+
+    for notebook in NOTEBOOKS:
+        html = (site / notebook).with_suffix(".html").read_text(encoding="utf-8")
+        assert complaints_about_page(html) == [], notebook
+        assert r"\begin{split}" not in html, notebook  # \tag is not allowed in it
+    broken = {
+        'alt="': 'title="',
+        'class="prev-next-area"': "",
+        '<meta name="description"': "<meta",
+        "copy.js": "other.js",
+        "<body": "<p>Explorer: run this cell to move its sliders.</p><body",
+    }
+    with_pictures = (site / "notebooks/01_roformer_math.html").read_text("utf-8")
+    for good, bad in broken.items():
+        assert len(complaints_about_page(with_pictures.replace(good, bad))) == 1, good
+    # what a helper shows has colors, and a link to a solution leads to its exercise
+    tile = (site / "notebooks/05_fused_half_split.html").read_text("utf-8")
+    assert re.search(r'<div class="cell_output.*?highlight-python', tile, re.DOTALL)
+    assert "05_fused_half_split_solutions.html#exercise-2-how-many-bytes" in tile
+
+    described = (site / "api.html").read_text(encoding="utf-8")
+    names = [name for name in rope_kernels.__all__ if f'id="rope_kernels.{name}"' not in described]
+    assert names == []
