@@ -189,7 +189,8 @@ class Shipment:
 
     def _named_tuple(self, name: str, kind: type) -> str:
         """The class made from its fields: of a class in a cell, Python 3.11 finds no source."""
-        made = vars(namedtuple(kind.__name__, kind._fields))
+        like_it = namedtuple(kind.__name__, kind._fields)  # its names go when it goes
+        made = set(vars(like_it))
         own = {n: v for c in kind.__mro__ if c not in (tuple, object) for n, v in vars(c).items()}
         methods = [n for n, v in own.items() if isinstance(v, _METHODS) and n not in made]
         methods = [n for n in methods if not n.startswith("__annotat")]  # Python 3.14 has one

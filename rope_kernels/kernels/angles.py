@@ -158,9 +158,9 @@ def cos_sin_of_pairs(
         cos, sin = cos_sin(at, table, pairs, lookup, STORED)
         angles = CosSin(cos, sin, cos, sin)
     else:
-        first, second = pairs.index, pairs.index + HALF
+        first, second = pairs.number, pairs.number + HALF
         if lookup.interleaved:
-            first, second = 2 * pairs.index, 2 * pairs.index + 1
+            first, second = 2 * pairs.number, 2 * pairs.number + 1
         columns = Columns(first, pairs.row, pairs.exists)
         angles = cos_sin_of_both(at, table, columns, second, lookup, STORED)
     return angles

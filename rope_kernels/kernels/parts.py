@@ -190,15 +190,15 @@ def load_pairs(
     """First and second members of all pairs, in the stored dtype."""
     if INTERLEAVED:
         # both members come with one wide load, and are separated in registers
-        COLUMNS: tl.constexpr = pairs.index.shape[0]
+        COLUMNS: tl.constexpr = pairs.number.shape[0]
         both = tl.arange(0, 2 * COLUMNS).to(tl.int64)[None, None, :]
         members = tl.load(rows.pointers + both * rows.stride, rows.exists & (both < 2 * HALF))
         shape: tl.constexpr = (members.shape[0], members.shape[1], COLUMNS, 2)
         first, second = tl.split(tl.reshape(members, shape))
     else:
         mask = rows.exists & pairs.exists[None, None, :]
-        first = tl.load(rows.pointers + (pairs.index * rows.stride)[None, None, :], mask)
-        second = tl.load(rows.pointers + ((pairs.index + HALF) * rows.stride)[None, None, :], mask)
+        first = tl.load(rows.pointers + (pairs.number * rows.stride)[None, None, :], mask)
+        second = tl.load(rows.pointers + ((pairs.number + HALF) * rows.stride)[None, None, :], mask)
     return first, second
 
 
@@ -213,15 +213,15 @@ def store_pairs(
 ):
     """Write both members of all pairs to where `load_pairs` would read them."""
     if INTERLEAVED:
-        COLUMNS: tl.constexpr = pairs.index.shape[0]
+        COLUMNS: tl.constexpr = pairs.number.shape[0]
         both = tl.arange(0, 2 * COLUMNS).to(tl.int64)[None, None, :]
         shape: tl.constexpr = (first.shape[0], first.shape[1], 2 * COLUMNS)
         members = tl.reshape(tl.join(first, second), shape)
         tl.store(rows.pointers + both * rows.stride, members, rows.exists & (both < 2 * HALF))
     else:
         mask = rows.exists & pairs.exists[None, None, :]
-        tl.store(rows.pointers + (pairs.index * rows.stride)[None, None, :], first, mask)
-        second_members = (pairs.index + HALF) * rows.stride
+        tl.store(rows.pointers + (pairs.number * rows.stride)[None, None, :], first, mask)
+        second_members = (pairs.number + HALF) * rows.stride
         tl.store(rows.pointers + second_members[None, None, :], second, mask)
 
 

@@ -46,7 +46,7 @@ def positions(
         block_s: tl.constexpr = s.shape[0]
         probes: tl.constexpr = 32 // block_s if block_s < 16 else 2  # one per thread of a warp
         sequence, start, length, in_sequence = find_sequences(
-            s, where.cu_seqlens_ptr, where.count, cp_size, probes
+            s, where.cu_seqlens_ptr, where.sequences, cp_size, probes
         )
     position = s - start
     if cp is not None:

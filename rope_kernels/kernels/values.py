@@ -172,9 +172,9 @@ class Sequences(NamedTuple):
     """What says at which position each token is."""
 
     seq_len: Any  # s, or the number of packed tokens
-    cu_seqlens_ptr: Any  # (count + 1,): where packed sequences start, and the last ends; or None
-    count: Any  # of packed sequences
-    starts_ptr: Any  # (b,) or (count,): position of the first token of each sequence; or None
+    cu_seqlens_ptr: Any  # (sequences + 1,): where packed sequences start, and the last ends; or None
+    sequences: Any  # number of packed sequences
+    starts_ptr: Any  # (b,) or (sequences,): position of the first token of each sequence; or None
     ids_ptr: Any  # (b, s): position of each token; or None
     ids_strides: Any
     cp: Any  # (cp_size, cp_rank): this rank has two chunks of every sequence; or None
@@ -183,7 +183,7 @@ class Sequences(NamedTuple):
 class Columns(NamedTuple):
     """What each column of a block holds, each (columns,)."""
 
-    index: Any  # int64: which pair, or which element
+    number: Any  # int64: which pair, or which element
     row: Any  # int32: which of the rows side by side
     exists: Any  # False for those that are left empty
 

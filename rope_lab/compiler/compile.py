@@ -209,9 +209,7 @@ def compile_plan(gpu: str, plan: Plan, tensors: KernelTensors | NormTensors) -> 
         plan: from `plan_of`; an experiment may change it.
         tensors: of that plan; on any device.
     """
-    numbers = *plan.sizes.values(), *plan.strides.values()
-    constants = plan.blocks | plan.flags | options_of(plan)
-    return compile_for(gpu, kernel_of(plan), *tensors, *numbers, **constants)
+    return compile_for(gpu, kernel_of(plan), *tensors, **plan.arguments, **options_of(plan))
 
 
 class _Refused(Exception):

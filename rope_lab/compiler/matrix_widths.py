@@ -34,7 +34,7 @@ def row_loads(plan: Plan, tensors: KernelTensors | NormTensors, warp_size: int) 
         warp_size: threads in a warp of the GPU.
     """
     if isinstance(tensors, SumTensors):
-        tile = Part(plan.blocks["BLOCK_N"] * plan.blocks["BLOCK_D"], _steps_of_sum(plan))
+        tile = Part(plan.constants["BLOCK_N"] * plan.constants["BLOCK_D"], _steps_of_sum(plan))
         return _accesses(plan, [tile], (tensors.q_partial, tensors.k_partial), warp_size)
     if isinstance(tensors, BackwardTensors):
         reads, writes = _pairings(plan)
@@ -51,7 +51,7 @@ def row_stores(plan: Plan, tensors: KernelTensors | NormTensors, warp_size: int)
     """Stores of elements that the plan asks for at best, in the same form."""
     reads, writes = _pairings(plan)
     if isinstance(tensors, SumTensors):
-        parts = [Part(plan.blocks["BLOCK_D"], _steps_of_sum(plan))]
+        parts = [Part(plan.constants["BLOCK_D"], _steps_of_sum(plan))]
     else:
         parts = _parts(plan, reads if isinstance(tensors, BackwardTensors) else writes)
     return _accesses(plan, parts, (tensors.q_out, tensors.k_out), warp_size)
@@ -79,33 +79,33 @@ def bytes_aligned(tensors: tuple[Tensor | None, ...]) -> int:
 
 def _pairings(plan: Plan) -> tuple[bool, bool]:
     """Whether pairs are interleaved in the input of a forward, and in its output."""
-    flags = plan.flags
-    return flags.get("READS_INTERLEAVED", False), flags.get("WRITES_INTERLEAVED", False)
+    head = plan.constants.get("head")
+    return (False, False) if head is None else (head.reads_interleaved, head.writes_interleaved)
 
 
 def _steps_of_sum(plan: Plan) -> tuple[int, int]:
-    return plan.blocks["D"], plan.blocks["BLOCK_D"]
+    return plan.constants["D"], plan.constants["BLOCK_D"]
 
 
 def _parts(plan: Plan, interleaved: bool) -> list[Part]:
-    blocks = plan.blocks
-    half, tail, start = blocks["HALF"], blocks["TAIL"], blocks["START"]
-    rows = blocks["BLOCK_S"] * blocks["BLOCK_R"]
+    head, tile = plan.constants["head"], plan.constants["tile"]
+    half, tail, start = head.half, head.tail, head.start
+    rows = tile.positions * tile.rows
     if plan.kernel == WHOLE_ROWS:
-        return [Part(rows * blocks["BLOCK"], (2 * half + tail, start))]
-    pairs = rows * blocks["BLOCK_HALF"]
+        return [Part(rows * head.columns, (2 * half + tail, start))]
+    pairs = rows * head.columns
     if interleaved:
         parts = [Part(2 * pairs, (2 * half, start))]
     else:
         parts = [Part(pairs, (half, start))] * 2
     if tail:
-        parts.append(Part(rows * blocks["BLOCK_TAIL"], (2 * half, start, tail)))
+        parts.append(Part(rows * head.tail_columns, (2 * half, start, tail)))
     return parts
 
 
 def _other_members(plan: Plan) -> Part:
     [whole] = _parts(plan, False)
-    return Part(whole.elements, (*whole.steps, plan.blocks["HALF"]))
+    return Part(whole.elements, (*whole.steps, plan.constants["head"].half))
 
 
 def _accesses(

@@ -11,7 +11,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -388,7 +388,7 @@ def launch_of(function: Callable, *arguments, **options) -> Callable[[], KernelT
     """
     plan, tensors = plan_of(function, *arguments, **options)
     if interpreter_is_on():
-        plan = replace(plan, flags=plan.flags | {"FAST_SINE": False})
+        plan = plan.with_constants(lookup={"fast_sine": False})
     device = tensors.q.device
     made = {name: torch.empty_like(x, device=device) for name, x in _to_be_made(tensors)}
     tensors = tensors._replace(**made)

@@ -10,10 +10,18 @@ import triton.language as tl
 from torch import Tensor
 
 from rope_kernels.kernels.angles import cos_sin_of
-from rope_kernels.kernels.norm_arithmetic import computed, dot, load_weights, times, turn_row
+from rope_kernels.kernels.norm_arithmetic import (
+    computed,
+    dot,
+    load_weights,
+    times,
+    times_number,
+    turn_row,
+)
 from rope_kernels.kernels.norm_gradient import over_rows
 from rope_kernels.kernels.norm_rows import load_row, store_row
 from rope_kernels.kernels.sum_partials_kernel import sum_partials_kernel
+from rope_kernels.kernels.values import CosSin, Head, Row, Rows
 
 
 @triton.jit
@@ -31,7 +39,7 @@ def angles_at(
     angle2 = tl.load(pointers + HALF, is_pair, other=0.0)[None, None, :]
     cos1, sin1 = cos_sin_of(angle1, True, FAST_SINE, 16)
     cos2, sin2 = cos_sin_of(angle2, True, FAST_SINE, 16)
-    return cos1, sin1, cos2, sin2, is_pair  # the last one is of packed sequences alone
+    return CosSin(cos1, sin1, cos2, sin2)
 
 
 @triton.jit
@@ -53,10 +61,8 @@ def norm_rope_backward_kernel(
 ):
     pair, row_blocks = tl.arange(0, BLOCK_HALF), tl.cdiv(rows, BLOCK_R)
     is_pair, first_row = pair < HALF, tl.arange(0, BLOCK_R)
-    weights = load_weights(
-        *(weight_ptr, first_row, rows, 0.0, False, tl.float32),
-        *(HALF, 0, 0, BLOCK_HALF, 0, False),
-    )
+    head: tl.constexpr = Head(HALF, 0, 0, BLOCK_HALF, 0)
+    weights = load_weights(weight_ptr, head, False, 0.0, tl.float32)
     sum1 = tl.zeros((1, BLOCK_R, BLOCK_HALF), tl.float32)
     sum2 = tl.zeros((1, BLOCK_R, BLOCK_HALF), tl.float32)
     for tile in tl.range(
@@ -65,20 +71,20 @@ def norm_rope_backward_kernel(
         position, row = tile // row_blocks, tile % row_blocks * BLOCK_R + first_row
         exists = (row < rows)[None, :, None]
         offset = (position.to(tl.int64) * rows + row)[None, :, None] * (2 * HALF)
-        grad = load_row(grad_ptr + offset, 1, exists, HALF, 0, 0, BLOCK_HALF, 0, False)
-        x = load_row(x_ptr + offset, 1, exists, HALF, 0, 0, BLOCK_HALF, 0, False)
+        grad = load_row(Rows(grad_ptr + offset, 1, exists), head, False)
+        x = load_row(Rows(x_ptr + offset, 1, exists), head, False)
         angles = angles_at(freqs_ptr, position, HALF, BLOCK_HALF, FAST_SINE)
-        grad, x = computed(grad, exists, HALF, 0), computed(x, exists, HALF, 0)
+        grad, x = computed(grad, exists, head), computed(x, exists, head)
         rstd = tl.rsqrt(dot(x, x, 0) / (2 * HALF) + 1e-6)
-        normal = times(x, (rstd, rstd, rstd))
-        grad = turn_row(grad, angles, False, True, False, False, tl.float32)
+        normal = times_number(x, rstd)
+        grad = turn_row(grad, angles, False, True, False)
         sum1 += grad[0] * normal[0]
         sum2 += grad[1] * normal[1]
         grad = times(grad, weights)
         mean = dot(grad, normal, 0) / (2 * HALF)
         dx1, dx2 = grad[0] - normal[0] * mean, grad[1] - normal[1] * mean
-        dx = dx1 * rstd, dx2 * rstd, grad[2]
-        store_row(out_ptr + offset, 1, exists, dx, HALF, 0, 0, BLOCK_HALF, 0, False)
+        dx = Row(dx1 * rstd, dx2 * rstd, grad[2])
+        store_row(Rows(out_ptr + offset, 1, exists), dx, head, False)
     share1, share2 = over_rows(sum1), over_rows(sum2)
     columns = pair[None, None, :]
     if ATOMIC:

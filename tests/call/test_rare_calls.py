@@ -36,7 +36,7 @@ def test_rows_beyond_32_bits_are_counted_by_batch_entry(batch, per_batch, evenly
     t = torch.zeros(1, batch, 1, 2)[:, : 1 if evenly_spaced else None].expand(1, batch, 2**15, 2)
     plan, _ = plan_of(rope_fw, t, RotaryPositionEmbedding(2), inplace=True)
     merged = evenly_spaced and not per_batch
-    assert plan.flags["PER_BATCH"] is (per_batch or merged)
+    assert plan.constants["order"].per_batch is (per_batch or merged)
     assert plan.sizes["batch"] == (1 if merged else batch)
     assert plan.sizes["q_heads"] == (batch if merged else 1) * 2**15
 

@@ -127,8 +127,10 @@ def test_the_sample_has_every_kernel_and_both_values_of_every_flag():
     assert {plan.kernel for plan in plans} == kernels
     found = {}
     for plan in plans:
-        for name, value in plan.flags.items():
-            found.setdefault(name, set()).add(value)
+        for name, constant in plan.constants.items():
+            fields = constant._asdict() if isinstance(constant, tuple) else {name: constant}
+            for field, value in fields.items():
+                found.setdefault(field, set()).add(value)
     flags = {name: values for name, values in found.items() if isinstance(min(values), bool)}
     assert len(flags) >= 11 and all(len(values) == 2 for values in flags.values()), flags
 
@@ -168,9 +170,9 @@ def test_a_stride_of_1_where_there_should_be_none_is_found():
     """As once: a dimension of one index with stride 1 made every load 2 bytes wide."""
     call, target = "table of angles", "sm_90"
     plan, tensors = planned(call, target)
-    s, b, h, d = plan.strides["q_strides"]
+    s, b, h, d = plan.strides.q
     assert b == 0
-    wrong = replace(plan, strides=plan.strides | {"q_strides": (s, 1, h, d)})
+    wrong = replace(plan, strides=plan.strides._replace(q=(s, 1, h, d)))
     right, now = row_of(call, target), compile_plan(target, wrong, tensors)
     [sentence] = what_is_worse(replace(right, loads=now.loads), right)
     assert "loads are narrower" in sentence
@@ -180,10 +182,10 @@ def test_a_stride_of_1_where_there_should_be_none_is_found():
 def test_the_fast_sine_does_not_compile_for_amd(target):
     """Which is why the plan for AMD takes the library's."""
     plan, tensors = planned("table of angles", target)
-    assert plan.flags["FAST_SINE"] is False
-    assert planned("table of angles", "sm_90")[0].flags["FAST_SINE"] is True
+    assert plan.constants["lookup"].fast_sine is False
+    assert planned("table of angles", "sm_90")[0].constants["lookup"].fast_sine is True
     with pytest.raises(RuntimeError, match=f"(?s)does not compile for {target}.*fast_cosf"):
-        compile_plan(target, replace(plan, flags=plan.flags | {"FAST_SINE": True}), tensors)
+        compile_plan(target, plan.with_constants(lookup={"fast_sine": True}), tensors)
 
 
 # Reading AMD's assembly, and names of GPUs

@@ -259,7 +259,8 @@ def test_pairs_side_by_side_are_read_and_written_16_bytes_at_a_time(tensor_forma
     code = compile_call("sm_90", rope_fw, t, rope, tensor_format, **options)
     packed_or_over_positions = {80: ("thd",), 96: ("bhsd",)}
     side_by_side = tensor_format in packed_or_over_positions.get(head_dim, shape)
-    assert (plan.blocks["ROWS_PER_BLOCK"] > 1 and code.kernel == "rope_kernel") == side_by_side
+    several = plan.constants["tile"].side_by_side > 1
+    assert (several and code.kernel == "rope_kernel") == side_by_side
     if side_by_side:
         assert set(code.stores) == {16} and code.loads[16] >= sum(code.stores.values()), code
         assert code.spilled == 0, code

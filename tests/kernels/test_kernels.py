@@ -131,8 +131,9 @@ def test_pairs_side_by_side(
         freqs = RotaryPositionEmbedding(head_dim).to(device)
     monkeypatch.setattr(rope_tiles, "pairs_go_side_by_side", all_pairs_side_by_side)
     plan, _ = plan_of(rope_fw, t, freqs, tensor_format, **options)
-    assert plan.kernel == "rope_kernel" and plan.blocks["ROWS_PER_BLOCK"] >= 3
-    assert plan.flags["OVER_POSITIONS"] == (tensor_format == "bhsd")
+    tile = plan.constants["tile"]
+    assert plan.kernel == "rope_kernel" and tile.side_by_side >= 3
+    assert tile.over_positions == (tensor_format == "bhsd")
     check_new_and_in_place(t, grad, freqs, tensor_format, **options)
 
 
@@ -157,7 +158,7 @@ def test_pairs_of_q_and_k_side_by_side(
     options = {n: x.to(device) if isinstance(x, torch.Tensor) else x for n, x in options.items()}
     monkeypatch.setattr(rope_tiles, "pairs_go_side_by_side", all_pairs_side_by_side)
     plan, _ = plan_of(rope_qk, q, k, freqs, tensor_format, **options)
-    assert plan.kernel == "rope_kernel" and plan.blocks["ROWS_PER_BLOCK"] > 1
+    assert plan.kernel == "rope_kernel" and plan.constants["tile"].side_by_side > 1
     outs = rope_qk(q, k, freqs, tensor_format, **options)
     for t, out in zip((q, k), outs, strict=True):
         assert_rounded_once(out, rotate_fp64(t, freqs, tensor_format, **options))
@@ -469,7 +470,7 @@ def test_a_row_of_cosines_is_read_8_bytes_a_thread():
     t, table = (torch.ones(8, 2, 32, 128, dtype=torch.bfloat16), torch.ones(8, 128))
     tables = [(cos, cos) for cos in (table.bfloat16(), table, table[:, :64].bfloat16())]
     plans = [plan_of(rope_fw, t, freqs)[0] for freqs in (*tables, table[:, None, None, :])]
-    assert [plan.blocks["BLOCK_S"] for plan in plans] == [2, 1, 4, 1]
+    assert [plan.constants["tile"].positions for plan in plans] == [2, 1, 4, 1]
 
 
 @pytest.mark.parametrize("own_angles", (False, True), ids=("shared angles", "own angles"))

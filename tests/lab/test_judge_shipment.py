@@ -1,13 +1,16 @@
 """What a function in a cell uses reaches the process that judges it; what cannot is named."""
 
 import functools
+import gc
 import itertools
 import math
+from collections import namedtuple
 
 import pytest
 import torch
 
 import rope_lab as lab
+from rope_lab import shipment
 from rope_lab.grading import exercises
 from rope_lab.shipment import globals_in
 
@@ -27,6 +30,20 @@ def cell(tmp_path):
         return names
 
     return run
+
+
+def test_a_collection_of_garbage_makes_no_method_of_a_field(monkeypatch):
+    """As once: the class that was made for comparison was gone before it was compared."""
+
+    def after_a_collection(*arguments):
+        gc.collect()
+        return isinstance(*arguments)
+
+    monkeypatch.setattr(shipment, "isinstance", after_a_collection, raising=False)
+    columns, passed_on = namedtuple("Columns", ("pair", "exists")), shipment.Shipment()
+    columns.__module__ = "__main__"  # as in a cell: it cannot be imported
+    passed_on.add("Columns", columns)
+    assert "Columns = _made('Columns', ('pair', 'exists')" in passed_on.program
 
 
 # which names a function takes from outside
@@ -82,7 +99,6 @@ NAMED_TUPLES = """
 import torch
 import triton
 import triton.language as tl
-from typing import Any, NamedTuple
 
 class Memory(NamedTuple):
     source: Any

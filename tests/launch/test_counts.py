@@ -535,8 +535,8 @@ def compiled_for(launches):
         if not isinstance(kernel, JITFunction):  # but the interpreter's stand-in for one
             kernel = JITFunction(kernel.fn, **kernel.kwargs)
         bind = create_function_from_signature(kernel.signature, kernel.params, backend)
-        options = options_of(plan)
-        found.add((plan.kernel, str(bind(*tensors, *plan.numbers, **options)[1:])))
+        options = plan.arguments | options_of(plan)
+        found.add((plan.kernel, str(bind(*tensors, **options)[1:])))
     return found
 
 

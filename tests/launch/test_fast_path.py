@@ -279,14 +279,13 @@ def repeated(monkeypatch, remembering):
         lambda plan, tensors: kernels.append(kernel_of(plan)) or run(plan, tensors),
     )
 
-    def shortest_launch(compiled, programs, numbers, unsigned):
+    def shortest_launch(compiled, programs, arguments, unsigned):
         kernel = kernels[-1]
-        names = kernel.arg_names[-len(numbers) :]
-        transpose = dict(zip(names, numbers, strict=True))["TRANSPOSE"]
 
         def launch_again(tensors):
-            launches.append((transpose, sum(t is not None for t in tensors[:2])))
-            kernel[(programs,)](*tensors, *numbers, num_warps=1)
+            transposed = arguments["TRANSPOSE"]
+            launches.append((transposed, sum(t is not None for t in tensors[:2])))
+            kernel[(programs,)](*tensors, **arguments, num_warps=1)
             return True
 
         return launch_again

@@ -3,7 +3,7 @@
 import inspect
 import subprocess
 import sys
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import pytest
@@ -117,8 +117,8 @@ def test_a_plan_is_what_a_call_launches(name, device, monkeypatch, whole_way):
     ((really, given),) = launched
 
     if engine_of(given.table) is not Engine.NVIDIA:  # only there is a fast sine
-        assert really.flags["FAST_SINE"] is False
-        plan = replace(plan, flags=plan.flags | {"FAST_SINE": False})
+        assert really.constants["lookup"].fast_sine is False
+        plan = plan.with_constants(lookup={"fast_sine": False})
     assert really == plan
     for one, other in zip(given, tensors, strict=True):
         assert (one is None) == (other is None)
@@ -187,19 +187,14 @@ def test_a_plan_cannot_be_changed():
     ("name", "kernel"),
     (("q and k with ids", WHOLE_ROWS), ("backward", "rope_kernel"), ("a rank", WHOLE_ROWS)),
 )
-def test_a_plan_goes_by_the_names_of_the_kernels_arguments_in_their_order(name, kernel):
+def test_a_plan_goes_by_the_names_of_the_kernels_arguments(name, kernel):
     pytest.importorskip("rope_kernels.kernels.rope_kernel", exc_type=ImportError)
     plan, tensors = planned(name, "cpu")
     assert plan.kernel == kernel
-    names = [f"{name}_ptr" for name in tensors._fields]
-    for row in (plan.sizes, plan.strides, plan.blocks, plan.flags):
-        names += row
-    assert names == list(inspect.signature(kernel_of(plan).fn).parameters)
-    assert plan.numbers == tuple(
-        value
-        for row in (plan.sizes, plan.strides, plan.blocks, plan.flags)
-        for value in row.values()
-    )
+    pointers = [f"{name}_ptr" for name in tensors._fields]
+    names = list(inspect.signature(kernel_of(plan).fn).parameters)
+    assert names[: len(pointers)] == pointers
+    assert set(names[len(pointers) :]) == plan.arguments.keys()
 
 
 def test_a_plan_prints_what_is_there():
@@ -208,15 +203,13 @@ def test_a_plan_prints_what_is_there():
     assert str(plan).splitlines() == [
         "rope_kernel: 128 programs of 1 warp",
         "  sizes   seq_len=64, batch=1, q_heads=16, k_heads=0, s2=64, sequences=0",
-        "  strides q_strides=(2048, 0, 128, 1), q_out_strides=(2048, 0, 128, 1), "
-        "table_strides=(0, 128, 1)",
-        "  blocks  HALF=64, TAIL=0, START=0, BLOCK_S=1, BLOCK_R=8, BLOCK_HALF=64, BLOCK_TAIL=0,",
-        "          ROWS_PER_BLOCK=1",
-        "  flags   TRANSPOSE=False, INVERSE=False, ONE_PER_PAIR=False, PER_BATCH=True, "
-        "ROWS_OUTER=False,",
-        "          STRETCH=1, FAST_SINE=True, ALIGNED=0, OUT_ALIGNED=0, TABLE_UNIT=1, "
-        "INTERLEAVED=False,",
-        "          READS_INTERLEAVED=False, WRITES_INTERLEAVED=False, OVER_POSITIONS=False",
+        "  strides q=(2048, 0, 128, 1), q_out=(2048, 0, 128, 1), table=(0, 128, 1)",
+        "  head    half=64, tail=0, start=0, columns=64, tail_columns=0, reads_interleaved=False,",
+        "          writes_interleaved=False",
+        "  tile    positions=1, rows=8, side_by_side=1, over_positions=False",
+        "  order   per_batch=True, rows_outer=False, stretch=1, aligned=0, out_aligned=0",
+        "  lookup  one_per_pair=False, interleaved=False, unit=1, fast_sine=True, inverse=False",
+        "  flags   TRANSPOSE=False",
     ]
 
 
@@ -253,16 +246,15 @@ def test_whole_rows_are_for_halves_that_are_worse_aligned_than_rows(case, inplac
     whole = KERNEL_OF[case] and not interleaved
     assert plan.kernel == ("whole_rows_kernel" if whole else "rope_kernel")
     if whole:
-        first = start if inplace else 0
-        assert (plan.blocks["FIRST"], plan.flags["IN_PLACE"]) == (first, inplace)
+        assert plan.constants["IN_PLACE"] == inplace
     if interleaved and not inplace:  # either end interleaved is enough
         for function in (rope_fw, rope_bw):
             pairs = options | {"interleaved": True, "output_pairing": "half"}
             plan, _ = plan_of(function, t, freqs, **pairs)
             read = function is rope_fw
             assert plan.kernel == "rope_kernel"
-            assert plan.flags["READS_INTERLEAVED"] is read
-            assert plan.flags["WRITES_INTERLEAVED"] is not read
+            assert plan.constants["head"].reads_interleaved is read
+            assert plan.constants["head"].writes_interleaved is not read
 
 
 def test_rows_of_batch_and_heads_are_one_dimension_where_they_are_evenly_spaced():
@@ -300,9 +292,9 @@ def test_a_plan_says_how_rows_are_aligned(head_dim, shift, strides, aligned):
     assert memory.data_ptr() % 16 == 0
     t = memory[shift:].view(S, B, H, strides * head_dim)[..., :head_dim]
     plan, _ = plan_of(rope_fw, t, RotaryPositionEmbedding(head_dim))
-    assert plan.flags["ALIGNED"] == aligned
+    assert plan.constants["order"].aligned == aligned
     of_new_rows = {128: 0, 72: 16, 100: 8, 30: 4, 120: 16}[head_dim]
-    assert plan.flags["OUT_ALIGNED"] == of_new_rows
+    assert plan.constants["order"].out_aligned == of_new_rows
 
 
 @pytest.mark.parametrize(
@@ -312,8 +304,8 @@ def test_a_tables_strides_are_counted_in_units(columns, unit, stride):
     """Of up to 16 elements: Triton then knows that they divide where a row begins."""
     freqs = torch.empty(S, 1, 1, columns)
     plan, _ = plan_of(rope_fw, torch.empty(S, B, H, 128), freqs, rotary_dim=2 * columns)
-    assert plan.flags["TABLE_UNIT"] == unit
-    assert plan.strides["table_strides"] == (0, stride, 1)
+    assert plan.constants["lookup"].unit == unit
+    assert plan.strides.table == (0, stride, 1)
 
 
 def test_planning_loads_no_triton():
@@ -322,7 +314,7 @@ def test_planning_loads_no_triton():
         from rope_kernels import rope_fw
         from rope_lab.compiler.plans import plan_of
         plan, _ = plan_of(rope_fw, torch.empty(5, 2, 3, 8), torch.empty(5, 1, 1, 8))
-        assert plan.flags["FAST_SINE"] and "triton" not in sys.modules
+        assert plan.constants["lookup"].fast_sine and "triton" not in sys.modules
     """
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
@@ -369,11 +361,11 @@ def plan_of_rows(batch, heads, d, **options):
 
 def last_row(plan):
     """The largest row number that a program computes, those past the last row included."""
-    batch = 1 if plan.flags["PER_BATCH"] else plan.sizes["batch"]
+    tile = plan.constants["tile"]
+    batch = 1 if plan.constants["order"].per_batch else plan.sizes["batch"]
     rows = [batch * plan.sizes[heads] for heads in ("q_heads", "k_heads")]
-    side_by_side = 1 if plan.flags["OVER_POSITIONS"] else plan.blocks["ROWS_PER_BLOCK"]
-    tile = plan.blocks["BLOCK_R"] * side_by_side
-    return max(-(-n // tile) * tile for n in rows) - 1
+    tile_rows = tile.rows * (1 if tile.over_positions else tile.side_by_side)
+    return max(-(-n // tile_rows) * tile_rows for n in rows) - 1
 
 
 @pytest.mark.parametrize("d", (2, 10, 64, 72))

@@ -25,13 +25,13 @@ def repeated(monkeypatch):
         launch_norm, "run", lambda plan, tensors: plans.append(plan) or run(plan, tensors)
     )
 
-    def shortest_launch(compiled, programs, numbers, unsigned):
+    def shortest_launch(compiled, programs, arguments, unsigned):
         plan = plans[-1]
         kernel = kernel_of(plan)
 
         def launch_again(tensors):
             launches.append(plan.kernel)
-            kernel[(programs,)](*tensors, *numbers, num_warps=1)
+            kernel[(programs,)](*tensors, **arguments, num_warps=1)
             return True
 
         return launch_again

@@ -64,7 +64,7 @@ def gradients(function, arguments, options):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_plans_are_in_the_kernels_order_and_launched(name, device, monkeypatch, whole_way):
+def test_plans_go_by_the_kernels_names_and_are_launched(name, device, monkeypatch, whole_way):
     run, launched = launch_norm.run, []
     monkeypatch.setattr(launch_norm, "run", lambda *x: launched.append(x) or run(*x))
     function, arguments, options = CALLS[name][0](device)
@@ -75,13 +75,13 @@ def test_plans_are_in_the_kernels_order_and_launched(name, device, monkeypatch, 
     if CALLS[name][1] == 2:  # sums of each head's shares, where a GPU has several: not planned
         launched = [x for x in launched if x[0].kernel != norm_plan.SUM]
     for (plan, tensors), (really, given) in zip(plans, launched, strict=True):
-        rows = plan.sizes, plan.strides, plan.blocks, plan.flags
-        names = [f"{x}_ptr" for x in tensors._fields] + [x for row in rows for x in row]
-        assert names == list(inspect.signature(kernel_of(plan).fn).parameters)
-        assert plan.numbers == tuple(value for row in rows for value in row.values())
+        pointers = [f"{x}_ptr" for x in tensors._fields]
+        names = list(inspect.signature(kernel_of(plan).fn).parameters)
+        assert names[: len(pointers)] == pointers
+        assert set(names[len(pointers) :]) == plan.arguments.keys()
         assert str(plan).startswith(f"{plan.kernel}: {plan.programs} programs of {plan.num_warps}")
-        if "FAST_SINE" in plan.flags and engine_of(arguments[0]) is not Engine.NVIDIA:
-            plan = replace(plan, flags=plan.flags | {"FAST_SINE": False}, max_registers=None)
+        if "lookup" in plan.constants and engine_of(arguments[0]) is not Engine.NVIDIA:
+            plan = replace(plan.with_constants(lookup={"fast_sine": False}), max_registers=None)
         assert plan == really
         assert list(map(kind, tensors)) == list(map(kind, given))
 
@@ -96,8 +96,9 @@ def test_programs_cover_all_rows_and_fill_the_gpu_once(s, d, tail, sms, monkeypa
     forward, backward, add = (plan for plan, _ in plans)
 
     def tiles(plan):
-        rows = sum(-(-B * heads // plan.blocks["BLOCK_R"]) for heads in (32, 8))
-        return rows, rows * -(-s // plan.blocks["BLOCK_S"])
+        tile = plan.constants["tile"]
+        rows = sum(-(-B * heads // tile.rows) for heads in (32, 8))
+        return rows, rows * -(-s // tile.positions)
 
     per_sm = PROGRAMS_OF_ODD_ROWS_PER_SM if tail or d == 72 else PROGRAMS_PER_SM
     (rows, all_tiles), most = tiles(backward), per_sm * sms // backward.num_warps
@@ -214,7 +215,7 @@ def test_frozen_weights_take_no_second_launch(device, monkeypatch, whole_way):
 
 # which way lanes run over a tile, and what a forward does about it
 
-FORWARD_TILES = {  # format, d: BLOCK_S, BLOCK_R, warps, limit of registers, weights last
+FORWARD_TILES = {  # format, d: positions, rows, warps, limit of registers, weights last
     True: {
         ("sbhd", 64): (2, 8, 1, None, False),
         ("sbhd", 80): (1, 8, 1, None, False),
@@ -271,8 +272,8 @@ def tile_of(tensor_format, d, on_the_fly=False, dtype=torch.bfloat16):
     arguments = q, weight, freqs, tensor_format
     plans = plans_of_norm(Engine.NVIDIA, norm_rope, *arguments, **options)
     plan = next(iter(plans.values()))[0]
-    blocks = plan.blocks["BLOCK_S"], plan.blocks["BLOCK_R"], plan.num_warps
-    return *blocks, plan.max_registers, plan.flags["WEIGHTS_LAST"]
+    tile, last = plan.constants["tile"], plan.constants["norm"].weights_last
+    return tile.positions, tile.rows, plan.num_warps, plan.max_registers, last
 
 
 @pytest.mark.parametrize("along_positions", (True, False))
@@ -310,7 +311,7 @@ def test_lanes_follow_positions_as_this_triton_compiles_them():
     """Read from the layout of a tile of 4 positions and 4 rows."""
     pytest.importorskip("triton", reason="needs Triton")
     plan, tensors = next(iter(plans_of_norm(Engine.NVIDIA, norm_rope, *on_the_fly()).values()))
-    assert (plan.blocks["BLOCK_S"], plan.blocks["BLOCK_R"]) == (4, 4)
+    assert plan.constants["tile"][:2] == (4, 4)
     stages = compile_plan("sm_90", plan, tensors).stages
     tile = re.search(r"tt\.load .*tensor<4x4x64x!tt\.ptr<bf16>, #(\w+)>", stages["ttgir"])[1]
     order = re.search(rf"#{tile} = .*order = \[2, (\d), \d\]", stages["ttgir"])[1]

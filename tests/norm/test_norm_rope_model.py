@@ -194,5 +194,5 @@ def test_fusion_is_off_where_the_model_rounds(rounding, backward, device, monkey
         out.sum().backward()
     assert plans[0].fp_fusion == (rounding == "once")
     assert options_of(plans[0])["enable_fp_fusion"] == (rounding == "once")
-    assert plans[0].flags["LIKE_MODEL"] == (rounding == "model")
+    assert plans[0].constants["norm"].like_model == (rounding == "model")
     assert all(plan.fp_fusion for plan in plans[1:]), "gradients are rounded once"

@@ -207,7 +207,7 @@ def test_the_sum_of_squares_has_second_derivatives_everywhere(dtype, device):
 
 
 def change_plans(monkeypatch, change):
-    """Launch with other flags, or other tensors, than were planned."""
+    """Launch with other constants, or other tensors, than were planned."""
     run = launch_norm.run
 
     def run_changed(plan, given):
@@ -216,10 +216,10 @@ def change_plans(monkeypatch, change):
     monkeypatch.setattr(launch_norm, "run", run_changed)
 
 
-def with_flag(name, value):
+def with_field(constant, name, value):
     def change(plan, given):
-        if name in plan.flags:
-            plan.flags[name] = value(plan.flags[name])
+        if hasattr(now := plan.constants.get(constant), name):
+            plan = plan.with_constants(**{constant: {name: value(getattr(now, name))}})
         return plan, given
 
     return change
@@ -244,14 +244,14 @@ def weight_forgotten_in_the_backward(plan, given):
 
 
 WRONG = {
-    "wrong sign": with_flag("INVERSE", lambda inverse: not inverse),
-    "missing eps": with_flag("EPS", lambda eps: 0.0),
+    "wrong sign": with_field("lookup", "inverse", lambda inverse: not inverse),
+    "missing eps": with_field("norm", "eps", lambda eps: 0.0),
     "forgotten weight": without_weight,
     "weight's gradient of one tile": weight_gradient_of_one_tile,
     "weight forgotten in the backward": weight_forgotten_in_the_backward,
-    "forgotten offset": with_flag("WEIGHT_OFFSET", lambda offset: 0.0),
-    "mean over another number": with_flag("NORM_DIM", lambda dim: dim - 1),
-    "other order": with_flag("NORM_AFTER", lambda after: not after),
+    "forgotten offset": with_field("norm", "weight_offset", lambda offset: 0.0),
+    "mean over another number": with_field("norm", "dim", lambda dim: dim - 1),
+    "other order": with_field("norm", "after", lambda after: not after),
 }
 
 

@@ -766,14 +766,14 @@ WRONG_ANSWERS = [
     ),
     Wrong(
         *("11", 2, "minus the angle"),
-        {"turn_row(y, angles, False, False, False,": "turn_row(y, angles, False, False, True,"},
+        {"turn_row(y, angles, False, False, False)": "turn_row(y, angles, False, False, True)"},
         "a sign: it rotates by minus the angle",
     ),
     Wrong(
         *("11", 2, "rotated first"),
         {
             "    y = normalized(y, rstd, weights, False, tl.float32)\n": "",
-            "tl.float32)\n    store_row": "tl.float32)\n"
+            "False, False, False)\n    store_row": "False, False, False)\n"
             "    y = normalized(y, rstd, weights, False, tl.float32)\n    store_row",
         },
         "the wrong order: the weights are applied after the rotation",
@@ -801,7 +801,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("11", 2, "no zeros for masked elements"),
         {
-            "y = computed(stored, exists, HALF, TAIL)": "y = stored[0].to(tl.float32), "
+            "y = computed(stored, exists, head)": "y = stored[0].to(tl.float32), "
             "stored[1].to(tl.float32), stored[2].to(tl.float32)"
         },
         "NaN: an element that is masked off is used",
@@ -813,7 +813,7 @@ WRONG_ANSWERS = [
                 "position = tl.program_id(0) // 2 // row_blocks"
             ),
             "(tl.program_id(0) % row_blocks": "(tl.program_id(0) // 2 % row_blocks",
-            "TAIL)\n    rstd =": "TAIL)\n"
+            "head)\n    rstd =": "head)\n"
             "    y = y[0] * (tl.program_id(0) % 2), y[1], y[2]\n    rstd =",
             "(s * triton.cdiv(b * h, 4),)": "(2 * s * triton.cdiv(b * h, 4),)",
         },
@@ -825,10 +825,10 @@ WRONG_ANSWERS = [
         "rounding: too often, like the model, which rounds before it rotates; round once, at the",
     ),
     Wrong(
-        *("11", 2, "coarse angles"),
+        *("11", 2, "coarse rows"),
         {
-            "y = turn_row(y, angles, False": "angles = angles[0].to(tl.float16).to(tl.float32), "
-            "angles[1].to(tl.float16).to(tl.float32), angles[2], angles[3], angles[4]\n"
+            "y = turn_row(y, angles, False": "y = y[0].to(tl.float16).to(tl.float32), "
+            "y[1].to(tl.float16).to(tl.float32), y[2]\n"
             "    y = turn_row(y, angles, False"
         },
         "rounding: compute in fp32, and round once, at the end",
@@ -845,14 +845,14 @@ WRONG_ANSWERS = [
     Wrong(
         *("11", 4, "the stub's line"),
         {
-            "        dn = turn_row(grad, angles, False, True, False, False, tl.float32)\n": "",
+            "        dn = turn_row(grad, angles, False, True, False)\n": "",
             "        sum1 += normal[0] * dn[0]\n": "",
             "        sum2 += normal[1] * dn[1]\n": "",
             "        dxhat = times(dn, weights)\n": "",
             "        mean = dot(dxhat, normal, 0) / (2 * HALF)\n": "",
             "dx = (dxhat[0] - normal[0] * mean) * r, (dxhat[1] - normal[1] * mean) * r, dn[2]": ""
             "dx = times(grad, weights)\n"
-            "        dx = turn_row(dx, angles, False, False, False, False, tl.float32)",
+            "        dx = turn_row(dx, angles, False, False, False)",
         },
         "unchanged: the stub's line",
     ),

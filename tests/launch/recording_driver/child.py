@@ -67,17 +67,26 @@ fastpath._current_device = lambda: 0
 whole_ways = SimpleNamespace(count=0, names=[], compiled=None, fp_fusion=set())
 
 
+def kinds_of(signature):
+    """Name and type of all numbers and pointers, those in tuples too: `strides.q`."""
+    for name, kind in signature.items():
+        if isinstance(kind, tuple):
+            inside = getattr(kind, "_fields", range(len(kind)))
+            yield from kinds_of({f"{name}.{key}": x for key, x in zip(inside, kind, strict=True)})
+        else:
+            yield name, kind
+
+
 def run_jit(kernel, *arguments, run=JITFunction.run, **options):
     """Count the launches through the JIT; note the kernel's signature on the way."""
     whole_ways.count += 1
     whole_ways.fp_fusion.add(options.get("enable_fp_fusion", "left to Triton"))
     compiled = run(kernel, *arguments, **options)
     names, sizes = [], []
-    for name, types in compiled.src.signature.items():
-        for kind in types if isinstance(types, tuple) else (types,):
-            if kind != "constexpr":
-                names.append(name)
-                sizes.append(8 if kind[0] == "*" else BYTES[kind])
+    for name, kind in kinds_of(compiled.src.signature):
+        if kind != "constexpr":
+            names.append(name)
+            sizes.append(8 if kind[0] == "*" else BYTES[kind])
     whole_ways.names, whole_ways.compiled = names, compiled
     bytes_of_each = (ctypes.c_int * len(sizes))(*sizes)
     cuda.sizes_of_parameters(ctypes.c_longlong(compiled.function), len(sizes), bytes_of_each)

@@ -50,7 +50,7 @@ def run_jit(kernel, *arguments, run=JITFunction.run, **options):
     """Note what goes through the JIT, which is the slow launcher."""
     compiled = run(kernel, *arguments, **options)
     target = compiled.metadata.target
-    noted = {"kernel": kernel.__name__, "fast sine": options["FAST_SINE"]}
+    noted = {"kernel": kernel.__name__, "fast sine": options["lookup"].fast_sine}
     whole_ways.append(noted | {"target": [target.backend, target.arch]})
     return compiled
 
