@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import rope_kernels
+from digested_calls import norms, rotations
+from rope_kernels import norm_launch, norm_plan
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ROOT / "tools"
@@ -190,7 +192,44 @@ def test_every_call_of_the_tests_on_compiled_code_is_digested():
         and getattr(node.targets[0], "id", "") == "CALLS"
     )  # fmt: skip
     wanted = {ast.literal_eval(key) for key in calls.keys}
-    digested = {name.split(" | ")[1] for name, _ in sass_digest.calls_of_tests(rope_kernels)}
+    digested = {name.split(" | ")[1] for name, _ in rotations.calls_of_tests(rope_kernels)}
+    assert wanted and wanted <= digested
+
+
+NORM_FLAGS = {
+    *("NORM_AFTER", "LIKE_MODEL", "PER_HEAD", "INVERSE", "ONE_PER_PAIR", "PER_BATCH"),
+    *("ROWS_OUTER", "INTERLEAVED", "READS_INTERLEAVED", "WRITES_INTERLEAVED"),
+}
+OF_ONE_KERNEL = {"WEIGHTS_LAST"}, {"FOLD", "GIVEN", "PACKED"}, set()
+ALWAYS_GIVEN = {"q", "q_out", "table"}, {"q_grad", "q", "q_rstd", "table"}, {"q_partial", "q_out"}
+
+
+def test_every_branch_of_the_norms_kernels_is_digested(monkeypatch, whole_way, needs_triton):
+    """Each flag both ways, each tensor that may be missing, and each dtype."""
+    seen = {kernel: set() for kernel in (norm_plan.FORWARD, norm_plan.BACKWARD, norm_plan.SUM)}
+    dtypes = set()
+
+    def note(plan, tensors):
+        given = {name: x is not None for name, x in tensors._asdict().items()}
+        flags = {name: value for name, value in plan.flags.items() if isinstance(value, bool)}
+        seen[plan.kernel] |= (given | flags).items()
+        dtypes.add(tensors[0].dtype)
+
+    monkeypatch.setattr(norm_launch, "run", note)
+    calls = dict(norms.every_call(rope_kernels))
+    cases = [name for name in calls if " | timed | " not in name]
+    for name in cases:
+        calls[name]()
+    assert len(cases) > 300 and len(dtypes) == 4
+    for found, more, always in zip(seen.values(), OF_ONE_KERNEL, ALWAYS_GIVEN, strict=True):
+        names = {name for name, _ in found} - always - {"FAST_SINE"}  # the interpreter has none
+        assert names >= (NORM_FLAGS | more if found is not seen[norm_plan.SUM] else set())
+        assert {(name, value) for name in names for value in (False, True)} <= found
+
+
+def test_the_norms_that_are_timed_are_digested():
+    digested = {name for name, _ in norms.every_call(rope_kernels)}
+    wanted = {f"norm | timed | {name}" for name in timed_norms()}
     assert wanted and wanted <= digested
 
 
@@ -237,7 +276,7 @@ def test_a_slower_checkout_is_found_in_a_dry_run(tmp_path):
     assert all(1.01 < row["ratio"] < 1.03 and len(row["rounds"]["new"]) == 3 for row in rows)
 
 
-def norms():
+def timed_norms():
     """Name -> case, of the calls with a norm."""
     cases = compare_speed.device_cases() | compare_speed.host_cases()
     return {name: case for name, case in cases.items() if case["norm"]}
@@ -246,7 +285,7 @@ def norms():
 def test_norms_are_timed_in_three_formats_both_ways_by_both_clocks():
     found = {
         (case["clock"], name.removeprefix("host: ").split(",")[0], case["tensor_format"], way)
-        for name, case in norms().items()
+        for name, case in timed_norms().items()
         for way in ("forward", "backward")
         if way in case["direction"] or case["direction"] == "both"
     }
@@ -255,10 +294,10 @@ def test_norms_are_timed_in_three_formats_both_ways_by_both_clocks():
     assert found == set(wanted)
 
 
-@pytest.mark.parametrize("name", norms())
+@pytest.mark.parametrize("name", timed_norms())
 def test_a_call_with_a_norm_is_what_its_name_says(name, monkeypatch):
     pytest.importorskip("triton", reason="needs Triton")
-    called, case = [], compare_speed.shrunk(norms()[name])
+    called, case = [], compare_speed.shrunk(timed_norms()[name])
     for function in ("norm_rope", "qk_norm_rope"):
         really = getattr(rope_kernels, function)
         monkeypatch.setattr(
