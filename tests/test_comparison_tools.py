@@ -166,6 +166,14 @@ def digests_of(grid=(8,), **changes):
             1,
             "different: 1 of 1 calls\n    table: registers 40 -> 41",
         ),
+        (
+            {"sass": "x", "opcodes": "x", "instructions": 303},
+            0,
+            "within 1 %: 1 of 1 calls\n    table: instructions 300 -> 303",
+        ),
+        ({"sass": "x", "instructions": 297}, 0, "within 1 %: 1 of 1 calls"),
+        ({"sass": "x", "instructions": 304}, 1, "different: 1 of 1 calls"),
+        ({"sass": "x", "instructions": 296}, 1, "different: 1 of 1 calls"),
         ({"sass": "x", "loads": {"2": 32}}, 1, "loads {'16': 4} -> {'2': 32}"),
         ({"grid": (9,)}, 0, "other grid or number of warps: 1 calls\n    table"),
     ],
@@ -173,6 +181,15 @@ def digests_of(grid=(8,), **changes):
 def test_calls_are_compared(changes, status, said, capsys):
     assert sass_digest.compare(digests_of(), digests_of(**changes)) == status
     assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("figure", sass_digest.FIGURES)
+def test_within_1_percent_is_said_of_no_other_figure(figure, capsys):
+    """Not even beside an instruction more."""
+    other = {"16": 4, "4": 1} if figure in ("loads", "stores") else 1000
+    more = {"sass": "x", "opcodes": "x", "instructions": 301, figure: other}
+    assert sass_digest.compare(digests_of(), digests_of(**more)) == 1
+    assert "different: 1 of 1 calls" in capsys.readouterr().out
 
 
 def test_a_call_that_is_missing_or_launches_twice_is_a_difference(capsys):
