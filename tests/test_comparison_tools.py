@@ -2,17 +2,24 @@
 
 import ast
 import importlib.util
+import inspect
 import json
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from itertools import product
 from pathlib import Path
 
 import pytest
+import torch
 
 import rope_kernels
 from digested_calls import norms, rotations
+from random_calls.draw import FUNCTIONS, KNOWN_MISTAKES, MISTAKES, NORM_MISTAKES, draw
+from random_calls.make import Maker, arguments_of, sums_of_rows
+from random_calls.mistakes import spoil
+from random_calls.perform import digest
 from rope_kernels import norm_launch, norm_plan
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,9 +33,7 @@ def load(name):
     return module
 
 
-compare_results, sass_digest, compare_speed = map(
-    load, ("compare_results", "sass_digest", "compare_speed")
-)
+sass_digest, compare_speed = map(load, ("sass_digest", "compare_speed"))
 
 
 def run_tool(name, *arguments):
@@ -49,25 +54,58 @@ def apply_rotary_pos_emb(*arguments, **options):
 """
 
 
-def is_plain(call):
-    return not call["mistake"] and not call["inplace"] and call["mode"] == "no_grad"
+# Results as they should be, and the negative gradient
+WRONG_GRADIENT = """
+import torch
+
+_right = norm_rope
 
 
-def is_broken(call):
-    return call["function"] == "apply_rotary_pos_emb" and call["interleaved"]
+class _Negated(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return -grad
 
 
-def test_a_broken_copy_is_found_in_the_broken_calls_alone(tmp_path):
-    pytest.importorskip("triton", reason="needs Triton")
+def norm_rope(*arguments, **options):
+    out = _right(*arguments, **options)
+    return _Negated.apply(out) if out.requires_grad else out
+"""
+
+
+def is_plain(call, mode="no_grad"):
+    """Not refused, and not without elements."""
+    refused = call["mistake"] or call["inplace"] or call["module"]["interpolation"] or call["cp"]
+    refused = refused or (call["one column per pair"] and not call["rotary_dim is named"])
+    return not refused and call["mode"] == mode and all(call["sizes"].values())
+
+
+def plain_calls(mode, are_broken):
+    """Numbers of two calls that a copy answers wrongly, and of three that it answers rightly."""
+    calls = {i: draw(0, i) for i in range(300)}
+    calls = {i: call for i, call in calls.items() if is_plain(call, mode)}
+    broken = [i for i, call in calls.items() if are_broken(call)][:2]
+    return broken, [i for i, call in calls.items() if not are_broken(call)][:3]
+
+
+def compare_with_a_copy(folder, mistake, numbers):
     ignored = shutil.ignore_patterns("__pycache__", "lab")
-    shutil.copytree(ROOT / "rope_kernels", tmp_path / "rope_kernels", ignore=ignored)
-    with (tmp_path / "rope_kernels" / "__init__.py").open("a") as file:
-        file.write(WRONG_SIGN)
-    calls = {i: compare_results.draw(0, i) for i in range(100)}
-    calls = {i: call for i, call in calls.items() if is_plain(call) and 0 not in sizes_of(call)}
-    broken = [i for i, call in calls.items() if is_broken(call)][:2]
-    sound = [i for i, call in calls.items() if not is_broken(call)][:3]
-    result = run_tool("compare_results", ROOT, tmp_path, "--jobs", 1, "--only", *broken, *sound)
+    shutil.copytree(ROOT / "rope_kernels", folder / "rope_kernels", ignore=ignored)
+    with (folder / "rope_kernels" / "__init__.py").open("a") as file:
+        file.write(mistake)
+    return run_tool("compare_results", ROOT, folder, "--jobs", 1, "--only", *numbers)
+
+
+def test_a_broken_copy_is_found_in_the_broken_calls_alone(tmp_path, needs_triton):
+    broken, sound = plain_calls(
+        "no_grad",
+        lambda call: call["function"] == "apply_rotary_pos_emb" and call["interleaved"],
+    )
+    result = compare_with_a_copy(tmp_path, WRONG_SIGN, broken + sound)
     assert result.returncode == 1, result.stderr
     for index in broken:
         assert f"call {index}:\n" in result.stdout
@@ -75,30 +113,83 @@ def test_a_broken_copy_is_found_in_the_broken_calls_alone(tmp_path):
     assert "differs: #0 0: old ['" in result.stdout
 
 
-def sizes_of(call):
-    return call["sizes"].values()
+def test_a_wrong_gradient_of_a_norm_is_found(tmp_path, needs_triton):
+    broken, sound = plain_calls(
+        "grad",
+        lambda call: call["function"] == "norm_rope" and call["grad of"]["t"],
+    )
+    sound = [i for i in sound if draw(0, i)["function"] != "norm_rope"]
+    result = compare_with_a_copy(tmp_path, WRONG_GRADIENT, broken + sound)
+    assert result.returncode == 1, result.stderr
+    assert f"2 differences in {2 + len(sound)} calls" in result.stdout
+    for index in broken:
+        assert f"call {index}:\n" in result.stdout
+    assert result.stdout.count("differs: #0 gradient of t: old ['") == 2
 
 
 def test_a_call_depends_on_seed_and_number_alone_and_is_plain_data():
-    calls = [compare_results.draw(7, i) for i in range(300)]
-    assert calls == [compare_results.draw(7, i) for i in range(300)]
-    assert calls != [compare_results.draw(8, i) for i in range(300)]
+    calls = [draw(7, i) for i in range(300)]
+    assert calls == [draw(7, i) for i in range(300)]
+    assert calls != [draw(8, i) for i in range(300)]
     json.dumps(calls)
 
 
+def test_norms_are_drawn_about_as_often_as_rotations_of_one_tensor():
+    functions = Counter(draw(0, i)["function"] for i in range(2000))
+    norms = functions["norm_rope"] + functions["qk_norm_rope"]
+    assert functions.keys() == FUNCTIONS.keys() and 0.25 < norms / 2000 < 0.35, functions
+
+
+def test_every_argument_is_drawn_with_another_value_than_its_default():
+    """An argument that is added to a function has to be drawn, too."""
+    missing = {
+        (function, name)
+        for function in FUNCTIONS
+        for name, parameter in inspect.signature(getattr(rope_kernels, function)).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    for index in range(400):
+        call = draw(0, index)
+        made = arguments_of(call, rope_kernels, Maker(0, index, "cpu"))
+        sums = made.sums or sums_of_rows(call, rope_kernels, made.tensors)
+        options = made.options | ({"sumsq": sums} if sums else {})
+        parameters = inspect.signature(getattr(rope_kernels, call["function"])).parameters
+        for name, value in options.items():
+            if isinstance(value, (torch.Tensor, list)) or value != parameters[name].default:
+                missing.discard((call["function"], name))
+    assert missing == set()
+
+
+@pytest.mark.parametrize("mistake", [*MISTAKES, *NORM_MISTAKES, *KNOWN_MISTAKES])
+def test_each_mistake_changes_a_call(mistake):
+    """Of the calls that it applies to, in the first that are drawn."""
+    for index in range(200):
+        call = draw(0, index) | {"mistake": mistake}
+        if mistake in NORM_MISTAKES and not call["norm"]:
+            continue
+        make = Maker(0, index, "cpu")
+        made = arguments_of(call, rope_kernels, make)
+        before = repr(made), repr(vars(made.freqs) if hasattr(made.freqs, "inv_freq") else None)
+        try:
+            spoilt = spoil(call, made, make)
+        except (TypeError, ValueError):
+            return  # refused where it was assigned
+        after = vars(spoilt.freqs) if hasattr(spoilt.freqs, "inv_freq") else None
+        if (repr(spoilt), repr(after)) != before:
+            return
+    raise AssertionError(f"{mistake} changes none of 200 calls")
+
+
 def test_what_is_known_to_differ_is_drawn_only_when_asked_for():
-    known = set(compare_results.KNOWN_MISTAKES)
-    assert not known & {compare_results.draw(0, i)["mistake"] for i in range(1000)}
-    drawn = {compare_results.draw(0, i, ("flags",))["mistake"] for i in range(1000)}
-    flags = {m for m, name in compare_results.KNOWN_MISTAKES.items() if name == "flags"}
+    known = set(KNOWN_MISTAKES)
+    assert not known & {draw(0, i)["mistake"] for i in range(1000)}
+    drawn = {draw(0, i, ("flags",))["mistake"] for i in range(1000)}
+    flags = {m for m, name in KNOWN_MISTAKES.items() if name == "flags"}
     assert known & drawn == flags
 
 
 def test_a_digest_sees_one_bit_strides_and_dtype_but_no_kind_of_nan():
-    import torch
-
     x = torch.tensor([[1.0, float("nan")], [0.0, 2.0]])
-    digest = compare_results.digest
     assert digest(x) == digest(x.clone())
     assert digest(x) == digest(torch.where(x.isnan(), -x, x))
     others = [x.double(), x.t().contiguous().t(), x.flatten(), x + torch.tensor([0.0, 2.0**-22])]
