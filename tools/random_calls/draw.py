@@ -36,7 +36,7 @@ NORM_MISTAKES = (
     "rounding 'twice'", "rounding None", "norm_dim 0", "norm_dim -3", "norm_dim True",
     "norm_dim 30.0", "norm_dim 2147483648", "norm_dim (8,)", "norm_dim [8, 8]",
     "norm_dim (8, None)", "norm_dim 7", "no norm_dim", "weight is a list", "integer weight",
-    "other dtype of weight", "short weight", "weight of rank 3", "weight of other heads",
+    "other dtype of weight", "short weight", "rank of weight", "weight of other heads",
     "weight on meta", "sumsq is a float", "half sumsq", "sumsq of rank 5", "sumsq of other heads",
     "sumsq on meta", "one sumsq", "three sums", "sumsq is a tensor",
 )  # fmt: skip
@@ -82,6 +82,7 @@ def draw(seed: int, index: int, include: tuple[str, ...] = ()) -> dict:
     call["sizes"]["d"], call["rotary_dim"] = rng.choice(DIMS)
     if is_norm := call["function"] in OF_NORMS:
         call["inplace"] &= rng.random() < 0.6
+        call["mode"] = rng.choice((call["mode"], "grad"))  # the backward has kernels of its own
         if rng.random() < 0.4:  # more than a tile's rows, or positions
             larger = {"h": 9}, {"h": 6}, {"h": 8, "k": 4}, {"k": 5}, {"s": 16}
             call["sizes"] |= rng.choice(larger)
@@ -175,6 +176,7 @@ def _draw_norm(rng: random.Random, call: dict) -> dict:
     if call["function"] in OF_TWO:
         weights |= {"row and none": 1, "row and per head": 1}
     grad_of["freqs"] &= rng.random() < 0.4  # then no kernel normalizes
+    grad_of["t"] |= rng.random() < 0.5
     grad_of |= {name: rng.random() < 0.7 for name in ("weight", "k_weight", "sumsq", "k_sumsq")}
     if call["inplace"] and rng.random() < 0.85:  # with a gradient it is refused
         grad_of |= dict.fromkeys(grad_of, False)

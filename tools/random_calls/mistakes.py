@@ -170,8 +170,8 @@ def _of_weights(weights: list, make: Maker) -> Changes:
         "integer weight": put(lambda: last.int()),
         "other dtype of weight": put(lambda: last.to(other)),
         "short weight": put(lambda: last[..., :-1]),
-        "weight of rank 3": put(lambda: last.expand(1, 2, last.shape[-1])),
-        "weight of other heads": put(lambda: last.expand(11, last.shape[-1]).clone()),
+        "rank of weight": put(lambda: last[None, None]),
+        "weight of other heads": put(lambda: last.new_ones(11, last.shape[-1])),
         "weight on meta": put(lambda: last.to("meta")),
     }
 
@@ -192,7 +192,9 @@ def _of_sums(call: dict, spoilt: Arguments, make: Maker) -> Changes:
         "sumsq is a float": put(lambda x: 1.0),
         "half sumsq": put(lambda x: x.half()),
         "sumsq of rank 5": put(lambda x: x[..., None, None]),
-        "sumsq of other heads": put(lambda x: x.narrow(heads, 0, 1).expand(*_with(x, heads, 17))),
+        "sumsq of other heads": put(
+            lambda x: x.new_ones(*x.shape[:heads], 17, *x.shape[heads + 1 :])
+        ),
         "sumsq on meta": put(lambda x: x.to("meta").to(make.torch.promote_types(t.dtype, x.dtype))),
         "one sumsq": put(lambda x: None),
         "three sums": lambda: sums.extend([x.detach().sum(-1) for x in [t] * (3 - len(sums))]),
@@ -200,17 +202,10 @@ def _of_sums(call: dict, spoilt: Arguments, make: Maker) -> Changes:
     }
 
 
-def _with(x, dim: int, size: int) -> list[int]:
-    shape = list(x.shape)
-    shape[dim] = size
-    return shape
-
-
 def _fill(options: dict, name: str, value: int) -> None:
     given = options.get(name)
     if hasattr(given, "dtype") and given.dtype.is_signed:
-        options[name] = given.clone()
-        options[name][-1:] = value
+        options[name] = given.new_full(given.shape, value)
 
 
 def _overlap(call: dict, tensors: list, options: dict) -> None:
