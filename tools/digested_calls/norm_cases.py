@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 FORMATS = "sbhd", "bhsd", "thd"  # rows of a position, positions of a row, packed rows
 PER_PAIR = "angles per pair", "cos, sin per pair"
 FREQS = "module", "table", "cos, sin", *PER_PAIR
+WITH_A_BACKWARD = "weights", "sums", "where"  # groups that need no forward alone
 TO_HALF = {"interleaved": True, "output_pairing": "half"}
 
 
@@ -31,13 +32,14 @@ class NormCase:
     frozen: tuple[str, ...] = ()  # what wants no gradient: names of arguments
     upstream: str = "contiguous"  # or "expanded", "transposed"
     options: dict = field(default_factory=dict)
+    also_alone: bool = True  # the forward without a backward, which keeps nothing for it
 
     @property
     def directions(self) -> tuple[str, ...]:
         """What is new about the case: the forward alone, or with a backward after it."""
         if self.options.get("inplace"):
             return ("forward",)  # it has no gradients
-        if self.frozen or self.upstream != "contiguous":
+        if self.frozen or self.upstream != "contiguous" or not self.also_alone:
             return ("backward",)
         return "forward", "backward"
 
@@ -60,7 +62,9 @@ def every_case() -> Cases:
         "wanted": _gradients(),
     }
     return {
-        f"{group} | {name}": case for group, cases in groups.items() for name, case in cases.items()
+        f"{group} | {name}": replace(case, also_alone=group not in WITH_A_BACKWARD)
+        for group, cases in groups.items()
+        for name, case in cases.items()
     }
 
 
