@@ -1,4 +1,4 @@
-"""Digest the machine code of some 2900 calls that rotate, or normalize and rotate; needs no GPU.
+"""Digest the machine code of some 3100 calls that rotate, or normalize and rotate; needs no GPU.
 
     python tools/sass_digest.py CHECKOUT --target sm_90 -o after.json
     python tools/sass_digest.py --compare before.json after.json
