@@ -5,19 +5,18 @@ unpacks the kernels of other projects; each has a --help of its own.
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import torch
-
-from benchmarks import report, run
+from benchmarks import report
 from benchmarks.instruments import GPU
 from benchmarks.kinds import KINDS, Kind
 from benchmarks.peers import sources
+from benchmarks.record import record
+from benchmarks.run import Run
 from benchmarks.shapes import RECORD
-from rope_kernels.engine import interpreter_is_on
+from rope_lab.timing import require_compiled_kernels
 
 ROUNDS, QUICK_ROUNDS = 5, 2
 COMMANDS = {"report": report.main, "sources": sources.main}
@@ -38,37 +37,32 @@ def main(
         print("\n".join(line for one in runs for line in _listed(one)))
         return 0
     if instruments is None:
-        why = _why_not_here()
-        if why:
-            print(why, file=sys.stderr)
+        try:
+            require_compiled_kernels()
+        except RuntimeError as why:
+            print(f"Nothing is measured: {why}", file=sys.stderr)
             return 1
         instruments = GPU(rounds=QUICK_ROUNDS if options.quick else ROUNDS)
-    return max([run.measure(one, instruments) for one in runs])
+    return max([record(one, instruments) for one in runs])
 
 
-def _run_of(kind: Kind, options: argparse.Namespace) -> run.Run:
+def _run_of(kind: Kind, options: argparse.Namespace) -> Run:
     beside = options.providers
     if beside and "all" in beside:
-        beside = list(kind.providers)
-    return run.Run(
+        beside = kind.providers
+    return Run(
         kind,
         sets=tuple(name for name in kind.sets if name in options.what),
-        beside=beside,
+        beside=None if beside is None else tuple(beside),
         quick=options.quick,
         minutes=options.minutes,
         out=options.out,
     )
 
 
-def _listed(one: run.Run) -> list[str]:
-    lines = []
-    for name in one.sets:
-        cases = [case for group in one.kind.sets[name] for case in group.cases]
-        lines += [f"{name}: {len(cases)} cases", *(f"  {case.label}" for case in cases)]
-    lines.append(f"beside, for {' and '.join(one.sets)}:")
-    for provider in one.providers():
-        lines.append(f"  {provider.name}: {provider.origin()}")
-    return lines
+def _listed(one: Run) -> list[str]:
+    cases = [f"{name}: {case.label}" for name, _, case in one.cases()]
+    return [*cases, *(f"    {p.name}: {p.origin()}" for p in one.providers())]
 
 
 def _parsed(arguments: Sequence[str], kinds: Iterable[Kind]) -> argparse.Namespace:
@@ -105,17 +99,6 @@ def _parsed(arguments: Sequence[str], kinds: Iterable[Kind]) -> argparse.Namespa
         parser.error(f"WHAT is {unknown[0]!r}; accepted: {', '.join(sets)}")
     options.what = options.what or RECORD
     return options
-
-
-def _why_not_here() -> str:
-    if not torch.cuda.is_available():
-        return "There is no CUDA GPU here to measure on."
-    if interpreter_is_on():
-        return (
-            f"TRITON_INTERPRET is {os.environ['TRITON_INTERPRET']}: Triton's interpreter runs "
-            "kernels on the CPU, whose time says nothing about a GPU. Unset it."
-        )
-    return ""
 
 
 if __name__ == "__main__":

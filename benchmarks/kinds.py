@@ -10,7 +10,7 @@ from benchmarks.bars import COS_AND_SIN, ON_THE_FLY
 from benchmarks.case import Case, Group
 from benchmarks.norm_cases import NORM_GROUPS, NORM_OURS, UNITS
 from benchmarks.norm_workload import LARGEST_ERROR, NormWorkload
-from benchmarks.providers import FROM_SOURCES, LIMITS, NORMS, OURS, PROVIDERS
+from benchmarks.providers import FROM_SOURCES, NORMS, OURS, PROVIDERS
 from benchmarks.providers.base import Provider, Run
 from benchmarks.reports import norm, peers, rotation
 from benchmarks.reports.markdown import Table
@@ -63,11 +63,6 @@ class Kind:
     workload: type[Workload] = Workload
     allowed_error: Callable[[Case, str], float] = allowed_error
     times_wrong: bool = False  # a wrong result has a row that says so; else it is left out
-
-    def names_of(self, group: Group, beside: Iterable[str] | None = None) -> list[str]:
-        """Providers of a group in their order: limits and ours always."""
-        wanted = {*LIMITS, *self.ours, *(group.beside if beside is None else beside)}
-        return [name for name in self.providers if name in wanted]
 
 
 def _rotation(measured: Measured) -> dict:

@@ -4,8 +4,7 @@ A provider's first call is compared with fp64; what is measured follows. Whoever
 or fails, is left out with the reason.
 """
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
@@ -15,12 +14,11 @@ from benchmarks.case import Case, Group
 from benchmarks.instruments import GPU
 from benchmarks.kinds import Checked, Kind, Measured
 from benchmarks.providers import LIMITS
-from benchmarks.providers.base import Provider, Run, first_line
+from benchmarks.providers.base import Provider, first_line
+from benchmarks.run import Run
 from benchmarks.workload import Errors, Workload
 
 NO_TIME = "no time left"
-_RUN_SECONDS, _CASE_SECONDS = 0.25, 1.5  # guesses, on an H200
-Sets = dict[str, Iterable[Group]]
 
 
 @dataclass
@@ -31,58 +29,26 @@ class Results:
     left_out: list[dict] = field(default_factory=list)
 
 
-def make_ready(providers: Iterable[Provider]) -> dict[str, str]:
-    """Compile and import what comes from sources, several at a time; name -> why it is absent."""
-    providers = list(providers)
-    with ThreadPoolExecutor() as pool:
-        reasons = pool.map(lambda provider: provider.absent(), providers)
-    return {p.name: why for p, why in zip(providers, reasons, strict=True) if why}
-
-
-def measure_groups(
-    kind: Kind,
-    sets: Sets,
+def measure_cases(
+    run: Run,
     instruments: GPU,
-    beside: Iterable[str] | None = None,
-    absent: Iterable[str] = (),
-    out_of_time: Callable[[], bool] = lambda: False,
+    absent: Collection[str] = (),
+    is_late: Callable[[], bool] = lambda: False,
     say: Callable[[str], None] = lambda line: print(line, flush=True),
     after_each: Callable[[Results], None] = lambda results: None,
 ) -> Results:
-    """Measure every case of every group, beside the providers of the group, or those named."""
-    results = Results()
-    todo = [(name, group, case) for name, groups in sets.items() for group in groups
-            for case in group.cases]  # fmt: skip
+    """Measure every case of a run, beside all of its providers that are not absent."""
+    results, todo = Results(), list(run.cases())
     for number, (set_name, group, case) in enumerate(todo, start=1):
         say(f"[{number}/{len(todo)}] {set_name}: {case.label}")
-        place = kind.place(set_name, group, case)
-        one_case = _OneCase(kind, place, group, case, instruments, say, results)
-        if out_of_time():
+        place = run.kind.place(set_name, group, case)
+        one_case = _OneCase(run.kind, place, group, case, instruments, say, results)
+        if is_late():
             one_case.leave_out("everybody", "", NO_TIME, failed=True)
             continue
-        names = [name for name in kind.names_of(group, beside) if name not in absent]
-        one_case.measure([kind.providers[name] for name in names])
+        one_case.measure([p for p in run.providers(group) if p.name not in absent])
         after_each(results)
     return results
-
-
-def estimate_seconds(
-    kind: Kind,
-    sets: Sets,
-    beside: Iterable[str] | None = None,
-    absent: Iterable[str] = (),
-) -> float:
-    """About how long a run takes: measurements, what torch.compile compiles, and each case."""
-    total = 0.0
-    for group in (group for groups in sets.values() for group in groups):
-        names = [name for name in kind.names_of(group, beside) if name not in absent]
-        for case in group.cases:
-            total += _CASE_SECONDS
-            for provider in (kind.providers[name] for name in names):
-                runs = [d for d in group.directions if not provider.cannot(case, d)]
-                graphs = {direction == "forward" for direction in runs}  # else with a gradient
-                total += _RUN_SECONDS * len(runs) + provider.compile_seconds * len(graphs)
-    return total
 
 
 @dataclass

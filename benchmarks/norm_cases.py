@@ -9,14 +9,15 @@ from benchmarks.case import Bar, Case, Group
 UNITS = {"forward": 1.0, "backward": 1.5}  # copies of q and k
 NORM_OURS = "qk_norm_rope, on the fly", "qk_norm_rope, cos and sin"
 TWO_KERNELS = "rms_norm of PyTorch, then rope_qk"
-IN_PYTORCH = (
+OTHERS = (
+    TWO_KERNELS,
     "eager, fp32",
     "torch.compile, fp32",
     "eager, Qwen 3's rounding",
     "torch.compile, Qwen 3's rounding",
     "torch.compile, fp32, max-autotune",
+    "Liger-Kernel, RMSNorm then rope",
 )
-NORM_LIGER = "Liger-Kernel, RMSNorm then rope"
 
 _TOKENS = 8192
 _CUTS = tuple(_TOKENS * i // 50 for i in range(51))
@@ -37,7 +38,7 @@ NORM_GROUPS = (
         "beside others, in the layout that suits them",
         (_case("sbhd"),),
         _bars(0.93, 0.80),
-        beside=(TWO_KERNELS, *IN_PYTORCH, NORM_LIGER),
+        beside=OTHERS,
         directions=tuple(UNITS),
     ),
     Group(

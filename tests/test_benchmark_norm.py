@@ -9,7 +9,7 @@ import torch
 from benchmarks import __main__ as command
 from benchmarks.case import Case
 from benchmarks.kinds import NORM
-from benchmarks.norm_cases import IN_PYTORCH, NORM_GROUPS, NORM_OURS, TWO_KERNELS, UNITS
+from benchmarks.norm_cases import NORM_GROUPS, NORM_OURS, TWO_KERNELS, UNITS
 from benchmarks.norm_workload import LARGEST_ERROR, NormWorkload
 from benchmarks.reports import norm
 from benchmarks.rows import RESULTS, load
@@ -95,7 +95,7 @@ def test_a_note_is_on_the_page():
 
 def tiny_run(tmp_path):
     """Forward and backward of everybody who needs no GPU, in the shape of a record."""
-    group = replace(NORM_GROUPS[0], cases=(TINY,), beside=(TWO_KERNELS, IN_PYTORCH[0]))
+    group = replace(NORM_GROUPS[0], cases=(TINY,), beside=(TWO_KERNELS, "eager, fp32"))
     packed = replace(TINY, tensor_format="thd", cu_seqlens=(0, 2, 5))
     others = replace(NORM_GROUPS[1], cases=(replace(TINY, tensor_format="bhsd"), packed))
     kind = replace(NORM, sets={"norm": (group, others)})
@@ -115,7 +115,7 @@ def test_a_run_checks_measures_and_writes(tmp_path):
         assert one.get("error", 0) < 1e-6
         found.add((one["format"], one["direction"], one["provider"]))
     everywhere = {(f, d, p) for f in FORMATS for d in UNITS for p in (*NORM_OURS, TWO_KERNELS)}
-    assert found >= everywhere | {("sbhd", d, IN_PYTORCH[0]) for d in UNITS}
+    assert found >= everywhere | {("sbhd", d, "eager, fp32") for d in UNITS}
     assert "| bhsd | copy_ |" in (tmp_path / "made-up-norm.md").read_text()
 
 

@@ -11,12 +11,13 @@ from benchmarks import instruments
 from benchmarks.bars import BARS
 from benchmarks.case import Bar, Case, Group
 from benchmarks.kinds import ROTATION
-from benchmarks.measure import estimate_seconds, measure_groups
+from benchmarks.measure import measure_cases
 from benchmarks.providers import OURS, PROVIDERS
 from benchmarks.reports import pictures
 from benchmarks.reports.verdicts import verdicts
 from benchmarks.rows import comparisons, load
-from benchmarks.shapes import RECORD, SETS
+from benchmarks.run import Run
+from benchmarks.shapes import RECORD
 from benchmarks.workload import allowed_error
 from made_up_benchmark import FakeGPU, without_tensors
 
@@ -172,9 +173,8 @@ def test_providers_may_be_named(tmp_path):
 
 def test_results_are_safe_after_every_case(tmp_path):
     kept = []
-    measure_groups(
-        TINY_KIND,
-        {"seeds": TINY_SETS["bars"]},
+    measure_cases(
+        Run(TINY_KIND, ("bars",)),
         FakeGPU(device="cpu"),
         say=lambda line: None,
         after_each=lambda results: kept.append(len(results.rows)),
@@ -185,14 +185,14 @@ def test_results_are_safe_after_every_case(tmp_path):
 def test_without_a_gpu_nothing_is_measured(monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert command.main([]) == 1
-    assert "no CUDA GPU" in capsys.readouterr().err
+    assert "there is no GPU" in capsys.readouterr().err
 
 
 def test_the_interpreter_is_not_timed(monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     assert command.main([]) == 1
-    assert "interpreter" in capsys.readouterr().err
+    assert "interpreted kernels are not timed" in capsys.readouterr().err
     with pytest.raises(RuntimeError, match="not timed"):
         instruments.GPU().device_time({})
 
@@ -256,18 +256,8 @@ def test_the_default_run_measures_every_bar(gpu, kind, tmp_path):
     assert {"Liger-Kernel", "Hugging Face"} <= {r["provider"] for r in together}
 
 
-def test_the_default_run_takes_six_minutes_with_the_peers_that_need_torch_alone():
-    absent = [
-        name
-        for name, provider in PROVIDERS.items()
-        if provider.package in ("transformer_engine", "flash_attn", "flashinfer", "unsloth")
-    ]
-    record = {name: SETS[name] for name in RECORD}
-    assert estimate_seconds(ROTATION, record, absent=absent) < 6.5 * 60
-
-
 def test_verdicts_are_the_worst_cases(gpu, kind):
-    results = measure_groups(kind, {"bars": BARS}, gpu, say=lambda line: None)
+    results = measure_cases(Run(kind, ("bars",)), gpu, say=lambda line: None)
     rows = json.loads(json.dumps(results.rows))
     assert [v.met for v in verdicts(rows) if v.title == "half rotary"] == [True]
     (packed,) = [v for v in verdicts(rows) if v.title.startswith("packed sequences: slowest")]

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from benchmarks import __main__ as command
-from benchmarks import run
+from benchmarks import record, run
 from benchmarks.providers import LIMITS, OURS
 from benchmarks.reports import rotation
 from benchmarks.reports.pictures import fingerprint
@@ -32,7 +32,8 @@ def made_up(tmp_path_factory):
     monkeypatch = pytest.MonkeyPatch()
     gpu = FakeGPU(device="cpu")
     kind = without_tensors(monkeypatch, gpu)
-    monkeypatch.setattr(run, "RESULTS", folder)
+    for module in (run, record):
+        monkeypatch.setattr(module, "RESULTS", folder)
     monkeypatch.setattr(rotation, "FULL", folder / "FULL.md")
     (folder / "FULL.md").write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     assert command.main([], gpu, [kind]) == 0

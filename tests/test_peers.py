@@ -365,7 +365,7 @@ def test_part_of_a_run_is_no_record(tmp_path):
 def test_without_a_gpu_nothing_is_measured(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert command.main(["peers", "--out", str(tmp_path)]) == 1
-    assert "no CUDA GPU" in capsys.readouterr().err
+    assert "there is no GPU" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

@@ -46,7 +46,6 @@ class Provider:
     takes_a_pair = False  # q and k at once
     built_with = ""  # flags of nvcc that change code, if it is compiled from sources
     dtypes: tuple[str, ...] = ()  # none named: all
-    compile_seconds = 0.0  # about how long torch.compile takes for one graph of it, on an H200
 
     def layout(self, case: Case) -> Layout:
         """In which layout it is at its best, or the case's own."""

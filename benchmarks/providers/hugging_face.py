@@ -38,7 +38,6 @@ class HuggingFaceCompiled(HuggingFace):
     """The same by torch.compile, each shape for itself."""
 
     name = "Hugging Face, compiled"
-    compile_seconds = 2.5
 
     def _with_tables(self, workload: Workload, apply):
         return super()._with_tables(workload, torch.compile(apply))

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch._functorch import config as functorch_config
 
 from benchmarks.case import Case
-from benchmarks.norm_cases import IN_PYTORCH, NORM_LIGER, NORM_OURS, TWO_KERNELS
+from benchmarks.norm_cases import NORM_OURS
 from benchmarks.norm_workload import EPS, NormWorkload
 from benchmarks.providers.base import Provider, Run
 from benchmarks.workload import Layout
@@ -45,7 +45,7 @@ class Ours(NormProvider):
 class TwoKernels(NormProvider):
     """PyTorch's `rms_norm` of q and of k, then `rope_qk`: three launches."""
 
-    name = TWO_KERNELS
+    name = "rms_norm of PyTorch, then rope_qk"
 
     def function(self, workload: NormWorkload):
         case, norm = workload.case, torch.nn.functional.rms_norm
@@ -59,26 +59,35 @@ class TwoKernels(NormProvider):
 
 
 class InPyTorch(NormProvider):
-    """sbhd as models write it: fp32 throughout, or rounded as Qwen 3 is."""
+    """sbhd as models write it, fp32 throughout or rounded as Qwen 3 is; eager or compiled."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.compiles, self.like_model = "compile" in name, "Qwen" in name
-        self.mode = "max-autotune-no-cudagraphs" if "max-autotune" in name else None
-        self.compile_seconds = 15.0 if self.mode else 5.0 if self.compiles else 0.0
+    def __init__(self, name: str, like_model: bool = False, mode: str = "") -> None:
+        self.name, self.like_model, self.mode = name, like_model, mode
 
     def function(self, workload: NormWorkload):
-        function = _in_pytorch(workload, self.like_model)
-        if not self.compiles:
-            return function
+        dtype = workload.x.dtype if self.like_model else torch.float32
+        cos, sin = (x[:, None, None].to(dtype) for x in _cos_and_sin(workload))
+
+        def one(x: Tensor, weight: Tensor) -> Tensor:
+            exact = x.float()
+            normal = exact * torch.rsqrt(exact.pow(2).mean(-1, keepdim=True) + EPS)
+            row = weight.to(dtype) * normal.to(dtype)
+            first, second = row.chunk(2, -1)
+            return (row * cos + torch.cat((-second, first), -1) * sin).to(x.dtype)
+
+        def both(q: Tensor, k: Tensor, q_weight: Tensor, k_weight: Tensor) -> tuple[Tensor, ...]:
+            return one(q, q_weight), one(k, k_weight)
+
+        if not self.mode:
+            return both
         functorch_config.donated_buffer = False  # its backward runs again, and keeps its buffers
-        return torch.compile(function, mode=self.mode, dynamic=False)
+        return torch.compile(both, mode=self.mode, dynamic=False)
 
 
 class Liger(NormProvider):
     """sbhd: Liger-Kernel's RMSNorm of q and of k, then its rotation, by its autograd functions."""
 
-    name = NORM_LIGER
+    name = "Liger-Kernel, RMSNorm then rope"
     package, distribution = "liger_kernel", "liger-kernel"
 
     def function(self, workload: NormWorkload):
@@ -102,26 +111,13 @@ EVERYBODY = (
     Ours(NORM_OURS[0], table=False),
     Ours(NORM_OURS[1], table=True),
     TwoKernels(),
-    *map(InPyTorch, IN_PYTORCH),
+    InPyTorch("eager, fp32"),
+    InPyTorch("torch.compile, fp32", mode="default"),
+    InPyTorch("eager, Qwen 3's rounding", like_model=True),
+    InPyTorch("torch.compile, Qwen 3's rounding", like_model=True, mode="default"),
+    InPyTorch("torch.compile, fp32, max-autotune", mode="max-autotune-no-cudagraphs"),
     Liger(),
 )
-
-
-def _in_pytorch(workload: NormWorkload, like_model: bool) -> Callable[..., tuple[Tensor, ...]]:
-    dtype = workload.x.dtype if like_model else torch.float32
-    cos, sin = (x[:, None, None].to(dtype) for x in _cos_and_sin(workload))
-
-    def one(x: Tensor, weight: Tensor) -> Tensor:
-        exact = x.float()
-        normal = exact * torch.rsqrt(exact.pow(2).mean(-1, keepdim=True) + EPS)
-        row = weight * normal.to(x.dtype) if like_model else weight.float() * normal
-        first, second = row.chunk(2, -1)
-        return (row * cos + torch.cat((-second, first), -1) * sin).to(x.dtype)
-
-    def both(q: Tensor, k: Tensor, q_weight: Tensor, k_weight: Tensor) -> tuple[Tensor, ...]:
-        return one(q, q_weight), one(k, k_weight)
-
-    return both
 
 
 def _cos_and_sin(workload: NormWorkload) -> tuple[Tensor, Tensor]:

@@ -45,7 +45,6 @@ class Compiled(PyTorch):
     """The same by torch.compile."""
 
     name = "torch.compile"
-    compile_seconds = 2.5
 
     def function(self, workload: Workload):
         return torch.compile(super().function(workload))
