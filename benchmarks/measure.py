@@ -1,7 +1,7 @@
 """One case after the other, every provider on it in turn: is it right, how long, how much memory.
 
-A provider's first call is compared with fp64; what is measured follows. Whoever has no such call,
-or fails, is left out with the reason.
+A provider's first call is compared with fp64; what is measured follows. Who has no such call, or
+fails, is left out with the reason.
 """
 
 from collections.abc import Callable, Collection

@@ -182,6 +182,24 @@ def test_results_are_safe_after_every_case(tmp_path):
     assert len(kept) == 4 and kept == sorted(set(kept))
 
 
+def test_cases_and_origins_are_listed_without_a_gpu(monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert command.main(["peers", "norm", "--list"]) == 0
+    said = capsys.readouterr().out
+    assert "peers: sbhd (2048, 16, 8, 256) fp32\n" in said
+    assert "norm: thd (8192, 32/8, 128) bf16, q + k, 50 sequences, on the fly\n" in said
+    assert "    rope_kernels: part of this run\n" in said
+    assert "    Unsloth: imported from sources, release 2026.10.9" in said
+    assert "    vLLM: built from sources, release 0.33.0, commit 4ba787ec9" in said
+    assert "    copy_" in said and "TransformerEngine: not installed" not in said
+
+
+def test_what_is_unknown_is_refused_by_name(capsys):
+    with pytest.raises(SystemExit):
+        command.main(["bars", "shapes"])
+    assert "WHAT is 'shapes'; accepted: bars, heads, seeds" in capsys.readouterr().err
+
+
 def test_without_a_gpu_nothing_is_measured(monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert command.main([]) == 1

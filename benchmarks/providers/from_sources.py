@@ -32,10 +32,10 @@ class FromSources(Provider):
         return ""
 
     def origin(self) -> str:
-        """In words: built or imported, at which commit, and whether its files are here."""
+        """In words: built or imported, and at which commit or release."""
         how = "built" if self.built_with else "imported"
-        here = "not unpacked" if self.source.missing() else "unpacked"
-        return f"{how} from sources ({here}), {self.source.revision}"
+        here = " (not unpacked)" if self.source.missing() else ""
+        return f"{how} from sources, {self.source.revision}{here}"
 
     def about(self) -> dict:
         """Where it comes from and what is timed, for a record."""
