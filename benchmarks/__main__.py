@@ -11,10 +11,10 @@ from pathlib import Path
 
 from benchmarks import report
 from benchmarks.instruments import GPU
+from benchmarks.job import Job
 from benchmarks.kinds import KINDS, Kind
 from benchmarks.peers import sources
 from benchmarks.record import record
-from benchmarks.run import Run
 from benchmarks.shapes import RECORD
 from rope_lab.timing import require_compiled_kernels
 
@@ -32,9 +32,9 @@ def main(
     if arguments and arguments[0] in COMMANDS:
         return COMMANDS[arguments[0]](arguments[1:])
     options = _parsed(arguments, kinds)
-    runs = [_run_of(kind, options) for kind in kinds if set(kind.sets) & set(options.what)]
+    jobs = [_job_of(kind, options) for kind in kinds if set(kind.sets) & set(options.what)]
     if options.list:
-        print("\n".join(line for one in runs for line in _listed(one)))
+        print("\n".join(line for job in jobs for line in _listed(job)))
         return 0
     if instruments is None:
         try:
@@ -43,14 +43,14 @@ def main(
             print(f"Nothing is measured: {why}", file=sys.stderr)
             return 1
         instruments = GPU(rounds=QUICK_ROUNDS if options.quick else ROUNDS)
-    return max([record(one, instruments) for one in runs])
+    return max([record(job, instruments) for job in jobs])
 
 
-def _run_of(kind: Kind, options: argparse.Namespace) -> Run:
+def _job_of(kind: Kind, options: argparse.Namespace) -> Job:
     beside = options.providers
     if beside and "all" in beside:
         beside = kind.providers
-    return Run(
+    return Job(
         kind,
         sets=tuple(name for name in kind.sets if name in options.what),
         beside=None if beside is None else tuple(beside),
@@ -60,9 +60,9 @@ def _run_of(kind: Kind, options: argparse.Namespace) -> Run:
     )
 
 
-def _listed(one: Run) -> list[str]:
-    cases = [f"{name}: {case.label}" for name, _, case in one.cases()]
-    return [*cases, *(f"    {p.name}: {p.origin()}" for p in one.providers())]
+def _listed(job: Job) -> list[str]:
+    cases = [f"{name}: {case.label}" for name, _, case in job.cases()]
+    return [*cases, *(f"    {p.name}: {p.origin()}" for p in job.providers())]
 
 
 def _parsed(arguments: Sequence[str], kinds: Iterable[Kind]) -> argparse.Namespace:

@@ -12,41 +12,41 @@ import torch
 
 from benchmarks.case import Case, Group
 from benchmarks.instruments import GPU
+from benchmarks.job import Job
 from benchmarks.kinds import Checked, Kind, Measured
 from benchmarks.providers import LIMITS
-from benchmarks.providers.base import Provider, first_line
-from benchmarks.run import Run
+from benchmarks.providers.base import Provider, Run, first_line
 from benchmarks.workload import Errors, Workload
 
-NO_TIME = "no time left"
+EVERYBODY, NO_TIME = "everybody", "no time left"  # where nobody in particular is left out
 
 
 @dataclass
 class Results:
-    """What a run has found out so far."""
+    """What has been found out so far."""
 
     rows: list[dict] = field(default_factory=list)
     left_out: list[dict] = field(default_factory=list)
 
 
 def measure_cases(
-    run: Run,
+    job: Job,
     instruments: GPU,
     absent: Collection[str] = (),
     is_late: Callable[[], bool] = lambda: False,
     say: Callable[[str], None] = lambda line: print(line, flush=True),
     after_each: Callable[[Results], None] = lambda results: None,
 ) -> Results:
-    """Measure every case of a run, beside all of its providers that are not absent."""
-    results, todo = Results(), list(run.cases())
+    """Measure every case of a job, beside all of its providers that are not absent."""
+    results, todo = Results(), list(job.cases())
     for number, (set_name, group, case) in enumerate(todo, start=1):
         say(f"[{number}/{len(todo)}] {set_name}: {case.label}")
-        place = run.kind.place(set_name, group, case)
-        one_case = _OneCase(run.kind, place, group, case, instruments, say, results)
+        place = job.kind.place(set_name, group, case)
+        one_case = _OneCase(job.kind, place, group, case, instruments, say, results)
         if is_late():
-            one_case.leave_out("everybody", "", NO_TIME, failed=True)
+            one_case.leave_out(EVERYBODY, "", NO_TIME, failed=True)
             continue
-        one_case.measure([p for p in run.providers(group) if p.name not in absent])
+        one_case.measure([p for p in job.providers(group) if p.name not in absent])
         after_each(results)
     return results
 
@@ -82,7 +82,7 @@ class _OneCase:
         about = {"direction": direction, "provider": name, "why": why, "failed": failed}
         self.results.left_out.append(self.place | about)
         if failed:
-            self.say(f"    {direction:14} {name:26} FAILED: {why}")
+            self.say(f"    {direction:14} {name:33} FAILED: {why}")
 
     def _one_direction(self, workload: Workload, direction: str, functions: dict) -> None:
         checked: dict[str, Checked] = {}
@@ -98,7 +98,7 @@ class _OneCase:
         try:
             timings, host = self._times({name: one.run.call for name, one in checked.items()})
         except RuntimeError as failure:
-            self.leave_out("everybody", direction, f"{failure}"[:200], failed=True)
+            self.leave_out(EVERYBODY, direction, f"{failure}"[:200], failed=True)
             return
         limit = next(timings[name] for name in LIMITS if name in timings)
         for name, one in checked.items():
@@ -177,6 +177,6 @@ def _line(measured: Measured) -> str:
     error = "" if errors is None else f"error {errors.relative:.1e}"
     flag = "" if measured.checked.right else "  WRONG"
     return (
-        f"    {measured.direction:14} {measured.provider:26} {us:9.1f} us "
+        f"    {measured.direction:14} {measured.provider:33} {us:9.1f} us "
         f"{measured.limit_us / us:6.1%}  host {measured.host_us:7.1f} us  {error}{flag}"
     )

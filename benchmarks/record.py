@@ -1,4 +1,4 @@
-"""Measure what a run says, save after every case, then make the page and the pictures."""
+"""Measure what a job says, save after every case, then make the page and the pictures."""
 
 import sys
 import time
@@ -6,31 +6,31 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.instruments import GPU
-from benchmarks.measure import NO_TIME, Results, measure_cases
+from benchmarks.job import Job
+from benchmarks.measure import EVERYBODY, NO_TIME, Results, measure_cases
 from benchmarks.peers.building import nvcc_version
 from benchmarks.providers.base import Provider
 from benchmarks.rows import RESULTS, save
-from benchmarks.run import Run
 from rope_lab.records import origin
 
 
-def record(run: Run, instruments: GPU) -> int:
+def record(job: Job, instruments: GPU) -> int:
     """Measure, write, report.
 
     Returns:
         0, or 1 if ours failed or was wrong.
     """
+    absent = make_ready(job.providers())
     begin = time.monotonic()
 
     def spent() -> float:
         return round(time.monotonic() - begin, 1)
 
-    absent = make_ready(run.providers())
-    header = _header(run, instruments, absent)
-    path = run.path(header["gpu"])
+    header = _header(job, instruments, absent)
+    path = job.path(header["gpu"])
     print(origin(header["gpu"], header["versions"], header["date"]))
     print("Clocks:", header["clocks"] or "not told")
-    for provider in run.providers():
+    for provider in job.providers():
         print(f"  {provider.name}: {absent.get(provider.name) or provider.origin()}")
 
     def store(results: Results, complete: bool = False) -> None:
@@ -38,17 +38,17 @@ def record(run: Run, instruments: GPU) -> int:
         save(path, header | late | {"rows": results.rows, "left_out": results.left_out})
 
     def is_late() -> bool:
-        return spent() >= 60 * run.minutes
+        return spent() >= 60 * job.minutes
 
-    results = measure_cases(run, instruments, absent, is_late, after_each=store)
+    results = measure_cases(job, instruments, absent, is_late, after_each=store)
     header["clocks_at_the_end"] = instruments.clocks()
     store(results, complete=all(left["why"] != NO_TIME for left in results.left_out))
     print(f"Written after {spent():.0f} s: {path}", flush=True)
     if results.rows:
         from benchmarks.report import write_report  # matplotlib: not before the results are safe
 
-        print(write_report(path, into_readme=run.is_record and run.folder == RESULTS))
-    return _failures(run, results)
+        print(write_report(path, into_readme=job.is_record and job.folder == RESULTS))
+    return _failures(job, results)
 
 
 def make_ready(providers: Iterable[Provider]) -> dict[str, str]:
@@ -59,8 +59,8 @@ def make_ready(providers: Iterable[Provider]) -> dict[str, str]:
     return {p.name: why for p, why in zip(providers, reasons, strict=True) if why}
 
 
-def _header(run: Run, instruments: GPU, absent: dict[str, str]) -> dict:
-    providers = run.providers()
+def _header(job: Job, instruments: GPU, absent: dict[str, str]) -> dict:
+    providers = job.providers()
     header = instruments.circumstances()
     if any(provider.built_with for provider in providers):
         header["versions"] = header["versions"] | {"nvcc": nvcc_version()}
@@ -68,16 +68,16 @@ def _header(run: Run, instruments: GPU, absent: dict[str, str]) -> dict:
         "Time in microseconds: on the GPU, L2 flushed, median of "
         f"{instruments.rounds} interleaved rounds"
     )
-    header |= {"sets": run.sets, "record": run.is_record, "quick": run.quick}
+    header |= {"sets": job.sets, "record": job.is_record, "quick": job.quick}
     header["clocks"] = instruments.clocks()
-    return header | run.kind.about(providers, absent)
+    return header | job.kind.about(providers, absent)
 
 
-def _failures(run: Run, results: Results) -> int:
+def _failures(job: Job, results: Results) -> int:
     """Say where ours failed or was wrong: 1 if it did anywhere."""
-    failed = [left for left in results.left_out if left["failed"]]
+    failed = [left for left in results.left_out if left["failed"] and left["why"] != NO_TIME]
     wrong = [row for row in results.rows if not row.get("right", True)]
-    ours = [row for row in (*failed, *wrong) if row["provider"] in run.kind.ours]
+    ours = [row for row in (*failed, *wrong) if row["provider"] in (*job.kind.ours, EVERYBODY)]
     for row in ours:
         place = row.get("shape") or row["format"]
         print("FAILED or wrong:", row["provider"], place, row["direction"], file=sys.stderr)

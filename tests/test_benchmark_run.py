@@ -10,13 +10,13 @@ from benchmarks import __main__ as command
 from benchmarks import instruments
 from benchmarks.bars import BARS
 from benchmarks.case import Bar, Case, Group
+from benchmarks.job import Job
 from benchmarks.kinds import ROTATION
 from benchmarks.measure import measure_cases
 from benchmarks.providers import OURS, PROVIDERS
 from benchmarks.reports import pictures
 from benchmarks.reports.verdicts import verdicts
 from benchmarks.rows import comparisons, load
-from benchmarks.run import Run
 from benchmarks.shapes import RECORD
 from benchmarks.workload import allowed_error
 from made_up_benchmark import FakeGPU, without_tensors
@@ -174,7 +174,7 @@ def test_providers_may_be_named(tmp_path):
 def test_results_are_safe_after_every_case(tmp_path):
     kept = []
     measure_cases(
-        Run(TINY_KIND, ("bars",)),
+        Job(TINY_KIND, ("bars",)),
         FakeGPU(device="cpu"),
         say=lambda line: None,
         after_each=lambda results: kept.append(len(results.rows)),
@@ -275,7 +275,7 @@ def test_the_default_run_measures_every_bar(gpu, kind, tmp_path):
 
 
 def test_verdicts_are_the_worst_cases(gpu, kind):
-    results = measure_cases(Run(kind, ("bars",)), gpu, say=lambda line: None)
+    results = measure_cases(Job(kind, ("bars",)), gpu, say=lambda line: None)
     rows = json.loads(json.dumps(results.rows))
     assert [v.met for v in verdicts(rows) if v.title == "half rotary"] == [True]
     (packed,) = [v for v in verdicts(rows) if v.title.startswith("packed sequences: slowest")]

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from benchmarks import __main__ as command
-from benchmarks import record, run
+from benchmarks import job, record
 from benchmarks.providers import LIMITS, OURS
 from benchmarks.reports import rotation
 from benchmarks.reports.pictures import fingerprint
@@ -32,7 +32,7 @@ def made_up(tmp_path_factory):
     monkeypatch = pytest.MonkeyPatch()
     gpu = FakeGPU(device="cpu")
     kind = without_tensors(monkeypatch, gpu)
-    for module in (run, record):
+    for module in (job, record):
         monkeypatch.setattr(module, "RESULTS", folder)
     monkeypatch.setattr(rotation, "FULL", folder / "FULL.md")
     (folder / "FULL.md").write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")

@@ -15,6 +15,7 @@ from PIL import Image
 from benchmarks import __main__ as command
 from benchmarks import report
 from benchmarks.case import Case
+from benchmarks.job import Job
 from benchmarks.kinds import PEERS
 from benchmarks.peers import building, sources
 from benchmarks.peers.importing import import_file
@@ -26,7 +27,6 @@ from benchmarks.reports.peers import README, page, tables
 from benchmarks.reports.peers_picture import picture
 from benchmarks.reports.pictures import fingerprint
 from benchmarks.rows import RESULTS, load
-from benchmarks.run import Run
 from benchmarks.workload import Layout, Workload
 from made_up_benchmark import FakeGPU
 
@@ -35,7 +35,7 @@ PACKED = Case(11, 1, 4, 16, dtype="float32", tensor_format="thd", sequences=3)
 TEXT = b"x = 1\n"
 MADE_UP = Source("Made up", "https://example.org/made-up", "release 1.2", {"a/b.py": blob_id(TEXT)})
 RECORDS = sorted(RESULTS.glob("peers-*.json"))
-EVERYBODY = Run(PEERS, PEERS.record).providers()
+EVERYBODY = Job(PEERS, PEERS.record).providers()
 OF_A_PEER = [provider for provider in EVERYBODY if isinstance(provider, FromSources)]
 
 
@@ -362,11 +362,14 @@ def test_part_of_a_run_is_no_record(tmp_path):
         run(tmp_path, *providers, arguments=["--providers", "three"])
 
 
-def test_without_a_gpu_nothing_is_measured(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert command.main(["peers", "--out", str(tmp_path)]) == 1
-    assert "there is no GPU" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+def test_where_nobody_can_be_timed_the_command_fails(tmp_path, monkeypatch):
+    def broken(self, calls):
+        raise RuntimeError("a case's result is not on cuda:0")
+
+    monkeypatch.setattr(RecordingGPU, "device_time", broken)
+    status, record, _ = run(tmp_path, StandIn("right"))
+    assert status == 1 and not record["rows"]
+    assert {left["provider"] for left in record["left_out"]} == {"everybody"}
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])

@@ -159,7 +159,11 @@ def clone(source: Source, peers: Path | None = None) -> list[Path]:
 
 def main(arguments: Sequence[str] | None = None, peers: Path | None = None) -> int:
     """The command: unpack what is named, then say what is there and what is missing."""
-    parser = argparse.ArgumentParser("python -m benchmarks sources", description=__doc__)
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks sources",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("origins", nargs="*", metavar="NAME=PATH", help=", ".join(SOURCES))
     parser.add_argument("--clone", action="store_true", help="clone what is still missing")
     options = parser.parse_args(arguments)

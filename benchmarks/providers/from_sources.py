@@ -34,7 +34,7 @@ class FromSources(Provider):
     def origin(self) -> str:
         """In words: built or imported, and at which commit or release."""
         how = "built" if self.built_with else "imported"
-        here = " (not unpacked)" if self.source.missing() else ""
+        here = "" if self.version() else " (not unpacked)"
         return f"{how} from sources, {self.source.revision}{here}"
 
     def about(self) -> dict:

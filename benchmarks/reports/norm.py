@@ -69,4 +69,5 @@ def _left_out(results: dict) -> Iterator[str]:
         if about["absent"]:
             yield f"- Left out: {name}: {about['absent']}"
     for left in results["left_out"]:
-        yield f"- Left out: {left['provider']} ({left['format']}): {left['why']}"
+        place = ", ".join(filter(None, (left["format"], left.get("direction"))))
+        yield f"- Left out: {left['provider']} ({place}): {left['why']}"

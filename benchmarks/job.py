@@ -1,4 +1,4 @@
-"""One run: what is measured, and where its results go."""
+"""One job: what is measured, and where its results go."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ ELSEWHERE = Path("build") / "benchmarks"  # not kept in git
 
 
 @dataclass(frozen=True)
-class Run:
+class Job:
     """Sets of one kind, beside the providers that their groups name, or those named here."""
 
     kind: Kind
