@@ -16,7 +16,7 @@ from benchmarks.measure import measure_cases
 from benchmarks.providers import OURS, PROVIDERS
 from benchmarks.reports import pictures
 from benchmarks.reports.verdicts import verdicts
-from benchmarks.rows import comparisons, load
+from benchmarks.rows import RESULTS, comparisons, load
 from benchmarks.shapes import RECORD
 from benchmarks.workload import allowed_error
 from made_up_benchmark import FakeGPU, without_tensors
@@ -85,6 +85,9 @@ def test_a_run_checks_measures_and_writes(tmp_path, capsys, with_pictures):
         assert row["right"] and row["samples"] and row["peak_bytes"]
         assert row["host_us"] > 0 and row["bytes"] > 0
         assert (row["error"] is None) == (row["provider"] in ("copy_", "x * 2"))
+    of_a_record = load(RESULTS / "nvidia-h200-bars.json")
+    assert set(results) == set(of_a_record)
+    assert {frozenset(row) for row in (*results["rows"], *of_a_record["rows"])} == {frozenset(row)}
     assert rows_of(results, provider=OURS, direction="forward", group="tiny")[0]["bar"]
     assert not rows_of(results, provider="PyTorch eager", group="tiny")[0]["bar"]
     assert "[4/5]" in said and "98.5%" in said and "TransformerEngine: not installed" in said

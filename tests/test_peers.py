@@ -344,6 +344,9 @@ def test_the_record_has_what_a_reader_needs(tmp_path):
     assert {"torch", "triton", "driver", "nvcc"} <= set(record["versions"])
     assert record["gpu"] == "Made Up" and record["date"] == "2026-11-20"
     assert len(record["rows"]) == 8
+    on_file = load(RECORDS[0])
+    assert set(record) >= set(on_file)
+    assert len({frozenset(row) for row in (*record["rows"], *on_file["rows"])}) == 1
     for row in record["rows"]:
         assert {"shape", "direction", "median_us", "low_us", "high_us", "spread"} <= set(row)
         is_copy = row["provider"] == "copy_"
