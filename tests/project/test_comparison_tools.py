@@ -20,7 +20,7 @@ from random_calls.draw import FUNCTIONS, KNOWN_MISTAKES, MISTAKES, NORM_MISTAKES
 from random_calls.make import Maker, arguments_of, sums_of_rows
 from random_calls.mistakes import spoil
 from random_calls.perform import digest
-from rope_kernels import norm_launch, norm_plan
+from rope_kernels.launch import launch_norm, norm_plan
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "tools"
@@ -323,7 +323,7 @@ def test_every_branch_of_the_norms_kernels_is_digested(monkeypatch, whole_way, n
         seen[plan.kernel] |= (given | flags).items()
         dtypes.add(tensors[0].dtype)
 
-    monkeypatch.setattr(norm_launch, "run", note)
+    monkeypatch.setattr(launch_norm, "run", note)
     calls = dict(norms.every_call(rope_kernels))
     cases = [name for name in calls if " | timed | " not in name]
     for name in cases:
