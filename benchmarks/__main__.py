@@ -1,139 +1,104 @@
-"""Measure, write a file of results, then draw and fill in what is made from it."""
+"""Measure the kernels beside other ways to compute the same, and write what came of it.
+
+Other commands: `report FILE ...` makes pages and pictures of results that are there, `sources`
+unpacks the kernels of other projects; each has a --help of its own.
+"""
 
 import argparse
-import os
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import torch
-
+from benchmarks import report
 from benchmarks.instruments import GPU
-from benchmarks.measure import Results, estimate_seconds, measure_groups
-from benchmarks.providers import OURS, PROVIDERS
-from benchmarks.rows import RESULTS, save
-from benchmarks.shapes import RECORD, SETS
-from rope_kernels.machine.engine import interpreter_is_on
-from rope_lab.records import origin
+from benchmarks.job import Job
+from benchmarks.kinds import KINDS, Kind
+from benchmarks.peers import sources
+from benchmarks.record import record
+from benchmarks.shapes import RECORD
+from rope_lab.timing import require_compiled_kernels
 
-QUICK_ROUNDS = 2
-ELSEWHERE = Path("build") / "benchmarks"  # not kept in git
+ROUNDS, QUICK_ROUNDS = 5, 2
+COMMANDS = {"report": report.main, "sources": sources.main}
 
 
 def main(
     arguments: Sequence[str] | None = None,
     instruments: GPU | None = None,
-    sets: dict | None = None,
+    kinds: Iterable[Kind] = KINDS,
 ) -> int:
-    """The command; tests hand over instruments that need no GPU, and sets of tiny shapes."""
-    sets = SETS if sets is None else sets
-    options = _parser(sets).parse_args(arguments)
+    """The command; tests hand over instruments that need no GPU, and kinds with tiny shapes."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments and arguments[0] in COMMANDS:
+        return COMMANDS[arguments[0]](arguments[1:])
+    options = _parsed(arguments, kinds)
+    jobs = [_job_of(kind, options) for kind in kinds if set(kind.sets) & set(options.what)]
+    if options.list:
+        print("\n".join(line for job in jobs for line in _listed(job)))
+        return 0
     if instruments is None:
-        why = _why_not_here()
-        if why:
-            print(why, file=sys.stderr)
+        try:
+            require_compiled_kernels()
+        except RuntimeError as why:
+            print(f"Nothing is measured: {why}", file=sys.stderr)
             return 1
-        instruments = GPU(rounds=QUICK_ROUNDS if options.quick else 5)
+        instruments = GPU(rounds=QUICK_ROUNDS if options.quick else ROUNDS)
+    return max([record(job, instruments) for job in jobs])
 
-    chosen = {name: sets[name] for name in options.shapes or RECORD}
+
+def _job_of(kind: Kind, options: argparse.Namespace) -> Job:
     beside = options.providers
     if beside and "all" in beside:
-        beside = list(PROVIDERS)
-    is_record = tuple(chosen) == RECORD and beside is None and not options.quick
-    folder = Path(options.out) if options.out else (RESULTS if is_record else ELSEWHERE)
-    header = _header(tuple(chosen), is_record, options.quick, instruments)
-    path = folder / f"{_file_name(header['gpu'], tuple(chosen), is_record)}.json"
-
-    seconds = estimate_seconds(chosen, beside)
-    print(origin(header["gpu"], header["versions"], header["date"]))
-    print("Clocks:", header["clocks"] or "not told")
-    for name, version in header["providers"].items():
-        print(f"  {name}: {'not installed' if version is None else version or 'part of this run'}")
-    print(f"About {seconds / 60:.0f} minutes. Results: {path}", flush=True)
-
-    begin = time.monotonic()
-
-    def spent() -> float:
-        return round(time.monotonic() - begin, 1)
-
-    def store(results: Results, complete: bool = False) -> None:
-        late = {"seconds": spent(), "complete": complete}
-        save(path, header | late | {"rows": results.rows, "left_out": results.left_out})
-
-    results = measure_groups(
-        chosen, instruments, beside, lambda: spent() >= 60 * options.minutes, after_each=store
+        beside = kind.providers
+    return Job(
+        kind,
+        sets=tuple(name for name in kind.sets if name in options.what),
+        beside=None if beside is None else tuple(beside),
+        quick=options.quick,
+        minutes=options.minutes,
+        out=options.out,
     )
-    header["clocks_at_the_end"] = instruments.clocks()
-    late = any(left["why"] == "no time left" for left in results.left_out)
-    store(results, complete=not late)
-    print(f"Written after {spent():.0f} s: {path}", flush=True)
-
-    if results.rows:
-        from benchmarks.report import write_report  # matplotlib: not before the results are safe
-
-        print(write_report(path, is_record and folder == RESULTS))
-    ours = [left for left in results.left_out if left["failed"] and left["provider"] == OURS]
-    wrong = [row for row in results.rows if row["provider"] == OURS and not row["right"]]
-    for row in (*ours, *wrong):
-        print("FAILED or wrong:", row["shape"], row["direction"], file=sys.stderr)
-    return 1 if ours or wrong else 0
 
 
-def _parser(sets: dict) -> argparse.ArgumentParser:
+def _listed(job: Job) -> list[str]:
+    cases = [f"{name}: {case.label}" for name, _, case in job.cases()]
+    return [*cases, *(f"    {p.name}: {p.origin()}" for p in job.providers())]
+
+
+def _parsed(arguments: Sequence[str], kinds: Iterable[Kind]) -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
+    sets = [name for kind in kinds for name in kind.sets]
+    names = list(dict.fromkeys(name for kind in kinds for name in kind.providers))
     parser.add_argument(
-        "--shapes",
-        nargs="+",
-        choices=sorted(sets),
-        help=f"sets of shapes by name (default: {' '.join(RECORD)}, which make the record)",
+        "what",
+        nargs="*",
+        metavar="WHAT",
+        help=f"{', '.join(sets)} (default: {' '.join(RECORD)}, which make the record)",
     )
+    parser.add_argument("--list", action="store_true", help="say what would be measured")
     parser.add_argument(
         "--providers",
         nargs="+",
-        choices=["all", *PROVIDERS],
+        choices=["all", *names],
         metavar="NAME",
-        help="measure these beside copy_ and rope_kernels, wherever they can; or 'all': "
-        + ", ".join(PROVIDERS),
+        help="measure these beside the limit and ours, wherever they can; or 'all'; "
+        "--list has the names",
     )
     parser.add_argument(
-        "--quick", action="store_true", help=f"{QUICK_ROUNDS} rounds instead of 5; never a record"
+        "--quick",
+        action="store_true",
+        help=f"{QUICK_ROUNDS} rounds instead of {ROUNDS}; never a record",
     )
     parser.add_argument("--minutes", type=float, default=60.0, help="start no case after these")
     parser.add_argument(
-        "--out", help="folder for the results; README.md is then left as it is (see report.py)"
+        "--out", type=Path, help="folder for the results; tables of README are then left alone"
     )
-    return parser
-
-
-def _why_not_here() -> str:
-    if not torch.cuda.is_available():
-        return "There is no CUDA GPU here to measure on."
-    if interpreter_is_on():
-        return (
-            f"TRITON_INTERPRET is {os.environ['TRITON_INTERPRET']}: Triton's interpreter runs "
-            "kernels on the CPU, whose time says nothing about a GPU. Unset it."
-        )
-    return ""
-
-
-def _header(shapes: tuple[str, ...], record: bool, quick: bool, instruments: GPU) -> dict:
-    return instruments.circumstances() | {
-        "what": "Time in microseconds: on the GPU, L2 flushed, median of "
-        f"{instruments.rounds} interleaved rounds",
-        "format": 2,
-        "sets": shapes,
-        "record": record,
-        "quick": quick,
-        "clocks": instruments.clocks(),
-        "providers": {name: provider.version() for name, provider in PROVIDERS.items()},
-        "packages": {p.distribution: p.version() for p in PROVIDERS.values() if p.version()},
-    }
-
-
-def _file_name(gpu: str, shapes: tuple[str, ...], record: bool) -> str:
-    name = gpu.lower().replace(" ", "-")
-    return name if record else "-".join([name, *shapes])
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.what if name not in sets]  # nargs="*" spoils `choices`
+    if unknown:
+        parser.error(f"WHAT is {unknown[0]!r}; accepted: {', '.join(sets)}")
+    options.what = options.what or RECORD
+    return options
 
 
 if __name__ == "__main__":

@@ -30,11 +30,6 @@ def save(path: Path, results: dict) -> None:
     unfinished.replace(path)
 
 
-def is_old(results: dict) -> bool:
-    """Written before there were sets of shapes, bars and peers: forward and backward only."""
-    return "format" not in results
-
-
 def comparisons(rows: list[dict]) -> Iterator[tuple[dict[str, dict], dict]]:
     """Rows measured in turns: provider -> row, and the limit's row; in the order of measuring."""
     by_key: dict[tuple, dict[str, dict]] = {}

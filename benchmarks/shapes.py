@@ -4,7 +4,16 @@ Where each comes from is said beside it. What a set leaves open (a storage order
 from the same source. Sets of others have no bars: they are there to be compared with.
 """
 
-from benchmarks.bars import BARS, HEADS, KERNELS, ON_THE_FLY, PEERS, TORCH
+from benchmarks.bars import (
+    BARS,
+    COS_AND_SIN,
+    HEADS,
+    HUGGING_FACE,
+    KERNELS,
+    ON_THE_FLY,
+    PEERS,
+    TORCH,
+)  # fmt: skip
 from benchmarks.case import Case, Group
 
 # sjjeong94/ai_compiler_study, scripts/benchmark.py: b 16, h 8, d 256 in fp32, s from 64; there up
@@ -115,3 +124,25 @@ SETS: dict[str, tuple[Group, ...]] = {
     "thd": THD,
 }
 RECORD = ("bars", "seeds")  # what a run measures if nothing is said, and a record holds
+
+# Everybody from their sources: the study's shape is where it compared with TransformerEngine.
+EVERYBODY_FROM_SOURCES = (
+    Group(
+        "everybody, from their sources",
+        (
+            Case(4096, 2, 32, 128),
+            Case(2048, 16, 8, 256),
+            Case(2048, 16, 8, 256, dtype="float32"),
+            Case(8192, 1, 64, 128),
+            Case(131072, 1, 8, 128),
+            Case(65536, 1, 32, 128, tensor_format="thd", sequences=50),
+        ),
+        beside=(
+            *("TransformerEngine", "TransformerEngine, bshd", "FlashAttention"),
+            *("flashinfer", "flashinfer, in place", "flashinfer, on the fly"),
+            *("vLLM", "vLLM, q and k", "Unsloth", "Liger-Kernel"),
+            *(*HUGGING_FACE, ON_THE_FLY, COS_AND_SIN),
+        ),
+        directions=("forward", "backward"),
+    ),
+)

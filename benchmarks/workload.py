@@ -11,10 +11,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from benchmarks.bars import ON_THE_FLY
 from benchmarks.case import Case
+from benchmarks.rows import OURS
 from rope_kernels import RotaryPositionEmbedding
 
 _CHUNK = 2**24  # elements that are compared in fp64 at a time
+
+# relative error of one rounding of normally distributed values, a little more than measured
+_ROUNDING = {"bfloat16": 1.75e-3, "float16": 2.2e-4, "float32": 2e-7, "float64": 1e-15}
+_SCATTER = 5 * 0.9  # standard deviations of that error, as a share of it, of one element
+_FP32_ANGLE = 1e-8  # a position: what the fp32 product of position and frequency may lose
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,21 @@ class Errors:
 
     relative: float  # norm of the difference over the norm of what is right, over all results
     largest: float  # of one element
+
+
+def allowed_error(case: Case, provider: str) -> float:
+    """How far from fp64 a provider may be and still be right.
+
+    Ours rounds once. Others round tables, products and sums. The error of few elements scatters, by
+    the root of their number. All but the angles on the fly lose what fp32 loses of a position's
+    angle.
+    """
+    ours = provider in (OURS, ON_THE_FLY)
+    on_the_fly = provider == ON_THE_FLY or (provider == OURS and case.freqs == "module")
+    largest = case.s + (4096 if case.positions == "starts" else 0)
+    roundings = 1 if ours else 3
+    rounded = roundings * _ROUNDING[case.dtype] * (1 + _SCATTER / case.elements**0.5)
+    return rounded + (0 if on_the_fly else _FP32_ANGLE * largest)
 
 
 class Workload:

@@ -1,7 +1,7 @@
 """Where each project's RoPE comes from, and the unpacking of the few files that hold it.
 
-    python -m benchmarks.peers.sources flashinfer=/path/of/a/clone Unsloth=/path/of/a/folder
-    python -m benchmarks.peers.sources --clone
+    python -m benchmarks sources flashinfer=/path/of/a/clone Unsloth=/path/of/a/folder
+    python -m benchmarks sources --clone
 
 A path is a git clone (a bare one too), or a folder that a release of the project, a source archive
 or a wheel, has been unpacked into. `--clone` clones what is still missing; it needs a network. The
@@ -159,7 +159,11 @@ def clone(source: Source, peers: Path | None = None) -> list[Path]:
 
 def main(arguments: Sequence[str] | None = None, peers: Path | None = None) -> int:
     """The command: unpack what is named, then say what is there and what is missing."""
-    parser = argparse.ArgumentParser("python -m benchmarks.peers.sources", description=__doc__)
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks sources",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("origins", nargs="*", metavar="NAME=PATH", help=", ".join(SOURCES))
     parser.add_argument("--clone", action="store_true", help="clone what is still missing")
     options = parser.parse_args(arguments)
@@ -194,7 +198,3 @@ def _from_clone(origin: Path, path: str, wanted: str) -> bytes | None:
 def _from_folder(origin: Path, path: str, wanted: str) -> bytes | None:
     contents = (found.read_bytes() for found in sorted(origin.rglob(Path(path).name)))
     return next((content for content in contents if blob_id(content) == wanted), None)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

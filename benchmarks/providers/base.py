@@ -44,6 +44,7 @@ class Provider:
     ids = True  # takes position ids, likewise
     has_backward = True
     takes_a_pair = False  # q and k at once
+    built_with = ""  # flags of nvcc that change code, if it is compiled from sources
     dtypes: tuple[str, ...] = ()  # none named: all
 
     def layout(self, case: Case) -> Layout:
@@ -75,6 +76,21 @@ class Provider:
             return "unknown"
         except ValueError:  # a stand-in without a spec
             return "unknown"
+
+    def absent(self) -> str:
+        """Why it cannot take part; '': it can."""
+        return "not installed" if self.version() is None else ""
+
+    def origin(self) -> str:
+        """In words: installed, or part of this run."""
+        if not self.package:
+            return "part of this run"
+        version = self.version()
+        return "not installed" if version is None else f"installed, {version}"
+
+    def about(self) -> dict:
+        """Where it comes from and what is timed, for a record."""
+        return {"measures": "the whole call", "version": self.version() or ""}
 
     def cannot(self, case: Case, direction: str) -> str | None:
         """Why it has no such call; None: it has."""
@@ -127,3 +143,9 @@ class Provider:
             return torch.autograd.grad(results, leaves, grads, retain_graph=True)
 
         return backward
+
+
+def first_line(failure: Exception) -> str:
+    """What a failure says, in one line of at most some 300 characters."""
+    lines = str(failure).strip().splitlines() or [""]
+    return f"{type(failure).__name__}: {lines[0][:300]}"

@@ -1,19 +1,27 @@
-"""FlashAttention: its Triton rotary.
+"""FlashAttention: its Triton rotary, of the installed package or from its sources.
 
-`flash_attn.layers.rotary.apply_rotary_emb(x, cos, sin, interleaved=False, inplace=False,
-seqlen_offsets=0, cu_seqlens=None, max_seqlen=None)`, read in 2.8.3.post2; cos and sin of each
-position and pair, in the dtype of x, as its own module makes them. This adapter has never run with
-the package: it was not to be had where this was written. A stand-in with the same signature tests
-it.
+Installed: `flash_attn.layers.rotary.apply_rotary_emb(x, cos, sin, interleaved=False, inplace=False,
+seqlen_offsets=0, cu_seqlens=None, max_seqlen=None)`, read in 2.8.3.post2. This adapter has never
+run with the package: it was not to be had where this was written. A stand-in with the same
+signature tests it.
+
+From sources: `apply_rotary`, with the same arguments and `conjugate`, of
+`flash_attn/ops/triton/rotary.py`, imported alone. The autograd function around it calls the same
+with `conjugate=True` in the backward.
 """
 
+from types import ModuleType
+
 from benchmarks.case import Case
+from benchmarks.peers.importing import import_file
+from benchmarks.peers.sources import FLASH_ATTENTION
 from benchmarks.providers.base import Provider
+from benchmarks.providers.from_sources import FromSources
 from benchmarks.workload import Layout, Workload
 
 
 class FlashAttention(Provider):
-    """bshd or thd; one tensor a call; in place where the case is."""
+    """bshd or thd; one tensor a call; cos and sin of each pair, in the dtype of x."""
 
     name = "FlashAttention"
     package, distribution = "flash_attn", "flash-attn"
@@ -33,11 +41,34 @@ class FlashAttention(Provider):
     def function(self, workload: Workload):
         from flash_attn.layers.rotary import apply_rotary_emb
 
-        case, (cos, sin) = workload.case, workload.table(workload.x.dtype)
-        options = {"interleaved": case.interleaved, "inplace": case.inplace}
-        if workload.starts is not None:
-            options["seqlen_offsets"] = workload.starts
-        if workload.cu_seqlens is not None:
-            options["cu_seqlens"] = workload.cu_seqlens
-            options["max_seqlen"] = int(workload.cu_seqlens.diff().max())
-        return lambda *tensors: tuple(apply_rotary_emb(t, cos, sin, **options) for t in tensors)
+        return _rotation(apply_rotary_emb, workload, inplace=workload.case.inplace)
+
+
+class FlashAttentionFromSources(FromSources, FlashAttention):
+    """The function around the kernel; new tensors."""
+
+    source, measures = FLASH_ATTENTION, "its function apply_rotary"
+
+    def overwrites(self, case: Case, direction: str) -> bool:
+        return False
+
+    def prepare(self) -> ModuleType:
+        path = self.source.folder() / "flash_attn" / "ops" / "triton" / "rotary.py"
+        return import_file(path, "flash_attn.ops.triton.rotary")
+
+    def function(self, workload: Workload):
+        return _rotation(self.code.apply_rotary, workload, conjugate=False)
+
+    def gradient(self, workload: Workload):
+        return _rotation(self.code.apply_rotary, workload, conjugate=True)
+
+
+def _rotation(apply, workload: Workload, **options):
+    cos, sin = workload.table(workload.x.dtype)
+    options["interleaved"] = workload.case.interleaved
+    if workload.starts is not None:
+        options["seqlen_offsets"] = workload.starts
+    if workload.cu_seqlens is not None:
+        options["cu_seqlens"] = workload.cu_seqlens
+        options["max_seqlen"] = int(workload.cu_seqlens.diff().max())
+    return lambda *tensors: tuple(apply(t, cos, sin, **options) for t in tensors)

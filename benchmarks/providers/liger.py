@@ -1,12 +1,22 @@
-"""Liger-Kernel: Triton, in place on q and k if their memory is (b, s, h, d), else on copies.
+"""Liger-Kernel: its Triton kernel, of the installed package or from its sources.
 
-`liger_kernel.transformers.rope.liger_rotary_pos_emb(q, k, cos, sin, position_ids=None,
-unsqueeze_dim=1, rotary_dim=None)`, read in 0.8.5, whose wheel needs torch and Triton alone. The
-backward overwrites the gradients that it is given, likewise.
+It works in place on q and k if their memory is (b, s, h, d), else on copies; the backward
+overwrites the gradients that it is given, likewise.
+
+Installed: `liger_kernel.transformers.rope.liger_rotary_pos_emb(q, k, cos, sin, position_ids=None,
+unsqueeze_dim=1, rotary_dim=None)`, read in 0.8.5, whose wheel needs torch and Triton alone.
+
+From sources: `rope_forward(q, k, cos, sin)` and `rope_backward(dq, dk, cos, sin)` of
+`src/liger_kernel/ops/rope.py`, imported alone. Its autograd function calls these two.
 """
 
+from types import ModuleType
+
 from benchmarks.case import Case
+from benchmarks.peers.importing import import_file
+from benchmarks.peers.sources import LIGER
 from benchmarks.providers.base import Provider
+from benchmarks.providers.from_sources import FromSources
 from benchmarks.providers.hugging_face import as_models_have_them
 from benchmarks.workload import Layout, Workload
 
@@ -31,3 +41,22 @@ class Liger(Provider):
 
         cos, sin = workload.cos_sin(workload.x.dtype)
         return lambda q, k: liger_rotary_pos_emb(q, k, cos, sin)
+
+
+class LigerFromSources(FromSources, Liger):
+    """The functions around the kernel."""
+
+    source, measures = LIGER, "its functions rope_forward and rope_backward"
+    rotates_partly = False
+
+    def prepare(self) -> ModuleType:
+        path = self.source.folder() / "src" / "liger_kernel" / "ops" / "rope.py"
+        return import_file(path, "liger_kernel.ops.rope")
+
+    def function(self, workload: Workload):
+        cos, sin = workload.cos_sin(workload.x.dtype)
+        return lambda q, k: self.code.rope_forward(q, k, cos, sin)[:2]
+
+    def gradient(self, workload: Workload):
+        cos, sin = workload.cos_sin(workload.x.dtype)
+        return lambda dq, dk: self.code.rope_backward(dq, dk, cos, sin)[:2]

@@ -4,13 +4,15 @@
 `without_tensors`, full-size cases run too, for nothing is rotated.
 """
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 from benchmarks import measure
 from benchmarks.instruments import GPU
+from benchmarks.kinds import ROTATION, Checked
 from benchmarks.providers import PROVIDERS
 from benchmarks.providers.base import Run
-from benchmarks.shapes import RECORD, SETS
+from benchmarks.workload import Errors
 from rope_lab.timing import Timing
 
 SHARES = {  # of the limit's speed; whoever is not named gets a half
@@ -70,29 +72,21 @@ class FakeGPU(GPU):
 
 
 def without_tensors(monkeypatch, gpu):
-    """Providers that rotate nothing and are always right, for cases of any size."""
+    """Rotations by providers that do nothing and are always right, for cases of any size."""
 
     def workload(case, device):
         gpu.case = case
         return SimpleNamespace(case=case, x=None)
 
-    monkeypatch.setattr(measure, "Workload", workload)
     monkeypatch.setattr(
         measure._OneCase,
-        "_check_and_weigh",
-        lambda self, workload, provider, run, direction: (
-            run,
-            {"error": 1e-8, "right": True, "peak_bytes": 2**20},
+        "_checked",
+        lambda self, workload, provider, function, direction: Checked(
+            Run(lambda: ()), Errors(1e-8, 1e-8), right=True, peak_bytes=2**20
         ),
     )
     for provider in PROVIDERS.values():
         monkeypatch.setattr(type(provider), "function", lambda self, workload: None)
-        monkeypatch.setattr(
-            type(provider), "run", lambda self, workload, function, direction: Run(lambda: ())
-        )
         if provider.package in ("transformers", "liger_kernel"):
             monkeypatch.setattr(type(provider), "version", lambda self: "1.0")
-
-
-def record_sets():
-    return {name: SETS[name] for name in RECORD}
+    return replace(ROTATION, workload=workload)

@@ -13,9 +13,8 @@ import torch
 import rope_lab as lab
 import stand_ins
 from benchmarks.case import Case
-from benchmarks.measure import allowed_error
 from benchmarks.providers import LIMITS, OURS, PROVIDERS, pytorch
-from benchmarks.workload import Layout, Workload
+from benchmarks.workload import Layout, Workload, allowed_error
 from rope_kernels import RotaryPositionEmbedding, reference
 
 DENSE = Case(7, 2, 4, 16, dtype="float32")

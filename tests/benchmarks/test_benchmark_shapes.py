@@ -7,11 +7,16 @@ import pytest
 
 from benchmarks.bars import BARS, HEADS
 from benchmarks.case import CLOCKS, Case, Group
-from benchmarks.providers import PROVIDERS
+from benchmarks.kinds import KINDS, Kind
 from benchmarks.shapes import SETS
 from benchmarks.workload import Workload, _cu_seqlens
 
-GROUPS = [group for groups in SETS.values() for group in groups]
+GROUPS = [
+    pytest.param(group, kind, id=group.title)
+    for kind in KINDS
+    for groups in kind.sets.values()
+    for group in groups
+]
 
 
 def barred(direction="forward"):
@@ -85,9 +90,9 @@ def test_labels_tell_cases_of_a_set_apart(name):
     assert [label for label, count in labels.items() if count > 1] == []
 
 
-@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.title)
-def test_groups_name_providers_clocks_and_directions_that_exist(group: Group):
-    assert set(group.beside) <= set(PROVIDERS)
+@pytest.mark.parametrize(("group", "kind"), GROUPS)
+def test_groups_name_providers_clocks_and_directions_that_exist(group: Group, kind: Kind):
+    assert {*group.beside, *kind.ours} <= set(kind.providers)
     for case in group.cases:
         assert case.clock in CLOCKS
         assert case.freqs in ("angles", "angles per pair", "module", "cos and sin")

@@ -1,7 +1,6 @@
 """The tables and the pictures are those of the results on file; nothing in them is typed.
 
-The checks hold for the file of today, whatever its format; they are tried, too, on a file that a
-run with made-up times writes.
+The checks are tried, too, on a file that a run with made-up times writes.
 """
 
 import copy
@@ -10,16 +9,19 @@ import pytest
 from PIL import Image
 
 from benchmarks import __main__ as command
-from benchmarks import report
-from benchmarks.measure import allowed_error
-from benchmarks.plots import fingerprint
+from benchmarks import job, record
 from benchmarks.providers import LIMITS, OURS
-from benchmarks.report import BEGIN, END, FULL, filled_in, page, source, table
-from benchmarks.rows import RESULTS, ROOT, comparisons, is_old, load, save, share
+from benchmarks.reports import rotation
+from benchmarks.reports.pictures import fingerprint
+from benchmarks.reports.rotation import FULL, page, tables
+from benchmarks.rows import RESULTS, ROOT, comparisons, load, save, share
 from benchmarks.shapes import RECORD, SETS
+from benchmarks.workload import allowed_error
 from made_up_benchmark import FakeGPU, without_tensors
+from rope_lab.records import origin
 
 OTHERS = "peers-", "-heads", "-bars", "-norm"  # records with no tables in README
+BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 FILES = [path for path in sorted(RESULTS.glob("*.json")) if not any(x in path.stem for x in OTHERS)]
 
 
@@ -29,11 +31,12 @@ def made_up(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     monkeypatch = pytest.MonkeyPatch()
     gpu = FakeGPU(device="cpu")
-    without_tensors(monkeypatch, gpu)
-    monkeypatch.setattr(command, "RESULTS", folder)
-    monkeypatch.setattr(report, "FULL", folder / "FULL.md")
+    kind = without_tensors(monkeypatch, gpu)
+    for module in (job, record):
+        monkeypatch.setattr(module, "RESULTS", folder)
+    monkeypatch.setattr(rotation, "FULL", folder / "FULL.md")
     (folder / "FULL.md").write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    assert command.main([], gpu) == 0
+    assert command.main([], gpu, [kind]) == 0
     monkeypatch.undo()
     return folder / "made-up.json"
 
@@ -48,6 +51,15 @@ def page_with_table(path):
     return FULL if path.parent == RESULTS else path.parent / "FULL.md"
 
 
+def filled_in(text, results):
+    (made,) = tables(results)
+    return made.filled_in(text)
+
+
+def table(results):
+    return tables(results)[0].text
+
+
 def test_there_is_one_record():
     (path,) = FILES  # one GPU so far
     readme = (ROOT / "README.md").read_text()
@@ -57,8 +69,8 @@ def test_there_is_one_record():
 def test_tables_show_the_results_on_file(path):
     results = load(path)
     text = page_with_table(path).read_text()
-    assert filled_in(text, table(results)) == text
-    assert source(results) in text
+    assert filled_in(text, results) == text
+    assert origin(results["gpu"], results["versions"], results["date"]) in text
 
 
 def test_a_figure_typed_into_a_table_is_found(path):
@@ -68,7 +80,7 @@ def test_a_figure_typed_into_a_table_is_found(path):
         row["median_us"] += row["provider"] == OURS
     text = page_with_table(path).read_text()
     assert table(changed) != table(results)
-    assert filled_in(text.replace(BEGIN, BEGIN + "\n1.0 µs"), table(results)) == text
+    assert filled_in(text.replace(BEGIN, BEGIN + "\n1.0 µs"), results) == text
 
 
 def test_the_page_of_head_dimensions_is_of_its_results():
@@ -82,8 +94,6 @@ def test_the_page_of_head_dimensions_is_of_its_results():
 def test_the_pictures_and_the_page_are_of_these_results(path):
     results = load(path)
     assert path.with_suffix(".png").exists()
-    if is_old(results):
-        return
     for suffix in ("", "-bandwidth", "-shapes", "-host"):
         picture = Image.open(path.with_name(f"{path.stem}{suffix}.png"))
         assert picture.text["Results"] == fingerprint(results), suffix
@@ -99,8 +109,6 @@ def test_results_name_their_gpu_versions_and_date(path):
 
 def test_the_record_is_whole(path):
     results = load(path)
-    if is_old(results):
-        return
     assert results["record"] and results["complete"] and not results["quick"]
     assert tuple(results["sets"]) == RECORD
     found = {
@@ -123,19 +131,11 @@ def test_every_provider_was_right_when_it_was_measured(path):
     for row in results["rows"]:
         if row["provider"] in LIMITS:
             continue
-        if is_old(results):
-            allowed = {"float32": 2e-7, "bfloat16": 1.7e-3}[row["shape"].split()[-1]]
-            allowed *= 3 if row["provider"] != OURS else 1
-        else:
-            (case,) = (
-                case
-                for group in SETS[row["set"]]
-                for case in group.cases
-                if case.label == row["shape"]
-            )
-            allowed = allowed_error(case, row["provider"])
-        assert row["error"] <= allowed, row
-        assert row.get("right", True)
+        (case,) = (
+            case for group in SETS[row["set"]] for case in group.cases if case.label == row["shape"]
+        )
+        assert row["error"] <= allowed_error(case, row["provider"]), row
+        assert row["right"]
 
 
 def test_ours_reaches_nine_tenths_of_the_copy(path):
@@ -151,10 +151,9 @@ def test_ours_reaches_nine_tenths_of_the_copy(path):
 
 def test_saving_and_loading_changes_nothing(path, tmp_path):
     results = load(path)
-    if not is_old(results):
-        save(tmp_path / "copy.json", results)
-        assert load(tmp_path / "copy.json") == results
-        assert (tmp_path / "copy.json").read_text() == path.read_text()
+    save(tmp_path / "copy.json", results)
+    assert load(tmp_path / "copy.json") == results
+    assert (tmp_path / "copy.json").read_text() == path.read_text()
 
 
 def test_a_run_changes_what_is_between_the_marks_alone(made_up):

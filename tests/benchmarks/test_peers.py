@@ -1,4 +1,4 @@
-"""The peers' benchmark without a GPU: unpacking, calling, checking, the record and its table."""
+"""Everybody from their sources, without a GPU: unpacking, calling, checking, record and page."""
 
 import ctypes
 import json
@@ -12,18 +12,20 @@ import pytest
 import torch
 from PIL import Image
 
+from benchmarks import __main__ as command
+from benchmarks import report
 from benchmarks.case import Case
-from benchmarks.peers import __main__ as command
-from benchmarks.peers import building, report, sources, unsloth
-from benchmarks.peers.everybody import EVERYBODY, EVERYBODY_BY_NAME
+from benchmarks.job import Job
+from benchmarks.kinds import PEERS
+from benchmarks.peers import building, sources
 from benchmarks.peers.importing import import_file
-from benchmarks.peers.peer import Peer
-from benchmarks.peers.picture import picture
 from benchmarks.peers.sources import SOURCES, Source, blob_id, clone, unpack
-from benchmarks.plots import fingerprint
-from benchmarks.providers import OURS
+from benchmarks.providers import FROM_SOURCES, OURS, unsloth
 from benchmarks.providers.base import Provider
-from benchmarks.report import filled_in
+from benchmarks.providers.from_sources import FromSources
+from benchmarks.reports.peers import README, page, tables
+from benchmarks.reports.peers_picture import picture
+from benchmarks.reports.pictures import fingerprint
 from benchmarks.rows import RESULTS, load
 from benchmarks.workload import Layout, Workload
 from made_up_benchmark import FakeGPU
@@ -33,7 +35,8 @@ PACKED = Case(11, 1, 4, 16, dtype="float32", tensor_format="thd", sequences=3)
 TEXT = b"x = 1\n"
 MADE_UP = Source("Made up", "https://example.org/made-up", "release 1.2", {"a/b.py": blob_id(TEXT)})
 RECORDS = sorted(RESULTS.glob("peers-*.json"))
-OF_A_PEER = [provider for provider in EVERYBODY if isinstance(provider, Peer)]
+EVERYBODY = Job(PEERS, PEERS.record).providers()
+OF_A_PEER = [provider for provider in EVERYBODY if isinstance(provider, FromSources)]
 
 
 # unpacking
@@ -103,12 +106,13 @@ def test_a_repository_is_cloned(repository, tmp_path):
 def test_the_command_unpacks_and_says_what_is_missing(folder, tmp_path, monkeypatch, capsys):
     other = replace(MADE_UP, name="Other")
     monkeypatch.setattr(sources, "SOURCES", {"Made up": MADE_UP, "Other": other})
-    assert sources.main([f"Made up={folder}"], tmp_path / "peers") == 0
+    monkeypatch.setattr(sources, "PEERS", tmp_path / "peers")
+    assert command.main(["sources", f"Made up={folder}"]) == 0
     first, second = capsys.readouterr().out.splitlines()
     assert first.split()[:3] == ["Made", "up", "unpacked"]
     assert second.split()[:2] == ["Other", "missing"]
     for wrong in ("Nobody=here", "Made up"):
-        assert sources.main([wrong], tmp_path / "peers") == 1
+        assert command.main(["sources", wrong]) == 1
         assert f"origins has {wrong!r}; accepted: NAME=PATH" in capsys.readouterr().err
 
 
@@ -212,6 +216,8 @@ def test_unsloth_gets_long_indices_where_it_needs_them():
 class StandIn(Provider):
     """Rotates by fp64; `spoil` changes the first result."""
 
+    built_with = "-O3"
+
     def __init__(self, name, spoil=lambda out: out, has_backward=True):
         self.name, self.spoil, self.has_backward, self.calls = name, spoil, has_backward, 0
 
@@ -236,12 +242,12 @@ class StandIn(Provider):
         return rotation
 
 
-class Absent(Peer):
+class Absent(FromSources):
     name = "Absent"
     source, measures = MADE_UP, "nothing"
 
 
-class Broken(Peer):
+class Broken(FromSources):
     name = "Broken"
     source, measures = replace(MADE_UP, files={}), "nothing"
 
@@ -281,10 +287,13 @@ WRONG = {
 
 
 def run(tmp_path, *providers, cases=(SMALL,), arguments=()):
-    gpu, path = RecordingGPU(), tmp_path / "record.json"
-    everybody = [EVERYBODY_BY_NAME["copy_"], *providers]
-    status = command.main(["--output", str(path), *arguments], gpu, cases, everybody)
-    return status, load(path), gpu.timed
+    gpu, names = RecordingGPU(), [provider.name for provider in providers]
+    (group,) = PEERS.sets["peers"]
+    groups = (replace(group, cases=cases, beside=tuple(names)),)
+    everybody = {"copy_": FROM_SOURCES["copy_"]} | dict(zip(names, providers, strict=True))
+    kind = replace(PEERS, sets={"peers": groups}, providers=everybody)
+    status = command.main(["peers", "--out", str(tmp_path), *arguments], gpu, [kind])
+    return status, load(tmp_path / "peers-made-up.json"), gpu.timed
 
 
 @pytest.mark.parametrize("spoil", WRONG.values(), ids=WRONG)
@@ -335,6 +344,9 @@ def test_the_record_has_what_a_reader_needs(tmp_path):
     assert {"torch", "triton", "driver", "nvcc"} <= set(record["versions"])
     assert record["gpu"] == "Made Up" and record["date"] == "2026-11-20"
     assert len(record["rows"]) == 8
+    on_file = load(RECORDS[0])
+    assert set(record) >= set(on_file)
+    assert len({frozenset(row) for row in (*record["rows"], *on_file["rows"])}) == 1
     for row in record["rows"]:
         assert {"shape", "direction", "median_us", "low_us", "high_us", "spread"} <= set(row)
         is_copy = row["provider"] == "copy_"
@@ -347,17 +359,20 @@ def test_the_record_has_what_a_reader_needs(tmp_path):
 
 def test_part_of_a_run_is_no_record(tmp_path):
     providers = StandIn("one"), StandIn("two")
-    _, record, timed = run(tmp_path, *providers, arguments=["--only", "two"])
+    _, record, timed = run(tmp_path, *providers, arguments=["--providers", "two"])
     assert not record["record"] and timed[0] == {"copy_", "two"}
     with pytest.raises(SystemExit):
-        run(tmp_path, *providers, arguments=["--only", "three"])
+        run(tmp_path, *providers, arguments=["--providers", "three"])
 
 
-def test_without_a_gpu_nothing_is_measured(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert command.main(["--output", str(tmp_path / "none.json")]) == 1
-    assert "no CUDA GPU" in capsys.readouterr().err
-    assert not (tmp_path / "none.json").exists()
+def test_where_nobody_can_be_timed_the_command_fails(tmp_path, monkeypatch):
+    def broken(self, calls):
+        raise RuntimeError("a case's result is not on cuda:0")
+
+    monkeypatch.setattr(RecordingGPU, "device_time", broken)
+    status, record, _ = run(tmp_path, StandIn("right"))
+    assert status == 1 and not record["rows"]
+    assert {left["provider"] for left in record["left_out"]} == {"everybody"}
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
@@ -374,7 +389,7 @@ def test_the_largest_error_is_that_of_one_element(case, direction, monkeypatch):
 
 
 def unpacked(name):
-    provider = EVERYBODY_BY_NAME[name]
+    provider = FROM_SOURCES[name]
     if provider.source.missing():
         pytest.skip(f"{provider.source.name} is not unpacked")
     return provider
@@ -395,7 +410,7 @@ def test_launchers_compile(launcher, monkeypatch):
     if shutil.which("nvcc") is None:
         pytest.skip("needs nvcc")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
-    assert vars(type(provider)().prepare())
+    assert type(provider)().prepare()
 
 
 # the table
@@ -449,7 +464,7 @@ def small_record():
 
 
 def test_the_table_shows_the_record():
-    lines = report.report(small_record()).splitlines()
+    lines = page(small_record()).splitlines()
     assert "| forward | sbhd (7, 2, 4, 16) fp32 | second | largest error |" in lines
     assert "| copy_ | 10.0 µs | 10.0 µs | – |" in lines
     assert "| Peer | 50% (20.0 µs) | 80% (12.5 µs) | 2.0e-03 |" in lines
@@ -466,14 +481,14 @@ def test_the_table_shows_the_record():
 
 
 def test_a_record_without_rows_is_refused():
-    with pytest.raises(ValueError, match=r"^record has no rows; accepted: what"):
-        report.report(small_record() | {"rows": []})
+    with pytest.raises(ValueError, match=r"^results have no rows; accepted: what"):
+        report.kind_of(small_record() | {"rows": []})
 
 
-@pytest.mark.parametrize("path", report.records(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
 def test_page_and_picture_are_of_the_record(path):
     record = load(path)
-    assert path.with_suffix(".md").read_text() == report.report(record) + "\n"
+    assert path.with_suffix(".md").read_text() == page(record)
     shown = Image.open(path.with_suffix(".png")).text["Results"]
     assert shown == fingerprint(record)
     record["rows"][0]["median_us"] += 1
@@ -481,11 +496,12 @@ def test_page_and_picture_are_of_the_record(path):
 
 
 def test_the_rows_in_readme_are_those_of_the_record():
-    record, readme = load(report.RESULTS / "peers-nvidia-h200.json"), report.README.read_text()
-    assert filled_in(readme, report.brief(record), report.BEGIN, report.END) == readme
+    record, readme = load(RESULTS / "peers-nvidia-h200.json"), README.read_text()
+    assert tables(record)[0].filled_in(readme) == readme
     for row in record["rows"]:
         row["of_copy"] /= 2
-    assert filled_in(readme, report.brief(record), report.BEGIN, report.END) != readme
+    assert tables(record)[0].filled_in(readme) != readme
+    assert tables(record | {"gpu": "another"}) == []
 
 
 def test_a_picture_has_every_provider_and_its_median():
@@ -501,11 +517,24 @@ def test_a_picture_has_every_provider_and_its_median():
     plt.close(figure)
 
 
-def test_the_command_prints_tables(tmp_path, capsys):
-    path = tmp_path / "record.json"
-    path.write_text(json.dumps(small_record()))
-    assert report.main([str(path), str(path)]) == 0
-    assert capsys.readouterr().out.count("## Made Up") == 2
+def test_without_others_ours_is_drawn_alone(tmp_path):
+    run(tmp_path, StandIn(OURS))
+    assert (tmp_path / "peers-made-up.png").exists()
+
+
+def test_the_command_writes_pages_and_pictures(tmp_path, capsys):
+    record = small_record()
+    for row in record["rows"]:
+        row["of_copy"] = 10.0 / row["median_us"]
+    paths = [tmp_path / "one.json", tmp_path / "two.json"]
+    for path in paths:
+        path.write_text(json.dumps(record))
+    assert command.main(["report", *map(str, paths)]) == 0
+    assert capsys.readouterr().out.count("Written: ") == 2
+    for path in paths:
+        assert path.with_suffix(".md").read_text() == page(record)
+        shown = Image.open(path.with_suffix(".png")).text["Results"]
+        assert shown == fingerprint(json.loads(path.read_text()))
 
 
 # the records on file
@@ -516,7 +545,7 @@ def test_records_are_whole(path):
     record = load(path)
     assert record["record"] and record["complete"]
     assert path.stem == "peers-" + record["gpu"].lower().replace(" ", "-")
-    assert set(record["providers"]) == set(EVERYBODY_BY_NAME)
+    assert set(record["providers"]) == {provider.name for provider in EVERYBODY}
     assert not [left for left in record["left_out"] if left["failed"]]
     timed = {(row["provider"], row["shape"], row["direction"]) for row in record["rows"]}
     for direction in ("forward", "backward"):

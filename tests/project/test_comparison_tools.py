@@ -2,16 +2,25 @@
 
 import ast
 import importlib.util
+import inspect
 import json
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from itertools import product
 from pathlib import Path
 
 import pytest
+import torch
 
 import rope_kernels
+from digested_calls import norms, rotations
+from random_calls.draw import FUNCTIONS, KNOWN_MISTAKES, MISTAKES, NORM_MISTAKES, draw
+from random_calls.make import Maker, arguments_of, sums_of_rows
+from random_calls.mistakes import spoil
+from random_calls.perform import digest
+from rope_kernels.launch import launch_norm, norm_plan
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "tools"
@@ -24,9 +33,7 @@ def load(name):
     return module
 
 
-compare_results, sass_digest, compare_speed = map(
-    load, ("compare_results", "sass_digest", "compare_speed")
-)
+sass_digest, compare_speed = map(load, ("sass_digest", "compare_speed"))
 
 
 def run_tool(name, *arguments):
@@ -47,25 +54,58 @@ def apply_rotary_pos_emb(*arguments, **options):
 """
 
 
-def is_plain(call):
-    return not call["mistake"] and not call["inplace"] and call["mode"] == "no_grad"
+# Results as they should be, and the negative gradient
+WRONG_GRADIENT = """
+import torch
+
+_right = norm_rope
 
 
-def is_broken(call):
-    return call["function"] == "apply_rotary_pos_emb" and call["interleaved"]
+class _Negated(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return -grad
 
 
-def test_a_broken_copy_is_found_in_the_broken_calls_alone(tmp_path):
-    pytest.importorskip("triton", reason="needs Triton")
+def norm_rope(*arguments, **options):
+    out = _right(*arguments, **options)
+    return _Negated.apply(out) if out.requires_grad else out
+"""
+
+
+def is_plain(call, mode="no_grad"):
+    """Not refused, and not without elements."""
+    refused = call["mistake"] or call["inplace"] or call["module"]["interpolation"] or call["cp"]
+    refused = refused or (call["one column per pair"] and not call["rotary_dim is named"])
+    return not refused and call["mode"] == mode and all(call["sizes"].values())
+
+
+def plain_calls(mode, are_broken):
+    """Numbers of two calls that a copy answers wrongly, and of three that it answers rightly."""
+    calls = {i: draw(0, i) for i in range(300)}
+    calls = {i: call for i, call in calls.items() if is_plain(call, mode)}
+    broken = [i for i, call in calls.items() if are_broken(call)][:2]
+    return broken, [i for i, call in calls.items() if not are_broken(call)][:3]
+
+
+def compare_with_a_copy(folder, mistake, numbers):
     ignored = shutil.ignore_patterns("__pycache__", "lab")
-    shutil.copytree(ROOT / "rope_kernels", tmp_path / "rope_kernels", ignore=ignored)
-    with (tmp_path / "rope_kernels" / "__init__.py").open("a") as file:
-        file.write(WRONG_SIGN)
-    calls = {i: compare_results.draw(0, i) for i in range(100)}
-    calls = {i: call for i, call in calls.items() if is_plain(call) and 0 not in sizes_of(call)}
-    broken = [i for i, call in calls.items() if is_broken(call)][:2]
-    sound = [i for i, call in calls.items() if not is_broken(call)][:3]
-    result = run_tool("compare_results", ROOT, tmp_path, "--jobs", 1, "--only", *broken, *sound)
+    shutil.copytree(ROOT / "rope_kernels", folder / "rope_kernels", ignore=ignored)
+    with (folder / "rope_kernels" / "__init__.py").open("a") as file:
+        file.write(mistake)
+    return run_tool("compare_results", ROOT, folder, "--jobs", 1, "--only", *numbers)
+
+
+def test_a_broken_copy_is_found_in_the_broken_calls_alone(tmp_path, needs_triton):
+    broken, sound = plain_calls(
+        "no_grad",
+        lambda call: call["function"] == "apply_rotary_pos_emb" and call["interleaved"],
+    )
+    result = compare_with_a_copy(tmp_path, WRONG_SIGN, broken + sound)
     assert result.returncode == 1, result.stderr
     for index in broken:
         assert f"call {index}:\n" in result.stdout
@@ -73,30 +113,83 @@ def test_a_broken_copy_is_found_in_the_broken_calls_alone(tmp_path):
     assert "differs: #0 0: old ['" in result.stdout
 
 
-def sizes_of(call):
-    return call["sizes"].values()
+def test_a_wrong_gradient_of_a_norm_is_found(tmp_path, needs_triton):
+    broken, sound = plain_calls(
+        "grad",
+        lambda call: call["function"] == "norm_rope" and call["grad of"]["t"],
+    )
+    sound = [i for i in sound if draw(0, i)["function"] != "norm_rope"]
+    result = compare_with_a_copy(tmp_path, WRONG_GRADIENT, broken + sound)
+    assert result.returncode == 1, result.stderr
+    assert f"2 differences in {2 + len(sound)} calls" in result.stdout
+    for index in broken:
+        assert f"call {index}:\n" in result.stdout
+    assert result.stdout.count("differs: #0 gradient of t: old ['") == 2
 
 
 def test_a_call_depends_on_seed_and_number_alone_and_is_plain_data():
-    calls = [compare_results.draw(7, i) for i in range(300)]
-    assert calls == [compare_results.draw(7, i) for i in range(300)]
-    assert calls != [compare_results.draw(8, i) for i in range(300)]
+    calls = [draw(7, i) for i in range(300)]
+    assert calls == [draw(7, i) for i in range(300)]
+    assert calls != [draw(8, i) for i in range(300)]
     json.dumps(calls)
 
 
+def test_norms_are_drawn_about_as_often_as_rotations_of_one_tensor():
+    functions = Counter(draw(0, i)["function"] for i in range(2000))
+    norms = functions["norm_rope"] + functions["qk_norm_rope"]
+    assert functions.keys() == FUNCTIONS.keys() and 0.25 < norms / 2000 < 0.35, functions
+
+
+def test_every_argument_is_drawn_with_another_value_than_its_default():
+    """An argument that is added to a function has to be drawn, too."""
+    missing = {
+        (function, name)
+        for function in FUNCTIONS
+        for name, parameter in inspect.signature(getattr(rope_kernels, function)).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    for index in range(400):
+        call = draw(0, index)
+        made = arguments_of(call, rope_kernels, Maker(0, index, "cpu"))
+        sums = made.sums or sums_of_rows(call, rope_kernels, made.tensors)
+        options = made.options | ({"sumsq": sums} if sums else {})
+        parameters = inspect.signature(getattr(rope_kernels, call["function"])).parameters
+        for name, value in options.items():
+            if isinstance(value, (torch.Tensor, list)) or value != parameters[name].default:
+                missing.discard((call["function"], name))
+    assert missing == set()
+
+
+@pytest.mark.parametrize("mistake", [*MISTAKES, *NORM_MISTAKES, *KNOWN_MISTAKES])
+def test_each_mistake_changes_a_call(mistake):
+    """Of the calls that it applies to, in the first that are drawn."""
+    for index in range(200):
+        call = draw(0, index) | {"mistake": mistake}
+        if mistake in NORM_MISTAKES and not call["norm"]:
+            continue
+        make = Maker(0, index, "cpu")
+        made = arguments_of(call, rope_kernels, make)
+        before = repr(made), repr(vars(made.freqs) if hasattr(made.freqs, "inv_freq") else None)
+        try:
+            spoilt = spoil(call, made, make)
+        except (TypeError, ValueError):
+            return  # refused where it was assigned
+        after = vars(spoilt.freqs) if hasattr(spoilt.freqs, "inv_freq") else None
+        if (repr(spoilt), repr(after)) != before:
+            return
+    raise AssertionError(f"{mistake} changes none of 200 calls")
+
+
 def test_what_is_known_to_differ_is_drawn_only_when_asked_for():
-    known = set(compare_results.KNOWN_MISTAKES)
-    assert not known & {compare_results.draw(0, i)["mistake"] for i in range(1000)}
-    drawn = {compare_results.draw(0, i, ("flags",))["mistake"] for i in range(1000)}
-    flags = {m for m, name in compare_results.KNOWN_MISTAKES.items() if name == "flags"}
+    known = set(KNOWN_MISTAKES)
+    assert not known & {draw(0, i)["mistake"] for i in range(1000)}
+    drawn = {draw(0, i, ("flags",))["mistake"] for i in range(1000)}
+    flags = {m for m, name in KNOWN_MISTAKES.items() if name == "flags"}
     assert known & drawn == flags
 
 
 def test_a_digest_sees_one_bit_strides_and_dtype_but_no_kind_of_nan():
-    import torch
-
     x = torch.tensor([[1.0, float("nan")], [0.0, 2.0]])
-    digest = compare_results.digest
     assert digest(x) == digest(x.clone())
     assert digest(x) == digest(torch.where(x.isnan(), -x, x))
     others = [x.double(), x.t().contiguous().t(), x.flatten(), x + torch.tensor([0.0, 2.0**-22])]
@@ -164,6 +257,14 @@ def digests_of(grid=(8,), **changes):
             1,
             "different: 1 of 1 calls\n    table: registers 40 -> 41",
         ),
+        (
+            {"sass": "x", "opcodes": "x", "instructions": 303},
+            0,
+            "within 1 %: 1 of 1 calls\n    table: instructions 300 -> 303",
+        ),
+        ({"sass": "x", "instructions": 297}, 0, "within 1 %: 1 of 1 calls"),
+        ({"sass": "x", "instructions": 304}, 1, "different: 1 of 1 calls"),
+        ({"sass": "x", "instructions": 296}, 1, "different: 1 of 1 calls"),
         ({"sass": "x", "loads": {"2": 32}}, 1, "loads {'16': 4} -> {'2': 32}"),
         ({"grid": (9,)}, 0, "other grid or number of warps: 1 calls\n    table"),
     ],
@@ -171,6 +272,15 @@ def digests_of(grid=(8,), **changes):
 def test_calls_are_compared(changes, status, said, capsys):
     assert sass_digest.compare(digests_of(), digests_of(**changes)) == status
     assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("figure", sass_digest.FIGURES)
+def test_within_1_percent_is_said_of_no_other_figure(figure, capsys):
+    """Not even beside an instruction more."""
+    other = {"16": 4, "4": 1} if figure in ("loads", "stores") else 1000
+    more = {"sass": "x", "opcodes": "x", "instructions": 301, figure: other}
+    assert sass_digest.compare(digests_of(), digests_of(**more)) == 1
+    assert "different: 1 of 1 calls" in capsys.readouterr().out
 
 
 def test_a_call_that_is_missing_or_launches_twice_is_a_difference(capsys):
@@ -190,7 +300,44 @@ def test_every_call_of_the_tests_on_compiled_code_is_digested():
         and getattr(node.targets[0], "id", "") == "CALLS"
     )  # fmt: skip
     wanted = {ast.literal_eval(key) for key in calls.keys}
-    digested = {name.split(" | ")[1] for name, _ in sass_digest.calls_of_tests(rope_kernels)}
+    digested = {name.split(" | ")[1] for name, _ in rotations.calls_of_tests(rope_kernels)}
+    assert wanted and wanted <= digested
+
+
+NORM_FLAGS = {
+    *("NORM_AFTER", "LIKE_MODEL", "PER_HEAD", "INVERSE", "ONE_PER_PAIR", "PER_BATCH"),
+    *("ROWS_OUTER", "INTERLEAVED", "READS_INTERLEAVED", "WRITES_INTERLEAVED"),
+}
+OF_ONE_KERNEL = {"WEIGHTS_LAST"}, {"FOLD", "GIVEN", "PACKED"}, set()
+ALWAYS_GIVEN = {"q", "q_out", "table"}, {"q_grad", "q", "q_rstd", "table"}, {"q_partial", "q_out"}
+
+
+def test_every_branch_of_the_norms_kernels_is_digested(monkeypatch, whole_way, needs_triton):
+    """Each flag both ways, each tensor that may be missing, and each dtype."""
+    seen = {kernel: set() for kernel in (norm_plan.FORWARD, norm_plan.BACKWARD, norm_plan.SUM)}
+    dtypes = set()
+
+    def note(plan, tensors):
+        given = {name: x is not None for name, x in tensors._asdict().items()}
+        flags = {name: value for name, value in plan.flags.items() if isinstance(value, bool)}
+        seen[plan.kernel] |= (given | flags).items()
+        dtypes.add(tensors[0].dtype)
+
+    monkeypatch.setattr(launch_norm, "run", note)
+    calls = dict(norms.every_call(rope_kernels))
+    cases = [name for name in calls if " | timed | " not in name]
+    for name in cases:
+        calls[name]()
+    assert len(cases) > 300 and len(dtypes) == 4
+    for found, more, always in zip(seen.values(), OF_ONE_KERNEL, ALWAYS_GIVEN, strict=True):
+        names = {name for name, _ in found} - always - {"FAST_SINE"}  # the interpreter has none
+        assert names >= (NORM_FLAGS | more if found is not seen[norm_plan.SUM] else set())
+        assert {(name, value) for name in names for value in (False, True)} <= found
+
+
+def test_the_norms_that_are_timed_are_digested():
+    digested = {name for name, _ in norms.every_call(rope_kernels)}
+    wanted = {f"norm | timed | {name}" for name in timed_norms()}
     assert wanted and wanted <= digested
 
 
@@ -237,7 +384,7 @@ def test_a_slower_checkout_is_found_in_a_dry_run(tmp_path):
     assert all(1.01 < row["ratio"] < 1.03 and len(row["rounds"]["new"]) == 3 for row in rows)
 
 
-def norms():
+def timed_norms():
     """Name -> case, of the calls with a norm."""
     cases = compare_speed.device_cases() | compare_speed.host_cases()
     return {name: case for name, case in cases.items() if case["norm"]}
@@ -246,7 +393,7 @@ def norms():
 def test_norms_are_timed_in_three_formats_both_ways_by_both_clocks():
     found = {
         (case["clock"], name.removeprefix("host: ").split(",")[0], case["tensor_format"], way)
-        for name, case in norms().items()
+        for name, case in timed_norms().items()
         for way in ("forward", "backward")
         if way in case["direction"] or case["direction"] == "both"
     }
@@ -255,10 +402,10 @@ def test_norms_are_timed_in_three_formats_both_ways_by_both_clocks():
     assert found == set(wanted)
 
 
-@pytest.mark.parametrize("name", norms())
+@pytest.mark.parametrize("name", timed_norms())
 def test_a_call_with_a_norm_is_what_its_name_says(name, monkeypatch):
     pytest.importorskip("triton", reason="needs Triton")
-    called, case = [], compare_speed.shrunk(norms()[name])
+    called, case = [], compare_speed.shrunk(timed_norms()[name])
     for function in ("norm_rope", "qk_norm_rope"):
         really = getattr(rope_kernels, function)
         monkeypatch.setattr(

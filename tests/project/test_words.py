@@ -38,7 +38,7 @@ def sources() -> dict[str, str]:
     """Everything that a reader reads, by file."""
     found = {}
     for pattern in ("*.md", "docs/*.md", "benchmarks/*.md", "rope_kernels/**/*.py",
-                    "rope_lab/**/*.py", "benchmarks/**/*.py", "tools/*.py"):  # fmt: skip
+                    "rope_lab/**/*.py", "benchmarks/**/*.py", "tools/**/*.py"):  # fmt: skip
         for path in ROOT.glob(pattern):
             found[path.relative_to(ROOT).as_posix()] = path.read_text(encoding="utf-8")
     for path in ROOT.glob("notebooks/**/[0-9]*.ipynb"):

@@ -7,8 +7,8 @@ To add an exercise to notebook 05:
 2. Write the task and a stub in the notebook. The stub ends in
    `lab.check_exercise(mine, lab.exercises.NAME)`. The solution is in `notebooks/solutions/`
    (CONTRIBUTING.md, *Add a notebook*).
-3. Write five wrong answers, and what each must be told, in `wrong_answers.py` among the tests, or
-   in `wrong_answers_first.py` for notebooks 00 to 03.
+3. Write five wrong answers, and what each must be told, in `tests/notebooks/wrong_answers.py`, or
+   in `wrong_answers_first.py` there for notebooks 00 to 03.
 
 If a verdict does not name the mistake: one that only this exercise knows goes into the `mistakes`
 of its specification, one that any kernel may make into a file of `diagnose/`. What is asked beyond
@@ -16,9 +16,9 @@ a right result, such as no loop, is a rule in `counts.py`. A number or a choice 
 specification: its wrong answers are in `mistakes.py`, and a right one that takes computing is in
 `answers_05.py`.
 
-Three tests prove it, with `-k 05` for a first look: `test_exercises.py` judges the wrong answers
-(`test_exercises_first.py` those of 00 to 03), `test_wrong_answers.py` counts them, and
-`test_answers_in_notebooks.py` runs them in their notebook.
+Three tests in `tests/notebooks/` prove it; try `-k 05` first. `test_exercises.py` judges
+the wrong answers (`test_exercises_first.py` those of 00 to 03), `test_wrong_answers.py` counts
+them, and `test_answers_in_notebooks.py` runs them in their notebook.
 """
 # ruff: noqa: F401 (all names of the room, for `lab.exercises.NAME`)
 

@@ -1,18 +1,15 @@
-"""The pictures of a file of results. Each carries the fingerprint of the results it shows."""
+"""The pictures of rotations: README's first, bandwidth, all shapes, host time."""
 
-import hashlib
-import json
 import textwrap
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.rows import LIMITS, OURS, comparisons, is_old, share
+from benchmarks.reports.pictures import Picture
+from benchmarks.rows import LIMITS, OURS, comparisons, share
 from rope_lab.figures import style as draw
-from rope_lab.records import origin
 
 SKY, OLIVE = "#2a9db0", "#8a8b1c"  # two more that stay apart from the palette's five
 LOOKS = {  # provider -> color, marker
@@ -34,34 +31,7 @@ LOOKS = {  # provider -> color, marker
 IN_HEADLINE = (  # from the quickest that there can be to ours; a phone has room for no more
     "copy_", "PyTorch eager", "torch.compile", "Hugging Face, compiled", "Liger-Kernel", OURS,
 )  # fmt: skip
-DPI = {"": 130}  # of the first picture, which a page shows pixel for pixel
 CLOSE = 0.95  # of copy bandwidth, from which on a title calls two speeds close
-
-
-def draw_all(results: dict, path: Path) -> list[Path]:
-    """Draw every picture that the results have rows for, beside their file."""
-    draw.style()
-    pictures = {"": headline}
-    if not is_old(results):
-        pictures |= {"-bandwidth": bandwidth, "-shapes": shapes, "-host": host}
-    written = []
-    for suffix, picture in pictures.items():
-        figure = picture(results)
-        if figure is None:
-            continue
-        draw.cite(figure, origin(results["gpu"], results["versions"], results["date"]))
-        file = path.with_name(f"{path.stem}{suffix}.png")
-        metadata = {"Software": None, "Results": fingerprint(results)}
-        figure.savefig(file, dpi=DPI.get(suffix, 160), metadata=metadata)
-        plt.close(figure)
-        written.append(file)
-    return written
-
-
-def fingerprint(results: dict) -> str:
-    """Of what a picture shows: the rows, and where and when they were measured."""
-    shown = {key: results[key] for key in ("gpu", "versions", "date", "rows")}
-    return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def headline(results: dict) -> Figure | None:
@@ -298,3 +268,11 @@ def _in_order(rows: list[dict]) -> list[str]:
 def _legend(figure: Figure, ax: Axes) -> None:
     handles, names = ax.get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=4, fontsize=10)
+
+
+PICTURES = {
+    "": Picture(headline, dpi=130),  # a page shows it pixel for pixel
+    "-bandwidth": Picture(bandwidth),
+    "-shapes": Picture(shapes),
+    "-host": Picture(host),
+}

@@ -1,24 +1,24 @@
-"""vLLM: its CUDA kernel for serving, by its own host code; in place; no backward.
+"""vLLM: its CUDA kernel for serving, from its sources; in place; no backward.
 
 `rotary_embedding` of `csrc/pos_encoding_kernels.cu`, with the cache as its `RotaryEmbedding` keeps
 it, in the dtype of the tensors, cos beside sin. k may be left out. A block rotates a token, q and
 then k, so one tensor with all heads is another load than q and k: both are measured.
 """
 
+from ctypes import CDLL
 from pathlib import Path
-from types import SimpleNamespace
 
 import torch
 from torch import Tensor
 
 from benchmarks.case import Case
 from benchmarks.peers.building import DTYPE_CODES, HERE, build, call, load
-from benchmarks.peers.peer import BY_ITS_HOST_CODE, Peer
 from benchmarks.peers.sources import VLLM
+from benchmarks.providers.from_sources import BY_ITS_HOST_CODE, FromSources
 from benchmarks.workload import Layout, Workload
 
 
-class Vllm(Peer):
+class Vllm(FromSources):
     """One tensor, all tokens in a row, each with its int64 position."""
 
     name = "vLLM"
@@ -33,13 +33,13 @@ class Vllm(Peer):
     def overwrites(self, case: Case, direction: str) -> bool:
         return True
 
-    def prepare(self) -> SimpleNamespace:
+    def prepare(self) -> CDLL:
         torch_headers = Path(torch.__file__).parent / "include"  # for its bfloat16, headers alone
         include = [HERE / "stubs" / "vllm", self.source.folder() / "csrc", torch_headers]
-        return SimpleNamespace(rotate=load(build("vllm", include)).rotate_in_place)
+        return load(build("vllm", include))
 
     def function(self, workload: Workload):
-        case, rotate = workload.case, self.calls.rotate
+        case, rotate = workload.case, self.code.rotate_in_place
         cache = torch.cat(workload.table(workload.x.dtype), dim=-1)
         positions = workload.positions.expand(case.b, case.s).reshape(-1).contiguous()
 

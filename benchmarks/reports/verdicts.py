@@ -41,12 +41,11 @@ def verdicts(rows: list[dict]) -> list[Verdict]:
 
 def _of_one_bar(title: str, pairs: list[tuple[dict, dict]]) -> Iterator[Verdict]:
     bar, limit = pairs[0][0]["bar"], pairs[0][1]["provider"]
-    directions = list(dict.fromkeys(ours["direction"] for ours, _ in pairs))
+    by_direction: dict[str, list[tuple[dict, dict]]] = {}
+    for pair in pairs:
+        by_direction.setdefault(pair[0]["direction"], []).append(pair)
+    worst = {d: min(share(*pair) for pair in found) for d, found in by_direction.items()}
     if bar["at_least"] is not None:
-        worst = {
-            direction: min(share(*pair) for pair in pairs if pair[0]["direction"] == direction)
-            for direction in directions
-        }
         yield Verdict(
             title,
             f"≥ {bar['at_least']:.0%} of {limit}",
@@ -54,23 +53,20 @@ def _of_one_bar(title: str, pairs: list[tuple[dict, dict]]) -> Iterator[Verdict]
             *_margin(min(worst.values()) - bar["at_least"], "{:.1f} points", 100),
         )
     if bar["at_most"] is not None:
-        worst = {
-            direction: max(1 / share(*pair) for pair in pairs if pair[0]["direction"] == direction)
-            for direction in directions
-        }
+        slowest = {direction: 1 / least for direction, least in worst.items()}
         yield Verdict(
             title,
             f"≤ {bar['at_most']:g} times {limit}",
-            _listed(worst, "{:.2f} times"),
-            *_margin(bar["at_most"] - max(worst.values()), "{:.2f} times", 1),
+            _listed(slowest, "{:.2f} times"),
+            *_margin(bar["at_most"] - max(slowest.values()), "{:.2f} times", 1),
         )
     if bar["even"] is not None:
         uneven = {}
-        for direction in directions:
-            times = [ours["median_us"] for ours, _ in pairs if ours["direction"] == direction]
+        for direction, found in by_direction.items():
+            times = [ours["median_us"] for ours, _ in found]
             uneven[direction] = max(times) / min(times) - 1
         yield Verdict(
-            f"{title}: slowest over fastest of {len(pairs) // len(directions)}",
+            f"{title}: slowest over fastest of {len(pairs) // len(by_direction)}",
             f"< {bar['even']:.0%} apart",
             _listed(uneven, "{:.1%}"),
             *_margin(bar["even"] - max(uneven.values()), "{:.1f} points", 100),

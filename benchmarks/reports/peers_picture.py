@@ -1,40 +1,30 @@
-"""The picture of a record of peers: how near to a copy each comes, over all shapes."""
+"""The picture of everybody from their sources: how near to a copy each comes, over all shapes."""
 
-from pathlib import Path
 from statistics import median
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.peers.cases import FORWARD_AND_BACKWARD
-from benchmarks.plots import fingerprint
-from benchmarks.providers import LIMITS, OURS
+from benchmarks.reports.peers import DIRECTIONS
+from benchmarks.reports.pictures import Picture
+from benchmarks.rows import LIMITS, OURS
 from rope_lab.figures import style as draw
-from rope_lab.records import origin
 
 
-def save(record: dict, path: Path) -> Path:
-    """Draw a record and write it as PNG, with the fingerprint of what it shows; the same path."""
-    draw.style()
-    figure = picture(record)
-    draw.cite(figure, origin(record["gpu"], record["versions"], record["date"]))
-    figure.savefig(path, dpi=160, metadata={"Software": None, "Results": fingerprint(record)})
-    plt.close(figure)
-    return path
-
-
-def picture(record: dict) -> Figure:
+def picture(record: dict) -> Figure | None:
     """A line for each provider, fastest first; on it a dot for each shape, a bar at the median."""
     rows = [row for row in record["rows"] if row["provider"] not in LIMITS]
     shares: dict[str, list[float]] = {}
     for row in rows:
         shares.setdefault(row["provider"], []).append(row["of_copy"])
     names = sorted(shares, key=lambda name: -median(shares[name]))
+    if not names:
+        return None
     figure, axes = plt.subplots(
         1, 2, figsize=(draw.WIDTH, 1.7 + 0.3 * len(names)), sharey=True, sharex=True
     )
-    for ax, direction in zip(axes, FORWARD_AND_BACKWARD, strict=True):
+    for ax, direction in zip(axes, DIRECTIONS, strict=True):
         _one_direction(ax, [row for row in rows if row["direction"] == direction], names)
         ax.set(title=direction, xlabel="% of copy bandwidth", xlim=(0, 106))
     axes[0].set_yticks(range(len(names)), names, fontsize=draw.SMALL)
@@ -62,4 +52,9 @@ def _conclusion(shares: dict[str, list[float]], names: list[str]) -> str:
 
     others = [name for name in names if not name.startswith(OURS)]
     best = f"{names[0]} reaches {of(names[0])} of copy bandwidth in the median"
+    if names[0] in others or not others:
+        return best
     return f"{best}; the next, {others[0]}, {of(others[0])}"
+
+
+PICTURES = {"": Picture(picture)}

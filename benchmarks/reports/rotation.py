@@ -1,0 +1,148 @@
+"""Rotations: the page with every row, and the tables of benchmarks/README.md."""
+
+from benchmarks.providers import PROVIDERS
+from benchmarks.reports.markdown import NOTHING, Table, head, line
+from benchmarks.reports.verdicts import Verdict, verdicts
+from benchmarks.rows import LIMITS, OURS, ROOT, comparisons, share
+from rope_lab.records import origin
+
+FULL = ROOT / "benchmarks" / "README.md"
+
+
+def tables(results: dict) -> list[Table]:
+    """The peers beside each other, the bars, the source."""
+    parts = ["\n".join(_peers(results["rows"])), "\n".join(_bars(results["rows"]))]
+    text = "\n\n".join([*parts, _caption(results), _also(results)])
+    return [Table(FULL, "results", text)]
+
+
+def verdict_lines(results: dict) -> list[str]:
+    """Which bars are met, in words."""
+    return [f"{v.title}: {v.found}; {v.asked}: {_met(v)}" for v in verdicts(results["rows"])]
+
+
+def page(results: dict) -> str:
+    """Markdown with every row: times, their spread, memory, errors; who was left out, and why."""
+    lines = [f"# Rotary position embedding on {results['gpu']}", "", _caption(results), ""]
+    if not results["complete"] or results["quick"]:
+        lines += [f"**No record: {'a quick run' if results['quick'] else 'unfinished'}.**", ""]
+    lines += ["## Bars", "", *_bars(results["rows"]), ""]
+    for name in dict.fromkeys(row["set"] for row in results["rows"]):
+        rows = [row for row in results["rows"] if row["set"] == name]
+        lines += [f"## Shapes: {name}", "", *_every_row(rows), ""]
+    lines += ["## Left out", "", *_left_out(results), ""]
+    return "\n".join(lines)
+
+
+def _peers(rows: list[dict]) -> list[str]:
+    rows = [
+        r for r in rows if r["in_readme"] and (r["direction"], r["clock"]) != ("both", "device")
+    ]
+    # in the order of their columns, which no single case need have
+    found = {row["provider"] for row in rows}
+    providers = [name for name in PROVIDERS if name in found and name not in LIMITS]
+    lines = head(["", "", "limit", *providers], 2)
+    for together, limit in comparisons(rows):
+        cells = [_cell(together.get(name), limit) for name in providers]
+        time = f"{limit['provider']} {limit['median_us']:.1f} µs"
+        lines.append(line([limit["shape"], limit["direction"], time, *cells]))
+    return lines
+
+
+def _cell(row: dict | None, limit: dict) -> str:
+    if row is None:
+        return NOTHING
+    if not row["right"]:
+        return "wrong"
+    on_host = row["clock"] == "host"
+    part = f"{1 / share(row, limit):.1f}x" if on_host else f"{share(row, limit):.0%}"
+    return f"{row['median_us']:.1f} µs ({part})" if row["provider"] == OURS else part
+
+
+def _bars(rows: list[dict]) -> list[str]:
+    lines = head(["asked of rope_kernels", "bar", "the worst case", ""], 4)
+    for verdict in verdicts(rows):
+        lines.append(line([verdict.title, verdict.asked, verdict.found, _met(verdict)]))
+    return lines
+
+
+def _met(verdict: Verdict) -> str:
+    return f"met, by {verdict.by}" if verdict.met else f"**missed by {verdict.by}**"
+
+
+def _caption(results: dict) -> str:
+    spread = max(results["rows"], key=lambda row: row["spread"])
+    ours = max((r for r in results["rows"] if r["provider"] == OURS), key=lambda r: r["spread"])
+    clocks = ", ".join(f"{name} {value}" for name, value in results["clocks"].items())
+    absent = [name for name, version in results["providers"].items() if version is None]
+    others = ", ".join(f"{name} {version}" for name, version in results["packages"].items())
+    sentences = [
+        f"{results['what']}. {origin(results['gpu'], results['versions'], results['date'])}",
+        "Host time: median of rounds of 200 calls, the GPU's work left out.",
+        f"Medians of rounds differ by up to {ours['spread']:.1%} for rope_kernels "
+        f"({ours['shape']}, {ours['direction']}), {spread['spread']:.1%} for any provider "
+        f"({spread['provider']}, {spread['shape']}, {spread['direction']}).",
+        f"Others: {others}." if others else "",
+        f"Not installed there, so not measured: {', '.join(absent)}." if absent else "",
+        f"Clocks before the run: {clocks}." if clocks else "",
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def _also(results: dict) -> str:
+    name = results["gpu"].lower().replace(" ", "-")
+    pictures = {
+        "every row": f"{name}.md",
+        "bandwidth against sequence length": f"{name}-bandwidth.png",
+        "each shape against the copy": f"{name}-shapes.png",
+        "host time": f"{name}-host.png",
+    }
+    links = [f"[{what}](results/{file})" for what, file in pictures.items()]
+    return f"Also: {', '.join(links)}."
+
+
+# the page
+
+
+def _every_row(rows: list[dict]) -> list[str]:
+    columns = ["shape", "", "provider", "µs", "20 to 80 %", "spread", "of limit", "GB/s"]
+    lines = head([*columns, "host µs", "peak MiB", "error", "how"], 3)
+    for together, limit in comparisons(rows):
+        for row in together.values():
+            lines.append(line(_full(row, limit)))
+    return lines
+
+
+def _full(row: dict, limit: dict) -> list[str]:
+    peak = row["peak_bytes"]
+    on_gpu = row["clock"] != "host"
+    return [
+        row["shape"],
+        row["direction"],
+        row["provider"],
+        f"{row['median_us']:.1f}",
+        f"{row['low_us']:.1f} to {row['high_us']:.1f}",
+        f"{row['spread']:.1%}",
+        f"{share(row, limit):.1%}" if on_gpu else f"{1 / share(row, limit):.2f}x",
+        f"{bandwidth(row):.0f}" if on_gpu else "",
+        f"{row['host_us']:.1f}",
+        "" if peak is None else f"{peak / 2**20:.1f}",
+        "" if row["error"] is None else f"{row['error']:.1e}" + ("" if row["right"] else " WRONG"),
+        row["how"],
+    ]
+
+
+def bandwidth(row: dict) -> float:
+    """GB/s: each element read and written once, over the time taken."""
+    return row["bytes"] / row["median_us"] / 1e3
+
+
+def _left_out(results: dict) -> list[str]:
+    lines = head(["provider", "why", "how often", "for example"], 4)
+    by_reason: dict[tuple, list[dict]] = {}
+    for left in results["left_out"]:
+        by_reason.setdefault((left["provider"], left["why"]), []).append(left)
+    for (provider, why), cases in by_reason.items():
+        example = ", ".join(filter(None, (cases[0]["shape"], cases[0]["direction"])))
+        lines.append(line([provider, why.replace("|", "/"), str(len(cases)), example]))
+    return lines
