@@ -70,3 +70,53 @@ def test_a_call_can_be_followed_in_1200_lines():
     paths = [ROOT / "rope_kernels" / f"{name}.py" for name in CALL]
     lines = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
     assert sum(lines.values()) <= MOST_LINES_OF_A_CALL, lines
+
+
+# Kernels: few arguments, each a value with fields
+
+
+MOST_ARGUMENTS_OF_A_PART = 6
+MOST_ARGUMENTS_OF_A_KERNEL = 30
+MOST_OF = {"norm_rope_backward_kernel": 32}  # its gradients come on top
+
+
+def functions_of(source):
+    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+
+
+def too_many_arguments(source):
+    """Functions of a file of kernels with more arguments than a reader can follow."""
+    found = {}
+    for function in functions_of(source):
+        is_kernel = function.name.endswith("_kernel")
+        most = MOST_ARGUMENTS_OF_A_KERNEL if is_kernel else MOST_ARGUMENTS_OF_A_PART
+        arguments = function.args
+        count = len(arguments.posonlyargs + arguments.args + arguments.kwonlyargs)
+        if count > MOST_OF.get(function.name, most) or arguments.vararg or arguments.kwarg:
+            found[function.name] = count
+    return found
+
+
+def starred(source):
+    """Lines with a starred argument or a starred element, in which names lose their places."""
+    return [node.lineno for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Starred)]
+
+
+def takes(count, name="part"):
+    return f"def {name}({', '.join(f'a{i}' for i in range(count))}): pass"
+
+
+def test_too_many_arguments_are_found():
+    assert too_many_arguments(takes(6)) == too_many_arguments(takes(30, "a_kernel")) == {}
+    assert too_many_arguments(takes(7)) == {"part": 7}
+    assert too_many_arguments(takes(31, "a_kernel")) == {"a_kernel": 31}
+    assert too_many_arguments("def part(*all): pass") == {"part": 0}
+    assert starred("f(*(a, b))") == starred("x = *a, b") == [1] and starred("f(a * b)") == []
+
+
+def test_kernels_and_their_parts_take_a_handful_of_values():
+    paths = sorted((ROOT / "rope_kernels" / "kernels").glob("*.py"))
+    assert sum(len(functions_of(path.read_text(encoding="utf-8"))) for path in paths) > 40
+    for path in paths:
+        source = path.read_text(encoding="utf-8")
+        assert too_many_arguments(source) == {} and starred(source) == [], path.name
