@@ -26,13 +26,15 @@ class Row(NamedTuple):
     """One line of a table."""
 
     when: Callable[[Facts], bool]
-    tile: NamedTuple
+    tile: "RotationTile | ForwardTile | BackwardTile"
     why: str
     measured: str
     lanes: str = ANY  # how neighboring lanes lie in a tile, see `norm_tiles.lanes_follow_positions`
 
 
-def first_match(table: Sequence[Row], call: Facts, lanes: str = ANY) -> NamedTuple:
+def first_match(
+    table: Sequence[Row], call: Facts, lanes: str = ANY
+) -> "RotationTile | ForwardTile | BackwardTile":
     """The tile of the first row that matches; the last row of a table matches every call."""
     for row in table:
         if row.when(call) and row.lanes in (ANY, lanes):
