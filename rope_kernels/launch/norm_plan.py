@@ -13,7 +13,7 @@ from ..call.formats import view_as_sbhd
 from ..call.normalization import Normalization
 from ..call.rotation import Rotation
 from ..machine.engine import Engine, engine_of
-from .norm_tiles import forward_tile, in_registers, max_registers, wanted_forward
+from .norm_tiles import backward_tile, forward_tile, max_registers, wanted_forward
 from .plan import (
     MOST_ROWS,
     Plan,
@@ -23,20 +23,12 @@ from .plan import (
     strides_of_tables,
     with_rows_in_one_dimension,
 )
-from .rope_tiles import (
-    Tile,
-    flags_of_pairings,
-    next_power_of_2,
-    order_of_programs,
-    tile_of_padded_rows,
-)
+from .rope_tiles import Tile, flags_of_pairings, order_of_programs
+from .tile_facts import Facts, facts_of, next_power_of_2
+from .tuning import NORM_BACKWARD, first_match
 
 BLOCKS = "HALF", "TAIL", "START", "BLOCK_S", "BLOCK_R", "BLOCK_HALF", "BLOCK_TAIL"
 FORWARD, BACKWARD, SUM = "norm_rope_kernel", "norm_rope_backward_kernel", "sum_partials_kernel"
-# Measured on an H200; benchmarks/NOTES.md tells what was tried.
-PROGRAMS_PER_SM = 12  # of one warp, in the backward: 168 registers a thread
-PROGRAMS_OF_ODD_ROWS_PER_SM = 8  # with a tail or a head dimension that is no power of two: 255
-STAGES = 1  # tiles that a program has in flight
 SMS_ELSEWHERE = 4  # where there is no GPU: enough programs to share the positions
 PARTIALS_AT_ONCE = 512  # rows of partial sums that a program adds at a time, at most
 PARTIALS = 2048  # that a program adds at a time: many small ones wait for memory together
@@ -107,6 +99,7 @@ class _Layout:
     """What both directions have in common: views of all tensors, the tile, the order of tiles."""
 
     views: dict[str, Tensor | None]  # (s, b, h, d or 1), by the names of the kernel's arguments
+    call: Facts
     tile: Tile
     order: dict[str, int | bool]  # PER_BATCH, ROWS_OUTER, STRETCH
     entries: int  # batch entries with rows of their own
@@ -119,7 +112,7 @@ def _layout(
     tensors: ForwardTensors | BackwardTensors,
     names: Sequence[str],
     rotation: Rotation,
-    change: Callable[[Tile, Rotation, bool], Tile] = lambda tile, rotation, rows_outer: tile,
+    tile_of: Callable[[Rotation, Facts], Tile],
     per_batch: bool = False,
 ) -> _Layout:
     order = order_of_programs(tensors.q, rotation)
@@ -136,19 +129,9 @@ def _layout(
     k_heads = 0 if tensors.k is None else views["k"].shape[2]
     order["PER_BATCH"] |= batch == 1
     entries, shared = (batch, 1) if order["PER_BATCH"] else (1, batch)
-    half, tail = rotation.rotary_dim // 2, head_dim - rotation.rotary_dim
-    tile = in_registers(
-        tile_of_padded_rows(
-            rotation,
-            {"HALF": half, "TAIL": tail, "START": rotation.rotary_start},
-            (shared * q_heads, shared * k_heads),
-            head_dim,
-            tensors.q.element_size(),
-            order["ROWS_OUTER"],
-        ),
-        tensors.q.element_size(),
-    )
-    tile = change(tile, rotation, order["ROWS_OUTER"])
+    rows, element_bytes = (shared * q_heads, shared * k_heads), tensors.q.element_size()
+    call = facts_of(rotation, head_dim, rows, element_bytes, rows_outer=order["ROWS_OUTER"])
+    tile = tile_of(rotation, call)
     table = tensors.table
     sizes = {
         "seq_len": seq_len,
@@ -158,8 +141,9 @@ def _layout(
         "s2": 0 if rotation.on_the_fly else table.shape[1 if table.dim() == 3 else 0],
         "cp": (rotation.cp_size, rotation.cp_rank) if rotation.cp_size > 1 else None,
     }
-    row_blocks = -(-shared * q_heads // tile.rows), -(-shared * k_heads // tile.rows)
-    return _Layout(views, tile, order, entries, row_blocks, -(-seq_len // tile.positions), sizes)
+    row_blocks = -(-rows[0] // tile.rows), -(-rows[1] // tile.rows)
+    s_blocks = -(-seq_len // tile.positions)
+    return _Layout(views, call, tile, order, entries, row_blocks, s_blocks, sizes)
 
 
 def plan_forward(
@@ -174,9 +158,9 @@ def plan_forward(
     layout = _layout(tensors, names, rotation, forward_tile)
     tile, order = layout.tile, dict(layout.order)
     order["STRETCH"] = max(1, order["STRETCH"] // tile.positions)
-    wanted = wanted_forward(rotation, order["ROWS_OUTER"], tile.blocks)
+    wanted = wanted_forward(layout.call)
     special = norm.like_model or _is_per_head(tensors.q_weight)
-    registers = max_registers(wanted, rotation, tile.blocks, tensors.q.dtype, special, engine)
+    registers = max_registers(wanted, rotation, layout.call, tensors.q.dtype, special, engine)
     table_strides, unit = _strides_of_tables(tensors, rotation)
     sequences = 0 if tensors.cu_seqlens is None else tensors.cu_seqlens.numel() - 1
     return Plan(
@@ -232,10 +216,11 @@ def plan_backward(
     names = "q_grad", "k_grad", "q", "k", "q_out", "k_out", "q_rstd", "k_rstd"
     names += "q_sumsq", "k_sumsq"
     per_head = _is_per_head(tensors.q_weight)
-    layout = _layout(tensors, names, rotation, per_batch=per_head)
+    layout = _layout(tensors, names, rotation, backward_tile, per_batch=per_head)
     tile, order = layout.tile, dict(layout.order)
     del order["STRETCH"]
-    work = _divide(layout, tensors, wants_weights)
+    wanted = first_match(NORM_BACKWARD, layout.call)
+    work = _divide(layout, wanted.programs_per_sm, tensors, wants_weights)
     table_strides, unit = _strides_of_tables(tensors, rotation)
     return Plan(
         kernel=BACKWARD,
@@ -243,7 +228,7 @@ def plan_backward(
         num_warps=tile.num_warps,
         sizes=layout.sizes | {"chunks": work.chunks},
         strides=_strides(layout) | table_strides,
-        blocks={name: tile.blocks[name] for name in BLOCKS} | {"STAGES": STAGES},
+        blocks={name: tile.blocks[name] for name in BLOCKS} | {"STAGES": wanted.stages},
         flags={
             "WEIGHT_OFFSET": float(norm.weight_offset),
             "NORM_DIM": norm.dim,
@@ -274,11 +259,11 @@ class _Work(NamedTuple):
     fold: bool  # the tiles of a unit are of all batch entries, and unless per head of all rows
 
 
-def _divide(layout: _Layout, tensors: BackwardTensors, wants_weights: bool) -> _Work:
+def _divide(
+    layout: _Layout, programs_per_sm: int, tensors: BackwardTensors, wants_weights: bool
+) -> _Work:
     """Enough programs to fill the GPU, and not more partial sums than a backward may allocate."""
     tile, per_head = layout.tile, _is_per_head(tensors.q_weight)
-    odd = tile.blocks["TAIL"] > 0 or tile.blocks["HALF"] < tile.blocks["BLOCK_HALF"]
-    programs_per_sm = PROGRAMS_OF_ODD_ROWS_PER_SM if odd else PROGRAMS_PER_SM
     programs = programs_per_sm * count_sms(tensors.q.device) // tile.num_warps
     units, tiles, fold = layout.entries * sum(layout.row_blocks), layout.s_blocks, per_head
     share = tensors.q.shape[-1] * tensors.q_rstd.element_size()  # bytes of a row of partial sums
