@@ -37,7 +37,7 @@ ONCE_MORE = $(if $(shell command -v nvidia-smi),$(OF_THE_PACKAGE) --slices \
 	$(SHARED) --dist worksteal,$(WITHOUT_FAST_PATH))
 
 .DEFAULT_GOAL := help
-.PHONY: help environment lab test test-all notebooks index compile_matrix bench site docker_image clean
+.PHONY: help environment lab test test-all notebooks index tiles compile_matrix bench site docker_image clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -74,6 +74,9 @@ notebooks: environment ## run the notebooks and store their output (on a GPU: th
 
 index: environment ## write what notebooks/index.toml says into README and the notebooks
 	$(VENV)/bin/python tools/notebook_index.py
+
+tiles: environment ## write the tables of rope_kernels/launch/tuning.py into docs/tiles.md
+	$(VENV)/bin/python tools/tile_tables.py
 
 compile_matrix: environment ## compile a sample of calls for nine GPUs, and write the table
 	$(VENV)/bin/python tools/compile_matrix.py

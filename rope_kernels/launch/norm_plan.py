@@ -14,7 +14,6 @@ from ..call.normalization import Normalization
 from ..call.rotation import Rotation
 from ..kernels.values import (
     BackwardOrder,
-    Lookup,
     Norm,
     NormBackward,
     NormBackwardStrides,
@@ -22,30 +21,22 @@ from ..kernels.values import (
     Order,
 )
 from ..machine.engine import Engine, engine_of
-from .norm_tiles import forward_tile, in_registers, max_registers, wanted_forward
+from .norm_tiles import backward_tile, forward_tile, max_registers, wanted_forward
 from .plan import (
     MOST_ROWS,
     Plan,
     StridesOfTables,
     alignment,
-    has_fast_sine,
+    lookup_of,
     strides_of,
     strides_of_tables,
     with_rows_in_one_dimension,
 )
-from .rope_plan import head_of, tile_of
-from .rope_tiles import (
-    Tile,
-    next_power_of_2,
-    order_of_programs,
-    tile_of_padded_rows,
-)
+from .rope_tiles import OrderOfPrograms, Work, order_of_programs
+from .tile_facts import Facts, facts_of, next_power_of_2
+from .tuning import NORM_BACKWARD, first_match
 
 FORWARD, BACKWARD, SUM = "norm_rope_kernel", "norm_rope_backward_kernel", "sum_partials_kernel"
-# Measured on an H200; benchmarks/NOTES.md tells what was tried.
-PROGRAMS_PER_SM = 12  # of one warp, in the backward: 168 registers a thread
-PROGRAMS_OF_ODD_ROWS_PER_SM = 8  # with a tail or a head dimension that is no power of two: 255
-STAGES = 1  # tiles that a program has in flight
 SMS_ELSEWHERE = 4  # where there is no GPU: enough programs to share the positions
 PARTIALS_AT_ONCE = 512  # rows of partial sums that a program adds at a time, at most
 PARTIALS = 2048  # that a program adds at a time: many small ones wait for memory together
@@ -116,8 +107,9 @@ class _Layout:
     """What both directions have in common: views of all tensors, the tile, the order of tiles."""
 
     views: dict[str, Tensor | None]  # (s, b, h, d or 1), by the names of the kernel's arguments
-    tile: Tile
-    order: dict[str, int | bool]  # PER_BATCH, ROWS_OUTER, STRETCH
+    call: Facts
+    work: Work
+    order: OrderOfPrograms
     entries: int  # batch entries with rows of their own
     row_blocks: tuple[int, int]  # of q and of k
     s_blocks: int
@@ -128,36 +120,25 @@ def _layout(
     tensors: ForwardTensors | BackwardTensors,
     names: Sequence[str],
     rotation: Rotation,
-    change: Callable[[Tile, Rotation, bool], Tile] = lambda tile, rotation, rows_outer: tile,
+    work_of: Callable[[Rotation, Facts], Work],
     per_batch: bool = False,
 ) -> _Layout:
     order = order_of_programs(tensors.q, rotation)
-    order["PER_BATCH"] |= per_batch
     views = {name: _view(getattr(tensors, name), tensors.q, rotation) for name in names}
     batch, heads = views["q"].shape[1], max(x.shape[2] for x in views.values() if x is not None)
     if heads >= MOST_ROWS:
         raise bad(f"a tensor has {heads} heads", f"fewer than {MOST_ROWS}")
-    order["PER_BATCH"] |= batch * heads >= MOST_ROWS
-    if not (order["PER_BATCH"] or _is_per_head(tensors.q_weight)):  # a row should tell its head
+    per_batch |= order.per_batch or batch * heads >= MOST_ROWS
+    if not (per_batch or _is_per_head(tensors.q_weight)):  # a row should tell its head
         merged = with_rows_in_one_dimension(list(views.values()))
         views = dict(zip(names, merged, strict=True))
     seq_len, batch, q_heads, head_dim = views["q"].shape
     k_heads = 0 if tensors.k is None else views["k"].shape[2]
-    order["PER_BATCH"] |= batch == 1
-    entries, shared = (batch, 1) if order["PER_BATCH"] else (1, batch)
-    half, tail = rotation.rotary_dim // 2, head_dim - rotation.rotary_dim
-    tile = in_registers(
-        tile_of_padded_rows(
-            rotation,
-            {"HALF": half, "TAIL": tail, "START": rotation.rotary_start},
-            (shared * q_heads, shared * k_heads),
-            head_dim,
-            tensors.q.element_size(),
-            order["ROWS_OUTER"],
-        ),
-        tensors.q.element_size(),
-    )
-    tile = change(tile, rotation, order["ROWS_OUTER"])
+    order = order._replace(per_batch=per_batch or batch == 1)
+    entries, shared = (batch, 1) if order.per_batch else (1, batch)
+    rows, element_bytes = (shared * q_heads, shared * k_heads), tensors.q.element_size()
+    call = facts_of(rotation, head_dim, rows, element_bytes, rows_outer=order.rows_outer)
+    work = work_of(rotation, call)
     table = tensors.table
     sizes = {
         "seq_len": seq_len,
@@ -167,8 +148,16 @@ def _layout(
         "s2": 0 if rotation.on_the_fly else table.shape[1 if table.dim() == 3 else 0],
         "cp": (rotation.cp_size, rotation.cp_rank) if rotation.cp_size > 1 else None,
     }
-    row_blocks = -(-shared * q_heads // tile.rows), -(-shared * k_heads // tile.rows)
-    return _Layout(views, tile, order, entries, row_blocks, -(-seq_len // tile.positions), sizes)
+    return _Layout(
+        views=views,
+        call=call,
+        work=work,
+        order=order,
+        entries=entries,
+        row_blocks=(-(-rows[0] // work.rows), -(-rows[1] // work.rows)),
+        s_blocks=-(-seq_len // work.positions),
+        sizes=sizes,
+    )
 
 
 def plan_forward(
@@ -181,30 +170,28 @@ def plan_forward(
     engine = engine_of(tensors.q) if engine is None else engine
     names = "q", "k", "q_out", "k_out", "q_rstd", "k_rstd", "q_sumsq", "k_sumsq"
     layout = _layout(tensors, names, rotation, forward_tile)
-    tile, order = layout.tile, dict(layout.order)
-    order["STRETCH"] = max(1, order["STRETCH"] // tile.positions)
-    wanted = wanted_forward(rotation, order["ROWS_OUTER"], tile.blocks)
+    work, order, wanted = layout.work, layout.order, wanted_forward(layout.call)
     special = norm.like_model or _is_per_head(tensors.q_weight)
-    registers = max_registers(wanted, rotation, tile.blocks, tensors.q.dtype, special, engine)
+    registers = max_registers(wanted, rotation, layout.call, tensors.q.dtype, special, engine)
     of_tables = _strides_of_tables(tensors, rotation)
     sequences = 0 if tensors.cu_seqlens is None else tensors.cu_seqlens.numel() - 1
     return Plan(
         kernel=FORWARD,
         programs=layout.entries * layout.s_blocks * sum(layout.row_blocks),
-        num_warps=tile.num_warps,
+        num_warps=work.num_warps,
         sizes=layout.sizes | {"sequences": sequences},
         strides=NormStrides(**_strides(layout), table=of_tables.table, ids=of_tables.ids),
         constants={
-            "head": head_of(tile),
-            "tile": tile_of(tile),
+            "head": work.head,
+            "tile": work.tile,
             "order": Order(
-                per_batch=order["PER_BATCH"],
-                rows_outer=order["ROWS_OUTER"],
-                stretch=order["STRETCH"],
+                per_batch=order.per_batch,
+                rows_outer=order.rows_outer,
+                stretch=max(1, order.stretch // work.positions),
                 aligned=alignment(tensors.q, tensors.k),
                 out_aligned=alignment(tensors.q_out, tensors.k_out),
             ),
-            "lookup": _lookup(tensors, rotation, of_tables.unit, engine),
+            "lookup": lookup_of(tensors.q, rotation, of_tables.unit, engine),
             "norm": Norm(
                 eps=float(norm.eps),
                 weight_offset=float(norm.weight_offset),
@@ -244,29 +231,29 @@ def plan_backward(
     names = "q_grad", "k_grad", "q", "k", "q_out", "k_out", "q_rstd", "k_rstd"
     names += "q_sumsq", "k_sumsq"
     per_head = _is_per_head(tensors.q_weight)
-    layout = _layout(tensors, names, rotation, per_batch=per_head)
-    tile, order = layout.tile, dict(layout.order)
-    work = _divide(layout, tensors, wants_weights)
+    layout = _layout(tensors, names, rotation, backward_tile, per_batch=per_head)
+    work, order, wanted = layout.work, layout.order, first_match(NORM_BACKWARD, layout.call)
+    division = _divide(layout, wanted.programs_per_sm, tensors, wants_weights)
     of_tables = _strides_of_tables(tensors, rotation)
     return Plan(
         kernel=BACKWARD,
-        programs=work.units * work.chunks,
-        num_warps=tile.num_warps,
-        sizes=layout.sizes | {"chunks": work.chunks},
+        programs=division.units * division.chunks,
+        num_warps=work.num_warps,
+        sizes=layout.sizes | {"chunks": division.chunks},
         strides=NormBackwardStrides(**_strides(layout), table=of_tables.table, ids=of_tables.ids),
         constants={
-            "head": head_of(tile),
-            "tile": tile_of(tile),
+            "head": work.head,
+            "tile": work.tile,
             "order": BackwardOrder(
-                per_batch=order["PER_BATCH"],
-                rows_outer=order["ROWS_OUTER"],
-                fold=work.fold,
-                stages=STAGES,
+                per_batch=order.per_batch,
+                rows_outer=order.rows_outer,
+                fold=division.fold,
+                stages=wanted.stages,
                 aligned=alignment(tensors.q, tensors.k),
                 grad_aligned=alignment(tensors.q_grad, tensors.k_grad),
                 out_aligned=alignment(tensors.q_out, tensors.k_out),
             ),
-            "lookup": _lookup(tensors, rotation, of_tables.unit, engine),
+            "lookup": lookup_of(tensors.q, rotation, of_tables.unit, engine),
             "norm": NormBackward(
                 weight_offset=float(norm.weight_offset),
                 dim=norm.dim,
@@ -280,19 +267,7 @@ def plan_backward(
     )
 
 
-def _lookup(
-    tensors: ForwardTensors | BackwardTensors, rotation: Rotation, unit: int, engine: Engine
-) -> Lookup:
-    return Lookup(
-        one_per_pair=rotation.on_the_fly or rotation.one_per_pair,
-        interleaved=rotation.interleaved,
-        unit=unit,
-        fast_sine=has_fast_sine(tensors.q, engine),
-        inverse=rotation.inverse,
-    )
-
-
-class _Work(NamedTuple):
+class _Division(NamedTuple):
     """How a backward's tiles are divided among programs."""
 
     units: int  # groups of tiles whose programs add to the same partial sums
@@ -300,12 +275,12 @@ class _Work(NamedTuple):
     fold: bool  # the tiles of a unit are of all batch entries, and unless per head of all rows
 
 
-def _divide(layout: _Layout, tensors: BackwardTensors, wants_weights: bool) -> _Work:
+def _divide(
+    layout: _Layout, programs_per_sm: int, tensors: BackwardTensors, wants_weights: bool
+) -> _Division:
     """Enough programs to fill the GPU, and not more partial sums than a backward may allocate."""
-    tile, per_head = layout.tile, _is_per_head(tensors.q_weight)
-    odd = tile.blocks["TAIL"] > 0 or tile.blocks["HALF"] < tile.blocks["BLOCK_HALF"]
-    programs_per_sm = PROGRAMS_OF_ODD_ROWS_PER_SM if odd else PROGRAMS_PER_SM
-    programs = programs_per_sm * count_sms(tensors.q.device) // tile.num_warps
+    per_head = _is_per_head(tensors.q_weight)
+    programs = programs_per_sm * count_sms(tensors.q.device) // layout.work.num_warps
     units, tiles, fold = layout.entries * sum(layout.row_blocks), layout.s_blocks, per_head
     share = tensors.q.shape[-1] * tensors.q_rstd.element_size()  # bytes of a row of partial sums
     outs = [x for x in (tensors.q_out, tensors.k_out) if x is not None]
@@ -322,7 +297,7 @@ def _divide(layout: _Layout, tensors: BackwardTensors, wants_weights: bool) -> _
     chunks = max(1, min(tiles, programs // units))
     if wants_weights:
         chunks = max(1, min(chunks, shares // per_chunk))
-    return _Work(units, chunks, fold)
+    return _Division(units, chunks, fold)
 
 
 def shares_of(plan: Plan, weights: int) -> tuple[int, ...]:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..call.rotation import Rotation
+from ..kernels.values import Lookup
 from ..machine.engine import Engine
 
 MOST_ROWS = 2**31 - 2**16  # rows are counted in 32 bits, up to the end of the last block
@@ -105,6 +107,17 @@ def alignment(*tensors: Tensor | None) -> int:
         known &= x.data_ptr() % 16 == 0 and all(step % 16 == 0 for step in strides)
         aligned = math.gcd(aligned, x.data_ptr(), *(step * size for step in strides))
     return 0 if known else aligned
+
+
+def lookup_of(t: Tensor, rotation: Rotation, unit: int, engine: Engine) -> Lookup:
+    """How a kernel finds cosines and sines; `unit` is that of `StridesOfTables`."""
+    return Lookup(
+        one_per_pair=rotation.on_the_fly or rotation.one_per_pair,
+        interleaved=rotation.interleaved,
+        unit=unit,
+        fast_sine=has_fast_sine(t, engine),
+        inverse=rotation.inverse,
+    )
 
 
 def has_fast_sine(t: Tensor, engine: Engine) -> bool:

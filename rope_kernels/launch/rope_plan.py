@@ -3,15 +3,14 @@
 from ..call.checks import bad
 from ..call.formats import view_as_sbhd
 from ..call.rotation import Rotation
-from ..kernels.values import Head, Lookup, Order, RopeStrides
-from ..kernels.values import Tile as TileValue
+from ..kernels.values import Order, RopeStrides
 from ..machine.engine import Engine, engine_of
 from .plan import (
     MOST_ROWS,
     KernelTensors,
     Plan,
     alignment,
-    has_fast_sine,
+    lookup_of,
     strides_of,
     strides_of_tables,
     with_rows_in_one_dimension,
@@ -36,39 +35,45 @@ def make_plan(
     if heads >= MOST_ROWS:
         raise bad(f"a tensor has {heads} heads", f"fewer than {MOST_ROWS}")
     order = order_of_programs(tensors.q, rotation)
-    if not order["PER_BATCH"]:
+    if not order.per_batch:
         views = with_rows_in_one_dimension(views)
     q_view, k_view = views[:2]
     seq_len, batch, q_heads, head_dim = q_view.shape
     k_heads = 0 if k_view is None else k_view.shape[2]
-    order["PER_BATCH"] |= batch == 1 or batch * max(q_heads, k_heads) >= MOST_ROWS
-    entries, shared = (batch, 1) if order["PER_BATCH"] else (1, batch)
-    tile = plan_tile(
+    if batch == 1 or batch * max(q_heads, k_heads) >= MOST_ROWS:
+        order = order._replace(per_batch=True)
+    entries, shared = (batch, 1) if order.per_batch else (1, batch)
+    work = plan_tile(
         rotation,
         head_dim,
         rows=shared * q_heads,
         element_bytes=tensors.q.element_size(),
         k_rows=shared * k_heads,
-        rows_outer=order["ROWS_OUTER"],
+        rows_outer=order.rows_outer,
         inplace=inplace,
     )
-    order["STRETCH"] = max(1, order["STRETCH"] // tile.positions)
-    s_blocks = -(-seq_len // tile.positions)
-    row_blocks = sum(-(-shared * heads // tile.rows) for heads in (q_heads, k_heads))
-
+    s_blocks = -(-seq_len // work.positions)
+    row_blocks = sum(-(-shared * heads // work.rows) for heads in (q_heads, k_heads))
     table = None if rotation.on_the_fly else tensors.table
     of_tables = strides_of_tables(table, tensors.ids)
-    lookup = Lookup(
-        one_per_pair=rotation.on_the_fly or rotation.one_per_pair,
-        interleaved=rotation.interleaved,
-        unit=of_tables.unit,
-        fast_sine=has_fast_sine(tensors.q, engine),
-        inverse=rotation.inverse,
-    )
+    q, k, q_out, k_out = map(strides_of, views)
+    constants = {
+        "head": work.head,
+        "tile": work.tile,
+        "order": Order(
+            per_batch=order.per_batch,
+            rows_outer=order.rows_outer,
+            stretch=max(1, order.stretch // work.positions),
+            aligned=alignment(tensors.q, tensors.k),
+            out_aligned=alignment(tensors.q_out, tensors.k_out),
+        ),
+        "lookup": lookup_of(tensors.q, rotation, of_tables.unit, engine),
+        "TRANSPOSE": rotation.transpose,
+    }
     return Plan(
-        kernel=tile.kernel,
+        kernel=work.kernel,
         programs=entries * s_blocks * row_blocks,
-        num_warps=tile.num_warps,
+        num_warps=work.num_warps,
         sizes={
             "seq_len": seq_len,
             "batch": batch,
@@ -78,40 +83,6 @@ def make_plan(
             "sequences": 0 if tensors.cu_seqlens is None else tensors.cu_seqlens.numel() - 1,
             "cp": (rotation.cp_size, rotation.cp_rank) if rotation.cp_size > 1 else None,
         },
-        strides=RopeStrides(*map(strides_of, views), of_tables.table, of_tables.ids),
-        constants={
-            "head": head_of(tile),
-            "tile": tile_of(tile),
-            "order": Order(
-                per_batch=order["PER_BATCH"],
-                rows_outer=order["ROWS_OUTER"],
-                stretch=order["STRETCH"],
-                aligned=alignment(tensors.q, tensors.k),
-                out_aligned=alignment(tensors.q_out, tensors.k_out),
-            ),
-            "lookup": lookup,
-            "TRANSPOSE": rotation.transpose,
-            **({"IN_PLACE": inplace} if tile.kernel == WHOLE_ROWS else {}),
-        },
-    )
-
-
-def head_of(tile):
-    blocks, flags = tile.blocks, tile.flags
-    columns = blocks["BLOCK_HALF"] if "BLOCK_HALF" in blocks else blocks["BLOCK"]
-    return Head(
-        blocks["HALF"],
-        blocks["TAIL"],
-        blocks["START"],
-        columns,
-        blocks.get("BLOCK_TAIL", 0),
-        flags.get("READS_INTERLEAVED", False),
-        flags.get("WRITES_INTERLEAVED", False),
-    )
-
-
-def tile_of(tile):
-    blocks, flags = tile.blocks, tile.flags
-    return TileValue(
-        blocks["BLOCK_S"], blocks["BLOCK_R"], blocks["ROWS_PER_BLOCK"], flags["OVER_POSITIONS"]
+        strides=RopeStrides(q, k, q_out, k_out, of_tables.table, of_tables.ids),
+        constants=constants | ({"IN_PLACE": inplace} if work.kernel == WHOLE_ROWS else {}),
     )

@@ -1,52 +1,50 @@
-"""Which tile a Triton program takes, and in which order programs take them: the tuned numbers."""
+"""From a call to its tile, and the order in which programs take tiles.
 
-import math
-from dataclasses import dataclass
+`tuning.py` has the table that chooses; here is what it chooses from.
+"""
+
+from typing import NamedTuple
 
 from torch import Tensor
 
 from ..call.rotation import Rotation
+from ..kernels.values import Head, Tile
+from .tile_facts import (
+    FEW_ROWS,
+    MANY_BLOCKS,
+    MAX_WARPS,
+    Facts,
+    block_of_rows,
+    facts_of,
+    next_power_of_2,
+    places,
+)
+from .tuning import ROTATION, Kind, RotationTile, first_match
 
-# Sizes measured on an H200; benchmarks/NOTES.md tells what was tried.
-# Bytes of rows per warp, powers of two: 4 or 8 loads of 16 bytes per thread. One warp needs no
-# barrier to share cos and sin. A program that looks up its positions waits longer before it can
-# start, and gets more to do.
-TILE_BYTES = 2048
-LARGER_TILE_BYTES = 4096
-WHOLE_ROWS_BYTES = 4096  # of the second kernel's tile, in two warps
-BYTES_PER_THREAD = 16  # at most, in one load
-# Rows side by side leave some elements of a block empty. Larger blocks leave fewer, but their rows
-# share fewer cosines.
-FULL_OVER_ROWS = 2 / 3
-FULL_OVER_POSITIONS = 0.85
-BLOCK_BYTES_IN_PLACE = 1024  # over positions: programs that share a cache line disturb each other
-FULL_FOR_TWO_WARPS = 0.75  # emptier, on the fly: each of two warps would have too few rows
-FEWEST_ROWS = 3  # of a position, for rows side by side: they evaluate sines of their own
-# Where a row's pairs, padded to a power of two, fill less, those of several go side by side.
-FULL_WHEN_PADDED = 2 / 3
-FULL_WHEN_PADDED_OVER_POSITIONS = 0.8
-FEW_ROWS = 2  # of a position: then the table's bytes count, as those of the rows do
-MANY_BLOCKS = 4  # of rows of a position; fewer share their cosines too little
-ENOUGH_BLOCKS = 12  # from here on it no longer matters that places in the last tile are empty
-MOST_EMPTY = 0.1
-SECTOR_BYTES = 32  # what DRAM hands over at a time
-LINE_BYTES = 128  # of the caches
 WHOLE_ROWS = "whole_rows_kernel"
 # A stretch has as many positions as keep a table's rows in L2 until all batch entries, or all
-# heads, have used them.
+# heads, have used them. Measured on an H200; benchmarks/NOTES.md tells what was tried.
 STRETCH_OF_BATCH = 1024
 STRETCH_OF_ROWS = 4096
 WHOLE = 2**30  # where there is no table, or batch entries do not share its rows
-BYTES_PER_WARP = 4096  # of a row that is larger than a tile
-MAX_WARPS = 8
+MANY_POSITIONS = 8  # of whole rows; fewer do not share a tile
+LINE_BYTES = 128  # of the caches
 BYTES_PER_LOAD = 32 * 8  # of a warp, at which a table's rows are no longer slow to read
 
 
-def order_of_programs(t: Tensor, rotation: Rotation) -> dict[str, int | bool]:
-    """The order in which programs take tiles: close to that of memory. STRETCH is in positions.
+class OrderOfPrograms(NamedTuple):
+    """The first fields of `Order`, but that `stretch` is in positions."""
+
+    per_batch: bool
+    rows_outer: bool
+    stretch: int
+
+
+def order_of_programs(t: Tensor, rotation: Rotation) -> OrderOfPrograms:
+    """The order in which programs take tiles: close to that of memory.
 
     =============  =========  ==========  ==================================================
-    memory order   PER_BATCH  ROWS_OUTER  STRETCH
+    memory order   per_batch  rows_outer  stretch
     =============  =========  ==========  ==================================================
     s, b, h        False      False       1
     b, s, h        True       False       STRETCH_OF_BATCH; WHOLE if no table rows are shared
@@ -54,7 +52,7 @@ def order_of_programs(t: Tensor, rotation: Rotation) -> dict[str, int | bool]:
     h, s, b        False      True        the same
     =============  =========  ==========  ==================================================
 
-    Angles that differ between batch entries make PER_BATCH True in any order.
+    Angles that differ between batch entries make `per_batch` True in any order.
     """
     # of equal strides, as beside a dimension of one index, the format's first is the outer one
     dims = sorted(range(t.dim()), key=lambda dim: -t.stride(dim))
@@ -68,19 +66,26 @@ def order_of_programs(t: Tensor, rotation: Rotation) -> dict[str, int | bool]:
     else:
         stretch = STRETCH_OF_ROWS if rows_are_outer else STRETCH_OF_BATCH
     per_batch = rotation.per_batch or batch_is_outer
-    return {"PER_BATCH": per_batch, "ROWS_OUTER": rows_are_outer, "STRETCH": stretch}
+    return OrderOfPrograms(per_batch, rows_are_outer, stretch)
 
 
-@dataclass(frozen=True)
-class Tile:
+class Work(NamedTuple):
     """What one program takes, and which kernel takes it."""
 
     kernel: str
     num_warps: int
-    positions: int
-    rows: int  # of each position
-    blocks: dict[str, int]  # constexprs of that kernel, in its order
-    flags: dict[str, bool]  # those that it alone has
+    head: Head
+    tile: Tile
+
+    @property
+    def positions(self) -> int:
+        """Positions of a program."""
+        return self.tile.positions * (self.tile.side_by_side if self.tile.over_positions else 1)
+
+    @property
+    def rows(self) -> int:
+        """Rows of a program, of each of its positions."""
+        return self.tile.rows * (1 if self.tile.over_positions else self.tile.side_by_side)
 
 
 def plan_tile(
@@ -92,156 +97,101 @@ def plan_tile(
     k_rows: int = 0,
     rows_outer: bool,
     inplace: bool,
-) -> Tile:
+) -> Work:
     """Choose the kernel, and its tile: rows of one position, then of several, up to a fixed size.
 
-    `rows` and `k_rows` are those of one position. A warp gets 2 or 4 KiB. The sequence length plays
-    no part, so no new length compiles a new kernel.
+    `rows` and `k_rows` are those of one position.
     """
-    half, tail = rotation.rotary_dim // 2, 0 if inplace else head_dim - rotation.rotary_dim
-    part = {"HALF": half, "TAIL": tail, "START": rotation.rotary_start}
-    by_rows = rows, k_rows
-    if max(by_rows) >= FEWEST_ROWS:
-        whole_rows = takes_whole_rows(rotation, head_dim, element_bytes)
-        if pairs_go_side_by_side(rotation, part, element_bytes, whole_rows, rows_outer, inplace):
-            return tile_of_pairs_side_by_side(rotation, part, by_rows, element_bytes, rows_outer)
-        if whole_rows:
-            part["FIRST"] = rotation.rotary_start if inplace else 0
-            return tile_of_whole_rows(rotation, part, by_rows, element_bytes, rows_outer, inplace)
-    return tile_of_padded_rows(rotation, part, by_rows, head_dim, element_bytes, rows_outer)
+    order = {"rows_outer": rows_outer, "inplace": inplace}
+    call = facts_of(rotation, head_dim, (rows, k_rows), element_bytes, **order)
+    wanted = first_match(ROTATION, call)
+    if wanted.kind is Kind.PAIRS:
+        return tile_of_pairs_side_by_side(rotation, call, wanted)
+    if wanted.kind is Kind.WHOLE:
+        return tile_of_whole_rows(rotation, call, wanted)
+    return tile_of_padded_rows(rotation, call, wanted)
 
 
-def tile_of_padded_rows(
-    rotation: Rotation,
-    part: dict[str, int],
-    rows: tuple[int, int],
-    head_dim: int,
-    element_bytes: int,
-    rows_outer: bool,
-) -> Tile:
+def tile_of_padded_rows(rotation: Rotation, call: Facts, wanted: RotationTile) -> Work:
     """Rows one below the other, each padded to a power of two."""
-    half, tail = part["HALF"], part["TAIL"]
-    block_half, block_tail = next_power_of_2(half), next_power_of_2(tail) if tail else 0
-    padded = next_power_of_2(2 * block_half + block_tail)
-    waits = rotation.looks_up_positions and not rotation.on_the_fly
-    size = LARGER_TILE_BYTES if waits and not rows[1] else TILE_BYTES
-    if 3 * (2 * half + tail) < 2 * padded:
-        size = LARGER_TILE_BYTES  # a third of it is empty
-    rows_that_fit = max(1, size // (padded * element_bytes))
+    row_bytes = call.padded_width * call.element_bytes
+    rows_that_fit = max(1, wanted.tile_bytes // row_bytes)
     positions = next_power_of_2(positions_per_load(rotation))
-    if rows_outer and head_dim * element_bytes % LINE_BYTES:
+    if call.rows_outer and call.head_dim * call.element_bytes % LINE_BYTES:
         positions = max(positions, 2)  # neighbors in memory, which share a cache line
-    block_r = min(next_power_of_2(max(rows)), max(1, rows_that_fit // positions))
+    block_r = min(next_power_of_2(call.most_rows), max(1, rows_that_fit // positions))
     block_s = rows_that_fit // block_r
-    if max(rows) <= FEW_ROWS:
-        with_table = block_r * padded * element_bytes + table_bytes(rotation)
-        block_s = min(block_s, max(positions, next_power_of_2(-(-size // with_table))))
-    num_warps = min(MAX_WARPS, max(1, padded * element_bytes // BYTES_PER_WARP))
-    tile = {"BLOCK_S": block_s, "BLOCK_R": block_r}
-    padding = {"BLOCK_HALF": block_half, "BLOCK_TAIL": block_tail, "ROWS_PER_BLOCK": 1}
-    blocks = part | tile | padding
-    return Tile("rope_kernel", num_warps, block_s, block_r, blocks, _flags(rotation, False))
+    if call.most_rows <= FEW_ROWS:  # then the table's bytes count, as those of the rows do
+        with_table = block_r * row_bytes + table_bytes(rotation)
+        block_s = min(block_s, max(positions, next_power_of_2(-(-wanted.tile_bytes // with_table))))
+    num_warps = warps_of(row_bytes, wanted)
+    head = head_of(rotation, call, call.padded_half, call.padded_tail)
+    return Work("rope_kernel", num_warps, head, Tile(positions=block_s, rows=block_r))
 
 
-def tile_of_pairs_side_by_side(
-    rotation: Rotation,
-    part: dict[str, int],
-    rows: tuple[int, int],
-    element_bytes: int,
-    rows_outer: bool,
-) -> Tile:
+def tile_of_pairs_side_by_side(rotation: Rotation, call: Facts, wanted: RotationTile) -> Work:
     """Blocks of the pairs of several rows side by side, all of one position, or of many."""
-    half = part["HALF"]
-    block = block_of_rows(half, element_bytes, FULL_OVER_POSITIONS)
-    over_positions = rows_outer and rotation.cu_seqlens is None
-    rows_per_block = block // half if over_positions else min(block // half, max(rows))
-    block = next_power_of_2(rows_per_block * half)
-    block_bytes = 2 * block * element_bytes
-    in_sectors = half * element_bytes % SECTOR_BYTES == 0
-    most = max(1, (LARGER_TILE_BYTES if in_sectors else TILE_BYTES) // block_bytes)
-    if over_positions:
-        block_s, block_r = 1, min(next_power_of_2(max(rows)), most)
-        positions, tile_rows = rows_per_block, block_r
-    else:
-        block_r = blocks_over_rows(rows, rows_per_block, most)
-        block_s = most // block_r
-        positions, tile_rows = block_s, block_r * rows_per_block
-    num_warps = min(MAX_WARPS, max(1, block_s * block_r * block_bytes // TILE_BYTES))
-    tile = {"BLOCK_S": block_s, "BLOCK_R": block_r}
-    padding = {"BLOCK_HALF": block, "BLOCK_TAIL": 0, "ROWS_PER_BLOCK": rows_per_block}
-    blocks, flags = part | tile | padding, _flags(rotation, over_positions)
-    return Tile("rope_kernel", num_warps, positions, tile_rows, blocks, flags)
+    side = side_by_side(call, wanted, call.half, 2 * call.element_bytes)
+    head = head_of(rotation, call, side.block, 0)
+    return Work("rope_kernel", side.num_warps, head, side.tile)
 
 
-def _flags(rotation: Rotation, over_positions: bool) -> dict[str, bool]:
-    return flags_of_pairings(rotation) | {"OVER_POSITIONS": over_positions}
-
-
-def flags_of_pairings(rotation: Rotation) -> dict[str, bool]:
-    """Where pairs are neighbors: in the table, in what is read, and in what is written."""
-    reads_interleaved, writes_interleaved = rotation.pairings
-    return {
-        "INTERLEAVED": rotation.interleaved,
-        "READS_INTERLEAVED": reads_interleaved,
-        "WRITES_INTERLEAVED": writes_interleaved,
-    }
-
-
-def tile_of_whole_rows(
-    rotation: Rotation,
-    part: dict[str, int],
-    rows: tuple[int, int],
-    element_bytes: int,
-    rows_outer: bool,
-    inplace: bool,
-) -> Tile:
+def tile_of_whole_rows(rotation: Rotation, call: Facts, wanted: RotationTile) -> Work:
     """Blocks of rows side by side, all of one position, or each over so many positions."""
-    width = 2 * part["HALF"] + part["TAIL"]
-    block = block_of_rows(width, element_bytes, FULL_OVER_ROWS)
-    # Rows side by side are neighbors in memory; and blocks that share their cosines should be many.
-    # Packed tokens look up their sequences, so a program takes few of them.
-    over_positions = rows_outer or too_few(rows, block // width)
-    over_positions &= rotation.cu_seqlens is None
-    size, warp_bytes = WHOLE_ROWS_BYTES, TILE_BYTES
-    if over_positions:
-        block = block_of_rows(width, element_bytes, FULL_OVER_POSITIONS)
-        if inplace:
-            block = max(block, BLOCK_BYTES_IN_PLACE // element_bytes)
-        rows_per_block, most = block // width, max(1, size // (block * element_bytes))
-        block_s, block_r = 1, min(next_power_of_2(max(rows)), most)
-        positions, tile_rows = rows_per_block, block_r
+    side = side_by_side(call, wanted, call.width, call.element_bytes)
+    head = head_of(rotation, call, side.block, 0)
+    return Work(WHOLE_ROWS, side.num_warps, head, side.tile)
+
+
+def head_of(rotation: Rotation, call: Facts, columns: int, tail_columns: int) -> Head:
+    """The elements of a head, in a block of so many columns."""
+    reads_interleaved, writes_interleaved = rotation.pairings
+    return Head(
+        half=call.half,
+        tail=call.tail,
+        start=call.start,
+        columns=columns,
+        tail_columns=tail_columns,
+        reads_interleaved=reads_interleaved,
+        writes_interleaved=writes_interleaved,
+    )
+
+
+class SideBySide(NamedTuple):
+    """A tile of blocks that rows fill side by side."""
+
+    block: int  # columns, a power of two
+    tile: Tile
+    num_warps: int
+
+
+def side_by_side(call: Facts, wanted: RotationTile, width: int, column_bytes: int) -> SideBySide:
+    """Lay rows of `width` columns, whole ones or their pairs, side by side."""
+    block = block_of_rows(width, call.element_bytes, wanted.full)
+    rows_per_block = max(block, wanted.block_bytes // column_bytes) // width
+    if not wanted.over_positions:
+        rows_per_block = min(rows_per_block, call.most_rows)
+    block = next_power_of_2(rows_per_block * width)
+    most = max(1, wanted.tile_bytes // (block * column_bytes))
+    if wanted.over_positions:
+        block_s, block_r = 1, min(next_power_of_2(call.most_rows), most)
     else:
-        rows_per_block = min(block // width, max(rows))
-        block = next_power_of_2(rows_per_block * width)
-        waits = rotation.looks_up_positions and width * element_bytes % BYTES_PER_THREAD == 0
-        if waits or (rotation.on_the_fly and rows_per_block * width < FULL_FOR_TWO_WARPS * block):
-            warp_bytes = LARGER_TILE_BYTES
-            if not rotation.on_the_fly:
-                size *= 2
-        elif rotation.cu_seqlens is not None:  # packed rows that are not read 16 bytes at a time
-            size = TILE_BYTES
-        most = max(1, size // (block * element_bytes))
-        block_r = blocks_over_rows(rows, rows_per_block, most)
-        block_s = 1 if 4 * block_r >= most else most // block_r
-        positions, tile_rows = block_s, block_r * rows_per_block
-    tile = {"BLOCK_S": block_s, "BLOCK_R": block_r, "BLOCK": block}
-    tile_bytes = block_s * block_r * block * element_bytes
-    num_warps = min(MAX_WARPS, max(1, tile_bytes // warp_bytes))
-    blocks = part | tile | {"ROWS_PER_BLOCK": rows_per_block}
-    flags = {"IN_PLACE": inplace, "OVER_POSITIONS": over_positions}
-    return Tile(WHOLE_ROWS, num_warps, positions, tile_rows, blocks, flags)
+        block_r = blocks_over_rows((call.rows, call.k_rows), rows_per_block, most)
+        block_s = most // block_r
+        if wanted.kind is Kind.WHOLE and block_s < MANY_POSITIONS:
+            block_s = 1
+    num_warps = warps_of(block_s * block_r * block * column_bytes, wanted)
+    tile = Tile(
+        positions=block_s,
+        rows=block_r,
+        side_by_side=rows_per_block,
+        over_positions=wanted.over_positions,
+    )
+    return SideBySide(block, tile, num_warps)
 
 
-def too_few(rows: tuple[int, int], rows_per_block: int) -> bool:
-    """Whether rows of a position, those of q and of k, fill too few blocks, or leave many empty."""
-    blocks = max(rows) / rows_per_block
-    empty = 1 - sum(rows) / places(rows, rows_per_block * MANY_BLOCKS)
-    return blocks < MANY_BLOCKS or (blocks < ENOUGH_BLOCKS and empty > MOST_EMPTY)
-
-
-def places(rows: tuple[int, int], tile_rows: int) -> int:
-    """Rows that the tiles of q and of k have room for."""
-    return sum(-(-n // tile_rows) * tile_rows for n in rows)
+def warps_of(tile_bytes: int, wanted: RotationTile) -> int:
+    return min(MAX_WARPS, max(1, tile_bytes // wanted.warp_bytes))
 
 
 def blocks_over_rows(rows: tuple[int, int], rows_per_block: int, most: int) -> int:
@@ -254,57 +204,6 @@ def blocks_over_rows(rows: tuple[int, int], rows_per_block: int, most: int) -> i
         return needed
     sizes = [size for size in (most, most // 2, most // 4) if size >= MANY_BLOCKS] or [most]
     return min(sizes, key=lambda blocks: places(rows, blocks * rows_per_block))
-
-
-def block_of_rows(width: int, element_bytes: int, wanted: float) -> int:
-    """Elements, a power of two, of which whole rows of `width` fill the share `wanted`.
-
-    No less than what a warp loads at once, and at most four times as much; of these, if none is
-    full enough, the fullest.
-    """
-    per_thread = math.gcd(BYTES_PER_THREAD, width * element_bytes)
-    least = max(32 * per_thread // element_bytes, next_power_of_2(width))
-    sizes = least, 2 * least, 4 * least
-    filled = [size // width * width / size for size in sizes]
-    for size, share in zip(sizes, filled, strict=True):
-        if share >= wanted:
-            return size
-    return sizes[filled.index(max(filled))]
-
-
-def takes_whole_rows(rotation: Rotation, head_dim: int, element_bytes: int) -> bool:
-    """Whether second members of half-split pairs are worse aligned than whole rows are."""
-    half, start = rotation.rotary_dim // 2, rotation.rotary_start
-    of_rows = math.gcd(SECTOR_BYTES, head_dim * element_bytes)
-    of_pairs = math.gcd(of_rows, start * element_bytes, half * element_bytes)
-    return not any(rotation.pairings) and of_pairs < of_rows
-
-
-def pairs_go_side_by_side(
-    rotation: Rotation,
-    part: dict[str, int],
-    element_bytes: int,
-    whole_rows: bool,
-    rows_outer: bool,
-    inplace: bool,
-) -> bool:
-    """Whether pairs of several rows fill a block much better than one row's, rounded up, would.
-
-    `whole_rows` says whether the second kernel could take the call. Packed tokens wait longest, so
-    their programs need the most bytes in flight; there pairs side by side are faster even if they
-    are read 8 bytes at a time.
-    """
-    half, padded = part["HALF"], next_power_of_2(part["HALF"])
-    largest = 4 * 2 * padded * element_bytes  # bytes of a block, see `block_of_rows`
-    if part["TAIL"] or any(rotation.pairings) or largest > MAX_WARPS * TILE_BYTES:
-        return False
-    if rotation.cu_seqlens is not None:
-        narrow = whole_rows and half * element_bytes % 8
-        return not (narrow or rows_outer) and half < FULL_WHEN_PADDED * padded
-    if whole_rows or (rows_outer and inplace):
-        return False
-    full = FULL_WHEN_PADDED_OVER_POSITIONS if rows_outer else FULL_WHEN_PADDED
-    return half < full * padded
 
 
 def table_bytes(rotation: Rotation) -> int:
@@ -321,7 +220,3 @@ def positions_per_load(rotation: Rotation) -> int:
         return 1
     row_bytes = rotation.rotary_dim // 2 * rotation.table.element_size()
     return max(1, BYTES_PER_LOAD // row_bytes)
-
-
-def next_power_of_2(n: int) -> int:
-    return 1 << (n - 1).bit_length()

@@ -7,7 +7,9 @@ from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_
 from rope_kernels import RotaryPositionEmbedding, rope_bw, rope_fw, rope_qk
 from rope_kernels.call.rotation import Rotation
 from rope_kernels.launch import rope_tiles
-from rope_kernels.launch.rope_tiles import BYTES_PER_WARP, MAX_WARPS, plan_tile
+from rope_kernels.launch.rope_tiles import plan_tile
+from rope_kernels.launch.tile_facts import MAX_WARPS, WARP_BYTES, facts_of
+from rope_kernels.launch.tuning import PADDED_ROWS, ROTATION, Kind
 from rope_lab.compiler.plans import plan_of
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
@@ -109,8 +111,15 @@ def test_whole_rows(head_dim, tensor_format, layout, device):
         check_whole_rows(t, grad, freqs, tensor_format, cu_seqlens)
 
 
-def all_pairs_side_by_side(rotation, part, *others):
-    return part["TAIL"] == 0 and not any(rotation.pairings)
+def all_pairs_side_by_side():
+    """The table with other rows for pairs: over positions wherever these are neighbors."""
+    pairs = [row for row in ROTATION if row.tile.kind is Kind.PAIRS]
+    of_a_head = next(row for row in pairs if row.tile.over_positions)
+    of_a_position = next(row for row in pairs if not row.tile.over_positions)
+    return (
+        of_a_head._replace(when=lambda call: call.rows_outer and not call.packed),
+        of_a_position._replace(when=lambda call: True),
+    )
 
 
 @pytest.mark.parametrize("freqs_of", ("angles", "one per pair", "on the fly"))
@@ -129,7 +138,7 @@ def test_pairs_side_by_side(
         freqs, options["rotary_dim"] = freqs[..., : head_dim // 2], head_dim
     elif freqs_of == "on the fly":
         freqs = RotaryPositionEmbedding(head_dim).to(device)
-    monkeypatch.setattr(rope_tiles, "pairs_go_side_by_side", all_pairs_side_by_side)
+    monkeypatch.setattr(rope_tiles, "ROTATION", all_pairs_side_by_side())
     plan, _ = plan_of(rope_fw, t, freqs, tensor_format, **options)
     tile = plan.constants["tile"]
     assert plan.kernel == "rope_kernel" and tile.side_by_side >= 3
@@ -156,7 +165,7 @@ def test_pairs_of_q_and_k_side_by_side(
     q, k = (contiguous(size, torch.float32, device) for size in sizes)
     freqs, options = angles(20, head_dim, device), WHERE[where]
     options = {n: x.to(device) if isinstance(x, torch.Tensor) else x for n, x in options.items()}
-    monkeypatch.setattr(rope_tiles, "pairs_go_side_by_side", all_pairs_side_by_side)
+    monkeypatch.setattr(rope_tiles, "ROTATION", all_pairs_side_by_side())
     plan, _ = plan_of(rope_qk, q, k, freqs, tensor_format, **options)
     assert plan.kernel == "rope_kernel" and plan.constants["tile"].side_by_side > 1
     outs = rope_qk(q, k, freqs, tensor_format, **options)
@@ -302,11 +311,9 @@ def test_interleaved_is_half_split_in_another_order(device):
     assert not torch.equal(out, rope_fw(t, freqs))
 
 
-def tile_of(half, tail, rows, element_bytes, tile_bytes, rows_outer=False, inplace=False):
-    """Of a call by a table of angles; one that looks up its positions has the larger tile."""
-    ids = (
-        torch.zeros(1, 5, dtype=torch.int64) if tile_bytes == rope_tiles.LARGER_TILE_BYTES else None
-    )
+def work_of(half, tail, rows, element_bytes, tile_bytes, rows_outer=False, inplace=False):
+    """The work of a call by a table of angles; one that looks up positions has larger tiles."""
+    ids = torch.zeros(1, 5, dtype=torch.int64) if tile_bytes == 4096 else None
     rotation = Rotation(torch.empty(5, 1, 1, 2 * half, device="meta"), position_ids=ids)
     more = {"rows_outer": rows_outer, "inplace": inplace}
     return plan_tile(rotation, 2 * half + tail, rows, element_bytes, **more)
@@ -319,23 +326,24 @@ def tile_of(half, tail, rows, element_bytes, tile_bytes, rows_outer=False, inpla
 @pytest.mark.parametrize("tile_bytes", (2048, 4096))
 def test_a_tile_covers_its_rows_and_fits_its_warps(half, tail, rows, element_bytes, tile_bytes):
     """A tail that the tile's size forgets costs spilled registers, and minutes of compilation."""
-    tile = tile_of(half, tail, rows, element_bytes, tile_bytes)
-    blocks, width = tile.blocks, 2 * half + tail
-    assert all(size & (size - 1) == 0 for name, size in blocks.items() if name[:5] == "BLOCK")
-    assert (blocks["HALF"], blocks["TAIL"], blocks["START"]) == (half, tail, 0)
-    assert tile.rows < 2 * max(rows, blocks.get("ROWS_PER_BLOCK", 1))
-    if tile.kernel == rope_tiles.WHOLE_ROWS:
-        assert width * blocks["ROWS_PER_BLOCK"] <= blocks["BLOCK"]
+    work = work_of(half, tail, rows, element_bytes, tile_bytes)
+    head, tile, width = work.head, work.tile, 2 * half + tail
+    powers = tile.positions, tile.rows, head.columns, head.tail_columns
+    assert all(size & (size - 1) == 0 for size in powers)
+    assert (head.half, head.tail, head.start) == (half, tail, 0)
+    assert work.rows < 2 * max(rows, tile.side_by_side)
+    if work.kernel == rope_tiles.WHOLE_ROWS:
+        assert width * tile.side_by_side <= head.columns
         return
-    assert half <= blocks["BLOCK_HALF"] < 2 * half
-    assert tail <= blocks["BLOCK_TAIL"] <= 2 * tail
-    assert (tile.positions, tile.rows) == (blocks["BLOCK_S"], blocks["BLOCK_R"])
-    tile_rows, row_bytes = tile.positions * tile.rows, width * element_bytes
+    assert half <= head.columns < 2 * half
+    assert tail <= head.tail_columns <= 2 * tail
+    assert (work.positions, work.rows) == (tile.positions, tile.rows)
+    tile_rows, row_bytes = work.positions * work.rows, width * element_bytes
     if tile_rows > 1:
-        assert tile_rows * row_bytes <= rope_tiles.LARGER_TILE_BYTES
-        assert tile.num_warps == 1
+        assert tile_rows * row_bytes <= 4096
+        assert work.num_warps == 1
     else:
-        assert tile.num_warps >= min(MAX_WARPS, row_bytes // BYTES_PER_WARP)
+        assert work.num_warps >= min(MAX_WARPS, row_bytes // 4096)
 
 
 @pytest.mark.parametrize("inplace", (False, True), ids=("new", "in place"))
@@ -345,22 +353,20 @@ def test_a_tile_covers_its_rows_and_fits_its_warps(half, tail, rows, element_byt
 @pytest.mark.parametrize("width", (6, 20, 30, 44, 72, 80, 88, 100, 112, 120, 264, 2044))
 def test_rows_side_by_side_fill_their_blocks(width, element_bytes, rows, rows_outer, inplace):
     """A fixed number of bytes per thread, and no more than half of a block left empty."""
-    tile = tile_of(width // 2, 0, rows, element_bytes, 2048, rows_outer, inplace)
-    blocks = tile.blocks
-    if tile.kernel != rope_tiles.WHOLE_ROWS:  # halves as well aligned as rows
+    work = work_of(width // 2, 0, rows, element_bytes, 2048, rows_outer, inplace)
+    if work.kernel != rope_tiles.WHOLE_ROWS:  # halves as well aligned as rows
         return
-    side = blocks["ROWS_PER_BLOCK"]
-    assert blocks["BLOCK"] / 2 < side * width <= blocks["BLOCK"]
-    size = blocks["BLOCK_S"] * blocks["BLOCK_R"] * blocks["BLOCK"] * element_bytes
-    assert size == blocks["BLOCK"] * element_bytes or size <= 2 * rope_tiles.WHOLE_ROWS_BYTES
-    assert tile.num_warps == max(1, size // rope_tiles.TILE_BYTES) or tile.num_warps == MAX_WARPS
-    over_positions = tile.flags["OVER_POSITIONS"]
-    assert tile.positions == (side if over_positions else blocks["BLOCK_S"])
-    assert tile.rows == blocks["BLOCK_R"] * (1 if over_positions else side)
+    tile, block, side = work.tile, work.head.columns, work.tile.side_by_side
+    assert block / 2 < side * width <= block
+    size = tile.positions * tile.rows * block * element_bytes
+    assert size == block * element_bytes or size <= 8192
+    assert work.num_warps == max(1, size // 2048) or work.num_warps == MAX_WARPS
+    assert work.positions == (side if tile.over_positions else tile.positions)
+    assert work.rows == tile.rows * (1 if tile.over_positions else side)
     if rows_outer:  # neighbors in memory
-        assert over_positions
+        assert tile.over_positions
         if inplace:
-            assert blocks["BLOCK"] * element_bytes >= rope_tiles.BLOCK_BYTES_IN_PLACE
+            assert block * element_bytes >= 1024
 
 
 @pytest.mark.parametrize(
@@ -379,10 +385,11 @@ def test_rows_that_fit_badly_give_way_to_positions(rows, over_positions):
     """Head dimension 72: three rows of 144 bytes in 512."""
     rotation = Rotation(torch.empty(5, 1, 1, 72, device="meta"))
     more = {"rows_outer": False, "inplace": False}
-    tile = plan_tile(rotation, 72, rows[0], 2, k_rows=rows[1], **more)
-    assert tile.flags["OVER_POSITIONS"] == over_positions == rope_tiles.too_few(rows, 3)
+    work = plan_tile(rotation, 72, rows[0], 2, k_rows=rows[1], **more)
+    call = facts_of(rotation, 72, rows, 2, **more)
+    assert work.tile.over_positions == over_positions == call.rows_fit_badly
     packed = Rotation(rotation.table, cu_seqlens=torch.tensor([0, 5]))
-    assert not plan_tile(packed, 72, rows[0], 2, k_rows=rows[1], **more).flags["OVER_POSITIONS"]
+    assert not plan_tile(packed, 72, rows[0], 2, k_rows=rows[1], **more).tile.over_positions
 
 
 @pytest.mark.parametrize(
@@ -405,15 +412,15 @@ def test_tiles_of_three_rows_side_by_side_leave_few_places_empty(rows, most, blo
 @pytest.mark.parametrize("element_bytes", (2, 4, 8))
 @pytest.mark.parametrize("d", (6, 40, 72, 80, 96, 160, 192, 1042))
 def test_pairs_side_by_side_fill_their_blocks(d, element_bytes, rows, rows_outer, monkeypatch):
-    monkeypatch.setattr(rope_tiles, "pairs_go_side_by_side", lambda *arguments: True)
-    tile = tile_of(d // 2, 0, rows, element_bytes, 2048, rows_outer)
-    blocks, side = tile.blocks, tile.blocks["ROWS_PER_BLOCK"]
-    assert blocks["BLOCK_HALF"] / 2 < side * d // 2 <= blocks["BLOCK_HALF"]
-    size = 2 * blocks["BLOCK_S"] * blocks["BLOCK_R"] * blocks["BLOCK_HALF"] * element_bytes
-    assert size <= rope_tiles.LARGER_TILE_BYTES or blocks["BLOCK_S"] * blocks["BLOCK_R"] == 1
-    assert tile.positions == (side if rows_outer else blocks["BLOCK_S"])
-    assert tile.rows == blocks["BLOCK_R"] * (1 if rows_outer else side)
-    assert tile.flags["OVER_POSITIONS"] == rows_outer and (blocks["BLOCK_S"] == 1 or not rows_outer)
+    monkeypatch.setattr(rope_tiles, "ROTATION", all_pairs_side_by_side())
+    work = work_of(d // 2, 0, rows, element_bytes, 2048, rows_outer)
+    tile, columns, side = work.tile, work.head.columns, work.tile.side_by_side
+    assert columns / 2 < side * d // 2 <= columns
+    size = 2 * tile.positions * tile.rows * columns * element_bytes
+    assert size <= 4096 or tile.positions * tile.rows == 1
+    assert work.positions == (side if rows_outer else tile.positions)
+    assert work.rows == tile.rows * (1 if rows_outer else side)
+    assert tile.over_positions == rows_outer and (tile.positions == 1 or not rows_outer)
 
 
 @pytest.mark.parametrize("cu_seqlens", (None, torch.tensor([0, 5])), ids=("dense", "packed"))
@@ -426,13 +433,13 @@ def test_no_warp_gets_more_than_its_share_of_pairs_side_by_side(
     side_by_side = 0
     for d in range(2, 4100, 2):
         rotation = Rotation(torch.empty(5, 1, 1, d, device="meta"), cu_seqlens=cu_seqlens)
-        tile = plan_tile(rotation, d, 64, element_bytes, rows_outer=rows_outer, inplace=False)
-        if tile.kernel == "rope_kernel" and tile.blocks["ROWS_PER_BLOCK"] > 1:
+        work = plan_tile(rotation, d, 64, element_bytes, rows_outer=rows_outer, inplace=False)
+        tile = work.tile
+        if work.kernel == "rope_kernel" and tile.side_by_side > 1:
             side_by_side += 1
             assert (cu_seqlens is None or not rows_outer) and d * element_bytes <= 4096
-            blocks = tile.blocks
-            size = 2 * blocks["BLOCK_S"] * blocks["BLOCK_R"] * blocks["BLOCK_HALF"] * element_bytes
-            assert size <= rope_tiles.TILE_BYTES * tile.num_warps
+            size = 2 * tile.positions * tile.rows * work.head.columns * element_bytes
+            assert size <= WARP_BYTES * work.num_warps
     assert side_by_side > 0 or (cu_seqlens is not None and rows_outer)
 
 
@@ -440,29 +447,29 @@ def test_no_warp_gets_more_than_its_share_of_pairs_side_by_side(
 @pytest.mark.parametrize("d", (64, 72, 80, 88, 96, 100, 112, 120, 128))
 def test_a_tile_that_is_a_third_empty_is_larger(d, element_bytes, monkeypatch):
     """Rows are padded to a power of two; so many registers hold nothing."""
-    monkeypatch.setattr(rope_tiles, "FEWEST_ROWS", 2**30)  # no rows side by side
-    tile = tile_of(d // 2, 0, 4096, element_bytes, 2048)
+    monkeypatch.setattr(rope_tiles, "ROTATION", PADDED_ROWS)
+    tile = work_of(d // 2, 0, 4096, element_bytes, 2048).tile
     padded = 64 if d == 64 else 128
-    rows = tile.blocks["BLOCK_S"] * tile.blocks["BLOCK_R"]
+    rows = tile.positions * tile.rows
     assert rows * padded * element_bytes == (4096 if d in (72, 80) else 2048)
 
 
 @pytest.mark.parametrize("positions", (1, 2, 3, 16, 1000))
 def test_a_tile_has_room_for_as_many_positions_as_asked_for(positions, monkeypatch):
     """Rows of 256 bytes: eight fit, of eight positions at most."""
-    one = tile_of(64, 0, 64, 2, 2048).blocks
+    one = work_of(64, 0, 64, 2, 2048).tile
     monkeypatch.setattr(rope_tiles, "positions_per_load", lambda rotation: positions)
-    blocks = tile_of(64, 0, 64, 2, 2048).blocks
-    assert blocks["BLOCK_S"] >= min(positions, 8)
-    assert blocks["BLOCK_S"] * blocks["BLOCK_R"] == 8 and one["BLOCK_R"] == 8
+    tile = work_of(64, 0, 64, 2, 2048).tile
+    assert tile.positions >= min(positions, 8)
+    assert tile.positions * tile.rows == 8 and one.rows == 8
 
 
 @pytest.mark.parametrize(("d", "positions"), ((128, 1), (64, 1), (72, 2), (80, 2), (96, 2)))
 def test_neighbors_that_share_a_cache_line_are_in_one_tile(d, positions, monkeypatch):
     """In bhsd the next position is the neighbor in memory, and lines have 128 bytes."""
-    monkeypatch.setattr(rope_tiles, "FEWEST_ROWS", 2**30)  # no rows side by side
-    one, other = (tile_of(d // 2, 0, 64, 2, 2048, rows_outer=outer) for outer in (False, True))
-    assert (one.blocks["BLOCK_S"], other.blocks["BLOCK_S"]) == (1, positions)
+    monkeypatch.setattr(rope_tiles, "ROTATION", PADDED_ROWS)
+    one, other = (work_of(d // 2, 0, 64, 2, 2048, rows_outer=outer) for outer in (False, True))
+    assert (one.positions, other.positions) == (1, positions)
 
 
 def test_a_row_of_cosines_is_read_8_bytes_a_thread():
@@ -482,7 +489,8 @@ def test_every_tile_is_rotated_once_in_every_order(
     """In place: a tile left out stays as it was, and one taken twice is turned twice."""
     for name in ("STRETCH_OF_BATCH", "STRETCH_OF_ROWS"):
         monkeypatch.setattr(rope_tiles, name, stretch)
-    monkeypatch.setattr(rope_tiles, "TILE_BYTES", 64)  # two rows
+    two_rows = ROTATION[-1].tile._replace(tile_bytes=64)
+    monkeypatch.setattr(rope_tiles, "ROTATION", (ROTATION[-1]._replace(tile=two_rows),))
     sizes = {"s": 7, "b": 3, "d": 8}
     q, k = (
         torch.randn([(sizes | {"h": heads})[dim] for dim in tensor_format], device=device)
@@ -506,9 +514,9 @@ def test_programs_take_tiles_in_the_order_of_memory():
     """sbhd: position after position; bshd: entry after entry; bhsd: head after head."""
     orders = {name: order_of(torch.empty(2, 3, 4, 8), name) for name in ("sbhd", "bshd", "bhsd")}
     assert orders == {
-        "sbhd": {"PER_BATCH": False, "ROWS_OUTER": False, "STRETCH": 1},
-        "bshd": {"PER_BATCH": True, "ROWS_OUTER": False, "STRETCH": rope_tiles.STRETCH_OF_BATCH},
-        "bhsd": {"PER_BATCH": True, "ROWS_OUTER": True, "STRETCH": rope_tiles.STRETCH_OF_ROWS},
+        "sbhd": (False, False, 1),  # per batch, rows outer, stretch
+        "bshd": (True, False, rope_tiles.STRETCH_OF_BATCH),
+        "bhsd": (True, True, rope_tiles.STRETCH_OF_ROWS),
     }
     assert order_of(torch.empty(6, 4, 8), "thd") == orders["sbhd"]
     transposed = torch.empty(3, 2, 4, 8).transpose(0, 1)  # sbhd over bshd memory

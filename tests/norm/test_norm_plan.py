@@ -11,9 +11,9 @@ from inputs import angles
 from norm_yardstick import check
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
 from rope_kernels.launch import launch_norm, norm_plan, norm_tiles
-from rope_kernels.launch.norm_plan import PROGRAMS_OF_ODD_ROWS_PER_SM, PROGRAMS_PER_SM
-from rope_kernels.launch.rope_tiles import next_power_of_2
 from rope_kernels.launch.run import kernel_of, options_of
+from rope_kernels.launch.tile_facts import next_power_of_2
+from rope_kernels.launch.tuning import NORM_BACKWARD
 from rope_kernels.machine.engine import Engine, engine_of
 from rope_lab.compiler.compile import compile_plan
 from rope_lab.compiler.norm_plans import plans_of_norm
@@ -100,7 +100,8 @@ def test_programs_cover_all_rows_and_fill_the_gpu_once(s, d, tail, sms, monkeypa
         rows = sum(-(-B * heads // tile.rows) for heads in (32, 8))
         return rows, rows * -(-s // tile.positions)
 
-    per_sm = PROGRAMS_OF_ODD_ROWS_PER_SM if tail or d == 72 else PROGRAMS_PER_SM
+    padded, full = (row.tile.programs_per_sm for row in NORM_BACKWARD)
+    per_sm = padded if tail or d == 72 else full
     (rows, all_tiles), most = tiles(backward), per_sm * sms // backward.num_warps
     assert forward.programs == tiles(forward)[1] and per_sm <= 12
     assert backward.programs == min(all_tiles, rows * max(1, most // rows))
