@@ -101,9 +101,24 @@ def apply_rotary_pos_emb(
 
     Source: TransformerEngine's `apply_rotary_pos_emb`; RoFormer, equation (34).
     """
-    rest = cu_seqlens, start_positions, position_ids, interleaved, cp_size, cp_rank, fused, inplace
-    rest += rotary_dim, rotary_start, inverse, output_pairing
-    return rotate_call(Call(("t",), (t,), freqs, tensor_format, *rest))[0]
+    call = Call(
+        tensors=(t,),
+        freqs=freqs,
+        tensor_format=tensor_format,
+        fused=fused,
+        cu_seqlens=cu_seqlens,
+        start_positions=start_positions,
+        position_ids=position_ids,
+        interleaved=interleaved,
+        inplace=inplace,
+        cp_size=cp_size,
+        cp_rank=cp_rank,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
+        inverse=inverse,
+        output_pairing=output_pairing,
+    )
+    return rotate_call(call)[0]
 
 
 def rope_qk(
@@ -137,9 +152,24 @@ def rope_qk(
     Raises:
         TypeError, ValueError: as `apply_rotary_pos_emb`.
     """
-    rest = cu_seqlens, start_positions, position_ids, interleaved, cp_size, cp_rank, fused, inplace
-    rest += rotary_dim, rotary_start, inverse, output_pairing
-    q, k = rotate_call(Call(("q", "k"), (q, k), freqs, tensor_format, *rest))
+    call = Call(
+        tensors=(q, k),
+        freqs=freqs,
+        tensor_format=tensor_format,
+        fused=fused,
+        cu_seqlens=cu_seqlens,
+        start_positions=start_positions,
+        position_ids=position_ids,
+        interleaved=interleaved,
+        inplace=inplace,
+        cp_size=cp_size,
+        cp_rank=cp_rank,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
+        inverse=inverse,
+        output_pairing=output_pairing,
+    )
+    q, k = rotate_call(call)
     return q, k
 
 
@@ -167,10 +197,25 @@ def rope_fw(
 
     Source: the study's `rope_fw`; TransformerEngine's `fused_rope_forward`.
     """
-    rest = cu_seqlens, start_positions, position_ids, interleaved, cp_size, cp_rank, fused, inplace
-    rest += rotary_dim, rotary_start, inverse, output_pairing
+    call = Call(
+        tensors=(t,),
+        freqs=freqs,
+        tensor_format=tensor_format,
+        fused=fused,
+        cu_seqlens=cu_seqlens,
+        start_positions=start_positions,
+        position_ids=position_ids,
+        interleaved=interleaved,
+        inplace=inplace,
+        cp_size=cp_size,
+        cp_rank=cp_rank,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
+        inverse=inverse,
+        output_pairing=output_pairing,
+    )
     with torch.no_grad():
-        return rotate_call(Call(("t",), (t,), freqs, tensor_format, *rest))[0]
+        return rotate_call(call)[0]
 
 
 def rope_bw(
@@ -200,9 +245,24 @@ def rope_bw(
 
     Source: the study's `rope_bw`; TransformerEngine's `fused_rope_backward`.
     """
-    rest = cu_seqlens, start_positions, position_ids, interleaved, cp_size, cp_rank, fused, inplace
-    rest += rotary_dim, rotary_start, inverse, output_pairing
-    call = Call(("grad",), (grad,), freqs, tensor_format, *rest, transpose=True)
+    call = Call(
+        tensors=(grad,),
+        freqs=freqs,
+        tensor_format=tensor_format,
+        fused=fused,
+        cu_seqlens=cu_seqlens,
+        start_positions=start_positions,
+        position_ids=position_ids,
+        interleaved=interleaved,
+        inplace=inplace,
+        cp_size=cp_size,
+        cp_rank=cp_rank,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
+        inverse=inverse,
+        output_pairing=output_pairing,
+        transpose=True,
+    )
     with torch.no_grad():
         return rotate_call(call)[0]
 
@@ -281,20 +341,33 @@ def rotate_call(call: Call) -> tuple[Tensor, ...]:
         check_values(rotation, view_as_sbhd(tensors[0], call.tensor_format).shape[0])
     if call.inplace:
         check_inplace(call.names, tensors, rotation)
-    return _rotate(tensors, rotation, route, entry, call.fused, call.inplace)
+    return _rotate(tensors, rotation, route, entry, fused=call.fused, inplace=call.inplace)
 
 
 def rotation_of(call: Call, tables: Tables, num_positions: int | None) -> Rotation:
     """The rotation that a checked call asks for, from `tables_of` and what `check_call` said."""
     table, sin = tables
-    if from_module := isinstance(call.freqs, RotaryPositionEmbedding):
+    one_per_pair = isinstance(call.freqs, PER_PAIR)
+    if isinstance(call.freqs, RotaryPositionEmbedding):
         table = call.freqs.turns(num_positions)
-    tokens = call.tensor_format, call.interleaved, call.cp_size, call.cp_rank, call.transpose
-    given = not from_module and call.rotary_dim not in (None, table.shape[-1])
-    one_per_pair = given or isinstance(call.freqs, PER_PAIR)
-    to_half_split = call.output_pairing == "half" and call.interleaved
-    elements = one_per_pair, call.rotary_start, call.inverse, to_half_split
-    return Rotation(table, sin, *call.where, *tokens, *elements)
+    elif call.rotary_dim is not None and call.rotary_dim != table.shape[-1]:
+        one_per_pair = True
+    return Rotation(
+        table,
+        sin,
+        cu_seqlens=call.cu_seqlens,
+        start_positions=call.start_positions,
+        position_ids=call.position_ids,
+        tensor_format=call.tensor_format,
+        interleaved=call.interleaved,
+        cp_size=call.cp_size,
+        cp_rank=call.cp_rank,
+        transpose=call.transpose,
+        one_per_pair=one_per_pair,
+        rotary_start=call.rotary_start,
+        inverse=call.inverse,
+        to_half_split=call.output_pairing == "half" and call.interleaved,
+    )
 
 
 def tables_of(freqs: Freqs) -> Tables:
@@ -329,7 +402,7 @@ def _rotate(
     """Rotate checked tensors by the route chosen, with the derivatives that autograd wants."""
     recorded = wants_grad((*tensors, rotation.table, rotation.sin))
     if inplace and (route is PYTORCH or (recorded and route is OPERATOR)):
-        outs = _rotate(tensors, rotation, route, entry, fused, inplace=False)
+        outs = _rotate(tensors, rotation, route, entry, fused=fused, inplace=False)
         for t, out in zip(tensors, outs, strict=True):
             turned = out.narrow(-1, rotation.rotary_start, rotation.rotary_dim)
             t.narrow(-1, rotation.rotary_start, rotation.rotary_dim).copy_(turned)

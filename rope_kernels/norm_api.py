@@ -86,13 +86,33 @@ def norm_rope(
     Source: RMSNorm, https://arxiv.org/abs/1910.07467; on queries and keys, Qwen 3,
     https://arxiv.org/abs/2505.09388.
     """
-    rest = cu_seqlens, start_positions, position_ids, interleaved, cp_size, cp_rank, fused, inplace
-    rest += rotary_dim, rotary_start, inverse, output_pairing
-    norm = NormCall(
-        *(("weight",), (weight,), (sumsq,)),
-        *(eps, weight_offset, norm_after, rounding, norm_dim),
+    call = Call(
+        tensors=(t,),
+        freqs=freqs,
+        tensor_format=tensor_format,
+        fused=fused,
+        cu_seqlens=cu_seqlens,
+        start_positions=start_positions,
+        position_ids=position_ids,
+        interleaved=interleaved,
+        inplace=inplace,
+        cp_size=cp_size,
+        cp_rank=cp_rank,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
+        inverse=inverse,
+        output_pairing=output_pairing,
     )
-    return norm_rope_call(Call(("t",), (t,), freqs, tensor_format, *rest), norm)[0]
+    norm = NormCall(
+        weights=(weight,),
+        sumsqs=(sumsq,),
+        eps=eps,
+        weight_offset=weight_offset,
+        norm_after=norm_after,
+        rounding=rounding,
+        norm_dim=norm_dim,
+    )
+    return norm_rope_call(call, norm)[0]
 
 
 def qk_norm_rope(
@@ -143,17 +163,37 @@ def qk_norm_rope(
     Raises:
         TypeError, ValueError: as `norm_rope`.
     """
-    rest = cu_seqlens, start_positions, position_ids, interleaved, cp_size, cp_rank, fused, inplace
-    rest += rotary_dim, rotary_start, inverse, output_pairing
     if sumsq is None:
         sumsq = None, None
     elif not (isinstance(sumsq, (tuple, list)) and len(sumsq) == 2):
         raise bad(f"sumsq is {type(sumsq).__name__}", "None, or a pair of tensors", TypeError)
-    norm = NormCall(
-        *(("q_weight", "k_weight"), (q_weight, k_weight), tuple(sumsq)),
-        *(eps, weight_offset, norm_after, rounding, norm_dim),
+    call = Call(
+        tensors=(q, k),
+        freqs=freqs,
+        tensor_format=tensor_format,
+        fused=fused,
+        cu_seqlens=cu_seqlens,
+        start_positions=start_positions,
+        position_ids=position_ids,
+        interleaved=interleaved,
+        inplace=inplace,
+        cp_size=cp_size,
+        cp_rank=cp_rank,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
+        inverse=inverse,
+        output_pairing=output_pairing,
     )
-    q, k = norm_rope_call(Call(("q", "k"), (q, k), freqs, tensor_format, *rest), norm)
+    norm = NormCall(
+        weights=(q_weight, k_weight),
+        sumsqs=tuple(sumsq),
+        eps=eps,
+        weight_offset=weight_offset,
+        norm_after=norm_after,
+        rounding=rounding,
+        norm_dim=norm_dim,
+    )
+    q, k = norm_rope_call(call, norm)
     return q, k
 
 
@@ -178,14 +218,18 @@ def norm_rope_call(call: Call, norm: NormCall) -> tuple[Tensor, ...]:
         route = PYTORCH  # the kernels have no gradient of a table
     if known:
         rows = tensors, _given(norm.weights), _given(norm.sumsqs)
-        return _norm_rope(rows, rotation, entry.norm, route, call.inplace, recorded, entry)
+        return _norm_rope(
+            rows, rotation, entry.norm, route, inplace=call.inplace, recorded=recorded, entry=entry
+        )
     launches = launches_of(call, norm)
     if entry is not None:
         entry.num_positions, entry.norm = num_positions, launches[0][1]
     outs = []
     for rows, how in launches:
         alone = entry if len(launches) == 1 else None
-        outs += _norm_rope(rows, rotation, how, route, call.inplace, recorded, alone)
+        outs += _norm_rope(
+            rows, rotation, how, route, inplace=call.inplace, recorded=recorded, entry=alone
+        )
     return tuple(outs)
 
 

@@ -108,13 +108,17 @@ def gradients(
     positions, *tables = saved
     n = len(tensors)
     grads = grads[:n]  # an operator returns more than the results
-    rotation = Rotation(*tables, *ctx.options)
+    rotation = Rotation.of((*tables, *ctx.options))
     found: tuple[Gradients, ...] = [None] * n, [None] * len(weights), [None] * len(sums)
     asked: dict[Wanted, list[int]] = {}  # q and k are of one launch unless they want other things
     for i in range(n):
-        what = wanted[0][i], bool(weights) and wanted[1][i], bool(sums) and wanted[2][i]
+        what = Wanted(
+            inputs=wanted[0][i],
+            weights=bool(weights) and wanted[1][i],
+            sums=bool(sums) and wanted[2][i],
+        )
         if grads[i] is not None and True in what:
-            asked.setdefault(Wanted(*what), []).append(i)
+            asked.setdefault(what, []).append(i)
     if not asked:
         return found
     # a graph that was traced without gradients has no rstds, and may be run with some

@@ -5,17 +5,19 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ..call.arguments import names_of
 from ..call.checks import check_inplace, check_values
 from ..call.formats import view_as_sbhd
 from ..call.normalization import Normalization, Wanted
-from ..call.rotation import Rotation
+from ..call.rotation import FIELDS, Rotation
 from ..launch import launch_norm
 from ..machine.modes import wants_grad
 from ..reference import compute_dtype
 from .norm_function import Rows, gradients, keep
-from .rope_operator import FIELDS
+from .rope_operator import ROTATION, schema_of
 
-_NORM = "float eps, float weight_offset, bool after, bool like_model, SymInt dim"
+_HOW = f"{ROTATION}, {schema_of(Normalization)}"
+_WANTED = ", ".join([f"bool wants_{name}" for name in Wanted._fields])
 
 
 def norm_rope_by_operator(
@@ -30,12 +32,12 @@ def norm_rope_by_operator(
 
     In place it is for calls that autograd does not record; `check_norm` refuses the others.
     """
-    fields = *rotation.tensors, *rotation.options, *norm.fields
+    values = *rotation.tensors, *rotation.options, *norm.values
     if inplace:
-        _norm_rope_inplace_op(tensors, weights, sumsqs, *fields)
+        _norm_rope_inplace_op(tensors, weights, sumsqs, *values)
         return tuple(tensors)
     for_backward = wants_grad((*tensors, *weights, *sumsqs))
-    found = _norm_rope_op(tensors, weights, sumsqs, for_backward, *fields)
+    found = _norm_rope_op(tensors, weights, sumsqs, for_backward, *values)
     return tuple(found[: len(tensors)])
 
 
@@ -51,26 +53,23 @@ def norm_rope_backward_by_operator(
     wanted: Wanted,
 ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
     """`norm_launch.norm_rope_backward` as an operator."""
-    fields = *rotation.tensors, *rotation.options, *norm.fields
-    options = given_sums, *wanted
-    found = iter(_backward_op(grads, kept, rstds, positions, weights, *options, *fields))
+    values = *wanted, *rotation.tensors, *rotation.options, *norm.values
+    found = iter(_backward_op(grads, kept, rstds, positions, weights, given_sums, *values))
     outs = [next(found) for _ in kept] if wanted.inputs else []
     of_weights = [next(found) for _ in weights] if wanted.weights else []
     return outs, of_weights, list(found)
 
 
-def _split(fields: tuple) -> tuple[Rotation, Normalization]:
-    return Rotation(*fields[:-_NORM_FIELDS]), Normalization(*fields[-_NORM_FIELDS:])
+def _split(values: tuple) -> tuple[Rotation, Normalization]:
+    n = len(FIELDS)
+    return Rotation.of(values[:n]), Normalization.of(values[n:])
 
 
-_NORM_FIELDS = _NORM.count(",") + 1
-
-
-def _run(tensors, weights, sumsqs, fields, inplace: bool, for_backward: bool):
+def _run(tensors, weights, sumsqs, values, inplace: bool, for_backward: bool):
     """What was not known when PyTorch traced the call is checked now, and then it is launched."""
-    rotation, norm = _split(fields)
+    rotation, norm = _split(values)
     if inplace:
-        names = ("q", "k") if len(tensors) == 2 else ("t",)
+        names = names_of(tensors, rotation.transpose)
         beside = [("weight", w) for w in weights] + [("sumsq", x) for x in sumsqs]
         check_inplace(names, tuple(tensors), rotation, beside)
     check_values(rotation, view_as_sbhd(tensors[0], rotation.tensor_format).shape[0])
@@ -80,18 +79,18 @@ def _run(tensors, weights, sumsqs, fields, inplace: bool, for_backward: bool):
 @torch.library.custom_op(
     "rope_kernels::norm_rope",
     mutates_args=(),
-    schema=f"(Tensor[] tensors, Tensor[] weights, Tensor[] sumsqs, bool for_backward, {FIELDS}, "
-    f"{_NORM}) -> Tensor[]",
+    schema=f"(Tensor[] tensors, Tensor[] weights, Tensor[] sumsqs, bool for_backward, {_HOW}) "
+    "-> Tensor[]",
 )
-def _norm_rope_op(tensors, weights, sumsqs, for_backward, *fields):
-    found = _run(tensors, weights, sumsqs, fields, inplace=False, for_backward=for_backward)
+def _norm_rope_op(tensors, weights, sumsqs, for_backward, *values):
+    found = _run(tensors, weights, sumsqs, values, inplace=False, for_backward=for_backward)
     outs, rstds, positions = found
     return [*outs, *rstds, *(() if positions is None else (positions,))]
 
 
 @_norm_rope_op.register_fake
-def _(tensors, weights, sumsqs, for_backward, *fields):
-    rotation, _ = _split(fields)
+def _(tensors, weights, sumsqs, for_backward, *values):
+    rotation, _ = _split(values)
     outs = [torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in tensors]
     if not for_backward:
         return outs
@@ -102,12 +101,12 @@ def _(tensors, weights, sumsqs, for_backward, *fields):
 
 
 def _setup_context(ctx, inputs, output):
-    tensors, weights, sumsqs, _, *fields = inputs
+    tensors, weights, sumsqs, _, *values = inputs
     n = len(tensors)
-    rotation, norm = _split(fields)
+    rotation, norm = _split(values)
     positions = output[2 * n] if len(output) > 2 * n else None
     beside = output[n:]  # what the backward needs and nobody can use
-    ctx.others = 1 + len(fields)  # inputs that have no gradient
+    ctx.others = 1 + len(values)  # inputs that have no gradient
     rows = Rows(tensors, weights, sumsqs)
     keep(ctx, rows, (output[:n], output[n : 2 * n], positions), rotation, norm, beside)
 
@@ -123,22 +122,22 @@ _norm_rope_op.register_autograd(_backward, setup_context=_setup_context)
 @torch.library.custom_op(
     "rope_kernels::norm_rope_inplace",
     mutates_args={"tensors"},
-    schema=f"(Tensor(a!)[] tensors, Tensor[] weights, Tensor[] sumsqs, {FIELDS}, {_NORM}) -> ()",
+    schema=f"(Tensor(a!)[] tensors, Tensor[] weights, Tensor[] sumsqs, {_HOW}) -> ()",
 )
-def _norm_rope_inplace_op(tensors, weights, sumsqs, *fields):
-    _run(tensors, weights, sumsqs, fields, inplace=True, for_backward=False)
+def _norm_rope_inplace_op(tensors, weights, sumsqs, *values):
+    _run(tensors, weights, sumsqs, values, inplace=True, for_backward=False)
 
 
 @torch.library.custom_op(
     "rope_kernels::norm_rope_backward",
     mutates_args=(),
     schema="(Tensor[] grads, Tensor[] kept, Tensor[] rstds, Tensor? positions, Tensor[] weights, "
-    "bool given_sums, bool wants_inputs, bool wants_weights, bool wants_sums, "
-    f"{FIELDS}, {_NORM}) -> Tensor[]",
+    f"bool given_sums, {_WANTED}, {_HOW}) -> Tensor[]",
 )
-def _backward_op(grads, kept, rstds, positions, weights, given_sums, *rest):
-    wanted = Wanted(*rest[:3])
-    rotation, norm = _split(rest[3:])
+def _backward_op(grads, kept, rstds, positions, weights, given_sums, *values):
+    n = len(Wanted._fields)
+    wanted = Wanted._make(values[:n])
+    rotation, norm = _split(values[n:])
     found = launch_norm.norm_rope_backward(
         grads, kept, rstds, positions, weights, rotation, norm, given_sums, wanted
     )
@@ -146,8 +145,8 @@ def _backward_op(grads, kept, rstds, positions, weights, given_sums, *rest):
 
 
 @_backward_op.register_fake
-def _(grads, kept, rstds, positions, weights, given_sums, *rest):
-    wanted = Wanted(*rest[:3])
+def _(grads, kept, rstds, positions, weights, given_sums, *values):
+    wanted = Wanted._make(values[: len(Wanted._fields)])
     likes = [*(kept if wanted.inputs else ()), *(weights if wanted.weights else ())]
     outs = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in likes]
     return outs + ([_one_per_row(x) for x in kept] if wanted.sums else [])

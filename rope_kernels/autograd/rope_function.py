@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from ..call.rotation import Rotation
+from ..call.rotation import TENSORS, Rotation
 from ..launch import launch_rope
 from .table_gradient import table_gradients
 
@@ -44,7 +44,8 @@ apply_to_plain_tensors = super(torch.autograd.Function, RotationFunction).apply
 
 def keep(ctx, tensors: Sequence[Tensor], outs: Sequence[Tensor], rotation: Rotation) -> None:
     """Save what `gradients` needs: of the rotated tensors nothing, unless a table is trained."""
-    table_wants = any([x is not None and x.requires_grad for x in rotation.tensors[:2]])
+    tables = rotation.table, rotation.sin
+    table_wants = any([x is not None and x.requires_grad for x in tables])
     ctx.save_for_backward(*rotation.tensors, *(tensors if table_wants else ()))
     ctx.options = rotation.options
     ctx.set_materialize_grads(False)
@@ -57,8 +58,8 @@ def gradients(
     ctx, grads: Sequence[Tensor | None], wanted: Sequence[bool], rotate: Callable
 ) -> tuple[list[Tensor | None], Tensor | None, Tensor | None]:
     """Gradients of the rotated tensors, as far as `wanted`, and of the table and its sines."""
-    table, sin, cu_seqlens, start_positions, position_ids, *tensors = ctx.saved_tensors
-    rotation = Rotation(table, sin, cu_seqlens, start_positions, position_ids, *ctx.options)
+    saved, n = ctx.saved_tensors, len(TENSORS)
+    rotation, tensors = Rotation.of((*saved[:n], *ctx.options)), saved[n:]
     found: list[Tensor | None] = [None] * len(grads)
     asked = [i for i, grad in enumerate(grads) if grad is not None and wanted[i]]
     if asked:

@@ -5,12 +5,15 @@ Dynamo traces through it, and then saves no versions, so that a tensor which is 
 forward and backward gives wrong gradients silently (seen with torch 2.11 and 2.13).
 """
 
+from dataclasses import fields
+
 import torch
 from torch import Tensor
 
+from ..call.arguments import names_of
 from ..call.checks import check_inplace, check_values
 from ..call.formats import view_as_sbhd
-from ..call.rotation import Rotation
+from ..call.rotation import FIELDS, Rotation
 from ..launch import fastpath, launch_rope
 from ..machine.modes import wants_grad
 from .rope_function import gradients, keep
@@ -39,42 +42,49 @@ def rotate_inplace_by_operator(
 def _run(tensors: tuple[Tensor, ...], rotation: Rotation, inplace: bool) -> tuple[Tensor, ...]:
     """What was not known when PyTorch traced the call is checked now, and then it is launched."""
     if inplace:
-        alone = ("grad",) if rotation.transpose else ("t",)
-        check_inplace(("q", "k") if len(tensors) == 2 else alone, tensors, rotation)
+        check_inplace(names_of(tensors, rotation.transpose), tensors, rotation)
     check_values(rotation, view_as_sbhd(tensors[0], rotation.tensor_format).shape[0])
     entry = fastpath.entry_of_rotation(rotation, tensors, inplace)
     return launch_rope.rotate(tensors, rotation, inplace, entry)
 
 
-# The fields of a Rotation, in order.
-FIELDS = (
-    "Tensor table, Tensor? sin, Tensor? cu_seqlens, Tensor? start_positions, Tensor? position_ids, "
-    "str tensor_format, bool interleaved, SymInt cp_size, SymInt cp_rank, bool transpose, "
-    "bool one_per_pair, SymInt rotary_start, bool inverse, bool to_half_split"
-)
+def schema_of(kind: type) -> str:
+    """The fields of a dataclass as arguments of an operator: "Tensor table, Tensor? sin, ..."."""
+    return ", ".join([f"{_TYPES[field.type]} {field.name}" for field in fields(kind)])
+
+
+_TYPES = {
+    Tensor: "Tensor",
+    Tensor | None: "Tensor?",
+    str: "str",
+    bool: "bool",
+    int: "SymInt",
+    float: "float",
+}
+ROTATION = schema_of(Rotation)
 
 
 @torch.library.custom_op(
-    "rope_kernels::rotate", mutates_args=(), schema=f"(Tensor[] tensors, {FIELDS}) -> Tensor[]"
+    "rope_kernels::rotate", mutates_args=(), schema=f"(Tensor[] tensors, {ROTATION}) -> Tensor[]"
 )
-def _rotate_op(tensors, *fields):
-    return list(_run(tuple(tensors), Rotation(*fields), inplace=False))
+def _rotate_op(tensors, *values):
+    return list(_run(tuple(tensors), Rotation.of(values), inplace=False))
 
 
 @_rotate_op.register_fake
-def _(tensors, *fields):
+def _(tensors, *values):
     return [torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in tensors]
 
 
 def _setup_context(ctx, inputs, output):
-    tensors, *fields = inputs
-    keep(ctx, tensors, output, Rotation(*fields))
-    ctx.others = len(fields) - 2  # inputs that have no gradient
+    tensors, *values = inputs
+    keep(ctx, tensors, output, Rotation.of(values))
 
 
 def _backward(ctx, grads):
-    found, *of_tables = gradients(ctx, grads, ctx.needs_input_grad[0], rotate_by_operator)
-    return found, *of_tables, *[None] * ctx.others
+    found, table, sin = gradients(ctx, grads, ctx.needs_input_grad[0], rotate_by_operator)
+    of_fields = {"table": table, "sin": sin}
+    return found, *[of_fields.get(name) for name in FIELDS]
 
 
 _rotate_op.register_autograd(_backward, setup_context=_setup_context)
@@ -83,7 +93,7 @@ _rotate_op.register_autograd(_backward, setup_context=_setup_context)
 @torch.library.custom_op(
     "rope_kernels::rotate_inplace",
     mutates_args={"tensors"},
-    schema=f"(Tensor(a!)[] tensors, {FIELDS}) -> ()",
+    schema=f"(Tensor(a!)[] tensors, {ROTATION}) -> ()",
 )
-def _rotate_inplace_op(tensors, *fields):
-    _run(tuple(tensors), Rotation(*fields), inplace=True)
+def _rotate_inplace_op(tensors, *values):
+    _run(tuple(tensors), Rotation.of(values), inplace=True)

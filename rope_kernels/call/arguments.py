@@ -1,5 +1,6 @@
 """The arguments of a public function, before they are checked."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -15,25 +16,25 @@ MOST_START = 2**62  # larger ones could overflow 64 bits
 Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding | AnglesPerPair
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Call:
     """Every argument of a call. `api.apply_rotary_pos_emb` says what they mean.
 
     They are as they came, but for one start of all sequences, which becomes a tensor of them.
+    They come by keyword alone: two flags that were swapped would give a wrong result, and no error.
     """
 
-    names: tuple[str, ...]  # of the tensors, in the signature of the public function
     tensors: tuple[Tensor, ...]  # one or two, to rotate
     freqs: Freqs
     tensor_format: TensorFormat
+    fused: bool
     cu_seqlens: Tensor | None
     start_positions: int | Tensor | None
     position_ids: Tensor | None
     interleaved: bool
+    inplace: bool
     cp_size: int
     cp_rank: int
-    fused: bool
-    inplace: bool
     rotary_dim: int | None
     rotary_start: int
     inverse: bool
@@ -69,6 +70,16 @@ class Call:
         return t.shape[tensor_format.index("b")] if t.dim() == len(tensor_format) else None
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Of the tensors, in the signature of the public function."""
+        return names_of(self.tensors, self.transpose)
+
+    @property
     def where(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """The tensors that say where tokens are, in the order of the fields."""
+        """The tensors that say where tokens are."""
         return self.cu_seqlens, self.start_positions, self.position_ids
+
+
+def names_of(tensors: Sequence[Tensor], transpose: bool) -> tuple[str, ...]:
+    """What the public functions call the tensors that they rotate."""
+    return ("q", "k") if len(tensors) == 2 else ("grad",) if transpose else ("t",)

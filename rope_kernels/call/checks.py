@@ -423,7 +423,7 @@ def _overlaps(
     tables = ("freqs",) if rotation.sin is None else ("freqs[0]", "freqs[1]")
     where = "cu_seqlens", "start_positions", "position_ids"
     named = *zip(tables, (rotation.table, rotation.sin), strict=False), *beside
-    for name, x in (*named, *zip(where, rotation.where, strict=True)):
+    for name, x in (*named, *[(name, getattr(rotation, name)) for name in where]):
         for t_name, (start, end) in zip(names, spans, strict=True):
             if x is not None and x.data_ptr() < end and start < x.data_ptr() + _bytes_of(x):
                 yield name, t_name

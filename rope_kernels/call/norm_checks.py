@@ -1,6 +1,6 @@
 """What `norm_rope` and `qk_norm_rope` accept beyond the rotation, and the errors for the rest."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -8,17 +8,17 @@ from torch import Tensor
 from ..machine.modes import wants_grad
 from .arguments import Call
 from .checks import bad, check_flag, check_integer, check_tensor
+from .fields import getter_of
 from .formats import view_as_sbhd
 
 MOST = torch.finfo(torch.float32).max
 ROUNDINGS = "once", "model"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class NormCall:
     """The arguments that say how rows are normalized, as they came."""
 
-    weight_names: tuple[str, ...]
     weights: tuple[Tensor | None, ...]  # as many as tensors
     sumsqs: tuple[Tensor | None, ...]  # as many as tensors
     eps: float
@@ -29,12 +29,9 @@ class NormCall:
 
     @property
     def options(self) -> tuple:
-        """What is not a tensor, so that 1, 1.0 and True differ: only one of them is accepted."""
-        eps, offset, after, dim = self.eps, self.weight_offset, self.norm_after, self.norm_dim
-        types = type(eps), type(offset), type(after), type(dim)
-        if types[3] is tuple:
-            types += tuple([type(x) for x in dim])
-        return eps, offset, after, self.rounding, dim, types
+        """What is not a tensor, and what kinds of numbers a pair has: True == 1."""
+        pair = self.norm_dim if isinstance(self.norm_dim, tuple) else ()
+        return *_options_of(self), *map(type, pair)
 
     @property
     def norm_dims(self) -> tuple[int | None, ...]:
@@ -49,6 +46,15 @@ class NormCall:
         sums = ("sumsq",) if len(self.sumsqs) == 1 else ("sumsq[0]", "sumsq[1]")
         rows = (self.weight_names, self.weights), (sums, self.sumsqs)
         return [pair for row in rows for pair in zip(*row, strict=True)]
+
+    @property
+    def weight_names(self) -> tuple[str, ...]:
+        """As in the signature of the public function."""
+        return ("weight",) if len(self.weights) == 1 else ("q_weight", "k_weight")
+
+
+_ROWS = "weights", "sumsqs"
+_options_of = getter_of([field.name for field in fields(NormCall) if field.name not in _ROWS])
 
 
 def check_norm(call: Call, norm: NormCall) -> None:

@@ -1,7 +1,10 @@
 """How rows are normalized beside a rotation. Stands on nothing but the standard library."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from typing import NamedTuple
+
+from .fields import getter_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,10 +17,18 @@ class Normalization:
     like_model: bool  # rounds where a model in PyTorch does, not once
     dim: int  # number of elements over which a mean is taken: d, or that of all heads
 
+    @classmethod
+    def of(cls, values: Iterable[float | bool]) -> "Normalization":
+        """The one that has these `values`."""
+        return cls(*values)
+
     @property
-    def fields(self) -> tuple[float, float, bool, bool, int]:
-        """All fields, in order."""
-        return self.eps, self.weight_offset, self.after, self.like_model, self.dim
+    def values(self) -> tuple[float | bool, ...]:
+        """All fields, in their order."""
+        return _values_of(self)
+
+
+_values_of = getter_of([field.name for field in fields(Normalization)])
 
 
 class Wanted(NamedTuple):

@@ -1,13 +1,16 @@
 """What turns, by which angles, and where each token is. Stands on torch alone."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from itertools import takewhile
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from ..embedding import for_both_members, radians
+from .fields import getter_of
 
 
 @dataclass(slots=True)
@@ -30,10 +33,15 @@ class Rotation:
     inverse: bool = False  # by minus the angle: every sine is negated
     to_half_split: bool = False  # reads interleaved pairs, writes half-split ones
 
+    @classmethod
+    def of(cls, values: Iterable[Tensor | str | bool | int | None]) -> "Rotation":
+        """The rotation that has these `tensors`, and then these `options`."""
+        return cls(*values)
+
     @property
     def tensors(self) -> tuple[Tensor | None, ...]:
         """The fields that are tensors, in their order."""
-        return self.table, self.sin, self.cu_seqlens, self.start_positions, self.position_ids
+        return _tensors_of(self)
 
     @property
     def where(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
@@ -41,10 +49,9 @@ class Rotation:
         return self.cu_seqlens, self.start_positions, self.position_ids
 
     @property
-    def options(self) -> tuple[str, bool, int, int, bool, bool, int, bool, bool]:
+    def options(self) -> tuple[str | bool | int, ...]:
         """The fields that are not tensors, in their order."""
-        tokens = self.tensor_format, self.interleaved, self.cp_size, self.cp_rank, self.transpose
-        return *tokens, self.one_per_pair, self.rotary_start, self.inverse, self.to_half_split
+        return _options_of(self)
 
     @property
     def on_the_fly(self) -> bool:
@@ -121,6 +128,13 @@ class Rotation:
         if self.on_the_fly or self.one_per_pair:
             cos, sin = (for_both_members(v, self.interleaved) for v in (cos, sin))
         return cos, -sin if self.inverse else sin, in_sequence
+
+
+_TYPES = {field.name: field.type for field in fields(Rotation)}
+TENSORS = tuple(takewhile(lambda name: _TYPES[name] in (Tensor, Tensor | None), _TYPES))
+OPTIONS = tuple(_TYPES)[len(TENSORS) :]
+FIELDS = TENSORS + OPTIONS
+_tensors_of, _options_of = getter_of(TENSORS), getter_of(OPTIONS)
 
 
 def _rows_at(table: Tensor, position: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ whatever it doesn't know, before anything is launched. The call then goes throug
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ..call.arguments import Call
+from ..call.fields import getter_of
 from ..call.normalization import Normalization
 from ..call.rotation import Rotation
 from ..embedding import RotaryPositionEmbedding
@@ -31,6 +32,11 @@ from ..machine.modes import is_traced, is_transformed
 ENABLED = os.environ.get("ROPE_KERNELS_FAST_PATH", "1") != "0"
 PLAIN = (Tensor, Parameter)  # classes whose instances differ in what a signature holds alone
 MAX_ENTRIES = 4096  # a serving loop may meet any sequence length
+
+# All options of a call are in its signature. Of tensors only the looks are, and a call that is not
+# fused has no entry.
+_ELSEWHERE = "tensors", "freqs", "fused", "cu_seqlens", "start_positions", "position_ids"
+_options_of = getter_of([field.name for field in fields(Call) if field.name not in _ELSEWHERE])
 
 # `torch.cuda.current_device` first makes sure that PyTorch has initialized CUDA.
 _current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
@@ -62,22 +68,14 @@ def entry_of_call(
     """
     if not ENABLED or call.fused is not True or is_traced() or is_transformed():
         return None
-    interleaved, inplace, freqs = call.interleaved, call.inplace, call.freqs
-    cp_size, cp_rank = call.cp_size, call.cp_rank
-    # True == 1 == 1.0, and only one of them is accepted
-    types = type(interleaved), type(cp_size), type(cp_rank), type(inplace), type(freqs)
-    options = call.tensor_format, call.transpose, interleaved, cp_size, cp_rank, inplace, types
-    options += len(call.tensors), len(tables), *more
-    rotary_dim, start, inverse = call.rotary_dim, call.rotary_start, call.inverse
-    if not (type(start) is int and start == 0 and rotary_dim is None and inverse is False):
-        options += rotary_dim, start, inverse, type(rotary_dim), type(start), type(inverse)
-    options += (call.output_pairing,)
+    freqs, count = call.freqs, len(call.tensors)
+    signature = [Call, *_options_of(call), type(freqs), count, len(tables), *more]
     if isinstance(freqs, RotaryPositionEmbedding):
-        options += freqs.rotary_dim, freqs.interleaved, tables[0].requires_grad
+        signature += freqs.rotary_dim, freqs.interleaved, tables[0].requires_grad
     tensors = *call.tensors, *tables, *beside
     if not (call.cu_seqlens is call.start_positions is call.position_ids is None):
         tensors += call.where
-    return _entry_of(options, tensors)
+    return _entry_of(signature, tensors)
 
 
 def entry_of_rotation(
@@ -86,16 +84,15 @@ def entry_of_rotation(
     """The entry of all rotations of checked tensors that look like this one."""
     if not ENABLED or is_traced() or is_transformed():
         return None
-    # a call's options have a tuple where these have `rotary_start`: the two never share an entry
-    options = *rotation.options, inplace
+    signature = [Rotation, *rotation.options, inplace]
     tensors = *tensors, rotation.table, rotation.sin
     if rotation.looks_up_positions:
         tensors += rotation.where
-    return _entry_of(options, tensors)
+    return _entry_of(signature, tensors)
 
 
-def _entry_of(options: tuple, tensors: tuple[Tensor | None, ...]) -> Entry | None:
-    signature: list[Any] = [options]
+def _entry_of(signature: list[Any], tensors: tuple[Tensor | None, ...]) -> Entry | None:
+    """The entry of these options, which come as the start of a signature, and of such tensors."""
     try:
         for x in tensors:
             if type(x) in PLAIN:
@@ -104,13 +101,13 @@ def _entry_of(options: tuple, tensors: tuple[Tensor | None, ...]) -> Entry | Non
             elif x is not None:
                 return None
             signature.append(x)
-        return _entry(tuple(signature))
+        return _entry(*signature)
     except (AttributeError, RuntimeError, TypeError):  # no strides or memory, or not hashable
         return None
 
 
-@lru_cache(MAX_ENTRIES)
-def _entry(signature: tuple) -> Entry:
+@lru_cache(MAX_ENTRIES, typed=True)  # True == 1 == 1.0, and only one of them is accepted
+def _entry(*signature: Any) -> Entry:
     return Entry()
 
 
@@ -149,7 +146,7 @@ def entry_of_launch(options: tuple, tensors: tuple[Tensor | None, ...]) -> Entry
     """
     if not ENABLED or is_traced() or is_transformed():
         return None
-    return _entry_of(options, tensors)
+    return _entry_of(list(options), tensors)
 
 
 def shortest_launch(

@@ -62,7 +62,7 @@ def norm_rope(
     rows = tensors, outs, weights, rstds, sumsqs
     if entry is None:  # of an operator, or of a call that takes two launches
         signed = *two(tensors), *two(weights), *two(sumsqs), *rotation.tensors
-        options = FORWARD, inplace, for_backward, *rotation.options, *norm.fields
+        options = FORWARD, inplace, for_backward, *rotation.options, *norm.values
         entry = fastpath.entry_of_launch(options, signed)
     if entry is not None and entry.launch is not None:
         given = *two(tensors), *two(outs), *two(weights), *two(rstds), *two(sumsqs)
@@ -140,7 +140,7 @@ def _launch_backward(
     grads, kept, outs, weights, rstds, of_sums = map(two, rows)
     tables = rotation.table, rotation.sin, rotation.start_positions, rotation.position_ids
     computed = outs[0] is not None, len(of_weights), of_sums[0] is not None
-    options = BACKWARD, packed, given_sums, computed, *rotation.options, *norm.fields
+    options = BACKWARD, packed, given_sums, computed, *rotation.options, *norm.values
     entry = fastpath.entry_of_launch(options, (*grads, *kept, *weights, *rstds, *tables))
     row = kept[0].shape[-1]
     if entry is not None and entry.launch is not None:

@@ -136,8 +136,9 @@ def _call_of(function: Callable, *arguments, **options) -> tuple[Call, NormCall]
     sumsqs = (None,) * len(tensors) if sumsq is None else sumsq
     sumsqs = (sumsqs,) if isinstance(sumsqs, Tensor) else tuple(sumsqs)
     words = "eps", "weight_offset", "norm_after", "rounding", "norm_dim"
-    norm = NormCall(weight_names, weights, sumsqs, **{word: named.pop(word) for word in words})
-    return Call(names, tensors, **named), norm
+    options = {word: named.pop(word) for word in words}
+    norm = NormCall(weights=weights, sumsqs=sumsqs, **options)
+    return Call(tensors=tensors, **named), norm
 
 
 def _refuse_other_ways(call: Call, norm: NormCall, rotation: Rotation) -> None:

@@ -72,6 +72,5 @@ def _call_of(function: Callable, *arguments, **options) -> Call:
     bound = inspect.signature(function).bind(*arguments, **options)
     bound.apply_defaults()
     named = dict(bound.arguments)
-    names = _ROTATED[function]
-    tensors = tuple(named.pop(name) for name in names)
-    return Call(names, tensors, **named, transpose=function is rope_bw)
+    tensors = tuple(named.pop(name) for name in _ROTATED[function])
+    return Call(tensors=tensors, **named, transpose=function is rope_bw)

@@ -4,7 +4,6 @@ A message names the argument, what came and what is accepted.
 """
 
 import copy
-import inspect
 import re
 from dataclasses import dataclass
 
@@ -16,7 +15,6 @@ from torch import nn
 from inputs import angles
 from rope_kernels import (
     RotaryPositionEmbedding,
-    api,
     apply_rotary_pos_emb,
     reference,
     rope_bw,
@@ -1020,23 +1018,6 @@ def test_only_the_named_arguments_are_positional(call, device):
         apply_rotary_pos_emb(t(), table(), "sbhd", False)
     with pytest.raises(TypeError):
         rope_qk(t(), t(), table(), "sbhd", False)
-
-
-FUNCTIONS = (apply_rotary_pos_emb, rope_qk, rope_fw, rope_bw)
-
-
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
-def test_every_argument_gets_into_the_field_of_its_name(function, monkeypatch):
-    """The public functions hand most of them on by position."""
-    calls = []
-    monkeypatch.setattr(api, "rotate_call", lambda call: calls.append(call) or ("one", "two"))
-    given = {name: object() for name in inspect.signature(function).parameters}
-    function(**given)
-    call = calls.pop()
-    tensors = {name: given.pop(name) for name in call.names}
-    assert call.tensors == tuple(tensors.values())
-    assert {name: getattr(call, name) for name in given} == given
-    assert call.transpose == (function is rope_bw)
 
 
 @each_call

@@ -510,8 +510,7 @@ def entry_of(*tensors, freqs=T, **options):
     plain = {"cu_seqlens": None, "start_positions": None, "position_ids": None}
     plain |= {"interleaved": False, "cp_size": 1, "cp_rank": 0, "fused": True, "inplace": False}
     plain |= {"rotary_dim": None, "rotary_start": 0, "inverse": False, "output_pairing": "same"}
-    names = ("q", "k") if len(tensors) == 2 else ("t",)
-    a_call = Call(names, tensors, freqs, "sbhd", **(plain | options))
+    a_call = Call(tensors=tensors, freqs=freqs, tensor_format="sbhd", **(plain | options))
     entry, again = (fastpath.entry_of_call(a_call, api.tables_of(freqs)) for _ in range(2))
     return id(entry) if entry is not None and entry is again else None
 

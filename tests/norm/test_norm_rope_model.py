@@ -141,7 +141,9 @@ def test_given_rstd_the_references_bits(
     table = angle.cos().to(dtype), angle.sin().to(dtype)
     cu_seqlens = sequence_starts(tensor_format, 3, 2, device)
     options = {"interleaved": interleaved, "inverse": inverse, "to_half_split": interleaved}
-    rotation = Rotation(*table, cu_seqlens, tensor_format=tensor_format, rotary_start=4, **options)
+    rotation = Rotation(
+        *table, cu_seqlens=cu_seqlens, tensor_format=tensor_format, rotary_start=4, **options
+    )
     norm = model_norm(after=norm_after, weight_offset=1.0)
     given = [t], [weight], [], rotation, norm
     (got,), (rstd,), _ = launch_norm.norm_rope(*given, inplace=False, for_backward=True)

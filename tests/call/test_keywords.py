@@ -1,0 +1,395 @@
+"""Every keyword reaches the field of its name, all the way down: two swapped flags are no accident.
+
+A wrong order would be a wrong result and no error. So nothing here compares results: every option
+has a value of its own, and is looked for under its name.
+"""
+
+import ast
+import inspect
+from dataclasses import fields, replace
+from itertools import combinations
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor
+
+from rope_kernels import (
+    api,
+    apply_rotary_pos_emb,
+    norm_api,
+    norm_rope,
+    qk_norm_rope,
+    rope_bw,
+    rope_fw,
+    rope_qk,
+)
+from rope_kernels.autograd import norm_function, norm_operator, rope_function, rope_operator
+from rope_kernels.call.arguments import Call
+from rope_kernels.call.norm_checks import NormCall
+from rope_kernels.call.normalization import Normalization, Wanted
+from rope_kernels.call.rotation import Rotation
+from rope_kernels.launch import fastpath, launch_norm, launch_rope
+from rope_kernels.launch.norm_plan import ForwardTensors
+from rope_kernels.launch.plan import KernelTensors
+
+ROOT = Path(__file__).resolve().parents[2]
+WHERE = "cu_seqlens", "start_positions", "position_ids"
+T = torch.randn(4, 1, 2, 8)
+
+
+def names_of(kind):
+    return tuple(field.name for field in fields(kind))
+
+
+def of_type(kind, *types):
+    return [field.name for field in fields(kind) if field.type in types]
+
+
+FLAGS = of_type(Rotation, bool)
+
+
+def rotation_with(flag=None):
+    """A rotation whose fields all differ, but for the flags: one of them is up."""
+    tensors = {name: torch.zeros(i + 1) for i, name in enumerate(of_type(Rotation, Tensor | None))}
+    numbers = {name: i + 2 for i, name in enumerate(of_type(Rotation, int))}
+    flags = {name: name == flag for name in FLAGS}
+    table = torch.zeros(4, 1, 1, 8)
+    return Rotation(table, tensor_format="sbhd", **tensors, **numbers, **flags)
+
+
+def norm_with(flag=None):
+    flags = {name: name == flag for name in of_type(Normalization, bool)}
+    return Normalization(eps=0.25, weight_offset=0.5, dim=7, **flags)
+
+
+def values_of(x):
+    """The fields by name. A tensor counts by its size: a dispatcher may hand on another object."""
+    values = {name: getattr(x, name) for name in names_of(type(x))}
+    return {n: tuple(v.shape) if isinstance(v, Tensor) else v for n, v in values.items()}
+
+
+def is_same(one, other):
+    """Whether fields are equal, and of one type: True == 1."""
+    one, other = values_of(one), values_of(other)
+    return one == other and [*map(type, one.values())] == [*map(type, other.values())]
+
+
+# From a public function to what it asks for
+
+FUNCTIONS = (apply_rotary_pos_emb, rope_qk, rope_fw, rope_bw, norm_rope, qk_norm_rope)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_every_argument_gets_into_the_field_of_its_name(function, monkeypatch):
+    calls = []
+    monkeypatch.setattr(api, "rotate_call", lambda *call: calls.append(call) or ("one", "two"))
+    monkeypatch.setattr(norm_api, "norm_rope_call", api.rotate_call)
+    given = {name: object() for name in inspect.signature(function).parameters}
+    rows = (given["sumsq"],) if function is norm_rope else (object(), object())
+    if function is qk_norm_rope:
+        given["sumsq"] = rows
+    function(**given)
+    call, *norms = calls.pop()
+    assert call.tensors == tuple(given.pop(name) for name in call.names)
+    for norm in norms:
+        assert norm.weights == tuple(given.pop(name) for name in norm.weight_names)
+        assert norm.sumsqs == rows and given.pop("sumsq")
+        options = [name for name in names_of(NormCall) if name in given]
+        assert len(options) == 5
+        assert all(getattr(norm, name) is given.pop(name) for name in options)
+    assert {name: getattr(call, name) for name in given} == given
+    assert {*given, "tensors", "transpose"} == {*names_of(Call)}
+    assert call.transpose == (function is rope_bw)
+
+
+def call_of(**options):
+    given = dict.fromkeys(names_of(Call)) | {"tensors": (T,), "freqs": T, "fused": True}
+    return Call(**(given | options))
+
+
+@pytest.mark.parametrize("kind", (Call, NormCall))
+def test_what_was_asked_for_comes_by_keyword_alone(kind):
+    with pytest.raises(TypeError, match="takes 1 positional"):
+        kind((T,))
+
+
+def test_a_rotation_has_what_the_call_has_under_the_same_name():
+    shared = [name for name in names_of(Rotation) if name in names_of(Call)]
+    assert len(shared) == 10
+    given = {name: object() for name in shared}
+    call = call_of(**given, tensors=(None,), rotary_dim=8, output_pairing="same")
+    rotation = api.rotation_of(call, (T, None), None)
+    assert {name: getattr(rotation, name) for name in shared} == given
+    assert rotation.one_per_pair is rotation.to_half_split is False
+
+
+def test_a_normalization_has_what_the_call_has():
+    given = {"eps": 0.25, "weight_offset": 0.5, "norm_dim": 7}
+    for after, rounding in ((True, "once"), (False, "model")):
+        norm = NormCall(
+            weights=(None,), sumsqs=(None,), norm_after=after, rounding=rounding, **given
+        )
+        flag = "after" if after else "like_model"
+        assert is_same(norm_api.normalization_of(call_of(), norm, 0), norm_with(flag))
+
+
+# Through the operators
+
+OPERATORS = {
+    "rotate": (rope_operator, "_rotate_op"),
+    "rotate_inplace": (rope_operator, "_rotate_inplace_op"),
+    "norm_rope": (norm_operator, "_norm_rope_op"),
+    "norm_rope_inplace": (norm_operator, "_norm_rope_inplace_op"),
+    "norm_rope_backward": (norm_operator, "_backward_op"),
+}
+
+
+def run_operator(name, rotation, norm):
+    rows, inplace = ([T], [T[0, 0, 0]], [T[..., 0]]), name.endswith("inplace")
+    if name == "norm_rope_backward":
+        wanted, given = Wanted(inputs=True, weights=True, sums=False), ([T], [T], [T], None, [])
+        norm_operator.norm_rope_backward_by_operator(*given, rotation, norm, False, wanted)
+    elif name.startswith("norm"):
+        norm_operator.norm_rope_by_operator(*rows, rotation, norm, inplace)
+    else:
+        by = rope_operator
+        run = by.rotate_inplace_by_operator if inplace else by.rotate_by_operator
+        run((T,), rotation)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_every_field_is_the_argument_of_its_name(name, monkeypatch):
+    module, attribute = OPERATORS[name]
+    schema = getattr(module, attribute)._opoverload._schema
+    handed_on = []
+    monkeypatch.setattr(module, attribute, lambda *given: handed_on.append(given) or [T, T])
+    rotation, norm = rotation_with("inverse"), norm_with("after")
+    run_operator(name, rotation, norm)
+    values = dict(zip([a.name for a in schema.arguments], *handed_on, strict=True))
+    words = {int: "SymInt", float: "float", bool: "bool", str: "str", Tensor: "Tensor"}
+    words[Tensor | None] = "Tensor?"
+    for sent in (rotation, norm) if name.startswith("norm") else (rotation,):
+        for field in fields(sent):
+            assert values[field.name] is getattr(sent, field.name), field.name
+            assert f"{words[field.type]} {field.name}" in str(schema), field.name
+    if name == "norm_rope_backward":
+        wanted = [values[f"wants_{name}"] for name in ("inputs", "weights", "sums")]
+        assert wanted == [True, True, False] and values["given_sums"] is False
+
+
+@pytest.fixture
+def arrived(monkeypatch):
+    """What the operators launch, instead of a launch."""
+    found = []
+
+    def record(result):
+        def launch(*given):
+            found.append([x for x in given if isinstance(x, (Rotation, Normalization, Wanted))])
+            return result()
+
+        return launch
+
+    for module in (rope_operator, norm_operator):
+        monkeypatch.setattr(module, "check_values", lambda *given: None)
+        monkeypatch.setattr(module, "check_inplace", lambda *given: None)
+    monkeypatch.setattr(fastpath, "entry_of_rotation", lambda *given: None)
+    monkeypatch.setattr(launch_rope, "rotate", record(lambda: (T.clone(),)))
+    monkeypatch.setattr(launch_norm, "norm_rope", record(lambda: ((T.clone(),), (), None)))
+    nothing = (torch.empty(0),), (), ()
+    monkeypatch.setattr(launch_norm, "norm_rope_backward", record(lambda: nothing))
+    return found
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("flag", [*FLAGS, *of_type(Normalization, bool)])
+def test_an_operator_launches_what_it_was_given(name, flag, arrived):
+    rotation, norm = rotation_with(flag), norm_with(flag)
+    run_operator(name, rotation, norm)
+    (got, *of_norm) = arrived.pop()
+    assert is_same(got, rotation)
+    assert not name.startswith("norm") or is_same(of_norm[0], norm)
+    assert name != "norm_rope_backward" or of_norm[1] == (True, True, False)
+
+
+class Context(SimpleNamespace):
+    """What a Function of autograd remembers."""
+
+    def save_for_backward(self, *saved):
+        self.saved_tensors = saved
+
+    def set_materialize_grads(self, value):
+        pass
+
+    def mark_non_differentiable(self, *outs):
+        pass
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_a_backward_has_the_rotation_of_its_forward(flag):
+    rotation, ctx, seen = rotation_with(flag), Context(), []
+
+    def rotate(grads, rotation):
+        seen.append(replace(rotation))
+        return grads
+
+    rope_function.keep(ctx, (T,), (T,), rotation)
+    rope_function.gradients(ctx, (T,), (True,), rotate)
+    assert is_same(seen[0], replace(rotation, transpose=not rotation.transpose))
+
+
+@pytest.mark.parametrize("flag", [*FLAGS, *of_type(Normalization, bool)])
+def test_a_norms_backward_has_the_rotation_of_its_forward(flag):
+    rotation, norm, ctx, seen = rotation_with(flag), norm_with(flag), Context(), []
+    rows, found = norm_function.Rows((T,), (), ()), ((T,), (T[..., 0],), None)
+
+    def run(*given):
+        seen.append(given)
+        return (T,), (), ()
+
+    norm_function.keep(ctx, rows, found, rotation, norm)
+    with torch.no_grad():
+        norm_function.gradients(ctx, (T,), ((True,), (), ()), run)
+    *_, kept_rotation, kept_norm, given_sums, wanted = seen.pop()
+    assert is_same(kept_rotation, rotation) and is_same(kept_norm, norm)
+    assert (given_sums, wanted) == (False, (True, False, False))
+
+
+# In a signature of the fast path
+
+
+@pytest.fixture
+def entry_of(monkeypatch):
+    """The entry of a call with these options, of a rotation or of what is beside it."""
+    monkeypatch.setattr(fastpath, "ENABLED", True)
+    fastpath.forget()
+
+    def entry_of(kind, options):
+        if kind is Call:
+            return fastpath.entry_of_call(call_of(**options), (T, None))
+        if kind is Rotation:
+            return fastpath.entry_of_rotation(Rotation(T, **options), (T,), False)
+        given = dict.fromkeys(names_of(NormCall)) | options
+        return fastpath.entry_of_call(call_of(), (T, None), NormCall(**given).options)
+
+    yield entry_of
+    fastpath.forget()
+
+
+ELSEWHERE = {
+    Call: ("tensors", "freqs", "fused"),
+    Rotation: ("table", "sin"),
+    NormCall: ("weights", "sumsqs"),
+}
+
+
+@pytest.mark.parametrize("kind", ELSEWHERE)
+def test_two_swapped_options_have_another_signature(kind, entry_of):
+    options = [name for name in names_of(kind) if name not in ELSEWHERE[kind]]
+    pairs = [*combinations([name for name in options if name not in WHERE], 2)]
+    values = [("one", "two"), (False, True), (0, False), (1, True), (1, 1.0)]
+    cases = [(pair, case) for pair in pairs for case in values]
+    starts = [name for name in WHERE if name in options]
+    cases += [(pair, (torch.arange(3), None)) for pair in combinations(starts, 2)]
+    assert len(cases) >= 50
+    for name, (x, y) in [(name, case) for name in options for case in values if name not in WHERE]:
+        assert entry_of(kind, {name: x}) is not entry_of(kind, {name: y}), name
+    for (one, other), (x, y) in cases:
+        swapped = entry_of(kind, {one: y, other: x})
+        assert swapped is not entry_of(kind, {one: x, other: y}), (one, other)
+        assert None is not swapped is entry_of(kind, {one: y, other: x}), (one, other)
+
+
+def test_a_call_that_is_not_fused_has_no_entry(entry_of):
+    assert all(entry_of(Call, {"fused": fused}) is None for fused in (False, 1, None))
+
+
+# In a launch
+
+
+def test_a_kernel_gets_the_tensors_of_a_rotation_by_their_names():
+    rotation, given = rotation_with(), []
+    entry = fastpath.Entry(launch=lambda tensors: given.append(tensors) or True)
+    launch_rope.rotate((T,), rotation, False, entry)
+    launch_norm.norm_rope((T,), (), (), rotation, norm_with(), False, False, entry)
+    for tensors, kind in zip(given, (KernelTensors, ForwardTensors), strict=True):
+        names = {"start_positions": "starts", "position_ids": "ids"}
+        for name in ("table", "sin", *WHERE):
+            field = names.get(name, name)
+            assert kind._make(tensors)[kind._fields.index(field)] is getattr(rotation, name)
+
+
+# No file packs options by position
+
+VALUES = Call, NormCall, Rotation, Normalization, Wanted
+OPTIONS = {
+    field.name
+    for kind in (Call, NormCall, Rotation, Normalization)
+    for field in fields(kind)
+    if field.type in (bool, int, float, str, int | None) or field.name in ("tensor_format",)
+} | {"output_pairing", "norm_dim"}
+MOST_BY_POSITION = 2  # a table and its sines
+
+
+def packs_by_position(source):
+    """Lines where options are handed on by their order alone.
+
+    That is where a value with fields is made from a starred tuple, or from more than two arguments
+    without a name; and a tuple of more than two options, unless it is taken apart where it is made.
+    """
+    tree, lines = ast.parse(source), set()
+    nodes = [*ast.walk(tree)]
+    parallel = [
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple)
+    ]
+    for node in nodes:
+        if isinstance(node, ast.Call) and _name(node.func) in {kind.__name__ for kind in VALUES}:
+            starred = any(isinstance(x, ast.Starred) for x in node.args)
+            if starred or len(node.args) > MOST_BY_POSITION:
+                lines.add(node.lineno)
+        elif isinstance(node, ast.Tuple | ast.List) and node not in parallel:
+            packed = OPTIONS & {_name(x) for x in node.elts}
+            if len(packed) > MOST_BY_POSITION:
+                lines.add(node.lineno)
+    return lines
+
+
+def _name(node):
+    return getattr(node, "id", None) or getattr(node, "attr", None)
+
+
+@pytest.mark.parametrize(
+    "source, found",
+    [
+        ("Call(tensors=(t,), inplace=inplace, fused=fused)", False),
+        ("Rotation(cos, sin, inverse=inverse)", False),
+        ("Rotation(cos, sin, cu_seqlens)", True),
+        ("Rotation(*tables, inverse=inverse)", True),
+        ("rotation.Rotation(*values)", True),
+        ("Wanted(*what)", True),
+        ("Normalization(eps, offset, after)", True),
+        ("rest = cu_seqlens, interleaved, cp_size, cp_rank", True),
+        ("rest += rotary_dim, rotary_start, inverse", True),
+        ("f(*(eps, weight_offset, norm_after))", True),
+        ("return_ = [self.eps, self.weight_offset, self.after, self.dim]", True),
+        ("eps, offset, after = self.eps, self.weight_offset, self.after", False),
+        ("cp = rotation.cp_size, rotation.cp_rank", False),
+    ],
+)
+def test_options_by_position_are_found(source, found):
+    assert bool(packs_by_position(source)) == found
+
+
+def test_no_file_packs_options_by_position():
+    assert len(OPTIONS) == 21
+    paths = [path for room in ("rope_kernels", "rope_lab") for path in (ROOT / room).rglob("*.py")]
+    assert len(paths) > 40
+    found = {
+        f"{path.relative_to(ROOT).as_posix()}:{line}"
+        for path in paths
+        for line in packs_by_position(path.read_text(encoding="utf-8"))
+    }
+    assert found == set()
