@@ -61,7 +61,7 @@ def conditions(name: str) -> list[str]:
         else:
             [when] = [word.value for word in row.keywords if word.arg == "when"]
             text = ast.get_source_segment(inspect.getsource(tuning), when.body)
-            found.append(" ".join(text.split()).replace("call.", ""))
+            found.append(" ".join(text.split()).replace("facts.", ""))
     return found
 
 

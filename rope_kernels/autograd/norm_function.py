@@ -101,7 +101,7 @@ def gradients(
         ctx: after `keep`.
         grads: of the outputs; None of what nobody used.
         wanted: for each of the three: of which gradients are wanted.
-        run: `norm_launch.norm_rope_backward`, or the operator of it.
+        run: `launch_norm.norm_rope_backward`, or the operator of it.
     """
     saved = iter(ctx.saved_tensors)
     tensors, weights, sums, rstds = [tuple(islice(saved, count)) for count in ctx.counts]

@@ -28,7 +28,7 @@ def norm_rope_by_operator(
     norm: Normalization,
     inplace: bool,
 ) -> tuple[Tensor, ...]:
-    """`norm_launch.norm_rope` as an operator, differentiable as often as you like.
+    """`launch_norm.norm_rope` as an operator, differentiable as often as you like.
 
     In place it is for calls that autograd does not record; `check_norm` refuses the others.
     """
@@ -52,7 +52,7 @@ def norm_rope_backward_by_operator(
     given_sums: bool,
     wanted: Wanted,
 ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """`norm_launch.norm_rope_backward` as an operator."""
+    """`launch_norm.norm_rope_backward` as an operator."""
     values = *wanted, *rotation.tensors, *rotation.options, *norm.values
     found = iter(_backward_op(grads, kept, rstds, positions, weights, given_sums, *values))
     outs = [next(found) for _ in kept] if wanted.inputs else []

@@ -20,14 +20,14 @@ from .rope_function import gradients, keep
 
 
 def rotate_by_operator(tensors: tuple[Tensor, ...], rotation: Rotation) -> tuple[Tensor, ...]:
-    """`launch.rotate` into new memory as an operator, differentiable as often as you like."""
+    """`launch_rope.rotate` into new memory as an operator, differentiable as often as you like."""
     return tuple(_rotate_op(tensors, *rotation.tensors, *rotation.options))
 
 
 def rotate_inplace_by_operator(
     tensors: tuple[Tensor, ...], rotation: Rotation
 ) -> tuple[Tensor, ...]:
-    """`launch.rotate` in place as an operator, where autograd records nothing.
+    """`launch_rope.rotate` in place as an operator, where autograd records nothing.
 
     Raises:
         RuntimeError: autograd would record it. PyTorch gives no backward to operators in place, and

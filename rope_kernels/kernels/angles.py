@@ -31,7 +31,7 @@ def cos_sin_of(
 @triton.jit
 def angle_from_turns(
     position,  # (positions, 1), (1, columns) or (columns,), int64
-    turns_ptr,  # (d2 / 2,) int64: 2^-64 turns per position
+    turns_ptr,  # (d2 / 2,) int64: frequencies, in 2^-64 turns per position
     pair,  # (columns,) int64: whose angles
     exists,  # (columns,): whether there is such a pair
     COMPUTED: tl.constexpr,  # fp32 or fp64
@@ -51,7 +51,7 @@ def angle_from_turns(
 
 @triton.jit
 def load_columns(
-    at,  # `Positions`
+    at,  # `TableRows`
     table,  # `Table` of angles or cosines
     column,  # (columns,) int64: which columns
     exists,  # (columns,): whether there is such a column
@@ -59,7 +59,7 @@ def load_columns(
     COMPUTED: tl.constexpr,  # fp32 or fp64
 ):
     """Angles twice, or cosines and sines: of each token, NaN where it is past the table."""
-    mask = at.exists & (at.position >= 0) & (at.position < table.positions) & exists
+    mask = at.exists & (at.position >= 0) & (at.position < table.length) & exists
     row = (at.b * table.strides[0] + at.position * table.strides[1]) * UNIT
     offset = row + column * table.strides[2]
     loaded = tl.load(table.ptr + offset, mask, other=float("nan")).to(COMPUTED)
@@ -95,9 +95,9 @@ def for_all_rows(
 
 @triton.jit
 def cos_sin(
-    at,  # `Positions`
+    at,  # `TableRows`
     table,  # `Table`
-    columns,  # `Columns` of the table; of a module's, the pairs
+    columns,  # `Columns` of the table, or pairs where frequencies stand in for it
     lookup: tl.constexpr,  # `Lookup`
     STORED: tl.constexpr,  # dtype of the elements to rotate
 ):
@@ -122,7 +122,7 @@ def cos_sin(
 
 @triton.jit
 def cos_sin_of_both(
-    at,  # `Positions`
+    at,  # `TableRows`
     table,  # `Table` of angles or cosines
     columns,  # `Columns` of the table
     others,  # (columns,) int64: other columns, which exist where those do
@@ -146,7 +146,7 @@ def cos_sin_of_both(
 
 @triton.jit
 def cos_sin_of_pairs(
-    at,  # `Positions`
+    at,  # `TableRows`
     table,  # `Table`
     pairs,  # `Columns` of a block: whose cosines and sines
     HALF: tl.constexpr,  # number of pairs
@@ -156,11 +156,11 @@ def cos_sin_of_pairs(
     """`CosSin` of each pair."""
     if lookup.one_per_pair:
         cos, sin = cos_sin(at, table, pairs, lookup, STORED)
-        angles = CosSin(cos, sin, cos, sin)
+        found = CosSin(cos, sin, cos, sin)
     else:
         first, second = pairs.number, pairs.number + HALF
         if lookup.interleaved:
             first, second = 2 * pairs.number, 2 * pairs.number + 1
         columns = Columns(first, pairs.row, pairs.exists)
-        angles = cos_sin_of_both(at, table, columns, second, lookup, STORED)
-    return angles
+        found = cos_sin_of_both(at, table, columns, second, lookup, STORED)
+    return found

@@ -5,8 +5,8 @@ import triton.language as tl
 
 from .angles import cos_sin_of_pairs
 from .parts import pairs_of_block, per_token
-from .positions import positions
-from .values import Angles, Positions
+from .positions import find_positions
+from .values import CosSin, TableRows
 
 
 @triton.jit
@@ -18,11 +18,11 @@ def not_in_sequence():
 @triton.jit
 def positions_of_tokens(
     tokens,  # `Tokens`
-    where,  # `Sequences`
+    given,  # `GivenPositions`
     MARKED: tl.constexpr,  # the ids are from `store_positions`
 ):
     """Each token's position, and whether it is in a sequence, (positions,)."""
-    position, in_sequence = positions(tokens, where)
+    position, in_sequence = find_positions(tokens, given)
     if MARKED:
         in_sequence = position > not_in_sequence()
     return position, in_sequence
@@ -39,24 +39,21 @@ def cos_sin_of_tokens(
 ):
     """`CosSin` of each token's pairs, each (positions, 1, columns)."""
     pairs = pairs_of_block(head, 1)
-    at = Positions(per_token(position, False), per_token(tokens.exists, False), tokens.b)
+    at = TableRows(per_token(position, False), per_token(tokens.exists, False), tokens.b)
     return cos_sin_of_pairs(at, table, pairs, head.half, lookup, STORED)
 
 
 @triton.jit
-def angles_of_tokens(
-    angles,  # `CosSin`
-    in_sequence,  # (positions,): whether the token turns at all
-    LIKE_MODEL: tl.constexpr,  # round cos and sin to the stored dtype
+def rounded_cos_sin(
+    cos_sin,  # `CosSin`
     STORED: tl.constexpr,  # a dtype
 ):
-    """`Angles`, as `turn_row` takes them."""
-    cos1, sin1, cos2, sin2 = angles
-    if LIKE_MODEL:
-        COMPUTED: tl.constexpr = cos1.dtype
-        cos1, sin1 = cos1.to(STORED).to(COMPUTED), sin1.to(STORED).to(COMPUTED)
-        cos2, sin2 = cos2.to(STORED).to(COMPUTED), sin2.to(STORED).to(COMPUTED)
-    return Angles(cos1, sin1, cos2, sin2, in_sequence)
+    """The same rounded to the stored dtype, as a model does it."""
+    cos1, sin1, cos2, sin2 = cos_sin
+    COMPUTED: tl.constexpr = cos1.dtype
+    cos1, sin1 = cos1.to(STORED).to(COMPUTED), sin1.to(STORED).to(COMPUTED)
+    cos2, sin2 = cos2.to(STORED).to(COMPUTED), sin2.to(STORED).to(COMPUTED)
+    return CosSin(cos1, sin1, cos2, sin2)
 
 
 @triton.jit

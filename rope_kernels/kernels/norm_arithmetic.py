@@ -30,8 +30,9 @@ def computed(
     head: tl.constexpr,  # `Head`
 ):
     """The same in fp32 (fp64 for fp64), and 0 where there is no element."""
-    COMPUTED: tl.constexpr = tl.float64 if row.first.dtype == tl.float64 else tl.float32
-    row = Row(row.first.to(COMPUTED), row.second.to(COMPUTED), row.tail.to(COMPUTED))
+    first, second, tail = row
+    COMPUTED: tl.constexpr = tl.float64 if first.dtype == tl.float64 else tl.float32
+    row = Row(first.to(COMPUTED), second.to(COMPUTED), tail.to(COMPUTED))
     return zero_outside(row, exists, head)
 
 
@@ -108,7 +109,7 @@ def times_number(
     number,  # of each row, (positions, rows, 1)
 ):
     """The product with one number for each row."""
-    return Row(row.first * number, row.second * number, row.tail * number)
+    return Row(row[0] * number, row[1] * number, row[2] * number)
 
 
 @triton.jit
@@ -130,9 +131,10 @@ def rounded(
     STORED: tl.constexpr,  # a dtype
 ):
     """Round to the stored dtype, and go on in the computed one."""
-    COMPUTED: tl.constexpr = row.first.dtype
-    first, second = row.first.to(STORED).to(COMPUTED), row.second.to(STORED).to(COMPUTED)
-    return Row(first, second, row.tail.to(STORED).to(COMPUTED))
+    first, second, tail = row
+    COMPUTED: tl.constexpr = first.dtype
+    first, second = first.to(STORED).to(COMPUTED), second.to(STORED).to(COMPUTED)
+    return Row(first, second, tail.to(STORED).to(COMPUTED))
 
 
 @triton.jit
@@ -156,41 +158,42 @@ def normalized(
 @triton.jit
 def turn_row(
     row,  # `Row`
-    angles,  # `Angles`, or `CosSin` unless packed
-    PACKED: tl.constexpr,  # tokens past the last sequence pass through
+    cos_sin,  # `CosSin`
+    does_turn,  # (positions,): the other tokens pass through; or None: all turn
     TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
     INVERSE: tl.constexpr,  # negate the sines
 ):
     """Rotate the pairs of a row; its tail passes through."""
-    y1, y2 = turn(row[0], row[1], angles, TRANSPOSE, INVERSE)
-    if PACKED:
-        turns = angles.in_sequence[:, None, None]
-        y1, y2 = tl.where(turns, y1, row[0]), tl.where(turns, y2, row[1])
-    return Row(y1, y2, row[2])
+    x1, x2, tail = row
+    y1, y2 = turn(x1, x2, cos_sin, TRANSPOSE, INVERSE)
+    if does_turn is not None:
+        y1 = tl.where(does_turn[:, None, None], y1, x1)
+        y2 = tl.where(does_turn[:, None, None], y2, x2)
+    return Row(y1, y2, tail)
 
 
 @triton.jit
 def turn_forward(
     row,  # `Row`
-    angles,  # `Angles`
-    PACKED: tl.constexpr,  # tokens past the last sequence pass through
+    cos_sin,  # `CosSin`
+    does_turn,  # (positions,): the other tokens pass through; or None: all turn
     INVERSE: tl.constexpr,  # negate the sines
     LIKE_MODEL: tl.constexpr,  # round the products too
     STORED: tl.constexpr,  # the dtype to which they are rounded
 ):
     """Rotate the pairs of a row, forward."""
     if LIKE_MODEL:  # no multiply-add is fused: the compiler is told so
-        sin1, sin2 = angles.sin1, angles.sin2
+        cos1, sin1, cos2, sin2 = cos_sin
         if INVERSE:
             sin1, sin2 = -sin1, -sin2
         x1, x2, tail = row
-        a1, b1, _ = rounded(Row(x1 * angles.cos1, x2 * sin1, tail), STORED)
-        a2, b2, _ = rounded(Row(x2 * angles.cos2, x1 * sin2, tail), STORED)
+        a1, b1, _ = rounded(Row(x1 * cos1, x2 * sin1, tail), STORED)
+        a2, b2, _ = rounded(Row(x2 * cos2, x1 * sin2, tail), STORED)
         y1, y2, _ = rounded(Row(a1 - b1, a2 + b2, tail), STORED)
-        if PACKED:
-            turns = angles.in_sequence[:, None, None]
-            y1, y2 = tl.where(turns, y1, x1), tl.where(turns, y2, x2)
+        if does_turn is not None:
+            y1 = tl.where(does_turn[:, None, None], y1, x1)
+            y2 = tl.where(does_turn[:, None, None], y2, x2)
         turned = Row(y1, y2, tail)
     else:
-        turned = turn_row(row, angles, PACKED, False, INVERSE)
+        turned = turn_row(row, cos_sin, does_turn, False, INVERSE)
     return turned

@@ -9,7 +9,7 @@ the order of arrival.
 import triton
 import triton.language as tl
 
-from .norm_angles import angles_of_tokens, cos_sin_of_tokens, positions_of_tokens
+from .norm_angles import cos_sin_of_tokens, positions_of_tokens, rounded_cos_sin
 from .norm_arithmetic import computed, times_number, turn_row, weights_of, zero_outside
 from .norm_gradient import input_gradient, plus_products, store_sums, zeros_of_rows
 from .norm_rows import (
@@ -22,7 +22,7 @@ from .norm_rows import (
     store_row,
     tile_of_share,
 )
-from .values import Memory, Sequences, Sizes, Table
+from .values import GivenPositions, Memory, Sizes, Table
 
 
 @triton.jit(do_not_specialize=["seq_len", "batch", "q_heads", "k_heads", "s2", "chunks"])
@@ -40,7 +40,7 @@ def norm_rope_backward_kernel(
     q_sumsq_ptr,  # gradient of the sums of squares that came from elsewhere; or None
     k_sumsq_ptr,
     q_partial_ptr,  # (shares, d): sums of the weight's gradient over the rows of each program
-    k_partial_ptr,  # ... or with PER_HEAD (chunks, h, d), the gradient itself; None: not wanted
+    k_partial_ptr,  # or with `norm.per_head` (chunks, h, d); None: not wanted
     table_ptr,  # from here on as in `norm_rope_kernel`
     sin_ptr,
     starts_ptr,
@@ -50,8 +50,8 @@ def norm_rope_backward_kernel(
     q_heads,  # h of q
     k_heads,  # h of k
     s2,  # positions in the table
-    cp,  # (cp_size, cp_rank): this rank has two chunks of every sequence; or None
-    chunks,  # programs that share the positions of the same rows, or with FOLD their tiles
+    cp,  # context parallelism: (cp_size, cp_rank); or None
+    chunks,  # programs that share the positions of the same rows, or with `order.fold` their tiles
     strides,  # `NormBackwardStrides`
     head: tl.constexpr,  # `Head`: which elements turned
     tile: tl.constexpr,  # `Tile`: how much a program takes at a time
@@ -71,14 +71,14 @@ def norm_rope_backward_kernel(
     q_sumsq, k_sumsq = Memory(q_sumsq_ptr, strides.q_sumsq), Memory(k_sumsq_ptr, strides.k_sumsq)
     sizes = Sizes(seq_len, batch, q_heads, k_heads)
     table = Table(table_ptr, sin_ptr, strides.table, s2)
-    where = Sequences(seq_len, None, 0, starts_ptr, ids_ptr, strides.ids, cp)
+    given = GivenPositions(seq_len, None, 0, starts_ptr, ids_ptr, strides.ids, cp)
 
     # My rows, of q or of k, and my share of their tiles.
     share = share_of_program(sizes, chunks, tile, order, norm.per_head)
     weights = weights_of(share, q_weight_ptr, k_weight_ptr, head, norm, COMPUTED)
     sums = zeros_of_rows(tile, head, COMPUTED)
-    for number in tl.range(share.chunk, share.tiles, chunks, num_stages=order.stages):
-        mine, tokens = tile_of_share(number, share, sizes, tile, order, norm.per_head)
+    for tile_number in tl.range(share.chunk, share.tiles, chunks, num_stages=order.stages):
+        mine, tokens = tile_of_share(tile_number, share, sizes, tile, order, norm.per_head)
 
         # Read the gradient, and what the forward kept.
         rows = rows_of(mine, q_grad, k_grad, order.per_batch, order.grad_aligned)
@@ -86,23 +86,28 @@ def norm_rope_backward_kernel(
         rows = rows_of(mine, q, k, order.per_batch, order.aligned)
         kept = load_row(rows, head, head.reads_interleaved)
         rstd = load_numbers(mine, q_rstd, k_rstd, order.per_batch)
-        position, in_sequence = positions_of_tokens(tokens, where, norm.packed)
-        angles = cos_sin_of_tokens(position, tokens, table, head, lookup, STORED)
-        angles = angles_of_tokens(angles, in_sequence, norm.like_model, STORED)
+        position, in_sequence = positions_of_tokens(tokens, given, MARKED=norm.packed)
+        cos_sin = cos_sin_of_tokens(position, tokens, table, head, lookup, STORED)
+        if norm.like_model:
+            cos_sin = rounded_cos_sin(cos_sin, STORED)
+        does_turn = None
+        if norm.packed:
+            does_turn = in_sequence
 
         # Back through the rotation; my share of the weight's gradient; through weights and norm.
         normal, grad = computed(kept, mine.exists, head), computed(grad, mine.exists, head)
         if norm.after:
-            normal = turn_row(normal, angles, norm.packed, False, lookup.inverse)
+            normal = turn_row(normal, cos_sin, does_turn, TRANSPOSE=False, INVERSE=lookup.inverse)
         else:
-            grad = turn_row(grad, angles, norm.packed, True, lookup.inverse)
+            grad = turn_row(grad, cos_sin, does_turn, TRANSPOSE=True, INVERSE=lookup.inverse)
+        # Zeros again: what isn't there may have met a NaN.
         normal = zero_outside(times_number(normal, rstd), mine.exists, head)
         grad = zero_outside(grad, mine.exists, head)
         if q_partial_ptr is not None:
             sums = plus_products(sums, grad, normal, head.tail)
         out, of_sumsq = input_gradient(grad, normal, rstd, weights, head, norm)
         if norm.after:
-            out = turn_row(out, angles, norm.packed, True, lookup.inverse)
+            out = turn_row(out, cos_sin, does_turn, TRANSPOSE=True, INVERSE=lookup.inverse)
         if q_out_ptr is not None:
             out_rows = rows_of(mine, q_out, k_out, order.per_batch, order.out_aligned)
             store_row(out_rows, out, head, head.reads_interleaved)

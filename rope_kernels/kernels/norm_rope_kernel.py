@@ -8,14 +8,14 @@ import triton
 import triton.language as tl
 
 from .norm_angles import (
-    angles_of_tokens,
     cos_sin_of_tokens,
     positions_of_tokens,
+    rounded_cos_sin,
     store_positions,
 )
 from .norm_arithmetic import computed, dot, normalized, turn_forward, weights_of, zero_outside
 from .norm_rows import load_numbers, load_row, rows_of, store_numbers, store_row, tile_of_rows
-from .values import Memory, Sequences, Sizes, Table
+from .values import GivenPositions, Memory, Sizes, Table
 
 
 @triton.jit(do_not_specialize=["seq_len", "batch", "q_heads", "k_heads", "s2", "sequences"])
@@ -31,7 +31,7 @@ def norm_rope_kernel(
     q_sumsq_ptr,  # viewed as (s, b, h, 1): sums of squares from elsewhere; or None
     k_sumsq_ptr,
     positions_ptr,  # output, (s,) int64: where packed tokens are, for the backward; or None
-    table_ptr,  # angles or cosines, (b, s2, columns); or int64, (d2 / 2,): 2^-64 turns a position
+    table_ptr,  # angles or cosines, (b, s2, columns); or int64 frequencies, see `angle_from_turns`
     sin_ptr,  # sines, if the table holds cosines, or None
     cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, and the last ends; or None
     starts_ptr,  # (b,) or (sequences,): position of the first token of each sequence; or None
@@ -41,8 +41,8 @@ def norm_rope_kernel(
     q_heads,  # h of q
     k_heads,  # h of k
     s2,  # positions in the table
-    cp,  # (cp_size, cp_rank): this rank has two chunks of every sequence; or None
     sequences,  # number of packed sequences
+    cp,  # context parallelism: (cp_size, cp_rank); or None
     strides,  # `NormStrides`
     head: tl.constexpr,  # `Head`: which elements turn
     tile: tl.constexpr,  # `Tile`: how much a program takes
@@ -58,7 +58,7 @@ def norm_rope_kernel(
     q_rstd, k_rstd = Memory(q_rstd_ptr, strides.q_rstd), Memory(k_rstd_ptr, strides.k_rstd)
     q_sumsq, k_sumsq = Memory(q_sumsq_ptr, strides.q_sumsq), Memory(k_sumsq_ptr, strides.k_sumsq)
     table = Table(table_ptr, sin_ptr, strides.table, s2)
-    where = Sequences(seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, strides.ids, cp)
+    given = GivenPositions(seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, strides.ids, cp)
 
     # My tile: rows of q, or of k.
     mine, tokens, row_block = tile_of_rows(Sizes(seq_len, batch, q_heads, k_heads), tile, order)
@@ -74,23 +74,27 @@ def norm_rope_kernel(
     if PACKED:
         tl.debug_barrier()
 
-    # The angles of my tokens.
-    position, in_sequence = positions_of_tokens(tokens, where, False)
-    angles = cos_sin_of_tokens(position, tokens, table, head, lookup, STORED)
-    angles = angles_of_tokens(angles, in_sequence, norm.like_model, STORED)
+    # Cosines and sines of the angles of my tokens. Those past the last sequence pass through.
+    position, in_sequence = positions_of_tokens(tokens, given, MARKED=False)
+    cos_sin = cos_sin_of_tokens(position, tokens, table, head, lookup, STORED)
+    if norm.like_model:
+        cos_sin = rounded_cos_sin(cos_sin, STORED)
+    does_turn = None
+    if PACKED:
+        does_turn = in_sequence
 
     # Normalize and turn in fp32 (fp64 for fp64), or the other way round.
     y = computed(x, mine.exists, head)
     if norm.after:
-        y = turn_forward(y, angles, PACKED, lookup.inverse, norm.like_model, STORED)
-        y = zero_outside(y, mine.exists, head)
+        y = turn_forward(y, cos_sin, does_turn, lookup.inverse, norm.like_model, STORED)
+        y = zero_outside(y, mine.exists, head)  # what isn't there may have met a NaN
     sumsq = dot(y, y, head.tail)
     if q_sumsq_ptr is not None:
         sumsq = load_numbers(mine, q_sumsq, k_sumsq, order.per_batch)
     rstd = tl.rsqrt(sumsq * (1 / norm.dim) + norm.eps)
     y = normalized(y, rstd, weights, norm.like_model, STORED)
     if not norm.after:
-        y = turn_forward(y, angles, PACKED, lookup.inverse, norm.like_model, STORED)
+        y = turn_forward(y, cos_sin, does_turn, lookup.inverse, norm.like_model, STORED)
 
     # Write every element once, and what the backward needs.
     out_rows = rows_of(mine, q_out, k_out, order.per_batch, order.out_aligned)

@@ -1,10 +1,10 @@
 """The parts that kernels are made of. `rope_kernel.py` tells how they fit together.
 
 A row is one head of one batch entry at one position: d elements. A Triton program (a thread block)
-rotates a tile of `positions` x `rows` rows. Every part takes and returns values of one tile: tokens
-have shape (positions,), rows (rows,), pairs (columns,), and elements (positions, rows, columns).
-The last dimension may hold several rows side by side: of one position, or over positions, with one
-position and as many tokens as columns. `values.py` has the fields.
+rotates a tile of rows. Every part takes and returns values of one tile: tokens have shape
+(positions,), rows (rows, 1), pairs (columns,), and elements (positions, rows, columns). The columns
+may hold several rows side by side: of one position, then rows have shape (rows, columns), or over
+positions, with one position and as many tokens as columns. `values.py` has the fields.
 """
 
 import triton
@@ -15,8 +15,8 @@ from .values import Columns, Place, Rows, Tokens
 
 @triton.jit
 def tile_of_program(
-    s_blocks,  # blocks of BLOCK_S positions
-    row_blocks,  # blocks of BLOCK_R rows, those of k after those of q
+    s_blocks,  # how many tiles all positions make
+    row_blocks,  # how many the rows of a position make, those of k after those of q
     entries,  # batch entries that have row blocks of their own
     ROWS_OUTER: tl.constexpr,  # positions run faster than rows, not slower
     STRETCH: tl.constexpr,  # blocks of positions that all rows finish before the next ones begin
@@ -90,14 +90,15 @@ def row_pointers(
         unit: tl.constexpr = max(1, ALIGNED * 8 // ptr.dtype.element_ty.primitive_bitwidth)
         s_stride, b_stride = s_stride // unit * unit, b_stride // unit * unit
         h_stride = h_stride // unit * unit
-    row_batch, head = (place.row * 0).to(tl.int64) + place.b, place.row.to(tl.int64)
+    row_batch = (place.row * 0).to(tl.int64) + place.b  # b, in the shape of the rows
+    row_head = place.row.to(tl.int64)
     if not PER_BATCH:
         row_batch = (place.row // place.heads).to(tl.int64)
-        head = (place.row % place.heads).to(tl.int64)
+        row_head = (place.row % place.heads).to(tl.int64)
     ptr += place.first_s * s_stride
     if ALIGNED > 0:
         ptr = tl.multiple_of(ptr, ALIGNED)
-    s_offset, row_offset = place.later * s_stride, row_batch * b_stride + head * h_stride
+    s_offset, row_offset = place.later * s_stride, row_batch * b_stride + row_head * h_stride
     return ptr + (s_offset[:, None, :] + row_offset[None, :, :])
 
 
@@ -106,7 +107,7 @@ def rows_of_program(
     q,  # `Tensors`
     k,  # `Tensors`; without keys its pointers are None
     sizes,  # (seq_len, batch)
-    columns,  # `Columns` of a block
+    columns,  # `Columns` of a block, for rows side by side
     tile: tl.constexpr,  # `Tile`
     order: tl.constexpr,  # `Order`
 ):
@@ -140,7 +141,8 @@ def rows_of_program(
     # My rows. 64-bit from here on: an offset may pass 2^31 elements.
     b = b.to(tl.int64)
     first_s = s_block.to(tl.int64) * POSITIONS
-    row = (row_block * ROWS + tl.arange(0, tile.rows) * (ROWS // tile.rows))[:, None]
+    APART: tl.constexpr = ROWS // tile.rows  # from the first row of a block to that of the next
+    row = (row_block * ROWS + tl.arange(0, tile.rows) * APART)[:, None]
     if tile.over_positions:
         tl.static_assert(tile.positions == 1)
         later = columns.row.to(tl.int64)
@@ -176,13 +178,13 @@ def from_element(
     START: tl.constexpr,  # an element
 ):
     """The same rows, counted from one of their elements on."""
-    pointers = rows.pointers + tl.full((), START, tl.int64) * rows.stride
+    pointers = rows.pointers + tl.full((), START, tl.int64) * rows.stride  # 64 bits
     return Rows(pointers, rows.stride, rows.exists)
 
 
 @triton.jit
 def load_pairs(
-    rows,  # `Rows`, from their first element that turns on
+    rows,  # `Rows`, counted from the first element that turns
     pairs,  # `Columns`
     HALF: tl.constexpr,  # number of pairs of a row
     INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
@@ -204,7 +206,7 @@ def load_pairs(
 
 @triton.jit
 def store_pairs(
-    rows,  # `Rows`, from their first element that turns on
+    rows,  # `Rows`, counted from the first element that turns
     first,  # first members of the pairs, in the stored dtype
     second,  # second members
     pairs,  # `Columns`
@@ -261,16 +263,17 @@ def store_tail(
 def turn(
     first,  # first members of the pairs, in the stored dtype
     second,  # second members
-    angles,  # `CosSin`, or `Angles`
+    cos_sin,  # `CosSin`
     TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
     INVERSE: tl.constexpr,  # negate the sines
 ):
     """Rotate every pair in the dtype of its cosine, and round once.
 
-    The transpose differs in two signs, and in which sine it takes. The fused multiply-adds are
-    written out: `whole_rows_kernel` has the same, so both kernels give the same bits.
+    The transpose differs in two signs, and in which sine it takes: it equals the inverse only where
+    both members have the same angle. The fused multiply-adds are written out: `whole_rows_kernel`
+    has the same, so both kernels give the same bits.
     """
-    cos1, sin1, cos2, sin2 = angles.cos1, angles.sin1, angles.cos2, angles.sin2
+    cos1, sin1, cos2, sin2 = cos_sin
     if INVERSE:
         sin1, sin2 = -sin1, -sin2
     x1, x2 = first.to(cos1.dtype), second.to(cos1.dtype)

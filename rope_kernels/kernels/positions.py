@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def find_sequences(
-    token,  # (positions,) int64: indices into the packed batch
+    token,  # (positions,) or (columns,) int64: indices into the packed batch
     cu_seqlens_ptr,  # (sequences + 1,) int32 or int64: sequence starts, then the last end
     sequences,  # number of packed sequences
     cp_size,  # ranks that share every sequence evenly
@@ -33,20 +33,20 @@ def find_sequences(
 
 
 @triton.jit
-def positions(
+def find_positions(
     tokens,  # `Tokens` of this tile
-    where,  # `Sequences`
+    given,  # `GivenPositions`
 ):
     """Each token's position in its sequence, int64, and whether it is in a sequence."""
     s, s_exists, b = tokens
-    cp = where.cp
-    sequence, start, length, in_sequence = s * 0 + b, 0, where.seq_len, s_exists
-    if where.cu_seqlens_ptr is not None:
+    cp = given.cp
+    sequence, start, length, in_sequence = s * 0 + b, 0, given.seq_len, s_exists
+    if given.cu_seqlens_ptr is not None:
         cp_size = 1 if cp is None else cp[0]
         block_s: tl.constexpr = s.shape[0]
         probes: tl.constexpr = 32 // block_s if block_s < 16 else 2  # one per thread of a warp
         sequence, start, length, in_sequence = find_sequences(
-            s, where.cu_seqlens_ptr, where.sequences, cp_size, probes
+            s, given.cu_seqlens_ptr, given.sequences, cp_size, probes
         )
     position = s - start
     if cp is not None:
@@ -54,9 +54,9 @@ def positions(
         chunk = length // 2
         counted_back = 2 * cp[0].to(tl.int64) - 2 - cp[1]
         position += tl.where(position < chunk, cp[1], counted_back) * chunk
-    if where.starts_ptr is not None:
-        position += tl.load(where.starts_ptr + sequence, in_sequence, other=0).to(tl.int64)
-    if where.ids_ptr is not None:
-        id_ptr = where.ids_ptr + b * where.ids_strides[0] + s * where.ids_strides[1]
+    if given.starts_ptr is not None:
+        position += tl.load(given.starts_ptr + sequence, in_sequence, other=0).to(tl.int64)
+    if given.ids_ptr is not None:
+        id_ptr = given.ids_ptr + b * given.ids_strides[0] + s * given.ids_strides[1]
         position = tl.load(id_ptr, s_exists, other=0).to(tl.int64)
     return position, in_sequence

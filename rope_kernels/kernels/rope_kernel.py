@@ -1,8 +1,8 @@
 """The Triton kernel, told with the parts. No torch and no launching: `launch/` plans every call.
 
 One program owns both members of its pairs, so every element is read once, written once, and may be
-overwritten; and rows of a position share cos and sin. An argument that is None is not there, and
-Triton leaves out the lines that need it.
+overwritten; and rows of a position share cos and sin. A tile is (positions, rows, pairs), mostly of
+one position. An argument that is None is not there, and Triton leaves out the lines that need it.
 """
 
 import triton
@@ -20,17 +20,18 @@ from .parts import (
     store_tail,
     turn,
 )
-from .positions import positions
-from .values import Positions, Sequences, Table, Tensors
+from .positions import find_positions
+from .values import GivenPositions, Table, TableRows, Tensors
 
 
+# A new length, batch or table compiles no new kernel.
 @triton.jit(do_not_specialize=["seq_len", "batch", "q_heads", "k_heads", "s2", "sequences"])
 def rope_kernel(
     q_ptr,  # input, viewed as (s, b, h, d)
-    k_ptr,  # second input, of any strides too, or None
-    q_out_ptr,  # outputs, of any strides too; they may be the inputs
+    k_ptr,  # second input, or None
+    q_out_ptr,  # outputs; they may be the inputs
     k_out_ptr,
-    table_ptr,  # angles or cosines, (b, s2, d2); or int64, (d2 / 2,): 2^-64 turns per position
+    table_ptr,  # angles or cosines, (b, s2, columns); or int64 frequencies, see `angle_from_turns`
     sin_ptr,  # sines, if the table holds cosines, or None
     cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, and the last ends; or None
     starts_ptr,  # (b,) or (sequences,): position of the first token of each sequence; or None
@@ -41,7 +42,7 @@ def rope_kernel(
     k_heads,  # h of k
     s2,  # positions in the table
     sequences,  # number of packed sequences
-    cp,  # (cp_size, cp_rank): this rank has two chunks of every sequence; or None
+    cp,  # context parallelism: (cp_size, cp_rank); or None
     strides,  # `RopeStrides`
     head: tl.constexpr,  # `Head`: which elements turn
     tile: tl.constexpr,  # `Tile`: how much a program takes
@@ -54,15 +55,15 @@ def rope_kernel(
     q = Tensors(q_ptr, q_out_ptr, q_heads, strides.q, strides.q_out)
     k = Tensors(k_ptr, k_out_ptr, k_heads, strides.k, strides.k_out)
     table = Table(table_ptr, sin_ptr, strides.table, s2)
-    where = Sequences(seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, strides.ids, cp)
+    given = GivenPositions(seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, strides.ids, cp)
 
     # My tile: pairs of some rows of q or k, at some tokens.
     pairs = pairs_of_block(head, tile.side_by_side)
     rows, out_rows, tokens = rows_of_program(q, k, (seq_len, batch), pairs, tile, order)
 
     # Read every element once, first of all: the loads are in flight while cos and sin are computed.
-    slices = from_element(rows, head.start)
-    x1, x2 = load_pairs(slices, pairs, head.half, head.reads_interleaved)
+    rotary_slice = from_element(rows, head.start)
+    x1, x2 = load_pairs(rotary_slice, pairs, head.half, head.reads_interleaved)
     if head.tail > 0:
         tail = load_tail(rows, head)
 
@@ -71,23 +72,23 @@ def rope_kernel(
     if PACKED:
         tl.debug_barrier()
 
-    # The angles of my tokens.
-    position, in_sequence = positions(tokens, where)
-    at = Positions(
+    # Cosines and sines of the angles of my tokens.
+    position, in_sequence = find_positions(tokens, given)
+    at = TableRows(
         per_token(position, tile.over_positions),
         per_token(tokens.exists, tile.over_positions),
         tokens.b,
     )
-    angles = cos_sin_of_pairs(at, table, pairs, head.half, lookup, STORED)
+    cos_sin = cos_sin_of_pairs(at, table, pairs, head.half, lookup, STORED)
 
     # Turn in fp32 (fp64 for fp64), and round once. Tokens past the last sequence pass through.
-    y1, y2 = turn(x1, x2, angles, TRANSPOSE, lookup.inverse)
+    y1, y2 = turn(x1, x2, cos_sin, TRANSPOSE, lookup.inverse)
     if PACKED:
-        turns = per_token(in_sequence, tile.over_positions)[:, None, :]
-        y1, y2 = tl.where(turns, y1, x1), tl.where(turns, y2, x2)
+        does_turn = per_token(in_sequence, tile.over_positions)[:, None, :]
+        y1, y2 = tl.where(does_turn, y1, x1), tl.where(does_turn, y2, x2)
 
     # Write every element once.
-    slices = from_element(out_rows, head.start)
-    store_pairs(slices, y1, y2, pairs, head.half, head.writes_interleaved)
+    rotary_slice = from_element(out_rows, head.start)
+    store_pairs(rotary_slice, y1, y2, pairs, head.half, head.writes_interleaved)
     if head.tail > 0:
         store_tail(out_rows, tail, head)

@@ -23,12 +23,15 @@ class Head(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """What a program works on at a time: `positions` x `rows` blocks."""
+    """What a program works on at a time: `positions` x `rows` blocks.
 
-    positions: int  # a power of two
-    rows: int  # of each position, a power of two
-    side_by_side: int = 1  # rows in one block; more than one only without a tail
-    over_positions: bool = False  # they are one head at so many positions, not so many heads
+    A block mostly holds one row. Short rows share a block: | row 0 | row 1 | row 2 | left empty |
+    """
+
+    positions: int  # blocks of each row or group of rows, a power of two
+    rows: int  # blocks of each position, a power of two
+    side_by_side: int = 1  # rows in a block; more than one only without a tail
+    over_positions: bool = False  # those of a block are a head at neighboring positions, not heads
 
 
 class Order(NamedTuple):
@@ -46,9 +49,9 @@ class Lookup(NamedTuple):
 
     one_per_pair: bool  # column i of the table belongs to pair i, not to element i
     interleaved: bool  # a pair has columns 2i and 2i + 1 of the table, not i and i + half
-    unit: int  # elements in which the table's strides of b and s are counted
+    unit: int  # elements in which the table's strides of b and s are counted, a hint of alignment
     fast_sine: bool  # fewer steps, which the interpreter and fp64 cannot take
-    inverse: bool  # sines are negated
+    inverse: bool  # `turn` negates the sines
 
 
 class Norm(NamedTuple):
@@ -162,13 +165,13 @@ class Tensors(NamedTuple):
 class Table(NamedTuple):
     """Where angles are read."""
 
-    ptr: Any  # angles or cosines, (b, s2, columns); or int64, (d2 / 2,): 2^-64 turns per position
+    ptr: Any  # angles or cosines, (b, s2, columns); or no table, but int64 frequencies (d2 / 2,)
     sin_ptr: Any  # sines, beside cosines; or None
     strides: Any  # of b, s, d
-    positions: Any  # s2
+    length: Any  # s2
 
 
-class Sequences(NamedTuple):
+class GivenPositions(NamedTuple):
     """What says at which position each token is."""
 
     seq_len: Any  # s, or the number of packed tokens
@@ -179,7 +182,7 @@ class Sequences(NamedTuple):
     starts_ptr: Any  # (b,) or (sequences,): position of the first token of each sequence; or None
     ids_ptr: Any  # (b, s): position of each token; or None
     ids_strides: Any
-    cp: Any  # (cp_size, cp_rank): this rank has two chunks of every sequence; or None
+    cp: Any  # context parallelism, (cp_size, cp_rank): this rank has two chunks of each; or None
 
 
 class Columns(NamedTuple):
@@ -191,7 +194,7 @@ class Columns(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Which rows of a tensor this program has."""
+    """Which rows of a tensor this program has, and at which tokens."""
 
     first_s: Any  # int64, its first token
     later: Any  # (positions, 1) or (1, columns), int64: by how much the others are later
@@ -216,8 +219,8 @@ class Tokens(NamedTuple):
     b: Any  # int64, the batch entry; 0 if rows are those of all entries
 
 
-class Positions(NamedTuple):
-    """Where this program's tokens are in the table, shaped to meet its columns."""
+class TableRows(NamedTuple):
+    """Which rows of the table this program's tokens need, shaped to meet its columns."""
 
     position: Any  # (positions, 1), (1, columns) or (columns,), int64
     exists: Any  # whether there is such a token, the same shape
@@ -237,7 +240,7 @@ class Mine(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What a program of the backward goes through: the same rows at many positions."""
+    """What a program of the backward goes through: the same rows at many positions, or more."""
 
     is_k: Any  # whether they are rows of k
     row: Any  # (rows, 1); the first ones, if it goes through all rows
@@ -264,13 +267,3 @@ class CosSin(NamedTuple):
     sin1: Any
     cos2: Any
     sin2: Any
-
-
-class Angles(NamedTuple):
-    """`CosSin` of packed tokens."""
-
-    cos1: Any
-    sin1: Any
-    cos2: Any
-    sin2: Any
-    in_sequence: Any  # (positions,): the others pass through

@@ -2,7 +2,7 @@
 
 Head dimension 72 in bf16: a row has 144 bytes, so every row is aligned to 16 bytes, and a thread
 can load 16 at once. The second half of a row starts at byte 72, so `rope_kernel` would load and
-store 8 bytes at a time, in tiles of 64 pairs a row, 28 of them empty. This kernel takes whole rows,
+store 8 bytes at a time, in tiles that are partly empty. This kernel takes whole rows,
 and several side by side: 7 of them fill 504 of 512 elements. It loads every element, and a second
 time as the other member of its pair; that load comes from L1.
 """
@@ -12,8 +12,8 @@ import triton.language as tl
 
 from .angles import cos_sin, cos_sin_of_both
 from .parts import from_element, per_token, rows_of_program, unseen_zero
-from .positions import positions
-from .values import Columns, Positions, Sequences, Table, Tensors
+from .positions import find_positions
+from .values import Columns, GivenPositions, Table, TableRows, Tensors
 
 
 @triton.jit
@@ -34,24 +34,24 @@ def elements_of_block(
 
 
 @triton.jit
-def positions_of_columns(
+def table_rows_of_columns(
     position,  # of each token
     tokens,  # `Tokens`
     COLUMNS: tl.constexpr,  # of a block
     tile: tl.constexpr,  # `Tile`
 ):
-    """`Positions` of a tile's tokens. Of a single one, for each column: in one dimension.
+    """`TableRows` of a tile's tokens. Of a single one, for each column: in one dimension.
 
     Then no two warps evaluate the same sine.
     """
     if tile.positions == 1 and not tile.over_positions:
-        at = Positions(
+        at = TableRows(
             tl.broadcast_to(position, (COLUMNS,)),
             tl.broadcast_to(tokens.exists, (COLUMNS,)),
             tokens.b,
         )
     else:
-        at = Positions(
+        at = TableRows(
             per_token(position, tile.over_positions),
             per_token(tokens.exists, tile.over_positions),
             tokens.b,
@@ -61,7 +61,7 @@ def positions_of_columns(
 
 @triton.jit
 def partner_of(
-    element,  # (BLOCK,) int64: index in the rotary slice
+    element,  # (columns,) int64: index in the rotary slice
     HALF: tl.constexpr,  # number of pairs
     TAIL: tl.constexpr,  # elements passed through
 ):
@@ -86,13 +86,14 @@ def turn_element(
     return tl.fma(x.to(cos.dtype), cos, other.to(cos.dtype) * sin).to(x.dtype)
 
 
+# A new length, batch or table compiles no new kernel.
 @triton.jit(do_not_specialize=["seq_len", "batch", "q_heads", "k_heads", "s2", "sequences"])
 def whole_rows_kernel(
     q_ptr,  # input, viewed as (s, b, h, d)
-    k_ptr,  # second input, of any strides too, or None
-    q_out_ptr,  # outputs, of any strides too; they may be the inputs
+    k_ptr,  # second input, or None
+    q_out_ptr,  # outputs; they may be the inputs
     k_out_ptr,
-    table_ptr,  # angles or cosines, (b, s2, columns); or int64, (d2 / 2,): 2^-64 turns a position
+    table_ptr,  # angles or cosines, (b, s2, columns); or int64 frequencies, see `angle_from_turns`
     sin_ptr,  # sines, if the table holds cosines, or None
     cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, and the last ends; or None
     starts_ptr,  # (b,) or (sequences,): position of the first token of each sequence; or None
@@ -103,7 +104,7 @@ def whole_rows_kernel(
     k_heads,  # h of k
     s2,  # positions in the table
     sequences,  # number of packed sequences
-    cp,  # (cp_size, cp_rank): this rank has two chunks of every sequence; or None
+    cp,  # context parallelism: (cp_size, cp_rank); or None
     strides,  # `RopeStrides`
     head: tl.constexpr,  # `Head`: which elements turn; its block holds whole rows side by side
     tile: tl.constexpr,  # `Tile`: how much a program takes
@@ -117,7 +118,7 @@ def whole_rows_kernel(
     q = Tensors(q_ptr, q_out_ptr, q_heads, strides.q, strides.q_out)
     k = Tensors(k_ptr, k_out_ptr, k_heads, strides.k, strides.k_out)
     table = Table(table_ptr, sin_ptr, strides.table, s2)
-    where = Sequences(seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, strides.ids, cp)
+    given = GivenPositions(seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, strides.ids, cp)
 
     # My tile: elements of some rows of q or k, at some tokens.
     elements = elements_of_block(head, tile.side_by_side, IN_PLACE)
@@ -127,24 +128,24 @@ def whole_rows_kernel(
     element, _, in_block = elements
     other = partner_of(element, head.half, head.tail)
     mask = rows.exists & in_block[None, None, :]
-    slices = from_element(rows, head.start)
-    x = tl.load(slices.pointers + (element * rows.stride)[None, None, :], mask)
-    x_other = tl.load(slices.pointers + (other * rows.stride)[None, None, :], mask)
+    rotary_slice = from_element(rows, head.start)
+    x = tl.load(rotary_slice.pointers + (element * rows.stride)[None, None, :], mask)
+    x_other = tl.load(rotary_slice.pointers + (other * rows.stride)[None, None, :], mask)
 
     # A barrier keeps these loads above the search, as in `rope_kernel`.
     if PACKED:
         tl.debug_barrier()
 
-    # The angles of my tokens.
-    position, in_sequence = positions(tokens, where)
-    turns = in_block
+    # Cosines and sines of the angles of my tokens.
+    position, in_sequence = find_positions(tokens, given)
+    does_turn = in_block
     if head.tail > 0:
-        turns = in_block & (element >= 0) & (element < 2 * head.half)
-    at = positions_of_columns(position, tokens, head.columns, tile)
-    columns = Columns(element, elements.row, turns)
+        does_turn = in_block & (element >= 0) & (element < 2 * head.half)
+    at = table_rows_of_columns(position, tokens, head.columns, tile)
+    columns = Columns(element, elements.row, does_turn)
     if lookup.one_per_pair:
         pair = tl.where(element < head.half, element, element - head.half)
-        columns = Columns(pair, elements.row, turns)
+        columns = Columns(pair, elements.row, does_turn)
         cos, sin = cos_sin(at, table, columns, lookup, STORED)
     elif TRANSPOSE:
         both = cos_sin_of_both(at, table, columns, other, lookup, STORED)
@@ -157,12 +158,12 @@ def whole_rows_kernel(
     BACK: tl.constexpr = TRANSPOSE != lookup.inverse
     y = turn_element(x, x_other, cos, sin, is_first, BACK)
     if head.tail > 0:
-        y = tl.where(turns[None, None, :], y, x)
+        y = tl.where(does_turn[None, None, :], y, x)
     if PACKED:
         y = tl.where(per_token(in_sequence, tile.over_positions)[:, None, :], y, x)
 
     # Write every element once. In place another thread may still need the old value.
     if IN_PLACE:
         tl.debug_barrier()
-    slices = from_element(out_rows, head.start)
-    tl.store(slices.pointers + (element * out_rows.stride)[None, None, :], y, mask)
+    rotary_slice = from_element(out_rows, head.start)
+    tl.store(rotary_slice.pointers + (element * out_rows.stride)[None, None, :], y, mask)

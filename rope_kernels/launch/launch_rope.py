@@ -5,7 +5,7 @@ from torch import Tensor
 
 from ..call.rotation import Rotation
 from . import fastpath
-from .plan import KernelTensors, as_read, both
+from .plan import RopeTensors, as_read, both
 from .rope_plan import make_plan
 from .run import run
 
@@ -30,12 +30,12 @@ def rotate(
     device = tensors[0].device
     with torch.cuda.device(device if device.type == "cuda" else -1):
         if entry is None or entry.launch is None or not entry.launch(given):
-            _plan_and_run(KernelTensors(*given), rotation, inplace, entry)
+            _plan_and_run(RopeTensors(*given), rotation, inplace, entry)
     return outs
 
 
 def _plan_and_run(
-    given: KernelTensors, rotation: Rotation, inplace: bool, entry: fastpath.Entry | None
+    given: RopeTensors, rotation: Rotation, inplace: bool, entry: fastpath.Entry | None
 ) -> None:
     tensors = as_stored(given, inplace)
     if tensors.q is None:
@@ -48,7 +48,7 @@ def _plan_and_run(
         entry.launch = fastpath.shortest_launch(compiled, plan.programs, plan.arguments, unsigned)
 
 
-def as_stored(given: KernelTensors, inplace: bool) -> KernelTensors:
+def as_stored(given: RopeTensors, inplace: bool) -> RopeTensors:
     """The tensors as the kernel reads them; without q or k where they have no elements."""
     pairs = (given.q, given.q_out), (given.k, given.k_out)
     pairs = [(t, out) for t, out in pairs if t is not None and t.numel()]
@@ -56,4 +56,4 @@ def as_stored(given: KernelTensors, inplace: bool) -> KernelTensors:
     if not inplace:
         q, k = (None if t is None else t.resolve_neg() for t in (q, k))
     read = as_read(given.table, given.sin, given.cu_seqlens, given.starts)
-    return KernelTensors(q, k, q_out, k_out, *read, given.ids)
+    return RopeTensors(q, k, q_out, k_out, *read, given.ids)

@@ -107,7 +107,7 @@ class _Layout:
     """What both directions have in common: views of all tensors, the tile, the order of tiles."""
 
     views: dict[str, Tensor | None]  # (s, b, h, d or 1), by the names of the kernel's arguments
-    call: Facts
+    facts: Facts
     work: Work
     order: OrderOfPrograms
     entries: int  # batch entries with rows of their own
@@ -137,8 +137,8 @@ def _layout(
     order = order._replace(per_batch=per_batch or batch == 1)
     entries, shared = (batch, 1) if order.per_batch else (1, batch)
     rows, element_bytes = (shared * q_heads, shared * k_heads), tensors.q.element_size()
-    call = facts_of(rotation, head_dim, rows, element_bytes, rows_outer=order.rows_outer)
-    work = work_of(rotation, call)
+    facts = facts_of(rotation, head_dim, rows, element_bytes, rows_outer=order.rows_outer)
+    work = work_of(rotation, facts)
     table = tensors.table
     sizes = {
         "seq_len": seq_len,
@@ -150,7 +150,7 @@ def _layout(
     }
     return _Layout(
         views=views,
-        call=call,
+        facts=facts,
         work=work,
         order=order,
         entries=entries,
@@ -170,9 +170,9 @@ def plan_forward(
     engine = engine_of(tensors.q) if engine is None else engine
     names = "q", "k", "q_out", "k_out", "q_rstd", "k_rstd", "q_sumsq", "k_sumsq"
     layout = _layout(tensors, names, rotation, forward_tile)
-    work, order, wanted = layout.work, layout.order, wanted_forward(layout.call)
+    work, order, wanted = layout.work, layout.order, wanted_forward(layout.facts)
     special = norm.like_model or _is_per_head(tensors.q_weight)
-    registers = max_registers(wanted, rotation, layout.call, tensors.q.dtype, special, engine)
+    registers = max_registers(wanted, rotation, layout.facts, tensors.q.dtype, special, engine)
     of_tables = _strides_of_tables(tensors, rotation)
     sequences = 0 if tensors.cu_seqlens is None else tensors.cu_seqlens.numel() - 1
     return Plan(
@@ -232,7 +232,7 @@ def plan_backward(
     names += "q_sumsq", "k_sumsq"
     per_head = _is_per_head(tensors.q_weight)
     layout = _layout(tensors, names, rotation, backward_tile, per_batch=per_head)
-    work, order, wanted = layout.work, layout.order, first_match(NORM_BACKWARD, layout.call)
+    work, order, wanted = layout.work, layout.order, first_match(NORM_BACKWARD, layout.facts)
     division = _divide(layout, wanted.programs_per_sm, tensors, wants_weights)
     of_tables = _strides_of_tables(tensors, rotation)
     return Plan(

@@ -23,15 +23,15 @@ from .tuning import (
 PAIRS_WITH_A_LIMIT = 64, 128  # of registers: of a row, padded to a power of two
 
 
-def backward_tile(rotation: Rotation, call: Facts) -> Work:
+def backward_tile(rotation: Rotation, facts: Facts) -> Work:
     """The backward's tile: that of padded rows, as much as a warp can hold."""
-    work = tile_of_padded_rows(rotation, call, first_match(PADDED_ROWS, call))
-    return in_registers(work, call.element_bytes)
+    work = tile_of_padded_rows(rotation, facts, first_match(PADDED_ROWS, facts))
+    return in_registers(work, facts.element_bytes)
 
 
-def forward_tile(rotation: Rotation, call: Facts) -> Work:
+def forward_tile(rotation: Rotation, facts: Facts) -> Work:
     """The forward's tile, so many times the backward's."""
-    work, wanted = backward_tile(rotation, call), wanted_forward(call)
+    work, wanted = backward_tile(rotation, facts), wanted_forward(facts)
     rows_of_all = work.positions * work.rows * wanted.bytes
     positions = min(rows_of_all // wanted.warps, max(work.positions, wanted.positions))
     rows = min(work.rows, rows_of_all // positions)
@@ -39,10 +39,10 @@ def forward_tile(rotation: Rotation, call: Facts) -> Work:
     return work._replace(tile=tile, num_warps=min(MAX_WARPS, work.num_warps * wanted.warps))
 
 
-def wanted_forward(call: Facts) -> ForwardTile:
+def wanted_forward(facts: Facts) -> ForwardTile:
     """The forward's row of the table, for the order of lanes of this Triton."""
     lanes = ALONG_POSITIONS if lanes_follow_positions() else ACROSS_ROWS
-    return first_match(NORM_FORWARD, call, lanes)
+    return first_match(NORM_FORWARD, facts, lanes)
 
 
 @cache
@@ -81,7 +81,7 @@ def in_registers(work: Work, element_bytes: int) -> Work:
 def max_registers(
     wanted: ForwardTile,
     rotation: Rotation,
-    call: Facts,
+    facts: Facts,
     dtype: torch.dtype,
     special: bool,
     engine: Engine,
@@ -92,7 +92,7 @@ def max_registers(
     (`special`), interleaved pairs, short rows or very long ones, a tail, an angle of each member,
     fp64.
     """
-    plain = call.tail == 0 and call.padded_half in PAIRS_WITH_A_LIMIT
+    plain = facts.tail == 0 and facts.padded_half in PAIRS_WITH_A_LIMIT
     plain &= rotation.on_the_fly or rotation.one_per_pair
     plain &= not (special or rotation.interleaved or dtype == torch.float64)
     return wanted.registers if plain and engine is Engine.NVIDIA else None

@@ -16,7 +16,7 @@ from ..machine.engine import Engine
 MOST_ROWS = 2**31 - 2**16  # rows are counted in 32 bits, up to the end of the last block
 
 
-class KernelTensors(NamedTuple):
+class RopeTensors(NamedTuple):
     """The kernel's tensors, in the order of its arguments."""
 
     q: Tensor | None

@@ -7,8 +7,8 @@ from ..kernels.values import Order, RopeStrides
 from ..machine.engine import Engine, engine_of
 from .plan import (
     MOST_ROWS,
-    KernelTensors,
     Plan,
+    RopeTensors,
     alignment,
     lookup_of,
     strides_of,
@@ -19,7 +19,7 @@ from .rope_tiles import WHOLE_ROWS, order_of_programs, plan_tile
 
 
 def make_plan(
-    tensors: KernelTensors, rotation: Rotation, inplace: bool, engine: Engine | None = None
+    tensors: RopeTensors, rotation: Rotation, inplace: bool, engine: Engine | None = None
 ) -> Plan:
     """Plan a launch: grid, tile, order of programs, flags, strides. Needs no GPU, reads no value.
 

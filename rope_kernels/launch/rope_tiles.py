@@ -26,7 +26,7 @@ WHOLE_ROWS = "whole_rows_kernel"
 # heads, have used them. Measured on an H200; benchmarks/NOTES.md tells what was tried.
 STRETCH_OF_BATCH = 1024
 STRETCH_OF_ROWS = 4096
-WHOLE = 2**30  # where there is no table, or batch entries do not share its rows
+NO_STRETCH = 2**30  # where there is no table, or batch entries do not share its rows
 MANY_POSITIONS = 8  # of whole rows; fewer do not share a tile
 LINE_BYTES = 128  # of the caches
 BYTES_PER_LOAD = 32 * 8  # of a warp, at which a table's rows are no longer slow to read
@@ -47,8 +47,8 @@ def order_of_programs(t: Tensor, rotation: Rotation) -> OrderOfPrograms:
     memory order   per_batch  rows_outer  stretch
     =============  =========  ==========  ==================================================
     s, b, h        False      False       1
-    b, s, h        True       False       STRETCH_OF_BATCH; WHOLE if no table rows are shared
-    b, h, s        True       True        STRETCH_OF_ROWS; WHOLE without a table
+    b, s, h        True       False       STRETCH_OF_BATCH; NO_STRETCH if rows are not shared
+    b, h, s        True       True        STRETCH_OF_ROWS; NO_STRETCH without a table
     h, s, b        False      True        the same
     =============  =========  ==========  ==================================================
 
@@ -62,7 +62,7 @@ def order_of_programs(t: Tensor, rotation: Rotation) -> OrderOfPrograms:
     if not (batch_is_outer or rows_are_outer):
         stretch = 1
     elif rotation.on_the_fly or (rotation.per_batch and not rows_are_outer):
-        stretch = WHOLE
+        stretch = NO_STRETCH
     else:
         stretch = STRETCH_OF_ROWS if rows_are_outer else STRETCH_OF_BATCH
     per_batch = rotation.per_batch or batch_is_outer
@@ -103,53 +103,53 @@ def plan_tile(
     `rows` and `k_rows` are those of one position.
     """
     order = {"rows_outer": rows_outer, "inplace": inplace}
-    call = facts_of(rotation, head_dim, (rows, k_rows), element_bytes, **order)
-    wanted = first_match(ROTATION, call)
+    facts = facts_of(rotation, head_dim, (rows, k_rows), element_bytes, **order)
+    wanted = first_match(ROTATION, facts)
     if wanted.kind is Kind.PAIRS:
-        return tile_of_pairs_side_by_side(rotation, call, wanted)
+        return tile_of_pairs_side_by_side(rotation, facts, wanted)
     if wanted.kind is Kind.WHOLE:
-        return tile_of_whole_rows(rotation, call, wanted)
-    return tile_of_padded_rows(rotation, call, wanted)
+        return tile_of_whole_rows(rotation, facts, wanted)
+    return tile_of_padded_rows(rotation, facts, wanted)
 
 
-def tile_of_padded_rows(rotation: Rotation, call: Facts, wanted: RotationTile) -> Work:
+def tile_of_padded_rows(rotation: Rotation, facts: Facts, wanted: RotationTile) -> Work:
     """Rows one below the other, each padded to a power of two."""
-    row_bytes = call.padded_width * call.element_bytes
+    row_bytes = facts.padded_width * facts.element_bytes
     rows_that_fit = max(1, wanted.tile_bytes // row_bytes)
     positions = next_power_of_2(positions_per_load(rotation))
-    if call.rows_outer and call.head_dim * call.element_bytes % LINE_BYTES:
+    if facts.rows_outer and facts.head_dim * facts.element_bytes % LINE_BYTES:
         positions = max(positions, 2)  # neighbors in memory, which share a cache line
-    block_r = min(next_power_of_2(call.most_rows), max(1, rows_that_fit // positions))
+    block_r = min(next_power_of_2(facts.most_rows), max(1, rows_that_fit // positions))
     block_s = rows_that_fit // block_r
-    if call.most_rows <= FEW_ROWS:  # then the table's bytes count, as those of the rows do
+    if facts.most_rows <= FEW_ROWS:  # then the table's bytes count, as those of the rows do
         with_table = block_r * row_bytes + table_bytes(rotation)
         block_s = min(block_s, max(positions, next_power_of_2(-(-wanted.tile_bytes // with_table))))
     num_warps = warps_of(row_bytes, wanted)
-    head = head_of(rotation, call, call.padded_half, call.padded_tail)
+    head = head_of(rotation, facts, facts.padded_half, facts.padded_tail)
     return Work("rope_kernel", num_warps, head, Tile(positions=block_s, rows=block_r))
 
 
-def tile_of_pairs_side_by_side(rotation: Rotation, call: Facts, wanted: RotationTile) -> Work:
+def tile_of_pairs_side_by_side(rotation: Rotation, facts: Facts, wanted: RotationTile) -> Work:
     """Blocks of the pairs of several rows side by side, all of one position, or of many."""
-    side = side_by_side(call, wanted, call.half, 2 * call.element_bytes)
-    head = head_of(rotation, call, side.block, 0)
+    side = side_by_side(facts, wanted, facts.half, 2 * facts.element_bytes)
+    head = head_of(rotation, facts, side.block, 0)
     return Work("rope_kernel", side.num_warps, head, side.tile)
 
 
-def tile_of_whole_rows(rotation: Rotation, call: Facts, wanted: RotationTile) -> Work:
+def tile_of_whole_rows(rotation: Rotation, facts: Facts, wanted: RotationTile) -> Work:
     """Blocks of rows side by side, all of one position, or each over so many positions."""
-    side = side_by_side(call, wanted, call.width, call.element_bytes)
-    head = head_of(rotation, call, side.block, 0)
+    side = side_by_side(facts, wanted, facts.width, facts.element_bytes)
+    head = head_of(rotation, facts, side.block, 0)
     return Work(WHOLE_ROWS, side.num_warps, head, side.tile)
 
 
-def head_of(rotation: Rotation, call: Facts, columns: int, tail_columns: int) -> Head:
+def head_of(rotation: Rotation, facts: Facts, columns: int, tail_columns: int) -> Head:
     """The elements of a head, in a block of so many columns."""
     reads_interleaved, writes_interleaved = rotation.pairings
     return Head(
-        half=call.half,
-        tail=call.tail,
-        start=call.start,
+        half=facts.half,
+        tail=facts.tail,
+        start=facts.start,
         columns=columns,
         tail_columns=tail_columns,
         reads_interleaved=reads_interleaved,
@@ -165,18 +165,18 @@ class SideBySide(NamedTuple):
     num_warps: int
 
 
-def side_by_side(call: Facts, wanted: RotationTile, width: int, column_bytes: int) -> SideBySide:
+def side_by_side(facts: Facts, wanted: RotationTile, width: int, column_bytes: int) -> SideBySide:
     """Lay rows of `width` columns, whole ones or their pairs, side by side."""
-    block = block_of_rows(width, call.element_bytes, wanted.full)
+    block = block_of_rows(width, facts.element_bytes, wanted.full)
     rows_per_block = max(block, wanted.block_bytes // column_bytes) // width
     if not wanted.over_positions:
-        rows_per_block = min(rows_per_block, call.most_rows)
+        rows_per_block = min(rows_per_block, facts.most_rows)
     block = next_power_of_2(rows_per_block * width)
     most = max(1, wanted.tile_bytes // (block * column_bytes))
     if wanted.over_positions:
-        block_s, block_r = 1, min(next_power_of_2(call.most_rows), most)
+        block_s, block_r = 1, min(next_power_of_2(facts.most_rows), most)
     else:
-        block_r = blocks_over_rows((call.rows, call.k_rows), rows_per_block, most)
+        block_r = blocks_over_rows((facts.rows, facts.k_rows), rows_per_block, most)
         block_s = most // block_r
         if wanted.kind is Kind.WHOLE and block_s < MANY_POSITIONS:
             block_s = 1

@@ -1,8 +1,9 @@
-"""Every tuned size of a tile: tables, read from top to bottom. The first row that matches is used.
+"""Which tile a call gets: tables, read from top to bottom. The first row that matches is used.
 
 A new block size is a new row, above the first row that would take its calls. `when` asks for facts
 of the call (`tile_facts.py`). `measured` is the section of benchmarks/NOTES.md that compares the
 tile with others; all of them are of one H200. After a change, `make tiles` writes docs/tiles.md.
+`tests/launch/test_tuning.py` wants a call that takes the new row: add one to its `rotations`.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,11 +34,11 @@ class Row(NamedTuple):
 
 
 def first_match(
-    table: Sequence[Row], call: Facts, lanes: str = ANY
+    table: Sequence[Row], facts: Facts, lanes: str = ANY
 ) -> "RotationTile | ForwardTile | BackwardTile":
     """The tile of the first row that matches; the last row of a table matches every call."""
     for row in table:
-        if row.when(call) and row.lanes in (ANY, lanes):
+        if row.when(facts) and row.lanes in (ANY, lanes):
             return row.tile
 
 
@@ -66,20 +67,20 @@ class RotationTile(NamedTuple):
 # `tile_of_padded_rows` gives them to the norm, too.
 PADDED_ROWS = (
     Row(
-        when=lambda call: call.filled_by_row < 2 / 3,
+        when=lambda facts: facts.filled_by_row < 2 / 3,
         tile=RotationTile(Kind.PADDED, tile_bytes=4096, warp_bytes=4096),
         why="A third of the tile is padding, which takes no time to load.",
         measured=HEAD_DIMS,
     ),
     Row(
-        when=lambda call: call.looks_up_positions and not (call.on_the_fly or call.k_rows),
+        when=lambda facts: facts.looks_up_positions and not (facts.on_the_fly or facts.k_rows),
         tile=RotationTile(Kind.PADDED, tile_bytes=4096, warp_bytes=4096),
         why="It looks up positions, then reads a table: it starts late and gets more to do. With "
         "k the larger tiles would be half empty. On the fly they spill.",
         measured=FIRST_RUN,
     ),
     Row(
-        when=lambda call: True,
+        when=lambda facts: True,
         tile=RotationTile(Kind.PADDED, tile_bytes=2048, warp_bytes=4096),
         why="Half the registers of 4 KiB let twice as many programs wait for memory.",
         measured=FIRST_RUN,
@@ -88,23 +89,23 @@ PADDED_ROWS = (
 
 ROTATION = (
     Row(
-        when=lambda call: (
-            call.takes_pairs
-            and not call.rows_outer
-            and (call.packed or not call.takes_whole_rows)
-            and call.filled_by_pairs < 2 / 3
-            and call.half_bytes % 32 == 0
+        when=lambda facts: (
+            facts.takes_pairs
+            and not facts.rows_outer
+            and (facts.packed or not facts.takes_whole_rows)
+            and facts.filled_by_pairs < 2 / 3
+            and facts.half_bytes % 32 == 0
         ),
         tile=RotationTile(Kind.PAIRS, tile_bytes=4096, warp_bytes=2048, full=FULL_OVER_POSITIONS),
         why="A third of the registers would hold padding. Rows of 160 gain 2 points, packed 10.",
         measured=PACKED,
     ),
     Row(
-        when=lambda call: (
-            call.takes_pairs
-            and not call.rows_outer
-            and (not call.takes_whole_rows or (call.packed and call.half_bytes % 8 == 0))
-            and call.filled_by_pairs < 2 / 3
+        when=lambda facts: (
+            facts.takes_pairs
+            and not facts.rows_outer
+            and (not facts.takes_whole_rows or (facts.packed and facts.half_bytes % 8 == 0))
+            and facts.filled_by_pairs < 2 / 3
         ),
         tile=RotationTile(Kind.PAIRS, tile_bytes=2048, warp_bytes=2048, full=FULL_OVER_POSITIONS),
         why="The same where a half ends within a sector. Packed tokens wait longest, so their "
@@ -112,11 +113,11 @@ ROTATION = (
         measured=PACKED,
     ),
     Row(
-        when=lambda call: (
-            call.takes_pairs
-            and call.rows_outer
-            and not (call.packed or call.inplace or call.takes_whole_rows)
-            and call.filled_by_pairs < 0.8
+        when=lambda facts: (
+            facts.takes_pairs
+            and facts.rows_outer
+            and not (facts.packed or facts.inplace or facts.takes_whole_rows)
+            and facts.filled_by_pairs < 0.8
         ),
         tile=RotationTile(
             Kind.PAIRS,
@@ -130,11 +131,11 @@ ROTATION = (
         measured=PACKED,
     ),
     Row(
-        when=lambda call: (
-            call.takes_whole_rows
-            and not call.packed
-            and (call.rows_outer or call.rows_fit_badly)
-            and call.inplace
+        when=lambda facts: (
+            facts.takes_whole_rows
+            and not facts.packed
+            and (facts.rows_outer or facts.rows_fit_badly)
+            and facts.inplace
         ),
         tile=RotationTile(
             Kind.WHOLE,
@@ -149,8 +150,10 @@ ROTATION = (
         measured=HEAD_DIMS,
     ),
     Row(
-        when=lambda call: (
-            call.takes_whole_rows and not call.packed and (call.rows_outer or call.rows_fit_badly)
+        when=lambda facts: (
+            facts.takes_whole_rows
+            and not facts.packed
+            and (facts.rows_outer or facts.rows_fit_badly)
         ),
         tile=RotationTile(
             Kind.WHOLE,
@@ -164,30 +167,30 @@ ROTATION = (
         measured=HEAD_DIMS,
     ),
     Row(
-        when=lambda call: (
-            call.takes_whole_rows
-            and call.looks_up_positions
-            and not call.on_the_fly
-            and call.width_bytes % 16 == 0
+        when=lambda facts: (
+            facts.takes_whole_rows
+            and facts.looks_up_positions
+            and not facts.on_the_fly
+            and facts.width_bytes % 16 == 0
         ),
         tile=RotationTile(Kind.WHOLE, tile_bytes=8192, warp_bytes=4096, full=FULL_OVER_ROWS),
         why="It looks up positions, then reads a table: it starts late and gets more to do.",
         measured=PACKED,
     ),
     Row(
-        when=lambda call: (
-            call.takes_whole_rows
-            and call.looks_up_positions
-            and call.on_the_fly
-            and call.width_bytes % 16 == 0
+        when=lambda facts: (
+            facts.takes_whole_rows
+            and facts.looks_up_positions
+            and facts.on_the_fly
+            and facts.width_bytes % 16 == 0
         ),
         tile=RotationTile(Kind.WHOLE, tile_bytes=4096, warp_bytes=4096, full=FULL_OVER_ROWS),
         why="The same without a table to wait for.",
         measured=PACKED,
     ),
     Row(
-        when=lambda call: (
-            call.takes_whole_rows and call.on_the_fly and call.filled_by_whole_rows < 3 / 4
+        when=lambda facts: (
+            facts.takes_whole_rows and facts.on_the_fly and facts.filled_by_whole_rows < 3 / 4
         ),
         tile=RotationTile(Kind.WHOLE, tile_bytes=4096, warp_bytes=4096, full=FULL_OVER_ROWS),
         why="Each of two warps would have too few rows: 88 on the fly reaches 93 % with one, 89 "
@@ -195,13 +198,13 @@ ROTATION = (
         measured=HEAD_DIMS,
     ),
     Row(
-        when=lambda call: call.takes_whole_rows and call.packed,
+        when=lambda facts: facts.takes_whole_rows and facts.packed,
         tile=RotationTile(Kind.WHOLE, tile_bytes=2048, warp_bytes=2048, full=FULL_OVER_ROWS),
         why="Rows of 100 are read 8 bytes at a time: 2 KiB are 8 loads a thread already.",
         measured=PACKED,
     ),
     Row(
-        when=lambda call: call.takes_whole_rows,
+        when=lambda facts: facts.takes_whole_rows,
         tile=RotationTile(Kind.WHOLE, tile_bytes=4096, warp_bytes=2048, full=FULL_OVER_ROWS),
         why="At 72, second members start at byte 72 and would be read 8 bytes at a time. Two "
         "warps: at 72 95 %, and 88 with one.",
@@ -233,78 +236,78 @@ class BackwardTile(NamedTuple):
 
 NORM_FORWARD = (
     Row(
-        when=lambda call: call.on_the_fly and call.packed,
+        when=lambda facts: facts.on_the_fly and facts.packed,
         tile=ForwardTile(bytes=2),
         why="91 to 93 % on the fly with weights that come first; a limit of registers costs 3.",
         measured=NORM,
     ),
     Row(
-        when=lambda call: call.on_the_fly and call.rows_outer and call.padded_half <= 64,
+        when=lambda facts: facts.on_the_fly and facts.rows_outer and facts.padded_half <= 64,
         tile=ForwardTile(bytes=2, positions=4, registers=96, weights_last=True),
         why="20 warps share an SM instead of 16, and late weights wait in no registers.",
         measured=NORM,
     ),
     Row(
-        when=lambda call: call.on_the_fly and call.rows_outer,
+        when=lambda facts: facts.on_the_fly and facts.rows_outer,
         tile=ForwardTile(bytes=2, positions=4, registers=96),
         why="At 256, late weights cost 18 points.",
         measured=NORM,
     ),
     Row(
-        when=lambda call: call.on_the_fly and call.padded_half <= 64,
+        when=lambda facts: facts.on_the_fly and facts.padded_half <= 64,
         tile=ForwardTile(weights_last=True),
         why="Late weights gain 2 points; at 256 they cost 7.",
         measured=NORM,
     ),
     Row(
         lanes=ALONG_POSITIONS,
-        when=lambda call: call.packed,
+        when=lambda facts: facts.packed,
         tile=ForwardTile(bytes=2, registers=96),
         why="The limit gains 5 points.",
         measured=NORM,
     ),
     Row(
         lanes=ACROSS_ROWS,
-        when=lambda call: call.packed and call.fills_its_block,
+        when=lambda facts: facts.packed and facts.fills_its_block,
         tile=ForwardTile(bytes=2, registers=112, weights_last=True),
         why="A thread has more angles. 96 registers would spill 200 bytes: 75 %, and 88 to 92 so.",
         measured=LANES,
     ),
     Row(
         lanes=ACROSS_ROWS,
-        when=lambda call: call.packed,
+        when=lambda facts: facts.packed,
         tile=ForwardTile(bytes=2),
         why="With padding, a limit and late weights cost 6 points at 80.",
         measured=LANES,
     ),
     Row(
-        when=lambda call: call.rows_outer and call.fills_its_block and call.padded_half < 64,
+        when=lambda facts: facts.rows_outer and facts.fills_its_block and facts.padded_half < 64,
         tile=ForwardTile(bytes=2, warps=2, positions=8),
         why="8 positions gain 4 points at 64, with either order of lanes.",
         measured=LANES,
     ),
     Row(
         lanes=ALONG_POSITIONS,
-        when=lambda call: call.rows_outer and call.fills_its_block and call.padded_half == 64,
+        when=lambda facts: facts.rows_outer and facts.fills_its_block and facts.padded_half == 64,
         tile=ForwardTile(bytes=2, warps=2, positions=8, registers=72),
         why="90 % at 128. Across rows it would spill, and stay at 76.",
         measured=LANES,
     ),
     Row(
         lanes=ACROSS_ROWS,
-        when=lambda call: call.rows_outer and call.padded_half == 64,
+        when=lambda facts: facts.rows_outer and facts.padded_half == 64,
         tile=ForwardTile(bytes=2, positions=4, weights_last=True),
         why="Late weights save registers for the angles: 85 % at 128, and 77 without.",
         measured=LANES,
     ),
     Row(
-        when=lambda call: call.rows_outer,
+        when=lambda facts: facts.rows_outer,
         tile=ForwardTile(bytes=2, positions=4),
         why="Positions are neighbors in memory. 8 of them cost 4 points at 80 and 96, 9 at 256.",
         measured=LANES,
     ),
     Row(
-        when=lambda call: True,
+        when=lambda facts: True,
         tile=ForwardTile(),
         why="No more rows than the backward. With a table, weights that come first gain 5 points.",
         measured=NORM,
@@ -313,13 +316,13 @@ NORM_FORWARD = (
 
 NORM_BACKWARD = (
     Row(
-        when=lambda call: not call.fills_its_block,
+        when=lambda facts: not facts.fills_its_block,
         tile=BackwardTile(programs_per_sm=8),
         why="With padding a thread takes up to 255 registers.",
         measured=NORM,
     ),
     Row(
-        when=lambda call: True,
+        when=lambda facts: True,
         tile=BackwardTile(programs_per_sm=12),
         why="168 registers a thread: so many warps fill an SM. 10 or 14 lose 6 points and more, "
         "and 2 stages 15.",

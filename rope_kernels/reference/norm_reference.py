@@ -61,8 +61,9 @@ def normalize(
     normal = exact * torch.rsqrt(mean + norm.eps)
     if weight is not None:
         factor = weight.to(exact.dtype) + norm.weight_offset
-        if weight.dim() == 2 and tensor_format == "bhsd":
-            factor = factor[:, None]
+        if weight.dim() == 2:  # (h, d), with a dimension for each one between those two
+            between = tensor_format.index("d") - tensor_format.index("h") - 1
+            factor = factor.view(factor.shape[0], *[1] * between, factor.shape[1])
         normal = normal.to(x.dtype).to(exact.dtype) * factor
     return normal.to(x.dtype)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import torch
 
-from rope_kernels.launch.plan import KernelTensors, Plan
+from rope_kernels.launch.plan import Plan, RopeTensors
 from rope_kernels.launch.run import kernel_of, options_of
 
 from ..child import Child
@@ -201,7 +201,7 @@ def compile_call(gpu: str, function: Callable, *arguments, **options) -> Compile
     return compile_plan(gpu, *plan_for(target_of(gpu).engine, function, *arguments, **options))
 
 
-def compile_plan(gpu: str, plan: Plan, tensors: KernelTensors | NormTensors) -> Compiled:
+def compile_plan(gpu: str, plan: Plan, tensors: RopeTensors | NormTensors) -> Compiled:
     """Compile what a plan would launch; raises as `compile_for`.
 
     Args:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 
-from rope_kernels.launch.plan import KernelTensors, Plan
+from rope_kernels.launch.plan import Plan, RopeTensors
 
 from .compile import Compiled, compile_plan
 from .matrix_calls import SampleCall, sample_calls
@@ -51,7 +51,7 @@ def calls() -> dict[str, SampleCall]:
     return sample_calls()
 
 
-def planned(call: str, target: str) -> tuple[Plan, KernelTensors | NormTensors]:
+def planned(call: str, target: str) -> tuple[Plan, RopeTensors | NormTensors]:
     """The launch of the sample's call that is compiled, and the kernel's tensors.
 
     Raises:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from rope_kernels.launch.norm_plan import BackwardTensors, ForwardTensors, SumTensors
-from rope_kernels.launch.plan import KernelTensors, Plan, strides_of
+from rope_kernels.launch.plan import Plan, RopeTensors, strides_of
 from rope_kernels.launch.rope_tiles import WHOLE_ROWS
 
 from .norm_plans import NormTensors
@@ -23,7 +23,7 @@ class Part:
     steps: tuple[int, ...]  # elements: what divides all of them starts at the same alignment
 
 
-def row_loads(plan: Plan, tensors: KernelTensors | NormTensors, warp_size: int) -> dict[int, int]:
+def row_loads(plan: Plan, tensors: RopeTensors | NormTensors, warp_size: int) -> dict[int, int]:
     """Loads of elements that the plan asks for at best: bytes a thread -> number of instructions.
 
     The kernel that adds partial sums has them for elements.
@@ -47,7 +47,7 @@ def row_loads(plan: Plan, tensors: KernelTensors | NormTensors, warp_size: int) 
     return _accesses(plan, parts, (tensors.q, tensors.k), warp_size)
 
 
-def row_stores(plan: Plan, tensors: KernelTensors | NormTensors, warp_size: int) -> dict[int, int]:
+def row_stores(plan: Plan, tensors: RopeTensors | NormTensors, warp_size: int) -> dict[int, int]:
     """Stores of elements that the plan asks for at best, in the same form."""
     reads, writes = _pairings(plan)
     if isinstance(tensors, SumTensors):
@@ -57,7 +57,7 @@ def row_stores(plan: Plan, tensors: KernelTensors | NormTensors, warp_size: int)
     return _accesses(plan, parts, (tensors.q_out, tensors.k_out), warp_size)
 
 
-def stores_more_than_rows(tensors: KernelTensors | NormTensors) -> bool:
+def stores_more_than_rows(tensors: RopeTensors | NormTensors) -> bool:
     """Whether a kernel with a norm also stores a number of each row, positions or partial sums."""
     if isinstance(tensors, ForwardTensors):
         return tensors.q_rstd is not None

@@ -10,7 +10,7 @@ from rope_kernels.api import rotation_of, tables_of
 from rope_kernels.call.arguments import Call
 from rope_kernels.call.checks import check_call
 from rope_kernels.launch.launch_rope import as_stored
-from rope_kernels.launch.plan import KernelTensors, Plan, both
+from rope_kernels.launch.plan import Plan, RopeTensors, both
 from rope_kernels.launch.rope_plan import make_plan
 from rope_kernels.machine.engine import Engine
 
@@ -24,7 +24,7 @@ _ROTATED = {  # the arguments to rotate, of every function that rotates
 }
 
 
-def plan_of(function: Callable, *arguments, **options) -> tuple[Plan, KernelTensors | NormTensors]:
+def plan_of(function: Callable, *arguments, **options) -> tuple[Plan, RopeTensors | NormTensors]:
     """Plan the launch that a call would make on an NVIDIA GPU, and launch nothing.
 
     Args:
@@ -47,7 +47,7 @@ def plan_of(function: Callable, *arguments, **options) -> tuple[Plan, KernelTens
 
 def plan_for(
     engine: Engine, function: Callable, *arguments, **options
-) -> tuple[Plan, KernelTensors | NormTensors]:
+) -> tuple[Plan, RopeTensors | NormTensors]:
     """Plan the launch that a call would make with this engine, as `plan_of` does for NVIDIA."""
     if function in NORMALIZED:
         return plans_of_norm(engine, function, *arguments, **options)[FORWARD]
@@ -58,7 +58,7 @@ def plan_for(
     if not call.inplace:
         outs = tuple(torch.empty(t.shape, dtype=t.dtype, device="meta") for t in tensors)
     given = *both(tensors), *both(outs), rotation.table, rotation.sin, *rotation.where
-    stored = as_stored(KernelTensors(*given), call.inplace)
+    stored = as_stored(RopeTensors(*given), call.inplace)
     if call.fused is not True or stored.q is None:
         came = "the tensors have no elements" if stored.q is None else f"fused is {call.fused}"
         raise ValueError(f"{came}; such a call launches no kernel, so it has no plan")

@@ -21,7 +21,7 @@ from torch import Tensor
 from triton.language.extra import libdevice
 
 from rope_kernels import RotaryPositionEmbedding, reference, rope_fw
-from rope_kernels.launch.plan import KernelTensors
+from rope_kernels.launch.plan import RopeTensors
 from rope_kernels.launch.run import run
 from rope_kernels.machine.engine import interpreter_is_on
 
@@ -371,7 +371,7 @@ class Diff(ChangedLines):
         super().__init__(_changed(_body(before), _body(after)))
 
 
-def launch_of(function: Callable, *arguments, **options) -> Callable[[], KernelTensors]:
+def launch_of(function: Callable, *arguments, **options) -> Callable[[], RopeTensors]:
     """The launch that a call of the package makes, through Triton's JIT, and nothing else.
 
     Args:
@@ -393,14 +393,14 @@ def launch_of(function: Callable, *arguments, **options) -> Callable[[], KernelT
     made = {name: torch.empty_like(x, device=device) for name, x in _to_be_made(tensors)}
     tensors = tensors._replace(**made)
 
-    def launch_again() -> KernelTensors:
+    def launch_again() -> RopeTensors:
         run(plan, tensors)
         return tensors
 
     return launch_again
 
 
-def _to_be_made(tensors: KernelTensors) -> list[tuple[str, Tensor]]:
+def _to_be_made(tensors: RopeTensors) -> list[tuple[str, Tensor]]:
     """Outputs without memory, by name."""
     return [(name, x) for name, x in tensors._asdict().items() if x is not None and x.is_meta]
 

@@ -77,7 +77,7 @@ def norm_rope_backward_kernel(
         grad, x = computed(grad, exists, head), computed(x, exists, head)
         rstd = tl.rsqrt(dot(x, x, 0) / (2 * HALF) + 1e-6)
         normal = times_number(x, rstd)
-        grad = turn_row(grad, angles, False, True, False)
+        grad = turn_row(grad, angles, None, True, False)
         sum1 += grad[0] * normal[0]
         sum2 += grad[1] * normal[1]
         grad = times(grad, weights)

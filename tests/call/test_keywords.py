@@ -32,7 +32,7 @@ from rope_kernels.call.normalization import Normalization, Wanted
 from rope_kernels.call.rotation import Rotation
 from rope_kernels.launch import fastpath, launch_norm, launch_rope
 from rope_kernels.launch.norm_plan import ForwardTensors
-from rope_kernels.launch.plan import KernelTensors
+from rope_kernels.launch.plan import RopeTensors
 
 ROOT = Path(__file__).resolve().parents[2]
 WHERE = "cu_seqlens", "start_positions", "position_ids"
@@ -313,7 +313,7 @@ def test_a_kernel_gets_the_tensors_of_a_rotation_by_their_names():
     entry = fastpath.Entry(launch=lambda tensors: given.append(tensors) or True)
     launch_rope.rotate((T,), rotation, False, entry)
     launch_norm.norm_rope((T,), (), (), rotation, norm_with(), False, False, entry)
-    for tensors, kind in zip(given, (KernelTensors, ForwardTensors), strict=True):
+    for tensors, kind in zip(given, (RopeTensors, ForwardTensors), strict=True):
         names = {"start_positions": "starts", "position_ids": "ids"}
         for name in ("table", "sin", *WHERE):
             field = names.get(name, name)

@@ -96,6 +96,8 @@ def triple(x):
     return out
 """
 NAMED_TUPLES = """
+from typing import Any, NamedTuple
+
 import torch
 import triton
 import triton.language as tl

@@ -47,7 +47,10 @@ def rstd_fp64(x, sumsq=None, eps=1e-6, norm_dim=None):
 
 def per_row(weight, tensor_format):
     """A weight of each head, (h, d), in the dimensions of a row."""
-    return weight[:, None] if weight.dim() == 2 and tensor_format == "bhsd" else weight
+    if weight.dim() == 1:
+        return weight
+    sizes = dict(zip("hd", weight.shape, strict=True))
+    return weight.reshape([sizes.get(dim, 1) for dim in tensor_format])
 
 
 def answers_fp64(t, weight, sumsq, freqs, tensor_format, grad, options):

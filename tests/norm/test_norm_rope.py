@@ -5,7 +5,8 @@ import torch
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
 from norm_yardstick import assert_as_in_new_memory, check
-from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
+from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope, reference
+from rope_kernels.call.normalization import Normalization
 from rope_kernels.launch import launch_norm, norm_plan
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -280,3 +281,16 @@ def test_one_launch_forward_and_two_backward(count, device, monkeypatch, whole_w
     )
     Sample(device, heads=(H, 1)[:count]).check()
     assert kernels == [norm_plan.FORWARD, norm_plan.BACKWARD, norm_plan.SUM]
+
+
+@pytest.mark.parametrize("tensor_format", ("sbhd", "bshd", "bhsd", "thd", "hbsd", "hsbd"))
+def test_weights_of_heads_meet_their_heads_in_any_format(tensor_format):
+    """In formats that there may be one day, too; with as many heads as tokens."""
+    sizes = {"s": 3, "b": 2, "h": 3, "t": 3, "d": 4}
+    x, weight = torch.randn([sizes[dim] for dim in tensor_format]), torch.randn(3, 4)
+    norm = Normalization(eps=0.0, weight_offset=0.0, after=False, like_model=False, dim=4)
+    heads = tensor_format.index("h")
+    by_head = reference.normalize(x, weight, None, tensor_format, norm).unbind(heads)
+    for i, x_of_head in enumerate(x.unbind(heads)):
+        want = torch.nn.functional.rms_norm(x_of_head, (4,), weight[i], eps=0.0)
+        torch.testing.assert_close(by_head[i], want)

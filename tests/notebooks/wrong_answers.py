@@ -761,19 +761,19 @@ WRONG_ANSWERS = [
     ),
     Wrong(
         *("11", 2, "the backward's turn"),
-        {"turn_row(y, angles, False, False,": "turn_row(y, angles, False, True,"},
+        {"turn_row(y, angles, None, False,": "turn_row(y, angles, None, True,"},
         "the transposed map: TRANSPOSE is for the backward",
     ),
     Wrong(
         *("11", 2, "minus the angle"),
-        {"turn_row(y, angles, False, False, False)": "turn_row(y, angles, False, False, True)"},
+        {"turn_row(y, angles, None, False, False)": "turn_row(y, angles, None, False, True)"},
         "a sign: it rotates by minus the angle",
     ),
     Wrong(
         *("11", 2, "rotated first"),
         {
             "    y = normalized(y, rstd, weights, False, tl.float32)\n": "",
-            "False, False, False)\n    store_row": "False, False, False)\n"
+            "None, False, False)\n    store_row": "None, False, False)\n"
             "    y = normalized(y, rstd, weights, False, tl.float32)\n    store_row",
         },
         "the wrong order: the weights are applied after the rotation",
@@ -827,9 +827,9 @@ WRONG_ANSWERS = [
     Wrong(
         *("11", 2, "coarse rows"),
         {
-            "y = turn_row(y, angles, False": "y = y[0].to(tl.float16).to(tl.float32), "
+            "y = turn_row(y, angles, None": "y = y[0].to(tl.float16).to(tl.float32), "
             "y[1].to(tl.float16).to(tl.float32), y[2]\n"
-            "    y = turn_row(y, angles, False"
+            "    y = turn_row(y, angles, None"
         },
         "rounding: compute in fp32, and round once, at the end",
     ),
@@ -845,20 +845,20 @@ WRONG_ANSWERS = [
     Wrong(
         *("11", 4, "the stub's line"),
         {
-            "        dn = turn_row(grad, angles, False, True, False)\n": "",
+            "        dn = turn_row(grad, angles, None, True, False)\n": "",
             "        sum1 += normal[0] * dn[0]\n": "",
             "        sum2 += normal[1] * dn[1]\n": "",
             "        dxhat = times(dn, weights)\n": "",
             "        mean = dot(dxhat, normal, 0) / (2 * HALF)\n": "",
             "dx = (dxhat[0] - normal[0] * mean) * r, (dxhat[1] - normal[1] * mean) * r, dn[2]": ""
             "dx = times(grad, weights)\n"
-            "        dx = turn_row(dx, angles, False, False, False)",
+            "        dx = turn_row(dx, angles, None, False, False)",
         },
         "unchanged: the stub's line",
     ),
     Wrong(
         *("11", 4, "a wrong sign"),
-        {"turn_row(grad, angles, False, True,": "turn_row(grad, angles, False, False,"},
+        {"turn_row(grad, angles, None, True,": "turn_row(grad, angles, None, False,"},
         "a sign: the gradient is rotated by the angle, not back",
     ),
     Wrong(
