@@ -336,7 +336,7 @@ def rotate_call(call: Call) -> tuple[Tensor, ...]:
         if entry is not None:
             entry.num_positions = num_positions
     rotation = rotation_of(call, tables, num_positions)
-    if rotation.looks_up_positions and rotation.table.is_cpu and not is_traced():
+    if rotation.table.is_cpu and rotation.looks_up_positions and not is_traced():
         # on a GPU values are not read; if traced, the operator checks them when it runs
         check_values(rotation, view_as_sbhd(tensors[0], call.tensor_format).shape[0])
     if call.inplace:

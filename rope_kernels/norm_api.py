@@ -210,7 +210,7 @@ def norm_rope_call(call: Call, norm: NormCall) -> tuple[Tensor, ...]:
         num_positions = check_call(call)
         check_norm(call, norm)
     rotation = rotation_of(call, tables, num_positions)
-    if rotation.looks_up_positions and rotation.table.is_cpu and not is_traced():
+    if rotation.table.is_cpu and rotation.looks_up_positions and not is_traced():
         check_values(rotation, view_as_sbhd(tensors[0], call.tensor_format).shape[0])
     if call.inplace:
         check_inplace(call.names, tensors, rotation, norm.named)

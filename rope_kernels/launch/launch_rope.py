@@ -5,7 +5,7 @@ from torch import Tensor
 
 from ..call.rotation import Rotation
 from . import fastpath
-from .plan import RopeTensors, as_read, both
+from .plan import RopeTensors, as_read
 from .rope_plan import make_plan
 from .run import run
 
@@ -23,7 +23,8 @@ def rotate(
     outs = tensors  # a pending minus sign of a view may stay: -x turned is minus x turned
     if not inplace:
         outs = tuple([torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors])
-    given = *both(tensors), *both(outs), *rotation.tensors
+    pairs = (*tensors, *outs) if len(tensors) == 2 else (*tensors, None, *outs, None)
+    given = *pairs, *rotation.tensors
     if entry is not None and entry.launch is not None and entry.launch(given):
         return outs
     # Triton launches on the current device. If that was another one, try again on this one.

@@ -65,6 +65,6 @@ def wants_grad(tensors: Iterable[object]) -> bool:
     """Whether autograd records what is done with these; what is no tensor doesn't count."""
     if torch.is_grad_enabled():
         for x in tensors:  # no generator: this is in every call
-            if getattr(x, "requires_grad", False):
+            if x is not None and getattr(x, "requires_grad", False):
                 return True
     return False

@@ -207,6 +207,7 @@ def test_memory_of_a_backward(name, per_head):
     grads = [torch.randn_like(out) for out in outs]
     torch.autograd.grad(outs, leaves, grads, retain_graph=True)  # compiles
     torch.cuda.synchronize()
+    torch.cuda.empty_cache()  # what an earlier test left may be handed out whole
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
     found = torch.autograd.grad(outs, leaves, grads)
