@@ -250,7 +250,7 @@ def test_offsets_by_turns_on_the_gpu():
 def test_the_second_call_takes_the_fast_path(monkeypatch):
     freqs, t = RotaryPositionEmbedding(32).cuda()(6), torch.randn(6, 2, 4, 32, device="cuda")
     want = apply_rotary_pos_emb(t, freqs)
-    monkeypatch.setattr(launch_rope, "_plan_and_run", None)  # would fail
+    monkeypatch.setattr(launch_rope, "make_plan", None)  # would fail
     assert torch.equal(apply_rotary_pos_emb(t, freqs), want)
 
 
@@ -315,7 +315,7 @@ def all_close(got, want):
 def test_the_second_backward_takes_the_fast_path(repeated, device, monkeypatch):
     q, k, freqs, outs, grads = q_k_and_more(device)
     assert repeated == []
-    for module, name in ((api, "choose_route"), (launch_rope, "_plan_and_run")):
+    for module, name in ((api, "choose_route"), (launch_rope, "make_plan")):
         monkeypatch.setattr(module, name, None)  # would fail
     got = torch.autograd.grad(outs, (q, k), grads)
     assert repeated == [(True, 2)]
