@@ -252,6 +252,19 @@ def test_cases_can_be_left_out():
     assert not set(STRIDED) & {case.name for case in exercises.rope_of_contiguous.cases}
 
 
+SPECS = [thing for thing in vars(exercises).values() if isinstance(thing, Spec)]
+
+
+@pytest.mark.parametrize(
+    "known", [x for x in SPECS if x.mistakes], ids=lambda known: known.__name__
+)
+def test_a_known_mistake_can_be_made_in_every_case(known):
+    """Or a wrong answer that fails in that case alone would end the judge with our own error."""
+    for case in known.cases:
+        for wrong in known.mistakes.values():
+            wrong(*known.inputs(case))
+
+
 @pytest.mark.parametrize("case", exercises.rope.cases, ids=lambda case: case.name)
 def test_inputs_are_the_same_every_time(case):
     for x, again in zip(exercises.rope.inputs(case), exercises.rope.inputs(case), strict=True):

@@ -32,6 +32,7 @@ def _k_by_heads_of_q(q, k, freqs):
     (_, b, h, _), (*_, g, d) = q.shape, k.shape
     row = torch.arange(k.numel() // d)
     position, sequence, head = row // (b * h), row // h % b, row % h
+    position = position.clamp(max=len(freqs) - 1)  # of a single head it may leave the table
     read = ((position * b + sequence) * g + head).clamp(max=len(row) - 1)
     rows = k.reshape(-1, 1, 1, d)[read]
     return rope.function(q, freqs), rotated(rows, freqs[position], rotate_half.function).view_as(k)
@@ -42,6 +43,7 @@ def _k_position_by_heads_of_q(q, k, freqs):
     (_, b, h, _), (*_, g, d) = q.shape, k.shape
     row = torch.arange(k.numel() // d)
     position, sequence, head = row // (b * h), row // g % b, row % g
+    position = position.clamp(max=len(freqs) - 1)
     rows = k.reshape(-1, 1, 1, d)[(position * b + sequence) * g + head]
     return rope.function(q, freqs), rotated(rows, freqs[position], rotate_half.function).view_as(k)
 
