@@ -18,8 +18,8 @@ class Head(NamedTuple):
     start: int  # the first element that turns
     columns: int  # of the block, a power of two: `half` or more, for several rows side by side
     tail_columns: int  # `tail` rounded up to a power of two, or 0
-    reads_interleaved: bool = False  # a pair is elements 2i and 2i + 1 of the input, not i and
-    writes_interleaved: bool = False  # i + half; and of the output
+    reads_interleaved: bool = False  # a pair of the input is elements 2i and 2i + 1
+    writes_interleaved: bool = False  # the same of the output
 
 
 class Tile(NamedTuple):
