@@ -17,8 +17,8 @@ class RotationFunction(torch.autograd.Function):
     unless the table wants a gradient: one function, with a flag, is its own backward.
 
     `rotate_gradients(grads, rotation)` is a call of its own: a backward may be traced when the
-    forward was not. A traced forward takes the operator of
-    `rope_operator.py`, which has the same gradients.
+    forward was not. A traced forward takes the operator of `rope_operator.py`, with the same
+    gradients.
     """
 
     @staticmethod

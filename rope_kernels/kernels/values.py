@@ -175,9 +175,7 @@ class GivenPositions(NamedTuple):
     """What says at which position each token is."""
 
     seq_len: Any  # s, or the number of packed tokens
-    cu_seqlens_ptr: (
-        Any  # (sequences + 1,): where packed sequences start, and the last ends; or None
-    )
+    cu_seqlens_ptr: Any  # (sequences + 1,): packed sequences' starts, and the last end; or None
     sequences: Any  # number of packed sequences
     starts_ptr: Any  # (b,) or (sequences,): position of the first token of each sequence; or None
     ids_ptr: Any  # (b, s): position of each token; or None

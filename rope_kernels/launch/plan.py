@@ -81,11 +81,6 @@ def _wrapped(title: str, items: list[str]) -> list[str]:
     return [line.replace("\0", " ") for line in textwrap.wrap(text, 100, **indent)]
 
 
-def both(tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor | None]:
-    """q and k of one or two tensors: k is None if it is not there."""
-    return tensors if len(tensors) == 2 else (tensors[0], None)
-
-
 def two(tensors: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
     """Those of q and of k: None where there is none."""
     if not tensors:
