@@ -9,13 +9,15 @@ from rope_lab.grading.climb.launch import launches_of
 from rope_lab.grading.climb.readings import Readings, code_of
 from rope_lab.grading.climb.targets import number
 
+from ..profiling.roofline import straight_line
+from ..records import recorded
 from ..steps.ledger import run_lines
-from . import RUNGS, kept, rung_of
+from . import RUNGS, SHAPE, kept, rung_of
 from .measured import COPY, EAGER, PACKAGE
 from .speed import QUIET, record
 
-_SMALL = (2, 4, 8, 256)  # what bytes and evaluations are counted with
-_HEAD = ("rung", "notebook", "what changed", "bytes", "sin/cos", "I/P", "time", "of a copy")
+_SMALL = (1, 2, 8, 256)  # what bytes and evaluations are counted with
+_HEAD = ("rung", "notebook", "what changed", "bytes", "sin/cos", "I/P", "B/W", "time", "of a copy")
 
 
 class Ladder:
@@ -55,8 +57,8 @@ class Ladder:
 def ladder(upto: int = len(RUNGS)) -> Ladder:
     """The climb as a table, from eager PyTorch to a copy.
 
-    Bytes are those requested, in multiples of t's; sin/cos evaluations are for each pair; I/P is
-    the time of all instructions on an H200, in microseconds. Counts and code are those of our
+    Bytes are those requested, in multiples of t's; sin/cos evaluations are for each pair. I/P is
+    the time of all instructions on an H200, B/W that of all bytes, each once. Counts and code are those of our
     kernels, at the headline shape; times are the record's. A rung that the reader has climbed is
     marked.
 
@@ -85,13 +87,22 @@ def readings_of_ours(rung: int) -> Readings:
     )
 
 
+@cache
+def time_of_bytes() -> float:
+    """Microseconds for each byte of t, the result and the table once, at a copy's bandwidth."""
+    copies = recorded("08/cold-and-warm")
+    _, us_per_byte = straight_line([2 * size for size in copies["bytes"]], copies["cold"])
+    s, _, _, d = SHAPE
+    return (2 * 2 * math.prod(SHAPE) + 4 * s * d) * us_per_byte
+
+
 def _row_of_rung(rung: int, times) -> tuple[str, ...]:
     readings = readings_of_ours(rung)
     mark = " ✓" if QUIET not in os.environ and rung in kept.climbed() else ""
     return (
         *(f"{rung}{mark}", RUNGS[rung].notebook, RUNGS[rung].change),
         *(f"{number(readings.requested)} N", number(readings.evaluations)),
-        f"{readings.instruction_us:.0f} us",
+        *(f"{readings.instruction_us:.0f} us", f"{time_of_bytes():.0f} us"),
         *_time(f"rung {rung}", times),
     )
 
@@ -102,7 +113,8 @@ def _row_of(case: str, times) -> tuple[str, ...]:
         PACKAGE: "the package's kernel, with a table",
         COPY: "a copy of t",
     }
-    return ("", "", words[case], "2 N" if case == COPY else "", "", "", *_time(case, times))
+    requested = "2 N" if case == COPY else ""
+    return ("", "", words[case], requested, "", "", "", *_time(case, times))
 
 
 def _time(case: str, times) -> tuple[str, str]:
