@@ -58,9 +58,9 @@ def ladder(upto: int = len(RUNGS)) -> Ladder:
     """The climb as a table, from eager PyTorch to a copy.
 
     Bytes are those requested, in multiples of t's; sin/cos evaluations are for each pair. I/P is
-    the time of all instructions on an H200, B/W that of all bytes, each once. Counts and code are those of our
-    kernels, at the headline shape; times are the record's. A rung that the reader has climbed is
-    marked.
+    the time of all instructions on an H200, B/W that of all bytes, each once. Counts and code are
+    those of our kernels, at the headline shape; times are the record's. A rung that the reader has
+    climbed is marked.
 
     Args:
         upto: the last rung to show.
