@@ -34,7 +34,12 @@ _PREDICTION = re.compile(r"\*\*Predict[.*]")
 # what `rope_lab.source` displays: the beginnings of a listing and of a diff
 _LISTINGS = (("text/markdown", "```python\n"), ("text/html", "<pre>"))
 # these lines of a first cell aren't there to be read either
-_SETUP = {"print(lab.ENGINE)", "lab.need_triton()"}
+_SETUP = {
+    "print(lab.ENGINE)",
+    "lab.need_triton()",
+    "lab.draw.style()",
+    "_ = torch.manual_seed(0)",
+}
 
 
 @dataclass

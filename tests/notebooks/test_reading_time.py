@@ -32,7 +32,13 @@ STUB = code("x = 1\n" * 60)
         pytest.param([code("", listing("text/html", "<table>"))], 0, id="table"),
         pytest.param([text("**Predict.** How many?")] * 4, 2, id="predict"),
         pytest.param(
-            [code("import rope_lab as lab\n\nprint(lab.ENGINE)\n" + "import torch\n" * 12)],
+            [
+                code(
+                    "import rope_lab as lab\n\nprint(lab.ENGINE)\n"
+                    + "import torch\n" * 12
+                    + "\nlab.draw.style()"
+                )
+            ],
             0,
             id="imports",
         ),
