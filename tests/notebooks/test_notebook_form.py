@@ -195,7 +195,7 @@ BREAKS = {
     "predictions_are_looked_back_at": [
         (MATH, lambda n: replace_in(first_with(n, "markdown", "**Look back."), "Look back", "So")),
         (MATH, lambda n: replace_in(first_with(n, "markdown", "**Predict."), "Predict", "Guess")),
-        (MATH, lambda n: n.node.cells.remove(first_with(n, "code", "def scores"))),
+        (MATH, lambda n: n.node.cells.remove(first_with(n, "code", "def score("))),
     ],
     "pictures_have_words": [
         (MATH, lambda n: n.markdown[1].update(source="![](picture.png)")),
