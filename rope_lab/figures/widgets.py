@@ -301,7 +301,7 @@ class WhoLoadsWhat(Explorer):
             memory[self._bytes_of(elements) // self.element_bytes] = shade
         _shade(ax, memory.reshape(rows, columns))
         asked, sent = self._asked_and_sent()
-        ax.set(xlabel="element within a kilobyte of memory", ylabel="kilobyte")
+        ax.set(xlabel="place within a row of 1 KiB, in elements", ylabel="row of memory")
         ax.set(title=f"The warp uses {asked} of the {sent} bytes that memory sends")
 
 

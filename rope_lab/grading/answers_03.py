@@ -1,4 +1,4 @@
-"""What exercise 2 of notebook 03 is compared with, kept out of the reader's cell."""
+"""What exercise 1 of notebook 03 is compared with, kept out of the reader's cell."""
 
 from .mistakes import SENT_BYTES
 

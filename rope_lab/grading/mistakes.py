@@ -65,7 +65,7 @@ PARTIAL_ROTATION = {
     "a single fused kernel, equation (5)": 2 * _N + _F,
 }
 
-# 03, exercise 2: bytes that memory sends for three loads of a warp
+# 03, exercise 1: bytes that memory sends for three loads of a warp
 SENT_BYTES = {
     "the bytes that the lanes use; memory sends whole sectors": [128, 64, None],
     "an aligned load; a late begin touches one sector more": [None, None, 128],

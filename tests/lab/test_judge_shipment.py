@@ -86,13 +86,13 @@ import triton
 import triton.language as tl
 
 @triton.jit
-def triple_kernel(x_ptr, out_ptr, size, BLOCK: tl.constexpr):
+def double_kernel(x_ptr, out_ptr, size, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + i, 3 * tl.load(x_ptr + i, mask=i < size), mask=i < size)
+    tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=i < size), mask=i < size)
 
-def triple(x):
+def double(x):
     out = torch.empty_like(x)
-    triple_kernel[(triton.cdiv(x.numel(), 256),)](x, out, x.numel(), BLOCK=256)
+    double_kernel[(triton.cdiv(x.numel(), 256),)](x, out, x.numel(), BLOCK=256)
     return out
 """
 NAMED_TUPLES = """
@@ -108,14 +108,14 @@ class Memory(NamedTuple):
 
 class Tile(NamedTuple):
     block: Any
-    factor: Any = 3
+    factor: Any = 2
 
 @triton.jit
 def places(tile):
     return tl.program_id(0) * tile.block + tl.arange(0, tile.block)
 
 @triton.jit
-def triple_kernel(memory, size, BLOCK: tl.constexpr):
+def double_kernel(memory, size, BLOCK: tl.constexpr):
     tile: tl.constexpr = Tile(BLOCK)
     inner = Memory(memory.source, memory.target)
     i = places(tile)
@@ -125,26 +125,26 @@ def triple_kernel(memory, size, BLOCK: tl.constexpr):
 
 HOST = Tile(block=256)
 
-def triple(x):
+def double(x):
     out = torch.empty_like(x)
     grid = (triton.cdiv(x.numel(), HOST.block),)
-    triple_kernel[grid](Memory(x, out), x.numel(), BLOCK=HOST.block)
+    double_kernel[grid](Memory(x, out), x.numel(), BLOCK=HOST.block)
     return out
 """
 
 
 def test_attributes_are_no_names(cell):
     pytest.importorskip("triton", reason="needs Triton")
-    verdict = lab.check_exercise(cell(KERNEL, **DECOYS)["triple"], exercises.three_times)
+    verdict = lab.check_exercise(cell(KERNEL, **DECOYS)["double"], exercises.scaled_copy)
     assert verdict, verdict
 
 
 def test_named_tuples_of_a_cell_are_made_again(cell):
     pytest.importorskip("triton", reason="needs Triton")
     names = cell(NAMED_TUPLES, **DECOYS)
-    assert lab.check_exercise(names["triple"], exercises.three_times)
-    wrong = cell(NAMED_TUPLES.replace("Any = 3", "Any = 2"))
-    assert "a factor" in repr(lab.check_exercise(wrong["triple"], exercises.three_times))
+    assert lab.check_exercise(names["double"], exercises.scaled_copy)
+    wrong = cell(NAMED_TUPLES.replace("Any = 2", "Any = 3"))
+    assert "a factor" in repr(lab.check_exercise(wrong["double"], exercises.scaled_copy))
 
 
 USED = {
@@ -243,11 +243,11 @@ def test_what_a_candidate_may_use(lines, cell):
 def test_constexprs_of_a_cell(cell):
     pytest.importorskip("triton", reason="needs Triton")
     text = KERNEL.replace(
-        "@triton.jit", "FACTOR = tl.constexpr(3)\nFP32 = tl.float32\n\n@triton.jit"
+        "@triton.jit", "FACTOR = tl.constexpr(2)\nFP32 = tl.float32\n\n@triton.jit"
     )
     text = text.replace("    tl.store(", "    factor = tl.full((), FACTOR, FP32)\n    tl.store(")
-    text = text.replace("3 * tl.load", "factor * tl.load")
-    assert lab.check_exercise(cell(text)["triple"], exercises.three_times)
+    text = text.replace("2 * tl.load", "factor * tl.load")
+    assert lab.check_exercise(cell(text)["double"], exercises.scaled_copy)
 
 
 def test_a_lambda_is_judged():

@@ -116,6 +116,7 @@ WORDS = "Bars of device time: the copy 63 us, ours 65 us."
 START = "00_start_here.ipynb"
 LAST = "02_rotate_half.ipynb"
 MATH = "01_roformer_math.ipynb"
+KERNEL = "03_first_triton_kernel.ipynb"
 
 BREAKS = {
     "small_and_normal": [
@@ -195,7 +196,7 @@ BREAKS = {
     "predictions_are_looked_back_at": [
         (MATH, lambda n: replace_in(first_with(n, "markdown", "**Look back."), "Look back", "So")),
         (MATH, lambda n: replace_in(first_with(n, "markdown", "**Predict."), "Predict", "Guess")),
-        (MATH, lambda n: n.node.cells.remove(first_with(n, "code", "def scores"))),
+        (START, lambda n: n.node.cells.remove(first_with(n, "code", "torch.full("))),
     ],
     "pictures_have_words": [
         (MATH, lambda n: n.markdown[1].update(source="![](picture.png)")),
@@ -229,7 +230,10 @@ BREAKS = {
     ],
     "measurements_are_on_record": [
         (LAST, lambda n: replace_in(first_with(n, "code", "lab.bench("), '"02/', '"02/other-')),
-        (LAST, lambda n: replace_in(first_with(n, "code", "lab.bench("), '"sum"', '"total"')),
+        (
+            KERNEL,
+            lambda n: replace_in(first_with(n, "code", "lab.bench("), '"every eighth"', '"eighth"'),
+        ),
         (LAST, lambda n: first_with(n, "code", "lab.bench(").update(source="pass")),
     ],
 }

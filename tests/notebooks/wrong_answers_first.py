@@ -326,29 +326,9 @@ WRONG_ANSWERS = [
         },
         "the order: the permutation and its inverse have changed places",
     ),
-    # 03: three times
-    Wrong(
-        *("03", 1, "one too many"), {"i < n": "i <= n"}, "out of bounds: program 0 reads element 64"
-    ),
-    Wrong(
-        *("03", 1, "a mask for the load alone"),
-        {"3 * x, mask=exists": "3 * x"},
-        "out of bounds: program 0 writes element 64 of out_ptr",
-    ),
-    Wrong(
-        *("03", 1, "rounded down"),
-        {"triton.cdiv(x.numel(), block)": "x.numel() // block"},
-        "no program ran: the grid is empty",
-    ),
-    Wrong(
-        *("03", 1, "every program the first"),
-        {"tl.program_id(0) * BLOCK + ": ""},
-        "from number 256 on; program 1 stores in element 0 of out_ptr, where program 0 has stored",
-    ),
-    Wrong(*("03", 1, "twice"), {"3 * x,": "2 * x,"}, "a factor: everything is 0.667 times"),
     # 03: a scatter
     Wrong(
-        *("03", 3, "a gather"),
+        *("03", 2, "a gather"),
         {
             "tl.load(x_ptr + i, mask": "tl.load(x_ptr + (i - column) + place, mask",
             "tl.store(out_ptr + (i - column) + place": "tl.store(out_ptr + i",
@@ -356,30 +336,30 @@ WRONG_ANSWERS = [
         "the order: the permutation goes the other way",
     ),
     Wrong(
-        *("03", 3, "all into the first row"),
+        *("03", 2, "all into the first row"),
         {"(i - column) + place": "place"},
         "write collision: program 0 stores two values in element 0 of out_ptr",
     ),
     Wrong(
-        *("03", 3, "even places twice"),
+        *("03", 2, "even places twice"),
         {"(column - HALF) + 1": "(column - HALF)"},
         "write collision: program 0 stores two values in element 0 of out_ptr",
     ),
     Wrong(
-        *("03", 3, "odd places first"),
+        *("03", 2, "odd places first"),
         {"HALF, 2 * column, 2 * (column - HALF) + 1": "HALF, 2 * column + 1, 2 * (column - HALF)"},
         "neighbors swapped",
     ),
     Wrong(
-        *("03", 3, "no HALF to begin the second half"),
+        *("03", 2, "no HALF to begin the second half"),
         {"2 * (column - HALF) + 1": "2 * column + 1"},
         "out of bounds: program 0 writes element 33 of out_ptr",
     ),
     Wrong(
-        *("03", 3, "no mask"), {"exists = i < n": "exists = i >= 0"}, "program 0 reads element 32"
+        *("03", 2, "no mask"), {"exists = i < n": "exists = i >= 0"}, "program 0 reads element 32"
     ),
     Wrong(
-        *("03", 3, "a right gather"),
+        *("03", 2, "a right gather"),
         {
             "2 * column, 2 * (column - HALF) + 1)": "column, column)\n"
             "    place = column // 2 + column % 2 * HALF",
@@ -390,7 +370,7 @@ WRONG_ANSWERS = [
     ),
     # 03: a grid of two dimensions
     Wrong(
-        *("03", 4, "over the end of the row"),
+        *("03", 3, "over the end of the row"),
         {
             "    in_first_half =": "    exists = column < (tl.num_programs(0) - row) * 2 * HALF\n"
             "    in_first_half =",
@@ -398,7 +378,7 @@ WRONG_ANSWERS = [
         "write collision: programs 0 and 1 store element 8 of out_ptr,",
     ),
     Wrong(
-        *("03", 4, "the axes swapped"),
+        *("03", 3, "the axes swapped"),
         {
             "tl.program_id(0)": "tl.program_id(1)",
             "tl.program_id(1) * BLOCK": "tl.program_id(0) * BLOCK",
@@ -406,22 +386,22 @@ WRONG_ANSWERS = [
         "no program stores the last elements, from number 8 on; is the grid large enough?",
     ),
     Wrong(
-        *("03", 4, "one block a row"),
+        *("03", 3, "one block a row"),
         {"triton.cdiv(width, block)": "1"},
         "no program stores the columns from 64 on, in any row",
     ),
     Wrong(
-        *("03", 4, "the sign elsewhere"),
+        *("03", 3, "the sign elsewhere"),
         {"-x, x)": "x, -x)"},
         "every element has the opposite sign",
     ),
     Wrong(
-        *("03", 4, "no mask"),
+        *("03", 3, "no mask"),
         {"exists = column < 2 * HALF": "exists = column >= 0"},
         "out of bounds: program",
     ),
     Wrong(
-        *("03", 4, "one dimension"),
+        *("03", 3, "one dimension"),
         {
             "tl.program_id(0)": "tl.program_id(0) // tl.cdiv(2 * HALF, BLOCK)",
             "tl.program_id(1)": "tl.program_id(0) % tl.cdiv(2 * HALF, BLOCK)",
@@ -431,7 +411,7 @@ WRONG_ANSWERS = [
     ),
     # 03: in place
     Wrong(
-        *("03", 5, "from a copy"),
+        *("03", 4, "from a copy"),
         {
             "    pairs,  # number": "    y_ptr,\n    pairs,  # number",
             "tl.load(x_ptr + first": "tl.load(y_ptr + first",
@@ -441,7 +421,7 @@ WRONG_ANSWERS = [
         "a second tensor: y_ptr is not x",
     ),
     Wrong(
-        *("03", 5, "a gather"),
+        *("03", 4, "a gather"),
         {
             "first = pair // HALF * 2 * HALF + pair % HALF": "first = pair",
             "second = first + HALF": "in_first = pair % (2 * HALF) < HALF\n"
@@ -454,7 +434,7 @@ WRONG_ANSWERS = [
         "a race between programs: program 1 reads element",
     ),
     Wrong(
-        *("03", 5, "loaded too late"),
+        *("03", 4, "loaded too late"),
         {
             "    x1 = tl.load(x_ptr + first, mask=exists)\n": "",
             "    tl.store(x_ptr + second, x1": "    x1 = tl.load(x_ptr + first, mask=exists)\n"
@@ -462,19 +442,19 @@ WRONG_ANSWERS = [
         },
         "read after write: program 0 reads element 0 of x_ptr after it has overwritten it itself",
     ),
-    Wrong(*("03", 5, "no minus"), {"-x2,": "x2,"}, "the opposite sign, in the first half"),
+    Wrong(*("03", 4, "no minus"), {"-x2,": "x2,"}, "the opposite sign, in the first half"),
     Wrong(
-        *("03", 5, "members at home"),
+        *("03", 4, "members at home"),
         {"first, -x2": "first, -x1", "second, x1": "second, x2"},
         "halves swapped, and a sign",
     ),
     Wrong(
-        *("03", 5, "as many pairs as elements"),
+        *("03", 4, "as many pairs as elements"),
         {"x.numel() // 2": "x.numel()"},
         "out of bounds: program 0 reads element",
     ),
     Wrong(
-        *("03", 5, "half of the pairs"),
+        *("03", 4, "half of the pairs"),
         {"x.numel() // 2": "x.numel() // 4"},
         "no program stores the last elements, from number 32 on; is the grid large enough?",
     ),
@@ -488,7 +468,7 @@ WASTEFUL_ANSWERS = [
         "it starts 64 programs, where 1 would do: the others store nothing",
     ),
     Wrong(
-        *("03", 1, "overlapping blocks"),
+        *("00", 1, "overlapping blocks"),
         {
             "tl.program_id(0) * BLOCK +": "tl.program_id(0) * (BLOCK // 2) +",
             "triton.cdiv(x.numel(), block)": "triton.cdiv(x.numel(), block // 2)",
@@ -496,26 +476,27 @@ WASTEFUL_ANSWERS = [
         "elements of out_ptr twice, the same value each time",
     ),
     Wrong(
-        *("03", 1, "one program for all"),
+        *("00", 1, "one program for all"),
         {
-            "    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # equation (1)\n"
+            "    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
             "    exists = i < n\n"
             "    x = tl.load(x_ptr + i, mask=exists)\n"
-            "    tl.store(out_ptr + i, 3 * x, mask=exists)\n": (
+            "    tl.store(out_ptr + i, 2 * x, mask=exists)\n": (
                 "    for begin in range(0, n, BLOCK):\n"
                 "        i = begin + tl.arange(0, BLOCK)\n"
                 "        x = tl.load(x_ptr + i, mask=i < n)\n"
-                "        tl.store(out_ptr + i, 3 * x, mask=i < n)\n"
+                "        tl.store(out_ptr + i, 2 * x, mask=i < n)\n"
             ),
             "(triton.cdiv(x.numel(), block),)": "(1,)",
         },
         "one program stores 4 blocks, one after the other, where 4 could share them",
     ),
     Wrong(
-        *("03", 1, "a launch for show"),
+        *("03", 2, "a launch for show"),
         {
-            "    triple_kernel[grid](x, out, x.numel(), BLOCK=block)\n": 2
-            * "    triple_kernel[grid](x, out, x.numel(), BLOCK=block)\n"
+            "    interleave_kernel[grid](": "    interleave_kernel[grid](\n"
+            "        x, out, x.numel(), HALF=x.shape[-1] // 2, BLOCK=block)\n"
+            "    interleave_kernel[grid]("
         },
         "it launches 2 kernels, where 1 would do",
     ),
@@ -552,7 +533,7 @@ RIGHT_ANSWERS = [
         "RIGHT: ",
     ),
     Wrong(
-        *("03", 3, "a block of pairs"),
+        *("03", 2, "a block of pairs"),
         {
             "    exists = i < n\n": "    exists = i < n // 2\n",
             "    column = i % (2 * HALF)\n": "    column, row = i % HALF, i // HALF * 2 * HALF\n",

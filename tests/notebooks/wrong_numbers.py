@@ -43,7 +43,7 @@ WRONG_NUMBERS = {
         (917_504, "the table's bytes are left out"),
         (270_336, "a single fused kernel"),
     ],
-    ("03", 2): [
+    ("03", 1): [
         ([128, 1024, 160], "the bytes that the lanes use"),
         ([512, 512, 160], "two lanes share a sector"),
         ([512, 1024, 128], "a late begin touches one sector more"),

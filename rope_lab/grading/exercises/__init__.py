@@ -48,7 +48,6 @@ from .exercises_03 import (
     contiguous_halves_to_neighbors,
     rotate_half_in_place,
     rotate_half_of_rows,
-    three_times,
 )
 from .exercises_04 import rope_at_positions, rope_of_contiguous
 from .exercises_05 import (

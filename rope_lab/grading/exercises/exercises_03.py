@@ -1,15 +1,9 @@
-"""Notebook 03: kernels with a mask, a scatter and a grid of two dimensions."""
+"""Notebook 03: a scatter, a grid of two dimensions, in place."""
 # ruff: noqa: F821 (the letters of shapes)
 
 from ..spec import STRIDED, spec
 from .definitions import rotate_half
 from .exercises_02 import halves_to_neighbors
-
-
-@spec(blocks=True, leave_out=STRIDED, kernel=True)
-def three_times(x: "(n)"):
-    """The first exercise with a mask."""
-    return 3 * x
 
 
 @spec(asks=("a scatter",), leave_out=STRIDED, kernel=True)
