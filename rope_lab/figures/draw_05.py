@@ -129,7 +129,7 @@ def tile_sweep(measurement, block_rows: tuple, warps: tuple, evaluations) -> Non
         right.plot(predicted, share, linestyle="none", markersize=7, **style)
     for ax, label in (
         (left, "rows per tile, BLOCK_R"),
-        (right, "sin/cos evaluations per pair (warps set apart)"),
+        (right, "sin/cos evaluations per pair (points moved apart)"),
     ):
         ax.axhline(100, color=INK, linewidth=1, linestyle=":")
         ax.set_xscale("log", base=2)
@@ -137,7 +137,7 @@ def tile_sweep(measurement, block_rows: tuple, warps: tuple, evaluations) -> Non
         ax.set(xlabel=label, ylim=(0, 105))
     rows = f"{_counted(best[1], 'row')}, {best[2]}"
     left.set(ylabel="% of copy bandwidth", title=f"Best: {rows}")
-    right.set(title="Many evaluations per pair are slow")
+    right.set(title="Slow: many evaluations, or spills (left end)")
     handles, names = left.get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=len(warps))
     finish(
@@ -145,7 +145,7 @@ def tile_sweep(measurement, block_rows: tuple, warps: tuple, evaluations) -> Non
         "",
         f"Left, per cent of copy bandwidth over the rows of a tile; the best tile, {rows}, reaches "
         f"{best[0]:.0f} %. Right, the same tiles over the sin/cos evaluations per pair: the more "
-        "evaluations, the slower.",
+        "evaluations, the slower, but for the tile whose registers spill.",
         measurement.source,
     )
 

@@ -95,41 +95,6 @@ FIVE_TESTS = {
     "no program runs: `tl.arange` takes powers of two": 4 * [None] + ["wrong"],
 }
 
-# 05, exercise 2: bytes that four launches request; 30 rows of 48 elements, 6 rows a position
-_T16, _T32, _ANGLES = 2 * 2 * 1440, 2 * 4 * 1440, 4 * 48  # t in bf16, in fp32, a row of angles
-REQUESTED_BYTES = {
-    "the angles are left out": [_T16, _T16, _T16, _T32],
-    "angles once for each row, but a tile loads them once": [
-        None,
-        *(_T16 + 30 * _ANGLES, _T16 + 30 * _ANGLES, _T32 + 30 * _ANGLES),
-    ],
-    "angles once for each position, but each program loads them": [
-        *(_T16 + 5 * _ANGLES, _T16 + 5 * _ANGLES, None, None),
-    ],
-    "6 rows take one and a half tiles of 4; a tile is whole": [
-        *(None, int(_T16 + 7.5 * _ANGLES), None, None),
-    ],
-    "masked columns are counted; they move no byte": [
-        *(30 * 64 * (4 + 4), 30 * 64 * 4 + 10 * 64 * 4),
-        *(30 * 64 * 4 + 5 * 64 * 4, 30 * 64 * 8 + 5 * 64 * 4),
-    ],
-    "masked rows are counted; they move no byte": [
-        *(None, 40 * 48 * 4 + 10 * _ANGLES, 40 * 48 * 4 + 5 * _ANGLES, 40 * 48 * 8 + 5 * _ANGLES),
-    ],
-    "2 bytes for an element, which has 4 in fp32": [*3 * [None], _T16 + 5 * _ANGLES],
-    "masked rows and columns are counted; they move no byte": [
-        *(None, 40 * 64 * 4 + 10 * 64 * 4, 40 * 64 * 4 + 5 * 64 * 4, 40 * 64 * 8 + 5 * 64 * 4),
-    ],
-    "the stores are left out": [
-        *(_T16 // 2 + 30 * _ANGLES, _T16 // 2 + 10 * _ANGLES),
-        *(_T16 // 2 + 5 * _ANGLES, _T32 // 2 + 5 * _ANGLES),
-    ],
-    "2 bytes for an angle, which is fp32": [
-        *(_T16 + 15 * _ANGLES, _T16 + 5 * _ANGLES, int(_T16 + 2.5 * _ANGLES)),
-        int(_T32 + 2.5 * _ANGLES),
-    ],
-}
-
 # 06, exercise 3: the first of four tests that fails
 FOUR_TESTS = {
     1: "ones, matching halves",

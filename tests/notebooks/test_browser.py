@@ -336,7 +336,7 @@ def first_exercise(cells: list[dict], number: str) -> tuple[int, str]:
     checks = [
         i
         for i, cell in enumerate(solutions)
-        if cell["cell_type"] == "code" and "lab.check_exercise(" in "".join(cell["source"])
+        if is_code(cell) and re.search(r"lab\.check_(exercise|rung)\(", "".join(cell["source"]))
     ]
     begin = 1 + next(i for i, cell in enumerate(solutions) if cell["cell_type"] == "code")
     sources = ["".join(c["source"]) for c in solutions[begin : checks[0] + 1] if is_code(c)]

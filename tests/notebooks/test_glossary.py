@@ -15,8 +15,8 @@ GLOSSARY = {
     "03": "thread block, just in time, streaming multiprocessors, SMs, "
     "warp, registers, L1, L2, caches, HBM, power of two, launcher, lane, sector, "
     "cache line, coalesced, gather, scatter, host time, device time, CUDA graph",
-    "04": "row, in place, race, barrier",
-    "05": "tile, ledger, spills",
+    "04": "rung, row, in place, race, barrier",
+    "05": "tile, ledger, spills, Plan",
     "06": "loss, gradient, backward, transpose, mismatched halves, autograd, graph, "
     "finite differences, hook, expanded, out of bounds",
     "07": "TTIR, TTGIR, LLVM IR, PTX, SASS, ptxas, layout, layout conversion, shuffles, "

@@ -186,7 +186,7 @@ def test_the_worked_answer_is_right(key):
     assert verdict_on(*key, names[given])
 
 
-@pytest.mark.parametrize("key", [("03", 1), ("05", 2)], ids=str)
+@pytest.mark.parametrize("key", [("03", 1)], ids=str)
 def test_a_cell_to_fill_in_does_not_compute_the_answer_in_plain_sight(key):
     """Nothing but the reader's answer and the check."""
     (cell,) = (cell for graded_key, cell in GRADED.items() if graded_key[:2] == key)

@@ -23,90 +23,9 @@ class Wrong:
 
 
 WRONG_ANSWERS = [
-    # 04: the tail
-    Wrong(
-        *("04", 2, "no tail"),
-        {"    tl.store(out_ptr + row * D + column, tail, mask=passes)\n": ""},
-        "the tail is forgotten",
-    ),
-    Wrong(
-        *("04", 2, "a tail without its first element"),
-        {"passes = (column >= D2)": "passes = (column > D2)"},
-        "part of the tail is never written: 105 of its 840 elements",
-    ),
-    Wrong(
-        *("04", 2, "zeros for a tail"),
-        {"tail, mask=passes)": "tail * 0, mask=passes)"},
-        "the tail is wrong: it is zero",
-    ),
-    Wrong(
-        *("04", 2, "a tail without an end"),
-        {"passes = (column >= D2) & (column < D)": "passes = column >= D2"},
-        "out of bounds: program",
-    ),
-    Wrong(
-        *("04", 2, "the tail's angles as well"),
-        {
-            "mask=rotates).to": "mask=column < D).to",
-            "+ column, mask=rotates)": "+ column % D2, mask=column < D)",
-            "tail = tl.load(t_ptr + row * D + column, mask=passes)": "",
-            "tl.store(out_ptr + row * D + column, tail, mask=passes)": "",
-            "tl.sin(angle), mask=rotates)": "tl.sin(angle), mask=column < D)",
-        },
-        "elements d2 and up have to come out as they came in",
-    ),
-    Wrong(
-        *("04", 2, "the first row's tail for all"),
-        {"tail = tl.load(t_ptr + row * D + column": "tail = tl.load(t_ptr + column"},
-        "the tail is wrong: every row has the first row's",
-    ),
-    Wrong(
-        *("04", 2, "a tail copied by PyTorch"),
-        {
-            "out = torch.empty_like(t)": "out = t.clone()",
-            "    tail = tl.load(t_ptr + row * D + column, mask=passes)\n": "",
-            "    tl.store(out_ptr + row * D + column, tail, mask=passes)\n": "",
-        },
-        "PyTorch computed a part of the result: your kernel stored only the rest",
-    ),
-    Wrong(
-        *("04", 2, "a tail in fp16"),
-        {"column, mask=passes)\n    tl.store": "column, mask=passes).to(tl.float16)\n    tl.store"},
-        "the tail is wrong: elements d2 and up have to come out",
-    ),
-    # 04: the fourth stride
-    Wrong(
-        *("04", 3, "only for the element itself"),
-        {"partner * stride_d": "partner"},
-        "a wrong stride: the last one is forgotten for the partner",
-    ),
-    Wrong(
-        *("04", 3, "only for the partner"),
-        {"column * stride_d": "column"},
-        "a wrong stride: the last one is forgotten for the element itself",
-    ),
-    Wrong(
-        *("04", 3, "strides in another order"),
-        {"*t.stride(),": "t.stride(1), t.stride(0), t.stride(2), t.stride(3),"},
-        "a wrong stride: those of s and b have changed places",
-    ),
-    Wrong(
-        *("04", 3, "the output laid out like the input"),
-        {
-            "tl.store(out_ptr + i,": "out_row_ptr = out_ptr + position * stride_s "
-            "+ sequence * stride_b + head * stride_h\n"
-            "    tl.store(out_row_ptr + column * stride_d,"
-        },
-        "a wrong stride: the output is stored by the strides of its input",
-    ),
-    Wrong(
-        *("04", 3, "the table's columns as well"),
-        {"position * D2 + column, mask": "position * D2 + column * stride_d, mask"},
-        "out of bounds: program",
-    ),
     # 04: the interleaved kernel
     Wrong(
-        *("04", 4, "halves"),
+        *("04", 3, "halves"),
         {
             "comes_first = column % 2 == 0": "comes_first = column < D2 // 2",
             "column + 1, column - 1": "column + D2 // 2, column - D2 // 2",
@@ -114,32 +33,32 @@ WRONG_ANSWERS = [
         "the wrong pairing: it pairs halves",
     ),
     Wrong(
-        *("04", 4, "minus at the second"),
+        *("04", 3, "minus at the second"),
         {"tl.where(comes_first, -other, other)": "tl.where(comes_first, other, -other)"},
         "a sign: it rotates by minus the angle",
     ),
     Wrong(
-        *("04", 4, "minus at both"),
+        *("04", 3, "minus at both"),
         {"tl.where(comes_first, -other, other)": "-other"},
         "a sign: that of the sine in the second of each two neighbors",
     ),
     Wrong(
-        *("04", 4, "no tail"),
+        *("04", 3, "no tail"),
         {"tl.sin(angle), mask=exists)": "tl.sin(angle), mask=rotates)"},
         "the tail is forgotten",
     ),
     Wrong(
-        *("04", 4, "the pair's number for its column"),
+        *("04", 3, "the pair's number for its column"),
         {"position * D2 + column, mask": "position * D2 + column // 2, mask"},
         "the angle of pair i is in column 2i, not i",
     ),
     Wrong(
-        *("04", 4, "an odd member for its own partner"),
+        *("04", 3, "an odd member for its own partner"),
         {"tl.where(comes_first, column + 1, column - 1)": "column + 1 - column % 2"},
         "the wrong partner: in the second of each two neighbors each element is its own",
     ),
     Wrong(
-        *("04", 4, "only the partner's line"),
+        *("04", 3, "only the partner's line"),
         {
             "comes_first = column % 2 == 0": "comes_first = column < D2 // 2",
             "partner = tl.where(comes_first": "partner = tl.where(column % 2 == 0",
@@ -147,39 +66,39 @@ WRONG_ANSWERS = [
         "a sign: the minus is the first half's, where it is the first neighbor's",
     ),
     Wrong(
-        *("04", 4, "only the partner's line, by halves"),
+        *("04", 3, "only the partner's line, by halves"),
         {"comes_first = column % 2 == 0": "comes_first = column < D2 // 2"},
         "the wrong partner: whether it is ahead or back depends on the half",
     ),
     # 04: positions
     Wrong(
-        *("04", 5, "the place for the position"),
+        *("04", 4, "the place for the position"),
         {"freqs_ptr + position * D2": "freqs_ptr + place * D2"},
         "the wrong position: that of the place in the sequence, not of the id",
     ),
     Wrong(
-        *("04", 5, "ids read as (s, b)"),
+        *("04", 4, "ids read as (s, b)"),
         {"sequence * seq_len + place": "place * batch + sequence"},
         "the wrong position: the ids are read as (s, b), where (b, s) is asked",
     ),
     Wrong(
-        *("04", 5, "the first sequence's ids for all"),
+        *("04", 4, "the first sequence's ids for all"),
         {"sequence * seq_len + place": "place"},
         "the wrong position: that of the first sequence's token",
     ),
     Wrong(
-        *("04", 5, "the row of t found by the id"),
+        *("04", 4, "the row of t found by the id"),
         {"t_ptr + place * stride_s": "t_ptr + position * stride_s"},
         "the wrong token: t is read where the position says, too",
     ),
     Wrong(
-        *("04", 5, "the first place's id for all"),
+        *("04", 4, "the first place's id for all"),
         {"ids_ptr + sequence * seq_len + place": "ids_ptr + sequence * seq_len"},
         "the wrong position: that of the sequence's first token, for all its tokens",
     ),
     # 05: half a table
     Wrong(
-        *("05", 1, "each half its own angle"),
+        *("05", 3, "each half its own angle"),
         {
             "    cos, sin =": "    angle2 = tl.load(freqs_ptr + position * 2 * HALF + HALF + pair, "
             "mask=exists)\n    cos, sin =",
@@ -188,37 +107,37 @@ WRONG_ANSWERS = [
         "the wrong angle: each half takes its own, where one is asked for both",
     ),
     Wrong(
-        *("05", 1, "the second half"),
+        *("05", 3, "the second half"),
         {"position * 2 * HALF + pair, mask": "position * 2 * HALF + HALF + pair, mask"},
         "the wrong angle: the first half takes the second half's angle",
     ),
     Wrong(
-        *("05", 1, "two minuses"),
+        *("05", 3, "two minuses"),
         {"x2 * cos + x1 * sin": "x2 * cos - x1 * sin"},
         "a sign: that of the sine in the second half",
     ),
     Wrong(
-        *("05", 1, "rows of a table half as long"),
+        *("05", 3, "rows of a table half as long"),
         {"position * 2 * HALF + pair, mask": "position * HALF + pair, mask"},
         "the step of the table: the row of the next position begins d2 elements on",
     ),
     Wrong(
-        *("05", 1, "a cosine twice"),
+        *("05", 3, "a cosine twice"),
         {"x2 * cos + x1 * sin": "x2 * cos + x1 * cos"},
         "the wrong function: a cosine for the sine, in the second half",
     ),
     Wrong(
-        *("05", 1, "sine, cosine"),
+        *("05", 3, "sine, cosine"),
         {"cos, sin = tl.cos(angle), tl.sin(angle)": "cos, sin = tl.sin(angle), tl.cos(angle)"},
         "the wrong function: sine and cosine have changed places",
     ),
     Wrong(
-        *("05", 1, "no mask"),
+        *("05", 3, "no mask"),
         {"exists = pair < HALF": "exists = pair < BLOCK_HALF"},
         "out of bounds: program",
     ),
     Wrong(
-        *("05", 1, "no mask for the first store"),
+        *("05", 3, "no mask for the first store"),
         {
             "tl.store(out1_ptr, x1 * cos - x2 * sin, mask=exists)": (
                 "tl.store(out1_ptr, x1 * cos - x2 * sin)"
@@ -227,7 +146,7 @@ WRONG_ANSWERS = [
         "write collision: program 0 stores element 12 of out_ptr twice, nan and then",
     ),
     Wrong(
-        *("05", 1, "both halves loaded"),
+        *("05", 3, "both halves loaded"),
         {
             "    cos, sin =": "    other = tl.load(freqs_ptr + position * 2 * HALF + HALF + pair, "
             "mask=exists)\n    angle = tl.where(other > 9, other, angle)\n    cos, sin ="
@@ -235,7 +154,7 @@ WRONG_ANSWERS = [
         "it loads 256 bytes of freqs_ptr, where 128 are asked for: half a row of the table for",
     ),
     Wrong(
-        *("05", 1, "the same half twice"),
+        *("05", 3, "the same half twice"),
         {
             "    cos, sin =": "    angle2 = tl.load(freqs_ptr + position * 2 * HALF + pair, "
             "mask=exists)\n    cos, sin =",
@@ -244,13 +163,13 @@ WRONG_ANSWERS = [
         "it loads 256 bytes of freqs_ptr, where 128 are asked for",
     ),
     Wrong(
-        *("05", 1, "each angle evaluated twice"),
+        *("05", 3, "each angle evaluated twice"),
         {"x2 * cos + x1 * sin": "x2 * tl.cos(angle + 0.0) + x1 * tl.sin(angle + 0.0)"},
         "it evaluates 64 sines and 64 cosines, where 32 of each are asked for",
     ),
     # 05: neighbors in place
     Wrong(
-        *("05", 3, "halves"),
+        *("05", 4, "halves"),
         {
             "row_ptr + 2 * pair * stride_d": "row_ptr + pair * stride_d",
             "x1_ptr + stride_d": "x1_ptr + HALF * stride_d",
@@ -259,7 +178,7 @@ WRONG_ANSWERS = [
         "the wrong pairing: it pairs halves",
     ),
     Wrong(
-        *("05", 3, "a member loaded again"),
+        *("05", 4, "a member loaded again"),
         {
             "    tl.store(x1_ptr + stride_d,": "    x1 = tl.load(x1_ptr, mask=exists)\n"
             "    tl.store(x1_ptr + stride_d,"
@@ -267,33 +186,33 @@ WRONG_ANSWERS = [
         "after it has overwritten it itself",
     ),
     Wrong(
-        *("05", 3, "the neighbor one element on"),
+        *("05", 4, "the neighbor one element on"),
         {"x1_ptr + stride_d": "x1_ptr + 1"},
         "a wrong stride: it writes beside t",
     ),
     Wrong(
-        *("05", 3, "no mask"),
+        *("05", 4, "no mask"),
         {"exists = pair < HALF": "exists = pair < BLOCK_HALF"},
         "out of bounds: program",
     ),
     Wrong(
-        *("05", 3, "the angles of halves"),
+        *("05", 4, "the angles of halves"),
         {"2 * HALF + 2 * pair, mask": "2 * HALF + pair, mask"},
         "the columns of the table: the angle of pair i is in column 2i, not i",
     ),
     # 05: q and k
     Wrong(
-        *("05", 4, "k by q's strides"),
+        *("05", 5, "k by q's strides"),
         {"row - q_rows, k_heads, k_strides": "row - q_rows, k_heads, q_strides"},
         "out of bounds: program 10 reads element 32 of k_ptr",
     ),
     Wrong(
-        *("05", 4, "too few programs"),
+        *("05", 5, "too few programs"),
         {"(s * b * (h + g),)": "(s * b * h,)"},
         "unwritten: no program stores any element",
     ),
     Wrong(
-        *("05", 4, "two launches"),
+        *("05", 5, "two launches"),
         {
             "def rope_q_and_k(": "def both(",
             "    return q_out, k_out\n": "    return q_out, k_out\n\n\n"
@@ -303,55 +222,29 @@ WRONG_ANSWERS = [
         "too many launches: 2, where 1 would do",
     ),
     Wrong(
-        *("05", 4, "no tail"),
+        *("05", 5, "no tail"),
         {"        tl.store(out_row_ptr + column, x, mask=passes)\n": ""},
         "the tail is forgotten",
     ),
     Wrong(
-        *("05", 4, "k stored to q's output"),
+        *("05", 5, "k stored to q's output"),
         {"t_ptr, out_ptr = k_ptr, k_out_ptr": "t_ptr, out_ptr = k_ptr, q_out_ptr"},
         "program 8 stores in element 0 of q_out_ptr, where program 0 has stored before",
     ),
     Wrong(
-        *("05", 4, "k by q's heads"),
+        *("05", 5, "k by q's heads"),
         {"row - q_rows, k_heads, k_strides": "row - q_rows, q_heads, k_strides"},
         "the wrong heads: the rows of k are counted by the heads of q",
     ),
     Wrong(
-        *("05", 4, "no k_heads"),
+        *("05", 5, "no k_heads"),
         {"row, heads, strides = row - q_rows, k_heads,": "row, strides = row - q_rows,"},
         "the wrong heads: the rows of k are counted by the heads of q",
     ),
     Wrong(
-        *("05", 4, "k's position by q's heads"),
+        *("05", 5, "k's position by q's heads"),
         {"row // (batch * heads)": "row // (batch * q_heads)"},
         "the wrong heads: k's position is counted by the heads of q",
-    ),
-    # 05: as fast as a copy
-    Wrong(
-        *("05", 5, "no end of the rows"),
-        {"row_exists = (row < rows)[:, None]": "row_exists = (row >= 0)[:, None]"},
-        "out of bounds: program 1 reads element 64 of t_ptr",
-    ),
-    Wrong(
-        *("05", 5, "no tail"),
-        {"        tl.store(out_ptr + tail_offset, x, mask=passes)\n": ""},
-        "the tail is forgotten",
-    ),
-    Wrong(
-        *("05", 5, "rows of a table as long as a head"),
-        {"freqs_ptr + position * 2 * HALF": "freqs_ptr + position * (2 * HALF + TAIL)"},
-        "reads element 84 of freqs_ptr",
-    ),
-    Wrong(
-        *("05", 5, "one half's angles"),
-        {"angle2 = tl.load(angle_ptr + HALF,": "angle2 = tl.load(angle_ptr,"},
-        "the second half takes the first half's angle",
-    ),
-    Wrong(
-        *("05", 5, "the position of a row kernel"),
-        {"position = tl.program_id(0) // row_blocks": "position = tl.program_id(0) // rows"},
-        "from number 32 on; program 1 stores in element 0 of out_ptr, where program 0 has stored",
     ),
     # 06: two lines of the row kernel
     Wrong(
@@ -925,15 +818,6 @@ WRONG_ANSWERS = [
 # Right answers that do more than it takes, which no task forbids; `told` is the remark.
 WASTEFUL_ANSWERS = [
     Wrong(
-        *("04", 2, "the partner loaded twice"),
-        {
-            "    tl.store(out_ptr + row * D + column, x *": "    other = tl.load(t_ptr + row * D + "
-            "partner, mask=rotates)\n    quarter = tl.where(in_first_half, -other, other)\n"
-            "    tl.store(out_ptr + row * D + column, x *"
-        },
-        "it loads 1.5 times the bytes of t: 768 against 512 (in the case 'small and plain')",
-    ),
-    Wrong(
         *("06", 1, "two launches"),
         {
             "    return out\n": "    half_split_row_backward_kernel[(s * b * h,)](\n"
@@ -971,7 +855,7 @@ WASTEFUL_ANSWERS = [
 # Right answers in other words than the solution's; nothing is to be said about them.
 RIGHT_ANSWERS = [
     Wrong(
-        *("05", 1, "evaluated in both lines, which the compiler does once"),
+        *("05", 3, "evaluated in both lines, which the compiler does once"),
         {
             "    cos, sin = tl.cos(angle), tl.sin(angle)\n": "",
             "x1 * cos - x2 * sin": "x1 * tl.cos(angle) - x2 * tl.sin(angle)",
@@ -980,12 +864,12 @@ RIGHT_ANSWERS = [
         "RIGHT: ",
     ),
     Wrong(
-        *("05", 1, "zeros for masked angles"),
+        *("05", 3, "zeros for masked angles"),
         {"HALF + pair, mask=exists)\n    cos": "HALF + pair, mask=exists, other=0.0)\n    cos"},
         "RIGHT: ",
     ),
     Wrong(
-        *("05", 1, "a block with one row of angles"),
+        *("05", 3, "a block with one row of angles"),
         {
             "+ pair, mask=exists)\n    cos": "+ pair[None, :], mask=exists[None, :])\n    cos",
             "tl.cos(angle), tl.sin(angle)": "tl.cos(angle), tl.sin(angle)\n"

@@ -60,15 +60,6 @@ WRONG_NUMBERS = {
         (["right", "wrong", "right", "refused", "refused"], "never told the strides"),
         (["right", "wrong", "right", "wrong", "maybe"], "'maybe' is none of right, wrong, refused"),
     ],
-    ("05", 2): [
-        ([8640, 7680, 6720, 12480], "the stores are left out"),
-        ([15360, 7680, 6720, 12480], "masked columns are counted"),
-        ([11520, 7200, 6720, 12480], "one and a half tiles"),
-        ([11520, 7680, 8640, 12480], "masked rows are counted"),
-        ([11520, 7680, 6720, 6720], "2 bytes for an element"),
-        ([5760, 7680, 6720, 12480], "the angles are left out"),
-        ([11520, 11520, 6720, 12480], "angles once for each row"),
-    ],
     ("06", 3): [
         ([2, 2, 1, 4, 3], "passes test 2"),
         ([4, 2, 1, 4, 3], "fails test 4, but another one fails before that"),

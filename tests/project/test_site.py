@@ -619,7 +619,7 @@ def test_the_whole_site_builds(make_site, tmp_path):
     # what a helper shows has colors, and a link to a solution leads to its exercise
     tile = (site / "notebooks/05_fused_half_split.html").read_text("utf-8")
     assert re.search(r'<div class="cell_output.*?highlight-python', tile, re.DOTALL)
-    assert "05_fused_half_split_solutions.html#exercise-2-how-many-bytes" in tile
+    assert "05_fused_half_split_solutions.html#exercise-2-rung-3-the-tile" in tile
 
     described = (site / "api.html").read_text(encoding="utf-8")
     names = [name for name in rope_kernels.__all__ if f'id="rope_kernels.{name}"' not in described]

@@ -14,7 +14,7 @@ If a verdict does not name the mistake: one that only this exercise knows goes i
 of its specification, one that any kernel may make into a file of `diagnose/`. What is asked beyond
 a right result, such as no loop, is a rule in `counts.py`. A number or a choice needs no
 specification: its wrong answers are in `mistakes.py`, and a right one that takes computing is in
-`answers_05.py`.
+`answers_09.py`.
 
 Three tests in `tests/notebooks/` prove it; try `-k 05` first. `test_exercises.py` judges
 the wrong answers (`test_exercises_first.py` those of 00 to 03), `test_wrong_answers.py` counts
@@ -49,7 +49,7 @@ from .exercises_03 import (
     rotate_half_in_place,
     rotate_half_of_rows,
 )
-from .exercises_04 import rope_at_positions, rope_of_contiguous
+from .exercises_04 import rope_at_positions
 from .exercises_05 import (
     rope_by_first_half,
     rope_of_neighbors_in_place,

@@ -1,17 +1,11 @@
 """Notebook 04: the first RoPE kernels."""
 # ruff: noqa: F821 (the letters of shapes)
 
-from ..spec import STRIDED, spec
-from .definitions import rope, rotate_half, rotated
+from ..spec import spec
+from .definitions import rotate_half, rotated
 
 
 # A kernel with one lane for each element loads each twice: for itself, and as a partner.
-@spec(leave_out=STRIDED, kernel=True, loads=2)
-def rope_of_contiguous(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
-    """`rope`, and every tensor contiguous."""
-    return rope.function(t, freqs)
-
-
 @spec(kernel=True, loads=2)
 def rope_at_positions(
     t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)", position_ids: "positions (b, s)"
