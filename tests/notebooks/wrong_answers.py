@@ -353,64 +353,6 @@ WRONG_ANSWERS = [
         {"position = tl.program_id(0) // row_blocks": "position = tl.program_id(0) // rows"},
         "from number 32 on; program 1 stores in element 0 of out_ptr, where program 0 has stored",
     ),
-    # 06: two lines of the row kernel
-    Wrong(
-        *("06", 1, "only the signs"),
-        {
-            "g2 * tl.sin(angle2)": "g2 * tl.sin(angle1)",
-            "- g1 * tl.sin(angle1)": "- g1 * tl.sin(angle2)",
-        },
-        "the wrong sine: each half takes the sine that the other should take",
-    ),
-    Wrong(
-        *("06", 1, "only the sines"),
-        {
-            "+ g2 * tl.sin(angle2)": "- g2 * tl.sin(angle2)",
-            "- g1 * tl.sin(angle1)": "+ g1 * tl.sin(angle1)",
-        },
-        "a sign: it is the gradient for minus the angles",
-    ),
-    Wrong(
-        *("06", 1, "the forward"),
-        {
-            "+ g2 * tl.sin(angle2)": "- g2 * tl.sin(angle1)",
-            "- g1 * tl.sin(angle1)": "+ g1 * tl.sin(angle2)",
-        },
-        "a sign and the wrong sine: the map itself",
-    ),
-    Wrong(
-        *("06", 1, "one line of two"),
-        {"- g1 * tl.sin(angle1)": "+ g1 * tl.sin(angle1)"},
-        "a sign: that of the sine in the second half",
-    ),
-    Wrong(
-        *("06", 1, "the cosines exchanged"),
-        {
-            "g1 * tl.cos(angle1)": "g1 * tl.cos(angle2)",
-            "g2 * tl.cos(angle2)": "g2 * tl.cos(angle1)",
-        },
-        "the wrong cosine",
-    ),
-    Wrong(
-        *("06", 1, "the second line as it was"),
-        {"- g1 * tl.sin(angle1)": "+ g1 * tl.sin(angle2)"},
-        "a sign and the wrong sine, in the second half: the map itself, not its transpose",
-    ),
-    Wrong(
-        *("06", 1, "the first line as it was"),
-        {"+ g2 * tl.sin(angle2)": "- g2 * tl.sin(angle1)"},
-        "a sign and the wrong sine, in the first half: the map itself, not its transpose",
-    ),
-    Wrong(
-        *("06", 1, "only the sign, in the second line"),
-        {"- g1 * tl.sin(angle1)": "- g1 * tl.sin(angle2)"},
-        "the wrong sine, in the second half: the other half should take it",
-    ),
-    Wrong(
-        *("06", 1, "no mask for the first store"),
-        {"g2 * tl.sin(angle2), mask=exists)": "g2 * tl.sin(angle2))"},
-        "write collision: program 0 stores element 12 of out_ptr twice, nan and then",
-    ),
     # 06: the backward of the naive kernel
     Wrong(
         *("06", 2, "the partner's angle for both"),
@@ -932,23 +874,6 @@ WASTEFUL_ANSWERS = [
             "    tl.store(out_ptr + row * D + column, x *"
         },
         "it loads 1.5 times the bytes of t: 768 against 512 (in the case 'small and plain')",
-    ),
-    Wrong(
-        *("06", 1, "two launches"),
-        {
-            "    return out\n": "    half_split_row_backward_kernel[(s * b * h,)](\n"
-            "        grad, freqs, out, b * h, HALF=d // 2,\n"
-            "        BLOCK_HALF=triton.next_power_of_2(d // 2)\n    )\n    return out\n"
-        },
-        "it launches 2 kernels, where 1 would do (in the case 'small and plain')",
-    ),
-    Wrong(
-        *("06", 1, "a half loaded twice"),
-        {
-            "g2 = tl.load(g1_ptr + HALF": "g1 = tl.load(g1_ptr, mask=exists)\n"
-            "    g2 = tl.load(g1_ptr + HALF"
-        },
-        "it loads 1.5 times the bytes of grad: 384 against 256",
     ),
     Wrong(
         *("09", 4, "two passes"),
