@@ -10,10 +10,8 @@ import rope_lab as lab
 from inputs import angles, contiguous
 from notebook_form import FOLDER, load, names_of_detours, names_of_notebooks
 from rope_kernels import rotate_half
-from rope_lab.rungs import rung_2_row
 from rope_lab.steps import journey
-from rope_lab.steps.two_bounds import part_of_row
-from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
+from yardstick import assert_rounded_once, rotate_fp64
 
 SHAPE = (5, 2, 3, 24)
 
