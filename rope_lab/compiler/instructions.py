@@ -3,7 +3,7 @@
 import re
 
 from .compile import Compiled
-from .stages import operations
+from .stages import Operation, operations, sass_by_row
 
 LANE_INSTRUCTIONS_PER_US = 132 * 128 * 1980  # H200: SMs, lanes of each, cycles a microsecond
 
@@ -14,21 +14,32 @@ def warp_instructions(code: Compiled) -> int:
     Follows the machine code from its first line: forwards where a branch leads forwards, on where
     it leads backwards, up to the end. So it counts what is in a loop once.
     """
-    rows = code.sass.splitlines()
+    return len(_rows_executed(code.sass.splitlines()))
+
+
+def executed(code: Compiled) -> list[Operation]:
+    """The machine instructions that `warp_instructions` counts, each with its line."""
+    rows = _rows_executed(code.sass.splitlines())
+    at = sass_by_row(code)
+    return [at[row] for row in rows if row in at]
+
+
+def _rows_executed(rows: list[str]) -> list[int]:
+    """Numbers of the rows of machine code that a warp comes through."""
     labels = {row.split(":")[0]: place for place, row in enumerate(rows) if row.startswith(".L")}
-    place = count = 0
+    place, passed = 0, []
     while place < len(rows):
         found = re.match(r"\s+/\*[0-9a-f]+\*/\s+(.*?)\s*;", rows[place])
         place += 1
         if not found:
             continue
-        count += 1
+        passed.append(place - 1)
         if found[1] == "EXIT":
             break
         branch = re.search(r"BRA(?:\.\w+)* `\((\.L\w+)\)", found[1])
         if branch and labels[branch[1]] > place:
             place = labels[branch[1]]
-    return count
+    return passed
 
 
 def instruction_time(code: Compiled, programs: int) -> float:

@@ -41,7 +41,7 @@ def operations(code: Compiled, stage: str, piece: str = "") -> list[Operation]:
     if stage == "ptx":
         found = _in_ptx(code.stages["ptx"])
     elif stage == "sass":
-        found = _in_sass(code)
+        found = sass_by_row(code).values()
     else:
         found = _in_mlir(code.stages[stage])
     if not piece:
@@ -177,20 +177,22 @@ def _in_ptx(text: str) -> Iterator[Operation]:
             yield Operation(re.sub(r"\s+", " ", row.split("//")[0]).strip(), line)
 
 
-def _in_sass(code: Compiled) -> Iterator[Operation]:
+def sass_by_row(code: Compiled) -> dict[int, Operation]:
+    """The machine instructions by the row of `Compiled.sass` that each is in."""
     lines, called_from = kernel_lines(code), _callers(code.stages["ptx"])
-    line, label = 0, None
-    for row in code.sass.splitlines():
+    line, label, found = 0, None, {}
+    for place, row in enumerate(code.sass.splitlines()):
         if "//##" in row:
             line = _last_number(rf'{_SOURCE}", line (\d+)', row)
             line = line if line in lines else called_from.get(line, 0)
         elif instruction := re.match(_INSTRUCTION, row):
             stop = instruction[1] == f"BRA `({label})"  # behind the end: a trap
             if instruction[1] != "NOP" and not stop:
-                yield Operation(instruction[1], line)
+                found[place] = Operation(instruction[1], line)
             label = None
         elif row.startswith(".L"):
             label = row.rstrip(":")
+    return found
 
 
 def _computes(operation: Operation) -> bool:

@@ -1,11 +1,13 @@
 """Drawings of notebook 07 and its detour: stages, layouts, registers, sines, errors."""
 
+from collections import Counter
 from itertools import product
 from textwrap import shorten
 
 import matplotlib.pyplot as plt
 from matplotlib.patches import Rectangle
 
+from ..compiler.instructions import executed
 from ..compiler.stages import kernel_lines, operations
 from .style import (
     BLUE,
@@ -21,7 +23,6 @@ from .style import (
     WIDTH,
     color_key,
     finish,
-    inked,
 )
 
 STAGE_COLORS = {
@@ -91,47 +92,35 @@ def one_line_down(code, piece: str, most: int = 6) -> None:
 
 
 def instructions_by_line(code) -> None:
-    """The kernel's lines, and beside each how many operations it is in every stage."""
-    counts = {}
-    for stage in ("ttir", "ptx", "sass"):
-        for operation in operations(code, stage):
-            row = counts.setdefault(operation.line, {"ttir": 0, "ptx": 0, "sass": 0})
-            row[stage] += 1
+    """The kernel's lines, and the machine instructions of each: executed, and jumped over."""
+    all_of = Counter(operation.line for operation in operations(code, "sass"))
+    done = Counter(operation.line for operation in executed(code))
     lines = kernel_lines(code)
-    body = [number for number in sorted(counts) if number > min(lines)]
+    body = [number for number in sorted(all_of) if number > min(lines)]
     figure, (words, bars) = plt.subplots(
-        1, 2, figsize=(WIDTH, 1.4 + 0.27 * len(body)), width_ratios=(1.5, 1), sharey=True
+        1, 2, figsize=(WIDTH, 1.6 + 0.27 * len(body)), width_ratios=(1.2, 1), sharey=True
     )
-    longest = max(counts[number]["sass"] for number in body)
+    longest = max(all_of[number] for number in body)
     for place, number in enumerate(body):
-        text = shorten(lines[number].strip(), 47, placeholder=" ...")
+        text = shorten(lines[number].strip(), 44, placeholder=" ...")
         words.text(0, place, text, family="monospace", fontsize=SMALL, va="center")
-        row = counts[number]
-        bars.barh(place, row["sass"], color=PURPLE, height=0.7)
+        always, over = done[number], all_of[number] - done[number]
+        bars.barh(place, always, color=BLUE, height=0.7)
+        bars.barh(place, over, left=always, color=ORANGE, height=0.7)
+        note = f"{always} + {over}" if over else str(always)
         bars.text(
-            row["sass"] + 0.015 * longest, place, str(row["sass"]), va="center", fontsize=SMALL
+            all_of[number] + 0.015 * longest, place, note, va="center", fontsize=SMALL
         )
-        for x, stage in ((0.86, "ttir"), (0.97, "ptx")):
-            words.text(x, place, str(row[stage]), ha="right", va="center", fontsize=SMALL)
-    for x, stage in ((0.86, "ttir"), (0.97, "ptx")):
-        words.text(
-            x,
-            -0.9,
-            stage.upper(),
-            ha="right",
-            va="center",
-            fontsize=SMALL,
-            color=inked(STAGE_COLORS[stage]),
-        )
-    words.set(xlim=(0, 1), ylim=(len(body) - 0.4, -1.4))
+    words.set(xlim=(0, 1), ylim=(len(body) - 0.4, -0.7))
     words.axis("off")
-    bars.set(xlim=(0, 1.15 * longest), xlabel="machine instructions (SASS)", yticks=[])
+    bars.set(xlim=(0, 1.3 * longest), xlabel="machine instructions (SASS)", yticks=[])
     bars.spines["left"].set_visible(False)
+    color_key(figure, {"executed": BLUE, "jumped over": ORANGE})
+    each = "; ".join(f"{lines[n].strip()}: {done[n]} of {all_of[n]}" for n in body)
     finish(
         figure,
-        "Sine and cosine are most of the machine code",
-        "The kernel's lines, each with its number of operations in TTIR and PTX and a bar for its "
-        "machine instructions. The bars of cosine and sine are by far the longest.",
+        "A warp jumps over most of the code of sine and cosine",
+        f"The kernel's lines, each with a bar: machine instructions executed, of all. {each}.",
     )
 
 
@@ -172,46 +161,13 @@ def owners(layouts: dict, owner, rows: int = 8, pairs: int = 128) -> None:
     )
 
 
-def registers_and_occupancy(codes: dict) -> None:
-    """Registers per thread, and the programs that an SM then holds: `codes[rows, warps]`."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 4.0))
-    all_rows, all_warps = (sorted(set(numbers)) for numbers in zip(*codes, strict=True))
-    for place, warps in enumerate(all_warps):
-        line = [codes[rows, warps] for rows in all_rows]
-        style = {"color": PROGRAM_COLORS[place], "marker": "os^D"[place]}
-        label = f"{warps} warp" + "s" * (warps > 1)
-        left.plot(all_rows, [code.registers for code in line], label=label, **style)
-        right.plot(all_rows, [code.programs_at_a_time for code in line], **style)
-        for rows, code in zip(all_rows, line, strict=True):
-            if code.spilled:
-                note = f"{code.spilled} bytes spilled"
-                left.text(rows, 275, note, color=RED, ha="right", fontsize=SMALL)
-    left.axhline(255, color=INK, linestyle=":", linewidth=1)
-    left.text(all_rows[0], 249, "255: the limit", fontsize=SMALL, va="top")
-    left.set(ylim=(0, 310), ylabel="registers per thread", title="Larger tiles need more registers")
-    right.axhline(32, color=INK, linestyle=":", linewidth=1)
-    right.text(all_rows[-1], 31.3, "32: the limit", fontsize=SMALL, ha="right", va="top")
-    right.set(ylim=(0, 34), ylabel="programs per SM", title="So fewer programs fit on an SM")
-    for ax in (left, right):
-        ax.set_xscale("log", base=2)
-        ax.set_xticks(all_rows, [str(rows) for rows in all_rows])
-        ax.set_xlabel("rows per tile, BLOCK_R")
-    figure.legend(loc="outside lower center", ncols=len(all_warps))
-    finish(
-        figure,
-        "",
-        "Two charts over the rows of a tile, a curve for each number of warps. Registers per "
-        "thread rise towards the limit of 255; programs per SM fall.",
-    )
-
-
-def occupancy_and_speed(codes: dict, in_flight: dict, evaluations: dict, record: dict) -> None:
+def occupancy_and_speed(codes: dict, in_flight: dict, instructions: dict, record: dict) -> None:
     """Speed of each tile, from notebook 05's record, beside what might explain it.
 
     Args:
         codes: compiled tiles, `codes[rows, warps]`.
         in_flight: bytes that the programs of an SM request together, by the same keys.
-        evaluations: sin/cos evaluations per pair, by the same keys.
+        instructions: instruction time of the launch in microseconds, by the same keys.
         record: of notebook 05's sweep.
     """
     times = {case: timing["median_us"] for case, timing in record["cases"].items()}
@@ -223,11 +179,12 @@ def occupancy_and_speed(codes: dict, in_flight: dict, evaluations: dict, record:
     columns = {
         "rows": lambda key: str(key[0]),
         "warps": lambda key: str(key[1]),
+        "registers": lambda key: str(codes[key].registers),
         "occupancy": lambda key: f"{round(100 * codes[key].occupancy, 1):g}%",
-        "KiB in flight": lambda key: f"{in_flight[key] / 1024:.0f}",
-        "sin/cos\nper pair": lambda key: f"{evaluations[key]:g}",
+        "KiB in\nflight": lambda key: f"{in_flight[key] / 1024:.0f}",
+        "I/P\nin \u00b5s": lambda key: f"{instructions[key]:.0f}",
     }
-    for x, (head, text) in zip((0.1, 0.26, 0.48, 0.74, 0.97), columns.items(), strict=True):
+    for x, (head, text) in zip((0.08, 0.21, 0.42, 0.65, 0.82, 0.98), columns.items(), strict=True):
         words.text(x, -0.9, head, ha="right", va="bottom", fontsize=SMALL)
         for place, key in enumerate(order):
             words.text(x, place, text(key), ha="right", va="center", fontsize=SMALL)
@@ -244,7 +201,7 @@ def occupancy_and_speed(codes: dict, in_flight: dict, evaluations: dict, record:
     warps = f"{best[1]} warp" + "s" * (best[1] > 1)
     finish(
         figure,
-        "The fastest tiles have low occupancy and 64 KiB in flight",
+        "Instructions order these tiles, and occupancy does not",
         "A table of tiles from the fastest to the slowest, each with a bar for its speed. The "
         f"first, {best[0]} rows and {warps}, reaches {speed[best]:.0f} % of copy bandwidth "
         f"at an occupancy of {codes[best].occupancy:.0%}; the last reaches {speed[worst]:.0f} % at "

@@ -37,7 +37,8 @@ class StageExplorer(widgets.VBox):
         self._update()
 
     def __repr__(self) -> str:
-        return "Stage explorer: " + ", ".join(stage.upper() for stage in STAGES)
+        stages = ", ".join(stage.upper() for stage in STAGES)
+        return f"Stage explorer, in JupyterLab: choose one of {stages}, and a line of the kernel"
 
     def _update(self, _change=None) -> None:
         chosen = [

@@ -1,4 +1,4 @@
-"""The kernels on the way, as notebooks 03 to 06 build them, kept to be compared with.
+"""The kernels on the way, as notebooks 03 to 05 build them, kept to be compared with.
 
 A notebook builds each in a cell, and a test holds the two equal; or it prints the one from here.
 They are simple before they are fast, and each docstring says what is wrong with it. Importing this
@@ -210,42 +210,5 @@ def half_split_tile(t: Tensor, freqs: Tensor, block_r: int = 8, num_warps: int =
         BLOCK_R=block_r,
         BLOCK_HALF=triton.next_power_of_2(d // 2),
         num_warps=num_warps,
-    )
-    return out
-
-
-# Notebook 06: the transpose of half_split_row_kernel
-
-
-@triton.jit
-def half_split_row_backward_kernel(
-    grad_ptr,  # gradient of the output (s, b, h, d), contiguous
-    freqs_ptr,  # angles (s, 1, 1, d), contiguous
-    out_ptr,  # gradient of the input, like grad
-    rows,  # b * h, rows of one position
-    HALF: tl.constexpr,  # d / 2
-    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
-):
-    """The transposed map: two signs differ, and each half takes the other's sine."""
-    row = tl.program_id(0)
-    position = row // rows
-    pair = tl.arange(0, BLOCK_HALF)
-    exists = pair < HALF
-    g1_ptr = grad_ptr + row * 2 * HALF + pair
-    g1 = tl.load(g1_ptr, mask=exists).to(tl.float32)
-    g2 = tl.load(g1_ptr + HALF, mask=exists).to(tl.float32)
-    angle_ptr = freqs_ptr + position * 2 * HALF + pair
-    angle1 = tl.load(angle_ptr, mask=exists)
-    angle2 = tl.load(angle_ptr + HALF, mask=exists)
-    out1_ptr = out_ptr + row * 2 * HALF + pair
-    tl.store(out1_ptr, g1 * tl.cos(angle1) + g2 * tl.sin(angle2), mask=exists)
-    tl.store(out1_ptr + HALF, g2 * tl.cos(angle2) - g1 * tl.sin(angle1), mask=exists)
-
-
-def half_split_row_backward(grad: Tensor, freqs: Tensor) -> Tensor:
-    s, b, h, d = grad.shape
-    out = torch.empty_like(grad)
-    half_split_row_backward_kernel[(s * b * h,)](
-        grad, freqs, out, b * h, HALF=d // 2, BLOCK_HALF=triton.next_power_of_2(d // 2)
     )
     return out

@@ -159,7 +159,6 @@ DRAWINGS = {
     "one line": lambda: draw_07.one_line_down(None, "x1 ="),
     "all lines": lambda: draw_07.instructions_by_line(None),
     "layouts": lambda: draw_07.owners(LAYOUTS, owner),
-    "registers": lambda: draw_07.registers_and_occupancy(CODES),
     "occupancy": lambda: draw_07.occupancy_and_speed(
         CODES, dict.fromkeys(TILES, 65536), dict.fromkeys(TILES, 4), SWEEP_OF_05
     ),
@@ -204,6 +203,7 @@ def like_a_notebook(monkeypatch):
     monkeypatch.setattr(plt, "show", lambda: None)
     monkeypatch.setattr(draw_07, "kernel_lines", lambda code: LINES)
     monkeypatch.setattr(draw_07, "operations", operations)
+    monkeypatch.setattr(draw_07, "executed", lambda code: operations(code, "sass")[::2])
     with matplotlib.rc_context():
         style.style()
         plt.close("all")

@@ -18,7 +18,7 @@ GLOSSARY = {
     "04": "rung, row, in place, race, barrier",
     "05": "tile, ledger, spills, Plan",
     "06": "loss, gradient, backward, transpose, mismatched halves, autograd, graph, "
-    "finite differences, hook, expanded, out of bounds",
+    "custom operator, finite differences, hook, expanded, out of bounds",
     "07": "TTIR, TTGIR, LLVM IR, PTX, SASS, ptxas, layout, layout conversion, shuffles, "
     "shared memory, specialization, predicate, operation, static single assignment, "
     "slow branch, fma, contracts, stack, local memory, occupancy, latency hiding",

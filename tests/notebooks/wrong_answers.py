@@ -246,63 +246,6 @@ WRONG_ANSWERS = [
         {"row // (batch * heads)": "row // (batch * q_heads)"},
         "the wrong heads: k's position is counted by the heads of q",
     ),
-    # 06: two lines of the row kernel
-    Wrong(
-        *("06", 1, "only the signs"),
-        {
-            "g2 * tl.sin(angle2)": "g2 * tl.sin(angle1)",
-            "- g1 * tl.sin(angle1)": "- g1 * tl.sin(angle2)",
-        },
-        "the wrong sine: each half takes the sine that the other should take",
-    ),
-    Wrong(
-        *("06", 1, "only the sines"),
-        {
-            "+ g2 * tl.sin(angle2)": "- g2 * tl.sin(angle2)",
-            "- g1 * tl.sin(angle1)": "+ g1 * tl.sin(angle1)",
-        },
-        "a sign: it is the gradient for minus the angles",
-    ),
-    Wrong(
-        *("06", 1, "the forward"),
-        {
-            "+ g2 * tl.sin(angle2)": "- g2 * tl.sin(angle1)",
-            "- g1 * tl.sin(angle1)": "+ g1 * tl.sin(angle2)",
-        },
-        "a sign and the wrong sine: the map itself",
-    ),
-    Wrong(
-        *("06", 1, "one line of two"),
-        {"- g1 * tl.sin(angle1)": "+ g1 * tl.sin(angle1)"},
-        "a sign: that of the sine in the second half",
-    ),
-    Wrong(
-        *("06", 1, "the cosines exchanged"),
-        {
-            "g1 * tl.cos(angle1)": "g1 * tl.cos(angle2)",
-            "g2 * tl.cos(angle2)": "g2 * tl.cos(angle1)",
-        },
-        "the wrong cosine",
-    ),
-    Wrong(
-        *("06", 1, "the second line as it was"),
-        {"- g1 * tl.sin(angle1)": "+ g1 * tl.sin(angle2)"},
-        "a sign and the wrong sine, in the second half: the map itself, not its transpose",
-    ),
-    Wrong(
-        *("06", 1, "the first line as it was"),
-        {"+ g2 * tl.sin(angle2)": "- g2 * tl.sin(angle1)"},
-        "a sign and the wrong sine, in the first half: the map itself, not its transpose",
-    ),
-    Wrong(
-        *("06", 1, "only the sign, in the second line"),
-        {"- g1 * tl.sin(angle1)": "- g1 * tl.sin(angle2)"},
-        "the wrong sine, in the second half: the other half should take it",
-    ),
-    Wrong(
-        *("06", 1, "no mask for the first store"),
-        {"g2 * tl.sin(angle2), mask=exists)": "g2 * tl.sin(angle2))"},
-        "write collision: program 0 stores element 12 of out_ptr twice, nan and then",
     ),
     # 06: the backward of the naive kernel
     Wrong(
@@ -818,21 +761,6 @@ WRONG_ANSWERS = [
 # Right answers that do more than it takes, which no task forbids; `told` is the remark.
 WASTEFUL_ANSWERS = [
     Wrong(
-        *("06", 1, "two launches"),
-        {
-            "    return out\n": "    half_split_row_backward_kernel[(s * b * h,)](\n"
-            "        grad, freqs, out, b * h, HALF=d // 2,\n"
-            "        BLOCK_HALF=triton.next_power_of_2(d // 2)\n    )\n    return out\n"
-        },
-        "it launches 2 kernels, where 1 would do (in the case 'small and plain')",
-    ),
-    Wrong(
-        *("06", 1, "a half loaded twice"),
-        {
-            "g2 = tl.load(g1_ptr + HALF": "g1 = tl.load(g1_ptr, mask=exists)\n"
-            "    g2 = tl.load(g1_ptr + HALF"
-        },
-        "it loads 1.5 times the bytes of grad: 384 against 256",
     ),
     Wrong(
         *("09", 4, "two passes"),

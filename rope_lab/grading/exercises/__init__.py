@@ -56,7 +56,6 @@ from .exercises_05 import (
     rope_of_q_and_k_at_once,
 )
 from .exercises_06 import (
-    rope_gradient_of_rows,
     rope_gradient_of_whole_heads,
     rope_in_three_sections,
     rope_in_three_sections_gradient,

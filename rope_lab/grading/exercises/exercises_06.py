@@ -3,19 +3,13 @@
 
 import torch
 
-from ..spec import STRIDED, Case, spec
+from ..spec import Case, spec
 from .definitions import rope_gradient, rotate_half, rotate_half_of_neighbors, rotated, rotated_back
 
 
 @spec(leave_out=("part of the head rotated",), kernel=True)
 def rope_gradient_of_whole_heads(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """`rope_gradient`, and every head was rotated as a whole."""
-    return rope_gradient.function(grad, freqs)
-
-
-@spec(leave_out=(*STRIDED, "part of the head rotated", "one gradient for all"), kernel=True)
-def rope_gradient_of_rows(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
-    """`rope_gradient` of whole heads, and every tensor contiguous."""
     return rope_gradient.function(grad, freqs)
 
 
