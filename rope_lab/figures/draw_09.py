@@ -1,111 +1,41 @@
-"""Drawings of notebook 09 and its detour: tiles, the waterfall, host times over device times."""
+"""Drawings of notebook 09 and its detour: rows of a program, host times over device times."""
 
 import matplotlib.pyplot as plt
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 
-from . import audit
 from .labels import Place, along, beside
-from .style import (
-    BLUE,
-    GREEN,
-    INK,
-    ON_COLOR,
-    ORANGE,
-    PURPLE,
-    RED,
-    SEQUENTIAL,
-    WIDTH,
-    color_key,
-    finish,
-    inked,
-)
+from .style import BLUE, GREEN, INK, ORANGE, PURPLE, finish, inked
 
 
-def tiles(
-    measurement, rows: tuple, warps: tuple, row_bytes: int, title: str, ending: str = ""
-) -> None:
-    """Per cent of copy bandwidth for each tile.
+def rows(measured: dict[int, float], limits: dict[str, dict[int, float]], copy, title, source):
+    """Measured times over the rows of a program, and what each limit alone would take.
 
     Args:
-        measurement: with a case 'copy', and one for each tile.
-        rows, warps: of the tiles.
-        row_bytes: bytes of a row.
-        title: what the map shows.
-        ending: what ends the names of its cases.
+        measured: rows -> microseconds.
+        limits: what the limit is -> rows -> microseconds; at most three.
+        copy: microseconds of a copy.
+        title: what it shows.
+        source: of the measured times.
     """
-    figure, ax = plt.subplots(figsize=(8.0, 4.0))
-    copy = measurement["copy"].median_us
-    share = [
-        [100 * copy / measurement[f"{r} rows, {w} warps{ending}"].median_us for w in warps]
-        for r in rows
-    ]
-    shades = ax.imshow(share, cmap=SEQUENTIAL, vmin=30, vmax=100, aspect="auto")
-    best = max(max(line) for line in share)
-    for y, line in enumerate(share):
-        for x, value in enumerate(line):
-            color = _text_on(np.array(shades.to_rgba(value)[:3]))
-            weight = "bold" if value == best else "normal"
-            text = {"ha": "center", "va": "center", "color": color, "weight": weight}
-            ax.text(x, y, f"{value:.1f}", **text)
-    ax.set_xticks(range(len(warps)), [str(w) for w in warps])
-    ax.set_yticks(range(len(rows)), [f"{r} ({r * row_bytes / 1024:g} KiB)" for r in rows])
-    ax.set(xlabel="warps per program", ylabel="rows per program")
-    ax.spines[:].set_visible(False)
-    ax.set_title("% of copy bandwidth")
-    words = f"A table of tiles, rows by warps, shaded by speed. The best reaches {best:.1f} %, "
-    words += f"the slowest {min(min(line) for line in share):.1f} %."
-    finish(figure, title, words, measurement.source)
-
-
-def _text_on(color: np.ndarray) -> str:
-    """Black or white: one of them has a contrast of 4.5 or more with any color."""
-    return max("black", "white", key=lambda text: audit.contrast(np.array(to_rgb(text)), color))
-
-
-def waterfall(times: dict[str, float], copy: float, source: str, title: str) -> None:
-    """From the first time to the last: what each step took away, over a copy's time.
-
-    The first bar is far longer than the others, and is cut off. Numbers are in columns of their
-    own beside the bars: the time, what changed, and the per cent of copy bandwidth.
-    """
-    names, values = list(times), list(times.values())
-    figure, ax = plt.subplots(figsize=(WIDTH, 2.2 + 0.36 * len(names)))
-    end = 1.08 * max(values[1:])
-    digits = 1 if max(values) < 9999 else 0  # wider numbers would leave their columns
-    for place, (us, before) in enumerate(zip(values, [values[0], *values], strict=False)):
-        ax.barh(place, min(us, end), color=GREEN if place == len(names) - 1 else BLUE, height=0.62)
-        if us < before:
-            went = min(before, end) - us
-            ax.barh(place, went, left=us, color=ORANGE, height=0.62)
-        elif us > before:
-            ax.barh(place, us - before, left=before, color=RED, height=0.62)
-        change = round(us - before, digits)
-        changed = f"{change:+.{digits}f}" if change else f"{0:.{digits}f}"
-        time, share = f"{us:.{digits}f}", f"{100 * copy / us:.1f} %"
-        _beside(ax, place, time, changed if place else "", share)
-        if us > end:
-            ax.text(end, place, "cut off ", ha="right", va="center", color=ON_COLOR)
-    _beside(ax, -0.9, "µs", "change", "of copy")
-    ax.axvline(copy, color=INK, linestyle=":", linewidth=1.4)
-    ax.annotate("copy", (copy, -0.9), xytext=(5, 0), textcoords="offset points", va="center")
-    ax.set_yticks(range(len(names)), names)
-    ax.set(xlabel="device time in microseconds", xlim=(0, end), ylim=(len(names) - 0.5, -1.3))
-    key = {"time left": BLUE, "taken away": ORANGE, "added": RED, "our kernel": GREEN}
-    color_key(figure, key)
-    steps = ", ".join(f"{name} {us:.1f} \u00b5s" for name, us in times.items())
-    words = f"A waterfall from one version to the next; the copy takes {copy:.1f} \u00b5s. {steps}."
-    finish(figure, title, words, source)
-
-
-def _beside(ax: Axes, place: float, *texts: str) -> None:
-    """A line of the table to the right of the bars, in columns of a fixed width."""
-    for points, text in zip((46, 100, 154), texts, strict=True):
+    figure, ax = plt.subplots(figsize=(8.0, 4.2))
+    styles = (BLUE, "--", "s"), (PURPLE, ":", "^"), (GREEN, "-.", "D")
+    for (name, times), (color, line, marker) in zip(limits.items(), styles, strict=False):
+        ax.plot(list(times), list(times.values()), line, marker=marker, color=color, label=name)
+    ax.plot(list(measured), list(measured.values()), "-o", color=ORANGE, label="measured")
+    for count, us in measured.items():
         ax.annotate(
-            text, (1, place), xycoords=ax.get_yaxis_transform(), xytext=(points, 0),
-            textcoords="offset points", ha="right", va="center",
+            f"{us:.1f}", (count, us), xytext=(0, 8), textcoords="offset points", ha="center",
+            color=inked(ORANGE),
         )  # fmt: skip
+    ax.axhline(copy, color=INK, linestyle=(0, (1, 3)), linewidth=1.2, label="a copy, measured")
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(list(measured), [str(count) for count in measured])
+    ax.minorticks_off()
+    highest = max(max(times.values()) for times in (measured, *limits.values()))
+    ax.set(xlabel="rows per program", ylabel="microseconds", ylim=(0, 1.15 * highest))
+    figure.legend(loc="outside lower center", ncols=3)
+    words = "; ".join(f"{count} rows {us:.1f} \u00b5s" for count, us in measured.items())
+    about = "Times over rows per program, and a line for each limit alone"
+    finish(figure, title, f"{about}. Measured: {words}; a copy {copy:.1f} \u00b5s.", source)
 
 
 def host_and_device(

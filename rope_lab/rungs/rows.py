@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from types import ModuleType
 
 import torch
 import triton
@@ -10,9 +11,9 @@ from torch import Tensor
 from rope_kernels import RotaryPositionEmbedding
 
 from ..compiler.compile import Compiled, compile_for
+from . import SHAPE
 from .rung_7_loads_first import my_rope_kernel
 
-SHAPE = 2048, 16, 8, 256  # (s, b, h, d), the headline
 ROWS = 2, 4, 8, 16, 32
 
 
@@ -32,11 +33,18 @@ def rope_with_rows(t: Tensor, freqs: Tensor, block_r: int, out: Tensor | None = 
     return out
 
 
-def compiled(block_r: int, gpu: str = "sm_90") -> Compiled:
-    """The same kernel at the headline shape in bf16, compiled for a GPU that need not be here."""
+def compiled(rung: ModuleType, block_r: int = 8, gpu: str = "sm_90") -> Compiled:
+    """The kernel of a rung at the headline shape in bf16, with one warp, compiled for a GPU.
+
+    Args:
+        rung: a module with a `my_rope_kernel` that has these constants: rungs 4 to 8.
+        block_r: rows a program.
+        gpu: its compute capability; it need not be here.
+    """
     _, b, h, d = SHAPE
     t, angles = torch.empty(16, dtype=torch.bfloat16), torch.empty(16)
-    return compile_for(gpu, my_rope_kernel, t, angles, t, b * h, **_constants(d, block_r))
+    constants = _constants(d, block_r)
+    return compile_for(gpu, rung.my_rope_kernel, t, angles, t, b * h, **constants)
 
 
 def make_cases(device: str = "cuda") -> dict[str, Callable[[], object]]:

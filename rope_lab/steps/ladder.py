@@ -1,9 +1,9 @@
-"""The steps of notebook 09: from a naive kernel to the copy's speed, one change at a time.
+"""Beyond the rungs of notebook 09: the hardware's sine, no table, and what did not help.
 
-Each kernel differs from the one before it in one thing, so that a diff of the two says what. None
-has masks: they rotate contiguous (s, b, h, d) tensors whose d is a power of two and whose b * h is
-a multiple of a tile's rows. After the last step comes the package's own kernel, which takes
-anything. Importing this loads Triton.
+The climb itself is in `rope_lab.rungs`. Each kernel here differs from the one before it in one
+thing, so that a diff of the two says what. None has masks: they rotate contiguous (s, b, h, d)
+tensors whose d is a power of two and whose b * h is a multiple of a tile's rows. Importing this
+loads Triton.
 """
 
 import difflib
@@ -20,7 +20,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra import libdevice
 
-from rope_kernels import RotaryPositionEmbedding, reference, rope_fw
+from rope_kernels import RotaryPositionEmbedding
 from rope_kernels.launch.plan import RopeTensors
 from rope_kernels.launch.run import run
 from rope_kernels.machine.engine import interpreter_is_on
@@ -32,80 +32,6 @@ from ..source import ChangedLines
 
 
 @triton.jit
-def gather_kernel(
-    t_ptr,  # input (s, rows, D), contiguous
-    freqs_ptr,  # angles (s, D), contiguous
-    out_ptr,  # output like t
-    rows,  # b * h, a multiple of BLOCK_R
-    D: tl.constexpr,  # d, a power of two
-    BLOCK_R: tl.constexpr,  # rows per program, a power of two
-):
-    """Each element loads its partner, and computes a cos and a sin of its own."""
-    row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
-    position = row // rows
-    column = tl.arange(0, D)
-    in_first_half = column < D // 2
-    partner = tl.where(in_first_half, column + D // 2, column - D // 2)
-    offset = row[:, None] * D
-    angle = tl.load(freqs_ptr + position[:, None] * D + column[None, :])
-    x = tl.load(t_ptr + offset + column[None, :]).to(tl.float32)
-    other = tl.load(t_ptr + offset + partner[None, :]).to(tl.float32)
-    quarter = tl.where(in_first_half[None, :], -other, other)
-    y = x * tl.cos(angle) + quarter * tl.sin(angle)
-    tl.store(out_ptr + offset + column[None, :], y)
-
-
-@triton.jit
-def pairs_kernel(
-    t_ptr,  # input (s, rows, D), contiguous
-    freqs_ptr,  # angles (s, D), contiguous
-    out_ptr,  # output like t
-    rows,  # b * h, a multiple of BLOCK_R
-    D: tl.constexpr,  # d, a power of two
-    BLOCK_R: tl.constexpr,  # rows per program, a power of two
-):
-    """One program has both halves: no element is loaded twice."""
-    row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
-    position = row // rows
-    pair = tl.arange(0, D // 2)
-    offset = row[:, None] * D + pair[None, :]
-    angle_offset = position[:, None] * D + pair[None, :]
-    angle1 = tl.load(freqs_ptr + angle_offset)
-    angle2 = tl.load(freqs_ptr + angle_offset + D // 2)
-    cos1, sin1 = tl.cos(angle1), tl.sin(angle1)
-    cos2, sin2 = tl.cos(angle2), tl.sin(angle2)
-    x1 = tl.load(t_ptr + offset).to(tl.float32)
-    x2 = tl.load(t_ptr + offset + D // 2).to(tl.float32)
-    tl.store(out_ptr + offset, x1 * cos1 - x2 * sin1)
-    tl.store(out_ptr + offset + D // 2, x2 * cos2 + x1 * sin2)
-
-
-@triton.jit
-def shared_kernel(
-    t_ptr,  # input (s, rows, D), contiguous
-    freqs_ptr,  # angles (s, D), contiguous
-    out_ptr,  # output like t
-    rows,  # b * h, a multiple of BLOCK_R
-    D: tl.constexpr,  # d, a power of two
-    BLOCK_R: tl.constexpr,  # rows per program, a power of two
-):
-    """The rows of a program share their position, and so its cos and sin."""
-    row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
-    position = tl.program_id(0) * BLOCK_R // rows
-    pair = tl.arange(0, D // 2)
-    offset = row[:, None] * D + pair[None, :]
-    angle_offset = position * D + pair
-    angle1 = tl.load(freqs_ptr + angle_offset)
-    angle2 = tl.load(freqs_ptr + angle_offset + D // 2)
-    cos1, sin1 = tl.cos(angle1)[None, :], tl.sin(angle1)[None, :]
-    cos2, sin2 = tl.cos(angle2)[None, :], tl.sin(angle2)[None, :]
-    x1 = tl.load(t_ptr + offset).to(tl.float32)
-    x2 = tl.load(t_ptr + offset + D // 2).to(tl.float32)
-    tl.store(out_ptr + offset, x1 * cos1 - x2 * sin1)
-    tl.store(out_ptr + offset + D // 2, x2 * cos2 + x1 * sin2)
-
-
-@triton.jit
 def loads_first_kernel(
     t_ptr,  # input (s, rows, D), contiguous
     freqs_ptr,  # angles (s, D), contiguous
@@ -114,7 +40,7 @@ def loads_first_kernel(
     D: tl.constexpr,  # d, a power of two
     BLOCK_R: tl.constexpr,  # rows per program, a power of two
 ):
-    """The rows are requested before cos and sin are computed."""
+    """Rung 7 of the climb, without masks: every load before the first sine."""
     row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
     position = tl.program_id(0) * BLOCK_R // rows
     pair = tl.arange(0, D // 2)
@@ -209,7 +135,7 @@ def streaming_kernel(
     BLOCK_R: tl.constexpr,  # rows per program, a power of two
     FAST: tl.constexpr,  # the hardware's sine; False in the interpreter, which has none
 ):
-    """A step aside: tell the caches that nothing is needed twice."""
+    """The caches are told that nothing is needed twice."""
     row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
     position = tl.program_id(0) * BLOCK_R // rows
     pair = tl.arange(0, D // 2)
@@ -276,15 +202,10 @@ class Step:
 
 
 _ALL = (
-    Step("gather", gather_kernel, 8, 4),
-    Step("pairs", pairs_kernel, 8, 4),
-    Step("shared", shared_kernel, 8, 4),
-    Step("tile", shared_kernel, 16, 1),
-    Step("loads first", loads_first_kernel, 16, 1),
-    Step("fast sine", fast_sine_kernel, 16, 1),
-    Step("small tile", fast_sine_kernel, 8, 1),
+    Step("loads first", loads_first_kernel, 8, 1),
+    Step("fast sine", fast_sine_kernel, 8, 1),
     Step("on the fly", on_the_fly_kernel, 8, 1),
-    Step("streaming", streaming_kernel, 8, 1),  # a step aside
+    Step("streaming", streaming_kernel, 8, 1),
 )
 STEPS = {step.name: step for step in _ALL}
 
@@ -297,26 +218,19 @@ def turns_of(rope: RotaryPositionEmbedding) -> Tensor:
 def measured_cases(
     steps: dict[str, Step],
     shape: tuple[int, ...],
-    beside: tuple[str, ...] = (),
     device: str = "cuda",
 ) -> dict[str, Callable[[], object]]:
-    """What `lab.bench` measures: a copy, what is to be measured beside it, and each step, in bf16.
+    """What `lab.bench` measures: a copy and each step, in bf16.
 
     Args:
         steps: by the name of its case; each gets its table, or its turns, made beforehand.
         shape: (s, b, h, d) of the tensor.
-        beside: any of "eager", "our kernel" and "our kernel, table".
         device: where the tensors are.
     """
     t = torch.randn(shape, device=device, dtype=torch.bfloat16)
     rope, out = RotaryPositionEmbedding(shape[-1]).to(device), torch.empty_like(t)
     table, turns = rope(shape[0]), turns_of(rope)
-    others = {
-        "eager": partial(reference.apply_rotary_pos_emb, t, table),
-        "our kernel": partial(rope_fw, t, rope),
-        "our kernel, table": partial(rope_fw, t, table),
-    }
-    cases = {"copy": partial(out.copy_, t)} | {name: others[name] for name in beside}
+    cases = {"copy": partial(out.copy_, t)}
     for name, step in steps.items():
         cases[name] = partial(step, t, turns if step.on_the_fly else table)
     return cases

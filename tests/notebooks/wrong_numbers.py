@@ -124,7 +124,7 @@ WRONG_NUMBERS = {
         ([49.8, 34.8, 5.0, 65], "the bytes alone, but here the instructions take longer"),
         ([49.8, 34.8, 5.0, 2060], "two instructions for a fused multiply-add"),
     ],
-    ("09", 1): [
+    ("09", 5): [
         ([3.8, 9.4, 1.9], "T0 is missing"),
         ([8.2, 12.0, 6.4], "the table's bytes are missing"),
         ([6.4, 13.9, 6.4], "each byte is counted once"),
@@ -134,7 +134,7 @@ WRONG_NUMBERS = {
         ([8.2, 15.6, 6.4], "the table is counted twice"),
         ([0.0082, 13.9, 6.4], "milliseconds, not microseconds"),
     ],
-    ("09", 2): [
+    ("09", 4): [
         (["instructions", "instructions", "programs", "bytes"], "its instructions take 7 us"),
         (["programs", "instructions", "programs", "bytes"], "answer 1 of 4: it is not programs"),
         (["bytes", "bytes", "programs", "bytes"], "its bytes take 30 us"),

@@ -64,7 +64,10 @@ def _transposed(x, weight, freqs):
     },
 )
 def rope_of_normalized_rows(x: "(s, b, h, d)", weight: "(d)", freqs: "angles (s2, 1, 1, d2)"):
-    """`rope_of_normalized` with a tail, which is normalized and does not turn."""
+    """Each row over the root of its mean square, times a weight a column; then `rope`.
+
+    A tail is normalized and does not turn.
+    """
     return rope.function(_normal(x) * weight, freqs)
 
 
@@ -151,5 +154,5 @@ def _forward_alone(grad, x, weight, freqs):
 def rope_of_normalized_gradient(
     grad: "(s, b, h, d)", x: "(s, b, h, d)", weight: "(d)", freqs: "angles (s2, 1, 1, d)"
 ):
-    """Gradients of x and of the weight of `rope_of_normalized`."""
+    """Gradients of x and of the weight of `rope_of_normalized_rows`, without a tail."""
     return _norm_gradient(grad, x, weight, freqs)
