@@ -1,15 +1,24 @@
-"""How long a notebook takes: words / 150 + lines of code / 6 + the minutes of its exercises.
+"""How long a notebook takes, counted honestly.
 
     python tools/reading_time.py            # a line per notebook, then the road
     python tools/reading_time.py 05         # that notebook, section by section
 
-Words are those of text cells, lines those of code cells that aren't blank. An exercise counts with
-the minutes in its heading and nothing else: the reader spends them on its text and its stub.
+Minutes are
 
-A section is what stands under a heading `## 3. Title`. `core` in notebooks/index.toml names the
-sections of the road; an exercise in one of them is on the road unless its heading says "optional".
+- the words of text cells / 150,
+- the lines of code / 6: those of code cells, and those that a cell prints for the reader to read,
+  by `lab.show_source` or as a diff (taken from the stored outputs),
+- half a minute for each **Predict.**,
+- the minutes in an exercise's heading, which include its text and its stub.
+
+A cell that only imports counts nothing. Neither do the references: they are there to be looked up.
+
+A section is what follows a heading `## 3. Title`. `core` in notebooks/index.toml names the sections
+of the road; an exercise in one of them is on the road unless its heading says "optional". Cell 0,
+the recap and the questions after it belong to every core.
 """
 
+import ast
 import json
 import re
 import sys
@@ -18,26 +27,38 @@ from pathlib import Path
 
 import notebook_index
 
-WORDS_A_MINUTE, LINES_A_MINUTE = 150, 6
+WORDS_A_MINUTE, LINES_A_MINUTE, MINUTES_A_PREDICTION = 150, 6, 0.5
 _HEADING = re.compile(r"^## (?:(\d+)\. )?.*$", re.MULTILINE)
 _EXERCISE = re.compile(r"^### Exercise \d+: .*?\((\d+) minutes(.*)\)$", re.MULTILINE)
+_PREDICTION = re.compile(r"\*\*Predict[.*]")
+# what `rope_lab.source` displays: the beginnings of a listing and of a diff
+_LISTINGS = (("text/markdown", "```python\n"), ("text/html", "<pre>"))
+# these lines of a first cell aren't there to be read either
+_SETUP = {
+    "print(lab.ENGINE)",
+    "lab.need_triton()",
+    "lab.draw.style()",
+    "_ = torch.manual_seed(0)",
+}
 
 
 @dataclass
 class Section:
-    """What stands under one heading; `number` is 0 before the first one and under Recap."""
+    """What follows one heading; `number` is 0 before the first one and from the recap on."""
 
     number: int
     title: str
     words: int = 0
     lines: int = 0
+    predictions: int = 0
     exercises: int = 0  # minutes
     optional: int = 0  # minutes of optional exercises, their text included
 
     @property
     def minutes(self) -> float:
         """Without what is optional."""
-        return self.words / WORDS_A_MINUTE + self.lines / LINES_A_MINUTE + self.exercises
+        reading = self.words / WORDS_A_MINUTE + self.lines / LINES_A_MINUTE
+        return reading + self.predictions * MINUTES_A_PREDICTION + self.exercises
 
 
 def sections(cells: list[dict]) -> list[Section]:
@@ -47,21 +68,23 @@ def sections(cells: list[dict]) -> list[Section]:
         source = "".join(cell["source"])
         if cell["cell_type"] == "code":
             if not in_exercise:  # else it is the stub
-                found[-1].lines += sum(1 for line in source.splitlines() if line.strip())
+                found[-1].lines += _lines_of_code(source) + _lines_of_listings(cell)
             in_exercise = False
             continue
-        in_exercise = False
         for piece in _split(source):
             if heading := _HEADING.match(piece):
                 found.append(Section(int(heading[1] or 0), heading[0].removeprefix("## ")))
+                in_exercise = False
             if exercise := _EXERCISE.search(piece):
-                in_exercise = True
                 if "optional" in exercise[2]:
                     found[-1].optional += int(exercise[1])
                 else:
                     found[-1].exercises += int(exercise[1])
                 piece = piece[: exercise.start()]
-            found[-1].words += len(piece.split())
+            if not in_exercise and found[-1].title != "References":
+                found[-1].words += len(piece.split())
+                found[-1].predictions += len(_PREDICTION.findall(piece))
+            in_exercise = in_exercise or exercise is not None
     return found
 
 
@@ -72,13 +95,42 @@ def _split(source: str) -> list[str]:
     return [source[a:b] for a, b in zip([0, *places], ends, strict=True) if a != b]
 
 
+def _lines_of_code(source: str) -> int:
+    return 0 if _only_imports(source) else _lines_in(source)
+
+
+def _only_imports(source: str) -> bool:
+    try:
+        statements = ast.parse(source).body
+    except SyntaxError:  # a reader's own, or a magic
+        return False
+    return all(
+        isinstance(statement, ast.Import | ast.ImportFrom) or ast.unparse(statement) in _SETUP
+        for statement in statements
+    )
+
+
+def _lines_of_listings(cell: dict) -> int:
+    """Lines of sources and diffs among a cell's stored outputs."""
+    lines = 0
+    for output in cell.get("outputs", []):
+        shown = output.get("data", {})
+        if any("".join(shown.get(kind, "")).startswith(begin) for kind, begin in _LISTINGS):
+            lines += _lines_in("".join(shown["text/plain"]))
+    return lines
+
+
+def _lines_in(text: str) -> int:
+    return sum(1 for line in text.splitlines() if line.strip())
+
+
 def core_minutes(cells: list[dict], core: tuple[int, ...]) -> int:
-    """Minutes of the core sections, their exercises included."""
-    return round(sum(part.minutes for part in sections(cells) if part.number in core))
+    """Minutes of cell 0, the core sections with their exercises, and the recap."""
+    return round(sum(part.minutes for part in sections(cells) if part.number in (0, *core)))
 
 
 def all_minutes(cells: list[dict]) -> int:
-    """Minutes of everything, optional exercises and the last cell included."""
+    """Minutes of everything, optional exercises included."""
     return round(sum(part.minutes + part.optional for part in sections(cells)))
 
 
@@ -98,7 +150,7 @@ def main() -> None:
         total += 0 if entry.is_deeper or entry.beyond else core
         if entry.number in sys.argv[1:]:
             for part in sections(cells):
-                mark = "core" if part.number in entry.core_sections else "    "
+                mark = "core" if part.number in (0, *entry.core_sections) else "    "
                 print(f"  {mark} {part.minutes:5.1f} min  {part.title}")
         print(
             f"{entry.label:4}{entry.title:28} {words:5} words {len(cells):3} cells"

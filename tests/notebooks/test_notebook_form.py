@@ -105,6 +105,12 @@ def picture(color, words):
     return output
 
 
+def listing(text):
+    """As `lab.show_source` displays it."""
+    return shown({"text/markdown": f"```python\n{text}\n```", "text/plain": text})
+
+
+PREDICTIONS = "\n\n**Predict.** How many?" * 4
 WORDS = "Bars of device time: the copy 63 us, ours 65 us."
 
 START = "00_start_here.ipynb"
@@ -171,6 +177,8 @@ BREAKS = {
     "minutes_are_counted": [
         (MATH, lambda n: n.markdown[1].update(source=n.markdown[1].source + " word" * 300)),
         (MATH, lambda n: n.code[1].update(source="x = 1\n" * 12)),
+        (MATH, lambda n: n.code[1].outputs.append(listing("x = 1\n" * 12))),
+        (MATH, lambda n: n.markdown[1].update(source=n.markdown[1].source + PREDICTIONS)),
         (MATH, lambda n: replace_in(first_with(n, "markdown", "## 2. "), "## 2. ", "## 9. ")),
         (MATH, lambda n: replace_in(first_with(n, "markdown", "(5 minutes)"), "(5 ", "(15 ")),
     ],
