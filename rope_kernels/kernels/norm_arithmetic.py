@@ -40,9 +40,9 @@ def computed(
 def load_weights(
     ptr,  # of (d,), contiguous; or (1, rows, 1) pointers, one for each head
     head: tl.constexpr,  # `Head`
-    INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + half
-    OFFSET: tl.constexpr,  # is added
-    COMPUTED: tl.constexpr,  # fp32 or fp64
+    INTERLEAVED: tl.constexpr = False,  # a pair is elements 2i and 2i + 1, not i and i + half
+    OFFSET: tl.constexpr = 0.0,  # is added
+    COMPUTED: tl.constexpr = tl.float32,  # fp32 or fp64
 ):
     """Offset plus weight, a `Row` of (1, rows or 1, columns)."""
     pair = tl.arange(0, head.columns)
@@ -142,8 +142,8 @@ def normalized(
     row,  # `Row`
     rstd,  # 1 / rms of each row, (positions, rows, 1)
     weights,  # offset plus weight: `Row`
-    LIKE_MODEL: tl.constexpr,  # round both products
-    STORED: tl.constexpr,  # the dtype to which they are rounded
+    LIKE_MODEL: tl.constexpr = False,  # round both products
+    STORED: tl.constexpr = tl.float32,  # the dtype to which they are rounded
 ):
     """The row over its rms, times the weights."""
     row = times_number(row, rstd)
@@ -160,8 +160,8 @@ def turn_row(
     row,  # `Row`
     cos_sin,  # `CosSin`
     does_turn,  # (positions,): the other tokens pass through; or None: all turn
-    TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
-    INVERSE: tl.constexpr,  # negate the sines
+    TRANSPOSE: tl.constexpr = False,  # True: the transposed map, for gradients
+    INVERSE: tl.constexpr = False,  # negate the sines
 ):
     """Rotate the pairs of a row; its tail passes through."""
     x1, x2, tail = row

@@ -171,7 +171,7 @@ def rows_of(
 def load_row(
     rows,  # `Rows`
     head: tl.constexpr,  # `Head`
-    INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + half
+    INTERLEAVED: tl.constexpr = False,  # a pair is elements 2i and 2i + 1, not i and i + half
 ):
     """Whole rows, a `Row` in the stored dtype. What is masked is undefined."""
     pairs = pairs_of_block(head, 1)
@@ -188,7 +188,7 @@ def store_row(
     rows,  # `Rows`
     row,  # `Row`
     head: tl.constexpr,  # `Head`
-    INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + half
+    INTERLEAVED: tl.constexpr = False,  # a pair is elements 2i and 2i + 1, not i and i + half
 ):
     """Round rows once, and write them to where `load_row` would read them."""
     STORED: tl.constexpr = rows.pointers.dtype.element_ty

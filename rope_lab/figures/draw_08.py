@@ -28,7 +28,7 @@ _STALLS = {  # reason -> what a warp waits for
     "long_scoreboard": "memory (long scoreboard)",
     "lg_throttle": "room in the queue to memory (LG throttle)",
     "short_scoreboard": "shared memory, sines (short scoreboard)",
-    "mio_throttle": "room in the queue to these (MIO throttle)",
+    "mio_throttle": "room in shared memory's queue (MIO throttle)",
     "math_pipe_throttle": "its arithmetic unit (math pipe throttle)",
     "wait": "a fixed number of cycles (wait)",
     "not_selected": "its turn: another warp was chosen (not selected)",
@@ -174,9 +174,9 @@ def _name_the_roof(ax: Axes, machine: Machine) -> None:
     slope.sort(key=lambda point: abs(np.log(point[0] ** 2 / left / ridge)))  # from its middle
     above = [Place(point, (-6, 2), "right", "bottom") for point in slope]
     below = [Place(point, (6, -2), "left", "top") for point in slope]
-    beside(ax, "bytes decide", [above, below], color=inked(BLUE))
+    beside(ax, "bytes decide (copies)", [above, below], color=inked(BLUE))
     flat = [(1.1 * x, machine.instructions_a_us / 1e6) for x in np.geomspace(ridge, right, 7)]
-    beside(ax, "instructions decide", along(flat), color=inked(BLUE))
+    beside(ax, "instructions decide (data sheet)", along(flat), color=inked(BLUE))
     upright = [(ridge, share) for share in np.linspace(0.05, 0.95, 10)]
     to_the_right = [Place(point, (7, 0)) for point in upright]
     to_the_left = [Place(point, (-7, 0), "right") for point in upright]
@@ -285,7 +285,7 @@ def stalls(reports: dict[str, dict[str, float]], source: str, most: int = 6) -> 
         ax.set_yticks(range(len(shown)), labels, fontsize=SMALL)
         ax.invert_yaxis()
         ax.set(xlim=(0, 1.2 * longest), title=name)
-        ax.set_xlabel("cycles per instruction")
+        ax.set_xlabel("cycles per issue")
     first = {name: next(iter(reasons)) for name, reasons in reports.items()}
     longest_waits = {name: reports[name][reason] for name, reason in first.items()}
     finish(

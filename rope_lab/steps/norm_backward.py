@@ -28,15 +28,14 @@ from rope_kernels.kernels.values import CosSin, Head, Row, Rows
 def angles_at(
     freqs_ptr,  # angles (s2, 1, 1, d2), contiguous
     position,  # of a tile
-    HALF: tl.constexpr,  # d2 / 2
-    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
-    FAST_SINE: tl.constexpr,  # the hardware's, which the interpreter does not have
+    head: tl.constexpr,  # `Head`
+    FAST_SINE: tl.constexpr = False,  # the hardware's, which the interpreter does not have
 ):
     """cos and sin of both members of a position's pairs, as `turn_row` takes them."""
-    pair = tl.arange(0, BLOCK_HALF)
-    pointers, is_pair = freqs_ptr + position * 2 * HALF + pair, pair < HALF
+    pair = tl.arange(0, head.columns)
+    pointers, is_pair = freqs_ptr + position * 2 * head.half + pair, pair < head.half
     angle1 = tl.load(pointers, is_pair, other=0.0)[None, None, :]
-    angle2 = tl.load(pointers + HALF, is_pair, other=0.0)[None, None, :]
+    angle2 = tl.load(pointers + head.half, is_pair, other=0.0)[None, None, :]
     cos1, sin1 = cos_sin_of(angle1, True, FAST_SINE, 16)
     cos2, sin2 = cos_sin_of(angle2, True, FAST_SINE, 16)
     return CosSin(cos1, sin1, cos2, sin2)
@@ -62,7 +61,7 @@ def norm_rope_backward_kernel(
     pair, row_blocks = tl.arange(0, BLOCK_HALF), tl.cdiv(rows, BLOCK_R)
     is_pair, first_row = pair < HALF, tl.arange(0, BLOCK_R)
     head: tl.constexpr = Head(HALF, 0, 0, BLOCK_HALF, 0)
-    weights = load_weights(weight_ptr, head, False, 0.0, tl.float32)
+    weights = load_weights(weight_ptr, head)
     sum1 = tl.zeros((1, BLOCK_R, BLOCK_HALF), tl.float32)
     sum2 = tl.zeros((1, BLOCK_R, BLOCK_HALF), tl.float32)
     for tile in tl.range(
@@ -71,20 +70,20 @@ def norm_rope_backward_kernel(
         position, row = tile // row_blocks, tile % row_blocks * BLOCK_R + first_row
         exists = (row < rows)[None, :, None]
         offset = (position.to(tl.int64) * rows + row)[None, :, None] * (2 * HALF)
-        grad = load_row(Rows(grad_ptr + offset, 1, exists), head, False)
-        x = load_row(Rows(x_ptr + offset, 1, exists), head, False)
-        angles = angles_at(freqs_ptr, position, HALF, BLOCK_HALF, FAST_SINE)
+        grad = load_row(Rows(grad_ptr + offset, 1, exists), head)
+        x = load_row(Rows(x_ptr + offset, 1, exists), head)
+        angles = angles_at(freqs_ptr, position, head, FAST_SINE)
         grad, x = computed(grad, exists, head), computed(x, exists, head)
         rstd = tl.rsqrt(dot(x, x, 0) / (2 * HALF) + 1e-6)
         normal = times_number(x, rstd)
-        grad = turn_row(grad, angles, None, True, False)
+        grad = turn_row(grad, angles, None, TRANSPOSE=True)
         sum1 += grad[0] * normal[0]
         sum2 += grad[1] * normal[1]
         grad = times(grad, weights)
         mean = dot(grad, normal, 0) / (2 * HALF)
         dx1, dx2 = grad[0] - normal[0] * mean, grad[1] - normal[1] * mean
         dx = Row(dx1 * rstd, dx2 * rstd, grad[2])
-        store_row(Rows(out_ptr + offset, 1, exists), dx, head, False)
+        store_row(Rows(out_ptr + offset, 1, exists), dx, head)
     share1, share2 = over_rows(sum1), over_rows(sum2)
     columns = pair[None, None, :]
     if ATOMIC:

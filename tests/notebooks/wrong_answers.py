@@ -503,33 +503,32 @@ WRONG_ANSWERS = [
     Wrong(
         *("11", 2, "no weight"),
         {
-            "y = normalized(y, rstd, weights, False, tl.float32)": "y = y[0] * rstd, y[1] * rstd, "
-            "y[2] * rstd",
+            "y = normalized(y, rstd, weights)": "y = y[0] * rstd, y[1] * rstd, y[2] * rstd",
         },
         "the wrong weight: no weights are applied",
     ),
     Wrong(
         *("11", 2, "the backward's turn"),
-        {"turn_row(y, angles, None, False,": "turn_row(y, angles, None, True,"},
+        {"turn_row(y, angles, None)": "turn_row(y, angles, None, TRANSPOSE=True)"},
         "the transposed map: TRANSPOSE is for the backward",
     ),
     Wrong(
         *("11", 2, "minus the angle"),
-        {"turn_row(y, angles, None, False, False)": "turn_row(y, angles, None, False, True)"},
+        {"turn_row(y, angles, None)": "turn_row(y, angles, None, INVERSE=True)"},
         "a sign: it rotates by minus the angle",
     ),
     Wrong(
         *("11", 2, "rotated first"),
         {
-            "    y = normalized(y, rstd, weights, False, tl.float32)\n": "",
-            "None, False, False)\n    store_row": "None, False, False)\n"
-            "    y = normalized(y, rstd, weights, False, tl.float32)\n    store_row",
+            "    y = normalized(y, rstd, weights)\n": "",
+            "angles, None)\n    store_row": "angles, None)\n"
+            "    y = normalized(y, rstd, weights)\n    store_row",
         },
         "the wrong order: the weights are applied after the rotation",
     ),
     Wrong(
         *("11", 2, "no tail in the sum"),
-        {"dot(y, y, TAIL)": "dot(y, y, 0)"},
+        {"dot(y, y, head.tail)": "dot(y, y, 0)"},
         "the tail is left out of the sum of squares",
     ),
     Wrong(
@@ -539,7 +538,7 @@ WRONG_ANSWERS = [
     ),
     Wrong(
         *("11", 2, "a mean of the pairs"),
-        {"dot(y, y, TAIL) / (2 * HALF + TAIL)": "dot(y, y, TAIL) / HALF"},
+        {"dot(y, y, head.tail) / (2 * HALF + TAIL)": "dot(y, y, head.tail) / HALF"},
         "the wrong divisor: half as many elements as a row has",
     ),
     Wrong(
@@ -550,8 +549,8 @@ WRONG_ANSWERS = [
     Wrong(
         *("11", 2, "no zeros for masked elements"),
         {
-            "y = computed(stored, exists, head)": "y = stored[0].to(tl.float32), "
-            "stored[1].to(tl.float32), stored[2].to(tl.float32)"
+            "y = computed(x, exists, head)": "y = x[0].to(tl.float32), "
+            "x[1].to(tl.float32), x[2].to(tl.float32)"
         },
         "NaN: an element that is masked off is used",
     ),
@@ -570,7 +569,7 @@ WRONG_ANSWERS = [
     ),
     Wrong(
         *("11", 2, "rounded like the model"),
-        {"weights, False, tl.float32)": "weights, True, x_ptr.dtype.element_ty)"},
+        {"rstd, weights)": "rstd, weights, LIKE_MODEL=True, STORED=x_ptr.dtype.element_ty)"},
         "rounding: too often, like the model, which rounds before it rotates; round once, at the",
     ),
     Wrong(
@@ -594,20 +593,20 @@ WRONG_ANSWERS = [
     Wrong(
         *("11", 4, "the stub's line"),
         {
-            "        dn = turn_row(grad, angles, None, True, False)\n": "",
+            "        dn = turn_row(grad, angles, None, TRANSPOSE=True)\n": "",
             "        sum1 += normal[0] * dn[0]\n": "",
             "        sum2 += normal[1] * dn[1]\n": "",
             "        dxhat = times(dn, weights)\n": "",
             "        mean = dot(dxhat, normal, 0) / (2 * HALF)\n": "",
             "dx = (dxhat[0] - normal[0] * mean) * r, (dxhat[1] - normal[1] * mean) * r, dn[2]": ""
             "dx = times(grad, weights)\n"
-            "        dx = turn_row(dx, angles, None, False, False)",
+            "        dx = turn_row(dx, angles, None)",
         },
         "unchanged: the stub's line",
     ),
     Wrong(
         *("11", 4, "a wrong sign"),
-        {"turn_row(grad, angles, None, True,": "turn_row(grad, angles, None, False,"},
+        {"turn_row(grad, angles, None, TRANSPOSE=True)": "turn_row(grad, angles, None)"},
         "a sign: the gradient is rotated by the angle, not back",
     ),
     Wrong(
