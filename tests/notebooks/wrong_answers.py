@@ -246,7 +246,6 @@ WRONG_ANSWERS = [
         {"row // (batch * heads)": "row // (batch * q_heads)"},
         "the wrong heads: k's position is counted by the heads of q",
     ),
-    ),
     # 06: the backward of the naive kernel
     Wrong(
         *("06", 2, "the partner's angle for both"),
