@@ -672,8 +672,6 @@ WRONG_ANSWERS = [
 # Right answers that do more than it takes, which no task forbids; `told` is the remark.
 WASTEFUL_ANSWERS = [
     Wrong(
-    ),
-    Wrong(
         *("09", 4, "two passes"),
         {
             "    weight1 =": "    x1 = tl.load(t_ptr + offset, mask=exists, other=0.0)\n"
