@@ -1,7 +1,7 @@
 """What the notebooks use. Importing it picks the engine (see `engine.py`), so import it first.
 
-`lab.draw`, `lab.exercises` and `lab.mistakes` are loaded when they are first used: the first needs
-matplotlib, and few cells need the others.
+`lab.draw`, `lab.exercises`, `lab.mistakes` and what belongs to the climb are loaded when they are
+first used: the first needs matplotlib, the last load Triton, and few cells need them.
 """
 
 from importlib import import_module
@@ -24,14 +24,18 @@ __all__ = [
     "check_answer",
     "check_choices",
     "check_exercise",
+    "check_rung",
     "compare",
     "count_eager_traffic",
     "device",
     "draw",
     "exercises",
+    "ladder",
+    "mine",
     "mistakes",
     "need_triton",
     "observe",
+    "ours",
     "plan_of",
     "recorded",
     "records_folder",
@@ -45,7 +49,17 @@ _LOADED_LATER = {
 }
 
 
+_FUNCTIONS_OF = {  # these load Triton
+    "check_rung": ".grading.climb.check_rung",
+    "ladder": ".rungs.table",
+    "mine": ".rungs.kept",
+    "ours": ".rungs.kept",
+}
+
+
 def __getattr__(name: str):
     if name in _LOADED_LATER:
         return import_module(_LOADED_LATER[name], __name__)
+    if name in _FUNCTIONS_OF:
+        return getattr(import_module(_FUNCTIONS_OF[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

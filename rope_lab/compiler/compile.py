@@ -9,6 +9,7 @@ ends, for it takes longer to start than to compile.
 import base64
 import json
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -31,6 +32,7 @@ from .norm_plans import NormTensors
 from .plans import plan_for
 from .targets import target_of
 
+SECONDS = 60.0  # that a kernel may take to compile
 HEADER = """\
 import triton
 import triton.language as tl
@@ -235,9 +237,14 @@ class _Child(Child):
         super().__init__(script, environment={"TRITON_INTERPRET": None})
 
     def compile(self, job: dict) -> dict:
-        """The answer to one job."""
+        """The answer to one job; the process ends if that takes too long."""
         with self._lock:
+            stopper = threading.Timer(SECONDS, self.process.kill)
+            stopper.start()
             answer, message = self.ask(job)
+            stopper.cancel()
+        if not answer and not stopper.is_alive() and self.process.returncode == -signal.SIGKILL:
+            raise _Refused(f"the compiler did not come to an end within {SECONDS:.0f} s")
         if answer in ("", "null\n"):
             raise _Refused(message or f"the compiler ended with {self.process.returncode}")
         return json.loads(answer)

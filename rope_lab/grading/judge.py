@@ -48,17 +48,36 @@ def check_exercise(
         ValueError: the specification has an argument without a shape.
     """
     wanted = spec(specification)
-    try:
-        job = {"candidate": _shipped_call(candidate), "spec": _shipped_spec(wanted)}
-    except CannotPassOn as refused:
-        return Verdict(state=NOT_YET, reason=str(refused), boxed=True)
-    verdict = _Child.of("interpreted").judge(job)
-    if verdict and verdict.launches and torch.cuda.is_available():
-        compiled = _Child.of("compiled").judge(job)
-        verdict = verdict if compiled else compiled
+    verdict = judged(candidate, wanted)
     if verdict and share_of_copy is not None:
         verdict = _with_speed(verdict, candidate, wanted, share_of_copy)
     return verdict
+
+
+def judged(
+    candidate: Callable, wanted: Spec, *, out: str = "", probe: Case | None = None
+) -> Verdict:
+    """The verdict of the child processes, without a speed.
+
+    Args:
+        candidate, wanted: as in `check_exercise`.
+        out: the keyword by which the candidate gets its first input to write over; '' for none.
+        probe: a case with which the work of a right candidate is counted: `Verdict.counted`.
+    """
+    try:
+        job = {"candidate": _shipped_call(candidate), "spec": _shipped_spec(wanted), "out": out}
+    except CannotPassOn as refused:
+        return Verdict(state=NOT_YET, reason=str(refused), boxed=True)
+    job["probe"] = _shipped_case(probe) if probe else None
+    verdict = _Child.of("interpreted").judge(job)
+    if verdict and verdict.launches and torch.cuda.is_available():
+        compiled = _Child.of("compiled").judge(job)
+        return verdict if compiled else compiled
+    return verdict
+
+
+def _shipped_case(case: Case) -> dict:
+    return vars(case) | {"dtype": str(case.dtype)}
 
 
 def _with_speed(verdict: Verdict, candidate: Callable, wanted: Spec, share: float) -> Verdict:
@@ -86,7 +105,7 @@ def _shipped_spec(wanted: Spec) -> dict:
         "asks": wanted.asks,
         "loads": wanted.loads,
         "blocks": wanted.blocks,
-        "extra": [vars(case) | {"dtype": str(case.dtype)} for case in wanted.extra],
+        "extra": [_shipped_case(case) for case in wanted.extra],
     }
     mistakes = {words: _shipped_call(wrong) for words, wrong in wanted.mistakes.items()}
     return shipped | {"asked": asked, "mistakes": mistakes}

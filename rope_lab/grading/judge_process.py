@@ -54,13 +54,18 @@ def main(folder: Path) -> None:
     for number, line in enumerate(sys.stdin):
         job = json.loads(line)
         candidate = load(job["candidate"], folder / f"candidate_{number}.py")
+        if job["out"]:
+            candidate = in_place(candidate, job["out"])
         function = load(job["spec"], folder / f"spec_{number}.py")
         mistakes = {
             words: load(shipped, folder / f"mistake_{number}_{k}.py")
             for k, (words, shipped) in enumerate(job["spec"]["mistakes"].items())
         }
         wanted = spec(function, mistakes=mistakes, **as_asked(**job["spec"]["asked"]))
-        print(json.dumps(judge(candidate, wanted)), file=answers, flush=True)
+        fields = judge(candidate, wanted)
+        if job["probe"] and fields["state"] == RIGHT:
+            fields["counted"] = counted(candidate, wanted, as_case(job["probe"]))
+        print(json.dumps(fields), file=answers, flush=True)
 
 
 def as_asked(
@@ -77,7 +82,6 @@ def as_asked(
     extra: list,
 ) -> dict:
     """The options of a `Spec` from what JSON made of them."""
-    cases = [case | {"dtype": getattr(torch, case["dtype"].split(".")[-1])} for case in extra]
     return {
         "angles": angles,
         "overwrites": tuple(overwrites),
@@ -89,7 +93,35 @@ def as_asked(
         "asks": tuple(asks),
         "loads": loads,
         "blocks": blocks,
-        "extra": tuple(Case(**case) for case in cases),
+        "extra": tuple(map(as_case, extra)),
+    }
+
+
+def as_case(fields: dict) -> Case:
+    """A case from what JSON made of it."""
+    return Case(**fields | {"dtype": getattr(torch, fields["dtype"].split(".")[-1])})
+
+
+def in_place(candidate: Callable, out: str) -> Callable:
+    """The candidate as a function that writes over its first input, which it gets as `out`, too."""
+    return lambda first, *others: candidate(first, *others, **{out: first})
+
+
+def counted(candidate: Callable, wanted: Spec, case: Case) -> dict:
+    """What a right candidate's kernel does with one case; empty where nothing is interpreted."""
+    attempt = Attempt(candidate, wanted, case, earlier=[])
+    attempt.outcome(explain=False)
+    trace = attempt.trace
+    if trace is None:
+        return {}
+    return {
+        "launches": trace.launches,
+        "elements": attempt.given[0].numel(),
+        "element_bytes": attempt.given[0].element_size(),
+        "loaded": {memory.name: memory.loaded for memory in trace.memories},
+        "stored": sum(memory.written for memory in trace.memories),
+        "evaluations": sum(trace.evaluations.values()),
+        "events": [vars(event) for event in trace.events],
     }
 
 

@@ -7,6 +7,7 @@ to lie there, or overwrite it, or end the process.
 """
 
 import ctypes
+import linecache
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -49,16 +50,30 @@ class Memory:
     content: np.ndarray = None  # the bytes themselves, as they are now
     stored: np.ndarray = None  # what programs stored there
     again: np.ndarray = None  # where an element begins that got the same value more than once
+    reader: np.ndarray = None  # of each byte: number of the program that loaded it last
+    shared: np.ndarray = None  # whether several programs of one launch have loaded it
     loaded: int = 0  # bytes; what is masked off moves none
+    written: int = 0  # bytes
     steps: int = 0  # from a lane to the next one, both of which load
     steps_in_order: int = 0  # those to the next element
 
     def __post_init__(self) -> None:
         size = self.end - self.begin
         self.writer = np.full(size, NOBODY, dtype=np.int64)
+        self.reader = np.full(size, NOBODY, dtype=np.int64)
+        self.shared = np.zeros(size, dtype=bool)
         self.stored = np.zeros(size, dtype=np.uint8)
         self.again = np.zeros(size, dtype=bool)
         self.content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self.begin))
+
+
+@dataclass(frozen=True)
+class Event:
+    """What the first program did, in its order."""
+
+    kind: str  # 'L' for a load, 'E' for a sine or a cosine, 'S' for a store
+    line: str  # of the candidate's source
+    of: str  # the tensor that is loaded or stored; of an evaluation, the shape of its block
 
 
 @dataclass
@@ -77,6 +92,7 @@ class Trace:
     collisions: list[str] = field(default_factory=list)
     stores: Counter = field(default_factory=Counter)  # number of a program -> its stores
     evaluations: Counter = field(default_factory=Counter)  # of "sin" and "cos", element by element
+    events: list[Event] = field(default_factory=list)  # of the first program
     _evaluated: dict = field(default_factory=dict)  # in this program
     _first_of_launch: int = 0
 
@@ -138,6 +154,8 @@ class Trace:
         grid = executor.grid
         self.axes = max(self.axes, len(grid) if isinstance(grid, tuple | list) else 1)
         self._first_of_launch = len(self.programs)
+        for memory in self.memories:
+            memory.shared[:] = False  # programs of two launches don't race
         named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
         known = {memory.begin for memory in self.memories}
         for name, value in _tensors_in(named):
@@ -156,12 +174,15 @@ class Trace:
     def _at_load(self, original: Callable, builder, pointers, mask, other, *rest):
         for memory, at, size, which in self._touched(pointers, mask, "reads"):
             memory.loaded += at.size * size
+            self._note("L", memory.name)
             both = which.ravel()[1:] & which.ravel()[:-1]
             steps = np.diff(pointers.data.ravel().astype(np.int64))[both]
             memory.steps += steps.size
             memory.steps_in_order += int((steps == size).sum())
             others = memory.writer[at]
             mine = len(self.programs) - 1
+            memory.shared[at] |= self._by_others(memory.reader[at])
+            memory.reader[at] = mine
             foreign = (others >= self._first_of_launch) & (others != mine)
             if foreign.any():
                 writer = self.programs[others[foreign][0]]
@@ -182,12 +203,33 @@ class Trace:
         for memory, at, size, which in self._touched(pointers, mask, "writes"):
             stored = np.broadcast_to(value.data, pointers.data.shape)[which]
             self._note_a_second_store(memory, at, stored, is_bf16)
+            self._note_a_store_where_others_load(memory, at, size)
+            memory.written += at.size * size
+            self._note("S", memory.name)
             self.stores[len(self.programs) - 1] += 1
             in_bytes = np.ascontiguousarray(stored).view(np.uint8).reshape(-1, size)
             for byte in range(size):
                 memory.writer[at + byte] = len(self.programs) - 1
                 memory.stored[at + byte] = in_bytes[:, byte]
         return original(builder, pointers, value, mask, *rest)
+
+    def _by_others(self, programs: np.ndarray) -> np.ndarray:
+        """Which of these programs are of this launch, and not the one that runs."""
+        return (programs >= self._first_of_launch) & (programs != len(self.programs) - 1)
+
+    def _note(self, kind: str, of: str) -> None:
+        """Of the first program, what it does."""
+        if len(self.programs) == 1:
+            self.events.append(Event(kind, _line_of_the_candidate(), of))
+
+    def _note_a_store_where_others_load(self, memory: Memory, at: np.ndarray, size: int) -> None:
+        """Programs run in any order: had this one been first, another one would load its result."""
+        late = self._by_others(memory.reader[at]) | memory.shared[at]
+        if late.any():
+            element = at[late][0] // size
+            mine = name_of(self.programs[-1])
+            words = f"{mine} overwrites element {element} of {memory.name}"
+            self.races.append(f"{words}, which another program loads: before or after?")
 
     def _at_sin(self, original: Callable, builder, angles):
         self._count_evaluations("sin", angles.data)
@@ -204,6 +246,7 @@ class Trace:
         """
         if (name, id(angles)) not in self._evaluated:
             self._evaluated[name, id(angles)] = angles  # kept, for its id is not to be used again
+            self._note("E", str(angles.shape))
             self.evaluations[name] += int((np.isfinite(angles) & (angles != 0)).sum())
 
     def _at_atomic(self, original: Callable, builder, *rest):
@@ -283,6 +326,16 @@ class Trace:
         near = min(self.memories, key=lambda m: max(m.begin - address, address - m.end + 1))
         element, count = (address - near.begin) // size, (near.end - near.begin) // size
         return f"element {element} of {near.name}, whose memory has elements 0 to {count - 1}"
+
+
+def _line_of_the_candidate() -> str:
+    """The line of a reader's kernel that is being interpreted; empty if it is not a candidate's."""
+    frame = sys._getframe(1)
+    while frame is not None and "candidate_" not in frame.f_code.co_filename:
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    return linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
 
 
 def name_of(program: tuple[int, int, int]) -> str:

@@ -2,7 +2,7 @@
 
 import html
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 RIGHT, WRONG, NOT_YET = "right", "wrong", "not yet"
 _COLORS = {RIGHT: "#009e73", WRONG: "#d55e00", NOT_YET: "#e69f00"}
@@ -35,6 +35,7 @@ class Verdict:
         result: which of the candidate's tensors is wrong.
         owner: the program that stored the first wrong element.
         launches: how many kernels the candidate launched in the interpreter.
+        counted: what it did in the interpreter with a probe, where one was given.
         engine: which engine ran the candidate, 'interpreted' or 'compiled'.
         speed: of a right candidate, where a speed was asked for.
         fast_enough: whether it reached that speed.
@@ -61,6 +62,7 @@ class Verdict:
     result: str = ""
     owner: str = ""
     launches: int = 0
+    counted: dict = field(default_factory=dict, repr=False)
     engine: str = "interpreted"
     speed: str = ""
     fast_enough: bool = True

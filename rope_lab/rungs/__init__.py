@@ -1,1 +1,65 @@
-"""The climb of notebooks 04 to 09: eight kernels, each one edit away from the one before."""
+"""The climb of notebooks 04 to 09: eight kernels, each one edit away from the one before.
+
+Each rung is a file that holds a kernel, `my_rope_kernel`, and its launcher, `my_rope`: what a
+reader has in one cell when the rung is judged right. Importing one loads Triton.
+"""
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+SHAPE = (2048, 16, 8, 256)  # (s, b, h, d), in bf16: what a rung is compiled and measured for
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One step of the climb.
+
+    Attributes:
+        number: 1 is the first kernel.
+        notebook: where a reader takes it, as '04'.
+        file: the module in this folder that has our kernel.
+        change: what was edited, as the ladder says it.
+    """
+
+    number: int
+    notebook: str
+    file: str
+    change: str
+
+    @property
+    def module(self):
+        """Our kernel, `my_rope_kernel`, and its launcher, `my_rope`."""
+        return import_module(f"{__name__}.{self.file}")
+
+    @property
+    def source(self) -> str:
+        """The text of both, without the imports before them."""
+        text = Path(__file__).with_name(f"{self.file}.py").read_text(encoding="utf-8")
+        return text[text.index("@triton.jit") :]
+
+
+RUNGS = {
+    rung.number: rung
+    for rung in (
+        Rung(1, "04", "rung_1_naive", "one kernel; each element loads its partner"),
+        Rung(2, "05", "rung_2_row", "a program owns the pairs of its row"),
+        Rung(3, "05", "rung_3_tile", "8 rows share their angles"),
+        Rung(4, "06", "rung_4_backward", "its own backward, by a flag"),
+        Rung(5, "07", "rung_5_one_warp", "one warp instead of four"),
+        Rung(6, "09", "rung_6_sine_of_a_row", "the sine before the broadcast"),
+        Rung(7, "09", "rung_7_loads_first", "every load before the first sine"),
+        Rung(8, "09", "rung_8_rows", "4 rows instead of 8"),
+    )
+}
+
+
+def rung_of(number: int) -> Rung:
+    """The rung of this number.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if number not in RUNGS:
+        raise ValueError(f"rung is {number!r}; accepted: 1 to {len(RUNGS)}")
+    return RUNGS[number]

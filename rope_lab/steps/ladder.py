@@ -26,6 +26,7 @@ from rope_kernels.launch.run import run
 from rope_kernels.machine.engine import interpreter_is_on
 
 from ..compiler.compile import Compiled, compile_for
+from ..compiler.instructions import warp_instructions  # noqa: F401 (notebooks take it from here)
 from ..compiler.plans import plan_of
 from ..source import ChangedLines
 
@@ -339,29 +340,6 @@ def bytes_moved(
     rotary_dim = rotary_dim or d
     columns = rotary_dim if inplace else d
     return 2 * s * b * h * columns * element_bytes + (4 * s * rotary_dim if table else 0)
-
-
-def warp_instructions(code: Compiled) -> int:
-    """Machine instructions that a warp executes if no angle is large: without slow branches.
-
-    Follows the machine code from its first line: forwards where a branch leads forwards, on where
-    it leads backwards, up to the end.
-    """
-    rows = code.sass.splitlines()
-    labels = {row.split(":")[0]: place for place, row in enumerate(rows) if row.startswith(".L")}
-    place = count = 0
-    while place < len(rows):
-        found = re.match(r"\s+/\*[0-9a-f]+\*/\s+(.*?)\s*;", rows[place])
-        place += 1
-        if not found:
-            continue
-        count += 1
-        if found[1] == "EXIT":
-            break
-        branch = re.search(r"BRA(?:\.\w+)* `\((\.L\w+)\)", found[1])
-        if branch and labels[branch[1]] > place:
-            place = labels[branch[1]]
-    return count
 
 
 class Diff(ChangedLines):

@@ -1,0 +1,75 @@
+"""The launch that a reader's function makes, caught before anything runs."""
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from triton.runtime.interpreter import InterpretedFunction
+from triton.runtime.jit import JITFunction
+
+from rope_lab.compiler.compile import Compiled, compile_for
+from rope_lab.rungs import SHAPE
+
+GPU = "sm_90"  # an H100 or H200
+_DEFAULT_WARPS = 4  # Triton's
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel with its grid and its arguments."""
+
+    kernel: object
+    programs: int
+    arguments: tuple
+    options: dict  # by keyword: constants, num_warps, ...
+
+    @property
+    def num_warps(self) -> int:
+        return self.options.get("num_warps", _DEFAULT_WARPS)
+
+    def compiled(self) -> Compiled:
+        """What it would run on an H200; raises as `compile_for`."""
+        return compile_for(GPU, self.kernel, *self.arguments, **self.options)
+
+
+def launches_of(
+    candidate: Callable, shape: tuple[int, ...] = SHAPE, device: str = "meta"
+) -> list[Launch]:
+    """The launches of `candidate(t, freqs)`, none of which is executed.
+
+    Args:
+        candidate: a function that rotates.
+        shape: (s, b, h, d) of t, in bf16; freqs are fp32 angles for s positions.
+        device: of both; on 'meta' they have no memory.
+    """
+    s, _, _, d = shape
+    t = torch.empty(shape, dtype=torch.bfloat16, device=device)
+    freqs = torch.empty((s, 1, 1, d), dtype=torch.float32, device=device)
+    with _caught() as launches:
+        candidate(t, freqs)
+    return launches
+
+
+@contextmanager
+def _caught():
+    """Kernels note their launches, compiled or interpreted, and do not run."""
+    found = []
+
+    def note(kernel, *arguments, grid, warmup, **options):
+        if callable(grid):
+            grid = grid(dict(zip(kernel.arg_names, arguments, strict=False)) | options)
+        programs = 1
+        for size in grid if isinstance(grid, tuple | list) else (grid,):
+            programs *= size
+        found.append(Launch(kernel, programs, arguments, options))
+
+    kinds = (InterpretedFunction, JITFunction)
+    originals = [kind.run for kind in kinds]
+    for kind in kinds:
+        kind.run = note
+    try:
+        yield found
+    finally:
+        for kind, original in zip(kinds, originals, strict=True):
+            kind.run = original

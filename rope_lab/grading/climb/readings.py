@@ -1,0 +1,87 @@
+"""What the instruments show of a kernel: counted in the interpreter, and in its machine code."""
+
+import ast
+import inspect
+import textwrap
+from dataclasses import dataclass
+
+from rope_lab.compiler.instructions import (
+    instruction_time,
+    loads_before_first_branch,
+    warp_instructions,
+)
+
+from .launch import Launch
+
+
+@dataclass(frozen=True)
+class Readings:
+    """One number for each instrument. The last seven are of the headline shape, for an H200.
+
+    Attributes:
+        requested: bytes that programs load and store, in multiples of the bytes of t.
+        evaluations: of sin and cos together, for each pair.
+        order: what the first program does: L a load, E an evaluation, S a store.
+        programs: of the launch.
+        instructions: that a warp executes, slow branches left out.
+        instruction_us: what an H200 needs for all of them, if no lane ever waits.
+        narrowest_load: bytes.
+        registers: of a thread.
+        spilled: bytes of a thread that no register holds, stored and loaded.
+        resident: programs on one SM at a time.
+        loads_first: loads before the first branch of the machine code.
+    """
+
+    requested: float
+    evaluations: float
+    order: str
+    programs: int = 0
+    instructions: int = 0
+    instruction_us: float = 0.0
+    narrowest_load: int = 0
+    registers: int = 0
+    spilled: int = 0
+    resident: int = 0
+    loads_first: int = 0
+
+    @property
+    def loads_after_a_sine(self) -> int:
+        """Loads of the first program that come after an evaluation."""
+        first = self.order.find("E")
+        return self.order[first:].count("L") if first >= 0 else 0
+
+
+def counts_of(counted: dict) -> dict:
+    """The first three of `Readings`, from `Verdict.counted`."""
+    size = counted["elements"] * counted["element_bytes"]
+    return {
+        "requested": (sum(counted["loaded"].values()) + counted["stored"]) / size,
+        "evaluations": counted["evaluations"] / (counted["elements"] / 2),
+        "order": "".join(event["kind"] for event in counted["events"]),
+    }
+
+
+def code_of(launch: Launch) -> dict:
+    """The others, from what the launch compiles to; raises as `compile_for`."""
+    code = launch.compiled()
+    return {
+        "programs": launch.programs,
+        "instructions": warp_instructions(code),
+        "instruction_us": instruction_time(code, launch.programs),
+        "narrowest_load": min(code.loads),
+        "registers": code.registers,
+        "spilled": code.spilled,
+        "resident": code.programs_at_a_time,
+        "loads_first": loads_before_first_branch(code)[0],
+    }
+
+
+def loop_in(kernel: object) -> str:
+    """A line with a loop that runs when the kernel runs: what is in it would be counted once."""
+    source = textwrap.dedent(inspect.getsource(kernel.fn))
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.While):
+            return source.splitlines()[node.lineno - 1].strip()
+        if isinstance(node, ast.For) and "static_range" not in ast.unparse(node.iter):
+            return source.splitlines()[node.lineno - 1].strip()
+    return ""

@@ -1,0 +1,98 @@
+"""What each rung has to reach: the instruments that its edit moves, and those moved before.
+
+Our kernels' readings, compiled by Triton 3.7.1 for sm_90 at the headline shape, are in brackets.
+Limits of instructions leave them 5 %, because other compilers count a little differently.
+"""
+
+from dataclasses import dataclass
+
+from .readings import Readings
+
+
+@dataclass(frozen=True)
+class Target:
+    """A limit of one instrument.
+
+    Attributes:
+        instrument: a field or a property of `Readings`.
+        limit: the most, or, where `at_least`, the least.
+        at_least: whether more is better.
+        unit: after the number.
+        exact: the reading is the same with every compiler, so a verdict that is compared may
+            print it.
+    """
+
+    instrument: str
+    limit: float
+    at_least: bool = False
+    unit: str = ""
+    exact: bool = True
+
+    def met(self, readings: Readings) -> bool:
+        value = getattr(readings, self.instrument)
+        return value >= self.limit if self.at_least else value <= self.limit
+
+    @property
+    def words(self) -> str:
+        """'at most 900 a warp'."""
+        return f"at {'least' if self.at_least else 'most'} {number(self.limit)}{self.unit}"
+
+
+NAMES = {
+    "requested": "bytes requested",
+    "evaluations": "sin/cos evaluations",
+    "programs": "programs",
+    "narrowest_load": "narrowest load",
+    "instruction_us": "instruction time",
+    "instructions": "instructions",
+    "loads_after_a_sine": "loads after a sine",
+    "loads_first": "loads before a branch",
+    "resident": "programs on an SM",
+    "spilled": "spilled",
+}
+
+
+def _bytes(limit: float) -> Target:
+    return Target("requested", limit, unit=" N")
+
+
+def _evaluations(limit: float) -> Target:
+    return Target("evaluations", limit, unit=" a pair")
+
+
+_EIGHT_ROWS = Target("programs", 32_768)
+_WIDE = Target("narrowest_load", 16, at_least=True, unit=" bytes")
+_LATER = (_bytes(2.25), _evaluations(0.5), _EIGHT_ROWS, _WIDE)
+
+# In each row the instrument that the rung moves comes first.
+TARGETS: dict[int, tuple[Target, ...]] = {
+    1: (_bytes(5), _evaluations(4)),
+    2: (_bytes(4), _evaluations(4)),
+    3: (_evaluations(0.5), _bytes(2.25), _EIGHT_ROWS),
+    4: (_bytes(2.25), _evaluations(0.5), _EIGHT_ROWS),
+    5: (  # 38.7 us
+        *(_WIDE, Target("instruction_us", 42, unit=" us", exact=False)),
+        *(_bytes(2.25), _evaluations(0.5), _EIGHT_ROWS),
+    ),
+    6: (Target("instructions", 900, unit=" a warp", exact=False), *_LATER),  # 830
+    7: (
+        Target("loads_after_a_sine", 0),
+        Target("loads_first", 10, at_least=True),
+        Target("instructions", 900, unit=" a warp", exact=False),  # 847
+        *_LATER,
+    ),
+    8: (
+        Target("resident", 24, at_least=True),  # 28
+        Target("spilled", 0, unit=" bytes"),
+        Target("programs", 65_536),
+        Target("instruction_us", 60, unit=" us", exact=False),  # 43.3
+        *(Target("loads_after_a_sine", 0), _bytes(2.5), _evaluations(1), _WIDE),
+    ),
+}
+
+
+def number(value: float) -> str:
+    """'2.25', '32 768', '28'."""
+    if isinstance(value, int) or value == int(value):
+        return f"{int(value):,}".replace(",", " ")
+    return f"{value:.3g}"

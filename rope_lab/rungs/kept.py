@@ -1,0 +1,112 @@
+"""A reader's own kernels: kept when a rung is judged right, and put where the next one begins.
+
+Each is a file beside the reader's copies of the notebooks, `my_notebooks/rungs/rung_3.py`, with
+the imports that it needs: `from rung_3 import my_rope` works there.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from ..shipment import Shipment
+from . import rung_of
+
+FOLDER = "ROPE_LAB_RUNGS"  # a folder to take instead, for tests
+_COPIES = "my_notebooks"  # as tools/readers_copies.py calls it
+_ROOT = Path(__file__).resolve().parents[2]
+_IMPORTS = "import torch\nimport triton\nimport triton.language as tl\n"
+
+
+def folder() -> Path:
+    """Where the kernels are kept: with the reader's copies, wherever a notebook runs."""
+    if FOLDER in os.environ:
+        return Path(os.environ[FOLDER])
+    here = Path.cwd()
+    for place in (here, *here.parents):
+        if place.name == _COPIES:
+            return place / "rungs"
+        if (place / "notebooks" / "index.toml").exists():
+            return place / _COPIES / "rungs"
+    return (_ROOT if (_ROOT / "notebooks").is_dir() else here) / _COPIES / "rungs"
+
+
+def keep(rung: int, candidate: Callable) -> None:
+    """Keep the source of a kernel that was judged right, but not a worked solution's."""
+    if Path.cwd().name == "solutions" and FOLDER not in os.environ:
+        return
+    shipment = Shipment()
+    shipment.add("my_rope", candidate)
+    imports = [part for part in shipment.parts.values() if _is_import(part)]
+    others = [part.strip() for part in shipment.parts.values() if part and not _is_import(part)]
+    extra = "".join(f"{line}\n" for line in imports if line not in _KNOWN)
+    path = folder() / f"rung_{rung}.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n\n\n".join([_IMPORTS + extra, *others]) + "\n", encoding="utf-8")
+
+
+def climbed() -> list[int]:
+    """The rungs that have a kept kernel."""
+    return sorted(int(path.stem.removeprefix("rung_")) for path in folder().glob("rung_?.py"))
+
+
+def source_of(rung: int) -> str:
+    """The text of a kept kernel with its imports."""
+    return (folder() / f"rung_{rung}.py").read_text(encoding="utf-8")
+
+
+def offer(rung: int) -> str:
+    """What a reader is told who has not begun yet; '' if there is nothing to begin with."""
+    earlier = [number for number in climbed() if number < rung]
+    if not earlier:
+        return ""
+    words = f"your own kernel of rung {earlier[-1]} is kept. To begin with it, uncomment"
+    return f"{words} lab.mine({rung}) in the first line"
+
+
+def mine(rung: int) -> None:
+    """Put the reader's own kernel of the rung before into this cell, with the check of this rung.
+
+    Without one, ours. In a terminal the text is printed.
+
+    Args:
+        rung: the one to reach, 2 to 8.
+    """
+    earlier = [number for number in climbed() if number < rung_of(rung).number]
+    if not earlier:
+        ours(rung)
+        return
+    text = source_of(earlier[-1]).removeprefix(_IMPORTS).strip()
+    first = f"# lab.ours({rung})  # to begin with our kernel of rung {rung - 1} instead"
+    _put(rung, first, text)
+
+
+def ours(rung: int) -> None:
+    """Put our kernel of the rung before into this cell, with the check of this rung."""
+    before = rung_of(rung_of(rung).number - 1)
+    first = f"# lab.mine({rung})  # to begin with your own kernel instead"
+    _put(rung, first, before.source.strip())
+
+
+def _put(rung: int, first: str, text: str) -> None:
+    cell = f"{first}\n{text}\n\n\nlab.check_rung({rung}, my_rope)"
+    try:
+        from IPython import get_ipython
+
+        shell = get_ipython()
+    except ImportError:
+        shell = None
+    if hasattr(shell, "kernel"):
+        shell.set_next_input(cell, replace=True)
+    else:
+        print(cell)
+
+
+def _is_import(part: str) -> bool:
+    return all(line.startswith(("import ", "from ")) for line in part.splitlines()) and bool(part)
+
+
+_KNOWN = (
+    "import torch as torch",
+    "import triton as triton",
+    "import triton.language as tl",
+)
