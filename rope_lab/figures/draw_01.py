@@ -36,7 +36,7 @@ def a_turn(before: Tensor, after: Tensor, degrees: float) -> None:
 def scores(table: Tensor) -> None:
     """The scores of all queries and keys: a row for each query, a column for each key."""
     figure, ax = plt.subplots(figsize=(4.6, 3.4))
-    image = ax.imshow(table, cmap=DIVERGING)
+    image = ax.imshow(table.numpy(), cmap=DIVERGING)
     ax.set(xlabel="n, position of the key", ylabel="m, position of the query")
     figure.colorbar(image, label="rotated q · rotated k")
     finish(figure, "Scores are equal along diagonals", "Stripes from top left to bottom right.")

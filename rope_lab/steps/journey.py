@@ -5,8 +5,6 @@ They are simple before they are fast, and each docstring says what is wrong with
 loads Triton.
 """
 
-from functools import partial
-
 import torch
 import triton
 import triton.language as tl
@@ -32,32 +30,10 @@ def rotate_half_gather_kernel(
     tl.store(out_ptr + i, tl.where(in_first_half, -x, x), mask=exists)
 
 
-@triton.jit
-def rotate_half_scatter_kernel(
-    x_ptr,  # input, contiguous
-    out_ptr,  # output, contiguous
-    n,  # number of elements
-    HALF: tl.constexpr,  # half of the last dimension
-    BLOCK: tl.constexpr,  # elements a program, a power of two
-):
-    """Each input element is sent to its partner's place."""
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    exists = i < n
-    in_first_half = i % (2 * HALF) < HALF
-    partner = tl.where(in_first_half, i + HALF, i - HALF)
-    x = tl.load(x_ptr + i, mask=exists)
-    tl.store(out_ptr + partner, tl.where(in_first_half, x, -x), mask=exists)
-
-
-def launch_rotate_half(kernel, x: Tensor, block: int = 1024) -> Tensor:
-    out = torch.empty_like(x)
-    grid = (triton.cdiv(x.numel(), block),)
-    kernel[grid](x, out, x.numel(), HALF=x.shape[-1] // 2, BLOCK=block)
+def rotate_half_gather(x: Tensor, block: int = 1024) -> Tensor:
+    out, grid = torch.empty_like(x), (triton.cdiv(x.numel(), block),)
+    rotate_half_gather_kernel[grid](x, out, x.numel(), HALF=x.shape[-1] // 2, BLOCK=block)
     return out
-
-
-rotate_half_gather = partial(launch_rotate_half, rotate_half_gather_kernel)
-rotate_half_scatter = partial(launch_rotate_half, rotate_half_scatter_kernel)
 
 
 # Notebook 04: RoPE in one kernel, each element loading its partner

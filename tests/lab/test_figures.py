@@ -11,11 +11,14 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+import torch
 from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
 from rope_lab.figures import (
     audit,
+    draw_01,
+    draw_02,
     draw_03,
     draw_04,
     draw_05,
@@ -112,6 +115,11 @@ DRAWINGS = {
         lambda ax: style.pairing(ax, [(0, 4), (1, 5), (2, 6), (3, 7)], "half-split")
     ),
     "memory order": memory_lines,
+    "a turn": lambda: draw_01.a_turn(torch.tensor([1.0, 0.2]), torch.tensor([0.49, 0.895]), 50),
+    "scores": lambda: draw_01.scores(torch.eye(16)),
+    "fast and slow": lambda: draw_01.fast_and_slow(10000.0 ** -(torch.arange(64) / 64), 4096),
+    "formats": lambda: draw_02.formats({"s": 3, "b": 2, "h": 2, "d": 4}),
+    "pairings": lambda: draw_02.pairings(8),
     "arrows": lambda: one_figure(
         lambda ax: (style.plane(ax, title="R turns v"), style.arrow(ax, (0.6, 0.8), "red", "v")),
         figsize=(3.6, 3.4),
