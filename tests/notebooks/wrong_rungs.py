@@ -60,7 +60,7 @@ WRONG_RUNGS = [
     WrongRung(
         *(1, "the tail rotated by what is there"),
         {"mask=rotates, other=0.0)\n    quarter": "mask=rotates)\n    quarter"},
-        *("other", "WRONG"),
+        *("a load without `other` leaves it undefined", "WRONG"),
     ),
     WrongRung(
         *(1, "every element loaded three times"),
