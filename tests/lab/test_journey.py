@@ -10,6 +10,7 @@ import rope_lab as lab
 from inputs import angles, contiguous
 from notebook_form import FOLDER, load, names_of_detours, names_of_notebooks
 from rope_kernels import rotate_half
+from rope_lab.rungs import RUNGS, rung_2_row
 from rope_lab.steps import journey
 from yardstick import assert_rounded_once, rotate_fp64
 
@@ -105,12 +106,24 @@ def functions_shown_in_notebooks():
     return {*kernels, *(kernel.removesuffix("_kernel") for kernel in kernels)}
 
 
+# What the reader writes as a rung, in other words: other notebooks compare with these.
+LIKE_A_RUNG = {"naive_rope": 1, "half_split_row": 2}
+
+
 def test_notebooks_and_package_have_the_same_kernels():
-    """A notebook builds each in a cell, or prints the package's own."""
+    """A notebook builds each in a cell, or prints the package's own; or it is like a rung."""
     with open(journey.__file__, encoding="utf-8") as file:
         kept = functions_in(file.read())
     missing = differences(kept, functions_in_notebooks())
-    assert set(missing) <= functions_shown_in_notebooks()
+    like_a_rung = {*LIKE_A_RUNG, *(f"{name}_kernel" for name in LIKE_A_RUNG)}
+    assert set(missing) == like_a_rung | set(missing) & functions_shown_in_notebooks()
+
+
+@pytest.mark.parametrize("name", LIKE_A_RUNG)
+def test_what_is_like_a_rung_has_its_results(name, device):
+    t, freqs = contiguous(SHAPE, torch.bfloat16, device), angles(5, 24, device)
+    rung = RUNGS[LIKE_A_RUNG[name]].module
+    assert torch.equal(getattr(journey, name)(t, freqs), rung.my_rope(t, freqs))
 
 
 def test_a_kernel_that_differs_is_found():

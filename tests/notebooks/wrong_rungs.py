@@ -40,17 +40,17 @@ WRONG_RUNGS = [
     WrongRung(
         *(1, "the sign of the other half"),
         {"(in_first_half, -other, other)": "(in_first_half, other, -other)"},
-        *("a sign", "WRONG"),
+        *("a sign: it rotates by minus the angle", "WRONG"),
     ),
     WrongRung(
         *(1, "a stride that is not used"),
         {"column * stride_d, mask=exists": "column, mask=exists"},
-        *("a wrong stride", "WRONG"),
+        *("the last one is forgotten for the element itself", "WRONG"),
     ),
     WrongRung(
         *(1, "the batch forgotten in the position"),
         {"i // (D * heads * batch)": "i // (D * heads)"},
-        *("out of bounds", "WRONG"),
+        *("out of bounds: program", "WRONG"),
     ),
     WrongRung(
         *(1, "the head's place taken for the position"),
@@ -60,7 +60,7 @@ WRONG_RUNGS = [
     WrongRung(
         *(1, "the tail rotated by what is there"),
         {"mask=rotates, other=0.0)\n    quarter": "mask=rotates)\n    quarter"},
-        *("other", "WRONG"),
+        *("a load without `other` leaves it undefined", "WRONG"),
     ),
     WrongRung(
         *(1, "every element loaded three times"),
@@ -84,7 +84,7 @@ WRONG_RUNGS = [
     WrongRung(
         *(2, "the second half's sign"),
         {"x2 * tl.cos(angle2) + x1": "x2 * tl.cos(angle2) - x1"},
-        *("a sign", "WRONG"),
+        *("a sign: that of the sine in the second half", "WRONG"),
     ),
     WrongRung(
         *(2, "no mask at the first store"),
@@ -176,7 +176,7 @@ WRONG_RUNGS = [
     WrongRung(
         *(4, "always the backward"),
         {"TRANSPOSE=transpose": "TRANSPOSE=True"},
-        *("a sign", "WRONG"),
+        *("a sign and the wrong sine", "WRONG"),
     ),
     WrongRung(
         *(4, "no flag"),
