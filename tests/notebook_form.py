@@ -423,7 +423,7 @@ def exercises_stand_in_sections(notebook: Notebook) -> list[str]:
             if not re.match(r"## \d+\. ", section):
                 complaints.append(f"'{heading}' is under '{section}'")
             minutes = re.search(r"\((\d+) minutes(?:, optional)?\)$", heading)
-            if minutes is None or int(minutes[1]) not in (5, 10, 15, 20, 30, 40):
+            if minutes is None or int(minutes[1]) not in (5, 8, 10, 15, 20, 30, 40):
                 complaints.append(f"the minutes of '{heading}'")
             elif int(minutes[1]) > 20 and "optional" not in heading:
                 complaints.append(f"'{heading}' is long and not optional")

@@ -108,9 +108,7 @@ def instructions_by_line(code) -> None:
         bars.barh(place, always, color=BLUE, height=0.7)
         bars.barh(place, over, left=always, color=ORANGE, height=0.7)
         note = f"{always} + {over}" if over else str(always)
-        bars.text(
-            all_of[number] + 0.015 * longest, place, note, va="center", fontsize=SMALL
-        )
+        bars.text(all_of[number] + 0.015 * longest, place, note, va="center", fontsize=SMALL)
     words.set(xlim=(0, 1), ylim=(len(body) - 0.4, -0.7))
     words.axis("off")
     bars.set(xlim=(0, 1.3 * longest), xlabel="machine instructions (SASS)", yticks=[])

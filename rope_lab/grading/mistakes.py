@@ -134,7 +134,7 @@ CULPRITS = {
     ),
 }
 
-# 07, exercise 2: programs on an SM
+# 07, exercise 3: programs on an SM
 OCCUPANCIES = {
     "the registers are not rounded up: equation (2)": [10, None, None],
     "a quarter of the SM holds whole warps, so round down for each quarter": [9, None, None],
@@ -144,17 +144,6 @@ OCCUPANCIES = {
     "warps alone decide; equation (3) has a limit of programs, too": [None, None, 64],
     "registers alone decide; equation (3) has a limit of programs, too": [None, None, 84],
     "a quarter of the SM alone; it has four": [2, 3, 21],
-}
-
-# 07, exercise 3: bytes in a store
-WIDTHS = {
-    "the address alone; a thread must hold that much": [16, 16, None, None],
-    "elements, not bytes": [4, 1, 2, 2],
-    "the thread alone; what divides the address?": [None, None, 16, 16],
-    "one warp holds the tile, but here four share it": [None, 8, None, None],
-    "all of d, where half a row is a term of the address": [None, None, 8, None],
-    "2 bytes for an element, which has 4 in fp32": [None, None, None, 4],
-    "pairs are not rounded up: BLOCK_HALF is a power of two": [6, None, None, None],
 }
 
 # 07, exercise 4: the narrowest load or store of a kernel that is right

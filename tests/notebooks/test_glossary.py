@@ -18,10 +18,11 @@ GLOSSARY = {
     "04": "rung, row, in place, race, barrier",
     "05": "tile, ledger, spills, Plan",
     "06": "loss, gradient, backward, transpose, mismatched halves, autograd, graph, "
-    "custom operator, finite differences, hook, expanded, out of bounds",
+    "custom operator, hook, expanded, out of bounds",
     "07": "TTIR, TTGIR, LLVM IR, PTX, SASS, ptxas, layout, layout conversion, shuffles, "
     "shared memory, specialization, predicate, operation, static single assignment, "
-    "slow branch, fma, contracts, stack, local memory, occupancy, latency hiding",
+    "slow branch, fma, contracts, stack, local memory, resident, occupancy, "
+    "latency hiding, Little's law",
     "08": "time law, knee, compute-bound, ridge, roofline, stall",
     "09": "diff, waterfall, bars",
     "10": "checkpointing",

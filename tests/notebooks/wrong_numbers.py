@@ -75,21 +75,13 @@ WRONG_NUMBERS = {
         (["n", "row_stride", "n", "t"], "16 divides this n"),
         (["t", "row_stride", "num_warps", "t"], "`memory` begins at a multiple of 16 bytes"),
     ],
-    ("07", 2): [
+    ("07", 3): [
         ([10, 5, 32], "the registers are not rounded up"),
         ([9, 5, 32], "round down for each quarter"),
         ([16, 5, 32], "warps, not programs"),
         ([8, 12, 32], "what does shared memory allow?"),
         ([8, 6, 32], "rounded up; a program that fits only in part"),
         ([8, 5, 64], "warps alone decide"),
-    ],
-    ("07", 3): [
-        ([16, 2, 4, 8], "the address alone"),
-        ([4, 2, 4, 8], "elements, not bytes"),
-        ([8, 8, 4, 8], "one warp holds the tile, but here four share it"),
-        ([8, 2, 16, 8], "what divides the address?"),
-        ([8, 2, 8, 8], "all of d, where half a row"),
-        ([8, 2, 4, 4], "2 bytes for an element, which has 4 in fp32"),
     ],
     ("07", 5): [
         ("a", "fp32 in memory adds no register"),
