@@ -23,7 +23,7 @@ GLOSSARY = {
     "shared memory, specialization, predicate, operation, static single assignment, "
     "slow branch, fma, contracts, stack, local memory, occupancy, latency hiding",
     "08": "time law, knee, compute-bound, ridge, roofline, stall",
-    "09": "diff, waterfall, bars",
+    "09": "bars",
     "10": "checkpointing",
     "11": "unit, atomic, partial sums, persistent, pipeline",
 }
