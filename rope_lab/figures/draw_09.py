@@ -22,8 +22,9 @@ def rows(measured: dict[int, float], limits: dict[str, dict[int, float]], copy, 
         ax.plot(list(times), list(times.values()), line, marker=marker, color=color, label=name)
     ax.plot(list(measured), list(measured.values()), "-o", color=ORANGE, label="measured")
     for count, us in measured.items():
+        text = f"{us:.1f}" if us < 1000 else f"{us:.0f}"
         ax.annotate(
-            f"{us:.1f}", (count, us), xytext=(0, 8), textcoords="offset points", ha="center",
+            text, (count, us), xytext=(0, 9), textcoords="offset points", ha="center",
             color=inked(ORANGE),
         )  # fmt: skip
     ax.axhline(copy, color=INK, linestyle=(0, (1, 3)), linewidth=1.2, label="a copy, measured")

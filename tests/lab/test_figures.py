@@ -27,6 +27,7 @@ from rope_lab.figures import (
     draw_08,
     draw_09,
     draw_10,
+    draw_ladder,
     gpu,
     labels,
     style,
@@ -82,7 +83,6 @@ ROWS = {"operators": [["aten::mul", 0.0, 5.0]], "launches": [["l", 1.0, 2.0]]}
 ROWS["kernels"] = [["k", 6.0, 50.0], ["sliver", 60.0, 0.1]]
 WAITS = {"long_scoreboard": 9.6, "wait": 1.1, "selected": 1.0, "not_selected": 0.9}
 WAITS |= {"short_scoreboard": 0.5, "mio_throttle": 0.5}
-LADDER = {"eager": 468.6, "gather": 82.5, "pairs": 73.8, "tile": 34.0, "our kernel": 34.2}
 POINTS = {"eager, needed": (0.08, 1.5e5), "ours, needed": (0.5, 2e6), "ours, executed": (3, 1.4e7)}
 
 
@@ -189,8 +189,8 @@ DRAWINGS = {
     "measured roof": lambda: draw_08.measured_roof([0, 8, 512], [64, 64, 999], MACHINE, 2**26, "s"),
     "timeline": lambda: draw_08.timeline({"eager": ROWS, "eager, small": ROWS}, "source"),
     "stalls": lambda: draw_08.stalls({"naive": WAITS, "ours": WAITS}, "source"),
-    "tiles": lambda: draw_09.tiles(recorded("09/tiles"), (4, 8), (1, 2, 4), 256, "Few tiles"),
-    "waterfall": lambda: draw_09.waterfall(LADDER, 33.0, SWEEP.source, "Fusing took most"),
+    "rows": lambda: draw_rows_at(1),
+    "climb": lambda: draw_ladder.climb(recorded("09/rungs")),
     "two clocks": lambda: draw_09.host_and_device(
         {"x * 2": 9.0, "the whole call": 27.0, "CUDA graph": 3.0},
         4.4, 4.4e6, [2**16, 2**23, 2**30], "Below 50 MiB the host decides",
@@ -276,12 +276,14 @@ def scaled(key, factor):
     return made_up({name: factor * timing.median_us for name, timing in cases.items()})
 
 
-def tiles_at(shares):
-    """A sweep of tiles with these per cent of copy bandwidth."""
-    names = [f"{rows} rows, {warps} warps" for rows, warps in TILES]
-    times = {name: 1e4 / share for name, share in zip(names, shares, strict=True)}
-    sweep = made_up({"copy": 100.0} | times)
-    draw_09.tiles(sweep, (4, 8, 16, 32), (1, 2, 4), 256, "title")
+def draw_rows_at(factor):
+    """The choice of rows on a GPU on which everything takes `factor` times as long."""
+    sweep = scaled("09/rows", factor)
+    measured = {rows: sweep[f"{rows} rows"].median_us for rows in (2, 4, 8, 16, 32)}
+    starts = {rows: factor * 164 / rows for rows in measured}
+    limits = {"bytes": {rows: factor * 65 for rows in measured}, "program starts": starts}
+    title = "Too few rows: too many program starts. Too many rows: spills"
+    draw_09.rows(measured, limits, sweep["copy"].median_us, title, sweep.source)
 
 
 def assert_it_can_be_read(drawing, *arguments):
@@ -304,15 +306,10 @@ def test_host_times_of_any_machine_can_be_read(machine):
         assert_it_can_be_read(draw_09.host_and_device, host, *law, "title")
 
 
-@pytest.mark.parametrize("first, last", ((20, 58), (58, 69), (70, 106)))
-def test_tiles_of_any_speed_can_be_read(first, last):
-    assert_it_can_be_read(tiles_at, np.linspace(first, last, len(TILES)))
-
-
 @pytest.mark.parametrize("factor", (0.5, 1.4, 30))
 def test_figures_of_slow_and_fast_gpus_can_be_read(factor):
-    slower = {name: factor * us for name, us in LADDER.items()}
-    assert_it_can_be_read(draw_09.waterfall, slower, factor * 33.0, SWEEP.source, "title")
+    assert_it_can_be_read(draw_ladder.climb, scaled("09/rungs", factor))
+    assert_it_can_be_read(draw_rows_at, factor)
     assert_it_can_be_read(style.time_bars, scaled("02/eager-against-fused", factor), "title")
     both = {"eager": ("eager forward", "eager backward"), "ours": ("rope_fw", "rope_bw")}
     times = scaled("06/forward-and-backward", factor)

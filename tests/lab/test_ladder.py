@@ -1,5 +1,6 @@
-"""The steps of notebook 09: right, each one change from the last, and counted rightly."""
+"""Beyond the rungs of notebook 09: kernels that are right, and counted; and its drawings."""
 
+from dataclasses import replace
 from itertools import combinations, pairwise
 
 import matplotlib.pyplot as plt
@@ -9,15 +10,17 @@ import torch
 import rope_lab as lab
 from inputs import contiguous
 from rope_kernels import RotaryPositionEmbedding, rope_fw, rope_qk
-from rope_lab.figures import draw_09
+from rope_lab.compiler.instructions import warp_instructions
+from rope_lab.figures import draw_09, draw_ladder, style
 from rope_lab.records import Measurement
+from rope_lab.rungs import SHAPE as HEADLINE
+from rope_lab.rungs import rows, rung_7_loads_first
 from rope_lab.steps import ladder
 from rope_lab.steps.ladder import STEPS, Diff
 from rope_lab.timing import Timing
 from yardstick import assert_rounded_once, rotate_fp64
 
 SHAPE = (5, 2, 8, 32)
-ON_THE_WAY = [name for name in STEPS if name != "streaming"]
 PACKAGE = RotaryPositionEmbedding
 
 
@@ -60,7 +63,7 @@ def test_turns_are_right_far_out(name, device):
 
 @pytest.mark.parametrize(
     "shape, name",
-    (((5, 1, 12, 32), "tile"), ((5, 1, 8, 24), "gather"), ((5, 1, 4, 32), "small tile")),
+    (((5, 1, 12, 32), "loads first"), ((5, 1, 8, 24), "fast sine")),
 )
 def test_a_shape_that_needs_masks_is_refused(shape, name, device):
     with pytest.raises(ValueError, match="has no masks"):
@@ -70,16 +73,13 @@ def test_a_shape_that_needs_masks_is_refused(shape, name, device):
 def test_a_tensor_with_gaps_is_refused(device):
     t = contiguous((8, 2, 5, 32), torch.float32, device).transpose(0, 2)
     with pytest.raises(ValueError, match="has no masks"):
-        STEPS["gather"](t, unlike_angles(device))
+        STEPS["fast sine"](t, unlike_angles(device))
 
 
 def test_each_step_is_a_small_change_of_the_last():
-    for before, after in pairwise(ON_THE_WAY):
-        one, other = STEPS[before], STEPS[after]
-        changed = [line for line in Diff(one.kernel, other.kernel).lines if line[0] in "+-"]
-        tile = (one.block_r, one.num_warps) != (other.block_r, other.num_warps)
-        assert bool(changed) != tile, (before, after)  # one or the other
-        assert len(changed) <= 23
+    for before, after in pairwise(STEPS.values()):
+        changed = [line for line in Diff(before.kernel, after.kernel).lines if line[0] in "+-"]
+        assert 0 < len(changed) <= 16, (before.name, after.name)
 
 
 def test_a_diff_shows_what_goes_and_what_comes_and_no_markup_of_its_own():
@@ -87,29 +87,25 @@ def test_a_diff_shows_what_goes_and_what_comes_and_no_markup_of_its_own():
     assert "-    freqs_ptr,  # angles (s, D), contiguous" in diff.lines
     assert any("turned.to(tl.int32)" in line for line in diff.lines)
     assert "&gt;&gt; 32" in diff._repr_html_() and ">> 32" in repr(diff)
-    assert repr(Diff(STEPS["tile"].kernel, STEPS["tile"].kernel)) == ""
+    assert repr(Diff(STEPS["fast sine"].kernel, STEPS["fast sine"].kernel)) == ""
 
 
-def instructions(name, **changes):
-    return ladder.warp_instructions(STEPS[name].compiled(4096, 2, 32, 128), **changes)
-
-
-def test_what_the_notebook_says_of_instructions():
-    assert instructions("shared") == instructions("pairs")  # four warps share nothing
-    per_row = {
-        name: instructions(name) * STEPS[name].num_warps / STEPS[name].block_r for name in STEPS
-    }
-    assert per_row["tile"] < per_row["shared"] / 5
-    assert per_row["fast sine"] < per_row["loads first"]
-    assert per_row["on the fly"] < per_row["small tile"]
+def test_what_the_notebook_says_of_the_fast_sine():
+    for block_r in (4, 8):
+        exact, fast = (
+            replace(STEPS[name], block_r=block_r).compiled(*HEADLINE)
+            for name in ("loads first", "fast sine")
+        )
+        assert warp_instructions(fast) < 0.6 * warp_instructions(exact)
+        assert fast.programs_at_a_time > exact.programs_at_a_time
 
 
 def test_instructions_are_counted_past_the_slow_branches():
-    exact = STEPS["loads first"].compiled(4096, 2, 32, 128)
-    fast = STEPS["fast sine"].compiled(4096, 2, 32, 128)
+    exact = STEPS["loads first"].compiled(*HEADLINE)
+    fast = STEPS["fast sine"].compiled(*HEADLINE)
     all_of = {code.kernel: code.sass.count(" ;") for code in (exact, fast)}
-    assert ladder.warp_instructions(exact) < 0.7 * all_of[exact.kernel]
-    assert ladder.warp_instructions(fast) > 0.9 * all_of[fast.kernel]
+    assert warp_instructions(exact) < 0.7 * all_of[exact.kernel]
+    assert warp_instructions(fast) > 0.9 * all_of[fast.kernel]
 
 
 SASS = """
@@ -131,7 +127,7 @@ def test_a_walk_through_machine_code():
     class Code:
         sass = SASS
 
-    assert ladder.warp_instructions(Code) == 5  # MOV, BRA taken, IADD3, BRA not taken, EXIT
+    assert warp_instructions(Code) == 5  # MOV, BRA taken, IADD3, BRA not taken, EXIT
 
 
 @pytest.mark.parametrize(
@@ -168,16 +164,39 @@ def test_a_launch_can_be_done_again(device):
     assert lab.compare(launch().q_out, rope_fw(t, rope), (0.0, 0.0)).ok
 
 
+def assert_all_but_the_copy_rotate(cases, t, want):
+    assert torch.equal(cases.pop("copy")(), t)
+    for case in cases.values():
+        torch.testing.assert_close(case().double(), want, rtol=2e-2, atol=2e-2)
+
+
 def test_all_measured_cases_but_the_copy_rotate_the_same_tensor(device):
-    beside = ("eager", "our kernel", "our kernel, table")
-    cases = ladder.measured_cases(STEPS, SHAPE, beside, device)
-    assert list(cases) == ["copy", *beside, *STEPS]
-    t = cases["gather"].args[0]
-    assert torch.equal(cases["copy"](), t)
+    cases = ladder.measured_cases(STEPS, SHAPE, device)
+    assert list(cases) == ["copy", *STEPS]
+    t = cases["fast sine"].args[0]
     want = rotate_fp64(t, PACKAGE(32).to(device)(5), "sbhd")
-    for name in cases.keys() - {"copy"}:
-        got = cases[name]().double()
-        torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
+    assert_all_but_the_copy_rotate(cases, t, want)
+
+
+def test_each_number_of_rows_rotates(device, monkeypatch):
+    monkeypatch.setattr(rows, "SHAPE", (3, 5, 7, 24))  # 35 rows a position
+    cases = rows.make_cases(device)
+    assert list(cases) == ["copy", "2 rows", "4 rows", "8 rows", "16 rows", "32 rows"]
+    t, table, *_ = cases["4 rows"].args
+    assert_all_but_the_copy_rotate(cases, t, rotate_fp64(t, table, "sbhd"))
+
+
+def test_rows_are_given_a_result_of_their_own(device):
+    t, freqs = contiguous((3, 2, 4, 16), torch.float32, device), PACKAGE(16).to(device)(3)
+    got = rows.rope_with_rows(t, freqs, 4)
+    assert_rounded_once(got, rotate_fp64(t, freqs, "sbhd"))
+
+
+def test_what_the_notebook_says_of_rows():
+    code = {block_r: rows.compiled(rung_7_loads_first, block_r) for block_r in rows.ROWS}
+    assert [code[r].programs_at_a_time for r in rows.ROWS] == [32, 28, 16, 8, 8]
+    assert [r for r in rows.ROWS if code[r].spilled] == [32]
+    assert code[4].registers == 72 and code[8].registers == 128
 
 
 @pytest.fixture
@@ -197,17 +216,30 @@ def made_up(cases):
     return Measurement(key="09/x", gpu="none", versions={}, date="2026-01-01", cases=timings)
 
 
-def test_waterfall_says_each_time_and_what_went(shown):
-    times = {"eager": 400.0, "a": 90.0, "b": 40.0, "c": 41.0}
-    draw_09.waterfall(times, 33.0, "source", "a title")
+CLIMB = {"copy": 60.0, "eager": 800.0, "rung 1": 180.0, "rung 2": 180.6, "rung 3": 80.0}
+CLIMB["package"] = 61.0
+
+
+def test_the_climb_says_each_time_and_what_each_rung_took(shown):
+    draw_ladder.climb(made_up(CLIMB))
     found = texts(shown[0])
-    assert found.count("90.0") == 1 and "-310.0" in found and "+1.0" in found
-    assert "80.5 %" in found  # c
-    assert found.count("cut off ") == 1
+    assert found.count("180") == 1 and "-620" in found  # of rung 1, and from eager
+    assert "+0.6" in found and "-101" in found  # rungs 2 and 3
+    assert "75.0 %" in found and found.count("cut off ") == 1
+    assert "The last of 3 rungs has 75.0 %" in shown[0].get_suptitle()
+    assert "10 times eager's" in shown[0].get_suptitle()
 
 
-def test_no_number_of_the_waterfall_touches_a_bar(shown):
-    draw_09.waterfall({"eager": 400.0, "a": 90.0, "b": 40.0}, 33.0, "source", "a title")
+def test_the_climb_marks_the_package_alone_without_a_change(shown):
+    draw_ladder.climb(made_up(CLIMB), "a title")
+    found = texts(shown[0])
+    assert "-19.0" not in found and shown[0].get_suptitle() == "a title"
+    labels = [label.get_text() for label in shown[0].axes[0].get_yticklabels()]
+    assert labels[-1] == "the package" and labels[3].startswith("3")
+
+
+def test_no_number_of_the_climb_touches_a_bar(shown):
+    draw_ladder.climb(made_up(CLIMB))
     ax = shown[0].axes[0]
     shown[0].canvas.draw()
     bars = [bar.get_window_extent() for bar in ax.patches]
@@ -216,13 +248,13 @@ def test_no_number_of_the_waterfall_touches_a_bar(shown):
             assert not any(text.get_window_extent().overlaps(bar) for bar in bars), text
 
 
-def test_tiles_have_their_shares(shown):
-    cases = {"copy": 30.0}
-    cases |= {
-        f"{r} rows, {w} warps{e}": 30.0 * r * w for r in (1, 2) for w in (1, 2) for e in ("", "!")
-    }
-    draw_09.tiles(made_up(cases), (1, 2), (1, 2), 1024, "a title", "!")
-    assert texts(shown[0])[:4] == ["100.0", "50.0", "50.0", "25.0"]
+def test_rows_have_their_times_and_their_limits(shown):
+    limits = {"bytes": {2: 65.0, 4: 65.0}, "program starts": {2: 86.0, 4: 45.0}}
+    draw_09.rows({2: 93.8, 4: 68.5}, limits, 67.5, "a title", "source")
+    assert texts(shown[0]) == ["93.8", "68.5"]
+    names = [text.get_text() for text in shown[0].legends[0].get_texts()]
+    assert names == ["bytes", "program starts", "measured", "a copy, measured"]
+    assert "2 rows 93.8" in style.description(shown[0])
 
 
 def test_host_times_that_are_close_keep_their_names_apart(shown):

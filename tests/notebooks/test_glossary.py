@@ -24,7 +24,7 @@ GLOSSARY = {
     "slow branch, fma, contracts, stack, local memory, resident, occupancy, "
     "latency hiding, Little's law",
     "08": "time law, knee, compute-bound, ridge, roofline, stall",
-    "09": "diff, waterfall, bars",
+    "09": "bars",
     "10": "checkpointing",
     "11": "unit, atomic, partial sums, persistent, pipeline",
 }

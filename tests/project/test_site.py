@@ -412,7 +412,7 @@ def a_diff():
     pytest.importorskip("triton")
     from rope_lab.steps.ladder import STEPS, Diff
 
-    return Diff(STEPS["gather"].kernel, STEPS["pairs"].kernel)._repr_html_()
+    return Diff(STEPS["fast sine"].kernel, STEPS["on the fly"].kernel)._repr_html_()
 
 
 def test_a_contrast_is_computed_as_wcag_does():
