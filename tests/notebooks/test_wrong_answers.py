@@ -54,7 +54,7 @@ def phrases():
     found = {}
     for wrong in (*wrong_answers.WRONG_ANSWERS, *wrong_answers_first.WRONG_ANSWERS):
         found.setdefault((wrong.notebook, wrong.exercise, "check_exercise"), []).append(wrong.told)
-    found["10", 1, "check_exercise"] = [repair.told for repair in wrong_answers.WRONG_REPAIRS]
+    found["10", 2, "check_exercise"] = [repair.told for repair in wrong_answers.WRONG_REPAIRS]
     found["08", 2, "check_timer"] = [wrong.told for wrong in wrong_answers.WRONG_TIMERS]
     for (notebook, exercise), wrong in WRONG_NUMBERS.items():
         (check,) = {
