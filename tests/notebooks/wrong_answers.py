@@ -754,7 +754,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("10", 1, "a line that was right"),
         {
-            "x2 * tl.cos(angle2) + x1 * tl.sin(angle2)": "x2 * tl.cos(angle2) - x1 * tl.sin(angle2)",
+            "tl.cos(angle2) + x1 * tl.sin(angle2)": "tl.cos(angle2) - x1 * tl.sin(angle2)",
         },
         "a sign: that of the sine in the second half",
     ),
