@@ -17,7 +17,7 @@ import wrong_answers
 import wrong_answers_first
 from notebook_form import FOLDER
 from rope_lab.grading.judge import QUIET
-from test_wrong_answers import GRADED, SOLVED
+from test_wrong_answers import GRADED, SOLVED, of_rung
 from wrong_numbers import WRONG_NUMBERS
 
 pytest.importorskip("triton", reason="needs Triton")
@@ -66,6 +66,8 @@ def other_texts(key):
         return [("WRONG", one) for one in wrong_answers.WRONG_REPAIRS]
     if key[2] == "check_timer":
         return [("WRONG", one) for one in wrong_answers.WRONG_TIMERS]
+    if key[2] == "check_rung":
+        return [(one.state, one) for one in of_rung(GRADED[key])]
     found = []
     for module in (wrong_answers, wrong_answers_first):
         found += [("WRONG", one) for one in module.WRONG_ANSWERS]

@@ -1,6 +1,7 @@
 """Every exercise has five wrong answers at least, and each is told what is wrong with it.
 
-Kernels and functions are judged in `test_exercises.py` and `test_exercises_first.py`; numbers and
+Kernels and functions are judged in `test_exercises.py`, `test_exercises_first.py` and
+`test_rungs.py`; numbers and
 choices are judged here, in the cell of the worked solution. The counts hold for all of them.
 """
 
@@ -20,11 +21,12 @@ import rope_lab as lab
 import wrong_answers
 import wrong_answers_first
 from wrong_numbers import WRONG_NUMBERS
+from wrong_rungs import WRONG_RUNGS
 
 ENOUGH = 5
 SOLUTIONS = notebook_form.FOLDER / "solutions"
 TITLE = re.compile(r"^##+ Exercise (\d): ", re.MULTILINE)
-CHECK = re.compile(r"\b(check_(?:answer|choices|exercise|timer))\(")
+CHECK = re.compile(r"\b(check_(?:answer|choices|exercise|rung|timer))\(")
 TOO_VAGUE = ("too small", "too large", "a sign", "a wrong stride", "out of bounds", "unwritten")
 
 
@@ -49,11 +51,20 @@ GRADED = of_all(notebook_form.FOLDER) | of_all(notebook_form.FOLDER / "deeper")
 SOLVED = of_all(SOLUTIONS)
 
 
+def of_rung(cell):
+    """The mistakes of the rung that a cell asks for."""
+    rung = int(re.search(r"check_rung\((\d)", cell.source)[1])
+    return [wrong for wrong in WRONG_RUNGS if wrong.rung == rung]
+
+
 def phrases():
     """(notebook's number, exercise, check) -> what the wrong answers are told."""
     found = {}
     for wrong in (*wrong_answers.WRONG_ANSWERS, *wrong_answers_first.WRONG_ANSWERS):
         found.setdefault((wrong.notebook, wrong.exercise, "check_exercise"), []).append(wrong.told)
+    for key, cell in GRADED.items():
+        if key[2] == "check_rung":
+            found[key] = [wrong.told for wrong in of_rung(cell)]
     found["10", 2, "check_exercise"] = [repair.told for repair in wrong_answers.WRONG_REPAIRS]
     found["08", 2, "check_timer"] = [wrong.told for wrong in wrong_answers.WRONG_TIMERS]
     for (notebook, exercise), wrong in WRONG_NUMBERS.items():

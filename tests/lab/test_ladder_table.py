@@ -1,0 +1,54 @@
+"""The ladder's table, and what the record says of the climb."""
+
+from itertools import pairwise
+
+import pytest
+
+import rope_lab as lab
+from rope_lab.rungs import RUNGS, kept
+from rope_lab.rungs.measured import COPY, EAGER, KEY, PACKAGE, make_cases
+
+pytest.importorskip("triton", reason="needs Triton")
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch, tmp_path):
+    monkeypatch.setenv(kept.FOLDER, str(tmp_path))
+    return tmp_path
+
+
+def test_the_top_rungs_reach_95_per_cent_of_a_copy_and_no_rung_loses():
+    times = lab.recorded(KEY)
+    us = [times[f"rung {rung}"].median_us for rung in RUNGS]
+    copy = times[COPY].median_us
+    assert "H200" in times.gpu
+    assert all(copy / one >= 0.95 for one in us[6:]), us
+    assert all(after <= 1.02 * before for before, after in pairwise(us)), us
+    assert us[0] < times[EAGER].median_us / 3
+    assert us[-1] <= 1.02 * times[PACKAGE].median_us  # level with the package
+
+
+def test_it_shows_counts_code_and_times_up_to_a_rung():
+    table = repr(lab.ladder(2)).splitlines()
+    assert [line.split()[0] for line in table] == ["rung", "eager", "1", "2", "a", "Times:"]
+    for words in ("5 N", "4", "158 us", "61 us", "194 us", "33%"):
+        assert words in table[2]
+    assert "<td>4 N</td>" in lab.ladder(2)._repr_html_()
+
+
+def test_a_climbed_rung_is_marked_unless_outputs_are_compared(monkeypatch, folder):
+    (folder / "rung_1.py").write_text("")
+    assert "✓" not in repr(lab.ladder(1))
+    monkeypatch.delenv("ROPE_LAB_QUIET")
+    assert repr(lab.ladder(1)).splitlines()[2].startswith("1 ✓")
+
+
+def test_every_case_rotates_alike(monkeypatch):
+    monkeypatch.setattr("rope_lab.rungs.measured.SHAPE", (3, 2, 4, 32))
+    cases = make_cases(lab.device)
+    assert list(cases) == [COPY, EAGER, *(f"rung {rung}" for rung in RUNGS), PACKAGE]
+    expected = cases[EAGER]()
+    for name, case in cases.items():
+        assert name == COPY or lab.compare(case(), expected, (0.02, 0.02)), (
+            name
+        )  # eager rounds thrice

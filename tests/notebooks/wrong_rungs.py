@@ -1,0 +1,275 @@
+"""Kernels that are not on their rung, and what they must be told.
+
+Each is our kernel of the rung with a line or two as readers write them: text of ours on the left,
+what is there instead on the right. `test_rungs.py` has them judged, and `test_answers_in_notebooks`
+once more in their notebooks.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class WrongRung:
+    """A kernel with a mistake in it; `state` is what its verdict begins with."""
+
+    rung: int
+    mistake: str
+    instead: dict[str, str]  # text of our kernel: what is in its place
+    told: str  # words of the verdict
+    state: str = "NOT YET"
+
+    def __str__(self) -> str:
+        return f"{self.rung} {self.mistake}"
+
+
+_SINES_OF_A_TILE = {
+    "mask=pair < HALF)[None, :]\n    angle2": "mask=pair < HALF)[None, :]\n"
+    "    angle1 = angle1 + tl.zeros((BLOCK_R, BLOCK_HALF), tl.float32)\n    angle2",
+}
+_LATE_SINE = {
+    "cos1, sin1 = tl.cos(angle1)[None, :], tl.sin(angle1)[None, :]": "angle1 = angle1[None, :]\n"
+    "    cos1, sin1 = tl.cos(angle1), tl.sin(angle1)",
+    "cos2, sin2 = tl.cos(angle2)[None, :], tl.sin(angle2)[None, :]": "angle2 = angle2[None, :]\n"
+    "    cos2, sin2 = tl.cos(angle2), tl.sin(angle2)",
+}
+_FOUR_WARPS = {"block_r, num_warps = 8, 1": "block_r, num_warps = 8, 4"}
+_ROWS_OF_8 = "max(1, 1024 // triton.next_power_of_2(d)), 1"
+
+WRONG_RUNGS = [
+    # 1: the whole formula
+    WrongRung(
+        *(1, "the sign of the other half"),
+        {"(in_first_half, -other, other)": "(in_first_half, other, -other)"},
+        *("a sign", "WRONG"),
+    ),
+    WrongRung(
+        *(1, "a stride that is not used"),
+        {"column * stride_d, mask=exists": "column, mask=exists"},
+        *("a wrong stride", "WRONG"),
+    ),
+    WrongRung(
+        *(1, "the batch forgotten in the position"),
+        {"i // (D * heads * batch)": "i // (D * heads)"},
+        *("out of bounds", "WRONG"),
+    ),
+    WrongRung(
+        *(1, "the head's place taken for the position"),
+        {"angle = tl.load(freqs_ptr + position": "angle = tl.load(freqs_ptr + head"},
+        *("position", "WRONG"),
+    ),
+    WrongRung(
+        *(1, "the tail rotated by what is there"),
+        {"mask=rotates, other=0.0)\n    quarter": "mask=rotates)\n    quarter"},
+        *("other", "WRONG"),
+    ),
+    WrongRung(
+        *(1, "every element loaded three times"),
+        {
+            "    rotates =": "    again = tl.load(row_ptr + column * stride_d, mask=exists)\n"
+            "    x = (x + again.to(tl.float32)) / 2\n    rotates ="
+        },
+        "each element of t is loaded 3 times",
+    ),
+    WrongRung(
+        *(1, "cos and sin evaluated twice"),
+        {"x * tl.cos(angle) +": "x * tl.cos(angle + 0.0) * tl.cos(angle) / tl.cos(angle) +"},
+        "rung 1 wants sin/cos evaluations at most 4 a pair",
+    ),
+    # 2: a row of pairs
+    WrongRung(
+        *(2, "one angle for both halves"),
+        {"angle2 = tl.load(angle_ptr + HALF": "angle2 = tl.load(angle_ptr"},
+        *("second half", "WRONG"),
+    ),
+    WrongRung(
+        *(2, "the second half's sign"),
+        {"x2 * tl.cos(angle2) + x1": "x2 * tl.cos(angle2) - x1"},
+        *("a sign", "WRONG"),
+    ),
+    WrongRung(
+        *(2, "no mask at the first store"),
+        {"x2 * tl.sin(angle1), mask=exists)": "x2 * tl.sin(angle1))"},
+        *("which one stays is undefined on a GPU", "WRONG"),
+    ),
+    WrongRung(
+        *(2, "no `out`"),
+        {"def my_rope(t, freqs, out=None)": "def my_rope(t, freqs)", "if out is None": "if True"},
+        "my_rope takes no `out`",
+    ),
+    WrongRung(
+        *(2, "the partner loaded after the first store"),
+        {
+            "    x2 = tl.load(t_ptr + offset + HALF, mask=exists).to(tl.float32)\n": "",
+            "    tl.store(out_ptr + offset, x1 *": "    x2 = tl.load(t_ptr + offset + HALF, "
+            "mask=exists).to(tl.float32)\n    tl.store(out_ptr + offset, x1 *",
+            "    tl.store(out_ptr + offset + HALF": "    x1 = tl.load(t_ptr + offset, "
+            "mask=exists).to(tl.float32)\n    tl.store(out_ptr + offset + HALF",
+        },
+        *("in place", "WRONG"),
+    ),
+    WrongRung(
+        *(2, "both members loaded twice"),
+        {
+            "    angle_ptr =": "    x1 = tl.load(t_ptr + offset, mask=exists).to(tl.float32)\n"
+            "    x2 = tl.load(t_ptr + offset + HALF, mask=exists).to(tl.float32)\n    angle_ptr ="
+        },
+        "each element of t is loaded 2 times",
+    ),
+    # 3: a tile
+    WrongRung(
+        *(3, "rows of the next position"),
+        {"(row < rows)[:, None] & (pair": "(row < 2 * rows)[:, None] & (pair"},
+        *("out of bounds: program 3 reads element 64 of t_ptr", "WRONG"),
+    ),
+    WrongRung(
+        *(3, "no mask for rows"),
+        {"(row < rows)[:, None] & (pair < HALF)[None, :]": "((row >= 0)[:, None] & (pair < HALF))"},
+        *("out of bounds: program 1 reads element 64 of t_ptr", "WRONG"),
+    ),
+    WrongRung(
+        *(3, "the position of another block"),
+        {"tl.program_id(0) // row_blocks": "tl.program_id(0) * BLOCK_R // rows"},
+        *("out of bounds: program 1 reads element 32 of freqs_ptr", "WRONG"),
+    ),
+    WrongRung(
+        *(3, "sines of the whole tile"), _SINES_OF_A_TILE, "a sine of the whole tile, (8, 128)"
+    ),
+    WrongRung(
+        *(3, "four rows"),
+        {"block_r, num_warps = 8, 4": "block_r, num_warps = 4, 4"},
+        "a program has too few rows of its position: BLOCK_R",
+    ),
+    WrongRung(
+        *(3, "angles for every row"),
+        {
+            "tl.load(angle_ptr, mask=pair < HALF)[None, :]": "tl.load(angle_ptr[None, :] + "
+            "0 * row[:, None], mask=exists)",
+            "tl.load(angle_ptr + HALF, mask=pair < HALF)[None, :]": "tl.load(angle_ptr[None, :] + "
+            "HALF + 0 * row[:, None], mask=exists)",
+        },
+        "a sine of the whole tile",
+    ),
+    # 4: its own backward
+    WrongRung(
+        *(4, "minus the angle"),
+        {"sin1, sin2 = -sin2, -sin1": "sin1, sin2 = -sin1, -sin2"},
+        *("backward", "WRONG"),
+    ),
+    WrongRung(
+        *(4, "the sines exchanged without a sign"),
+        {"sin1, sin2 = -sin2, -sin1": "sin1, sin2 = sin2, sin1"},
+        *("backward", "WRONG"),
+    ),
+    WrongRung(
+        *(4, "cosines exchanged, too"),
+        {
+            "        sin1, sin2 = -sin2, -sin1\n": "        sin1, sin2 = -sin2, -sin1\n"
+            "        cos1, cos2 = cos2, cos1\n"
+        },
+        *("backward", "WRONG"),
+    ),
+    WrongRung(
+        *(4, "the flag not passed on"),
+        {"TRANSPOSE=transpose": "TRANSPOSE=False"},
+        *("backward", "WRONG"),
+    ),
+    WrongRung(
+        *(4, "always the backward"),
+        {"TRANSPOSE=transpose": "TRANSPOSE=True"},
+        *("a sign", "WRONG"),
+    ),
+    WrongRung(
+        *(4, "no flag"),
+        {", transpose=False)": ")", "TRANSPOSE=transpose": "TRANSPOSE=False"},
+        "my_rope takes no `transpose`",
+    ),
+    # 5: one warp
+    WrongRung(*(5, "four warps"), _FOUR_WARPS, "128 lanes share the angles of a row"),
+    WrongRung(
+        *(5, "two warps"),
+        {"num_warps = 8, 1": "num_warps = 8, 2"},
+        "64 lanes share the angles of a row",
+    ),
+    WrongRung(
+        *(5, "32 rows for four warps"),
+        {"num_warps = 8, 1": "num_warps = 32, 4"},
+        "128 lanes share the angles of a row",
+    ),
+    WrongRung(
+        *(5, "four rows"),
+        {"num_warps = 8, 1": "num_warps = 4, 1"},
+        "rung 5 wants instruction time at most 42 us",
+    ),
+    WrongRung(
+        *(5, "pairs from the last to the first"),
+        {"pair = tl.arange(0, BLOCK_HALF)": "pair = BLOCK_HALF - 1 - tl.arange(0, BLOCK_HALF)"},
+        "16 bytes need neighbors in one lane",
+    ),
+    # 6: the sine of a row
+    WrongRung(
+        *(6, "the sine after the broadcast"),
+        _LATE_SINE,
+        "is the sine taken after the broadcast (cos1, sin1 = tl.cos(angle1), tl.sin(angle1))?",
+    ),
+    WrongRung(
+        *(6, "one of two after the broadcast"),
+        dict([list(_LATE_SINE.items())[1]]),
+        "is the sine taken after the broadcast (cos2, sin2 = tl.cos(angle2), tl.sin(angle2))?",
+    ),
+    WrongRung(*(6, "four warps"), _FOUR_WARPS, "rung 6 wants"),
+    WrongRung(
+        *(6, "sixteen rows"),
+        {"num_warps = 8, 1": "num_warps = 16, 1"},
+        "rung 6 wants instructions at most 900 a warp",
+    ),
+    WrongRung(
+        *(6, "a loop over rows"),
+        {
+            "    rows,  # b * h, rows of one position\n": "    rows,  # b * h\n",
+            "    tl.store(out_ptr + offset, x1": "    for _ in range(1):\n        pass\n"
+            "    tl.store(out_ptr + offset, x1",
+        },
+        "its instructions can't be counted through a loop: for _ in range(1):",
+    ),
+    # 7: loads first
+    WrongRung(
+        *(7, "one sine before the second angle"),
+        {
+            "    angle2 = tl.load(angle_ptr + HALF, mask=pair < HALF)\n": "",
+            "    cos2, sin2": "    angle2 = tl.load(angle_ptr + HALF, mask=pair < HALF)\n"
+            "    cos2, sin2",
+        },
+        "freqs_ptr is loaded after a sine: move (angle2 = tl.load(angle_ptr + HALF",
+    ),
+    WrongRung(
+        *(7, "x2 at the end"),
+        {
+            "    x2 = tl.load(t_ptr + offset + HALF, mask=exists).to(tl.float32)\n": "",
+            "    tl.store(out_ptr + offset, x1": "    x2 = tl.load(t_ptr + offset + HALF, "
+            "mask=exists).to(tl.float32)\n    tl.store(out_ptr + offset, x1",
+        },
+        "t_ptr is loaded after a sine: move (x2 = tl.load(t_ptr + offset + HALF",
+    ),
+    WrongRung(*(7, "the sine after the broadcast again"), _LATE_SINE, "rung 7 wants instructions"),
+    WrongRung(*(7, "four warps"), _FOUR_WARPS, "rung 7 wants"),
+    WrongRung(
+        *(7, "x1 and x2 at the end"),
+        {
+            "    x1 = tl.load(t_ptr + offset, mask=exists).to(tl.float32)\n": "",
+            "    x2 = tl.load(t_ptr + offset + HALF, mask=exists).to(tl.float32)\n": "",
+            "    tl.store(out_ptr + offset, x1": "    x1 = tl.load(t_ptr + offset, mask=exists)"
+            ".to(tl.float32)\n    x2 = tl.load(t_ptr + offset + HALF, mask=exists).to(tl.float32)\n"
+            "    tl.store(out_ptr + offset, x1",
+        },
+        "t_ptr is loaded after a sine: move (x1 = tl.load(t_ptr + offset, mask",
+    ),
+    # 8: rows
+    WrongRung(
+        *(8, "eight rows"), {_ROWS_OF_8: "8, 1"}, "128 registers a thread: fewer rows a program"
+    ),
+    WrongRung(*(8, "sixteen rows"), {_ROWS_OF_8: "16, 1"}, "rung 8 wants programs on an SM"),
+    WrongRung(*(8, "32 rows"), {_ROWS_OF_8: "32, 1"}, "255 registers a thread"),
+    WrongRung(*(8, "two rows"), {_ROWS_OF_8: "2, 1"}, "131 072"),
+    WrongRung(*(8, "four rows for two warps"), {_ROWS_OF_8: "4, 2"}, "rung 8 wants"),
+    WrongRung(*(8, "one row"), {_ROWS_OF_8: "1, 1"}, "at 1600 a microsecond, they take 164 us"),
+]
