@@ -10,7 +10,7 @@ import rope_lab as lab
 from inputs import angles, contiguous
 from notebook_form import FOLDER, load, names_of_detours, names_of_notebooks
 from rope_kernels import rotate_half
-from rope_lab.rungs import RUNGS, rung_2_row
+from rope_lab.rungs import RUNGS
 from rope_lab.steps import journey
 from yardstick import assert_rounded_once, rotate_fp64
 

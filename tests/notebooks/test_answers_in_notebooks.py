@@ -22,7 +22,7 @@ from wrong_numbers import WRONG_NUMBERS
 
 pytest.importorskip("triton", reason="needs Triton")
 
-EXAM = "10", 1, "check_exercise"  # its solution is here and not among the solutions
+EXAM = "10", 2, "check_exercise"  # its solution is here and not among the solutions
 EXAM_CELLS = "10-b1", "10-b2"
 REPAIR = {"out.numel() // (positions * d)": "t.shape[1] * heads"}
 SECONDS_A_CELL = 300

@@ -65,7 +65,7 @@ def phrases():
     for key, cell in GRADED.items():
         if key[2] == "check_rung":
             found[key] = [wrong.told for wrong in of_rung(cell)]
-    found["10", 1, "check_exercise"] = [repair.told for repair in wrong_answers.WRONG_REPAIRS]
+    found["10", 2, "check_exercise"] = [repair.told for repair in wrong_answers.WRONG_REPAIRS]
     found["08", 2, "check_timer"] = [wrong.told for wrong in wrong_answers.WRONG_TIMERS]
     for (notebook, exercise), wrong in WRONG_NUMBERS.items():
         (check,) = {

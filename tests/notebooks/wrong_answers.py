@@ -493,6 +493,37 @@ WRONG_ANSWERS = [
         {"- x2 * tl.sin(angle1), mask=exists)": "- x2 * tl.sin(angle1))"},
         "write collision: program 0 stores element 12 of out_ptr twice, nan and then",
     ),
+    # 10: a stride of another tensor
+    Wrong(
+        *("10", 1, "the bug"),
+        {"k_strides[1] + head * k_strides[2]": "k_strides[1] + head * q_strides[2]"},
+        "out of bounds: program (20, 6) reads element 1008 of k_ptr",
+    ),
+    Wrong(
+        *("10", 1, "a line that was right"),
+        {
+            "tl.cos(angle2) + x1 * tl.sin(angle2)": "tl.cos(angle2) - x1 * tl.sin(angle2)",
+        },
+        "a sign: that of the sine in the second half",
+    ),
+    Wrong(
+        *("10", 1, "k without strides"),
+        {
+            "k_ptr + position * k_strides[0] + sequence * k_strides[1] + head * k_strides[2]": ""
+            "k_ptr + (token * k_heads + head) * 2 * HALF"
+        },
+        "a wrong stride: it reads the memory as if the tensor were contiguous",
+    ),
+    Wrong(
+        *("10", 1, "the grid's head"),
+        {"        head = head - q_heads\n": ""},
+        "out of bounds: program (2, 2) reads element 32 of k_ptr",
+    ),
+    Wrong(
+        *("10", 1, "the output by the heads of q"),
+        {"k_out_ptr + (token * k_heads + head)": "k_out_ptr + (token * q_heads + head)"},
+        "out of bounds: program (2, 2) writes element 32 of k_out_ptr",
+    ),
     # 11: the fused forward, from parts
     Wrong(
         *("11", 2, "no eps"),
