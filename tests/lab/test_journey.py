@@ -10,8 +10,9 @@ import rope_lab as lab
 from inputs import angles, contiguous
 from notebook_form import FOLDER, load, names_of_detours, names_of_notebooks
 from rope_kernels import rotate_half
-from rope_lab.rungs import RUNGS
+from rope_lab.rungs import RUNGS, rung_2_row
 from rope_lab.steps import journey
+from rope_lab.steps.two_bounds import part_of_row
 from yardstick import assert_rounded_once, rotate_fp64
 
 SHAPE = (5, 2, 3, 24)
@@ -48,6 +49,16 @@ def test_half_split_in_place(device):
     want = rotate_fp64(t, freqs, "sbhd")
     journey.half_split_row(t, freqs, out=t)
     assert_rounded_once(t, want)
+
+
+@pytest.mark.parametrize("num_warps", (1, 4))
+def test_the_row_kernel_with_a_part_left_out(num_warps, device):
+    """It leaves out cos and sin, and nothing else."""
+    t, freqs = contiguous(SHAPE, torch.float32, device), angles(5, 24, device)
+    assert torch.equal(part_of_row(t, freqs, num_warps=num_warps), rung_2_row.my_rope(t, freqs))
+    want = t * freqs + rotate_half(t) * freqs
+    got = part_of_row(t, freqs, trig=False, num_warps=num_warps)
+    assert torch.allclose(got, want, atol=1e-5)
 
 
 def test_naive_rope_in_place_is_wrong_in_the_interpreter(device):
