@@ -153,12 +153,12 @@ WRONG_RUNGS = [
     WrongRung(
         *(4, "minus the angle"),
         {"sin1, sin2 = -sin2, -sin1": "sin1, sin2 = -sin1, -sin2"},
-        *("backward", "WRONG"),
+        *("the wrong sine: each half takes the sine that the other", "WRONG"),
     ),
     WrongRung(
         *(4, "the sines exchanged without a sign"),
         {"sin1, sin2 = -sin2, -sin1": "sin1, sin2 = sin2, sin1"},
-        *("backward", "WRONG"),
+        *("the gradient for minus the angles", "WRONG"),
     ),
     WrongRung(
         *(4, "cosines exchanged, too"),
@@ -166,12 +166,12 @@ WRONG_RUNGS = [
             "        sin1, sin2 = -sin2, -sin1\n": "        sin1, sin2 = -sin2, -sin1\n"
             "        cos1, cos2 = cos2, cos1\n"
         },
-        *("backward", "WRONG"),
+        *("the wrong cosine: each half takes the cosine of the", "WRONG"),
     ),
     WrongRung(
         *(4, "the flag not passed on"),
         {"TRANSPOSE=transpose": "TRANSPOSE=False"},
-        *("backward", "WRONG"),
+        *("backward, small and plain", "WRONG"),
     ),
     WrongRung(
         *(4, "always the backward"),
@@ -191,9 +191,9 @@ WRONG_RUNGS = [
         "64 lanes share the angles of a row",
     ),
     WrongRung(
-        *(5, "32 rows for four warps"),
-        {"num_warps = 8, 1": "num_warps = 32, 4"},
-        "128 lanes share the angles of a row",
+        *(5, "eight warps"),
+        {"num_warps = 8, 1": "num_warps = 8, 8"},
+        "256 lanes share the angles of a row",
     ),
     WrongRung(
         *(5, "four rows"),
@@ -216,11 +216,11 @@ WRONG_RUNGS = [
         dict([list(_LATE_SINE.items())[1]]),
         "is the sine taken after the broadcast (cos2, sin2 = tl.cos(angle2), tl.sin(angle2))?",
     ),
-    WrongRung(*(6, "four warps"), _FOUR_WARPS, "rung 6 wants"),
+    WrongRung(*(6, "four warps"), _FOUR_WARPS, "128 lanes share the angles of a row"),
     WrongRung(
         *(6, "sixteen rows"),
         {"num_warps = 8, 1": "num_warps = 16, 1"},
-        "rung 6 wants instructions at most 900 a warp",
+        "what else does every lane compute that a row of angles has only once?",
     ),
     WrongRung(
         *(6, "a loop over rows"),
@@ -250,8 +250,10 @@ WRONG_RUNGS = [
         },
         "t_ptr is loaded after a sine: move (x2 = tl.load(t_ptr + offset + HALF",
     ),
-    WrongRung(*(7, "the sine after the broadcast again"), _LATE_SINE, "rung 7 wants instructions"),
-    WrongRung(*(7, "four warps"), _FOUR_WARPS, "rung 7 wants"),
+    WrongRung(
+        *(7, "the sine after the broadcast again"), _LATE_SINE, "is the sine taken after the"
+    ),
+    WrongRung(*(7, "four warps"), _FOUR_WARPS, "4 warps share the loads: see num_warps"),
     WrongRung(
         *(7, "x1 and x2 at the end"),
         {
@@ -267,9 +269,9 @@ WRONG_RUNGS = [
     WrongRung(
         *(8, "eight rows"), {_ROWS_OF_8: "8, 1"}, "128 registers a thread: fewer rows a program"
     ),
-    WrongRung(*(8, "sixteen rows"), {_ROWS_OF_8: "16, 1"}, "rung 8 wants programs on an SM"),
+    WrongRung(*(8, "sixteen rows"), {_ROWS_OF_8: "16, 1"}, "231 registers a thread"),
     WrongRung(*(8, "32 rows"), {_ROWS_OF_8: "32, 1"}, "255 registers a thread"),
-    WrongRung(*(8, "two rows"), {_ROWS_OF_8: "2, 1"}, "131 072"),
-    WrongRung(*(8, "four rows for two warps"), {_ROWS_OF_8: "4, 2"}, "rung 8 wants"),
+    WrongRung(*(8, "two rows"), {_ROWS_OF_8: "2, 1"}, "at 1600 a microsecond, they take 82 us"),
+    WrongRung(*(8, "four rows for two warps"), {_ROWS_OF_8: "4, 2"}, "registers for 2 warps: see"),
     WrongRung(*(8, "one row"), {_ROWS_OF_8: "1, 1"}, "at 1600 a microsecond, they take 164 us"),
 ]

@@ -69,10 +69,14 @@ def _about_order(readings: Readings, counted: dict, launch: Launch | None) -> st
             seen = seen or event["line"]
         elif event["kind"] == "L" and seen:
             return f"{event['of']} is loaded after a sine: move ({event['line']}) before ({seen})"
+    if launch and launch.num_warps > 1:
+        return f"{launch.num_warps} warps share the loads: see num_warps"
     return "the loads come first in your lines; does a branch or a loop keep them back?"
 
 
 def _about_resident(readings: Readings, counted: dict, launch: Launch | None) -> str:
+    if launch and launch.num_warps > 1:
+        return f"each program takes registers for {launch.num_warps} warps: see num_warps"
     return (
         f"{readings.registers} registers a thread: fewer rows a program need fewer, "
         "and more programs fit"
