@@ -227,6 +227,8 @@ def test_every_answer_has_its_cell():
     wrong = [one for one in answers if one.state == "WRONG"]
     lists = wrong_answers.WRONG_ANSWERS, wrong_answers_first.WRONG_ANSWERS
     lists += wrong_answers.WRONG_TIMERS, wrong_answers.WRONG_REPAIRS
+    rungs = [one for key, cell in GRADED.items() if key[2] == "check_rung" for one in of_rung(cell)]
+    lists += ([one for one in rungs if one.state == "WRONG"],)
     assert len(wrong) == sum(map(len, (*lists, *WRONG_NUMBERS.values())))
     assert len([one for one in answers if one.state == "RIGHT"]) == len(GRADED)
 
