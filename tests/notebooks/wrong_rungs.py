@@ -153,12 +153,12 @@ WRONG_RUNGS = [
     WrongRung(
         *(4, "minus the angle"),
         {"sin1, sin2 = -sin2, -sin1": "sin1, sin2 = -sin1, -sin2"},
-        *("backward", "WRONG"),
+        *("the wrong sine: each half takes the sine that the other should take", "WRONG"),
     ),
     WrongRung(
         *(4, "the sines exchanged without a sign"),
         {"sin1, sin2 = -sin2, -sin1": "sin1, sin2 = sin2, sin1"},
-        *("backward", "WRONG"),
+        *("a sign: it is the gradient for minus the angles", "WRONG"),
     ),
     WrongRung(
         *(4, "cosines exchanged, too"),
@@ -166,17 +166,17 @@ WRONG_RUNGS = [
             "        sin1, sin2 = -sin2, -sin1\n": "        sin1, sin2 = -sin2, -sin1\n"
             "        cos1, cos2 = cos2, cos1\n"
         },
-        *("backward", "WRONG"),
+        *("the wrong cosine: each half takes the cosine of the other's angle", "WRONG"),
     ),
     WrongRung(
         *(4, "the flag not passed on"),
         {"TRANSPOSE=transpose": "TRANSPOSE=False"},
-        *("backward", "WRONG"),
+        *("a sign and the wrong sine: the map itself", "WRONG"),
     ),
     WrongRung(
         *(4, "always the backward"),
         {"TRANSPOSE=transpose": "TRANSPOSE=True"},
-        *("a sign", "WRONG"),
+        *("WRONG in the case 'small and plain'", "WRONG"),
     ),
     WrongRung(
         *(4, "no flag"),
@@ -204,6 +204,11 @@ WRONG_RUNGS = [
         *(5, "pairs from the last to the first"),
         {"pair = tl.arange(0, BLOCK_HALF)": "pair = BLOCK_HALF - 1 - tl.arange(0, BLOCK_HALF)"},
         "16 bytes need neighbors in one lane",
+    ),
+    WrongRung(
+        *(5, "the flag of rung 4 lost"),
+        {"TRANSPOSE=transpose": "TRANSPOSE=False"},
+        *("a sign and the wrong sine: the map itself", "WRONG"),
     ),
     # 6: the sine of a row
     WrongRung(
