@@ -205,6 +205,11 @@ WRONG_RUNGS = [
         {"pair = tl.arange(0, BLOCK_HALF)": "pair = BLOCK_HALF - 1 - tl.arange(0, BLOCK_HALF)"},
         "16 bytes need neighbors in one lane",
     ),
+    WrongRung(
+        *(5, "the flag of rung 4 lost"),
+        {"TRANSPOSE=transpose": "TRANSPOSE=False"},
+        *("a sign and the wrong sine: the map itself", "WRONG"),
+    ),
     # 6: the sine of a row
     WrongRung(
         *(6, "the sine after the broadcast"),
