@@ -216,7 +216,7 @@ WRONG_RUNGS = [
         dict([list(_LATE_SINE.items())[1]]),
         "is the sine taken after the broadcast (cos2, sin2 = tl.cos(angle2), tl.sin(angle2))?",
     ),
-    WrongRung(*(6, "four warps"), _FOUR_WARPS, "rung 6 wants"),
+    WrongRung(*(6, "four warps"), _FOUR_WARPS, "128 lanes share the angles of a row"),
     WrongRung(
         *(6, "sixteen rows"),
         {"num_warps = 8, 1": "num_warps = 16, 1"},
@@ -251,7 +251,7 @@ WRONG_RUNGS = [
         "t_ptr is loaded after a sine: move (x2 = tl.load(t_ptr + offset + HALF",
     ),
     WrongRung(*(7, "the sine after the broadcast again"), _LATE_SINE, "rung 7 wants instructions"),
-    WrongRung(*(7, "four warps"), _FOUR_WARPS, "rung 7 wants"),
+    WrongRung(*(7, "four warps"), _FOUR_WARPS, "rung 7 wants loads before a branch"),
     WrongRung(
         *(7, "x1 and x2 at the end"),
         {
@@ -267,9 +267,9 @@ WRONG_RUNGS = [
     WrongRung(
         *(8, "eight rows"), {_ROWS_OF_8: "8, 1"}, "128 registers a thread: fewer rows a program"
     ),
-    WrongRung(*(8, "sixteen rows"), {_ROWS_OF_8: "16, 1"}, "rung 8 wants programs on an SM"),
+    WrongRung(*(8, "sixteen rows"), {_ROWS_OF_8: "16, 1"}, "231 registers a thread"),
     WrongRung(*(8, "32 rows"), {_ROWS_OF_8: "32, 1"}, "255 registers a thread"),
-    WrongRung(*(8, "two rows"), {_ROWS_OF_8: "2, 1"}, "131 072"),
-    WrongRung(*(8, "four rows for two warps"), {_ROWS_OF_8: "4, 2"}, "rung 8 wants"),
+    WrongRung(*(8, "two rows"), {_ROWS_OF_8: "2, 1"}, "they take 82 us to start"),
+    WrongRung(*(8, "four rows for two warps"), {_ROWS_OF_8: "4, 2"}, "55 registers a thread"),
     WrongRung(*(8, "one row"), {_ROWS_OF_8: "1, 1"}, "at 1600 a microsecond, they take 164 us"),
 ]
