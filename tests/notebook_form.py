@@ -28,7 +28,7 @@ TAGS = {"nbval-ignore-output", "nbval-skip", "raises-exception"}
 INDEX = notebook_index.read()
 # notebooks that measure much may leave more cells uncompared
 MEASURING = {"03", "05", "08", "09", "11"}
-MAX_BYTES = 2_000_000  # pictures have four pixels for one
+MAX_BYTES = 1_000_000
 LONG = {"05", "08", "09"}  # these may have 4000 words
 MAX_CELLS = 60
 MAX_MEDIAN_LINES = 10
@@ -95,7 +95,7 @@ def tags_of(cell) -> set[str]:
 
 
 def small_and_normal(notebook: Notebook) -> list[str]:
-    """Valid, under 2 MB, and with no metadata but tags: as `make notebooks` leaves it."""
+    """Valid, under 1 MB, and with no metadata but tags: as `make notebooks` leaves it."""
     complaints = []
     try:
         nbformat.validate(notebook.node)

@@ -303,25 +303,37 @@ def test_what_helpers_show(browser, lab):
     page.page.close()
 
 
-def test_an_exercise_is_solved_and_turns_green(browser, lab):
-    """The solution is typed into its stub, as a reader would."""
+def test_a_rung_is_climbed_turns_green_and_opens_the_next_one(browser, lab):
+    """The solution is typed into its stub, as a reader would; the next stub gets it."""
     page = open_and_run(browser, lab, "05")
     assert page.errors() == []
     number, solution = first_exercise(page.cells(), "05")
     verdict = page.page.locator(f"{IN_FRONT} .jp-Cell").nth(number).locator(".lab-verdict")
     assert "lab-not-yet" in verdict.get_attribute("class")
+    type_and_run(page, number, solution)
+    assert "lab-right" in verdict.get_attribute("class"), verdict.inner_text()
+    red, green, blue = map(int, re.findall(r"\d+", border_of(verdict))[:3])
+    assert green > red and green > blue
+
+    stubs = [i for i, cell in enumerate(page.cells()) if "check_rung(3" in "".join(cell["source"])]
+    ours = page.cells()[stubs[0]]["source"]
+    assert ours.startswith("# lab.mine(3)") and "pass  # your lines" in ours
+    type_and_run(page, stubs[0], ours.removeprefix("# "))
+    own = page.cells()[stubs[0]]["source"]
+    assert own.startswith("# lab.ours(3)") and "x1 * tl.cos(angle1)" in own
+    assert own.endswith("lab.check_rung(3, my_rope)")
+    page.page.close()
+
+
+def type_and_run(page: Page, number: int, source: str) -> None:
     page.in_lab(
         "(_, panel, [number, source]) => {"
         "  panel.content.activeCellIndex = number;"
         "  panel.content.activeCell.model.sharedModel.setSource(source); }",
-        [number, solution],
+        [number, source],
     )
     page.command("notebook:run-cell")
     page.wait_until_idle()
-    assert "lab-right" in verdict.get_attribute("class"), verdict.inner_text()
-    red, green, blue = map(int, re.findall(r"\d+", border_of(verdict))[:3])
-    assert green > red and green > blue
-    page.page.close()
 
 
 def border_of(locator) -> str:
@@ -336,7 +348,7 @@ def first_exercise(cells: list[dict], number: str) -> tuple[int, str]:
     checks = [
         i
         for i, cell in enumerate(solutions)
-        if cell["cell_type"] == "code" and "lab.check_exercise(" in "".join(cell["source"])
+        if cell["cell_type"] == "code" and "lab.check_rung(" in "".join(cell["source"])
     ]
     begin = 1 + next(i for i, cell in enumerate(solutions) if cell["cell_type"] == "code")
     sources = ["".join(c["source"]) for c in solutions[begin : checks[0] + 1] if is_code(c)]
