@@ -186,7 +186,7 @@ def last_cell_concludes(notebook: Notebook) -> list[str]:
     last = notebook.node.cells[-1].source
     wanted = {
         "a recap": r"^## Recap$",
-        "questions": r"^## To think about$",
+        "questions": r"^## To think about \(optional\)$",
         "references": r"^## References$",
         "an equation number in the references": r"## References[\s\S]*\(\d+\)",
         "the way on": r"^\*\*Next:\*\* ",

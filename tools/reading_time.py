@@ -14,8 +14,8 @@ Minutes are
 A cell that only imports counts nothing. Neither do the references: they are there to be looked up.
 
 A section is what follows a heading `## 3. Title`. `core` in notebooks/index.toml names the sections
-of the road; an exercise in one of them is on the road unless its heading says "optional". Cell 0,
-the recap and the questions after it belong to every core.
+of the road; an exercise in one of them is on the road unless its heading says "optional". Cell 0
+and the recap belong to every core; what else has no number and says "optional" does not.
 """
 
 import ast
@@ -53,6 +53,10 @@ class Section:
     predictions: int = 0
     exercises: int = 0  # minutes
     optional: int = 0  # minutes of optional exercises, their text included
+
+    def is_in(self, core: tuple[int, ...]) -> bool:
+        """Whether it belongs to the road."""
+        return self.number in (0, *core) and "(optional)" not in self.title
 
     @property
     def minutes(self) -> float:
@@ -126,7 +130,7 @@ def _lines_in(text: str) -> int:
 
 def core_minutes(cells: list[dict], core: tuple[int, ...]) -> int:
     """Minutes of cell 0, the core sections with their exercises, and the recap."""
-    return round(sum(part.minutes for part in sections(cells) if part.number in (0, *core)))
+    return round(sum(part.minutes for part in sections(cells) if part.is_in(core)))
 
 
 def all_minutes(cells: list[dict]) -> int:
@@ -150,7 +154,7 @@ def main() -> None:
         total += 0 if entry.is_deeper or entry.beyond else core
         if entry.number in sys.argv[1:]:
             for part in sections(cells):
-                mark = "core" if part.number in (0, *entry.core_sections) else "    "
+                mark = "core" if part.is_in(entry.core_sections) else "    "
                 print(f"  {mark} {part.minutes:5.1f} min  {part.title}")
         print(
             f"{entry.label:4}{entry.title:28} {words:5} words {len(cells):3} cells"
