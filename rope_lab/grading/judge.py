@@ -12,7 +12,6 @@ import json
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -20,7 +19,6 @@ from IPython.display import display
 
 from ..child import Child
 from ..shipment import CannotPassOn, Shipment, kind_of
-from ..timing import measure
 from .spec import Case, Spec, spec
 from .verdict import NOT_YET, WRONG, Verdict
 
@@ -28,12 +26,9 @@ SECONDS = 120.0  # that a candidate may take
 PATIENCE = 10.0  # seconds after which a reader is told that it is still running
 QUIET = "ROPE_LAB_QUIET"  # set where outputs are stored or compared: no word about the time
 _JSON = (int, float, str, bool, type(None))  # what a partial may hold
-_LARGE = Case("large", {"s": 2048, "b": 16, "h": 8, "g": 8, "d": 256, "n": 2**26}, torch.bfloat16)
 
 
-def check_exercise(
-    candidate: Callable, specification: Spec | Callable, share_of_copy: float | None = None
-) -> Verdict:
+def check_exercise(candidate: Callable, specification: Spec | Callable) -> Verdict:
     """Try a candidate on every case of a specification.
 
     Args:
@@ -41,23 +36,17 @@ def check_exercise(
             module; what it uses from its notebook may be functions, kernels, NamedTuple classes,
             modules and plain values. Of anything else the verdict names the first.
         specification: a `Spec`, or a function whose arguments are annotated with shapes.
-        share_of_copy: how fast it has to be, as a share of the speed of a memory copy; judged only
-            where there is a GPU, on (2048, 16, 8, 256) in bf16.
 
     Raises:
         ValueError: the specification has an argument without a shape.
     """
-    wanted = spec(specification)
-    verdict = judged(candidate, wanted)
-    if verdict and share_of_copy is not None:
-        verdict = _with_speed(verdict, candidate, wanted, share_of_copy)
-    return verdict
+    return judged(candidate, spec(specification))
 
 
 def judged(
     candidate: Callable, wanted: Spec, *, out: str = "", probe: Case | None = None
 ) -> Verdict:
-    """The verdict of the child processes, without a speed.
+    """The verdict of the child processes.
 
     Args:
         candidate, wanted: as in `check_exercise`.
@@ -78,18 +67,6 @@ def judged(
 
 def _shipped_case(case: Case) -> dict:
     return vars(case) | {"dtype": str(case.dtype)}
-
-
-def _with_speed(verdict: Verdict, candidate: Callable, wanted: Spec, share: float) -> Verdict:
-    """It is right, so it may run in this process."""
-    if not torch.cuda.is_available():
-        return replace(verdict, speed="not judged here: there is no GPU")
-    inputs = wanted.inputs(_LARGE, "cuda")
-    source, target = inputs[0], torch.empty_like(inputs[0])
-    times = measure({"copy": lambda: target.copy_(source), "candidate": lambda: candidate(*inputs)})
-    reached = times["copy"].median_us / times["candidate"].median_us
-    words = f"{reached:.0%} of a copy on this {torch.cuda.get_device_name()}; asked: {share:.0%}"
-    return replace(verdict, speed=words, fast_enough=reached >= share)
 
 
 def _shipped_spec(wanted: Spec) -> dict:

@@ -10,7 +10,7 @@ _COLORS = {RIGHT: "#009e73", WRONG: "#d55e00", NOT_YET: "#e69f00"}
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The outcome of a check; true only if everything is right and fast enough.
+    """The outcome of a check; true only if everything is right.
 
     Attributes:
         state: 'right', 'wrong' or 'not yet' (nothing is answered, or the check cannot pass it on).
@@ -37,8 +37,7 @@ class Verdict:
         launches: how many kernels the candidate launched in the interpreter.
         counted: what it did in the interpreter with a probe, where one was given.
         engine: which engine ran the candidate, 'interpreted' or 'compiled'.
-        speed: of a right candidate, where a speed was asked for.
-        fast_enough: whether it reached that speed.
+        speed: of our kernel on a rung by the record, and of the reader's own on this GPU.
     """
 
     state: str
@@ -65,11 +64,10 @@ class Verdict:
     counted: dict = field(default_factory=dict, repr=False)
     engine: str = "interpreted"
     speed: str = ""
-    fast_enough: bool = True
 
     @property
     def ok(self) -> bool:
-        return self.state == RIGHT and self.fast_enough
+        return self.state == RIGHT
 
     def __bool__(self) -> bool:
         return self.ok
@@ -93,10 +91,9 @@ class Verdict:
         """A box with a line beside it, colored by the outcome; None leaves the text alone."""
         if not self.boxed:
             return None
-        state = WRONG if self.state == RIGHT and not self.fast_enough else self.state
-        style = f"border-left: 4px solid {_COLORS[state]}; padding-left: 0.8em; "
+        style = f"border-left: 4px solid {_COLORS[self.state]}; padding-left: 0.8em; "
         style += "white-space: pre-wrap; word-break: normal"  # lines end between words
-        classes = f"lab-verdict lab-{state.replace(' ', '-')}"
+        classes = f"lab-verdict lab-{self.state.replace(' ', '-')}"
         return f'<pre class="{classes}" style="{style}">{html.escape(repr(self))}</pre>'
 
     def _lines_about_the_wrong_case(self) -> list[str]:

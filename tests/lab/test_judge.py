@@ -204,23 +204,6 @@ def test_the_next_candidate_gets_a_new_process():
     assert judge(wrong_kernels.right, exercises.rope)
 
 
-# speed
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
-def test_speed_is_not_judged_without_a_gpu():
-    verdict = lab.check_exercise(wrong_kernels.right, exercises.rope, share_of_copy=0.9)
-    assert verdict and verdict.speed == "not judged here: there is no GPU"
-    assert not lab.check_exercise(numbered(1), exercises.rope, share_of_copy=0.9).speed
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("share, enough", ((0.01, True), (2.0, False)))
-def test_speed_on_a_gpu(share, enough):
-    verdict = lab.check_exercise(apply_rotary_pos_emb, exercises.rope, share_of_copy=share)
-    assert bool(verdict) is enough and "of a copy on this" in verdict.speed
-
-
 # specifications
 
 

@@ -50,7 +50,9 @@ STUB = code("x = 1\n" * 60)
         pytest.param([text("### Exercise 1: Copy (10 minutes, optional)"), STUB], 0, id="optional"),
         pytest.param([text("## 2. Other\n" + WORDS), STUB], 0, id="outside-the-core"),
         pytest.param(
-            [text("## Recap\n" + WORDS), text("## To think about (optional)\n" + WORDS)], 1, id="recap"
+            [text("## Recap\n" + WORDS), text("## To think about (optional)\n" + WORDS)],
+            1,
+            id="recap",
         ),
         pytest.param([text("## References\n" + WORDS)], 0, id="references"),
     ],
