@@ -174,9 +174,9 @@ def _name_the_roof(ax: Axes, machine: Machine) -> None:
     slope.sort(key=lambda point: abs(np.log(point[0] ** 2 / left / ridge)))  # from its middle
     above = [Place(point, (-6, 2), "right", "bottom") for point in slope]
     below = [Place(point, (6, -2), "left", "top") for point in slope]
-    beside(ax, "bytes decide (copies)", [above, below], color=inked(BLUE))
+    beside(ax, "bytes decide", [above, below], color=inked(BLUE))
     flat = [(1.1 * x, machine.instructions_a_us / 1e6) for x in np.geomspace(ridge, right, 7)]
-    beside(ax, "instructions decide (data sheet)", along(flat), color=inked(BLUE))
+    beside(ax, "instructions decide", along(flat), color=inked(BLUE))
     upright = [(ridge, share) for share in np.linspace(0.05, 0.95, 10)]
     to_the_right = [Place(point, (7, 0)) for point in upright]
     to_the_left = [Place(point, (-7, 0), "right") for point in upright]
