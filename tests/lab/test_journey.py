@@ -55,10 +55,10 @@ def test_half_split_in_place(device):
 def test_the_row_kernel_with_a_part_left_out(num_warps, device):
     """It leaves out cos and sin, and nothing else."""
     t, freqs = contiguous(SHAPE, torch.float32, device), angles(5, 24, device)
-    assert torch.equal(part_of_row(t, freqs, num_warps=num_warps), rung_2_row.my_rope(t, freqs))
+    # compiled twice, products and sums are not always contracted alike
+    assert lab.compare(part_of_row(t, freqs, num_warps=num_warps), rung_2_row.my_rope(t, freqs))
     want = t * freqs + rotate_half(t) * freqs
-    got = part_of_row(t, freqs, trig=False, num_warps=num_warps)
-    assert torch.allclose(got, want, atol=1e-5)
+    assert lab.compare(part_of_row(t, freqs, trig=False, num_warps=num_warps), want)
 
 
 def test_naive_rope_in_place_is_wrong_in_the_interpreter(device):
