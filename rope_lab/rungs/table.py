@@ -18,6 +18,7 @@ from .speed import QUIET, record
 
 _SMALL = (1, 2, 8, 256)  # what bytes and evaluations are counted with
 _HEAD = ("rung", "notebook", "what changed", "bytes", "sin/cos", "I/P", "B/W", "time", "of a copy")
+_WORDS = _HEAD.index("what changed")  # the column that is text
 
 
 class Ladder:
@@ -47,7 +48,11 @@ class Ladder:
 
     def _repr_html_(self) -> str:
         def cells(row: tuple[str, ...], tag: str) -> str:
-            return "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row)
+            aligned = [' style="text-align: left"' if k == _WORDS else "" for k in range(len(row))]
+            return "".join(
+                f"<{tag}{style}>{html.escape(cell)}</{tag}>"
+                for style, cell in zip(aligned, row, strict=True)
+            )
 
         rows = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in self.rows)
         head = f"<thead><tr>{cells(_HEAD, 'th')}</tr></thead>"
