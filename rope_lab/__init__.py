@@ -51,7 +51,7 @@ _LOADED_LATER = {
 
 _FUNCTIONS_OF = {  # these load Triton
     "check_rung": ".grading.climb.check_rung",
-    "ladder": ".rungs.table",
+    "ladder": ".grading.climb.ladder",
     "mine": ".rungs.kept",
     "ours": ".rungs.kept",
 }

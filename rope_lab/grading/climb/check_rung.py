@@ -8,9 +8,8 @@ from functools import partial
 
 import torch
 
-from rope_lab.rungs import SHAPE, kept, rung_of
-from rope_lab.rungs.speed import speed_here, speed_of_ours
-
+from ...rungs import SHAPE, kept, rung_of
+from ...rungs.speed import speed_here, speed_of_ours
 from ..exercises import exercises_rungs as specs
 from ..judge import QUIET, judged
 from ..spec import Case

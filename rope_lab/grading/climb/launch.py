@@ -8,8 +8,8 @@ import torch
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
-from rope_lab.compiler.compile import Compiled, compile_for
-from rope_lab.rungs import SHAPE
+from ...compiler.compile import Compiled, compile_for
+from ...rungs import SHAPE
 
 GPU = "sm_90"  # an H100 or H200
 _DEFAULT_WARPS = 4  # Triton's

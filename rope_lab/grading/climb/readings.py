@@ -5,12 +5,11 @@ import inspect
 import textwrap
 from dataclasses import dataclass
 
-from rope_lab.compiler.instructions import (
+from ...compiler.instructions import (
     instruction_time,
     loads_before_first_branch,
     warp_instructions,
 )
-
 from .launch import Launch
 
 

@@ -5,16 +5,15 @@ import math
 import os
 from functools import cache
 
-from rope_lab.grading.climb.launch import launches_of
-from rope_lab.grading.climb.readings import Readings, code_of
-from rope_lab.grading.climb.targets import number
-
-from ..profiling.roofline import straight_line
-from ..records import recorded
-from ..steps.ledger import run_lines
-from . import RUNGS, SHAPE, kept, rung_of
-from .measured import COPY, EAGER, PACKAGE
-from .speed import QUIET, record
+from ...profiling.roofline import straight_line
+from ...records import recorded
+from ...rungs import RUNGS, SHAPE, kept, rung_of
+from ...rungs.measured import COPY, EAGER, PACKAGE
+from ...rungs.speed import QUIET, record
+from ...steps.ledger import run_lines
+from .launch import launches_of
+from .readings import Readings, code_of
+from .targets import number
 
 _SMALL = (1, 2, 8, 256)  # what bytes and evaluations are counted with
 _HEAD = ("rung", "notebook", "what changed", "bytes", "sin/cos", "I/P", "B/W", "time", "of a copy")
