@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..shipment import Shipment
-from . import rung_of
+from . import RUNGS, rung_of
 
 FOLDER = "ROPE_LAB_RUNGS"  # a folder to take instead, for tests
 _COPIES = "my_notebooks"  # as tools/readers_copies.py calls it
@@ -69,9 +69,10 @@ def mine(rung: int) -> None:
     Without one, ours. In a terminal the text is printed.
 
     Args:
-        rung: the one to reach, 2 to 8.
+        rung: the one to reach, 2 to 8; 9 for the kernel of the last one.
     """
-    earlier = [number for number in climbed() if number < rung_of(rung).number]
+    rung_of(rung - 1)
+    earlier = [number for number in climbed() if number < rung]
     if not earlier:
         ours(rung)
         return
@@ -82,13 +83,14 @@ def mine(rung: int) -> None:
 
 def ours(rung: int) -> None:
     """Put our kernel of the rung before into this cell, with the check of this rung."""
-    before = rung_of(rung_of(rung).number - 1)
+    before = rung_of(rung - 1)
     first = f"# lab.mine({rung})  # to begin with your own kernel instead"
     _put(rung, first, before.source.strip())
 
 
 def _put(rung: int, first: str, text: str) -> None:
-    cell = f"{first}\n{text}\n\n\nlab.check_rung({rung}, my_rope)"
+    check = f"\n\n\nlab.check_rung({rung}, my_rope)" if rung in RUNGS else ""
+    cell = f"{first}\n{text}{check}"
     try:
         from IPython import get_ipython
 

@@ -64,6 +64,15 @@ def test_the_readers_own_comes_first_and_ours_is_a_line_away(capsys, tmp_path):
     assert RUNGS[3].source.strip() in capsys.readouterr().out
 
 
+def test_the_last_rung_can_be_brought_without_a_check(capsys):
+    kept.mine(9)
+    shown = capsys.readouterr().out
+    assert RUNGS[8].source.strip() in shown and "check_rung" not in shown
+    for number in (1, 10):
+        with pytest.raises(ValueError, match="accepted: 1 to 8"):
+            kept.mine(number)
+
+
 def test_who_has_not_begun_is_told_that_a_kernel_is_kept(tmp_path):
     assert kept.offer(3) == ""
     kept.keep(2, written(RUNGS[2].source, tmp_path))

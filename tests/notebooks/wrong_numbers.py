@@ -109,7 +109,7 @@ WRONG_NUMBERS = {
         ([4, 8, "scatter"], "only its stores are far apart"),
     ],
     ("08", 4): [
-        ([34.7, 34.8, 5.0, 1030], "is its table counted?"),
+        ([34.7, 34.8, 5.0, 1030], "and its table read?"),
         ([19.6, 34.8, 5.0, 1030], "not both"),
         ([49.8, 19.6, 5.0, 1030], "is t read and written"),
         ([49.8, 34.8, 0.5, 1030], "T0 is missing"),

@@ -1,12 +1,14 @@
 """Notebook 03: a scatter, a grid of two dimensions, in place."""
 # ruff: noqa: F821 (the letters of shapes)
 
-from ..spec import STRIDED, spec
+from ..spec import STRIDED, Case, spec
 from .definitions import rotate_half
 from .exercises_02 import halves_to_neighbors
 
+_LONG_ROWS = (Case("rows longer than a block", {"s": 2, "d": 1026, "d2": 1026}),)
 
-@spec(asks=("a scatter",), leave_out=STRIDED, kernel=True)
+
+@spec(asks=("a scatter",), leave_out=STRIDED, extra=_LONG_ROWS, kernel=True)
 def contiguous_halves_to_neighbors(x: "(s, d2)"):
     """`halves_to_neighbors` of contiguous rows."""
     return halves_to_neighbors.function(x)
