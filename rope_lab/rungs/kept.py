@@ -4,6 +4,7 @@ Each is a file beside the reader's copies of the notebooks, `my_notebooks/rungs/
 the imports that it needs: `from rung_3 import my_rope` works there.
 """
 
+import importlib.util
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +53,14 @@ def climbed() -> list[int]:
 def source_of(rung: int) -> str:
     """The text of a kept kernel with its imports."""
     return (folder() / f"rung_{rung}.py").read_text(encoding="utf-8")
+
+
+def my_rope_of(rung: int) -> Callable:
+    """The launcher of a kept kernel; raises what its file raises."""
+    found = importlib.util.spec_from_file_location(f"rung_{rung}", folder() / f"rung_{rung}.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module.my_rope
 
 
 def offer(rung: int) -> str:

@@ -1,13 +1,17 @@
 """How fast a rung is: ours by the record, a reader's own on the GPU that is here."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import torch
+from torch import Tensor
+
+from rope_kernels import RotaryPositionEmbedding
 
 from ..records import Measurement, recorded
 from ..timing import measure
-from . import SHAPE
+from . import SHAPE, kept
 from .measured import COPY, KEY
 
 QUIET = "ROPE_LAB_QUIET"  # as in grading/judge.py: outputs are stored or compared
@@ -30,6 +34,25 @@ def speed_of_ours(rung: int) -> str:
     return f"our kernel takes {us:.0f} us, {copy / us:.0%} of a copy ({times.gpu}, {times.date})"
 
 
+def times_of_the_readers(rungs: Iterable[int]) -> dict[int, float]:
+    """Microseconds of the reader's kept kernels on this machine's GPU; empty where there is none.
+
+    A kernel that no longer runs is left out.
+    """
+    if QUIET in os.environ or not torch.cuda.is_available():
+        return {}
+    t, freqs = _headline()
+    cases = {}
+    for rung in rungs:
+        try:
+            rope = kept.my_rope_of(rung)
+            rope(t, freqs)
+        except Exception:  # whatever a reader has made of the file since
+            continue
+        cases[rung] = partial(rope, t, freqs)
+    return {rung: timing.median_us for rung, timing in measure(cases).items()} if cases else {}
+
+
 def speed_here(candidate: Callable, explained_by: str = "") -> str:
     """The reader's own kernel on this machine's GPU; '' where there is none or none may be named.
 
@@ -39,10 +62,15 @@ def speed_here(candidate: Callable, explained_by: str = "") -> str:
     """
     if QUIET in os.environ or not torch.cuda.is_available():
         return ""
-    t = torch.randn(SHAPE, device="cuda", dtype=torch.bfloat16)
-    freqs = torch.randn(SHAPE[0], 1, 1, SHAPE[-1], device="cuda")
+    t, freqs = _headline()
     out = torch.empty_like(t)
     times = measure({COPY: lambda: out.copy_(t), "yours": lambda: candidate(t, freqs)})
     us, copy = times["yours"].median_us, times[COPY].median_us
     words = f"yours takes {us:.0f} us here, {copy / us:.0%} of a copy"
     return words + (f"; what explains it: {explained_by}" if explained_by else "")
+
+
+def _headline() -> tuple[Tensor, Tensor]:
+    s, _, _, d = SHAPE
+    t = torch.randn(SHAPE, device="cuda", dtype=torch.bfloat16)
+    return t, RotaryPositionEmbedding(d).cuda()(s)
