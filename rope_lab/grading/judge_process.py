@@ -28,6 +28,7 @@ WITHOUT_GRID = "is a kernel called without its grid, kernel[grid](...)?"
 ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
     "object of type 'int' has no len()": "a grid is a tuple, as in (n,)",
     "'int' object is not iterable": "pointers have no index: tl.load(x_ptr + i)",
+    "exceeds dtype primitive_bitwidth": "a flag or a size is NAME: tl.constexpr",
     "has no attribute 'grid_idx'": WITHOUT_GRID,
     "has no attribute 'scalar'": WITHOUT_GRID,  # the same, after another launch
 }
@@ -135,7 +136,7 @@ def load(shipped: dict, path: Path) -> Callable:
     if isinstance(function, Spec):
         function = function.function
     options = shipped["options"]
-    return (lambda *inputs: function(*inputs, **options)) if options else function
+    return (lambda *x, **more: function(*x, **options, **more)) if options else function
 
 
 def judge(candidate: Callable, wanted: Spec) -> dict:

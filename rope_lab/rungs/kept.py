@@ -15,6 +15,7 @@ from . import RUNGS, rung_of
 FOLDER = "ROPE_LAB_RUNGS"  # a folder to take instead, for tests
 _COPIES = "my_notebooks"  # as tools/readers_copies.py calls it
 _ROOT = Path(__file__).resolve().parents[2]
+_OTHER_ARGUMENTS = (2, 3)  # rungs whose kernels are called otherwise than those below
 _IMPORTS = "import torch\nimport triton\nimport triton.language as tl\n"
 
 
@@ -75,7 +76,8 @@ def offer(rung: int) -> str:
 def mine(rung: int) -> None:
     """Put the reader's own kernel of the rung before into this cell, with the check of this rung.
 
-    Without one, ours. In a terminal the text is printed.
+    Rungs 2 and 3 have other arguments: there the cell gets their frame, and the kernel as comments
+    to take lines from. Without a kept kernel, ours. In a terminal the text is printed.
 
     Args:
         rung: the one to reach, 2 to 8; 9 for the kernel of the last one.
@@ -83,21 +85,24 @@ def mine(rung: int) -> None:
     rung_of(rung - 1)
     earlier = [number for number in climbed() if number < rung]
     if not earlier:
-        ours(rung)
+        first = f"# none of your kernels is kept yet: this is ours of rung {rung - 1}"
+        _put(rung, first, RUNGS[rung - 1].source)
         return
-    text = source_of(earlier[-1]).removeprefix(_IMPORTS).strip()
     first = f"# lab.ours({rung})  # to begin with our kernel of rung {rung - 1} instead"
-    _put(rung, first, text)
+    _put(rung, first, source_of(earlier[-1]).removeprefix(_IMPORTS))
 
 
 def ours(rung: int) -> None:
     """Put our kernel of the rung before into this cell, with the check of this rung."""
-    before = rung_of(rung - 1)
     first = f"# lab.mine({rung})  # to begin with your own kernel instead"
-    _put(rung, first, before.source.strip())
+    _put(rung, first, rung_of(rung - 1).source)
 
 
 def _put(rung: int, first: str, text: str) -> None:
+    text = text.strip()
+    if rung in _OTHER_ARGUMENTS:
+        lines = (f"# {line}".rstrip() for line in text.splitlines())
+        text = "\n".join([_frame(rung), "", "", "# the kernel to take lines from:", *lines])
     check = f"\n\n\nlab.check_rung({rung}, my_rope)" if rung in RUNGS else ""
     cell = f"{first}\n{text}{check}"
     try:
@@ -110,6 +115,13 @@ def _put(rung: int, first: str, text: str) -> None:
         shell.set_next_input(cell, replace=True)
     else:
         print(cell)
+
+
+def _frame(rung: int) -> str:
+    """Signature and launcher of a rung, and an empty body."""
+    head, _, rest = RUNGS[rung].source.partition("):\n")
+    launcher = rest[rest.index("def my_rope(") :].strip()
+    return f"{head}):\n    pass  # your lines\n\n\n{launcher}"
 
 
 def _is_import(part: str) -> bool:

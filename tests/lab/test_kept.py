@@ -50,7 +50,9 @@ def test_a_kernel_is_kept_as_a_module_with_all_that_it_uses(folder, tmp_path):
 def test_ours_comes_where_there_is_none_of_the_reader(capsys):
     kept.mine(4)
     shown = capsys.readouterr().out
-    assert shown.startswith("# lab.mine(4)") and RUNGS[3].source.strip() in shown
+    assert (
+        shown.startswith("# none of your kernels is kept yet") and RUNGS[3].source.strip() in shown
+    )
     assert shown.strip().endswith("lab.check_rung(4, my_rope)")
 
 
@@ -62,6 +64,24 @@ def test_the_readers_own_comes_first_and_ours_is_a_line_away(capsys, tmp_path):
     assert "import triton" not in shown
     kept.ours(4)
     assert RUNGS[3].source.strip() in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("rung", (2, 3))
+def test_where_arguments_change_the_cell_gets_the_frame_and_ones_own_lines(rung, capsys, tmp_path):
+    own = RUNGS[rung - 1].source.replace("exists", "is_there")
+    kept.keep(rung - 1, written(own, tmp_path))
+    kept.mine(rung)
+    shown = capsys.readouterr().out
+    first, kernel = shown.split("@triton.jit", 1)
+    assert first.startswith(f"# lab.ours({rung})") and "):\n    pass  # your lines\n" in kernel
+    for line in (
+        "HALF: tl.constexpr,  # d / 2",
+        "def my_rope(t, freqs, out=None):",
+        "# @triton.jit",
+    ):
+        assert line in kernel
+    assert "is_there" not in kernel.split("# @triton.jit")[0] and "#     x" in kernel
+    compile(shown, "a cell", "exec")
 
 
 def test_the_last_rung_can_be_brought_without_a_check(capsys):

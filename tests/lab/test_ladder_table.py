@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 
 import rope_lab as lab
+from rope_lab.grading.climb import ladder as ladder_module
 from rope_lab.rungs import RUNGS, kept
 from rope_lab.rungs.measured import COPY, EAGER, KEY, PACKAGE, make_cases
 
@@ -34,6 +35,18 @@ def test_it_shows_counts_code_and_times_up_to_a_rung():
     for words in ("5 N", "4", "158 us", "61 us", "194 us", "33%"):
         assert words in table[2]
     assert "<td>4 N</td>" in lab.ladder(2)._repr_html_()
+
+
+def test_as_a_promise_it_gives_no_count_away():
+    table = repr(lab.ladder())
+    assert "194 us" in table and "the package's kernel" in table
+    assert "N" not in table.replace("NVIDIA", "") and "158" not in table and "I/P" not in table
+
+
+def test_on_a_gpu_it_has_the_readers_own_times(monkeypatch):
+    monkeypatch.setattr(ladder_module, "times_of_the_readers", lambda rungs: {2: 123.4})
+    rows = repr(lab.ladder(2)).splitlines()
+    assert rows[0].endswith("yours here") and rows[3].endswith("123 us")
 
 
 def test_a_climbed_rung_is_marked_unless_outputs_are_compared(monkeypatch, folder):

@@ -75,6 +75,19 @@ WRONG_RUNGS = [
         {"x * tl.cos(angle) +": "x * tl.cos(angle + 0.0) * tl.cos(angle) / tl.cos(angle) +"},
         "rung 1 wants sin/cos evaluations at most 4 a pair",
     ),
+    WrongRung(
+        *(1, "the sign by half of the head"),
+        {"tl.where(in_first_half, -other": "tl.where(column < D // 2, -other"},
+        *("the sign by half of D, where half of D2 decides", "WRONG"),
+    ),
+    WrongRung(
+        *(1, "half of the head for half of what rotates"),
+        {
+            "in_first_half = column < D2 // 2": "in_first_half = column < D // 2",
+            "column + D2 // 2, column - D2 // 2": "column + D // 2, column - D // 2",
+        },
+        *("half of D, where half of D2 decides", "WRONG"),
+    ),
     # 2: a row of pairs
     WrongRung(
         *(2, "one angle for both halves"),
@@ -183,6 +196,25 @@ WRONG_RUNGS = [
         {", transpose=False)": ")", "TRANSPOSE=transpose": "TRANSPOSE=False"},
         "my_rope takes no `transpose`",
     ),
+    WrongRung(
+        *(4, "`out` forgotten in the backward"),
+        {"    if out is None:\n": "    if out is None or transpose:\n"},
+        *("in the case 'backward in place, small and plain'", "WRONG"),
+    ),
+    WrongRung(
+        *(4, "a flag that isn't a constant"),
+        {"TRANSPOSE: tl.constexpr,": "TRANSPOSE,"},
+        *("a flag or a size is NAME: tl.constexpr", "WRONG"),
+    ),
+    WrongRung(
+        *(4, "another kernel for the backward"),
+        {
+            "    s, b, h, d = t.shape\n": "    from rope_kernels import rope_bw\n\n"
+            "    if transpose and out is None:\n        return rope_bw(t, freqs)\n"
+            "    s, b, h, d = t.shape\n"
+        },
+        "the backward launches another kernel, where a flag of this one would do",
+    ),
     # 5: one warp
     WrongRung(*(5, "four warps"), _FOUR_WARPS, "128 lanes share the angles of a row"),
     WrongRung(
@@ -225,7 +257,7 @@ WRONG_RUNGS = [
     WrongRung(
         *(6, "sixteen rows"),
         {"num_warps = 8, 1": "num_warps = 16, 1"},
-        "what else does every lane compute that a row of angles has only once?",
+        "more than 8 rows a program: stay at 8 for now; rung 8 chooses",
     ),
     WrongRung(
         *(6, "a loop over rows"),
@@ -234,7 +266,7 @@ WRONG_RUNGS = [
             "    tl.store(out_ptr + offset, x1": "    for _ in range(1):\n        pass\n"
             "    tl.store(out_ptr + offset, x1",
         },
-        "its instructions can't be counted through a loop: for _ in range(1):",
+        "instructions can't be counted through a loop; write rows as a tile",
     ),
     # 7: loads first
     WrongRung(
@@ -279,4 +311,18 @@ WRONG_RUNGS = [
     WrongRung(*(8, "two rows"), {_ROWS_OF_8: "2, 1"}, "at 1600 a microsecond, they take 82 us"),
     WrongRung(*(8, "four rows for two warps"), {_ROWS_OF_8: "4, 2"}, "registers for 2 warps: see"),
     WrongRung(*(8, "one row"), {_ROWS_OF_8: "1, 1"}, "at 1600 a microsecond, they take 164 us"),
+    WrongRung(
+        *(8, "the same rows for every head"),
+        {_ROWS_OF_8: "4, 1"},
+        "let the launcher compute the rows from d",
+    ),
+    WrongRung(
+        *(8, "a load after a sine"),
+        {
+            "    angle2 = tl.load(angle_ptr + HALF, mask=pair < HALF)\n": "",
+            "    cos2, sin2": "    angle2 = tl.load(angle_ptr + HALF, mask=pair < HALF)\n"
+            "    cos2, sin2",
+        },
+        "freqs_ptr is loaded after a sine",
+    ),
 ]

@@ -37,10 +37,16 @@ def _about_evaluations(readings: Readings, counted: dict, launch: Launch | None)
 
 
 def _about_programs(readings: Readings, counted: dict, launch: Launch | None) -> str:
+    if readings.programs < 32_768:
+        return "more than 8 rows a program: stay at 8 for now; rung 8 chooses"
     if launch and readings.programs > 32_768:
         starts = readings.programs / 1600
         return f"at 1600 a microsecond, they take {starts:.0f} us to start: more rows a program"
     return ""
+
+
+def _about_rows_by_d(readings: Readings, counted: dict, launch: Launch | None) -> str:
+    return "let the launcher compute the rows from d: rows of half the size, twice as many"
 
 
 def _about_width(readings: Readings, counted: dict, launch: Launch | None) -> str:
@@ -91,6 +97,7 @@ _ADVICE = {
     "requested": _about_bytes,
     "evaluations": _about_evaluations,
     "programs": _about_programs,
+    "programs_at_128": _about_rows_by_d,
     "narrowest_load": _about_width,
     "instruction_us": _about_instructions,
     "instructions": _about_instructions,

@@ -6,40 +6,47 @@ import os
 from functools import cache
 
 from ...profiling.roofline import straight_line
-from ...records import recorded
+from ...records import Measurement, recorded
 from ...rungs import RUNGS, SHAPE, kept, rung_of
 from ...rungs.measured import COPY, EAGER, PACKAGE
-from ...rungs.speed import QUIET, record
+from ...rungs.speed import QUIET, record, times_of_the_readers
 from ...steps.ledger import run_lines
 from .launch import launches_of
 from .readings import Readings, code_of
 from .targets import number
 
 _SMALL = (1, 2, 8, 256)  # what bytes and evaluations are counted with
-_HEAD = ("rung", "notebook", "what changed", "bytes", "sin/cos", "I/P", "B/W", "time", "of a copy")
-_WORDS = _HEAD.index("what changed")  # the column that is text
+_PROMISE = ("rung", "notebook", "what changed", "time", "of a copy")
+_COUNTS = ("bytes", "sin/cos", "I/P", "B/W")  # these answer what the exercises ask
+_WORDS = _PROMISE.index("what changed")  # the column that is text
 
 
 class Ladder:
     """A table that a page shows as one and a terminal as text.
 
     Attributes:
-        rows: what is in each column, as text.
+        head: the names of its columns.
+        rows: what is in each of them, as text.
         source: where and when the times were recorded.
     """
 
-    def __init__(self, upto: int) -> None:
+    def __init__(self, upto: int | None) -> None:
         times = record()
         self.source = f"Times: {times.origin}" if times else "Times: not recorded yet."
-        self.rows = [_row_of(EAGER, times)]
-        self.rows += [_row_of_rung(n, times) for n in RUNGS if n <= upto]
-        if upto == len(RUNGS):
-            self.rows.append(_row_of(PACKAGE, times))
-        self.rows.append(_row_of(COPY, times))
+        shown = [rung for rung in RUNGS if upto is None or rung <= upto]
+        own = times_of_the_readers(rung for rung in kept.climbed() if rung in shown)
+        cases = [EAGER, *(f"rung {rung}" for rung in shown)]
+        cases += [PACKAGE, COPY] if len(shown) == len(RUNGS) else [COPY]
+        columns = _PROMISE if upto is None else (*_PROMISE[:3], *_COUNTS, *_PROMISE[3:])
+        self.head = (*columns, "yours here") if own else columns
+        rows = [_cells(case, times, own) for case in cases]
+        if upto is not None:
+            rows = [row | _counts(case) for row, case in zip(rows, cases, strict=True)]
+        self.rows = [tuple(row[name] for name in self.head) for row in rows]
 
     def __repr__(self) -> str:
-        table = [_HEAD, *self.rows]
-        widths = [max(len(row[k]) for row in table) for k in range(len(_HEAD))]
+        table = [self.head, *self.rows]
+        widths = [max(len(row[k]) for row in table) for k in range(len(self.head))]
         lines = [
             "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in table
         ]
@@ -54,25 +61,25 @@ class Ladder:
             )
 
         rows = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in self.rows)
-        head = f"<thead><tr>{cells(_HEAD, 'th')}</tr></thead>"
+        head = f"<thead><tr>{cells(self.head, 'th')}</tr></thead>"
         return f"<table>{head}<tbody>{rows}</tbody></table><p>{html.escape(self.source)}</p>"
 
 
-def ladder(upto: int = len(RUNGS)) -> Ladder:
+def ladder(upto: int | None = None) -> Ladder:
     """The climb as a table, from eager PyTorch to a copy.
 
-    Bytes are those requested, in multiples of t's; sin/cos evaluations are for each pair. I/P is
-    the time of all instructions on an H200, B/W that of all bytes, each once. Counts and code are
-    those of our kernels, at the headline shape; times are the record's. A rung that the reader has
-    climbed is marked.
+    The counts are those of our kernels, at the headline shape: bytes requested, in multiples of
+    t's; sin/cos evaluations for each pair, as the source has them; I/P, the time of all
+    instructions on an H200; B/W, that of the bytes that must move once. Times are the record's. A
+    rung that the reader has climbed is marked, and measured where there is a GPU.
 
     Args:
-        upto: the last rung to show.
+        upto: the last rung to show, with its counts; None for all of them without.
 
     Raises:
         ValueError: there is no such rung.
     """
-    return Ladder(rung_of(upto).number)
+    return Ladder(None if upto is None else rung_of(upto).number)
 
 
 @cache
@@ -100,29 +107,38 @@ def time_of_bytes() -> float:
     return (2 * 2 * math.prod(SHAPE) + 4 * s * d) * us_per_byte
 
 
-def _row_of_rung(rung: int, times) -> tuple[str, ...]:
-    readings = readings_of_ours(rung)
+def _cells(case: str, times: Measurement | None, own: dict[int, float]) -> dict[str, str]:
+    """The row of a case, by the names of its columns."""
+    us, copy = (times[name].median_us if times else 0.0 for name in (case, COPY))
+    cells = {name: "" for name in (*_PROMISE, *_COUNTS, "yours here")}
+    if times:
+        cells |= {"time": f"{us:.0f} us", "of a copy": f"{copy / us:.0%}"}
+    if not case.startswith("rung "):
+        words = {
+            EAGER: "eager PyTorch: ten kernels",
+            PACKAGE: "the package's kernel, with a table",
+            COPY: "a copy of t",
+        }
+        return cells | {"what changed": words[case]}
+    rung = int(case.removeprefix("rung "))
     mark = " ✓" if QUIET not in os.environ and rung in kept.climbed() else ""
-    return (
-        *(f"{rung}{mark}", RUNGS[rung].notebook, RUNGS[rung].change),
-        *(f"{number(readings.requested)} N", number(readings.evaluations)),
-        *(f"{readings.instruction_us:.0f} us", f"{time_of_bytes():.0f} us"),
-        *_time(f"rung {rung}", times),
-    )
-
-
-def _row_of(case: str, times) -> tuple[str, ...]:
-    words = {
-        EAGER: "eager PyTorch: ten kernels",
-        PACKAGE: "the package's kernel, with a table",
-        COPY: "a copy of t",
+    return {
+        **cells,
+        "rung": f"{rung}{mark}",
+        "notebook": RUNGS[rung].notebook,
+        "what changed": RUNGS[rung].change,
+        "yours here": f"{own[rung]:.0f} us" if rung in own else "",
     }
-    requested = "2 N" if case == COPY else ""
-    return ("", "", words[case], requested, "", "", "", *_time(case, times))
 
 
-def _time(case: str, times) -> tuple[str, str]:
-    if times is None:
-        return "", ""
-    us = times[case].median_us
-    return f"{us:.0f} us", f"{times[COPY].median_us / us:.0%}"
+def _counts(case: str) -> dict[str, str]:
+    """What the instruments show of a case."""
+    if not case.startswith("rung "):
+        return {"bytes": "2 N" if case == COPY else ""}
+    readings = readings_of_ours(int(case.removeprefix("rung ")))
+    return {
+        "bytes": f"{number(readings.requested)} N",
+        "sin/cos": number(readings.evaluations),
+        "I/P": f"{readings.instruction_us:.0f} us",
+        "B/W": f"{time_of_bytes():.0f} us",
+    }

@@ -15,13 +15,14 @@ from .launch import Launch
 
 @dataclass(frozen=True)
 class Readings:
-    """One number for each instrument. The last seven are of the headline shape, for an H200.
+    """One number for each instrument, for an H200; after the first three, at the headline shape.
 
     Attributes:
         requested: bytes that programs load and store, in multiples of the bytes of t.
         evaluations: of sin and cos together, for each pair.
         order: what the first program does: L a load, E an evaluation, S a store.
         programs: of the launch.
+        programs_at_128: of the launch for the same tensor with d = 128.
         instructions: that a warp executes, slow branches left out.
         instruction_us: what an H200 needs for all of them, if no lane ever waits.
         narrowest_load: bytes.
@@ -35,6 +36,7 @@ class Readings:
     evaluations: float
     order: str
     programs: int = 0
+    programs_at_128: int = 0
     instructions: int = 0
     instruction_us: float = 0.0
     narrowest_load: int = 0

@@ -15,8 +15,8 @@ class Target:
 
     Attributes:
         instrument: a field or a property of `Readings`.
-        limit: the most, or, where `at_least`, the least.
-        at_least: whether more is better.
+        limit: the number that `rule` is about.
+        rule: 'at most', 'at least' or 'exactly'.
         unit: after the number.
         exact: the reading is the same with every compiler, so a verdict that is compared may
             print it.
@@ -24,24 +24,27 @@ class Target:
 
     instrument: str
     limit: float
-    at_least: bool = False
+    rule: str = "at most"
     unit: str = ""
     exact: bool = True
 
     def met(self, readings: Readings) -> bool:
         value = getattr(readings, self.instrument)
-        return value >= self.limit if self.at_least else value <= self.limit
+        if self.rule == "exactly":
+            return value == self.limit
+        return value >= self.limit if self.rule == "at least" else value <= self.limit
 
     @property
     def words(self) -> str:
         """'at most 900 a warp'."""
-        return f"at {'least' if self.at_least else 'most'} {number(self.limit)}{self.unit}"
+        return f"{self.rule} {number(self.limit)}{self.unit}"
 
 
 NAMES = {
     "requested": "bytes requested",
     "evaluations": "sin/cos evaluations",
     "programs": "programs",
+    "programs_at_128": "programs at d = 128",
     "narrowest_load": "narrowest load",
     "instruction_us": "instruction time",
     "instructions": "instructions",
@@ -60,33 +63,35 @@ def _evaluations(limit: float) -> Target:
     return Target("evaluations", limit, unit=" a pair")
 
 
-_EIGHT_ROWS = Target("programs", 32_768)
-_WIDE = Target("narrowest_load", 16, at_least=True, unit=" bytes")
-_LATER = (_bytes(2.25), _evaluations(0.5), _EIGHT_ROWS, _WIDE)
+EIGHT_ROWS = Target("programs", 32_768, "exactly")  # what rungs 3 to 7 have in common
+IN_ORDER = Target("loads_after_a_sine", 0)
+_WIDE = Target("narrowest_load", 16, "at least", unit=" bytes")
+_LATER = (_bytes(2.25), _evaluations(0.5), EIGHT_ROWS, _WIDE)
 
 # In each row the instrument that the rung moves comes first.
 TARGETS: dict[int, tuple[Target, ...]] = {
     1: (_bytes(5), _evaluations(4)),
     2: (_bytes(4), _evaluations(4)),
-    3: (_evaluations(0.5), _bytes(2.25), _EIGHT_ROWS),
-    4: (_bytes(2.25), _evaluations(0.5), _EIGHT_ROWS),
+    3: (_evaluations(0.5), _bytes(2.25), EIGHT_ROWS),
+    4: (_bytes(2.25), _evaluations(0.5), EIGHT_ROWS),
     5: (  # 38.7 us
         *(_WIDE, Target("instruction_us", 42, unit=" us", exact=False)),
-        *(_bytes(2.25), _evaluations(0.5), _EIGHT_ROWS),
+        *(_bytes(2.25), _evaluations(0.5), EIGHT_ROWS),
     ),
     6: (Target("instructions", 900, unit=" a warp", exact=False), *_LATER),  # 830
     7: (
-        Target("loads_after_a_sine", 0),
-        Target("loads_first", 10, at_least=True),
+        IN_ORDER,
+        Target("loads_first", 10, "at least"),
         Target("instructions", 900, unit=" a warp", exact=False),  # 847
         *_LATER,
     ),
     8: (
-        Target("resident", 24, at_least=True),  # 28
+        Target("resident", 24, "at least"),  # 28
         Target("spilled", 0, unit=" bytes"),
         Target("programs", 65_536),
         Target("instruction_us", 60, unit=" us", exact=False),  # 43.3
-        *(Target("loads_after_a_sine", 0), _bytes(2.5), _evaluations(1), _WIDE),
+        Target("programs_at_128", 32_768),
+        *(IN_ORDER, _bytes(2.5), _evaluations(1), _WIDE),
     ),
 }
 
