@@ -199,7 +199,7 @@ def occupancy_and_speed(codes: dict, in_flight: dict, instructions: dict, record
     warps = f"{best[1]} warp" + "s" * (best[1] > 1)
     finish(
         figure,
-        "Instructions order these tiles, and occupancy does not",
+        "Instructions sort these tiles into three groups, occupancy does not",
         "A table of tiles from the fastest to the slowest, each with a bar for its speed. The "
         f"first, {best[0]} rows and {warps}, reaches {speed[best]:.0f} % of copy bandwidth "
         f"at an occupancy of {codes[best].occupancy:.0%}; the last reaches {speed[worst]:.0f} % at "

@@ -115,12 +115,14 @@ def counted(candidate: Callable, wanted: Spec, case: Case) -> dict:
     trace = attempt.trace
     if trace is None:
         return {}
+    memories, tensors = trace.memories, zip(wanted.names, attempt.given, strict=True)
+    inputs = {x.untyped_storage().data_ptr(): name for name, x in tensors if isinstance(x, Tensor)}
     return {
         "launches": trace.launches,
         "elements": attempt.given[0].numel(),
         "element_bytes": attempt.given[0].element_size(),
-        "loaded": {memory.name: memory.loaded for memory in trace.memories},
-        "stored": sum(memory.written for memory in trace.memories),
+        "loaded": {inputs.get(memory.begin, memory.name): memory.loaded for memory in memories},
+        "stored": sum(memory.written for memory in memories),
         "evaluations": sum(trace.evaluations.values()),
         "events": [vars(event) for event in trace.events],
     }

@@ -12,7 +12,7 @@ def advice(instrument: str, readings: Readings, counted: dict, launch: Launch | 
 def _about_bytes(readings: Readings, counted: dict, launch: Launch | None) -> str:
     size = counted["elements"] * counted["element_bytes"]
     loaded = counted["loaded"]
-    of_t, of_angles = loaded.get("t_ptr", 0) / size, loaded.get("freqs_ptr", 0) / size
+    of_t, of_angles = loaded.get("t", 0) / size, loaded.get("freqs", 0) / size
     if of_t > 1:
         return f"each element of t is loaded {of_t:.3g} times: once for itself, once as a partner?"
     if of_angles >= 2:
