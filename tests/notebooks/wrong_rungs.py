@@ -125,7 +125,8 @@ WRONG_RUNGS = [
         {
             "t_ptr": "input_ptr",
             "    angle_ptr =": "    x1 = tl.load(input_ptr + offset, mask=exists).to(tl.float32)\n"
-            "    x2 = tl.load(input_ptr + offset + HALF, mask=exists).to(tl.float32)\n    angle_ptr =",
+            "    x2 = tl.load(input_ptr + offset + HALF, mask=exists).to(tl.float32)\n"
+            "    angle_ptr =",
         },
         "each element of t is loaded 2 times",
     ),
