@@ -410,7 +410,7 @@ def contrasts_of_a_diff(html, pages):
 
 def a_diff():
     pytest.importorskip("triton")
-    from rope_lab.steps.ladder import STEPS, Diff
+    from rope_lab.steps.beyond import STEPS, Diff
 
     return Diff(STEPS["fast sine"].kernel, STEPS["on the fly"].kernel)._repr_html_()
 

@@ -26,7 +26,6 @@ from rope_kernels.launch.run import run
 from rope_kernels.machine.engine import interpreter_is_on
 
 from ..compiler.compile import Compiled, compile_for
-from ..compiler.instructions import warp_instructions  # noqa: F401 (notebooks take it from here)
 from ..compiler.plans import plan_of
 from ..source import ChangedLines
 

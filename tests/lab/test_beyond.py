@@ -15,8 +15,8 @@ from rope_lab.figures import draw_09, draw_ladder, style
 from rope_lab.records import Measurement
 from rope_lab.rungs import SHAPE as HEADLINE
 from rope_lab.rungs import rows, rung_7_loads_first
-from rope_lab.steps import ladder
-from rope_lab.steps.ladder import STEPS, Diff
+from rope_lab.steps import beyond
+from rope_lab.steps.beyond import STEPS, Diff
 from rope_lab.timing import Timing
 from yardstick import assert_rounded_once, rotate_fp64
 
@@ -47,14 +47,14 @@ def test_each_step_rotates(name, dtype, device):
 @pytest.mark.parametrize("name", ("on the fly", "streaming"))
 def test_turns_may_be_made_beforehand(name, device):
     t, rope = contiguous(SHAPE, torch.float32, device), PACKAGE(32).to(device)
-    assert torch.equal(STEPS[name](t, ladder.turns_of(rope)), STEPS[name](t, rope))
+    assert torch.equal(STEPS[name](t, beyond.turns_of(rope)), STEPS[name](t, rope))
 
 
 @pytest.mark.parametrize("name", ("on the fly", "streaming"))
 def test_turns_are_right_far_out(name, device):
     """As the package's are, where fp32 angles are off by milliradians."""
     rope = PACKAGE(8).to(device)
-    turns = ladder.turns_of(rope)
+    turns = beyond.turns_of(rope)
     exact = rope.inv_freq.double() / (2 * torch.pi)
     far = (turns * 1_000_003).double() * 2.0**-64  # its overflow takes whole turns away
     error = (far - exact * 1_000_003 + 0.5) % 1 - 0.5
@@ -141,7 +141,7 @@ def test_a_walk_through_machine_code():
     ),
 )
 def test_bytes_moved(options, elements):
-    assert ladder.bytes_moved(4, 2, 4, 32, 2, **options) == elements
+    assert beyond.bytes_moved(4, 2, 4, 32, 2, **options) == elements
 
 
 @pytest.mark.parametrize("inplace", (False, True))
@@ -149,7 +149,7 @@ def test_a_launch_does_what_the_call_does(inplace, device):
     t, rope = contiguous((3, 1, 11, 16), torch.float32, device), PACKAGE(16).to(device)
     q, k = t, t[:, :, :4] + 1
     want = rope_qk(q, k, rope)
-    launch = ladder.launch_of(rope_qk, q, k, rope, inplace=inplace)
+    launch = beyond.launch_of(rope_qk, q, k, rope, inplace=inplace)
     before = q.clone()
     tensors = launch()
     assert (tensors.q_out is q) == inplace and torch.equal(q, before) != inplace
@@ -159,7 +159,7 @@ def test_a_launch_does_what_the_call_does(inplace, device):
 
 def test_a_launch_can_be_done_again(device):
     t, rope = contiguous((3, 1, 11, 16), torch.float32, device), PACKAGE(16).to(device)
-    launch = ladder.launch_of(rope_fw, t, rope)
+    launch = beyond.launch_of(rope_fw, t, rope)
     launch().q_out.zero_()
     assert lab.compare(launch().q_out, rope_fw(t, rope), (0.0, 0.0)).ok
 
@@ -171,7 +171,7 @@ def assert_all_but_the_copy_rotate(cases, t, want):
 
 
 def test_all_measured_cases_but_the_copy_rotate_the_same_tensor(device):
-    cases = ladder.measured_cases(STEPS, SHAPE, device)
+    cases = beyond.measured_cases(STEPS, SHAPE, device)
     assert list(cases) == ["copy", *STEPS]
     t = cases["fast sine"].args[0]
     want = rotate_fp64(t, PACKAGE(32).to(device)(5), "sbhd")
