@@ -2,7 +2,7 @@
 
 Each is our kernel of the rung with a line or two as readers write them: text of ours on the left,
 what is there instead on the right. `test_rungs.py` has them judged, and `test_answers_in_notebooks`
-once more in their notebooks.
+the first two of each rung once more, in their notebook.
 """
 
 from dataclasses import dataclass
