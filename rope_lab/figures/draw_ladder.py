@@ -8,7 +8,7 @@ from .style import BLUE, GREEN, INK, ON_COLOR, ORANGE, WIDTH, color_key, finish
 NAMES = {
     "eager": "eager PyTorch",
     "rung 1": "1  naive",
-    "rung 2": "2  a row owns its pairs",
+    "rung 2": "2  a program owns its pairs",
     "rung 3": "3  a tile of rows",
     "rung 4": "4  backward by a flag",
     "rung 5": "5  one warp",

@@ -1,7 +1,7 @@
 """Why the row kernel is slow: its arithmetic, or the start of its programs? Notebook 05 asks.
 
-Rung 2 with a flag that leaves out sin and cos, and with any number of warps. Importing this loads
-Triton.
+Rung 2, its sines before its first store, with a flag that leaves out sin and cos, and with any
+number of warps. Importing this loads Triton.
 """
 
 from collections.abc import Callable
