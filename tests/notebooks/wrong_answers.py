@@ -703,14 +703,6 @@ WRONG_ANSWERS = [
 # Right answers that do more than it takes, which no task forbids; `told` is the remark.
 WASTEFUL_ANSWERS = [
     Wrong(
-        *("09", 4, "two passes"),
-        {
-            "    weight1 =": "    x1 = tl.load(t_ptr + offset, mask=exists, other=0.0)\n"
-            "    x2 = tl.load(t_ptr + offset + HALF, mask=exists, other=0.0)\n    weight1 ="
-        },
-        "it loads twice the bytes of t: 512 against 256",
-    ),
-    Wrong(
         *("06", 4, "a copy first"),
         {
             "    s, b, h, d = grad.shape\n": "    grad = grad.contiguous()\n"
