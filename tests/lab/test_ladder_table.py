@@ -34,7 +34,7 @@ def test_it_shows_counts_code_and_times_up_to_a_rung():
     assert [line.split()[0] for line in table] == ["rung", "eager", "1", "2", "a", "Times:"]
     for words in ("5 N", "4", "158 us", "61 us", "194 us", "33%"):
         assert words in table[2]
-    assert "<td>4 N</td>" in lab.ladder(2)._repr_html_()
+    assert ">4 N</td>" in lab.ladder(2)._repr_html_()
 
 
 def test_as_a_promise_it_gives_no_count_away():

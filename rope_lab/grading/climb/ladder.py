@@ -18,7 +18,6 @@ from .targets import number
 _SMALL = (1, 2, 8, 256)  # what bytes and evaluations are counted with
 _PROMISE = ("rung", "notebook", "what changed", "time", "of a copy")
 _COUNTS = ("bytes", "sin/cos", "I/P", "B/W")  # these answer what the exercises ask
-_WORDS = _PROMISE.index("what changed")  # the column that is text
 
 
 class Ladder:
@@ -54,10 +53,10 @@ class Ladder:
 
     def _repr_html_(self) -> str:
         def cells(row: tuple[str, ...], tag: str) -> str:
-            aligned = [' style="text-align: left"' if k == _WORDS else "" for k in range(len(row))]
+            sides = ["left" if name == "what changed" else "right" for name in self.head]
             return "".join(
-                f"<{tag}{style}>{html.escape(cell)}</{tag}>"
-                for style, cell in zip(aligned, row, strict=True)
+                f'<{tag} style="text-align: {side}; padding: 0 0.6em">{html.escape(cell)}</{tag}>'
+                for side, cell in zip(sides, row, strict=True)
             )
 
         rows = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in self.rows)
