@@ -19,6 +19,7 @@ from rope_kernels.machine.engine import triton_is_installed
 from .timing import Timing, measure, measure_host, require_compiled_kernels
 
 RECORD_SWITCH = "ROPE_KERNELS_RECORD"  # set by `make notebooks`, and by nothing else
+QUIET = "ROPE_LAB_QUIET"  # set where outputs are stored or compared: no word about the time
 _RECORDS_OF_THE_SERIES = Path(__file__).resolve().parents[1] / "notebooks" / "records"
 _KEY = re.compile(r"[0-9]{2}/[a-z0-9-]+")
 

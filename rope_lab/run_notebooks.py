@@ -17,8 +17,7 @@ from nbclient import NotebookClient
 from PIL import Image
 
 from .figures.audit import AUDIT_SWITCH
-from .grading.judge import QUIET
-from .records import RECORD_SWITCH
+from .records import QUIET, RECORD_SWITCH
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 _CELL_TIMEOUT_SECONDS = 600

@@ -7,6 +7,7 @@ import torch
 
 from rope_kernels import RotaryPositionEmbedding, rope_fw
 
+from ..compiler.instructions import LANE_INSTRUCTIONS_PER_US
 from ..profiling.ncu import Report
 from ..profiling.roofline import Machine, straight_line
 from ..records import Measurement, recorded
@@ -49,7 +50,7 @@ def machine() -> Machine:
     """T0 and W as this notebook measured them, the one place; instructions by the data sheet."""
     copies = recorded("08/cold-and-warm")
     start_us, us_a_byte = straight_line([2 * size for size in copies["bytes"]], copies["cold"])
-    return Machine(start_us, 1 / us_a_byte, instructions_a_us=132 * 128 * 1980)
+    return Machine(start_us, 1 / us_a_byte, instructions_a_us=LANE_INSTRUCTIONS_PER_US)
 
 
 def _four_times() -> dict[str, list[float | None]]:

@@ -18,13 +18,13 @@ import torch
 from IPython.display import display
 
 from ..child import Child
+from ..records import QUIET
 from ..shipment import CannotPassOn, Shipment, kind_of
 from .spec import Case, Spec, spec
 from .verdict import NOT_YET, WRONG, Verdict
 
 SECONDS = 120.0  # that a candidate may take
 PATIENCE = 10.0  # seconds after which a reader is told that it is still running
-QUIET = "ROPE_LAB_QUIET"  # set where outputs are stored or compared: no word about the time
 _JSON = (int, float, str, bool, type(None))  # what a partial may hold
 
 

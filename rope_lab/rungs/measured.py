@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
+from torch import Tensor
 
 from rope_kernels import RotaryPositionEmbedding, reference, rope_fw
 
@@ -13,13 +14,19 @@ KEY = "09/rungs"  # of the record
 EAGER, PACKAGE, COPY = "eager", "package", "copy"
 
 
+def headline(device: str = "cuda") -> tuple[Tensor, Tensor]:
+    """Random elements of the headline shape in bf16, and the table of their fp32 angles."""
+    s, _, _, d = SHAPE
+    t = torch.randn(SHAPE, device=device, dtype=torch.bfloat16)
+    return t, RotaryPositionEmbedding(d).to(device)(s)
+
+
 def make_cases(device: str = "cuda") -> dict[str, Callable[[], object]]:
     """The cases for `lab.bench`: a copy, eager PyTorch, rungs 1 to 8, and the package's kernel.
 
     All of them rotate the same bf16 tensor by the same table of fp32 angles.
     """
-    t = torch.randn(SHAPE, device=device, dtype=torch.bfloat16)
-    freqs = RotaryPositionEmbedding(SHAPE[-1]).to(device)(SHAPE[0])
+    t, freqs = headline(device)
     out = torch.empty_like(t)
     cases = {COPY: partial(out.copy_, t), EAGER: partial(reference.apply_rotary_pos_emb, t, freqs)}
     for number, rung in RUNGS.items():

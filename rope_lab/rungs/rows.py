@@ -8,10 +8,9 @@ import torch
 import triton
 from torch import Tensor
 
-from rope_kernels import RotaryPositionEmbedding
-
 from ..compiler.compile import Compiled, compile_for
 from . import SHAPE
+from .measured import headline
 from .rung_7_loads_first import my_rope_kernel
 
 ROWS = 2, 4, 8, 16, 32
@@ -49,10 +48,8 @@ def compiled(rung: ModuleType, block_r: int = 8, gpu: str = "sm_90") -> Compiled
 
 def make_cases(device: str = "cuda") -> dict[str, Callable[[], object]]:
     """What `lab.bench("09/rows", ...)` measures: a copy, and each number of rows."""
-
-    s, *_, d = SHAPE
-    t = torch.randn(SHAPE, device=device, dtype=torch.bfloat16)
-    table, out = RotaryPositionEmbedding(d).to(device)(s), torch.empty_like(t)
+    t, table = headline(device)
+    out = torch.empty_like(t)
     cases = {"copy": partial(out.copy_, t)}
     return cases | {f"{r} rows": partial(rope_with_rows, t, table, r, out) for r in ROWS}
 

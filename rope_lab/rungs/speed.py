@@ -5,16 +5,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 import torch
-from torch import Tensor
 
-from rope_kernels import RotaryPositionEmbedding
-
-from ..records import Measurement, recorded
+from ..records import QUIET, Measurement, recorded
 from ..timing import measure
-from . import SHAPE, kept
-from .measured import COPY, KEY
-
-QUIET = "ROPE_LAB_QUIET"  # as in grading/judge.py: outputs are stored or compared
+from . import kept
+from .measured import COPY, KEY, headline
 
 
 def record() -> Measurement | None:
@@ -41,7 +36,7 @@ def times_of_the_readers(rungs: Iterable[int]) -> dict[int, float]:
     """
     if QUIET in os.environ or not torch.cuda.is_available():
         return {}
-    t, freqs = _headline()
+    t, freqs = headline()
     cases = {}
     for rung in rungs:
         try:
@@ -62,15 +57,9 @@ def speed_here(candidate: Callable, explained_by: str = "") -> str:
     """
     if QUIET in os.environ or not torch.cuda.is_available():
         return ""
-    t, freqs = _headline()
+    t, freqs = headline()
     out = torch.empty_like(t)
     times = measure({COPY: lambda: out.copy_(t), "yours": lambda: candidate(t, freqs)})
     us, copy = times["yours"].median_us, times[COPY].median_us
     words = f"yours takes {us:.0f} us here, {copy / us:.0%} of a copy"
     return words + (f"; what explains it: {explained_by}" if explained_by else "")
-
-
-def _headline() -> tuple[Tensor, Tensor]:
-    s, _, _, d = SHAPE
-    t = torch.randn(SHAPE, device="cuda", dtype=torch.bfloat16)
-    return t, RotaryPositionEmbedding(d).cuda()(s)

@@ -4,9 +4,9 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 
+from ...records import QUIET
 from ...rungs import SHAPE, kept, rung_of
 from ...rungs.speed import speed_here, speed_of_ours
-from ..judge import QUIET
 from ..verdict import NOT_YET, RIGHT, WRONG, Verdict
 from .advice import advice
 from .launch import Launch, launches_of

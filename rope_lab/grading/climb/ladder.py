@@ -6,10 +6,10 @@ import os
 from functools import cache
 
 from ...profiling.roofline import straight_line
-from ...records import Measurement, recorded
+from ...records import QUIET, Measurement, recorded
 from ...rungs import RUNGS, SHAPE, kept, rung_of
 from ...rungs.measured import COPY, EAGER, PACKAGE
-from ...rungs.speed import QUIET, record, times_of_the_readers
+from ...rungs.speed import record, times_of_the_readers
 from ...steps.ledger import run_lines
 from .launch import launches_of
 from .readings import Readings, code_of
