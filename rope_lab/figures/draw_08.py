@@ -1,18 +1,23 @@
 """Drawings of notebook 08 and its detour: copies, the knee, rooflines, timelines, stalls."""
 
+from collections.abc import Sequence
+
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
+from matplotlib.patches import Rectangle
 
 from ..profiling.roofline import Machine
 from .labels import Place, along, around, beside
 from .roofline import roof
 from .style import (
     BLUE,
+    DIVERGING,
     GREEN,
     GREY,
     INK,
+    ON_COLOR,
     ORANGE,
     PLATE,
     PURPLE,
@@ -103,7 +108,9 @@ def cold_and_warm(
     )
 
 
-def knee(points: dict[str, tuple[list, list]], machine: Machine, source: str) -> None:
+def knee(
+    points: dict[str, tuple[list, list]], machine: Machine, conclusion: str, source: str
+) -> None:
     """Time over bytes for several functions, and the time law.
 
     `points`: label -> (bytes, microseconds).
@@ -129,9 +136,40 @@ def knee(points: dict[str, tuple[list, list]], machine: Machine, source: str) ->
     figure.legend(loc="outside lower center", ncols=1 + len(points))
     finish(
         figure,
-        "Ours follows the time law; the others run parallel above it",
+        conclusion,
         "Device time over bytes, on logarithmic axes. The law is flat, bends at the knee at "
         f"{bend / 1e6:.0f} MB and rises after it.",
+        source,
+    )
+
+
+def fingerprints(found: dict[str, dict[str, float]], changes: Sequence[str], source: str) -> None:
+    """For each limit and each change: how many times as long the call takes after it.
+
+    A change that moves the time by a quarter or more is outlined.
+    """
+    figure, ax = plt.subplots(figsize=(WIDTH, 1.7 + 0.5 * len(found)))
+    ratios = np.array([[of_one[change] for change in changes] for of_one in found.values()])
+    ax.imshow(np.log2(ratios), cmap=DIVERGING, vmin=-5, vmax=5, aspect="auto")
+    for (row, column), ratio in np.ndenumerate(ratios):
+        moves = abs(np.log2(ratio)) > np.log2(1.25)
+        ax.text(
+            column, row, f"{ratio:.2f}", ha="center", va="center", color=ON_COLOR,
+            fontweight="bold" if moves else "normal",
+        )  # fmt: skip
+        if moves:
+            box = Rectangle((column - 0.47, row - 0.45), 0.94, 0.9, fill=False, lw=1.8, ec=INK)
+            ax.add_patch(box)
+    ax.set_xticks(range(len(changes)), [change.replace(" ", "\n", 1) for change in changes])
+    ax.set_yticks(range(len(found)), list(found))
+    ax.xaxis.tick_top()
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    each = "; ".join(f"{name} {spoken(row, '', 2)}" for name, row in found.items())
+    finish(
+        figure,
+        "Each limit has its own fingerprint: the time after a change, over the time before",
+        f"A table of ratios. {each}.",
         source,
     )
 

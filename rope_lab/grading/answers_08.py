@@ -8,6 +8,7 @@ import torch
 from rope_kernels import RotaryPositionEmbedding, rope_fw
 
 from ..compiler.instructions import LANE_INSTRUCTIONS_PER_US
+from ..profiling.fingerprint import CHANGES
 from ..profiling.ncu import Report
 from ..profiling.roofline import Machine, straight_line
 from ..records import Measurement, recorded
@@ -31,7 +32,7 @@ _SIGNS = {  # how each way shows
 }
 WHY_NOT = {f"that way shows like this: {sign}": 5 * [way] for way, sign in _SIGNS.items()}
 
-# exercise 3: a report of the kernel that copies every eighth element
+# exercise 6: a report of the kernel that copies every eighth element
 OF_THE_REPORT = {
     "a sector's bytes; how many of them does a load use?": [32, None, None],
     "elements, not bytes": [1, None, None],
@@ -53,34 +54,25 @@ def machine() -> Machine:
     return Machine(start_us, 1 / us_a_byte, instructions_a_us=LANE_INSTRUCTIONS_PER_US)
 
 
-def _four_times() -> dict[str, list[float | None]]:
-    """Exercise 4: mistakes, and what they lead to by the time law."""
-    n, few, fp32, short = 2**26, 131072 * 2 * 128, 1024 * 8 * 32 * 64, 128 * 4 * 8 * 128
+def _three_times() -> dict[str, list[float | None]]:
+    """Exercise 5: mistakes, and what they lead to by the time law."""
+    n, few, short = 2**26, 131072 * 2 * 128, 128 * 4 * 8 * 128
     law, us = machine(), machine().time_us
     return {
-        "too few bytes: is t read and written, and its table read?": [
-            us(4 * few),
-            None,
-            None,
-            None,
-        ],
-        "half the bytes: is t read and written, with 4 bytes for an element?": [
-            *(None, us(4 * fp32), None, None)
-        ],
-        "either t or the table is counted, not both": [us(4 * 131072 * 128), None, None, None],
-        "that is about what the host needs; the device needs less": [None, None, 14, None],
+        "too few bytes: is t read and written, and its table read?": [us(4 * few), None, None],
+        "either t or the table is counted, not both": [us(4 * 131072 * 128), None, None],
+        "that is about what the host needs; the device needs less": [None, 14, None],
         "T0 is missing, and for few bytes it is nearly all": [
-            *(None, None, 4 * short / law.bytes_a_us, None)
+            *(None, 4 * short / law.bytes_a_us, None)
         ],
-        "the bytes alone, but here the instructions take longer": [*3 * [None], us(4 * n)],
+        "the bytes alone, but here the instructions take longer": [None, None, us(4 * n)],
         "two instructions for a fused multiply-add, which is one": [
-            *3 * [None],
-            us(0, 2 * 512 * n),
+            *(None, None, us(0, 2 * 512 * n))
         ],
     }
 
 
-FOUR_TIMES = _four_times()
+THREE_TIMES = _three_times()
 
 
 def of_the_report(report: Report, read_bytes: int) -> list[int | str]:
@@ -101,7 +93,59 @@ def our_calls(
 
 
 def measured(unseen: Measurement) -> list[float]:
-    """Microseconds: three calls of our kernel, then 512 multiply-adds an element on an H200."""
+    """Microseconds: two calls of our kernel, then 512 multiply-adds an element on an H200."""
     more = recorded("08/more-and-more")
     with_512 = more["us"][more["instructions"].index(512)]
     return [*(timing.median_us for timing in unseen.cases.values()), with_512]
+
+
+LIMITS = {
+    "host": "a graph would leave a part of the time",
+    "starts": "half the programs would take less time",
+    "bytes": "twice the dtype would take twice the time, and half the programs as long as before",
+    "instructions": "twice the arithmetic would take longer",
+    "latency": "half the programs would take longer",
+}
+_CALLS = {  # exercises 3 and 4: what limits each; `unknown_calls` says what they are
+    "a": "instructions",
+    "b": "latency",
+    "c": "starts",
+    "d": "host",
+    "e": "bytes",
+    "f": "instructions",
+    "g": "latency",
+    "h": "host",
+}
+_NOT_BYTES = (
+    "twice the dtype takes nearly twice as long, but so do half the programs; if bytes were the "
+    "limit, half the programs would change nothing"
+)
+
+
+def changes_of(names: str) -> str:
+    """A table: what each change does to the time of these calls."""
+    calls = recorded("08/unknown-calls")
+    lines = [calls.source, f"{'':22}" + "".join(f"{f'({name})':>8}" for name in names)]
+    lines.append(f"{'as it is, us':22}" + "".join(f"{calls[name]['us']:8.0f}" for name in names))
+    for change in CHANGES:
+        ratios = [calls[name][change] for name in names]
+        lines.append(f"{change:22}" + "".join(f"{r:8.2f}" if r else f"{'-':>8}" for r in ratios))
+    return "\n".join(lines)
+
+
+def limits_of(names: str) -> dict:
+    """What `check_choices` takes, for these calls."""
+    mistakes = {
+        sign: [limit if limit != _CALLS[name] else None for name in names]
+        for limit, sign in LIMITS.items()
+    }
+    if "b" in names:
+        mistakes[LIMITS["bytes"]][names.index("b")] = None
+        mistakes[_NOT_BYTES] = ["bytes" if name == "b" else None for name in names]
+    hint = "section 5's table, from the top"
+    return {
+        "right": [_CALLS[name] for name in names],
+        "choices": list(LIMITS),
+        "hint": hint,
+        "mistakes": mistakes,
+    }

@@ -69,6 +69,7 @@ METRICS = (
     "launch__occupancy_limit_warps",
     *(STALLED.format(reason) for reason in REASONS),
 )
+_OF_A_LINE = ("line", "samples", "instructions")
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,22 @@ class Report:
         return dict(sorted(known.items(), key=lambda item: -item[1]))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A line of a kernel's source, and what ncu saw of the warps that were at it."""
+
+    line: int
+    source: str
+    samples: int  # how often a warp was seen there
+    instructions: int  # executed there, counted once for each warp
+    stalls: dict[str, int]  # state of the warp -> how many of the samples
+
+    @property
+    def state(self) -> str:
+        """The state that its warps were seen in most often."""
+        return max(self.stalls, key=lambda name: self.stalls[name])
+
+
 def read(path: Path | str) -> Report:
     """A file as `write` leaves it."""
     lines = Path(path).read_text().splitlines()
@@ -119,6 +136,38 @@ def write(path: Path | str, report: Report) -> None:
         if metric in report.values:
             value = f"{report[metric]:.6g}" if report[metric] < 1e6 else f"{report[metric]:.0f}"
             writer.writerow([metric, value, report.units.get(metric, "")])
+    Path(path).write_text(text.getvalue())
+
+
+def read_lines(path: Path | str) -> tuple[dict[str, str], list[Line]]:
+    """What `write_lines` wrote: about the launch, and its lines."""
+    text = Path(path).read_text().splitlines()
+    about = dict(line[2:].split(": ", 1) for line in text if line.startswith("# "))
+    rows = csv.DictReader(line for line in text if not line.startswith("# "))
+    found = []
+    for row in rows:
+        line, samples, instructions = (int(row.pop(name)) for name in _OF_A_LINE)
+        source = row.pop("source")
+        stalls = {name: int(value) for name, value in row.items()}
+        found.append(
+            Line(
+                line=line, source=source, samples=samples, instructions=instructions, stalls=stalls
+            )
+        )
+    return about, found
+
+
+def write_lines(path: Path | str, about: dict[str, str], lines: list[Line]) -> None:
+    """Comment lines of what is known, then a row for each line of the kernel."""
+    text = io.StringIO()
+    for name, said in about.items():
+        text.write(f"# {name}: {said}\n")
+    states = list(lines[0].stalls)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*_OF_A_LINE, "source", *states])
+    for line in lines:
+        numbers = line.line, line.samples, line.instructions
+        writer.writerow([*numbers, line.source, *(line.stalls[state] for state in states)])
     Path(path).write_text(text.getvalue())
 
 

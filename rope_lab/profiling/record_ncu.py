@@ -83,15 +83,16 @@ def record(name: str, folder: Path) -> Path:
         values, units = ncu.parse(said)
     except ValueError as error:
         raise RuntimeError(f"{error}:\n{said[-2000:]}") from None
-    about = {"kernel": kernel_of(name), "shape": f"{SHAPE}, bf16"} | _about()
+    which = {"kernel": kernel_of(name), "shape": f"{SHAPE}, bf16"}
     if name == "unknown":
-        about["kernel"], about["shape"] = "?", "2^25 numbers in, as many out, fp32"
+        which = {"kernel": "?", "shape": "2^25 numbers in, as many out, fp32"}
     path = folder / f"08_ncu_{name}.csv"
-    ncu.write(path, ncu.Report(about, values, units))
+    ncu.write(path, ncu.Report(which | about(), values, units))
     return path
 
 
-def _about() -> dict[str, str]:
+def about() -> dict[str, str]:
+    """GPU, versions (ncu's too), date and command, as a report's first lines say them."""
     found = circumstances()
     version = subprocess.run(["ncu", "--version"], capture_output=True, text=True, check=False)
     numbers = re.search(r"Version (\d+\.\d+\.\d+)", version.stdout)

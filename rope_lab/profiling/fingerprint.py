@@ -1,0 +1,93 @@
+"""What changes in a call's time when one thing about it changes: a fingerprint of its limit."""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ..timing import require_compiled_kernels
+
+CALLS = 32  # in a row: you wait for the host or for the device, whichever is slower
+CHANGES = (  # in the order in which notebook 08 asks
+    "in a graph",
+    "half the programs",
+    "twice the arithmetic",
+    "twice the dtype",
+    "warm L2",
+)
+_SAMPLES = 30
+
+Call = Callable[[], object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """A call as it is, and with one thing changed; None where that cannot be changed."""
+
+    as_it_is: Call
+    eighths: Sequence[Call]  # eight calls for an eighth of the positions each
+    half_the_programs: Call | None = None
+    twice_the_arithmetic: Call | None = None
+    twice_the_dtype: Call | None = None
+
+
+def fingerprint(changes: Changes) -> dict[str, float | None]:
+    """Microseconds a call ("us"), and how many times as long it takes after each of `CHANGES`.
+
+    Times are what you wait for a call in a row of `CALLS`. For "warm L2" both rows are graphs: of
+    one eighth again and again, over those of all eighths in turn, which L2 cannot hold together.
+
+    Raises:
+        RuntimeError: there is no GPU, or Triton's interpreter is on.
+    """
+    require_compiled_kernels()
+    row = _row([changes.as_it_is])
+    rows = {
+        "as it is": row,
+        "in a graph": _graph_of(row),
+        "half the programs": _row([changes.half_the_programs]),
+        "twice the arithmetic": _row([changes.twice_the_arithmetic]),
+        "twice the dtype": _row([changes.twice_the_dtype]),
+        "cold L2": _graph_of(_row(changes.eighths)),
+        "warm L2": _graph_of(_row(changes.eighths[:1])),
+    }
+    us = _waits({name: row for name, row in rows.items() if row})
+    found = {"us": round(us["as it is"], 2)}
+    for name in CHANGES:
+        before = us["cold L2" if name == "warm L2" else "as it is"]
+        found[name] = round(us[name] / before, 3) if name in us else None
+    return found
+
+
+def _row(calls: Sequence[Call | None]) -> Call | None:
+    """`CALLS` calls, these in turn; None if there is none."""
+    if None in calls:
+        return None
+    return lambda: [calls[place % len(calls)]() for place in range(CALLS)]
+
+
+def _graph_of(row: Call) -> Call:
+    """Record what `row` queues; replay it with one call."""
+    row()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        row()
+    return graph.replay
+
+
+def _waits(rows: dict[str, Call]) -> dict[str, float]:
+    """Microseconds a call until the device is done with its row; the rows take turns."""
+    for row in rows.values():
+        row()
+    torch.cuda.synchronize()
+    samples = {name: [] for name in rows}
+    for _ in range(_SAMPLES):
+        for name, row in rows.items():
+            begin = time.perf_counter()
+            row()
+            torch.cuda.synchronize()
+            samples[name].append(1e6 * (time.perf_counter() - begin) / CALLS)
+    return {name: statistics.median(times) for name, times in samples.items()}

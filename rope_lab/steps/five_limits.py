@@ -1,0 +1,95 @@
+"""One RoPE kernel with knobs, and five settings of them that run into five limits. Notebook 08.
+
+Importing this loads Triton.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from rope_kernels import RotaryPositionEmbedding
+
+from ..profiling.fingerprint import Changes
+
+
+@triton.jit
+def knobs_kernel(
+    t_ptr,  # input (s, b, h, d), contiguous
+    freqs_ptr,  # angles (s, 1, 1, d) with matching halves, contiguous
+    out_ptr,  # output like t
+    tiles,  # of all positions
+    row_blocks,  # tiles of one position
+    HALF: tl.constexpr,  # d / 2, a power of two
+    BLOCK_R: tl.constexpr,  # rows of a tile; divides those of a position
+    TURNS: tl.constexpr,  # rotate so often by that part of the angle: the result is the same
+):
+    pair = tl.arange(0, HALF)
+    for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
+        row = tile * BLOCK_R + tl.arange(0, BLOCK_R)
+        offset = row[:, None] * (2 * HALF) + pair[None, :]
+        x1 = tl.load(t_ptr + offset).to(tl.float32)
+        x2 = tl.load(t_ptr + offset + HALF).to(tl.float32)
+        angle = tl.load(freqs_ptr + tile // row_blocks * 2 * HALF + pair) / TURNS
+        cos, sin = tl.cos(angle)[None, :], tl.sin(angle)[None, :]
+        for _ in tl.static_range(TURNS):
+            x1, x2 = x1 * cos - x2 * sin, x2 * cos + x1 * sin
+        tl.store(out_ptr + offset, x1)
+        tl.store(out_ptr + offset + HALF, x2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a launch of `knobs_kernel` does, and on what."""
+
+    shape: tuple[int, int, int, int] = (2048, 16, 8, 256)  # (s, b, h, d)
+    dtype: torch.dtype = torch.bfloat16
+    rows: int = 8  # of a tile
+    num_warps: int = 1
+    turns: int = 1
+    programs: int | None = None  # by default one for each tile
+
+    def call(self, device: str = "cuda") -> Callable[[], Tensor]:
+        """The launch, on tensors of its own."""
+        s, b, h, d = self.shape
+        t = torch.randn(self.shape, device=device).to(self.dtype)
+        freqs, out = RotaryPositionEmbedding(d).to(device)(s), torch.empty_like(t)
+        row_blocks = b * h // self.rows
+        grid = (self.programs or s * row_blocks,)
+
+        def run() -> Tensor:
+            knobs_kernel[grid](
+                *(t, freqs, out, s * row_blocks, row_blocks),
+                HALF=d // 2,
+                BLOCK_R=self.rows,
+                TURNS=self.turns,
+                num_warps=self.num_warps,
+            )
+            return out
+
+        return run
+
+    def changes(self, device: str = "cuda") -> Changes:
+        """The launch, and what it becomes if one thing changes."""
+        s, b, h, _ = self.shape
+        programs = self.programs or s * b * h // self.rows
+        fewer = replace(self, shape=(s // 8, *self.shape[1:]))
+        return Changes(
+            as_it_is=self.call(device),
+            twice_the_dtype=replace(self, dtype=torch.float32).call(device),
+            twice_the_arithmetic=replace(self, turns=2 * self.turns).call(device),
+            half_the_programs=replace(self, programs=programs // 2).call(device),
+            eighths=[fewer.call(device) for _ in range(8)],
+        )
+
+
+SETTINGS = {  # the limit that each runs into
+    "host": Setting(shape=(64, 1, 16, 64)),
+    "starts": Setting(rows=1),
+    "bytes": Setting(),
+    "instructions": Setting(num_warps=4, turns=32),
+    "latency": Setting(rows=4, num_warps=4, programs=264),
+}
