@@ -39,6 +39,7 @@ from rope_lab.figures.widgets import (
     TileExplorer,
     WhoLoadsWhat,
 )
+from rope_lab.profiling.fingerprint import CHANGES
 from rope_lab.profiling.roofline import Machine
 from rope_lab.records import Measurement, recorded
 from rope_lab.timing import Timing
@@ -184,7 +185,10 @@ DRAWINGS = {
         4.8e6,
         recorded("08/cold-and-warm").origin,
     ),
-    "knee": lambda: draw_08.knee({"copy": ([1e6, 1e9], [4, 250])}, MACHINE, "source"),
+    "knee": lambda: draw_08.knee({"copy": ([1e6, 1e9], [4, 250])}, MACHINE, "title", "source"),
+    "fingerprints": lambda: draw_08.fingerprints(
+        recorded("08/five-limits").values, CHANGES, recorded("08/five-limits").origin
+    ),
     "roofline": lambda: draw_08.roofline(POINTS, MACHINE, "source"),
     "measured roof": lambda: draw_08.measured_roof([0, 8, 512], [64, 64, 999], MACHINE, 2**26, "s"),
     "timeline": lambda: draw_08.timeline({"eager": ROWS, "eager, small": ROWS}, "source"),

@@ -224,7 +224,7 @@ def test_metrics_that_ncu_does_not_know_are_left_out(monkeypatch, tmp_path):
         return SimpleNamespace(stdout="", stderr="")
 
     monkeypatch.setattr(record_ncu.subprocess, "run", run)
-    monkeypatch.setattr(record_ncu, "_about", lambda: {"gpu": "a GPU"})
+    monkeypatch.setattr(record_ncu, "about", lambda: {"gpu": "a GPU"})
     report = ncu.read(record_ncu.record("naive", tmp_path))
     assert set(report.values) == set(ncu.METRICS) - {bad}
     assert report.about["gpu"] == "a GPU"
@@ -374,7 +374,7 @@ LATE = ROWS | {"launches": [["the profiler's own start within it", 0.0, 5000.0]]
 DRAWINGS = {
     "mistakes": lambda: draw_08.mistakes({"too fast": 0.25, "too slow": 200.0}, "source"),
     "cold and warm": lambda: draw_08.cold_and_warm([1e6, 1e8], [4, 30], [2, 28], 4.8e6, "s"),
-    "knee": lambda: draw_08.knee({"copy": ([1e6, 1e9], [4, 250])}, MACHINE, "source"),
+    "knee": lambda: draw_08.knee({"copy": ([1e6, 1e9], [4, 250])}, MACHINE, "title", "source"),
     "roofline": lambda: draw_08.roofline({"copy": (0.5, 2e6)}, MACHINE, "source"),
     "measured roof": lambda: draw_08.measured_roof([0, 8, 512], [64, 64, 999], MACHINE, 2**26, "s"),
     "timeline": lambda: draw_08.timeline({"one": ROWS, "two": LATE}, "source"),
