@@ -42,7 +42,7 @@ def copy_source(source: Path) -> None:
     files = {path: path.name for path in pages}
     files[ROOT / "README.md"] = "README.txt"  # a part of the first page, not one of its own
     notebooks = "notebooks/*.ipynb", "notebooks/deeper/*.ipynb", "notebooks/solutions/*.ipynb"
-    for pattern in (*notebooks, "benchmarks/results/*.png"):
+    for pattern in (*notebooks, "docs/images/*.svg"):
         files |= {path: path.relative_to(ROOT) for path in ROOT.glob(pattern)}
     for path, place in files.items():
         (source / place).parent.mkdir(parents=True, exist_ok=True)

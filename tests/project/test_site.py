@@ -271,10 +271,8 @@ def test_sphinx_reads_every_notebook_where_it_is_in_the_repository(make_site, tm
     copied = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*.ipynb")}
     assert copied == NOTEBOOKS
     pages = {p.name for p in tmp_path.iterdir() if p.suffix in (".md", ".rst")}
-    assert pages == {f"{name}.md" for name in ("index", "kernels", "compile_matrix", "tiles")} | {
-        "api.rst",
-        "lab.rst",
-    }
+    names = "index", "install", "kernels", "compile_matrix", "tiles"
+    assert pages == {f"{name}.md" for name in names} | {"api.rst", "lab.rst"}
 
 
 def test_any_warning_is_an_error(make_site, tmp_path, monkeypatch):
