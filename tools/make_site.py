@@ -79,7 +79,7 @@ def fetch_mathjax(folder: Path) -> None:
 def run_sphinx(source: Path, static: Path, site: Path) -> None:
     command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--nitpicky", "--quiet"]
     command += ["--jobs=auto", "--conf-dir", str(ROOT / "docs")]
-    command += ["--define", f"html_static_path=static,{static}"]
+    command += ["--define", f"html_static_path=static,images/share.png,{static}"]
     command += ["--doctree-dir", str(site.with_name("site-doctrees")), str(source), str(site)]
     if subprocess.run(command, cwd=ROOT).returncode != 0:
         stop("the site was not built: see the warnings above.")
@@ -98,7 +98,7 @@ class Page(HTMLParser):
         self.anchors |= {found[key] for key in ("id", "name") if found.get(key)}
         if tag == "a" and found.get("href"):
             self.links.append(found["href"])
-        elif tag == "link" and found.get("href"):
+        elif tag == "link" and found.get("href") and found.get("rel") != "canonical":
             self.loads.append(found["href"])
         elif found.get("src"):
             self.loads.append(found["src"])
