@@ -183,7 +183,8 @@ def card(title, text, address):
 
     A picture needs a whole address, so there is none while the site's is not known.
     """
-    about = {"title": title, "description": text, "type": "website", "site_name": project}
+    about = {"title": title, "description": text.removeprefix(f"{title}. ")}
+    about |= {"type": "website", "site_name": project}
     if address:
         about |= {"url": address, "image": f"{SITE.address}_static/share.png"}
     size = "summary_large_image" if address else "summary"
