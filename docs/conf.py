@@ -73,7 +73,9 @@ html_show_sphinx = False
 mathjax_path = "mathjax/tex-chtml.js"  # served from the site
 
 # As in notebooks/index.toml: while it is empty there, no link leads to GitHub or Colab.
-REPOSITORY = notebook_index.read(ROOT).site.repository
+SITE = notebook_index.read(ROOT).site
+REPOSITORY = SITE.repository
+html_baseurl = SITE.address  # each page then names its canonical address
 ADDRESS = f"https://github.com/{REPOSITORY}" if REPOSITORY else ""
 
 html_theme_options = {
@@ -98,7 +100,7 @@ def link_to_the_repository(app, doctree):
     """Point links to files of the repository that are no pages to GitHub.
 
     Where the repository's address is not known, their text stays. A link to a file that does not
-    exist is left alone: Sphinx reports it.
+    exist is left alone: Sphinx reports it. README's links to docs/ lead to pages of the site.
     """
     for link in list(doctree.findall(addnodes.pending_xref)):
         if link["reftype"] != "myst" or link["refdomain"] == "doc":
@@ -107,7 +109,9 @@ def link_to_the_repository(app, doctree):
         path = os.path.normpath(Path(app.env.docname).parent / target)
         if not target or path.startswith("..") or not (ROOT / path).exists():
             continue
-        if REPOSITORY:
+        if page := re.fullmatch(r"docs/(\w+)\.(md|rst)", path):
+            link.attributes |= {"refdomain": "doc", "reftarget": page[1], "reftargetid": anchor}
+        elif REPOSITORY:
             address = f"{ADDRESS}/blob/main/{path}" + (f"#{anchor}" if anchor else "")
             link.replace_self(nodes.reference("", "", *link.children, refuri=address))
         else:
@@ -169,8 +173,23 @@ def describe_page(app, pagename, templatename, context, doctree):
     if len(text) < 80:
         text += f" {project}: write, check and measure GPU kernels, in notebooks that run anywhere."
     text = text if len(text) <= 160 else text[:159].rsplit(" ", 1)[0] + "…"
-    tag = f'<meta name="description" content="{html.escape(text)}" />'
-    context["metatags"] = context.get("metatags", "") + "\n" + tag
+    tags = [("name", "description", text), *card(title, text, context.get("pageurl"))]
+    shown = [f'<meta {key}="{name}" content="{html.escape(said)}" />' for key, name, said in tags]
+    context["metatags"] = "\n".join([context.get("metatags", ""), *shown])
+
+
+def card(title, text, address):
+    """What a page that links here shows: Open Graph, which Twitter reads too.
+
+    A picture needs a whole address, so there is none while the site's is not known.
+    """
+    about = {"title": title, "description": text.removeprefix(f"{title}. ")}
+    about |= {"type": "website", "site_name": project}
+    if address:
+        about |= {"url": address, "image": f"{SITE.address}_static/share.png"}
+    size = "summary_large_image" if address else "summary"
+    tags = [("property", f"og:{name}", value) for name, value in about.items()]
+    return [*tags, ("name", "twitter:card", size)]
 
 
 def show_equations_as_written(app, doctree):

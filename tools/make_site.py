@@ -42,7 +42,7 @@ def copy_source(source: Path) -> None:
     files = {path: path.name for path in pages}
     files[ROOT / "README.md"] = "README.txt"  # a part of the first page, not one of its own
     notebooks = "notebooks/*.ipynb", "notebooks/deeper/*.ipynb", "notebooks/solutions/*.ipynb"
-    for pattern in (*notebooks, "benchmarks/results/*.png"):
+    for pattern in (*notebooks, "docs/images/*.svg"):
         files |= {path: path.relative_to(ROOT) for path in ROOT.glob(pattern)}
     for path, place in files.items():
         (source / place).parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ def fetch_mathjax(folder: Path) -> None:
 def run_sphinx(source: Path, static: Path, site: Path) -> None:
     command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--nitpicky", "--quiet"]
     command += ["--jobs=auto", "--conf-dir", str(ROOT / "docs")]
-    command += ["--define", f"html_static_path=static,{static}"]
+    command += ["--define", f"html_static_path=static,images/share.png,{static}"]
     command += ["--doctree-dir", str(site.with_name("site-doctrees")), str(source), str(site)]
     if subprocess.run(command, cwd=ROOT).returncode != 0:
         stop("the site was not built: see the warnings above.")
@@ -98,7 +98,7 @@ class Page(HTMLParser):
         self.anchors |= {found[key] for key in ("id", "name") if found.get(key)}
         if tag == "a" and found.get("href"):
             self.links.append(found["href"])
-        elif tag == "link" and found.get("href"):
+        elif tag == "link" and found.get("href") and found.get("rel") != "canonical":
             self.loads.append(found["href"])
         elif found.get("src"):
             self.loads.append(found["src"])

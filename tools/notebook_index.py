@@ -6,8 +6,9 @@ every notebook. tests/notebooks/test_notebook_index.py holds all of these places
 The link "Solution" of an exercise gets the place of its solution.
 
 `repository` in it, as "owner/name", brings badges, links that open a notebook on GitHub or in
-Colab, and lines in each first code cell that fetch both packages there. While it is empty there is
-none of that.
+Colab, and lines in each first code cell that fetch both packages there. The site's own address
+follows from it, which its pages name for search engines and for pages that link to them. While it
+is empty there is none of that.
 """
 
 import json
@@ -124,6 +125,12 @@ class Site:
     """Where the project is to be found; nowhere while `repository` is empty."""
 
     repository: str
+
+    @property
+    def address(self) -> str:
+        """Of the site: where GitHub Pages publishes what .github/workflows/site.yml builds."""
+        owner, _, name = self.repository.partition("/")
+        return f"https://{owner.lower()}.github.io/{name}/" if owner else ""
 
     def open_in(self, file: str) -> str:
         """Links that open a notebook."""

@@ -217,7 +217,7 @@ def main(arguments: list[str] | None = None) -> int:
     except PermissionError as error:
         print(
             f"error: {error.filename} cannot be written. Give {COPIES} to the user who runs this; "
-            "README says how to run the container as you.",
+            "docs/install.md says how to run the container as you.",
             file=sys.stderr,
         )
         return 1

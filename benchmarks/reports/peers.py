@@ -1,5 +1,7 @@
 """Everybody from their sources: the page of a record, and README's six rows."""
 
+import re
+
 from benchmarks.bars import ON_THE_FLY
 from benchmarks.reports.markdown import NOTHING, Table, head, line
 from benchmarks.rows import LIMITS, OURS, ROOT
@@ -56,23 +58,34 @@ def page(record: dict) -> str:
 
 
 def tables(record: dict) -> list[Table]:
-    """For README.md, of one GPU: six rows, per cent of the copy's speed, and their source."""
+    """For README.md, of one GPU: per cent of the copy's speed in six cases, and their source.
+
+    A project has a row, and a case a column, so that every project is seen on a narrow page.
+    """
     if record["gpu"] != IN_README:
         return []
-    lines = head(["", "", "copy", *BESIDE], 2)
-    for shape, direction in IN_BRIEF:
-        found = {
-            row["provider"]: row
-            for row in record["rows"]
-            if (row["shape"], row["direction"]) == (shape, direction)
-        }
-        cells = [f"{found['copy_']['median_us']:.1f} µs"]
-        for names in BESIDE.values():
-            shares = [found[name]["of_copy"] for name in names if name in found]
+    found = {(row["shape"], row["direction"], row["provider"]): row for row in record["rows"]}
+    times = [f"{found[*case, 'copy_']['median_us']:.1f} µs" for case in IN_BRIEF]
+    lines = [*head(["", *(_in_brief(*case) for case in IN_BRIEF)], 1), line(["copy", *times])]
+    for project, names in BESIDE.items():
+        cells = []
+        for case in IN_BRIEF:
+            shares = [found[*case, name]["of_copy"] for name in names if (*case, name) in found]
             cells.append(f"{max(shares):.0%}" if shares else NOTHING)
-        lines.append(line([shape, direction, *cells]))
+        lines.append(line([project, *cells]))
     source = origin(record["gpu"], record["versions"], record["date"])
-    return [Table(README, "peers", "\n".join([*lines, "", source]))]
+    return [Table(README, "peers", "\n".join([*lines, "", f"All in bf16. {source}"]))]
+
+
+def _in_brief(shape: str, direction: str) -> str:
+    """A column's head in short lines: 'sbhd', '2048, 16,', '8, 256', 'forward'."""
+    tensor_format, sizes, dtype, more = re.fullmatch(
+        r"(\w+) \((.*)\) (\w+)(?:, (.*))?", shape
+    ).groups()
+    assert dtype == "bf16", "README says that all of them are"
+    sizes = sizes.split(", ")
+    first, rest = ", ".join(sizes[:2]), ", ".join(sizes[2:])
+    return "<br>".join(filter(None, [tensor_format, f"{first},", rest, more, direction]))
 
 
 def _table(record: dict, direction: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The pictures of rotations: README's first, bandwidth, all shapes, host time."""
+"""The pictures of rotations: bandwidth, all shapes, host time."""
 
 import textwrap
 
@@ -28,48 +28,7 @@ LOOKS = {  # provider -> color, marker
     "flashinfer": (OLIVE, "h"),
     "Unsloth": (draw.PURPLE, "<"),
 }
-IN_HEADLINE = (  # from the quickest that there can be to ours; a phone has room for no more
-    "copy_", "PyTorch eager", "torch.compile", "Hugging Face, compiled", "Liger-Kernel", OURS,
-)  # fmt: skip
 CLOSE = 0.95  # of copy bandwidth, from which on a title calls two speeds close
-
-
-def headline(results: dict) -> Figure | None:
-    """For README.md: what RoPE does, above how long it takes. Large text: phones show it small."""
-    together, limit = next(comparisons(results["rows"]))
-    shown = [name for name in IN_HEADLINE if name in together] or list(together)
-    rows = {name: together[name] for name in shown if together[name].get("right", True)}
-    times = {name: row["median_us"] for name, row in rows.items()}
-    high = 1.2 + 0.36 * len(times)  # inches
-    figure = plt.figure(figsize=(5.4, 2.7 + high))
-    above, below = figure.subfigures(2, 1, height_ratios=(2.7, high))
-    _rotation(above.subplots())
-    ax = below.subplots()
-    colors = [
-        draw.GREY if name in LIMITS else draw.GREEN if name.startswith(OURS) else draw.BLUE
-        for name in times
-    ]
-    draw.bars_on(ax, times, colors, room=1.18)
-    ax.tick_params(labelsize=12)
-    ax.set_xlabel(f"microseconds on the GPU\n{limit['shape']}", fontsize=12)
-    percent = 100 * share(together[OURS], limit)
-    for part, title in (
-        (above, "RoPE turns each pair by its position"),
-        (below, f"rope_kernels rotates at {percent:.0f} % of copy bandwidth"),
-    ):
-        part.suptitle(title, x=0.02, ha="left", fontsize=14)
-    return figure
-
-
-def _rotation(ax: Axes) -> None:
-    """A pair at eight positions. Only the upper half of the plane is used, so the rest is left."""
-    draw.plane(ax, limit=1.3)
-    ax.set(xlabel="element i", ylabel="element i + d/2", ylim=(-0.12, 1.3), yticks=[0, 1])
-    for position in range(8):
-        turn = np.radians(12 + 22 * position)  # no arrow is on an axis
-        draw.arrow(ax, (np.cos(turn), np.sin(turn)), draw.BLUE)
-        place = 1.15 * np.cos(turn), 1.15 * np.sin(turn)
-        ax.text(*place, position, ha="center", va="center", fontsize=12)
 
 
 def bandwidth(results: dict) -> Figure | None:
@@ -271,7 +230,6 @@ def _legend(figure: Figure, ax: Axes) -> None:
 
 
 PICTURES = {
-    "": Picture(headline, dpi=130),  # a page shows it pixel for pixel
     "-bandwidth": Picture(bandwidth),
     "-shapes": Picture(shapes),
     "-host": Picture(host),

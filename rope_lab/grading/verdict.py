@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass, field
 
 RIGHT, WRONG, NOT_YET = "right", "wrong", "not yet"
-_COLORS = {RIGHT: "#009e73", WRONG: "#d55e00", NOT_YET: "#e69f00"}
+COLORS = {RIGHT: "#009e73", WRONG: "#d55e00", NOT_YET: "#e69f00"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ class Verdict:
         """A box with a line beside it, colored by the outcome; None leaves the text alone."""
         if not self.boxed:
             return None
-        style = f"border-left: 4px solid {_COLORS[self.state]}; padding-left: 0.8em; "
+        style = f"border-left: 4px solid {COLORS[self.state]}; padding-left: 0.8em; "
         style += "white-space: pre-wrap; word-break: normal"  # lines end between words
         classes = f"lab-verdict lab-{self.state.replace(' ', '-')}"
         return f'<pre class="{classes}" style="{style}">{html.escape(repr(self))}</pre>'

@@ -91,7 +91,7 @@ def test_a_run_checks_measures_and_writes(tmp_path, capsys, with_pictures):
     assert rows_of(results, provider=OURS, direction="forward", group="tiny")[0]["bar"]
     assert not rows_of(results, provider="PyTorch eager", group="tiny")[0]["bar"]
     assert "[4/5]" in said and "98.5%" in said and "TransformerEngine: not installed" in said
-    for suffix in (".md", ".png", "-bandwidth.png", "-shapes.png", "-host.png"):
+    for suffix in (".md", "-bandwidth.png", "-shapes.png", "-host.png"):
         assert (path.parent / (path.stem + suffix)).exists()
 
 

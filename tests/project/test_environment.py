@@ -287,28 +287,28 @@ def test_docker_image_is_made_from_the_constraints():
         assert complaints_about_docker(broken) != [], bad
 
 
-def complaints_about_the_readers_folder(readme, dockerfile, dockerignore):
+def complaints_about_the_readers_folder(install, dockerfile, dockerignore):
     """A container works on the reader's disk, and an image takes nobody's notebooks along."""
     workplace = dict(docker_instructions(dockerfile))["WORKDIR"]
     mounted = f'-v "$PWD/my_notebooks:{workplace}/my_notebooks"'
     complaints = [
         f"{name} does not mount the folder"
-        for name, text in (("README", readme), ("Dockerfile", dockerfile))
+        for name, text in (("docs/install.md", install), ("Dockerfile", dockerfile))
         if mounted not in text
     ]
-    if "mkdir -p my_notebooks" not in readme:  # or Docker makes it, as root
-        complaints.append("README does not make the folder")
-    if "--build-arg READER_ID=$(id -u)" not in readme:
-        complaints.append("README does not say whose files they are")
-    if "make lab VENV=$CONDA_PREFIX" not in readme:
-        complaints.append("README has no line for conda")
+    if "mkdir -p my_notebooks" not in install:  # or Docker makes it, as root
+        complaints.append("docs/install.md does not make the folder")
+    if "--build-arg READER_ID=$(id -u)" not in install:
+        complaints.append("docs/install.md does not say whose files they are")
+    if "make lab VENV=$CONDA_PREFIX" not in install:
+        complaints.append("docs/install.md has no line for conda")
     if "my_notebooks*" not in dockerignore.splitlines():
         complaints.append("the reader's notebooks are copied into the image")
     return complaints
 
 
 def test_a_readers_work_outlives_the_container():
-    texts = [read("README.md"), read("Dockerfile"), read(".dockerignore")]
+    texts = [read("docs/install.md"), read("Dockerfile"), read(".dockerignore")]
     assert complaints_about_the_readers_folder(*texts) == []
     for number, good, bad in [
         (0, '-v "$PWD/my_notebooks', '-v "$PWD/notebooks'),

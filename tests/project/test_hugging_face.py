@@ -1,4 +1,4 @@
-"""README's lines for a Hugging Face Llama: by themselves, and on a small random model."""
+"""The lines of docs/kernels.md for a Llama: by themselves, and on a small random model."""
 
 import importlib
 import sys
@@ -11,7 +11,7 @@ from rope_kernels import rotate_half
 from test_readme import BLOCKS, LLAMA
 
 
-def readmes_lines():
+def lines_of_the_page():
     """The names that they define; they have replaced the function in `LLAMA`."""
     (lines,) = (code for code in BLOCKS.values() if "transformers" in code)
     names = {}
@@ -21,7 +21,7 @@ def readmes_lines():
 
 @pytest.fixture
 def llama(monkeypatch):
-    """The module that README's lines patch, given back as it was afterwards."""
+    """The module that the lines patch, given back as it was afterwards."""
     pytest.importorskip("transformers", reason="needs transformers")
     import transformers.models.llama.modeling_llama as llama
 
@@ -31,14 +31,14 @@ def llama(monkeypatch):
 
 @pytest.fixture
 def lines(monkeypatch):
-    """What README's lines define, with a stand-in for transformers."""
+    """What the lines define, with a stand-in for transformers."""
     monkeypatch.setitem(sys.modules, LLAMA, ModuleType(LLAMA))
-    return readmes_lines()
+    return lines_of_the_page()
 
 
 def patch_and_note_calls(llama, noted):
-    """Run README's lines; the shape of q in each call goes to `noted`."""
-    rotate = readmes_lines()["rotate"]
+    """Run the lines; the shape of q in each call goes to `noted`."""
+    rotate = lines_of_the_page()["rotate"]
 
     def noting(q, *args, **kwargs):
         noted.append(q.shape)
@@ -78,7 +78,7 @@ def test_the_families_that_are_named_rotate_as_these_lines_do(device, llama):
     angles = torch.randn(2, 5, 4, device=device).repeat(1, 1, 2)
     call = q, k, angles.cos(), angles.sin()
     expected = llama.apply_rotary_pos_emb(*call)
-    lines = readmes_lines()
+    lines = lines_of_the_page()
     for family in lines["FAMILIES"]:
         modeling = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
         torch.testing.assert_close(modeling.apply_rotary_pos_emb(*call), expected)

@@ -271,10 +271,8 @@ def test_sphinx_reads_every_notebook_where_it_is_in_the_repository(make_site, tm
     copied = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*.ipynb")}
     assert copied == NOTEBOOKS
     pages = {p.name for p in tmp_path.iterdir() if p.suffix in (".md", ".rst")}
-    assert pages == {f"{name}.md" for name in ("index", "kernels", "compile_matrix", "tiles")} | {
-        "api.rst",
-        "lab.rst",
-    }
+    names = "index", "install", "kernels", "compile_matrix", "tiles"
+    assert pages == {f"{name}.md" for name in names} | {"api.rst", "lab.rst"}
 
 
 def test_any_warning_is_an_error(make_site, tmp_path, monkeypatch):
@@ -317,6 +315,7 @@ def test_a_site_without_dead_links_passes(make_site, tmp_path):
         ("sub/page.html#there", "sub/", "links to sub/, which does not exist"),
         ("#top", "#bottom", "links to #bottom: no such place"),
         ('src="_static/a b.css"', 'src="b.png"', "links to b.png, which does not exist"),
+        ("<head>", '<head><link rel="preload" href="https://host/x">', "loads https://host/x"),
         ("<body>", '<script src="https://host/x.js"></script>', "loads https://host/x.js"),
         ("_static/a%20b.css", "//host/a.css", "loads //host/a.css"),
     ],
@@ -482,6 +481,9 @@ def test_links_to_files_lead_to_the_repository_where_it_is_known(monkeypatch):
 
     conf = conf_where(monkeypatch)
     assert what_becomes_of_a_link(conf, "../README.md").tagname == "inline"
+    page = what_becomes_of_a_link(conf, "../docs/kernels.md#What-it-can-do")  # in README: docs/...
+    assert (page["refdomain"], page["reftarget"]) == ("doc", "kernels")
+    assert page["reftargetid"] == "What-it-can-do"
     assert what_becomes_of_a_link(conf, "GONE.md")["reftarget"] == "GONE.md"
 
 
@@ -521,6 +523,21 @@ def test_open_in_links_come_from_the_repository(make_site, tmp_path, monkeypatch
     assert 'href="../_sources/notebooks/00_start_here.ipynb"' in html  # the raw notebook
     assert make_site.dead_links(site) == []
     assert "badge.svg" not in (site / "index.html").read_text("utf-8")
+
+    # what search engines and pages that link here ask for
+    address = "https://somebody.github.io/rope/"
+    wanted = {
+        f'<link rel="canonical" href="{address}notebooks/00_start_here.html"': bool(repository),
+        f'<meta property="og:url" content="{address}notebooks/00_start_here.html"': bool(
+            repository
+        ),
+        f'<meta property="og:image" content="{address}_static/share.png"': bool(repository),
+        '<meta name="twitter:card" content="summary_large_image"': bool(repository),
+        '<meta property="og:title" content="00 · Start"': True,
+        '<meta property="og:description" content="Why?': True,
+    }
+    assert {tag: tag in html for tag in wanted} == wanted
+    assert (site / "_static/share.png").exists()
 
 
 @needs_sphinx

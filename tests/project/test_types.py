@@ -1,4 +1,4 @@
-"""A type checker accepts right calls of the public functions and README's blocks of Python, finds
+"""A type checker accepts right calls of the public functions and our pages' Python, finds
 misspelt calls, and finds the package from outside the clone."""
 
 import ast
@@ -45,7 +45,7 @@ WRONG = {  # each is one line that mypy has to refuse, with a word of its compla
 
 @pytest.fixture(scope="module")
 def complaints(tmp_path_factory):
-    """What `mypy --strict` prints of the right calls, the wrong ones and README's, by file.
+    """What `mypy --strict` prints of the right calls, the wrong ones and our pages', by file.
 
     It reads the package but reports nothing there, as for users who installed it.
     """
