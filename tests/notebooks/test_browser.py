@@ -446,6 +446,25 @@ def test_the_two_commands_in_a_readers_order(browser, checkout):
         assert ran.returncode == 0, f"{command}: {ran.stdout}{ran.stderr}"
 
 
+def test_a_copy_that_was_only_opened_closes_without_a_question(browser, checkout):
+    """Once its kernel is there, too: it has nothing to add to what the copy says of it."""
+    with jupyterlab(make_lab, checkout, packages=checkout) as lab:
+        page = Page(browser, lab)
+        copy = checkout / page.path()
+        before = copy.read_bytes()
+        page.in_lab("async (_, panel) => { await panel.sessionContext.session.kernel.info; }")
+        page.page.wait_for_timeout(2000)
+        shown = page.in_lab("(_, panel) => panel.content.model.toJSON().metadata")
+        assert shown == json.loads(before)["metadata"]
+        assert not page.in_lab("(_, panel) => panel.context.model.dirty")
+        assert page.page.locator(".lm-TabBar-tab.jp-mod-dirty").count() == 0
+        page.in_lab("app => { app.commands.execute('application:close'); }")
+        page.page.locator(IN_FRONT).wait_for(state="detached")
+        assert page.page.locator(".jp-Dialog").count() == 0
+        assert copy.read_bytes() == before
+        page.page.close()
+
+
 def in_checkout(checkout: Path, command: list[str]):
     return subprocess.run(
         [sys.executable, "-m", *command],
