@@ -4,6 +4,7 @@ import functools
 import importlib
 import os
 import pkgutil
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -161,7 +162,15 @@ def test_what_never_ends_is_ended(monkeypatch):
     judge(wrong_kernels.stub, exercises.rope)  # the child is there
     monkeypatch.setattr(judge_module, "SECONDS", 1.0)
     verdict = judge(wrong_kernels.never_ends, exercises.rope)
-    assert "ran for 1 seconds without coming to an end" in verdict.reason
+    assert "'small and plain' ran for 1 seconds without coming to an end" in verdict.reason
+
+
+def test_each_case_has_the_time_for_itself(monkeypatch):
+    judge(wrong_kernels.stub, exercises.rotate_half)
+    monkeypatch.setattr(judge_module, "SECONDS", 1.0)
+    begin = time.monotonic()
+    assert judge(wrong_kernels.takes_its_time, exercises.rotate_half)
+    assert time.monotonic() - begin > 2
 
 
 def test_a_reader_hears_of_a_long_run(monkeypatch, capfd):
