@@ -475,6 +475,35 @@ def in_checkout(checkout: Path, command: list[str]):
     )
 
 
+PAGE_OF_THE_SITE = """<!doctype html><html><head>
+<link rel="stylesheet" href="site.css"><style>pre {{ padding: 1rem }}</style>
+<script src="copy.js"></script><script src="scroll.js"></script></head>
+<body class="bd-content"><div class="cell"><div class="cell_input"><div class="highlight">
+<pre>{code}</pre></div></div>
+<div class="cell_output"><img width="704" height="99" style="width: 704px" alt=""></div>
+<div class="cell_output"><img width="300" height="99" style="width: 300px" alt=""></div>
+</div></body></html>"""
+
+
+@pytest.mark.parametrize("width, hints", [(390, [True, False]), (1280, [False, False])])
+def test_on_a_phone_the_site_hides_no_code_and_names_what_scrolls(width, hints, browser, tmp_path):
+    shutil.copytree(ROOT / "docs/static", tmp_path, dirs_exist_ok=True)
+    (tmp_path / "page.html").write_text(PAGE_OF_THE_SITE.format(code=99 * "a" + "\nb"))
+    page = browser.new_page(viewport={"width": width, "height": 844}, has_touch=width < 600)
+    page.goto((tmp_path / "page.html").as_uri())
+    page.wait_for_timeout(200)
+    assert [hint.is_visible() for hint in page.locator(".scroll-hint").all()] == hints
+    button, code = page.locator("button.copy-code"), page.locator("pre")
+    first_line = code.evaluate(
+        "pre => { const text = document.createRange(); text.selectNodeContents(pre);"
+        " return text.getClientRects()[0].top; }"
+    )
+    box = button.bounding_box()
+    assert box["y"] + box["height"] <= first_line
+    assert code.bounding_box()["y"] - box["y"] < 20
+    page.close()
+
+
 @pytest.mark.skipif("SCREENSHOTS" not in os.environ, reason="SCREENSHOTS names no folder")
 @pytest.mark.parametrize("name", NAMES)
 def test_screenshots(name, browser, lab):
