@@ -1,6 +1,7 @@
 """`lab.check_exercise`: right candidates pass, wrong ones are told what they look like."""
 
 import functools
+import html
 import importlib
 import os
 import pkgutil
@@ -411,8 +412,10 @@ def test_functions_of_pytorch_are_judged_where_there_is_no_triton(tmp_path):
     ),
 )
 def test_a_verdict_has_its_color_on_a_page(candidate, state, color):
-    page = judge(candidate, exercises.rope)._repr_html_()
+    verdict = judge(candidate, exercises.rope)
+    page, outcome = verdict._repr_html_(), state.upper().replace("-", " ")
     assert f"lab-{state}" in page and color in page and page.startswith("<pre")
+    assert f">{repr(verdict).replace(outcome, f'<b>{outcome}</b>', 1)}</pre>" in html.unescape(page)
 
 
 @spec(leave_out=STRIDED)
