@@ -68,7 +68,7 @@ html_favicon = "static/favicon.svg"
 html_context = {"default_mode": "auto"}  # light or dark, as the reader's system has it
 html_static_path = ["static"]  # tools/make_site.py adds the folder with MathJax
 html_css_files = ["site.css"]
-html_js_files = ["copy.js"]
+html_js_files = ["copy.js", "scroll.js"]
 html_show_sphinx = False
 mathjax_path = "mathjax/tex-chtml.js"  # served from the site
 

@@ -1,6 +1,7 @@
 """A process that answers jobs, one line of JSON each, until this process ends."""
 
 import atexit
+import contextlib
 import json
 import os
 import subprocess
@@ -35,15 +36,19 @@ class Child:
 
     def ask(self, job: dict) -> tuple[str, str]:
         """Its answer, '' if it has died of the job; and what it wrote to standard error."""
-        begin = self._errors.stat().st_size
-        try:
+        self._read = self._errors.stat().st_size
+        with contextlib.suppress(BrokenPipeError):  # it is dead, which `listen` finds out
             print(json.dumps(job), file=self.process.stdin, flush=True)
-            answer = self.process.stdout.readline()
-        except BrokenPipeError:
-            answer = ""
+        return self.listen()
+
+    def listen(self) -> tuple[str, str]:
+        """Its next line for the same job, as `ask` returns it."""
+        answer = self.process.stdout.readline()
         if not answer:
             self.process.wait()
-        return answer, self._errors.read_bytes()[begin:].decode(errors="replace").strip()
+        errors = self._errors.read_bytes()[self._read :]
+        self._read += len(errors)
+        return answer, errors.decode(errors="replace").strip()
 
     def end(self) -> None:
         """End it, whatever it is at."""

@@ -301,11 +301,25 @@ def pictures_can_be_read(notebook: Notebook) -> list[str]:
     return complaints
 
 
+EXPLORER = r"\b(?:\w*Explorer|WhoLoadsWhat)\("
+
+
+def widgets_say_where_they_move(notebook: Notebook) -> list[str]:
+    """Elsewhere the page has the picture alone, and its reader looks for the sliders."""
+    complaints, before = [], ""
+    for cell in notebook.node.cells:
+        if cell.cell_type == "markdown":
+            before = cell.source
+        elif re.search(EXPLORER, cell.source) and "In JupyterLab, " not in before:
+            complaints.append(f"{cell.id}: nothing says that its sliders are in JupyterLab")
+    return complaints
+
+
 def widgets_have_a_figure(notebook: Notebook) -> list[str]:
     """A page that shows no widgets (GitHub) still shows a picture, in the same cell or the next."""
     complaints = []
     for place, cell in enumerate(notebook.code):
-        if not re.search(r"\b(?:Explorer|WhoLoadsWhat)\(|Explorer\(", cell.source):
+        if not re.search(EXPLORER, cell.source):
             continue
         following = [o for later in notebook.code[place : place + 2] for o in later.outputs]
         if not any("image/png" in output.get("data", {}) for output in following):
@@ -452,6 +466,7 @@ CHECKS_OF_WHAT_IS_WRITTEN = (
     every_equation_is_evaluated,
     predictions_are_looked_back_at,
     pictures_have_words,
+    widgets_say_where_they_move,
     links_lead_somewhere,
     measurements_are_on_record,
 )

@@ -4,6 +4,7 @@ All are one kernel, right where `MISTAKE` is 0, so that each differs from the ri
 """
 
 import os
+import time
 
 import torch
 import triton
@@ -169,6 +170,12 @@ def ends_the_process(t, freqs):
 def never_ends(t, freqs):
     while True:
         pass
+
+
+def takes_its_time(x):
+    time.sleep(0.4)
+    x1, x2 = x.chunk(2, dim=-1)
+    return torch.cat([-x2, x1], dim=-1)
 
 
 def stub(t, freqs):

@@ -9,6 +9,8 @@ no copy; `--fresh` moves the whole folder to a dated backup first.
 """
 
 import argparse
+import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -23,10 +25,6 @@ ROOT = Path(__file__).resolve().parent.parent
 ORIGINALS, COPIES = "notebooks", "my_notebooks"
 # In the folder of the copies: for each, the digest of its original when it was copied.
 MEMORY = ".copied-from.json"
-_METADATA = {
-    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-    "language_info": {"name": "python"},
-}
 
 
 @dataclass
@@ -67,6 +65,25 @@ def digest(cells: list[dict]) -> str:
     return hashlib.sha256(json.dumps(cells, sort_keys=True).encode()).hexdigest()[:16]
 
 
+@functools.cache
+def of_the_kernel() -> dict[str, dict]:
+    """What JupyterLab writes into a notebook once its kernel runs.
+
+    A copy has it from the start. Otherwise JupyterLab would take a copy that was only opened for
+    modified, and ask whether to save it.
+    """
+    shown, language = "Python 3", {"name": "python"}
+    with contextlib.suppress(ImportError):  # where JupyterLab is elsewhere
+        from ipykernel.ipkernel import IPythonKernel
+        from ipykernel.kernelspec import get_kernel_dict
+
+        shown, language = get_kernel_dict()["display_name"], dict(IPythonKernel.language_info)
+    return {
+        "kernelspec": {"display_name": shown, "language": "python", "name": "python3"},
+        "language_info": language,
+    }
+
+
 def as_unexecuted(cells: list[dict]) -> str:
     """The text of a notebook with these cells and no outputs."""
     code_fields = {"execution_count": None, "outputs": []}
@@ -78,7 +95,7 @@ def as_unexecuted(cells: list[dict]) -> str:
         }
         for cell in cells
     ]
-    notebook = {"cells": written, "metadata": _METADATA, "nbformat": 4, "nbformat_minor": 5}
+    notebook = {"cells": written, "metadata": of_the_kernel(), "nbformat": 4, "nbformat_minor": 5}
     return json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 

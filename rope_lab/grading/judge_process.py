@@ -1,4 +1,7 @@
-"""The child process of `judge.py`: jobs on standard input, a line of JSON back for each."""
+"""The child process of `judge.py`: jobs on standard input, lines of JSON back.
+
+For each job there is one line when a case begins, and the last one has the verdict.
+"""
 
 import contextlib
 import importlib.util
@@ -10,6 +13,7 @@ import traceback
 import types
 from collections.abc import Callable
 from pathlib import Path
+from typing import TextIO
 
 import torch
 from torch import Tensor
@@ -63,10 +67,14 @@ def main(folder: Path) -> None:
             for k, (words, shipped) in enumerate(job["spec"]["mistakes"].items())
         }
         wanted = spec(function, mistakes=mistakes, **as_asked(**job["spec"]["asked"]))
-        fields = judge(candidate, wanted)
+        fields = judge(candidate, wanted, begins=lambda case: tell(answers, {"begins": case}))
         if job["probe"] and fields["state"] == RIGHT:
             fields["counted"] = counted(candidate, wanted, as_case(job["probe"]))
-        print(json.dumps(fields), file=answers, flush=True)
+        tell(answers, fields)
+
+
+def tell(answers: TextIO, fields: dict) -> None:
+    print(json.dumps(fields), file=answers, flush=True)
 
 
 def as_asked(
@@ -141,10 +149,11 @@ def load(shipped: dict, path: Path) -> Callable:
     return (lambda *x, **more: function(*x, **options, **more)) if options else function
 
 
-def judge(candidate: Callable, wanted: Spec) -> dict:
+def judge(candidate: Callable, wanted: Spec, begins: Callable[[str], None]) -> dict:
     """The fields of a `Verdict`, as far as they are not its defaults; and what was `printed`."""
     right, wrong, launches, printed, remark = [], [], 0, "", ""
     for case in wanted.cases:
+        begins(case.name)
         with contextlib.redirect_stdout(io.StringIO()) as said:
             attempt = Attempt(candidate, wanted, case, earlier=right)
             outcome = attempt.outcome(explain=not wrong)

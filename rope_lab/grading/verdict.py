@@ -88,13 +88,15 @@ class Verdict:
         return "\n".join([first, *lines])
 
     def _repr_html_(self) -> str | None:
-        """A box with a line beside it, colored by the outcome; None leaves the text alone."""
+        """A box with a line beside it, colored by the outcome, which is bold; None: plain text."""
         if not self.boxed:
             return None
         style = f"border-left: 4px solid {COLORS[self.state]}; padding-left: 0.8em; "
         style += "white-space: pre-wrap; word-break: normal"  # lines end between words
         classes = f"lab-verdict lab-{self.state.replace(' ', '-')}"
-        return f'<pre class="{classes}" style="{style}">{html.escape(repr(self))}</pre>'
+        outcome = self.state.upper()
+        rest = html.escape(repr(self).removeprefix(outcome))
+        return f'<pre class="{classes}" style="{style}"><b>{outcome}</b>{rest}</pre>'
 
     def _lines_about_the_wrong_case(self) -> list[str]:
         count = len(self.right_cases)

@@ -1,9 +1,11 @@
 """`lab.check_exercise`: right candidates pass, wrong ones are told what they look like."""
 
 import functools
+import html
 import importlib
 import os
 import pkgutil
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -161,7 +163,15 @@ def test_what_never_ends_is_ended(monkeypatch):
     judge(wrong_kernels.stub, exercises.rope)  # the child is there
     monkeypatch.setattr(judge_module, "SECONDS", 1.0)
     verdict = judge(wrong_kernels.never_ends, exercises.rope)
-    assert "ran for 1 seconds without coming to an end" in verdict.reason
+    assert "'small and plain' ran for 1 seconds without coming to an end" in verdict.reason
+
+
+def test_each_case_has_the_time_for_itself(monkeypatch):
+    judge(wrong_kernels.stub, exercises.rotate_half)
+    monkeypatch.setattr(judge_module, "SECONDS", 1.0)
+    begin = time.monotonic()
+    assert judge(wrong_kernels.takes_its_time, exercises.rotate_half)
+    assert time.monotonic() - begin > 2
 
 
 def test_a_reader_hears_of_a_long_run(monkeypatch, capfd):
@@ -402,8 +412,10 @@ def test_functions_of_pytorch_are_judged_where_there_is_no_triton(tmp_path):
     ),
 )
 def test_a_verdict_has_its_color_on_a_page(candidate, state, color):
-    page = judge(candidate, exercises.rope)._repr_html_()
+    verdict = judge(candidate, exercises.rope)
+    page, outcome = verdict._repr_html_(), state.upper().replace("-", " ")
     assert f"lab-{state}" in page and color in page and page.startswith("<pre")
+    assert f">{repr(verdict).replace(outcome, f'<b>{outcome}</b>', 1)}</pre>" in html.unescape(page)
 
 
 @spec(leave_out=STRIDED)

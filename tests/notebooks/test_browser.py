@@ -446,6 +446,25 @@ def test_the_two_commands_in_a_readers_order(browser, checkout):
         assert ran.returncode == 0, f"{command}: {ran.stdout}{ran.stderr}"
 
 
+def test_a_copy_that_was_only_opened_closes_without_a_question(browser, checkout):
+    """Once its kernel is there, too: it has nothing to add to what the copy says of it."""
+    with jupyterlab(make_lab, checkout, packages=checkout) as lab:
+        page = Page(browser, lab)
+        copy = checkout / page.path()
+        before = copy.read_bytes()
+        page.in_lab("async (_, panel) => { await panel.sessionContext.session.kernel.info; }")
+        page.page.wait_for_timeout(2000)
+        shown = page.in_lab("(_, panel) => panel.content.model.toJSON().metadata")
+        assert shown == json.loads(before)["metadata"]
+        assert not page.in_lab("(_, panel) => panel.context.model.dirty")
+        assert page.page.locator(".lm-TabBar-tab.jp-mod-dirty").count() == 0
+        page.in_lab("app => { app.commands.execute('application:close'); }")
+        page.page.locator(IN_FRONT).wait_for(state="detached")
+        assert page.page.locator(".jp-Dialog").count() == 0
+        assert copy.read_bytes() == before
+        page.page.close()
+
+
 def in_checkout(checkout: Path, command: list[str]):
     return subprocess.run(
         [sys.executable, "-m", *command],
@@ -454,6 +473,35 @@ def in_checkout(checkout: Path, command: list[str]):
         capture_output=True,
         text=True,
     )
+
+
+PAGE_OF_THE_SITE = """<!doctype html><html><head>
+<link rel="stylesheet" href="site.css"><style>pre {{ padding: 1rem }}</style>
+<script src="copy.js"></script><script src="scroll.js"></script></head>
+<body class="bd-content"><div class="cell"><div class="cell_input"><div class="highlight">
+<pre>{code}</pre></div></div>
+<div class="cell_output"><img width="704" height="99" style="width: 704px" alt=""></div>
+<div class="cell_output"><img width="300" height="99" style="width: 300px" alt=""></div>
+</div></body></html>"""
+
+
+@pytest.mark.parametrize("width, hints", [(390, [True, False]), (1280, [False, False])])
+def test_on_a_phone_the_site_hides_no_code_and_names_what_scrolls(width, hints, browser, tmp_path):
+    shutil.copytree(ROOT / "docs/static", tmp_path, dirs_exist_ok=True)
+    (tmp_path / "page.html").write_text(PAGE_OF_THE_SITE.format(code=99 * "a" + "\nb"))
+    page = browser.new_page(viewport={"width": width, "height": 844}, has_touch=width < 600)
+    page.goto((tmp_path / "page.html").as_uri())
+    page.wait_for_timeout(200)
+    assert [hint.is_visible() for hint in page.locator(".scroll-hint").all()] == hints
+    button, code = page.locator("button.copy-code"), page.locator("pre")
+    first_line = code.evaluate(
+        "pre => { const text = document.createRange(); text.selectNodeContents(pre);"
+        " return text.getClientRects()[0].top; }"
+    )
+    box = button.bounding_box()
+    assert box["y"] + box["height"] <= first_line
+    assert code.bounding_box()["y"] - box["y"] < 20
+    page.close()
 
 
 @pytest.mark.skipif("SCREENSHOTS" not in os.environ, reason="SCREENSHOTS names no folder")

@@ -216,6 +216,9 @@ BREAKS = {
         (MATH, lambda n: n.code[0].outputs.append(picture((250, 250, 250, 0), WORDS))),
         (MATH, lambda n: n.code[0].outputs.append(picture("#fafafa", "A figure."))),
     ],
+    "widgets_say_where_they_move": [
+        (MATH, lambda n: replace_in(first_with(n, "markdown", "In JupyterLab"), "In Jup", "Jup")),
+    ],
     "widgets_have_a_figure": [(MATH, remove_figures)],
     "links_lead_somewhere": [
         (MATH, lambda n: n.markdown[1].update(source="[gone](99_gone.ipynb)")),

@@ -105,10 +105,16 @@ def test_the_script_that_the_pages_load_is_unpacked(make_site):
 
 # docs/index.md
 
+FOLDED = ("detours", "solutions")
+
 
 def notebooks_not_listed_once(index):
-    """Notebooks that the tables of contents of the first page do not name exactly once."""
-    lists = re.findall(r"```{toctree}\n(.*?)```", index, re.DOTALL)
+    """Notebooks that the tables of contents do not name exactly once.
+
+    Those of the first page, and of the pages which its sidebar folds.
+    """
+    folded = [read(f"docs/{name}.md") for name in FOLDED if f"\n{name}\n" in index]
+    lists = re.findall(r"```{toctree}\n(.*?)```", "".join([index, *folded]), re.DOTALL)
     patterns = [line for text in lists for line in text.split() if line.startswith("notebooks/")]
     found = [p.relative_to(ROOT).as_posix() for x in patterns for p in ROOT.glob(f"{x}.ipynb")]
     return sorted(name for name in NOTEBOOKS | set(found) if found.count(name) != 1)
@@ -118,6 +124,7 @@ def test_every_notebook_is_listed_once():
     index = read("docs/index.md")
     assert notebooks_not_listed_once(index) == []
     assert notebooks_not_listed_once(index.replace("notebooks/[0-9]*", "")) != []
+    assert notebooks_not_listed_once(index.replace("\nsolutions\n", "\n")) != []
     assert notebooks_not_listed_once(index.replace("[0-9]*", "[0-9]*\nnotebooks/03*")) == [
         "notebooks/03_first_triton_kernel.ipynb"
     ]
@@ -271,8 +278,8 @@ def test_sphinx_reads_every_notebook_where_it_is_in_the_repository(make_site, tm
     copied = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*.ipynb")}
     assert copied == NOTEBOOKS
     pages = {p.name for p in tmp_path.iterdir() if p.suffix in (".md", ".rst")}
-    names = "index", "install", "kernels", "compile_matrix", "tiles"
-    assert pages == {f"{name}.md" for name in names} | {"api.rst", "lab.rst"}
+    own = ("index", "install", "kernels", "checklist", "compile_matrix", "tiles", *FOLDED)
+    assert pages == {f"{name}.md" for name in own} | {"api.rst", "lab.rst"}
 
 
 def test_any_warning_is_an_error(make_site, tmp_path, monkeypatch):
@@ -586,9 +593,18 @@ def complaints_about_page(html):
         complaints.append("no description")
     if "copy.js" not in html:
         complaints.append("no button that copies code")
+    if "scroll.js" not in html:
+        complaints.append("no word about a figure that is wider than its box")
     if re.search("run this cell to|[A-Z]\\w+ explorer: [A-Z]+,", html):
         complaints.append("what a widget says where there is none")
     return complaints
+
+
+def solutions_are_folded(html):
+    """In the sidebar, of which a fold that is open says so."""
+    sidebar = html[html.index('class="bd-links') : html.index("<article")]
+    open_part = re.sub("<details>.*?</details>", "", sidebar, flags=re.DOTALL)
+    return "Solutions to 00" in sidebar and "Solutions to 00" not in open_part
 
 
 @needs_sphinx
@@ -628,11 +644,14 @@ def test_the_whole_site_builds(make_site, tmp_path):
         'class="prev-next-area"': "",
         '<meta name="description"': "<meta",
         "copy.js": "other.js",
+        "scroll.js": "other.js",
         "<body": "<p>Explorer: run this cell to move its sliders.</p><body",
     }
     with_pictures = (site / "notebooks/01_roformer_math.html").read_text("utf-8")
     for good, bad in broken.items():
         assert len(complaints_about_page(with_pictures.replace(good, bad))) == 1, good
+    assert solutions_are_folded(with_pictures)
+    assert not solutions_are_folded(with_pictures.replace("<details>", "<details open>"))
     # what a helper shows has colors, and a link to a solution leads to its exercise
     tile = (site / "notebooks/05_fused_half_split.html").read_text("utf-8")
     assert re.search(r'<div class="cell_output.*?highlight-python', tile, re.DOTALL)
