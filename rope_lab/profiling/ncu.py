@@ -116,6 +116,11 @@ class Line:
         return max(self.stalls, key=lambda name: self.stalls[name])
 
 
+def source(about: dict[str, str]) -> str:
+    """One line: on which GPU, with what, and when. A notebook never runs ncu itself."""
+    return f"Replayed from a report: {about['gpu']}, {about['versions']}, {about['date']}."
+
+
 def read(path: Path | str) -> Report:
     """A file as `write` leaves it."""
     lines = Path(path).read_text().splitlines()
