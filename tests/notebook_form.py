@@ -350,18 +350,25 @@ def links_lead_somewhere(notebook: Notebook) -> list[str]:
     return complaints
 
 
+_IMPORTED = re.compile(r"^from (rope_lab\.[\w.]+) import", re.M)
+
+
 def measurements_are_on_record(notebook: Notebook) -> list[str]:
     """Each `lab.bench` key has a record with GPU, versions, date and this notebook's cases.
 
-    A notebook and its detours share a file of records, by their number.
+    A notebook, its detours and its solutions share a file of records, by their number. A case may
+    be named in a module of rope_lab that they import.
     """
     call = re.compile(r"lab\.(?:bench|observe)\(\s*\"([^\"]+)\"")
     kin = [name for name in names_of_detours() if Path(name).name[:2] == notebook.number]
+    main = next(entry for entry in INDEX.entries() if entry.number == notebook.number)
+    kin.append(f"solutions/{Path(main.file).stem}_solutions.ipynb")
     code = notebook.code + [cell for name in kin for cell in load(name).code]
     source = "\n".join(cell.source for cell in code if call.search(cell.source))
     keys = set(call.findall(source))
-    if any("rope_lab.profiling.eager" in cell.source for cell in code):  # 00 and 02 keep them there
-        source += (ROOT / "rope_lab" / "profiling" / "eager.py").read_text(encoding="utf-8")
+    for module in {name for cell in code for name in _IMPORTED.findall(cell.source)}:
+        path = (ROOT / module.replace(".", "/")).with_suffix(".py")
+        source += path.read_text(encoding="utf-8") if path.exists() else ""
     path = FOLDER / "records" / f"{notebook.number}.json"
     recorded = json.loads(path.read_text()) if path.exists() else {}
     complaints = [f"no record of {key}" for key in sorted(keys - set(recorded))]
@@ -421,7 +428,7 @@ def minutes_are_counted(notebook: Notebook) -> list[str]:
 
 
 def exercises_stand_in_sections(notebook: Notebook) -> list[str]:
-    """Each is in a numbered section, the first one in the first third; minutes are 5 to 20."""
+    """Each is in a numbered section, the first one in the first third; minutes are 4 to 20."""
     if entry_of(notebook).is_deeper or notebook.number == "10":
         return []  # in 10, every section is one
     complaints, places, section = [], [], ""
@@ -437,7 +444,7 @@ def exercises_stand_in_sections(notebook: Notebook) -> list[str]:
             if not re.match(r"## \d+\. ", section):
                 complaints.append(f"'{heading}' is under '{section}'")
             minutes = re.search(r"\((\d+) minutes(?:, optional)?\)$", heading)
-            if minutes is None or int(minutes[1]) not in (5, 8, 10, 15, 20, 30, 40):
+            if minutes is None or int(minutes[1]) not in (4, 5, 7, 8, 10, 15, 20, 30, 40):
                 complaints.append(f"the minutes of '{heading}'")
             elif int(minutes[1]) > 20 and "optional" not in heading:
                 complaints.append(f"'{heading}' is long and not optional")

@@ -102,7 +102,7 @@ def measured(unseen: Measurement) -> list[float]:
 LIMITS = {
     "host": "a graph would leave a part of the time",
     "starts": "half the programs would take less time",
-    "bytes": "twice the dtype would take twice the time, and half the programs as long as before",
+    "bytes": "twice the dtype would take twice the time",
     "instructions": "twice the arithmetic would take longer",
     "latency": "half the programs would take longer",
 }

@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from rope_kernels import RotaryPositionEmbedding, norm_rope, reference, rope_qk, rotate_half
+from rope_kernels import RotaryPositionEmbedding, norm_rope, reference, rotate_half
 
 from ..profiling.fingerprint import Call, Changes
 from .five_limits import Setting
@@ -100,21 +100,6 @@ def _decode() -> Changes:
     )
 
 
-def _queries_and_keys() -> Changes:
-    """The package's rope_qk on a Llama layer's q and k."""
-
-    def make(s: int, dtype: torch.dtype) -> Call:
-        q, k = (torch.randn(2, h, s, 128, device="cuda", dtype=dtype) for h in (32, 8))
-        return partial(rope_qk, q, k, RotaryPositionEmbedding(128).cuda()(s), "bhsd")
-
-    bf16 = torch.bfloat16
-    return Changes(
-        as_it_is=make(8192, bf16),
-        eighths=[make(1024, bf16) for _ in range(8)],
-        twice_the_dtype=make(8192, torch.float32),
-    )
-
-
 UNKNOWN = {
     "a": Unknown("torch.compile's RoPE, from a table of angles", "instructions", _compiled),
     "b": Unknown("notebook 11's backward, 2 programs for each SM", "latency", _norm_backward),
@@ -124,7 +109,11 @@ UNKNOWN = {
         Setting(shape=(2048, 16, 32, 64), rows=1).changes,
     ),
     "d": Unknown("eager PyTorch on a small tensor", "host", _eager),
-    "e": Unknown("rope_qk on a Llama layer's q and k", "bytes", _queries_and_keys),
+    "e": Unknown(
+        "fp16, sixteen rows of 128 elements a program",
+        "bytes",
+        Setting(shape=(8192, 1, 64, 128), dtype=torch.float16, rows=16, num_warps=2).changes,
+    ),
     "f": Unknown(
         "24 turns of each pair, heads of 128 elements",
         "instructions",

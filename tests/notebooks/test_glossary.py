@@ -20,7 +20,7 @@ GLOSSARY = {
     "06": "loss, gradient, backward, transpose, mismatched halves, autograd, graph, "
     "custom operator, hook, expanded, out of bounds",
     "07": "TTIR, TTGIR, LLVM IR, PTX, SASS, ptxas, layout, layout conversion, shuffles, "
-    "shared memory, specialization, predicate, operation, static single assignment, "
+    "shared memory, specialization, predicate, operation, "
     "slow branch, fma, contracts, stack, local memory, resident, occupancy, "
     "latency hiding, Little's law",
     "08": "time law, knee, compute-bound, ridge, roofline, stall",

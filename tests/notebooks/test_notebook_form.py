@@ -184,7 +184,7 @@ BREAKS = {
         (MATH, lambda n: replace_in(first_with(n, "markdown", "(5 minutes)"), "(5 ", "(15 ")),
     ],
     "exercises_stand_in_sections": [
-        (MATH, lambda n: replace_in(first_with(n, "markdown", "(5 minutes)"), "(5 ", "(7 ")),
+        (MATH, lambda n: replace_in(first_with(n, "markdown", "(5 minutes)"), "(5 ", "(6 ")),
         (MATH, lambda n: replace_in(first_with(n, "markdown", "(5 minutes)"), "(5 ", "(40 ")),
         (MATH, lambda n: n.node.cells.sort(key=lambda cell: "### Exercise" in cell.source)),
     ],
