@@ -1,0 +1,116 @@
+"""Record what finds a collision of two stores: `python -m rope_lab.profiling.record_races`.
+
+Two records of notebook 10 come from here, on a GPU: how many launches were wrong, and what
+compute-sanitizer said, where it is installed.
+"""
+
+import argparse
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+from rope_kernels import RotaryPositionEmbedding
+from rope_kernels.reference import apply_rotary_pos_emb
+
+from ..records import RECORD_SWITCH, observe
+
+LAUNCHES, SECONDS = 200, 60
+HEAD_DIMS, WARPS = (64, 80, 96, 112), (1, 2, 4)
+_MODULE = "rope_lab.steps.collision"
+# what is launched under which tool
+RUNS = {
+    "racecheck": ("racecheck", ()),
+    "memcheck": ("memcheck", ()),
+    "initcheck": ("initcheck", ()),
+    "racecheck, staged": ("racecheck", ("staged",)),
+}
+
+
+def count_wrong_launches() -> dict:
+    """Head dimension and warps -> wrong launches, their number, wrong elements and columns."""
+    from ..steps.collision import unmasked_row
+
+    found = {}
+    for d in HEAD_DIMS:
+        t, freqs = torch.randn(512, 1, 8, d, device="cuda"), RotaryPositionEmbedding(d).cuda()(512)
+        want = apply_rotary_pos_emb(t, freqs)
+        for warps in WARPS:
+            wrong, columns, elements = 0, set(), 0
+            for _ in range(LAUNCHES):
+                differs = (unmasked_row(t, freqs, warps) - want).abs() > 1e-4
+                wrong += bool(differs.any())
+                elements += int(differs.sum())
+                columns |= set(differs.flatten(0, 2).any(0).nonzero().flatten().tolist())
+            found[f"d {d}, warps {warps}"] = {
+                "wrong": wrong,
+                "launches": LAUNCHES,
+                "share": elements / (LAUNCHES * t.numel()),  # of all elements
+                "columns": [min(columns), max(columns)] if columns else [],
+            }
+    return found
+
+
+def what_the_sanitizer_says() -> dict:
+    """Run -> the lines that compute-sanitizer and the script printed.
+
+    Raises:
+        FileNotFoundError: compute-sanitizer is not installed.
+    """
+    tool = _compute_sanitizer()
+    version = subprocess.run([tool, "--version"], capture_output=True, text=True, check=False)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    runs = {
+        name: subprocess.Popen(
+            [tool, "--tool", kind, sys.executable, "-m", _MODULE, *words], **pipes
+        )
+        for name, (kind, words) in RUNS.items()
+    }
+    said = {}
+    for name, run in runs.items():
+        try:
+            text, _ = run.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            run.kill()
+            text = run.communicate()[0] + "\n===== stopped: it took too long"
+        said[name] = [_tidy(line) for line in text.splitlines() if _matters(line)]
+    return {"version": re.findall(r"[Vv]ersion (\S+)", version.stdout)} | said
+
+
+def _compute_sanitizer() -> str:
+    places = sorted(glob.glob("/usr/local/cuda*/bin/compute-sanitizer"))
+    found = shutil.which("compute-sanitizer") or next(iter(places), None)
+    if found is None:
+        raise FileNotFoundError("compute-sanitizer is not here: it comes with the CUDA toolkit")
+    return found
+
+
+def _matters(line: str) -> bool:
+    return line.startswith(("=====", "wrong:", "Traceback", "RuntimeError"))
+
+
+def _tidy(line: str) -> str:
+    """Without the folders of this machine."""
+    return re.sub(r"(/[\w.+-]+)+/", "", line).rstrip()
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("notebooks/records"))
+    folder = parser.parse_args(arguments).out
+    if not torch.cuda.is_available():
+        print("There is no GPU here.")
+        return 1
+    os.environ[RECORD_SWITCH] = "1"
+    print(observe("10/collision", count_wrong_launches, records=folder), flush=True)
+    print(observe("10/sanitizer", what_the_sanitizer_says, records=folder))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
