@@ -25,35 +25,43 @@ HEAD_DIMS, WARPS = (64, 80, 96, 112), (1, 2, 4)
 _MODULE = "rope_lab.steps.collision"
 # what is launched under which tool
 RUNS = {
-    "racecheck": ("racecheck", ()),
-    "memcheck": ("memcheck", ()),
-    "initcheck": ("initcheck", ()),
+    "racecheck, collision": ("racecheck", ()),
+    "memcheck, collision": ("memcheck", ()),
+    "initcheck, collision": ("initcheck", ()),
     "racecheck, staged": ("racecheck", ("staged",)),
 }
 
 
 def count_wrong_launches() -> dict:
-    """Head dimension and warps -> wrong launches, their number, wrong elements and columns."""
-    from ..steps.collision import unmasked_row
+    """Head dimension and warps -> wrong launches, and of the last one wrong elements and columns.
+
+    And of heads of 96 and four warps: barriers and stores in the PTX.
+    """
+    from ..steps.collision import unmasked_row, unmasked_row_kernel
 
     found = {}
     for d in HEAD_DIMS:
         t, freqs = torch.randn(512, 1, 8, d, device="cuda"), RotaryPositionEmbedding(d).cuda()(512)
         want = apply_rotary_pos_emb(t, freqs)
         for warps in WARPS:
-            wrong, columns, elements = 0, set(), 0
+            wrong, last = 0, torch.zeros_like(t, dtype=torch.bool)
             for _ in range(LAUNCHES):
                 differs = (unmasked_row(t, freqs, warps) - want).abs() > 1e-4
-                wrong += bool(differs.any())
-                elements += int(differs.sum())
-                columns |= set(differs.flatten(0, 2).any(0).nonzero().flatten().tolist())
+                if differs.any():
+                    wrong, last = wrong + 1, differs
+            columns = last.flatten(0, 2).any(0).nonzero().flatten().tolist()
             found[f"d {d}, warps {warps}"] = {
                 "wrong": wrong,
                 "launches": LAUNCHES,
-                "share": elements / (LAUNCHES * t.numel()),  # of all elements
-                "columns": [min(columns), max(columns)] if columns else [],
+                "elements": int(last.sum()),
+                "of": t.numel(),
+                "columns": [columns[0], columns[-1]] if columns else [],
             }
-    return found
+    t, freqs = torch.randn(4, 1, 8, 96, device="cuda"), RotaryPositionEmbedding(96).cuda()(4)
+    sizes = {"HALF": 48, "BLOCK_HALF": 64, "num_warps": 4}
+    ptx = unmasked_row_kernel[(32,)](t, freqs, torch.empty_like(t), 8, **sizes).asm["ptx"]
+    found["barriers in the PTX of d 96, warps 4"] = ptx.count("bar.sync") + ptx.count("barrier.")
+    return found | {"stores in it": ptx.count("st.global")}
 
 
 def what_the_sanitizer_says() -> dict:
