@@ -28,6 +28,13 @@ TAGS = {"nbval-ignore-output", "nbval-skip", "raises-exception"}
 INDEX = notebook_index.read()
 # notebooks that measure much may leave more cells uncompared
 MEASURING = {"03", "05", "08", "09", "11"}
+# where a notebook's experiments are, if not in its cells
+EXPERIMENTS = {
+    "00": "profiling/eager.py",
+    "02": "profiling/eager.py",
+    "06": "steps/tunings.py",
+    "10": "profiling/record_races.py",
+}
 MAX_BYTES = 1_000_000
 LONG = {"05", "08", "09"}  # these may have 4000 words
 MAX_CELLS = 60
@@ -341,13 +348,16 @@ def measurements_are_on_record(notebook: Notebook) -> list[str]:
 
     A notebook and its detours share a file of records, by their number.
     """
-    call = re.compile(r"lab\.(?:bench|observe)\(\s*\"([^\"]+)\"")
+    call = re.compile(r"\b(?:bench|observe)\(\s*\"([^\"]+)\"")
     kin = [name for name in names_of_detours() if Path(name).name[:2] == notebook.number]
     code = notebook.code + [cell for name in kin for cell in load(name).code]
     source = "\n".join(cell.source for cell in code if call.search(cell.source))
     keys = set(call.findall(source))
-    if any("rope_lab.profiling.eager" in cell.source for cell in code):  # 00 and 02 keep them there
-        source += (ROOT / "rope_lab" / "profiling" / "eager.py").read_text(encoding="utf-8")
+    if notebook.number in EXPERIMENTS:
+        module = (ROOT / "rope_lab" / EXPERIMENTS[notebook.number]).read_text(encoding="utf-8")
+        replayed = {key for cell in code for key in re.findall(r"recorded\(\"(.+?)\"", cell.source)}
+        keys |= replayed & set(call.findall(module))
+        source += module
     path = FOLDER / "records" / f"{notebook.number}.json"
     recorded = json.loads(path.read_text()) if path.exists() else {}
     complaints = [f"no record of {key}" for key in sorted(keys - set(recorded))]

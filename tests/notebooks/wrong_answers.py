@@ -354,9 +354,9 @@ WRONG_ANSWERS = [
         "rotated 7 times: 6 runs of the tuning",
     ),
     Wrong(
-        *("06", 6, "the angles restored"),
-        {'restore_value=["t_ptr"]': 'restore_value=["freqs_ptr"]'},
-        "rotated 7 times: 6 runs of the tuning",
+        *("06", 6, "the launcher's name for the tensor"),
+        {'restore_value=["t_ptr"]': 'restore_value=["t"]'},
+        "KeyError: 't'",
     ),
     Wrong(
         *("06", 6, "zeros, as the documentation's note has it"),

@@ -60,6 +60,8 @@ def _seven_times(t, freqs):
     leave_out=(*STRIDED, "part of the head rotated"),
     overwrites=("t",),
     kernel=True,
+    launches=20,  # those of the tuning among them
+    loads=20,
     mistakes={
         "rotated 7 times: 6 runs of the tuning come before the one that counts": _seven_times
     },
