@@ -28,6 +28,11 @@ TAGS = {"nbval-ignore-output", "nbval-skip", "raises-exception"}
 INDEX = notebook_index.read()
 # notebooks that measure much may leave more cells uncompared
 MEASURING = {"03", "05", "08", "09", "11"}
+# where a notebook's experiments are, if not in its cells
+EXPERIMENTS = {
+    "06": "steps/tunings.py",
+    "10": "profiling/record_races.py",
+}
 MAX_BYTES = 1_000_000
 LONG = {"05", "08", "09"}  # these may have 4000 words
 MAX_CELLS = 60
@@ -359,7 +364,7 @@ def measurements_are_on_record(notebook: Notebook) -> list[str]:
     A notebook, its detours and its solutions share a file of records, by their number. A case may
     be named in a module of rope_lab that they import.
     """
-    call = re.compile(r"lab\.(?:bench|observe)\(\s*\"([^\"]+)\"")
+    call = re.compile(r"\b(?:bench|observe)\(\s*\"([^\"]+)\"")
     kin = [name for name in names_of_detours() if Path(name).name[:2] == notebook.number]
     main = next(entry for entry in INDEX.entries() if entry.number == notebook.number)
     kin.append(f"solutions/{Path(main.file).stem}_solutions.ipynb")
@@ -369,6 +374,11 @@ def measurements_are_on_record(notebook: Notebook) -> list[str]:
     for module in {name for cell in code for name in _IMPORTED.findall(cell.source)}:
         path = (ROOT / module.replace(".", "/")).with_suffix(".py")
         source += path.read_text(encoding="utf-8") if path.exists() else ""
+    if notebook.number in EXPERIMENTS:
+        module = (ROOT / "rope_lab" / EXPERIMENTS[notebook.number]).read_text(encoding="utf-8")
+        replayed = {key for cell in code for key in re.findall(r"recorded\(\"(.+?)\"", cell.source)}
+        keys |= replayed & set(call.findall(module))
+        source += module
     path = FOLDER / "records" / f"{notebook.number}.json"
     recorded = json.loads(path.read_text()) if path.exists() else {}
     complaints = [f"no record of {key}" for key in sorted(keys - set(recorded))]

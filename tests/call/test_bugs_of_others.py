@@ -293,6 +293,48 @@ def test_a_seed_in_place_races_between_programs_of_the_interpreter(device):
     assert_rounded_once(got, rotate_fp64(t, freqs, "sbhd"))
 
 
+@contextmanager
+def watched(device):
+    """Within, what every program stores is noted, where kernels are interpreted."""
+    if device == "cuda":
+        yield None
+    else:
+        from rope_lab.grading.trace import Trace  # loads Triton
+
+        with Trace() as trace:
+            yield trace
+
+
+@each_pairing
+@pytest.mark.parametrize("inplace", (False, True), ids=("out of place", "in place"))
+@pytest.mark.parametrize("rotary_dim", (80, 96, 112))
+def test_triton_10743_two_stores_of_one_element(
+    rotary_dim, inplace, interleaved, needs_triton, device
+):
+    """Of two stores in one program either could stay; here an element is stored once."""
+    options = {"interleaved": interleaved}
+    for d in (rotary_dim, rotary_dim + 24):
+        t, freqs = torch.randn(S, B, H, d, device=device), angles(S, rotary_dim, device)
+        want = rotate_fp64(t, freqs, "sbhd", **options)
+        with watched(device) as trace:
+            got = rope_fw(t.clone(), freqs, inplace=inplace, **options)
+        assert_rounded_once(got, want)
+        if trace is not None:
+            assert trace.launches and not trace.twice
+
+
+def test_lion_pytorch_36_the_first_call_in_place(needs_triton, device):
+    """Autotune ran an in-place kernel many times on the caller's tensor; here it runs once."""
+    t, freqs = torch.randn(3, 1, 7, 34, device=device), angles(3, 26, device)  # new to the process
+    first, second = t.clone(), t.clone()
+    with watched(device) as trace:
+        rope_fw(first, freqs, inplace=True)
+    rope_fw(second, freqs, inplace=True)
+    assert_rounded_once(first, rotate_fp64(t, freqs, "sbhd"))
+    assert torch.equal(first, second)
+    assert trace is None or trace.launches == 1
+
+
 # gradients
 
 

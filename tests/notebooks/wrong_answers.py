@@ -308,60 +308,14 @@ WRONG_ANSWERS = [
         {"torch.empty(grad.shape, dtype=grad.dtype, device=grad.device)": "torch.empty_like(grad)"},
         "a wrong stride: the output is not contiguous, because its input is not",
     ),
-    # 06: the interleaved backward
-    Wrong(
-        *("06", 5, "halves"),
-        {
-            "first = 2 * tl.arange(0, BLOCK_HALF)": "first = tl.arange(0, BLOCK_HALF)",
-            "exists = first < 2 * HALF": "exists = first < HALF",
-            "(first + 1) * stride_d": "(first + HALF) * stride_d",
-            "angle_ptr + 1": "angle_ptr + HALF",
-            "first + 1, g2": "first + HALF, g2",
-        },
-        "the wrong pairing: it pairs halves",
-    ),
-    Wrong(
-        *("06", 5, "one angle for both"),
-        {"angle_ptr + 1,": "angle_ptr,"},
-        "the wrong angle: both of two neighbors take the first one's angle",
-    ),
-    Wrong(
-        *("06", 5, "the cosines exchanged"),
-        {
-            "g1 * tl.cos(angle1)": "g1 * tl.cos(angle2)",
-            "g2 * tl.cos(angle2)": "g2 * tl.cos(angle1)",
-        },
-        "the wrong cosine: each of two neighbors takes the cosine of the other's angle",
-    ),
-    Wrong(
-        *("06", 5, "only the signs"),
-        {
-            "g2 * tl.sin(angle2)": "g2 * tl.sin(angle1)",
-            "- g1 * tl.sin(angle1)": "- g1 * tl.sin(angle2)",
-        },
-        "the wrong sine",
-    ),
-    Wrong(
-        *("06", 5, "no tail"),
-        {"        tl.store(out_row_ptr + column, g, mask=passes)\n": ""},
-        "the tail is forgotten",
-    ),
-    Wrong(
-        *("06", 5, "the forward"),
-        {
-            "+ g2 * tl.sin(angle2)": "- g2 * tl.sin(angle1)",
-            "- g1 * tl.sin(angle1)": "+ g1 * tl.sin(angle2)",
-        },
-        "a sign and the wrong sine: the map itself",
-    ),
     # 06: three sections
     Wrong(
-        *("06", 6, "time for all sections"),
+        *("06", 5, "time for all sections"),
         {"ids_ptr + (section * batch + sequence)": "ids_ptr + (0 * section + sequence)"},
         "the wrong position: every section takes those of section 0",
     ),
     Wrong(
-        *("06", 6, "sections in another order"),
+        *("06", 5, "sections in another order"),
         {
             "tl.where(pair < HALF // 4, 0,": "tl.where(pair < HALF // 4, 2,",
             "8, 1, 2))": "8, 1, 0))",
@@ -369,12 +323,12 @@ WRONG_ANSWERS = [
         "the wrong position: the sections take those of 2, 1, 0",
     ),
     Wrong(
-        *("06", 6, "sections of elements"),
+        *("06", 5, "sections of elements"),
         {"HALF // 4": "HALF // 2", "3 * HALF // 8": "3 * HALF // 4"},
         "the wrong position: the sections begin or end elsewhere",
     ),
     Wrong(
-        *("06", 6, "ids read as (s, b)"),
+        *("06", 5, "ids read as (s, b)"),
         {
             "(section * batch + sequence) * seq_len + place": (
                 "(section * seq_len + place) * batch + sequence"
@@ -383,15 +337,41 @@ WRONG_ANSWERS = [
         "the wrong position: the ids are read as (s, b), where (b, s) is asked",
     ),
     Wrong(
-        *("06", 6, "a section begins with the next sequence"),
+        *("06", 5, "a section begins with the next sequence"),
         {"(section * batch + sequence)": "(section + sequence)"},
         "the wrong position: a section begins one row of ids after the one before",
     ),
     Wrong(
-        *("06", 6, "the gradient by the forward"),
+        *("06", 5, "the gradient by the forward"),
         {"position_ids, transpose=True)": "position_ids, transpose=False)"},
         "a sign and the wrong sine: the map itself",
         "three_sections_backward",
+    ),
+    # 06: an autotuned rotation in place
+    Wrong(
+        *("06", 6, "a key with more in it"),
+        {'    restore_value=["t_ptr"],\n': "", 'key=["HALF"]': 'key=["HALF", "rows"]'},
+        "rotated 7 times: 6 runs of the tuning",
+    ),
+    Wrong(
+        *("06", 6, "the launcher's name for the tensor"),
+        {'restore_value=["t_ptr"]': 'restore_value=["t"]'},
+        "KeyError: 't'",
+    ),
+    Wrong(
+        *("06", 6, "zeros, as the documentation's note has it"),
+        {'restore_value=["t_ptr"]': 'reset_to_zero=["t_ptr"]'},
+        "zero: what is wrong is zero",
+    ),
+    Wrong(
+        *("06", 6, "a copy is rotated"),
+        {"](t, freqs, b * h": "](t.clone(), freqs, b * h"},
+        "unchanged",
+    ),
+    Wrong(
+        *("06", 6, "Triton's own clock"),
+        {"    do_bench=three_runs,\n": ""},
+        "0 active drivers",
     ),
     # 07: wide loads
     Wrong(

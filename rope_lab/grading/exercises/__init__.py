@@ -59,7 +59,7 @@ from .exercises_06 import (
     rope_gradient_of_whole_heads,
     rope_in_three_sections,
     rope_in_three_sections_gradient,
-    rope_of_neighbors_gradient,
+    rope_of_whole_rows_tuned,
 )
 from .exercises_07 import rope_of_neighbors_of_whole_heads
 from .exercises_09 import rope_scaled

@@ -3,20 +3,14 @@
 
 import torch
 
-from ..spec import Case, spec
-from .definitions import rope_gradient, rotate_half, rotate_half_of_neighbors, rotated, rotated_back
+from ..spec import STRIDED, Case, spec
+from .definitions import rope, rope_gradient, rotate_half, rotated, rotated_back
 
 
 @spec(leave_out=("part of the head rotated",), kernel=True)
 def rope_gradient_of_whole_heads(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """`rope_gradient`, and every head was rotated as a whole."""
     return rope_gradient.function(grad, freqs)
-
-
-@spec(kernel=True)
-def rope_of_neighbors_gradient(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
-    """The transpose of `rope_of_neighbors`; the two angles of a pair may differ."""
-    return rotated_back(grad, freqs[: grad.shape[0]], rotate_half_of_neighbors.function)
 
 
 # sections of 2, 3 and 5: what the division leaves goes last
@@ -54,3 +48,24 @@ def _angles_in_three_sections(freqs, position_ids):
     by_section = freqs[position_ids, 0, 0].permute(2, 1, 0, 3)  # (s, b, 3, d2)
     section = section.repeat(2).expand(*by_section.shape[:2], 1, -1)
     return by_section.gather(2, section)
+
+
+def _seven_times(t, freqs):
+    for _ in range(7):
+        t = rope.function(t, freqs)
+    return t
+
+
+@spec(
+    leave_out=(*STRIDED, "part of the head rotated"),
+    overwrites=("t",),
+    kernel=True,
+    launches=20,  # those of the tuning among them
+    loads=20,
+    mistakes={
+        "rotated 7 times: 6 runs of the tuning come before the one that counts": _seven_times
+    },
+)
+def rope_of_whole_rows_tuned(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
+    """`rope` in place; the candidate's autotuner runs two configurations three times each."""
+    return rope.function(t, freqs)

@@ -1,0 +1,87 @@
+"""Two races, to be run under compute-sanitizer: notebook 10, section 3.
+
+    compute-sanitizer --tool racecheck python -m rope_lab.steps.collision
+    compute-sanitizer --tool racecheck python -m rope_lab.steps.collision staged
+
+The first launches the notebook's kernel, whose race is in HBM. The second launches a CUDA kernel
+with the race that racecheck is made for: it stages a row in shared memory and forgets the barrier.
+"""
+
+import sys
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from rope_kernels import RotaryPositionEmbedding
+from rope_kernels.reference import apply_rotary_pos_emb
+
+SHAPE = (64, 1, 8, 96)  # s, b, h, d; half of 96 is no power of two
+
+
+@triton.jit
+def unmasked_row_kernel(
+    t_ptr,  # input (s, b, h, d), contiguous
+    freqs_ptr,  # angles (s, 1, 1, d), contiguous
+    out_ptr,  # output like t; may be t itself
+    rows,  # b * h, rows of one position
+    HALF: tl.constexpr,  # d / 2
+    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
+):
+    """`half_split_row_kernel` without the mask of its first store."""
+    row = tl.program_id(0)
+    position = row // rows
+    pair = tl.arange(0, BLOCK_HALF)
+    exists = pair < HALF
+    x1_ptr = t_ptr + row * 2 * HALF + pair
+    x1 = tl.load(x1_ptr, mask=exists).to(tl.float32)
+    x2 = tl.load(x1_ptr + HALF, mask=exists).to(tl.float32)
+    angle_ptr = freqs_ptr + position * 2 * HALF + pair
+    angle1 = tl.load(angle_ptr, mask=exists)
+    angle2 = tl.load(angle_ptr + HALF, mask=exists)
+    out1_ptr = out_ptr + row * 2 * HALF + pair
+    tl.store(out1_ptr, x1 * tl.cos(angle1) - x2 * tl.sin(angle1))
+    tl.store(out1_ptr + HALF, x2 * tl.cos(angle2) + x1 * tl.sin(angle2), mask=exists)
+
+
+def unmasked_row(t: Tensor, freqs: Tensor, num_warps: int = 4) -> Tensor:
+    (s, b, h, d), out = t.shape, torch.empty_like(t)
+    sizes = {"HALF": d // 2, "BLOCK_HALF": triton.next_power_of_2(d // 2)}
+    unmasked_row_kernel[(s * b * h,)](t, freqs, out, b * h, **sizes, num_warps=num_warps)
+    return out
+
+
+STAGED = """
+extern "C" __global__ void staged_row(const float* t, const float* angle, float* out) {
+    __shared__ float x[96];
+    const int i = threadIdx.x, partner = i < 48 ? i + 48 : i - 48;
+    x[i] = t[96 * blockIdx.x + i];
+    // here __syncthreads() is missing
+    const float other = i < 48 ? -x[partner] : x[partner], a = angle[96 * blockIdx.x + i];
+    out[96 * blockIdx.x + i] = x[i] * cosf(a) + other * sinf(a);
+}
+"""
+
+
+def staged_row(t: Tensor, angles: Tensor) -> Tensor:
+    """Rotate rows of 96 elements, each with its own angles, by CUDA threads that share them."""
+    kernel, out = torch.cuda._compile_kernel(STAGED, "staged_row"), torch.empty_like(t)
+    kernel((t.numel() // 96, 1, 1), (96, 1, 1), [t, angles, out])
+    return out
+
+
+def main() -> None:
+    """Launch once, and say how many elements are wrong."""
+    t, freqs = torch.randn(SHAPE), RotaryPositionEmbedding(SHAPE[-1])(SHAPE[0])
+    expected = apply_rotary_pos_emb(t, freqs)  # on the CPU: the sanitizer sees one kernel
+    if "staged" in sys.argv:
+        got = staged_row(t.cuda(), freqs.expand(SHAPE).contiguous().cuda())
+    else:
+        got = unmasked_row(t.cuda(), freqs.cuda())
+    wrong = (got.cpu() - expected).abs() > 1e-4
+    print(f"wrong: {int(wrong.sum())} of {t.numel()} elements")
+
+
+if __name__ == "__main__":
+    main()
