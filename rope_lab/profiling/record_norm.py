@@ -45,25 +45,17 @@ def functions_of_notebook(*names: str) -> dict[str, Callable]:
 
 def calls() -> dict[str, Callable[[], object]]:
     """The call of each report."""
-    from rope_kernels import RotaryPositionEmbedding
     from rope_lab.steps.norm_backward import norm_rope_backward, programs_for_all_sms
+    from rope_lab.steps.norm_calls import backward_inputs, layer
 
     drafts = functions_of_notebook("rounded_often", "rounded_once")
     often, once = (torch.compile(drafts[name]) for name in ("rounded_often", "rounded_once"))
-    x, both, grad = (
-        torch.randn(S, 1, h, D, device="cuda", dtype=torch.bfloat16) for h in (HEADS, ALL, ALL)
-    )
-    weight = (1 + 0.1 * torch.randn(D, device="cuda")).bfloat16()
-    freqs = RotaryPositionEmbedding(D).cuda()(S)
-    narrow = [table[..., : D // 2] for table in (freqs.cos(), freqs.sin())]
-    narrow = [table.contiguous() for table in narrow]
-    wide = [table.bfloat16() for table in (freqs.cos(), freqs.sin())]
-    back = partial(norm_rope_backward, grad, both, weight.float(), freqs)
-    each = programs_for_all_sms(8)
+    (q, _, weight, _), narrow, wide = layer()
+    back, each = partial(norm_rope_backward, *backward_inputs()), programs_for_all_sms(8)
     return {
-        "often": lambda: often(x, weight, *wide),
-        "once": lambda: once(x, weight, *narrow),
-        "rms_norm": lambda: rms_norm(x, (D,), weight, 1e-6),
+        "often": lambda: often(q, weight, *wide),
+        "once": lambda: once(q, weight, *narrow),
+        "rms_norm": lambda: rms_norm(q, (D,), weight, 1e-6),
         "per_tile": lambda: back(S * ALL // 8),
     } | {f"stages_{stages}": partial(back, each, stages=stages) for stages in (1, 2, 3)}
 

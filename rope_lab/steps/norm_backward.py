@@ -133,8 +133,8 @@ def programs_for_all_sms(each: int = 8) -> int:
     return each * torch.cuda.get_device_properties().multi_processor_count
 
 
-def programs_that_fit(stages: int, rows: int = 40, d: int = 128) -> int:
-    """Programs that an H200's SM can hold at a time, with the Triton installed here."""
+def compiled_for_h200(stages: int, rows: int = 40, d: int = 128) -> "Compiled":
+    """The kernel as the Triton installed here compiles it for an H200; needs no GPU."""
     from rope_lab.compiler.compile import compile_for
 
     x = torch.empty(64, 1, rows, d, dtype=torch.bfloat16, device="meta")
@@ -146,7 +146,4 @@ def programs_that_fit(stages: int, rows: int = 40, d: int = 128) -> int:
     sizes = {"HALF": d // 2, "BLOCK_R": 8, "BLOCK_HALF": triton.next_power_of_2(d // 2)}
     flags = {"STAGES": stages, "ATOMIC": False, "FAST_SINE": True}
     given = x, x, weight, freqs, x, sums, 64, rows
-    compiled = compile_for(
-        "sm_90", norm_rope_backward_kernel, *given, **sizes, **flags, num_warps=1
-    )
-    return compiled.programs_at_a_time
+    return compile_for("sm_90", norm_rope_backward_kernel, *given, **sizes, **flags, num_warps=1)
