@@ -1,7 +1,7 @@
 """Record ncu's reports of notebook 11's kernels: `python -m rope_lab.profiling.record_norm`.
 
-One process launches all calls under ncu, with the clocks as they are and empty caches. Each report
-is written to `notebooks/records/11_ncu_NAME.csv`; of a call with more kernels, that of the slowest.
+One process launches all calls under ncu, with the clocks as they are and empty caches. The report
+of each kernel is written to `notebooks/records/11_ncu_NAME.csv`.
 """
 
 import argparse
@@ -14,19 +14,28 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import torch
 from torch.nn.functional import rms_norm
 
+from ..steps.norm_calls import K_HEADS, Q_HEADS, D, S, backward_inputs, layer
 from . import ncu
 from .record_ncu import WARM_UP, _about
 
-S, HEADS, ALL, D = 8192, 32, 40, 128  # Qwen3-8B: heads of q, and of q and k, in bf16
-REPORTS = {  # name -> heads
-    **dict.fromkeys(("often", "once", "rms_norm"), HEADS),
-    **dict.fromkeys(("per_tile", "stages_1", "stages_2", "stages_3"), ALL),
+ALL = Q_HEADS + K_HEADS
+REPORTS = {  # name -> the call, a part of the kernel's name, heads
+    "often": ("often", "triton", Q_HEADS),
+    "once": ("once", "triton", Q_HEADS),
+    "rms_norm": ("rms_norm", "norm", Q_HEADS),
+    "tiles": ("tiles", "norm_rope", ALL),
+    "tiles_sum": ("tiles", "sum_partials", ALL),
+    "stages_1": ("stages_1", "norm_rope", ALL),
+    "stages_2": ("stages_2", "norm_rope", ALL),
+    "stages_2_sum": ("stages_2", "sum_partials", ALL),
+    "stages_3": ("stages_3", "norm_rope", ALL),
 }
 MARK = "spin_kernel"  # torch.cuda._sleep launches it between two calls
 NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks" / "11_two_for_the_price_of_one.ipynb"
@@ -44,9 +53,8 @@ def functions_of_notebook(*names: str) -> dict[str, Callable]:
 
 
 def calls() -> dict[str, Callable[[], object]]:
-    """The call of each report."""
+    """What is launched, by name."""
     from rope_lab.steps.norm_backward import norm_rope_backward, programs_for_all_sms
-    from rope_lab.steps.norm_calls import backward_inputs, layer
 
     drafts = functions_of_notebook("rounded_often", "rounded_once")
     often, once = (torch.compile(drafts[name]) for name in ("rounded_often", "rounded_once"))
@@ -56,7 +64,7 @@ def calls() -> dict[str, Callable[[], object]]:
         "often": lambda: often(q, weight, *wide),
         "once": lambda: once(q, weight, *narrow),
         "rms_norm": lambda: rms_norm(q, (D,), weight, 1e-6),
-        "per_tile": lambda: back(S * ALL // 8),
+        "tiles": lambda: back(S * ALL // 8),
     } | {f"stages_{stages}": partial(back, each, stages=stages) for stages in (1, 2, 3)}
 
 
@@ -74,7 +82,6 @@ def command(metrics: tuple[str, ...], log: str) -> list[str]:
 def launch() -> None:
     """Launch every call, with a mark after each."""
     wanted = calls()
-    assert list(wanted) == list(REPORTS)
     for call in wanted.values():
         for _ in range(WARM_UP):
             call()
@@ -88,20 +95,20 @@ def launch() -> None:
     torch.cuda.profiler.stop()
 
 
-def reports(output: str) -> list[list[tuple[str, dict[str, float], dict[str, str]]]]:
-    """Of each call between two marks: its kernels, each with its name, values and units."""
+def launches(output: str) -> list[dict[str, ncu.Report]]:
+    """Of each call, up to its mark: a report for each kernel's name, still about nothing."""
     lines = output.splitlines()
     begin = next(n for n, line in enumerate(lines) if line.startswith('"ID"'))
     header, units, *rows = csv.reader(line for line in lines[begin:] if not line.startswith("=="))
-    name, groups = header.index("Kernel Name"), [[]]
+    name, found = header.index("Kernel Name"), [{}]
     for row in rows:
         if MARK in row[name]:
-            groups.append([])
+            found.append({})
             continue
         text = io.StringIO()
         csv.writer(text, quoting=csv.QUOTE_ALL).writerows((header, units, row))
-        groups[-1].append((row[name], *ncu.parse(text.getvalue())))
-    return groups[:-1]
+        found[-1][row[name]] = ncu.Report({}, *ncu.parse(text.getvalue()))
+    return found[:-1]
 
 
 def record(folder: Path) -> list[Path]:
@@ -117,17 +124,16 @@ def record(folder: Path) -> list[Path]:
         )
         said = log.read_text() if log.exists() else ""
     try:
-        groups = reports(said)
+        found = launches(said)
     except StopIteration:
         raise RuntimeError(f"no launch:\n{(said + run.stdout + run.stderr)[-3000:]}") from None
+    of_call = dict(zip(dict.fromkeys(call for call, *_ in REPORTS.values()), found, strict=True))
     paths, about = [], _about() | {"command": "python -m rope_lab.profiling.record_norm"}
-    for (name, heads), kernels in zip(REPORTS.items(), groups, strict=True):
-        kernels.sort(key=lambda kernel: -kernel[1]["gpu__time_duration.sum"])
-        for number, (kernel, values, units) in enumerate(kernels, 1):
-            path = folder / f"11_ncu_{name}{f'_{number}' if number > 1 else ''}.csv"
-            which = {"kernel": kernel, "shape": f"({S}, 1, {heads}, {D}), bf16"}
-            ncu.write(path, ncu.Report(which | about, values, units))
-            paths.append(path)
+    for name, (call, part, heads) in REPORTS.items():
+        (kernel,) = (kernel for kernel in of_call[call] if part in kernel)
+        which = {"kernel": kernel, "shape": f"({S}, 1, {heads}, {D}), bf16"}
+        paths.append(folder / f"11_ncu_{name}.csv")
+        ncu.write(paths[-1], replace(of_call[call][kernel], about=which | about))
     return paths
 
 

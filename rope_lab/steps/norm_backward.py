@@ -22,6 +22,7 @@ from rope_kernels.kernels.norm_gradient import over_rows
 from rope_kernels.kernels.norm_rows import load_row, store_row
 from rope_kernels.kernels.sum_partials_kernel import sum_partials_kernel
 from rope_kernels.kernels.values import CosSin, Head, Row, Rows
+from rope_lab.compiler.compile import Compiled, compile_for
 
 
 @triton.jit
@@ -133,10 +134,8 @@ def programs_for_all_sms(each: int = 8) -> int:
     return each * torch.cuda.get_device_properties().multi_processor_count
 
 
-def compiled_for_h200(stages: int, rows: int = 40, d: int = 128) -> "Compiled":
+def compiled_for_h200(stages: int, rows: int = 40, d: int = 128) -> Compiled:
     """The kernel as the Triton installed here compiles it for an H200; needs no GPU."""
-    from rope_lab.compiler.compile import compile_for
-
     x = torch.empty(64, 1, rows, d, dtype=torch.bfloat16, device="meta")
     weight, freqs = (
         x.new_empty(d, dtype=torch.float32),
