@@ -1,12 +1,15 @@
 """What notebook 11 measures, at the size of Qwen3-8B: inputs on the GPU, and calls of q and k."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn.functional import rms_norm
 
 from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_qk
+
+from .norm_backward import norm_rope_backward, programs_for_all_sms
 
 S, Q_HEADS, K_HEADS, D = 8192, 32, 8, 128  # tokens, heads, head dimension; in bf16
 Table = tuple[Tensor, Tensor]
@@ -27,6 +30,29 @@ def backward_inputs() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     (q, k, weight, _), *_ = layer()
     x = torch.cat((q, k), dim=2)
     return torch.randn_like(x), x, weight.float(), RotaryPositionEmbedding(D).cuda()(S)
+
+
+def results_of_100_runs() -> dict[str, float]:
+    """How many different gradients of the weight, summed in either way, and how far apart."""
+    inputs, programs = backward_inputs(), programs_for_all_sms()
+    found = {"programs": programs}
+    for name, atomic in (("atomics", True), ("partial sums", False)):
+        runs = [norm_rope_backward(*inputs, programs, atomic=atomic)[1] for _ in range(100)]
+        found[name] = len({tuple(run.tolist()) for run in runs})
+        largest = (torch.stack(runs) - runs[0]).abs().max() / runs[0].abs().max()
+        found[f"{name}, apart"] = largest.item()
+    return found
+
+
+def gradient_call(function: Callable, inputs: tuple[Tensor, ...], tables: Table) -> Callable:
+    """A call that computes the gradients of the inputs, as often as it is called."""
+    from torch._functorch import config
+
+    config.donated_buffer = False  # a graph that runs again keeps its buffers
+    leaves = [x.detach().requires_grad_() for x in inputs]
+    outs = function(*leaves, *tables)
+    grads = [torch.randn_like(y) for y in outs]
+    return partial(torch.autograd.grad, outs, leaves, grads, retain_graph=True)
 
 
 def of_both(function: Callable) -> Callable:
