@@ -346,8 +346,10 @@ def measurements_are_on_record(notebook: Notebook) -> list[str]:
     code = notebook.code + [cell for name in kin for cell in load(name).code]
     source = "\n".join(cell.source for cell in code if call.search(cell.source))
     keys = set(call.findall(source))
-    if any("rope_lab.profiling.eager" in cell.source for cell in code):  # 00 and 02 keep them there
-        source += (ROOT / "rope_lab" / "profiling" / "eager.py").read_text(encoding="utf-8")
+    for module in ("profiling.eager", "steps.norm_calls"):  # 00, 02 and 11 keep some there
+        if any(f"rope_lab.{module}" in cell.source for cell in code):
+            path = ROOT / "rope_lab" / f"{module.replace('.', '/')}.py"
+            source += path.read_text(encoding="utf-8")
     path = FOLDER / "records" / f"{notebook.number}.json"
     recorded = json.loads(path.read_text()) if path.exists() else {}
     complaints = [f"no record of {key}" for key in sorted(keys - set(recorded))]

@@ -36,11 +36,14 @@ def results_of_100_runs() -> dict[str, float]:
     """How many different gradients of the weight, summed in either way, and how far apart."""
     inputs, programs = backward_inputs(), programs_for_all_sms()
     found = {"programs": programs}
-    for name, atomic in (("atomics", True), ("partial sums", False)):
+    for name, apart, atomic in (
+        ("atomics", "atomics, apart", True),
+        ("partial sums", "partial sums, apart", False),
+    ):
         runs = [norm_rope_backward(*inputs, programs, atomic=atomic)[1] for _ in range(100)]
         found[name] = len({tuple(run.tolist()) for run in runs})
         largest = (torch.stack(runs) - runs[0]).abs().max() / runs[0].abs().max()
-        found[f"{name}, apart"] = largest.item()
+        found[apart] = largest.item()
     return found
 
 
