@@ -13,6 +13,12 @@ from dataclasses import dataclass
 from .compile import Compiled
 
 STAGES = ("ttir", "ttgir", "ptx", "sass")
+_ACCESSES = {
+    "tt.load": "load",
+    "ttg.async_copy_global_to_local": "request a copy",
+    "ttg.local_load": "load from shared",
+    "tt.store": "store",
+}
 _SOURCE = "program.py"  # what compile_process.py calls `Compiled.program`
 _INSTRUCTION = r"\s+/\*[0-9a-f]+\*/\s+(.*?)\s*;"  # of the machine code
 
@@ -107,6 +113,26 @@ def jumped_over(code: Compiled) -> int:
         elif branch := re.search(r"@!?U?P\d BRA `\((\.L\w+)\)", row):
             target = branch[1] + ":"
     return 0
+
+
+def accesses_in_loop(code: Compiled) -> dict[str, int]:
+    """Accesses to memory in the body of the kernel's first loop, in the order of TTGIR.
+
+    Of a wait for copies to shared memory, how many of the requested ones may still be missing.
+
+    Raises:
+        ValueError: the kernel has no loop.
+    """
+    found = operations(code, "ttgir")
+    names = [operation.opcode for operation in found]
+    body, counts = found[names.index("scf.for") : names.index("scf.yield")], Counter()
+    for operation in body:
+        missing = re.search(r"async_wait .*num = (\d+)", operation.text)
+        if missing:
+            counts[f"wait for all but {missing[1]}"] += 1
+        elif operation.opcode in _ACCESSES:
+            counts[_ACCESSES[operation.opcode]] += 1
+    return dict(counts)
 
 
 def signature(code: Compiled) -> str:

@@ -54,38 +54,40 @@ def traffic(units: dict[str, int], title: str) -> None:
 
 
 def pipeline(title: str, tiles: int = 4, load: float = 2.0, compute: float = 1.0) -> None:
-    """What a persistent program does over time, with one stage and with two.
+    """What a persistent program does over time, with one stage, two and three, as Triton orders it.
 
     Args:
         title: what the figure shows.
         tiles: of the program.
         load, compute: how long each takes, in any unit.
     """
-    figure, axes = plt.subplots(2, 1, figsize=(8.0, 3.9), sharex=True)
+    figure, axes = plt.subplots(
+        3, 1, figsize=(8.0, 5.2), sharex=True, height_ratios=(2, 2, 3), layout="constrained"
+    )
     ends = []
-    for stages, ax in zip((1, 2), axes, strict=True):
-        loaded = done = 0.0
+    for stages, ax in zip((1, 2, 3), axes, strict=True):
+        ahead = max(1, stages - 1)  # loads that are requested before the first tile is computed
+        loaded, done = [load] * ahead, 0.0
         for tile in range(tiles):
-            begin = done if stages == 1 else max(loaded, done - compute if tile > 1 else 0.0)
-            if tile == 0:
-                begin = 0.0
-            loaded = begin + load
-            start = max(loaded, done)
-            done = start + compute
-            _span(ax, 0, begin, load, BLUE, f"tile {tile}")
-            _span(ax, 1, start, compute, GREEN, f"tile {tile}")
+            _span(ax, tile % ahead, loaded[tile] - load, load, BLUE, f"tile {tile}")
+            begin = max(loaded[tile], done)
+            done = begin + compute
+            _span(ax, ahead, begin, compute, GREEN, f"tile {tile}")
+            loaded.append(done + load)  # the next request comes after the store
         ends.append(done)
-        ax.set_yticks((0, 1), ("load", "compute, store"))
-        ax.set(ylim=(1.6, -0.6), title=f"num_stages={stages}")
-    axes[1].set(xlim=(0, 1.03 * max(ends)), xticks=[], xlabel="time (the lengths are made up)")
+        names = ["load"] if ahead == 1 else [f"load, buffer {n}" for n in range(ahead)]
+        ax.set_yticks(range(ahead + 1), [*names, "compute, store"])
+        ax.set(ylim=(ahead + 0.6, -0.6), title=f"num_stages={stages}")
+    axes[-1].set(xlim=(0, 1.03 * max(ends)), xticks=[], xlabel="time (the lengths are made up)")
     for ax, end in zip(axes, ends, strict=True):
         ax.axvline(end, color=INK, linestyle=":", linewidth=1.4)
         ax.text(end, -0.66, "end", ha="center", va="bottom", fontsize=SMALL + 1)
         ax.spines["left"].set_visible(False)
         ax.tick_params(axis="y", length=0)
-    words = f"Two timelines of {tiles} tiles. With one stage, each load begins after the tile "
-    words += "before is stored. With two, it begins while that tile is computed, and the program "
-    words += "ends earlier. The lengths are made up."
+    words = f"Three timelines of {tiles} tiles. With one stage and with two, each load begins "
+    words += "after the tile before is stored. With three, two loads begin at once, and each later "
+    words += "one runs while a tile is computed, so the program ends earlier. The lengths are made "
+    words += "up."
     finish(figure, title, words)
 
 

@@ -22,6 +22,7 @@ from rope_kernels.kernels.norm_gradient import over_rows
 from rope_kernels.kernels.norm_rows import load_row, store_row
 from rope_kernels.kernels.sum_partials_kernel import sum_partials_kernel
 from rope_kernels.kernels.values import CosSin, Head, Row, Rows
+from rope_lab.compiler.compile import Compiled, compile_for
 
 
 @triton.jit
@@ -133,10 +134,8 @@ def programs_for_all_sms(each: int = 8) -> int:
     return each * torch.cuda.get_device_properties().multi_processor_count
 
 
-def programs_that_fit(stages: int, rows: int = 40, d: int = 128) -> int:
-    """Programs that an H200's SM can hold at a time, with the Triton installed here."""
-    from rope_lab.compiler.compile import compile_for
-
+def compiled_for_h200(stages: int, rows: int = 40, d: int = 128) -> Compiled:
+    """The kernel as the Triton installed here compiles it for an H200; needs no GPU."""
     x = torch.empty(64, 1, rows, d, dtype=torch.bfloat16, device="meta")
     weight, freqs = (
         x.new_empty(d, dtype=torch.float32),
@@ -146,7 +145,4 @@ def programs_that_fit(stages: int, rows: int = 40, d: int = 128) -> int:
     sizes = {"HALF": d // 2, "BLOCK_R": 8, "BLOCK_HALF": triton.next_power_of_2(d // 2)}
     flags = {"STAGES": stages, "ATOMIC": False, "FAST_SINE": True}
     given = x, x, weight, freqs, x, sums, 64, rows
-    compiled = compile_for(
-        "sm_90", norm_rope_backward_kernel, *given, **sizes, **flags, num_warps=1
-    )
-    return compiled.programs_at_a_time
+    return compile_for("sm_90", norm_rope_backward_kernel, *given, **sizes, **flags, num_warps=1)

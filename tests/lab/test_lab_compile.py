@@ -20,6 +20,7 @@ import triton.language as tl  # noqa: E402
 
 from rope_lab.compiler.stages import (  # noqa: E402
     STAGES,
+    accesses_in_loop,
     excerpt,
     jumped_over,
     kernel_lines,
@@ -32,6 +33,7 @@ from rope_lab.compiler.stages import (  # noqa: E402
 from rope_lab.figures.stages import StageExplorer  # noqa: E402
 from rope_lab.source import Source  # noqa: E402
 from rope_lab.steps.journey import half_split_tile_kernel  # noqa: E402
+from rope_lab.steps.norm_backward import compiled_for_h200  # noqa: E402
 
 MEMORY = torch.zeros(4096, dtype=torch.bfloat16)
 FP32 = torch.zeros(4096)
@@ -477,6 +479,21 @@ def row_of_a_tile_kernel(t_ptr, out_ptr, R: tl.constexpr, D: tl.constexpr):
     row, column = tl.arange(0, R), tl.arange(0, D)
     x = tl.load(t_ptr + column)
     tl.store(out_ptr + row[:, None] * D + column[None, :], x[None, :] + row[:, None])
+
+
+@pytest.mark.parametrize(("stages", "missing"), [(2, 0), (3, 6)])
+def test_a_pipelined_loop_waits_loads_stores_and_requests(stages, missing):
+    found = accesses_in_loop(compiled_for_h200(stages))
+    assert list(found) == [
+        *(f"wait for all but {missing}", "load from shared", "store", "request a copy"),
+    ]
+    assert found["request a copy"] == 6 and found["store"] == 2
+
+
+def test_a_plain_loop_loads_and_stores():
+    assert accesses_in_loop(compiled_for_h200(1)) == {"load": 6, "store": 2}
+    with pytest.raises(ValueError):
+        accesses_in_loop(compiled_tile())
 
 
 def test_a_layout_that_is_not_blocked_is_named():
