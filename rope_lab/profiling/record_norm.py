@@ -128,12 +128,12 @@ def record(folder: Path) -> list[Path]:
     except StopIteration:
         raise RuntimeError(f"no launch:\n{(said + run.stdout + run.stderr)[-3000:]}") from None
     of_call = dict(zip(dict.fromkeys(call for call, *_ in REPORTS.values()), found, strict=True))
-    paths, found = [], about() | {"command": "python -m rope_lab.profiling.record_norm"}
+    paths, where = [], about() | {"command": "python -m rope_lab.profiling.record_norm"}
     for name, (call, part, heads) in REPORTS.items():
         (kernel,) = (kernel for kernel in of_call[call] if part in kernel)
         which = {"kernel": kernel, "shape": f"({S}, 1, {heads}, {D}), bf16"}
         paths.append(folder / f"11_ncu_{name}.csv")
-        ncu.write(paths[-1], replace(of_call[call][kernel], about=which | found))
+        ncu.write(paths[-1], replace(of_call[call][kernel], about=which | where))
     return paths
 
 

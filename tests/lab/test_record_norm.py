@@ -38,7 +38,7 @@ def fake_ncu(monkeypatch):
             return SimpleNamespace(stdout="", stderr="what ncu says")
 
         monkeypatch.setattr(record_norm.subprocess, "run", run)
-        monkeypatch.setattr(record_norm, "_about", lambda: {"gpu": "a GPU"})
+        monkeypatch.setattr(record_norm, "about", lambda: {"gpu": "a GPU"})
 
     return that_prints
 
