@@ -22,7 +22,7 @@ from torch import Tensor
 
 # Names of cases that leave the beaten track; an exercise may leave some out.
 STRIDED = ("batch and positions swapped in memory", "a slice of wider rows", "every other element")
-TAIL_AND_STRIDE = "part of the head rotated, every other element"
+TAIL_AND_STRIDE = "part of a strided head"
 ZEROS_AND_SMALL = "a row of zeros, and small elements"  # where a norm's epsilon decides
 _ANNOTATION = re.compile(r"(?:(\w+) )?\((.*)\)")
 

@@ -473,7 +473,7 @@ def test_numbers_are_indices_whatever_triton_and_numpy(monkeypatch):
 def test_a_tail_and_a_stride_at_once():
     """The likeliest slip of all: the last stride is forgotten in the tail alone."""
     verdict = judge(numbered(17), exercises.rope)
-    assert verdict.case == "part of the head rotated, every other element"
+    assert verdict.case == "part of a strided head"
     assert verdict.reason.startswith("a wrong stride, in the tail")
 
 
