@@ -110,7 +110,7 @@ def ladder_picture(record: Measurement) -> list[str]:
     copy, eager = record["copy"].median_us, times["eager"]
     last = list(times.values())[-1]
     left, right = 172, 278  # of the bars
-    scale = (right - left) / max(us for us in times.values() if us != eager)
+    scale = 0.85 * (right - left) / max(us for us in times.values() if us != eager)
     title = f"{len(times) - 1} rungs to {100 * copy / last:.0f} % of a copy's speed"
     top, step = 66, 20.5
     parts = [_text(MARGIN, 26, title, "title")]
@@ -130,7 +130,7 @@ def ladder_picture(record: Measurement) -> list[str]:
         f'<rect class="ink" x="{x - 0.75:.1f}" y="{top - 14}" width="1.5" '
         f'height="{bottom - top + 14:g}"/>',
         _text(x, top - 18, "copy", text_anchor="middle"),
-        _text(left + 4, top - 0.5, "cut off", "small", style="fill: #111111"),
+        _text(x + 6, top - 0.5, "cut off", "small", style="fill: #111111"),
     ]
     lines = textwrap.wrap(f"Forward of {SHAPE} in bf16. {record.origin}", 66)
     assert len(lines) <= 3, record.origin
