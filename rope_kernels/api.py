@@ -8,7 +8,7 @@ from torch import Tensor
 from . import reference
 from .autograd.rope_function import apply_to_plain_tensors
 from .autograd.rope_operator import rotate_by_operator, rotate_inplace_by_operator
-from .call.arguments import Call, Freqs, OutputPairing
+from .call.arguments import Call, Freqs, OutputPairing, Rounding
 from .call.checks import check_call, check_inplace, check_rotate_half, check_values
 from .call.formats import TensorFormat, view_as_sbhd
 from .call.rotation import Rotation
@@ -38,6 +38,7 @@ def apply_rotary_pos_emb(
     rotary_start: int = 0,
     inverse: bool = False,
     output_pairing: OutputPairing = "same",
+    rounding: Rounding | None = None,
 ) -> Tensor:
     """Apply rotary position embedding to a query or key tensor.
 
@@ -117,6 +118,7 @@ def apply_rotary_pos_emb(
         rotary_start=rotary_start,
         inverse=inverse,
         output_pairing=output_pairing,
+        rounding=rounding,
     )
     return rotate_call(call)[0]
 
@@ -139,6 +141,7 @@ def rope_qk(
     rotary_start: int = 0,
     inverse: bool = False,
     output_pairing: OutputPairing = "same",
+    rounding: Rounding | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Apply rotary position embedding to queries and keys, both in one launch.
 
@@ -168,6 +171,7 @@ def rope_qk(
         rotary_start=rotary_start,
         inverse=inverse,
         output_pairing=output_pairing,
+        rounding=rounding,
     )
     q, k = rotate_call(call)
     return q, k
@@ -190,6 +194,7 @@ def rope_fw(
     rotary_start: int = 0,
     inverse: bool = False,
     output_pairing: OutputPairing = "same",
+    rounding: Rounding | None = None,
 ) -> Tensor:
     """Rotate `t`: the forward pass alone, not recorded by autograd and not for `torch.func`.
 
@@ -213,6 +218,7 @@ def rope_fw(
         rotary_start=rotary_start,
         inverse=inverse,
         output_pairing=output_pairing,
+        rounding=rounding,
     )
     with torch.no_grad():
         return rotate_call(call)[0]
@@ -235,6 +241,7 @@ def rope_bw(
     rotary_start: int = 0,
     inverse: bool = False,
     output_pairing: OutputPairing = "same",
+    rounding: Rounding | None = None,
 ) -> Tensor:
     """Take the gradient of the rotated tensor to that of `t`: the backward pass alone.
 
@@ -261,6 +268,7 @@ def rope_bw(
         rotary_start=rotary_start,
         inverse=inverse,
         output_pairing=output_pairing,
+        rounding=rounding,
         transpose=True,
     )
     with torch.no_grad():
@@ -341,7 +349,7 @@ def rotate_call(call: Call) -> tuple[Tensor, ...]:
         check_values(rotation, view_as_sbhd(tensors[0], call.tensor_format).shape[0])
     if call.inplace:
         check_inplace(call.names, tensors, rotation)
-    return _rotate(tensors, rotation, route, entry, fused=call.fused, inplace=call.inplace)
+    return _rotate(tensors, rotation, route, entry, call.inplace)
 
 
 def rotation_of(call: Call, tables: Tables, num_positions: int | None) -> Rotation:
@@ -367,7 +375,18 @@ def rotation_of(call: Call, tables: Tables, num_positions: int | None) -> Rotati
         rotary_start=call.rotary_start,
         inverse=call.inverse,
         to_half_split=call.output_pairing == "half" and call.interleaved,
+        rounding=_rounding_of(call, tables),
     )
+
+
+def _rounding_of(call: Call, tables: Tables) -> Rounding:
+    """Where a checked call rounds. PyTorch promotes what meets cosines of another dtype."""
+    if call.rounding is None:
+        return "once" if call.fused else "model"
+    cos, sin = tables
+    if call.rounding == "model" and sin is not None and cos.dtype != call.tensors[0].dtype:
+        return "promoted"
+    return call.rounding
 
 
 def tables_of(freqs: Freqs) -> Tables:
@@ -388,7 +407,7 @@ def _rotate_gradients(grads: tuple[Tensor, ...], rotation: Rotation) -> tuple[Te
         route = KERNEL
     else:
         route = choose_route(True, (*grads, *rotation.tensors))
-    return _rotate(grads, rotation, route, entry, fused=True, inplace=False)
+    return _rotate(grads, rotation, route, entry, inplace=False)
 
 
 def _rotate(
@@ -396,19 +415,18 @@ def _rotate(
     rotation: Rotation,
     route: Route,
     entry: fastpath.Entry | None,
-    fused: bool,
     inplace: bool,
 ) -> tuple[Tensor, ...]:
     """Rotate checked tensors by the route chosen, with the derivatives that autograd wants."""
     recorded = wants_grad((*tensors, rotation.table, rotation.sin))
     if inplace and (route is PYTORCH or (recorded and route is OPERATOR)):
-        outs = _rotate(tensors, rotation, route, entry, fused=fused, inplace=False)
+        outs = _rotate(tensors, rotation, route, entry, inplace=False)
         for t, out in zip(tensors, outs, strict=True):
             turned = out.narrow(-1, rotation.rotary_start, rotation.rotary_dim)
             t.narrow(-1, rotation.rotary_start, rotation.rotary_dim).copy_(turned)
         return tensors
     if route is PYTORCH:
-        return reference.rotate(tensors, rotation, round_once=fused)
+        return reference.rotate(tensors, rotation, rotation.rounding)
     if route is OPERATOR:
         run = rotate_inplace_by_operator if inplace else rotate_by_operator
         return run(tensors, rotation)

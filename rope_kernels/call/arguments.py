@@ -12,6 +12,8 @@ from .formats import TensorFormat
 
 OutputPairing = Literal["same", "half"]
 OUTPUT_PAIRINGS: tuple[str, ...] = get_args(OutputPairing)
+Rounding = Literal["once", "model", "upcast", "promoted"]
+ROUNDINGS: tuple[str, ...] = get_args(Rounding)
 MOST_START = 2**62  # larger ones could overflow 64 bits
 Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding | AnglesPerPair
 
@@ -39,6 +41,7 @@ class Call:
     rotary_start: int
     inverse: bool
     output_pairing: OutputPairing
+    rounding: Rounding | None  # None: what `fused` means by itself
     transpose: bool = False  # take gradients back
 
     def __post_init__(self) -> None:

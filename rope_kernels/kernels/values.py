@@ -54,6 +54,14 @@ class Lookup(NamedTuple):
     inverse: bool  # `turn` negates the sines
 
 
+class Arithmetic(NamedTuple):
+    """How a rotation computes. It always rounds its results to the stored dtype."""
+
+    fused: bool  # one product of each sum goes into a fused multiply-add
+    rounds_cos_sin: bool  # to the stored dtype, before they are used
+    rounds_products: bool  # too, before they are added
+
+
 class Norm(NamedTuple):
     """How rows are normalized."""
 
