@@ -60,7 +60,7 @@ def apply_rotary_pos_emb(
         fused: True: one kernel, fp32 math (fp64 for fp64 `t`), one rounding; cos and sin of angles
             up to 10^7 radians to 2e-7, and to 5e-7 for fp16 and bf16, where a GPU computes them.
             False: plain PyTorch that rounds cos and sin to `t.dtype` first, as TransformerEngine's
-            unfused function.
+            unfused function; unless `rounding` says otherwise.
         cu_seqlens: for 'thd' alone, (sequences + 1,), int32 or int64: where each sequence starts,
             then where the last one ends. Positions restart at 0 in each. With `cp_size` > 1: of the
             whole, padded sequences.
@@ -88,6 +88,13 @@ def apply_rotary_pos_emb(
             `rope_bw(..., inverse=True)`.
         output_pairing: 'same', or 'half': write half-split pairs, whatever is read, as DeepSeek V3
             does with interleaved ones. Gradients are permuted back. Not with `inplace`.
+        rounding: where values are rounded to `t.dtype`. 'once', which None means to a kernel: fp32
+            math with fused multiply-adds, one rounding. The others have the bits of models' own
+            functions in PyTorch, given their (cos, sin); docs/kernels.md names the models. 'model':
+            each product is rounded, and their sum; so are cos and sin of angles. 'upcast': as
+            'once', but nothing is fused. 'promoted': forward as 'upcast', gradients as 'model'.
+            'model' means 'promoted' where the dtype of (cos, sin) is not that of `t`, as in
+            autocast. Gradients of `freqs` are summed in fp32, whatever it is.
 
     Returns:
         A contiguous tensor of the shape and dtype of `t`, or `t` itself with `inplace`. Tokens past
@@ -375,18 +382,8 @@ def rotation_of(call: Call, tables: Tables, num_positions: int | None) -> Rotati
         rotary_start=call.rotary_start,
         inverse=call.inverse,
         to_half_split=call.output_pairing == "half" and call.interleaved,
-        rounding=_rounding_of(call, tables),
+        rounding=call.rounding_with(table, sin),
     )
-
-
-def _rounding_of(call: Call, tables: Tables) -> Rounding:
-    """Where a checked call rounds. PyTorch promotes what meets cosines of another dtype."""
-    if call.rounding is None:
-        return "once" if call.fused else "model"
-    cos, sin = tables
-    if call.rounding == "model" and sin is not None and cos.dtype != call.tensors[0].dtype:
-        return "promoted"
-    return call.rounding
 
 
 def tables_of(freqs: Freqs) -> Tables:

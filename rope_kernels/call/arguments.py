@@ -72,6 +72,16 @@ class Call:
             return None
         return t.shape[tensor_format.index("b")] if t.dim() == len(tensor_format) else None
 
+    def rounding_with(self, cos: Tensor, sin: Tensor | None) -> Rounding:
+        """Where the call rounds, with what `freqs` holds: cosines and sines, or no sines.
+
+        PyTorch's operators promote what meets cosines of another dtype.
+        """
+        if self.rounding is None:
+            return "once" if self.fused else "model"
+        is_mixed = sin is not None and cos.dtype != self.tensors[0].dtype
+        return "promoted" if self.rounding == "model" and is_mixed else self.rounding
+
     @property
     def names(self) -> tuple[str, ...]:
         """Of the tensors, in the signature of the public function."""
