@@ -3,6 +3,7 @@
 from .api import apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk, rotate_half
 from .call.arguments import Freqs, OutputPairing, Rounding
 from .call.formats import TensorFormat
+from .call.norm_checks import NormRounding
 from .embedding import RotaryPositionEmbedding
 from .norm_api import norm_rope, qk_norm_rope
 from .reference import sum_of_squares
@@ -10,6 +11,7 @@ from .reference import sum_of_squares
 __version__ = "0.1.0"
 __all__ = [
     "Freqs",
+    "NormRounding",
     "OutputPairing",
     "RotaryPositionEmbedding",
     "Rounding",

@@ -26,7 +26,7 @@ def norm_rope(
     eps: float = 1e-6,
     weight_offset: float = 0.0,
     norm_after: bool = False,
-    rounding: NormRounding = "once",
+    rounding: NormRounding | None = None,
     sumsq: Tensor | None = None,
     norm_dim: int | None = None,
     fused: bool = True,
@@ -57,7 +57,7 @@ def norm_rope(
         eps: is added to the mean of squares.
         weight_offset: is added to the weight: 1 for Gemma 3, Qwen 3.5 and Qwen 3 Next.
         norm_after: rotate first, then normalize and multiply, as HunYuan, Llama 4 and NanoChat do.
-        rounding: 'once': fp32 math (fp64 for fp64 `t`), one rounding at the end. 'model': the
+        rounding: 'once', or None: fp32 math (fp64 for fp64 `t`), one rounding. 'model': the
             normalized row, its product with the weight, cos, sin, and the rotation's products and
             sums are rounded to the dtype of `t`, as operators of PyTorch do in Hugging Face's
             Qwen 3. Gradients are computed in fp32 with the rounded cos and sin, and rounded once;
@@ -122,7 +122,7 @@ def qk_norm_rope(
     eps: float = 1e-6,
     weight_offset: float = 0.0,
     norm_after: bool = False,
-    rounding: NormRounding = "once",
+    rounding: NormRounding | None = None,
     sumsq: tuple[Tensor, Tensor] | None = None,
     norm_dim: int | tuple[int, int] | None = None,
     fused: bool = True,

@@ -14,7 +14,7 @@ from .formats import view_as_sbhd
 
 MOST = torch.finfo(torch.float32).max
 NormRounding = Literal["once", "model"]
-NORM_ROUNDINGS: tuple[str, ...] = get_args(NormRounding)
+NORM_ROUNDINGS: tuple[str | None, ...] = (None, *get_args(NormRounding))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -49,7 +49,7 @@ def rope_kernel(
     tile: tl.constexpr,  # `Tile`: how much a program takes
     order: tl.constexpr,  # `Order`: which tile it takes
     lookup: tl.constexpr,  # `Lookup`: how it finds cosines and sines
-    arithmetic: tl.constexpr,  # `Arithmetic`: what is rounded
+    steps: tl.constexpr,  # `Steps`: what is rounded
     TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
 ):
     STORED: tl.constexpr = q_ptr.dtype.element_ty
@@ -84,10 +84,10 @@ def rope_kernel(
     cos_sin = cos_sin_of_pairs(at, table, pairs, head.half, lookup, STORED)
 
     # Turn in fp32 (fp64 for fp64), and round. Tokens past the last sequence pass through.
-    if arithmetic.fused:
+    if steps.fused:
         y1, y2 = turn(x1, x2, cos_sin, TRANSPOSE, lookup.inverse)
     else:
-        y1, y2 = turn_in_steps(x1, x2, cos_sin, TRANSPOSE, lookup.inverse, arithmetic)
+        y1, y2 = turn_in_steps(x1, x2, cos_sin, TRANSPOSE, lookup.inverse, steps)
     if PACKED:
         does_turn = per_token(in_sequence, tile.over_positions)[:, None, :]
         y1, y2 = tl.where(does_turn, y1, x1), tl.where(does_turn, y2, x2)

@@ -14,15 +14,15 @@ def turn_in_steps(
     cos_sin,  # `CosSin`
     TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
     INVERSE: tl.constexpr,  # negate the sines
-    arithmetic: tl.constexpr,  # `Arithmetic` that fuses nothing
+    steps: tl.constexpr,  # `Steps` that fuses nothing
 ):
     """Rotate every pair: products, then a sum and a difference, which are rounded."""
     cos1, sin1, cos2, sin2 = cos_sin
-    of_cos1, of_cos2 = product(first, cos1, arithmetic), product(second, cos2, arithmetic)
+    of_cos1, of_cos2 = product(first, cos1, steps), product(second, cos2, steps)
     if TRANSPOSE:
-        of_sin1, of_sin2 = product(second, sin2, arithmetic), product(first, sin1, arithmetic)
+        of_sin1, of_sin2 = product(second, sin2, steps), product(first, sin1, steps)
     else:
-        of_sin1, of_sin2 = product(second, sin1, arithmetic), product(first, sin2, arithmetic)
+        of_sin1, of_sin2 = product(second, sin1, steps), product(first, sin2, steps)
     BACK: tl.constexpr = TRANSPOSE != INVERSE
     if BACK:
         y1, y2 = of_cos1 + of_sin1, of_cos2 - of_sin2
@@ -35,13 +35,13 @@ def turn_in_steps(
 def product(
     x,  # elements, in the stored dtype
     factor,  # cosines or sines, in fp32 or fp64
-    arithmetic: tl.constexpr,  # `Arithmetic`
+    steps: tl.constexpr,  # `Steps`
 ):
     """x * factor in the dtype of the factor, or rounded to that of x."""
     STORED: tl.constexpr = x.dtype
-    if arithmetic.rounds_cos_sin:
+    if steps.rounds_cos_sin:
         factor = factor.to(STORED).to(factor.dtype)
     found = x.to(factor.dtype) * factor
-    if arithmetic.rounds_products:
+    if steps.rounds_products:
         found = found.to(STORED).to(factor.dtype)
     return found

@@ -80,15 +80,15 @@ def turn_element(
     cos_sin,  # of each element; for the transposed map, the sine of the other member
     is_first,  # whether the element is the first member of its pair
     BACK: tl.constexpr,  # the other way round: transposed or inverse, but not both
-    arithmetic: tl.constexpr,  # `Arithmetic`
+    steps: tl.constexpr,  # `Steps`
 ):
     """Rotate every element in the dtype of its cosine; the same bits as `turn`, `turn_in_steps`."""
     cos, sin = cos_sin
-    if arithmetic.fused:
+    if steps.fused:
         sin = tl.where(is_first, sin, -sin) if BACK else tl.where(is_first, -sin, sin)
         y = tl.fma(x.to(cos.dtype), cos, other.to(cos.dtype) * sin)
     else:
-        of_cos, of_sin = product(x, cos, arithmetic), product(other, sin, arithmetic)
+        of_cos, of_sin = product(x, cos, steps), product(other, sin, steps)
         y = tl.where(is_first == BACK, of_cos + of_sin, of_cos - of_sin)
     return y.to(x.dtype)
 
@@ -117,7 +117,7 @@ def whole_rows_kernel(
     tile: tl.constexpr,  # `Tile`: how much a program takes
     order: tl.constexpr,  # `Order`: which tile it takes
     lookup: tl.constexpr,  # `Lookup`: how it finds cosines and sines
-    arithmetic: tl.constexpr,  # `Arithmetic`: what is rounded
+    steps: tl.constexpr,  # `Steps`: what is rounded
     TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
     IN_PLACE: tl.constexpr,  # the outputs are the inputs, and only the rotary slice is touched
 ):
@@ -164,7 +164,7 @@ def whole_rows_kernel(
     # Turn in fp32 (fp64 for fp64), and round. Tokens past the last sequence pass through.
     is_first = (element < head.half)[None, None, :]
     BACK: tl.constexpr = TRANSPOSE != lookup.inverse
-    y = turn_element(x, x_other, (cos, sin), is_first, BACK, arithmetic)
+    y = turn_element(x, x_other, (cos, sin), is_first, BACK, steps)
     if head.tail > 0:
         y = tl.where(does_turn[None, None, :], y, x)
     if PACKED:

@@ -54,6 +54,7 @@ def _one_tensor() -> dict[str, SampleCall]:
         "one angle per pair": SampleCall(rope_fw, (t, rope.angles_per_pair(S)), whole),
         "cosines and sines": SampleCall(rope_fw, (t, rope.cos_sin_per_pair(S)), whole),
         "on the fly": SampleCall(rope_fw, (t, rope)),
+        "on the fly, rounded as in a model": SampleCall(rope_fw, (t, rope), {"rounding": "model"}),
         "on the fly, input at an odd address": SampleCall(rope_fw, (odd, rope)),
     }
 

@@ -228,7 +228,7 @@ def no_pairing(what, value, accepted="accepted: same, half", **more):
 
 
 def no_rounding(value):
-    accepted = "accepted: None, once, model, upcast, promoted"
+    accepted = "accepted: None, once, model"
     return Bad(f"{value!r}", {"rounding": value}, "rounding", f"rounding is {value!r}", accepted)
 
 

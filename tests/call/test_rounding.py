@@ -285,12 +285,12 @@ def test_the_plan_says_what_is_rounded(rounding, in_fp32, d):
     t, x = torch.randn(S, B, H, d).to(BF16), torch.randn(S, d).to(FP32 if in_fp32 else BF16)
     for function, rounds_products in ((rope_fw, products[0]), (rope_bw, products[-1])):
         plan, _ = plan_of(function, t, (x, x), rounding=rounding)
-        assert plan.constants["arithmetic"] == (fused, cos_sin, rounds_products)
+        assert plan.constants["steps"] == (fused, cos_sin, rounds_products)
         assert plan.fp_fusion is options_of(plan)["enable_fp_fusion"] is fused
     angles = RotaryPositionEmbedding(d)
     for freqs in (angles, angles(S)):
         plan, _ = plan_of(rope_fw, t, freqs, rounding=rounding)
-        assert plan.constants["arithmetic"].rounds_cos_sin is (rounding == "model")
+        assert plan.constants["steps"].rounds_cos_sin is (rounding == "model")
 
 
 @pytest.mark.parametrize("d", (128, 72))
