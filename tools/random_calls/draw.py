@@ -94,6 +94,7 @@ def draw(seed: int, index: int, include: tuple[str, ...] = ()) -> dict:
     _draw_gradients(rng, call)
     call["norm"] = _draw_norm(rng, call) if is_norm else None
     call["mistake"] = _draw_mistake(rng, is_norm, include)
+    call["rounding"] = _one_of(rng, {None: 5, "model": 2, "promoted": 1, "upcast": 1, "once": 1})
     return call
 
 
