@@ -8,7 +8,7 @@ from torch import Tensor
 from . import reference
 from .autograd.rope_function import apply_to_plain_tensors
 from .autograd.rope_operator import rotate_by_operator, rotate_inplace_by_operator
-from .call.arguments import Call, Freqs, OutputPairing
+from .call.arguments import Call, Freqs, OutputPairing, Rounding
 from .call.checks import check_call, check_inplace, check_rotate_half, check_values
 from .call.formats import TensorFormat, view_as_sbhd
 from .call.rotation import Rotation
@@ -38,6 +38,7 @@ def apply_rotary_pos_emb(
     rotary_start: int = 0,
     inverse: bool = False,
     output_pairing: OutputPairing = "same",
+    rounding: Rounding | None = None,
 ) -> Tensor:
     """Apply rotary position embedding to a query or key tensor.
 
@@ -59,7 +60,7 @@ def apply_rotary_pos_emb(
         fused: True: one kernel, fp32 math (fp64 for fp64 `t`), one rounding; cos and sin of angles
             up to 10^7 radians to 2e-7, and to 5e-7 for fp16 and bf16, where a GPU computes them.
             False: plain PyTorch that rounds cos and sin to `t.dtype` first, as TransformerEngine's
-            unfused function.
+            unfused function; unless `rounding` says otherwise.
         cu_seqlens: for 'thd' alone, (sequences + 1,), int32 or int64: where each sequence starts,
             then where the last one ends. Positions restart at 0 in each. With `cp_size` > 1: of the
             whole, padded sequences.
@@ -87,6 +88,13 @@ def apply_rotary_pos_emb(
             `rope_bw(..., inverse=True)`.
         output_pairing: 'same', or 'half': write half-split pairs, whatever is read, as DeepSeek V3
             does with interleaved ones. Gradients are permuted back. Not with `inplace`.
+        rounding: where values are rounded to `t.dtype`. 'once', which None means to a kernel: fp32
+            math with fused multiply-adds, one rounding. The others have the bits of models' own
+            functions in PyTorch, given their (cos, sin); docs/kernels.md names the models. 'model':
+            each product is rounded, and their sum; so are cos and sin of angles. 'upcast': as
+            'once', but nothing is fused. 'promoted': forward as 'upcast', gradients as 'model'.
+            'model' means 'promoted' where the dtype of (cos, sin) is not that of `t`, as in
+            autocast. Gradients of `freqs` are summed in fp32, whatever it is.
 
     Returns:
         A contiguous tensor of the shape and dtype of `t`, or `t` itself with `inplace`. Tokens past
@@ -117,6 +125,7 @@ def apply_rotary_pos_emb(
         rotary_start=rotary_start,
         inverse=inverse,
         output_pairing=output_pairing,
+        rounding=rounding,
     )
     return rotate_call(call)[0]
 
@@ -139,6 +148,7 @@ def rope_qk(
     rotary_start: int = 0,
     inverse: bool = False,
     output_pairing: OutputPairing = "same",
+    rounding: Rounding | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Apply rotary position embedding to queries and keys, both in one launch.
 
@@ -168,6 +178,7 @@ def rope_qk(
         rotary_start=rotary_start,
         inverse=inverse,
         output_pairing=output_pairing,
+        rounding=rounding,
     )
     q, k = rotate_call(call)
     return q, k
@@ -190,6 +201,7 @@ def rope_fw(
     rotary_start: int = 0,
     inverse: bool = False,
     output_pairing: OutputPairing = "same",
+    rounding: Rounding | None = None,
 ) -> Tensor:
     """Rotate `t`: the forward pass alone, not recorded by autograd and not for `torch.func`.
 
@@ -213,6 +225,7 @@ def rope_fw(
         rotary_start=rotary_start,
         inverse=inverse,
         output_pairing=output_pairing,
+        rounding=rounding,
     )
     with torch.no_grad():
         return rotate_call(call)[0]
@@ -235,6 +248,7 @@ def rope_bw(
     rotary_start: int = 0,
     inverse: bool = False,
     output_pairing: OutputPairing = "same",
+    rounding: Rounding | None = None,
 ) -> Tensor:
     """Take the gradient of the rotated tensor to that of `t`: the backward pass alone.
 
@@ -261,6 +275,7 @@ def rope_bw(
         rotary_start=rotary_start,
         inverse=inverse,
         output_pairing=output_pairing,
+        rounding=rounding,
         transpose=True,
     )
     with torch.no_grad():
@@ -341,7 +356,7 @@ def rotate_call(call: Call) -> tuple[Tensor, ...]:
         check_values(rotation, view_as_sbhd(tensors[0], call.tensor_format).shape[0])
     if call.inplace:
         check_inplace(call.names, tensors, rotation)
-    return _rotate(tensors, rotation, route, entry, fused=call.fused, inplace=call.inplace)
+    return _rotate(tensors, rotation, route, entry, call.inplace)
 
 
 def rotation_of(call: Call, tables: Tables, num_positions: int | None) -> Rotation:
@@ -367,6 +382,7 @@ def rotation_of(call: Call, tables: Tables, num_positions: int | None) -> Rotati
         rotary_start=call.rotary_start,
         inverse=call.inverse,
         to_half_split=call.output_pairing == "half" and call.interleaved,
+        rounding=call.rounding_with(table, sin),
     )
 
 
@@ -388,7 +404,7 @@ def _rotate_gradients(grads: tuple[Tensor, ...], rotation: Rotation) -> tuple[Te
         route = KERNEL
     else:
         route = choose_route(True, (*grads, *rotation.tensors))
-    return _rotate(grads, rotation, route, entry, fused=True, inplace=False)
+    return _rotate(grads, rotation, route, entry, inplace=False)
 
 
 def _rotate(
@@ -396,19 +412,18 @@ def _rotate(
     rotation: Rotation,
     route: Route,
     entry: fastpath.Entry | None,
-    fused: bool,
     inplace: bool,
 ) -> tuple[Tensor, ...]:
     """Rotate checked tensors by the route chosen, with the derivatives that autograd wants."""
     recorded = wants_grad((*tensors, rotation.table, rotation.sin))
     if inplace and (route is PYTORCH or (recorded and route is OPERATOR)):
-        outs = _rotate(tensors, rotation, route, entry, fused=fused, inplace=False)
+        outs = _rotate(tensors, rotation, route, entry, inplace=False)
         for t, out in zip(tensors, outs, strict=True):
             turned = out.narrow(-1, rotation.rotary_start, rotation.rotary_dim)
             t.narrow(-1, rotation.rotary_start, rotation.rotary_dim).copy_(turned)
         return tensors
     if route is PYTORCH:
-        return reference.rotate(tensors, rotation, round_once=fused)
+        return reference.rotate(tensors, rotation, rotation.rounding)
     if route is OPERATOR:
         run = rotate_inplace_by_operator if inplace else rotate_by_operator
         return run(tensors, rotation)

@@ -1,7 +1,5 @@
 """The public functions that normalize and rotate in one kernel."""
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
@@ -12,13 +10,11 @@ from .autograd.norm_operator import norm_rope_backward_by_operator, norm_rope_by
 from .call.arguments import Call, Freqs, OutputPairing
 from .call.checks import bad, check_call, check_inplace, check_values
 from .call.formats import TensorFormat, view_as_sbhd
-from .call.norm_checks import NormCall, check_norm
+from .call.norm_checks import NORM_ROUNDINGS, NormCall, NormRounding, check_norm
 from .call.normalization import Normalization
 from .call.rotation import Rotation
 from .launch import fastpath, launch_norm
 from .machine.modes import is_traced, wants_grad
-
-Rounding = Literal["once", "model"]
 
 
 def norm_rope(
@@ -30,7 +26,7 @@ def norm_rope(
     eps: float = 1e-6,
     weight_offset: float = 0.0,
     norm_after: bool = False,
-    rounding: Rounding = "once",
+    rounding: NormRounding | None = None,
     sumsq: Tensor | None = None,
     norm_dim: int | None = None,
     fused: bool = True,
@@ -61,7 +57,7 @@ def norm_rope(
         eps: is added to the mean of squares.
         weight_offset: is added to the weight: 1 for Gemma 3, Qwen 3.5 and Qwen 3 Next.
         norm_after: rotate first, then normalize and multiply, as HunYuan, Llama 4 and NanoChat do.
-        rounding: 'once': fp32 math (fp64 for fp64 `t`), one rounding at the end. 'model': the
+        rounding: 'once', or None: fp32 math (fp64 for fp64 `t`), one rounding. 'model': the
             normalized row, its product with the weight, cos, sin, and the rotation's products and
             sums are rounded to the dtype of `t`, as operators of PyTorch do in Hugging Face's
             Qwen 3. Gradients are computed in fp32 with the rounded cos and sin, and rounded once;
@@ -102,6 +98,7 @@ def norm_rope(
         rotary_start=rotary_start,
         inverse=inverse,
         output_pairing=output_pairing,
+        rounding=rounding,
     )
     norm = NormCall(
         weights=(weight,),
@@ -109,7 +106,6 @@ def norm_rope(
         eps=eps,
         weight_offset=weight_offset,
         norm_after=norm_after,
-        rounding=rounding,
         norm_dim=norm_dim,
     )
     return norm_rope_call(call, norm)[0]
@@ -126,7 +122,7 @@ def qk_norm_rope(
     eps: float = 1e-6,
     weight_offset: float = 0.0,
     norm_after: bool = False,
-    rounding: Rounding = "once",
+    rounding: NormRounding | None = None,
     sumsq: tuple[Tensor, Tensor] | None = None,
     norm_dim: int | tuple[int, int] | None = None,
     fused: bool = True,
@@ -183,6 +179,7 @@ def qk_norm_rope(
         rotary_start=rotary_start,
         inverse=inverse,
         output_pairing=output_pairing,
+        rounding=rounding,
     )
     norm = NormCall(
         weights=(q_weight, k_weight),
@@ -190,7 +187,6 @@ def qk_norm_rope(
         eps=eps,
         weight_offset=weight_offset,
         norm_after=norm_after,
-        rounding=rounding,
         norm_dim=norm_dim,
     )
     q, k = norm_rope_call(call, norm)
@@ -207,7 +203,7 @@ def norm_rope_call(call: Call, norm: NormCall) -> tuple[Tensor, ...]:
         route, num_positions = KERNEL, entry.num_positions
     else:
         route = choose_route(call.fused, (*tensors, *tables, *call.where, *beside))
-        num_positions = check_call(call)
+        num_positions = check_call(call, NORM_ROUNDINGS)
         check_norm(call, norm)
     rotation = rotation_of(call, tables, num_positions)
     if rotation.table.is_cpu and rotation.looks_up_positions and not is_traced():
@@ -254,7 +250,7 @@ def normalization_of(call: Call, norm: NormCall, i: int) -> Normalization:
         eps=norm.eps,
         weight_offset=norm.weight_offset,
         after=norm.norm_after,
-        like_model=norm.rounding == "model",
+        like_model=call.rounding == "model",
         dim=norm.norm_dims[i] or call.tensors[i].shape[-1],
     )
 

@@ -12,6 +12,8 @@ from .formats import TensorFormat
 
 OutputPairing = Literal["same", "half"]
 OUTPUT_PAIRINGS: tuple[str, ...] = get_args(OutputPairing)
+Rounding = Literal["once", "model", "upcast", "promoted"]
+ROUNDINGS: tuple[str, ...] = get_args(Rounding)
 MOST_START = 2**62  # larger ones could overflow 64 bits
 Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding | AnglesPerPair
 
@@ -39,6 +41,7 @@ class Call:
     rotary_start: int
     inverse: bool
     output_pairing: OutputPairing
+    rounding: Rounding | None  # None: what `fused` means by itself
     transpose: bool = False  # take gradients back
 
     def __post_init__(self) -> None:
@@ -68,6 +71,16 @@ class Call:
         if not (isinstance(t, Tensor) and isinstance(tensor_format, str) and "b" in tensor_format):
             return None
         return t.shape[tensor_format.index("b")] if t.dim() == len(tensor_format) else None
+
+    def rounding_with(self, cos: Tensor, sin: Tensor | None) -> Rounding:
+        """Where the call rounds, with what `freqs` holds: cosines and sines, or no sines.
+
+        PyTorch's operators promote what meets cosines of another dtype.
+        """
+        if self.rounding is None:
+            return "once" if self.fused else "model"
+        is_mixed = sin is not None and cos.dtype != self.tensors[0].dtype
+        return "promoted" if self.rounding == "model" and is_mixed else self.rounding
 
     @property
     def names(self) -> tuple[str, ...]:

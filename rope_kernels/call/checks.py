@@ -9,13 +9,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from types import NoneType
 
 import torch
 from torch import Tensor
 
 from ..embedding import PER_PAIR, AnglesPerPair, RotaryPositionEmbedding
 from ..machine.modes import has_values, is_differentiated, is_traced, wants_grad
-from .arguments import MOST_START, OUTPUT_PAIRINGS, Call
+from .arguments import MOST_START, OUTPUT_PAIRINGS, ROUNDINGS, Call
 from .formats import FORMATS, view_as_sbhd
 from .rotation import Rotation
 
@@ -55,8 +56,12 @@ class _Sizes:
     head_dim: int
 
 
-def check_call(call: Call) -> int | None:
+def check_call(call: Call, roundings: tuple[str | None, ...] = (None, *ROUNDINGS)) -> int | None:
     """Check everything about a call but the values of its tensors.
+
+    Args:
+        call: every argument, as it came.
+        roundings: those that the function has.
 
     Returns:
         The number of positions, by which a module may interpolate. None where the call does not say
@@ -67,6 +72,7 @@ def check_call(call: Call) -> int | None:
         ValueError: shapes, devices or options that do not fit together.
     """
     _check_options(call)
+    check_choice("rounding", call.rounding, roundings)
     sizes = _check_rotated(call)
     packed, by_ids = call.tensor_format == "thd", call.position_ids is not None
     if call.cp_size > 1 and sizes.seq_len % 2 and not (packed or by_ids):
@@ -79,18 +85,20 @@ def check_call(call: Call) -> int | None:
 
 
 def _check_options(call: Call) -> None:
-    if not (isinstance(call.tensor_format, str) and call.tensor_format in FORMATS):
-        raise bad(f"tensor_format is {call.tensor_format!r}", ", ".join(FORMATS))
+    check_choice("tensor_format", call.tensor_format, FORMATS)
     for name in ("interleaved", "fused", "inplace", "inverse"):
         check_flag(name, getattr(call, name))
-    pairing = call.output_pairing
-    if not (isinstance(pairing, str) and pairing in OUTPUT_PAIRINGS):
-        raise bad(f"output_pairing is {pairing!r}", ", ".join(OUTPUT_PAIRINGS))
-    if pairing == "half" and call.inplace:
+    check_choice("output_pairing", call.output_pairing, OUTPUT_PAIRINGS)
+    if call.output_pairing == "half" and call.inplace:
         raise bad("output_pairing is 'half' with inplace=True", "'same'")
     size, rank = call.cp_size, call.cp_rank
     check_integer("cp_size", size, 1, 2**31 - 1, "an integer from 1, below 2^31")
     check_integer("cp_rank", rank, 0, size - 1, "an integer from 0 to cp_size - 1 = {most}")
+
+
+def check_choice(name: str, value: object, accepted: tuple[str | None, ...]) -> None:
+    if not (isinstance(value, (str, NoneType)) and value in accepted):
+        raise bad(f"{name} is {value!r}", ", ".join(map(str, accepted)))
 
 
 def check_flag(name: str, flag: object) -> None:

@@ -1,6 +1,7 @@
 """What `norm_rope` and `qk_norm_rope` accept beyond the rotation, and the errors for the rest."""
 
 from dataclasses import dataclass, fields
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -12,7 +13,8 @@ from .fields import getter_of
 from .formats import view_as_sbhd
 
 MOST = torch.finfo(torch.float32).max
-ROUNDINGS = "once", "model"
+NormRounding = Literal["once", "model"]
+NORM_ROUNDINGS: tuple[str | None, ...] = (None, *get_args(NormRounding))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,7 +26,6 @@ class NormCall:
     eps: float
     weight_offset: float
     norm_after: bool
-    rounding: str
     norm_dim: int | tuple[int, int] | None
 
     @property
@@ -67,8 +68,6 @@ def check_norm(call: Call, norm: NormCall) -> None:
     check_flag("norm_after", norm.norm_after)
     for name, value, least in (("eps", norm.eps, 0), ("weight_offset", norm.weight_offset, None)):
         _check_number(name, value, least)
-    if not (isinstance(norm.rounding, str) and norm.rounding in ROUNDINGS):
-        raise bad(f"rounding is {norm.rounding!r}", ", ".join(ROUNDINGS))
     for t, weight, name in zip(call.tensors, norm.weights, norm.weight_names, strict=True):
         if weight is not None:
             _check_weight(name, weight, t, call.tensor_format)

@@ -32,6 +32,7 @@ class Rotation:
     rotary_start: int = 0  # the first element that turns
     inverse: bool = False  # by minus the angle: every sine is negated
     to_half_split: bool = False  # reads interleaved pairs, writes half-split ones
+    rounding: str = "once"  # where values are rounded to the dtype of what turns
 
     @classmethod
     def of(cls, values: Iterable[Tensor | str | bool | int | None]) -> "Rotation":

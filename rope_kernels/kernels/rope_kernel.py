@@ -21,6 +21,7 @@ from .parts import (
     turn,
 )
 from .positions import find_positions
+from .steps import turn_in_steps
 from .values import GivenPositions, Table, TableRows, Tensors
 
 
@@ -48,6 +49,7 @@ def rope_kernel(
     tile: tl.constexpr,  # `Tile`: how much a program takes
     order: tl.constexpr,  # `Order`: which tile it takes
     lookup: tl.constexpr,  # `Lookup`: how it finds cosines and sines
+    steps: tl.constexpr,  # `Steps`: what is rounded
     TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
 ):
     STORED: tl.constexpr = q_ptr.dtype.element_ty
@@ -81,8 +83,11 @@ def rope_kernel(
     )
     cos_sin = cos_sin_of_pairs(at, table, pairs, head.half, lookup, STORED)
 
-    # Turn in fp32 (fp64 for fp64), and round once. Tokens past the last sequence pass through.
-    y1, y2 = turn(x1, x2, cos_sin, TRANSPOSE, lookup.inverse)
+    # Turn in fp32 (fp64 for fp64), and round. Tokens past the last sequence pass through.
+    if steps.fused:
+        y1, y2 = turn(x1, x2, cos_sin, TRANSPOSE, lookup.inverse)
+    else:
+        y1, y2 = turn_in_steps(x1, x2, cos_sin, TRANSPOSE, lookup.inverse, steps)
     if PACKED:
         does_turn = per_token(in_sequence, tile.over_positions)[:, None, :]
         y1, y2 = tl.where(does_turn, y1, x1), tl.where(does_turn, y2, x2)

@@ -54,6 +54,14 @@ class Lookup(NamedTuple):
     inverse: bool  # `turn` negates the sines
 
 
+class Steps(NamedTuple):
+    """The steps of a rotation, and which of them round; its results are always rounded."""
+
+    fused: bool  # one product of each sum goes into a fused multiply-add
+    rounds_cos_sin: bool  # to the stored dtype
+    rounds_products: bool  # to the stored dtype, before they are added
+
+
 class Norm(NamedTuple):
     """How rows are normalized."""
 

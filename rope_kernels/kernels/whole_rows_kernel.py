@@ -13,6 +13,7 @@ import triton.language as tl
 from .angles import cos_sin, cos_sin_of_both
 from .parts import from_element, per_token, rows_of_program, unseen_zero
 from .positions import find_positions
+from .steps import product
 from .values import Columns, GivenPositions, Table, TableRows, Tensors
 
 
@@ -76,14 +77,20 @@ def partner_of(
 def turn_element(
     x,  # elements, in the stored dtype
     other,  # the other member of each pair
-    cos,  # of each element
-    sin,  # of each element; for the transposed map, of the other member
+    cos_sin,  # of each element; for the transposed map, the sine of the other member
     is_first,  # whether the element is the first member of its pair
     BACK: tl.constexpr,  # the other way round: transposed or inverse, but not both
+    steps: tl.constexpr,  # `Steps`
 ):
-    """Rotate every element in the dtype of its cosine, and round once; the same bits as `turn`."""
-    sin = tl.where(is_first, sin, -sin) if BACK else tl.where(is_first, -sin, sin)
-    return tl.fma(x.to(cos.dtype), cos, other.to(cos.dtype) * sin).to(x.dtype)
+    """Rotate every element in the dtype of its cosine; the same bits as `turn`, `turn_in_steps`."""
+    cos, sin = cos_sin
+    if steps.fused:
+        sin = tl.where(is_first, sin, -sin) if BACK else tl.where(is_first, -sin, sin)
+        y = tl.fma(x.to(cos.dtype), cos, other.to(cos.dtype) * sin)
+    else:
+        of_cos, of_sin = product(x, cos, steps), product(other, sin, steps)
+        y = tl.where(is_first == BACK, of_cos + of_sin, of_cos - of_sin)
+    return y.to(x.dtype)
 
 
 # A new length, batch or table compiles no new kernel.
@@ -110,6 +117,7 @@ def whole_rows_kernel(
     tile: tl.constexpr,  # `Tile`: how much a program takes
     order: tl.constexpr,  # `Order`: which tile it takes
     lookup: tl.constexpr,  # `Lookup`: how it finds cosines and sines
+    steps: tl.constexpr,  # `Steps`: what is rounded
     TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
     IN_PLACE: tl.constexpr,  # the outputs are the inputs, and only the rotary slice is touched
 ):
@@ -153,10 +161,10 @@ def whole_rows_kernel(
     else:
         cos, sin = cos_sin(at, table, columns, lookup, STORED)
 
-    # Turn in fp32 (fp64 for fp64), and round once. Tokens past the last sequence pass through.
+    # Turn in fp32 (fp64 for fp64), and round. Tokens past the last sequence pass through.
     is_first = (element < head.half)[None, None, :]
     BACK: tl.constexpr = TRANSPOSE != lookup.inverse
-    y = turn_element(x, x_other, cos, sin, is_first, BACK)
+    y = turn_element(x, x_other, (cos, sin), is_first, BACK, steps)
     if head.tail > 0:
         y = tl.where(does_turn[None, None, :], y, x)
     if PACKED:

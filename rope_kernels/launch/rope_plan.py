@@ -3,7 +3,7 @@
 from ..call.checks import bad
 from ..call.formats import view_as_sbhd
 from ..call.rotation import Rotation
-from ..kernels.values import Order, RopeStrides
+from ..kernels.values import Order, RopeStrides, Steps
 from ..machine.engine import Engine, engine_of
 from .plan import (
     MOST_ROWS,
@@ -68,6 +68,7 @@ def make_plan(
             out_aligned=alignment(tensors.q_out, tensors.k_out),
         ),
         "lookup": lookup_of(tensors.q, rotation, of_tables.unit, engine),
+        "steps": steps_of(rotation),
         "TRANSPOSE": rotation.transpose,
     }
     return Plan(
@@ -85,4 +86,15 @@ def make_plan(
         },
         strides=RopeStrides(q, k, q_out, k_out, of_tables.table, of_tables.ids),
         constants=constants | ({"IN_PLACE": inplace} if work.kernel == WHOLE_ROWS else {}),
+        fp_fusion=constants["steps"].fused,
+    )
+
+
+def steps_of(rotation: Rotation) -> Steps:
+    """What is rounded: in one direction, for autograd may round more than the forward."""
+    model = rotation.rounding == "model"
+    return Steps(
+        fused=rotation.rounding == "once",
+        rounds_cos_sin=model and rotation.sin is None,  # else they have the stored dtype
+        rounds_products=model or (rotation.rounding == "promoted" and rotation.transpose),
     )

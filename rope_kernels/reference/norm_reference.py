@@ -32,16 +32,17 @@ def norm_rope(
     """
     stored = tensors[0].dtype
     dtype = stored if norm.like_model else rope_reference.compute_dtype(tensors[0])
+    rounding = "model" if norm.like_model else "once"
     rows = tuple([t.to(dtype) for t in tensors])
     if norm.after:
-        rows = rope_reference.rotate(rows, rotation, round_once=not norm.like_model)
+        rows = rope_reference.rotate(rows, rotation, rounding)
     normal = []
     for i, row in enumerate(rows):
         weight, sumsq = (x[i] if x else None for x in (weights, sumsqs))
         normal.append(normalize(row, weight, sumsq, rotation.tensor_format, norm))
     rows = tuple(normal)
     if not norm.after:
-        rows = rope_reference.rotate(rows, rotation, round_once=not norm.like_model)
+        rows = rope_reference.rotate(rows, rotation, rounding)
     return tuple([row.to(stored).contiguous() for row in rows])
 
 

@@ -49,18 +49,20 @@ def apply_rotary_pos_emb(
     """
     table, sin = (freqs, None) if isinstance(freqs, Tensor) else freqs
     rotation = Rotation(table, sin, tensor_format=tensor_format, transpose=transpose, **where)
-    return rotate((t,), rotation, round_once)[0]
+    return rotate((t,), rotation, "once" if round_once else "model")[0]
 
 
-def rotate(tensors: tuple[Tensor, ...], rotation: Rotation, round_once: bool) -> tuple[Tensor, ...]:
+def rotate(tensors: tuple[Tensor, ...], rotation: Rotation, rounding: str) -> tuple[Tensor, ...]:
     """Rotate tensors; differentiable in them and in the table, as often as you like."""
     views = [view_as_sbhd(t, rotation.tensor_format) for t in tensors]
     stored, computed = tensors[0].dtype, compute_dtype(tensors[0])
     cos, sin, in_sequence = rotation.cos_sin(views[0].shape[0], computed)
     if in_sequence is not None:
         in_sequence = in_sequence.view(-1, 1, 1, 1)
-    dtype = computed if round_once else stored
-    cos, sin = (v.transpose(0, 1)[:, :, None].to(dtype) for v in (cos, sin))  # (s, b or 1, 1, d2)
+    # 'promoted' meets what is not upcast, so autograd rounds the gradient of each product
+    dtype = computed if rounding in ("once", "upcast") else stored
+    known = stored if rounding == "model" else computed
+    cos, sin = (v.transpose(0, 1)[:, :, None].to(known) for v in (cos, sin))  # (s, b or 1, 1, d2)
     start, end = rotation.rotary_start, rotation.rotary_start + cos.shape[-1]
     reads_interleaved, writes_interleaved = rotation.pairings
     outs = []
@@ -76,7 +78,8 @@ def rotate(tensors: tuple[Tensor, ...], rotation: Rotation, round_once: bool) ->
         rotary = rotary.to(dtype)
         if rotation.transpose:
             # the transpose of a quarter turn is its negative
-            rotated = rotary * cos - rotate_half(rotary * sin, rotation.interleaved)
+            of_cos, of_sin = (rotary * cos).to(dtype), (rotary * sin).to(dtype)
+            rotated = of_cos - rotate_half(of_sin, rotation.interleaved)
         else:
             rotated = rotary * cos + rotate_half(rotary, rotation.interleaved) * sin
         rotated = rotated.to(stored)

@@ -29,7 +29,8 @@ class SampleCall:
 
 def sample_calls() -> dict[str, SampleCall]:
     """The sample by name. Formats are sbhd unless the call gives another one."""
-    return _one_tensor() | _pairings_and_positions() | _q_and_k() | _parts_of_rows() | _with_norm()
+    rotated = _one_tensor() | _pairings_and_positions() | _q_and_k() | _parts_of_rows()
+    return rotated | _with_norm() | _rounded()
 
 
 def _elements(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
@@ -152,3 +153,9 @@ def _with_norm() -> dict[str, SampleCall]:
         ),
         "norm of q and k, sum of shares": SampleCall(qk_norm_rope, trained, launch=SUM),
     }
+
+
+def _rounded() -> dict[str, SampleCall]:
+    """As PyTorch's operators round in a model: no multiply-add is fused."""
+    t, rope, model = _elements(S, B, H, D), RotaryPositionEmbedding(D), {"rounding": "model"}
+    return {"on the fly, rounded as in a model": SampleCall(rope_fw, (t, rope), model)}

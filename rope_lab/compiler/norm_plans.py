@@ -10,7 +10,7 @@ from rope_kernels import norm_rope, qk_norm_rope
 from rope_kernels.api import rotation_of, tables_of
 from rope_kernels.call.arguments import Call
 from rope_kernels.call.checks import check_call
-from rope_kernels.call.norm_checks import NormCall, check_norm
+from rope_kernels.call.norm_checks import NORM_ROUNDINGS, NormCall, check_norm
 from rope_kernels.call.normalization import Normalization
 from rope_kernels.call.rotation import Rotation
 from rope_kernels.launch.launch_norm import (
@@ -67,7 +67,7 @@ def plans_of_norm(
         ValueError: arguments that do not fit together, or a call that is not one launch forward.
     """
     call, norm = _call_of(function, *arguments, **options)
-    num_positions = check_call(call)
+    num_positions = check_call(call, NORM_ROUNDINGS)
     check_norm(call, norm)
     rotation = rotation_of(call, tables_of(call.freqs), num_positions)
     _refuse_other_ways(call, norm, rotation)
@@ -135,7 +135,7 @@ def _call_of(function: Callable, *arguments, **options) -> tuple[Call, NormCall]
     sumsq = named.pop("sumsq")
     sumsqs = (None,) * len(tensors) if sumsq is None else sumsq
     sumsqs = (sumsqs,) if isinstance(sumsqs, Tensor) else tuple(sumsqs)
-    words = "eps", "weight_offset", "norm_after", "rounding", "norm_dim"
+    words = "eps", "weight_offset", "norm_after", "norm_dim"
     options = {word: named.pop(word) for word in words}
     norm = NormCall(weights=weights, sumsqs=sumsqs, **options)
     return Call(tensors=tensors, **named), norm

@@ -227,6 +227,11 @@ def no_pairing(what, value, accepted="accepted: same, half", **more):
     return Bad(what, {"output_pairing": value, **more}, "output_pairing", came, accepted)
 
 
+def no_rounding(value):
+    accepted = "accepted: None, once, model"
+    return Bad(f"{value!r}", {"rounding": value}, "rounding", f"rounding is {value!r}", accepted)
+
+
 # what turns, and how
 BAD_SLICES = [
     *(no_rotary_dim(f"{value!r}", value, TypeError) for value in (True, False)),
@@ -258,6 +263,7 @@ BAD_SLICES = [
     no_bool("inverse", -1, "inverse is -1"),
     *(no_pairing(f"{value!r}", value) for value in ("halves", "Half", "", None, 1, True, ["half"])),
     no_pairing("of the input", "interleaved", interleaved=True),
+    *(no_rounding(value) for value in ("twice", "Model", "", 1, True, False, ["once"])),
     no_pairing("in place", "half", IN_PLACE, inplace=True),
     no_pairing("in place, interleaved", "half", IN_PLACE, inplace=True, interleaved=True),
 ]
@@ -818,6 +824,8 @@ GOOD = {
     "inverse": {"inverse": True},
     "half-split results": {"output_pairing": "half"},
     "the same pairing": {"output_pairing": "same", "interleaved": True},
+    "a model's rounding": {"rounding": "model"},
+    "a rounding by name": {"rounding": "once"},
 }
 
 

@@ -510,6 +510,7 @@ def entry_of(*tensors, freqs=T, **options):
     plain = {"cu_seqlens": None, "start_positions": None, "position_ids": None}
     plain |= {"interleaved": False, "cp_size": 1, "cp_rank": 0, "fused": True, "inplace": False}
     plain |= {"rotary_dim": None, "rotary_start": 0, "inverse": False, "output_pairing": "same"}
+    plain |= {"rounding": None}
     a_call = Call(tensors=tensors, freqs=freqs, tensor_format="sbhd", **(plain | options))
     entry, again = (fastpath.entry_of_call(a_call, api.tables_of(freqs)) for _ in range(2))
     return id(entry) if entry is not None and entry is again else None
@@ -560,6 +561,8 @@ def test_calls_with_other_tensors_or_options_have_other_signatures(remembering):
         entry_of(T, inverse=None),
         entry_of(T, output_pairing="half"),
         entry_of(T, output_pairing=None),
+        entry_of(T, rounding="once"),
+        entry_of(T, rounding="model"),
     ]
     assert None not in entries and len(set(entries)) == len(entries)
 
@@ -584,7 +587,7 @@ def test_what_is_no_plain_tensor_has_no_entry(remembering):
     for odd in (T.as_subclass(Mine), T.to_sparse(), "text", 3):
         assert entry_of(odd) is None and entry_of(T, freqs=odd) is None
     assert entry_of(T, interleaved=[]) is None
-    for name in ("rotary_dim", "rotary_start", "inverse", "output_pairing"):
+    for name in ("rotary_dim", "rotary_start", "inverse", "output_pairing", "rounding"):
         assert entry_of(T, **{name: []}) is None
         assert entry_of(T, **{name: torch.zeros(2)}) != entry_of(T)
     module = RotaryPositionEmbedding(8)

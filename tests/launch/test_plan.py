@@ -209,6 +209,7 @@ def test_a_plan_prints_what_is_there():
         "  tile    positions=1, rows=8, side_by_side=1, over_positions=False",
         "  order   per_batch=True, rows_outer=False, stretch=1, aligned=0, out_aligned=0",
         "  lookup  one_per_pair=False, interleaved=False, unit=1, fast_sine=True, inverse=False",
+        "  steps   fused=True, rounds_cos_sin=False, rounds_products=False",
         "  flags   TRANSPOSE=False",
     ]
 

@@ -37,7 +37,8 @@ WRONG = {  # each is one line that mypy has to refuse, with a word of its compla
     "rope_qk(t, t, rope, rotary_start=None)": '"rotary_start"',
     "rope_bw(t, rope, invers=True)": '"invers"',
     "rope_qk(t, rope)": '"freqs"',
-    'norm_rope(t, None, rope, rounding="twice")': "twice",
+    'rope_fw(t, rope, rounding="twice")': "twice",
+    'norm_rope(t, None, rope, rounding="upcast")': "upcast",
     "qk_norm_rope(t, t, None, None, rope, sumsq=t)": '"sumsq"',
     "qk_norm_rope(t, t, rope, weight_ofset=1)": '"weight_ofset"',
 }

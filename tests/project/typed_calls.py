@@ -9,6 +9,7 @@ from torch import Tensor
 import rope_kernels
 from rope_kernels import (
     Freqs,
+    NormRounding,
     OutputPairing,
     RotaryPositionEmbedding,
     Rounding,
@@ -73,6 +74,7 @@ def rotate_by_index() -> Tensor:
         rotary_start=0,
         inverse=False,
         output_pairing="same",
+        rounding="promoted",
     )
     assert_type(out, Tensor)
     assert_type(apply_rotary_pos_emb(t=t, freqs=rope, tensor_format="sbhd"), Tensor)
@@ -102,6 +104,7 @@ def rotate_packed() -> tuple[Tensor, Tensor]:
         rotary_start=0,
         inverse=False,
         output_pairing="same",
+        rounding=None,
     )
     assert_type(
         rope_qk(q=q, k=k, freqs=rope, tensor_format="thd", position_ids=torch.arange(S))[0], Tensor
@@ -130,6 +133,7 @@ def rotate_and_back() -> Tensor:
         rotary_start=0,
         inverse=False,
         output_pairing="same",
+        rounding=None,
     )
     assert_type(rope_fw(t=t, freqs=rope, tensor_format="bshd"), Tensor)
     assert_type(rope_bw(grad=t, freqs=rope, tensor_format="bhsd"), Tensor)
@@ -149,6 +153,7 @@ def rotate_and_back() -> Tensor:
         rotary_start=0,
         inverse=False,
         output_pairing="same",
+        rounding=None,
     )
     assert_type(back, Tensor)
     return back - t
@@ -234,11 +239,13 @@ def options_by_their_types() -> Tensor:
     rope, angles, cos_sin = make_freqs()
     tensor_format: TensorFormat = "bshd"
     pairing: OutputPairing = "half"
-    rounding: Rounding = "model"
+    rounding: Rounding | None = "upcast"
+    of_norm: NormRounding = "model"
     every: list[Freqs] = [rope, angles, cos_sin]
     t = torch.randn(B, S, H, D)
     out = rope_fw(t, angles, tensor_format, interleaved=True, output_pairing=pairing)
-    return sum((norm_rope(t, None, x, tensor_format, rounding=rounding) for x in every), out)
+    out = rope_bw(out, angles, tensor_format, rounding=rounding)
+    return sum((norm_rope(t, None, x, tensor_format, rounding=of_norm) for x in every), out)
 
 
 def version() -> str:

@@ -33,7 +33,7 @@ MISTAKES = (
 NORM_MISTAKES = (
     "eps -1e-06", "eps inf", "eps nan", "eps None", "eps True", "eps '1e-6'", "weight_offset nan",
     "weight_offset None", "weight_offset True", "norm_after 1", "norm_after None",
-    "rounding 'twice'", "rounding None", "norm_dim 0", "norm_dim -3", "norm_dim True",
+    "rounding 'twice'", "rounding True", "norm_dim 0", "norm_dim -3", "norm_dim True",
     "norm_dim 30.0", "norm_dim 2147483648", "norm_dim (8,)", "norm_dim [8, 8]",
     "norm_dim (8, None)", "norm_dim 7", "no norm_dim", "weight is a list", "integer weight",
     "other dtype of weight", "short weight", "rank of weight", "weight of other heads",
@@ -94,6 +94,7 @@ def draw(seed: int, index: int, include: tuple[str, ...] = ()) -> dict:
     _draw_gradients(rng, call)
     call["norm"] = _draw_norm(rng, call) if is_norm else None
     call["mistake"] = _draw_mistake(rng, is_norm, include)
+    call["rounding"] = _one_of(rng, {None: 5, "model": 2, "promoted": 1, "upcast": 1, "once": 1})
     return call
 
 

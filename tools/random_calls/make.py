@@ -76,6 +76,8 @@ def arguments_of(call: dict, package, make: Maker) -> Arguments:
     made.freqs = _freqs(call, package, make)
     made.options |= {name: call[name] for name in ("interleaved", "inplace", "fused", "inverse")}
     made.options |= {name: call[name] for name in ("rotary_start", "output_pairing")}
+    if call["rounding"] is not None:  # so that older checkouts can be compared by their calls
+        made.options["rounding"] = call["rounding"]
     if call["rotary_dim is named"]:
         made.options["rotary_dim"] = call["rotary_dim"]
     if call["norm"]:

@@ -1,0 +1,47 @@
+"""Rotation in the steps of PyTorch's operators, each rounded: the bits of a model's own function.
+
+No multiply-add is fused: the plan tells the compiler so. `turn` is what rotates without such steps.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def turn_in_steps(
+    first,  # first members of the pairs, in the stored dtype
+    second,  # second members
+    cos_sin,  # `CosSin`
+    TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
+    INVERSE: tl.constexpr,  # negate the sines
+    steps: tl.constexpr,  # `Steps` that fuses nothing
+):
+    """Rotate every pair: products, then a sum and a difference, which are rounded."""
+    cos1, sin1, cos2, sin2 = cos_sin
+    of_cos1, of_cos2 = product(first, cos1, steps), product(second, cos2, steps)
+    if TRANSPOSE:
+        of_sin1, of_sin2 = product(second, sin2, steps), product(first, sin1, steps)
+    else:
+        of_sin1, of_sin2 = product(second, sin1, steps), product(first, sin2, steps)
+    BACK: tl.constexpr = TRANSPOSE != INVERSE
+    if BACK:
+        y1, y2 = of_cos1 + of_sin1, of_cos2 - of_sin2
+    else:
+        y1, y2 = of_cos1 - of_sin1, of_cos2 + of_sin2
+    return y1.to(first.dtype), y2.to(first.dtype)
+
+
+@triton.jit
+def product(
+    x,  # elements, in the stored dtype
+    factor,  # cosines or sines, in fp32 or fp64
+    steps: tl.constexpr,  # `Steps`
+):
+    """x * factor in the dtype of the factor, or rounded to that of x."""
+    STORED: tl.constexpr = x.dtype
+    if steps.rounds_cos_sin:
+        factor = factor.to(STORED).to(factor.dtype)
+    found = x.to(factor.dtype) * factor
+    if steps.rounds_products:
+        found = found.to(STORED).to(factor.dtype)
+    return found

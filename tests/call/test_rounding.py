@@ -1,0 +1,306 @@
+"""`rounding`: the bits of the functions that models have, values and gradients.
+
+The functions are written here as transformers 5.17 has them, each for its kind: in the dtype of the
+tensors, in fp32 and cast back, and promoted by the table. `gpu` marks bf16 in kernels: Triton's
+interpreter truncates to it.
+"""
+
+import re
+from functools import partial
+
+import pytest
+import torch
+
+from inputs import shape_of
+from rope_kernels import (
+    RotaryPositionEmbedding,
+    apply_rotary_pos_emb,
+    rope_bw,
+    rope_fw,
+    rope_qk,
+    rotate_half,
+)
+from rope_kernels.embedding import for_both_members
+from rope_kernels.launch.run import options_of
+from rope_lab.compiler.compile import compile_call
+from rope_lab.compiler.plans import plan_of
+
+S, B, H, K = 7, 2, 3, 1
+BF16, FP16, FP32, FP64 = torch.bfloat16, torch.float16, torch.float32, torch.float64
+IN_A_KERNEL = (pytest.param(BF16, marks=pytest.mark.gpu), FP16, FP32, FP64)
+
+
+def as_llama(t, cos, sin, interleaved):
+    """Llama, Qwen 3, Gemma 3, GLM: every operator rounds; or promotes, with a table in fp32."""
+    return (t * cos) + (rotate_half(t, interleaved) * sin)
+
+
+def as_cohere(t, cos, sin, interleaved):
+    """Cohere, HunYuan-VL, the vision towers: cast once, and back."""
+    x = t.to(torch.promote_types(t.dtype, FP32))
+    return ((x * cos) + (rotate_half(x, interleaved) * sin)).to(t.dtype)
+
+
+def as_modern_bert(t, cos, sin, interleaved):
+    """ModernBERT, ESM: cast twice, and back."""
+    exact = torch.promote_types(t.dtype, FP32)
+    turned = (t.to(exact) * cos) + (rotate_half(t.to(exact), interleaved) * sin)
+    return turned.to(t.dtype)
+
+
+def as_olmo(t, cos, sin, interleaved):
+    """OLMo, Ernie 4.5: promoted by a table in fp32, and cast back."""
+    return as_llama(t, cos, sin, interleaved).to(t.dtype)
+
+
+FAMILIES = {  # the function, its rounding, and whether its table stays in fp32
+    "llama": (as_llama, "model", False),
+    "llama in autocast": (as_olmo, "model", True),
+    "cohere": (as_cohere, "upcast", False),
+    "lightglue": (as_cohere, "upcast", True),
+    "modernbert": (as_modern_bert, "promoted", False),
+    "olmo": (as_olmo, "promoted", True),
+}
+SHAPES = {  # format, d, d2, the first element that turns, and whether neighbors are a pair
+    "sbhd": ("sbhd", 16, 16, 0, False),
+    "bhsd, interleaved": ("bhsd", 12, 12, 0, True),
+    "bshd, the first 6 of 13": ("bshd", 13, 6, 0, False),
+    "bhsd, 10 of 17 from 5, interleaved": ("bhsd", 17, 10, 5, True),
+    "sbhd, whole rows": ("sbhd", 72, 72, 0, False),
+    "bhsd, whole rows, 36 of 72": ("bhsd", 72, 36, 1, False),
+    "thd": ("thd", 20, 20, 0, False),
+}
+each_family = pytest.mark.parametrize("family", FAMILIES)
+each_shape = pytest.mark.parametrize("shape", SHAPES)
+each_dtype = pytest.mark.parametrize("dtype", IN_A_KERNEL, ids=str)
+
+
+class Problem:
+    """q, k, the gradients that come back, a table whose halves differ, and what the model gets."""
+
+    def __init__(self, family, shape, dtype, device):
+        self.function, self.rounding, in_fp32 = FAMILIES[family]
+        self.format, d, self.d2, self.start, self.interleaved = SHAPES[shape]
+        random = partial(torch.randn, device=device)
+        tokens = S * B if self.format == "thd" else S
+        angle = 3 * random(tokens, self.d2)
+        self.table = tuple(x.to(FP32 if in_fp32 else dtype) for x in (angle.cos(), angle.sin()))
+        shapes = [shape_of(self.format, S, B, heads, d) for heads in (H, K)]
+        self.tensors = [random(x).to(dtype).requires_grad_() for x in shapes]
+        self.grads = [random(x).to(dtype) for x in shapes]
+        self.options = {"rounding": self.rounding, "interleaved": self.interleaved}
+        self.options |= {"rotary_start": self.start}
+        if self.format == "thd":
+            self.options["cu_seqlens"] = torch.tensor([0, tokens], device=device)
+
+    def call(self, function=rope_qk, **options):
+        arguments = self.tensors if function is rope_qk else self.tensors[:1]
+        return function(*arguments, self.table, self.format, **(self.options | options))
+
+    def wanted(self, function=None):
+        """What the model's function returns."""
+        function = self.function if function is None else function
+        shape = [1] * len(self.format)
+        shape[self.format.find("s") if "s" in self.format else 0] = len(self.table[0])
+        cos, sin = (x.view(*shape[:-1], self.d2) for x in self.table)
+        found = []
+        for t in self.tensors:
+            before, x, after = t.split(
+                (self.start, self.d2, t.shape[-1] - self.start - self.d2), -1
+            )
+            out = function(x, cos, sin, self.interleaved)
+            found.append(torch.cat((before, out, after), -1))
+        return tuple(found)
+
+    def with_gradients(self, outs):
+        return *outs, *torch.autograd.grad(outs, self.tensors, self.grads)
+
+
+def assert_same(got, wanted):
+    for one, other in zip(got, wanted, strict=True):
+        assert one.dtype == other.dtype and torch.equal(one, other)
+
+
+@each_dtype
+@each_shape
+@each_family
+def test_a_kernel_has_the_bits_of_the_function(family, shape, dtype, device):
+    problem = Problem(family, shape, dtype, device)
+    assert_same(problem.with_gradients(problem.call()), problem.with_gradients(problem.wanted()))
+
+
+@pytest.mark.parametrize("dtype", (BF16, FP16, FP32, FP64), ids=str)
+@each_shape
+@each_family
+def test_plain_pytorch_has_the_bits_of_the_function(family, shape, dtype, device):
+    problem = Problem(family, shape, dtype, device)
+    got = problem.with_gradients(problem.call(fused=False))
+    assert_same(got, problem.with_gradients(problem.wanted()))
+
+
+@pytest.mark.parametrize("fused", (True, False))
+@pytest.mark.parametrize("shape", ("sbhd", "sbhd, whole rows"))
+@each_family
+def test_other_roundings_have_other_bits(family, shape, fused, device):
+    problem = Problem(family, shape, FP16, device)
+    wanted = problem.with_gradients(problem.wanted())
+    others = {"model", "upcast", "promoted"} - {problem.rounding}
+    if problem.table[0].dtype == FP32 and problem.rounding != "upcast":
+        others = {"upcast"}  # 'model' is 'promoted' with such a table
+    for rounding in others:
+        got = problem.with_gradients(problem.call(fused=fused, rounding=rounding))
+        assert not all(map(torch.equal, got, wanted)), rounding
+
+
+@each_dtype
+@pytest.mark.parametrize("shape", ("bhsd, 10 of 17 from 5, interleaved", "sbhd, whole rows"))
+@each_family
+def test_in_place_and_one_direction_alone(family, shape, dtype, device):
+    problem = Problem(family, shape, dtype, device)
+    q, _, grad, _ = (x.detach() for x in problem.with_gradients(problem.wanted()))
+    for tensors, function, want in ((problem.tensors, rope_fw, q), (problem.grads, rope_bw, grad)):
+        problem.tensors = [x.detach().clone() for x in tensors]
+        assert_same([problem.call(function), problem.call(function, fused=False)], [want, want])
+        out = problem.call(function, inplace=True)
+        assert out is problem.tensors[0] and torch.equal(out, want)
+
+
+@pytest.mark.parametrize("dtype", IN_A_KERNEL[:2], ids=str)
+@pytest.mark.parametrize("shape", ("bhsd, interleaved", "bhsd, whole rows, 36 of 72"))
+@each_family
+def test_compiled_calls_have_the_same_bits(family, shape, dtype, device):
+    problem = Problem(family, shape, dtype, device)
+    torch.compiler.reset()
+    compiled = torch.compile(lambda: problem.call(), fullgraph=True, backend="aot_eager")
+    got = problem.with_gradients(compiled())
+    assert_same(got, problem.with_gradients(problem.wanted()))
+
+
+@each_dtype
+@pytest.mark.parametrize("fused", (True, False))
+def test_deepseeks_function_which_reads_neighbors_and_writes_halves(dtype, fused, device):
+    problem = Problem("llama", "bhsd, interleaved", dtype, device)
+
+    def interleave(t, cos, sin, interleaved):
+        return as_llama(torch.cat((t[..., ::2], t[..., 1::2]), -1), cos, sin, False)
+
+    wanted = problem.with_gradients(problem.wanted(interleave))
+    of_pairs = [x.view(S, 2, -1).transpose(1, 2).flatten(1) for x in problem.table]
+    problem.table = of_pairs  # ours goes with what is read
+    got = problem.call(output_pairing="half", fused=fused)
+    assert_same(problem.with_gradients(got), wanted)
+
+
+@each_dtype
+@pytest.mark.parametrize("shape", ("bhsd, interleaved", "sbhd", "sbhd, whole rows"))
+def test_a_column_per_pair_and_a_negated_sine(shape, dtype, device):
+    """As of most models, whose table repeats itself; and as NanoChat turns."""
+    problem = Problem("llama", shape, dtype, device)
+    of_pairs = slice(None, None, 2) if problem.interleaved else slice(problem.d2 // 2)
+    per_pair = [x[:, of_pairs] for x in problem.table]
+    cos, sin = (for_both_members(x, problem.interleaved) for x in per_pair)
+    problem.table = cos, -sin
+    wanted = problem.with_gradients(problem.wanted())
+    problem.table = per_pair
+    for fused in (True, False):
+        got = problem.call(rotary_dim=problem.d2, inverse=True, fused=fused)
+        assert_same(problem.with_gradients(got), wanted)
+
+
+# By default, and from angles
+
+
+@each_dtype
+@pytest.mark.parametrize("shape", ("sbhd", "sbhd, whole rows"))
+@pytest.mark.parametrize("family", ("llama", "olmo"))
+def test_by_default_a_kernel_rounds_once_and_plain_pytorch_as_before(family, shape, dtype, device):
+    problem = Problem(family, shape, dtype, device)
+    default, once = (problem.with_gradients(problem.call(rounding=x)) for x in (None, "once"))
+    assert_same(default, once)
+    got = problem.with_gradients(problem.call(rounding=None, fused=False))
+    problem.table = [x.to(dtype) for x in problem.table]  # as TransformerEngine's function
+    assert_same(got, problem.with_gradients(problem.wanted(as_llama)))
+
+
+def rotated_by(freqs, fused, rounding, device, dtype=FP16):
+    torch.manual_seed(1)
+    t = torch.randn(64, 2, 3, 32, device=device).to(dtype)
+    return apply_rotary_pos_emb(t, freqs, fused=fused, rounding=rounding)
+
+
+@pytest.mark.parametrize("fused", (True, False))
+def test_a_model_rounds_the_cosines_of_angles_too(fused, device):
+    """As the module of a model does, which returns tables in the dtype of its tensors."""
+    rope = RotaryPositionEmbedding(32).to(device)
+    angle = rope(64).flatten(1)
+    rounded = angle.cos().half(), angle.sin().half()
+    wanted = rotated_by(rounded, fused, "model", device)
+    unrounded = rotated_by((angle.cos(), angle.sin()), fused, "model", device)
+    assert (unrounded != wanted).float().mean() > 0.1
+    for freqs in (rope, rope(64)):  # a kernel's own cosine differs by 5e-7
+        assert (rotated_by(freqs, fused, "model", device) != wanted).float().mean() < 1e-2
+
+
+@pytest.mark.parametrize("rounding", ("once", "model", "upcast", "promoted"))
+@pytest.mark.parametrize("fused", (True, False))
+def test_second_derivatives(rounding, fused, device):
+    problem = Problem("llama", "bhsd, 10 of 17 from 5, interleaved", FP64, device)
+
+    def rotate(*tensors):
+        problem.tensors = tensors
+        return problem.call(rounding=rounding, fused=fused)
+
+    inputs = tuple(x[:, :, :2].detach().requires_grad_() for x in problem.tensors)
+    assert torch.autograd.gradgradcheck(rotate, inputs, fast_mode=True)
+
+
+def test_a_call_that_was_seen_before_has_its_own_rounding(device):
+    problem = Problem("llama", "bhsd, interleaved", FP16, device)
+    roundings = (None, "once", "model", "upcast", "promoted")
+    first, *later = (
+        {r: problem.with_gradients(problem.call(rounding=r)) for r in roundings} for _ in range(3)
+    )
+    for again in later:
+        for rounding in roundings:
+            assert_same(again[rounding], first[rounding])
+
+
+# In a plan, and in machine code
+
+PLANS = {  # rounding, whether the table is in fp32: fused, rounds_cos_sin, and rounds_products
+    (None, False): (True, False, False),  # forward, then backward if that differs
+    ("once", True): (True, False, False),
+    ("upcast", False): (False, False, False),
+    ("model", False): (False, False, True),
+    ("model", True): (False, False, False, True),
+    ("promoted", False): (False, False, False, True),
+    ("promoted", True): (False, False, False, True),
+}
+
+
+@pytest.mark.parametrize("rounding, in_fp32", PLANS)
+@pytest.mark.parametrize("d", (16, 72))
+def test_the_plan_says_what_is_rounded(rounding, in_fp32, d):
+    fused, cos_sin, *products = PLANS[rounding, in_fp32]
+    t, x = torch.randn(S, B, H, d).to(BF16), torch.randn(S, d).to(FP32 if in_fp32 else BF16)
+    for function, rounds_products in ((rope_fw, products[0]), (rope_bw, products[-1])):
+        plan, _ = plan_of(function, t, (x, x), rounding=rounding)
+        assert plan.constants["steps"] == (fused, cos_sin, rounds_products)
+        assert plan.fp_fusion is options_of(plan)["enable_fp_fusion"] is fused
+    angles = RotaryPositionEmbedding(d)
+    for freqs in (angles, angles(S)):
+        plan, _ = plan_of(rope_fw, t, freqs, rounding=rounding)
+        assert plan.constants["steps"].rounds_cos_sin is (rounding == "model")
+
+
+@pytest.mark.parametrize("d", (128, 72))
+@pytest.mark.parametrize("dtype", (BF16, FP16, FP32), ids=str)
+@pytest.mark.parametrize("function", (rope_fw, rope_bw))
+def test_no_multiply_add_is_fused_but_by_default(function, dtype, d, needs_triton):
+    t, cos = torch.randn(64, 2, 8, d).to(dtype), torch.randn(64, d)
+    for rounding in ("once", "model", "upcast", "promoted"):
+        table = (cos, cos) if rounding == "promoted" else (cos.to(dtype), cos.to(dtype))
+        code = compile_call("sm_90", function, t, table, rounding=rounding)
+        fused = re.findall(r"\bfma\.\S+", code.stages["ptx"])
+        assert bool(fused) is (rounding == "once"), (rounding, set(fused))
+        assert not code.spilled
