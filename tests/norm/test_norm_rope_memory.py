@@ -213,7 +213,9 @@ def test_memory_of_a_backward(name, per_head):
     found = torch.autograd.grad(outs, leaves, grads)
     peak = torch.cuda.max_memory_allocated() - before
     wanted = sum(x.numel() * x.element_size() for x in found)
-    assert peak <= wanted + max(2**22, wanted // 100) + 2**12  # blocks are rounded up
+    # PyTorch's allocator hands out a free block whole if less than 1 MiB of it would be left.
+    room = 2**20 * len(tensors)
+    assert peak <= wanted + max(2**22, wanted // 100) + room
 
 
 @pytest.mark.parametrize("tensor_format", FORMATS)
