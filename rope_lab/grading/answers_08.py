@@ -8,10 +8,10 @@ import torch
 from rope_kernels import RotaryPositionEmbedding, rope_fw
 
 from ..compiler.instructions import LANE_INSTRUCTIONS_PER_US
-from ..profiling.fingerprint import CHANGES
 from ..profiling.ncu import Report
 from ..profiling.roofline import Machine, straight_line
 from ..records import Measurement, recorded
+from ..steps.fingerprint import CHANGES
 
 WAYS = {
     1: "not waiting",

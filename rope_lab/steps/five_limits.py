@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rope_kernels import RotaryPositionEmbedding
 
-from ..profiling.fingerprint import Changes
+from .fingerprint import Changes
 
 
 @triton.jit

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rope_kernels import RotaryPositionEmbedding, norm_rope, reference, rotate_half
 
-from ..profiling.fingerprint import Call, Changes
+from .fingerprint import Call, Changes
 from .five_limits import Setting
 from .norm_backward import norm_rope_backward, programs_for_all_sms
 

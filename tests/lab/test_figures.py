@@ -39,9 +39,9 @@ from rope_lab.figures.widgets import (
     TileExplorer,
     WhoLoadsWhat,
 )
-from rope_lab.profiling.fingerprint import CHANGES
 from rope_lab.profiling.roofline import Machine
 from rope_lab.records import Measurement, recorded
+from rope_lab.steps.fingerprint import CHANGES
 from rope_lab.timing import Timing
 
 MARKS = ("BLUE", "ORANGE", "GREEN", "RED", "PURPLE", "GREY")

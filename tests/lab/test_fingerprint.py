@@ -11,8 +11,8 @@ from rope_kernels import RotaryPositionEmbedding, reference
 from rope_lab.grading import answers_08
 from rope_lab.grading.choices import check_choices
 from rope_lab.profiling import machines, ncu, record_lines
-from rope_lab.profiling.fingerprint import CHANGES
 from rope_lab.records import recorded
+from rope_lab.steps.fingerprint import CHANGES
 from rope_lab.steps.five_limits import SETTINGS, Setting
 from rope_lab.steps.unknown_calls import UNKNOWN
 
