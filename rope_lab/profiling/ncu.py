@@ -123,9 +123,7 @@ def source(about: dict[str, str]) -> str:
 
 def read(path: Path | str) -> Report:
     """A file as `write` leaves it."""
-    lines = Path(path).read_text().splitlines()
-    about = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# "))
-    rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
+    about, rows = _about_and_rows(path)
     values = {row["metric"]: float(row["value"]) for row in rows}
     return Report(about, values, {row["metric"]: row["unit"] for row in rows})
 
@@ -146,9 +144,7 @@ def write(path: Path | str, report: Report) -> None:
 
 def read_lines(path: Path | str) -> tuple[dict[str, str], list[Line]]:
     """What `write_lines` wrote: about the launch, and its lines."""
-    text = Path(path).read_text().splitlines()
-    about = dict(line[2:].split(": ", 1) for line in text if line.startswith("# "))
-    rows = csv.DictReader(line for line in text if not line.startswith("# "))
+    about, rows = _about_and_rows(path)
     found = []
     for row in rows:
         line, samples, instructions = (int(row.pop(name)) for name in _OF_A_LINE)
@@ -174,6 +170,13 @@ def write_lines(path: Path | str, about: dict[str, str], lines: list[Line]) -> N
         numbers = line.line, line.samples, line.instructions
         writer.writerow([*numbers, line.source, *(line.stalls[state] for state in states)])
     Path(path).write_text(text.getvalue())
+
+
+def _about_and_rows(path: Path | str) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """What the comment lines of a file say, and its other lines by column."""
+    lines = Path(path).read_text().splitlines()
+    about = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# "))
+    return about, list(csv.DictReader(line for line in lines if not line.startswith("# ")))
 
 
 def parse(output: str) -> tuple[dict[str, float], dict[str, str]]:
