@@ -1,34 +1,16 @@
-"""The angles: how far each pair turns at each position."""
+"""The module: which frequencies it has, and the buffer of turns that kernels read."""
 
-import math
 import weakref
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from .machine.modes import has_values, is_differentiated, is_traced, is_transformed
+from ..machine.modes import has_values, is_differentiated, is_traced, is_transformed
+from .tables import AnglesPerPair, CosSinPerPair
+from .turns import for_both_members, in_turns, radians
 
-# 1 / 2 pi, the turns in a radian, in pieces of 24 bits: fp64 multiplies with them exactly
-_TURNS_IN_A_RADIAN = (0x28BE60 * 2.0**-24, 0xDB9391 * 2.0**-48, 0x054A7F * 2.0**-72)
 _EXACT = (torch.float32, torch.float64)
-
-
-class AnglesPerPair(NamedTuple):
-    """A table of angles that is known to have one column per pair."""
-
-    angles: Tensor  # (s2, 1, 1, d2 / 2)
-
-
-class CosSinPerPair(NamedTuple):
-    """Cosines and sines that are known to have one column per pair."""
-
-    cos: Tensor  # (s2, d2 / 2)
-    sin: Tensor
-
-
-PER_PAIR = AnglesPerPair, CosSinPerPair
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,41 +419,6 @@ class RotaryPositionEmbedding(nn.Module):
         if "_turns" not in self._buffers:  # saved by an older version
             self.register_buffer("_turns", None, persistent=False)
         self._refill(strict=False)
-
-
-def in_turns(inv_freq: Tensor, scale: float = 1.0) -> Tensor:
-    """`inv_freq * scale` in units of 2^-64 turns a position, int64, without whole turns.
-
-    Its product with a position, in int64 arithmetic that overflows, is how far the pair has turned
-    since its last whole turn. At position 1 000 000 the angle is right to 1e-12 radians, where an
-    fp32 product of position and `inv_freq` is wrong by up to 0.05.
-    """
-    frequency = inv_freq.double() * scale
-    coarse = frequency.float().double()
-    parts = coarse, frequency - coarse
-    # exact: 24 or 29 bits times 24
-    products = [part * piece for part in parts for piece in _TURNS_IN_A_RADIAN]
-    if is_traced():  # Inductor makes one kernel of this; a stack would be a second one
-        return sum(map(_less_whole_turns, products))
-    return _less_whole_turns(torch.stack(products)).sum(0)
-
-
-def _less_whole_turns(turns: Tensor) -> Tensor:
-    """From turns, fp64, to units of 2^-64 turns, int64."""
-    return ((turns - turns.round()) * 2.0**64).round().long()
-
-
-def radians(turns: Tensor, position: Tensor, dtype: torch.dtype) -> Tensor:
-    """Angles of `in_turns` at each position, but for whole turns, which int64's overflow drops."""
-    turned = position[..., None] * turns
-    if dtype == torch.float64:
-        return turned.double() * (2 * math.pi * 2.0**-64)
-    return (turned >> 32).to(dtype) * (2 * math.pi * 2.0**-32)
-
-
-def for_both_members(angles: Tensor, interleaved: bool) -> Tensor:
-    """Of one angle a pair (..., d2 / 2), one for each of its members (..., d2)."""
-    return angles.repeat_interleave(2, -1) if interleaved else torch.cat((angles, angles), -1)
 
 
 def _fault(inv_freq: Tensor) -> Exception | None:

@@ -1,0 +1,15 @@
+"""The angles: how far each pair turns at each position."""
+
+from .module import RotaryPositionEmbedding
+from .tables import PER_PAIR, AnglesPerPair, CosSinPerPair
+from .turns import for_both_members, in_turns, radians
+
+__all__ = [
+    "PER_PAIR",
+    "AnglesPerPair",
+    "CosSinPerPair",
+    "RotaryPositionEmbedding",
+    "for_both_members",
+    "in_turns",
+    "radians",
+]
