@@ -1,5 +1,6 @@
 """The module: which frequencies it has, and the buffer of turns that kernels read."""
 
+import math
 import weakref
 from dataclasses import dataclass
 
@@ -45,12 +46,16 @@ class RotaryPositionEmbedding(nn.Module):
             interleaved pairing, instead of once in each half (a, b, ..., a, b, ...).
         persistent: `inv_freq` is in the state dict, its only entry. False: it is not saved, and
             checkpoints without it, such as Hugging Face's, load with `strict=True`.
+        attention_factor: multiplies cos and sin, and so the rotated elements (YaRN, LongRoPE). In
+            fp32, before cos and sin are rounded, as in Hugging Face's models. Calls that take the
+            module itself use it, and `cos_sin_per_pair`. A table of angles can't hold it.
 
     Attributes:
         inv_freq: (d2 / 2,), fp32 or fp64, radians per position, finite. A buffer. It keeps its
             dtype when the module is cast, because in bf16 an angle at position 1000 would be wrong
             by radians.
         rotary_base: as given. Assignment sets `inv_freq`, by `reset_parameters`.
+        attention_factor: as given, a float. May be assigned.
 
     Changing `inv_freq`: calls that take the module itself read the frequencies in turns, from a
     second buffer that is not saved. Assignment, `load_state_dict` and `reset_parameters` update it
@@ -82,6 +87,7 @@ class RotaryPositionEmbedding(nn.Module):
     """
 
     inv_freq: Tensor
+    attention_factor: float = 1.0  # of modules that an older version saved
     _filled: _Filled | None = None
 
     def __init__(
@@ -94,6 +100,7 @@ class RotaryPositionEmbedding(nn.Module):
         interleaved: bool = False,
         *,
         persistent: bool = True,
+        attention_factor: float = 1.0,
     ) -> None:
         super().__init__()
         factor, trained = seq_len_interpolation_factor, pretrained_max_position_embeddings
@@ -114,6 +121,7 @@ class RotaryPositionEmbedding(nn.Module):
             came += " without pretrained_max_position_embeddings"
             raise ValueError(f"{came}; accepted: both, or pretrained_max_position_embeddings alone")
         self._rotary_base, self.interleaved = rotary_base, interleaved
+        self.attention_factor = attention_factor
         self.seq_len_interpolation_factor = factor
         self.pretrained_max_position_embeddings = trained
         inv_freq = torch.empty(self.rotary_dim // 2, dtype=torch.float32)
@@ -166,6 +174,8 @@ class RotaryPositionEmbedding(nn.Module):
                 shown.append(f"{name}={value}")
         if self.interleaved:
             shown.append("interleaved=True")
+        if self.attention_factor != 1.0:
+            shown.append(f"attention_factor={self.attention_factor}")
         if "inv_freq" in self._non_persistent_buffers_set:
             shown.append("persistent=False")
         return ", ".join(shown)
@@ -191,7 +201,7 @@ class RotaryPositionEmbedding(nn.Module):
             to 2^-24 of itself, and inv_freq too: milliradians are lost at position 131 071.
 
         Raises:
-            ValueError: `max_seq_len` is negative.
+            ValueError: `max_seq_len` is negative, or `attention_factor` is not 1.
             TypeError: `max_seq_len` is a tensor to rotate, or `inv_freq` has a dtype below fp32.
         """
         angles = self.angles_per_pair(max_seq_len, offset).angles
@@ -209,6 +219,10 @@ class RotaryPositionEmbedding(nn.Module):
             tuple, so that a call needs no `rotary_dim`. With `angles` alone it does.
         """
         _check_length(max_seq_len)
+        if self.attention_factor != 1.0:
+            came = f"attention_factor is {self.attention_factor}, which no table of angles can hold"
+            accepted = "cos_sin_per_pair(max_seq_len), or the module itself as freqs"
+            raise ValueError(f"{came}; accepted: {accepted}")
         inv_freq = _require_exact(self.inv_freq)
         position = torch.arange(max_seq_len, dtype=torch.float32, device=inv_freq.device)
         position = (position + offset) * self.position_scale(max_seq_len)
@@ -220,8 +234,8 @@ class RotaryPositionEmbedding(nn.Module):
     ) -> CosSinPerPair:
         """Cosines and sines with one column per pair, right to their last digit at any position.
 
-        Whole turns are removed exactly, as in calls that take the module itself. FlashAttention,
-        vLLM and flashinfer keep such tables.
+        Whole turns are removed exactly, as in calls that take the module itself. Both are
+        multiplied by `attention_factor`. FlashAttention, vLLM and flashinfer keep such tables.
 
         Args:
             max_seq_len: number of positions s.
@@ -240,11 +254,15 @@ class RotaryPositionEmbedding(nn.Module):
         _check_length(max_seq_len)
         inv_freq = _require_exact(self.inv_freq)
         if torch.is_grad_enabled() and is_differentiated(inv_freq):
-            raise ValueError("inv_freq requires a gradient; accepted: angles_per_pair(max_seq_len)")
+            accepted = "angles_per_pair(max_seq_len)"
+            if self.attention_factor != 1.0:
+                accepted += " of a module with attention_factor=1, its cos and sin multiplied"
+            raise ValueError(f"inv_freq requires a gradient; accepted: {accepted}")
         turns = in_turns(inv_freq, self.position_scale(max_seq_len))
         position = torch.arange(offset, offset + max_seq_len, device=turns.device)
         angles = radians(turns, position, torch.float64)  # a table is made once: round only here
-        return CosSinPerPair(angles.cos().to(dtype), angles.sin().to(dtype))
+        cos, sin = (x * self.attention_factor for x in (angles.cos(), angles.sin()))
+        return CosSinPerPair(cos.to(dtype), sin.to(dtype))
 
     def position_scale(self, max_seq_len: int | None) -> float:
         """Factor for positions, which depends on how many they are (None: not known)."""
@@ -368,6 +386,9 @@ class RotaryPositionEmbedding(nn.Module):
         return None  # computed at each access, by a parametrization for example
 
     def __setattr__(self, name, value):
+        if name == "attention_factor":
+            _require_positive(name, value)
+            value = float(value)
         if name != "inv_freq" or not isinstance(value, Tensor):
             super().__setattr__(name, value)
             return
@@ -467,5 +488,5 @@ def _normal_copy(x: Tensor) -> Tensor:
 
 
 def _require_positive(name: str, value: float) -> None:
-    if not (isinstance(value, int | float) and value > 0):
-        raise ValueError(f"{name} is {value}; accepted: a positive number")
+    if not (isinstance(value, int | float) and 0 < value < math.inf):
+        raise ValueError(f"{name} is {value}; accepted: a positive number below infinity")
