@@ -8,10 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from ..machine.modes import has_values, is_differentiated, is_traced, is_transformed
+from .configuration import read_layer
+from .frequencies import Geometric, Given
 from .tables import AnglesPerPair, CosSinPerPair
 from .turns import for_both_members, in_turns, radians
 
 _EXACT = (torch.float32, torch.float64)
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+_OF_ADAPT = "_choices", "_longest"  # buffers: frequencies, and the longest sequence remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,7 @@ class _Filled:
     scale: float
     turns: Tensor  # the buffer's memory, by a tensor that counts its own changes: there are none
     moved: tuple[tuple[weakref.ref, Tensor], ...]  # earlier `turns`, and where they are now
+    captured: bool = False  # by a CUDA graph, which runs later
 
 
 class RotaryPositionEmbedding(nn.Module):
@@ -49,12 +54,15 @@ class RotaryPositionEmbedding(nn.Module):
         attention_factor: multiplies cos and sin, and so the rotated elements (YaRN, LongRoPE). In
             fp32, before cos and sin are rounded, as in Hugging Face's models. Calls that take the
             module itself use it, and `cos_sin_per_pair`. A table of angles can't hold it.
+        inv_freq: frequencies of your own instead of those of `rotary_base`: (d2 / 2,), fp32 or
+            fp64, radians per position, finite. They are copied to the default device.
 
     Attributes:
         inv_freq: (d2 / 2,), fp32 or fp64, radians per position, finite. A buffer. It keeps its
             dtype when the module is cast, because in bf16 an angle at position 1000 would be wrong
             by radians.
-        rotary_base: as given. Assignment sets `inv_freq`, by `reset_parameters`.
+        rotary_base: as given, or `rope_theta`. Assignment sets `inv_freq`, by `reset_parameters`.
+            None if `inv_freq` was given: then it can't be assigned.
         attention_factor: as given, a float. May be assigned.
 
     Changing `inv_freq`: calls that take the module itself read the frequencies in turns, from a
@@ -76,9 +84,9 @@ class RotaryPositionEmbedding(nn.Module):
       Pass its table instead, `freqs(max_seq_len)`.
 
     Raises:
-        ValueError: an argument is out of range, or `seq_len_interpolation_factor` came alone; the
-            message names it. Or an `inv_freq` that is not finite was assigned, or used by an eager
-            call that takes the module itself.
+        ValueError: an argument is out of range, `seq_len_interpolation_factor` came alone, or both
+            `rotary_base` and `inv_freq` came; the message names it. Or an `inv_freq` that is not
+            finite was assigned, or used by an eager call that takes the module itself.
         TypeError: an `inv_freq` of a dtype below fp32 was assigned or used; or a flag is no bool.
         RuntimeError: an update is needed while a CUDA graph is captured; or `load_state_dict` met
             such an `inv_freq`.
@@ -101,6 +109,7 @@ class RotaryPositionEmbedding(nn.Module):
         *,
         persistent: bool = True,
         attention_factor: float = 1.0,
+        inv_freq: Tensor | None = None,
     ) -> None:
         super().__init__()
         factor, trained = seq_len_interpolation_factor, pretrained_max_position_embeddings
@@ -120,37 +129,93 @@ class RotaryPositionEmbedding(nn.Module):
             came = f"seq_len_interpolation_factor is {factor}"
             came += " without pretrained_max_position_embeddings"
             raise ValueError(f"{came}; accepted: both, or pretrained_max_position_embeddings alone")
-        self._rotary_base, self.interleaved = rotary_base, interleaved
-        self.attention_factor = attention_factor
+        self.interleaved, self.attention_factor = interleaved, attention_factor
         self.seq_len_interpolation_factor = factor
         self.pretrained_max_position_embeddings = trained
-        inv_freq = torch.empty(self.rotary_dim // 2, dtype=torch.float32)
-        self.register_buffer("inv_freq", inv_freq, persistent=persistent)
-        self.register_buffer("_turns", None, persistent=False)
+        self._source, dtype = Geometric(self.rotary_dim, rotary_base), torch.float32
+        if inv_freq is not None:
+            came = f"dim = {dim} and rotary_percent = {rotary_percent}"
+            self._source = _given(inv_freq, self.rotary_dim, rotary_base, came)
+            dtype = inv_freq.dtype
+        memory = torch.empty(self.rotary_dim // 2, dtype=dtype)
+        self.register_buffer("inv_freq", memory, persistent=persistent)
+        for name in ("_turns", *_OF_ADAPT):
+            self.register_buffer(name, None, persistent=False)
         self.reset_parameters()
         if not self._is_filled():
             self._refill(strict=False)
 
+    @classmethod
+    def from_config(
+        cls, config: object, layer_type: str | None = None, *, interleaved: bool = False
+    ) -> "RotaryPositionEmbedding | None":
+        """The module that a model's configuration asks for, with `persistent=False`.
+
+        Reads `head_dim` (or `qk_rope_head_dim`, or `hidden_size` and `num_attention_heads`),
+        `max_position_embeddings`, and `rope_parameters`, flat or one dict for each type of layer.
+        Or `rope_scaling`; `rope_theta`, `partial_rotary_factor` and
+        `original_max_position_embeddings` may also stand beside that dict. The types: 'default',
+        'linear', 'dynamic', 'yarn', 'longrope' (also 'su'), 'llama3', 'proportional';
+        docs/kernels.md has the keys of each. Other keys are ignored. On the CPU `inv_freq` has the
+        bits of transformers 5.17, with one exception: of dicts for each type of layer transformers
+        ignores `truncate`, and this class does not.
+
+        Args:
+            config: a configuration of Hugging Face, or a dict with the same keys.
+            layer_type: a key of `rope_parameters` that has a dict for each type of layer.
+            interleaved: as in the constructor. Configurations don't say which pairing a model has.
+
+        Returns:
+            None where `rope_parameters[layer_type]` is None: such layers don't rotate.
+
+        Raises:
+            ValueError, TypeError: a type is unknown, a key is missing or its value doesn't fit; the
+                message names the key, what came and what is accepted. Several types of layers and
+                no `layer_type`. Several axes (`mrope_section`). A configuration of a model with a
+                `text_config`: pass that one.
+
+        Source: `modeling_rope_utils.py` of transformers. It is not imported.
+        """
+        layer = read_layer(config, layer_type)
+        if layer is None:
+            return None
+        source = layer.frequencies
+        module = cls(
+            source.rotary_dim,
+            rotary_base=source.base,
+            interleaved=interleaved,
+            persistent=False,
+            attention_factor=layer.attention_factor,
+        )
+        module._source = source
+        module.reset_parameters()
+        return module
+
     @property
-    def rotary_base(self) -> float:
-        """Base of the geometric series of frequencies."""
-        return self._rotary_base
+    def rotary_base(self) -> float | None:
+        """Base of the geometric series of frequencies; None if they were given."""
+        return self._source.base
 
     @rotary_base.setter
     def rotary_base(self, base: float) -> None:
         _require_positive("rotary_base", base)
-        before, self._rotary_base = self._rotary_base, base
+        before, self._source = self._source, self._source.with_base(base)
         try:
             self.reset_parameters()
         except Exception:
-            self._rotary_base = before
+            self._source = before
             raise
 
     def reset_parameters(self) -> None:
-        """Set `inv_freq` to the frequencies of `rotary_base`: in place if shape and dtype allow."""
-        fresh, inv_freq = self._frequencies_of_rotary_base(), self.inv_freq
+        """Set `inv_freq` to what the constructor or `from_config` was given.
+
+        In place if shape and dtype allow.
+        """
+        fresh, inv_freq = self._source.inv_freq(), self.inv_freq
         if (fault := _fault(fresh)) is not None:
             raise fault
+        if self._source.adapts:
+            self._reset_adapt()
         same_shape = inv_freq.shape == fresh.shape and inv_freq.is_contiguous()
         if same_shape and inv_freq.dtype in _EXACT:
             with torch.no_grad():
@@ -159,16 +224,86 @@ class RotaryPositionEmbedding(nn.Module):
         else:
             self.inv_freq = fresh.to(inv_freq.device)
 
-    def _frequencies_of_rotary_base(self) -> Tensor:
-        """On the CPU, so that they have the same bits whatever the device of the module is."""
-        exponent = torch.arange(0, self.rotary_dim, 2, dtype=torch.float32, device="cpu")
-        return 1.0 / self.rotary_base ** (exponent / self.rotary_dim)
+    def _reset_adapt(self) -> None:
+        """Put what `adapt` reads and writes where the frequencies are."""
+        fresh = self._source.choices(), torch.tensor(self._source.least_length, device="cpu")
+        with torch.inference_mode(False), torch.no_grad():
+            for name, new in zip(_OF_ADAPT, fresh, strict=True):
+                held, new = getattr(self, name), new.to(self.inv_freq.device)
+                if held is not None and _can_hold(held, new):
+                    held.copy_(new)
+                else:
+                    setattr(self, name, new.clone())
+
+    def adapt(self, position_ids: Tensor) -> None:
+        """Set the frequencies for the positions of a forward; call it once, before its first layer.
+
+        Frequencies of 'dynamic' and 'longrope' depend on the largest position of the batch; nothing
+        happens to others. 'longrope' takes `long_factor` where there is a position past the
+        original length. 'dynamic' grows with each sequence that is longer than all before, and is
+        reset by one that is shorter than `max_position_embeddings`.
+
+        `inv_freq` and what kernels read are written in place on the current stream, and no value is
+        read back. So a CUDA graph may hold this call, and replays it for the positions of then; and
+        torch.compile traces it. Backwards of earlier calls use the frequencies of those calls.
+
+        Args:
+            position_ids: any shape, integers, on the device of `inv_freq`.
+
+        Raises:
+            TypeError: not a tensor of integers.
+            RuntimeError: a CUDA graph is captured while the backward of a call made before is open.
+
+        Source: `dynamic_rope_update` of transformers 5.17, which branches in Python instead.
+        """
+        choices, longest = self._choices, self._longest
+        if choices is None:
+            return
+        if not isinstance(position_ids, Tensor) or position_ids.dtype not in _INTEGERS:
+            came = getattr(position_ids, "dtype", type(position_ids).__name__)
+            raise TypeError(f"position_ids is {came}; accepted: a tensor of integers")
+        if not position_ids.numel():
+            return
+        if not is_traced() and longest.is_inference():
+            self._longest = longest = _normal_copy(longest)
+        with torch.no_grad():
+            seq_len = position_ids.max().long() + 1
+            found = self._source.adapted(choices, self.inv_freq, longest, seq_len)
+            inv_freq, length = found
+            longest.copy_(length)
+            self.inv_freq.copy_(inv_freq)
+        if self._filled is not None and not (is_traced() or is_transformed()):
+            self._refill_at_once()
+
+    def _refill_at_once(self) -> None:
+        """As `_refill`, without a look at values, or waiting for the device."""
+        inv_freq, filled, turns = self.inv_freq, self._filled, self._turns
+        if inv_freq is not filled.inv_freq or turns is None or filled.turns.device != turns.device:
+            return  # the next call refills
+        captured = inv_freq.is_cuda and torch.cuda.is_current_stream_capturing()
+        seen, moved, scale = weakref.ref(filled.turns), filled.moved, filled.scale
+        was_captured, self._filled = filled.captured, None
+        del filled  # a backward is what may still hold the turns
+        with torch.inference_mode(False), torch.no_grad():
+            if (wanted := seen()) is not None:
+                if captured and not was_captured:
+                    raise RuntimeError(
+                        "adapt is captured by a CUDA graph while the backward of an earlier call "
+                        "is open; accepted: after that backward, or once its outputs are gone"
+                    )
+                wanted.data = copy = turns.clone()
+                moved = *moved, (seen, copy)
+            turns.copy_(in_turns(inv_freq, scale))
+            seen = turns.data
+        moved = _open(moved)
+        known = inv_freq, inv_freq.data_ptr(), inv_freq._version, scale
+        self._filled = _Filled(*known, seen, moved, captured)
 
     def extra_repr(self) -> str:
-        base = f"rotary_base={self.rotary_base}"
-        if not self._has_frequencies_of_rotary_base():
-            base += " (inv_freq has other frequencies)"
-        shown = [f"rotary_dim={self.rotary_dim}", base]
+        first, *more = self._source.words
+        if not self._has_frequencies_of_its_source():
+            first += " (inv_freq has other frequencies)"
+        shown = [f"rotary_dim={self.rotary_dim}", first, *more]
         for name in ("seq_len_interpolation_factor", "pretrained_max_position_embeddings"):
             if (value := getattr(self, name)) is not None:
                 shown.append(f"{name}={value}")
@@ -180,13 +315,13 @@ class RotaryPositionEmbedding(nn.Module):
             shown.append("persistent=False")
         return ", ".join(shown)
 
-    def _has_frequencies_of_rotary_base(self) -> bool:
+    def _has_frequencies_of_its_source(self) -> bool:
         """True also where they cannot be read: on the meta device, or in a graph's capture."""
         inv_freq = self.inv_freq.detach()
         captured = inv_freq.is_cuda and torch.cuda.is_current_stream_capturing()
-        if captured or not has_values(inv_freq):
+        if captured or self._source.adapts or not has_values(inv_freq):
             return True
-        own, inv_freq = self._frequencies_of_rotary_base(), inv_freq.to("cpu", torch.float32)
+        own, inv_freq = self._source.inv_freq().float(), inv_freq.to("cpu", torch.float32)
         return own.shape == inv_freq.shape and torch.allclose(own, inv_freq, rtol=1e-5, atol=0)
 
     def forward(self, max_seq_len: int, offset: int = 0) -> Tensor:
@@ -347,8 +482,7 @@ class RotaryPositionEmbedding(nn.Module):
             if used.is_cuda:
                 torch.cuda.synchronize(used.device)  # kernels on any stream may read the turns
         # Those that no backward wants anymore. Until here, another stream could still read them.
-        moved = () if self._filled is None else self._filled.moved
-        moved = tuple([(seen, copy) for seen, copy in moved if seen() is not None])
+        moved = () if self._filled is None else _open(self._filled.moved)
         # no position at all: the scale that doesn't depend on their number
         version, scale = inv_freq._version, self.position_scale(0)
         with torch.inference_mode(False), torch.no_grad():
@@ -411,7 +545,7 @@ class RotaryPositionEmbedding(nn.Module):
         inv_freq = self.inv_freq
         was_meta = inv_freq.is_meta
         # .half() and the like move these, but don't round them
-        exact = inv_freq, inv_freq.grad if inv_freq.is_leaf else None, self._turns
+        exact = inv_freq, inv_freq.grad if inv_freq.is_leaf else None, self._turns, self._choices
 
         def move(x: Tensor) -> Tensor:
             moved = fn(x)
@@ -434,12 +568,35 @@ class RotaryPositionEmbedding(nn.Module):
 
     def __setstate__(self, state):
         state = dict(state)
-        if "rotary_base" in state:  # saved by an older version
-            state["_rotary_base"] = state.pop("rotary_base")
+        for name in {"rotary_base", "_rotary_base"} & state.keys():  # saved by an older version
+            state["_source"] = Geometric(state["rotary_dim"], state.pop(name))
         super().__setstate__(state)
-        if "_turns" not in self._buffers:  # saved by an older version
-            self.register_buffer("_turns", None, persistent=False)
+        for name in ("_turns", *_OF_ADAPT):
+            if name not in self._buffers:  # saved by an older version
+                self.register_buffer(name, None, persistent=False)
         self._refill(strict=False)
+
+
+def _given(inv_freq: Tensor, rotary_dim: int, rotary_base: float, came: str) -> Given:
+    """Frequencies of the caller's own, checked."""
+    if not isinstance(inv_freq, Tensor):
+        raise TypeError(f"inv_freq is of type {type(inv_freq).__name__}; accepted: torch.Tensor")
+    if (fault := _fault(inv_freq)) is not None:
+        raise fault
+    if not has_values(inv_freq):
+        raise ValueError(f"inv_freq is on {inv_freq.device}; accepted: a tensor with values")
+    if inv_freq.shape != (rotary_dim // 2,):
+        shape = f"inv_freq has shape {tuple(inv_freq.shape)}"
+        raise ValueError(f"{shape}; accepted with {came}: ({rotary_dim // 2},)")
+    if rotary_base != 10000.0:
+        both = f"rotary_base is {rotary_base}, and inv_freq was given"
+        raise ValueError(f"{both}; accepted: one of the two")
+    return Given(rotary_dim, None, inv_freq.detach().to("cpu", copy=True))
+
+
+def _open(moved: tuple[tuple[weakref.ref, Tensor], ...]) -> tuple:
+    """Those that a backward still wants."""
+    return tuple([(seen, copy) for seen, copy in moved if seen() is not None])
 
 
 def _fault(inv_freq: Tensor) -> Exception | None:

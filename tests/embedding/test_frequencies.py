@@ -374,10 +374,12 @@ def test_a_bad_rotary_base_changes_nothing(bad):
     assert module.rotary_base == 10000.0 and torch.equal(module.inv_freq, before)
 
 
-def test_a_module_that_was_saved_when_rotary_base_was_a_plain_attribute():
+@pytest.mark.parametrize("name", ("rotary_base", "_rotary_base"))
+def test_a_module_that_was_saved_when_rotary_base_was_a_plain_attribute(name):
     module = RotaryPositionEmbedding(16, rotary_base=500.0)
     state = module.__getstate__()
-    state["rotary_base"] = state.pop("_rotary_base")
+    del state["_source"]
+    state[name] = 500.0
     older = RotaryPositionEmbedding.__new__(RotaryPositionEmbedding)
     older.__setstate__(state)
     assert older.rotary_base == 500.0
