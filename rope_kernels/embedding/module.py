@@ -2,7 +2,7 @@
 
 import math
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -264,40 +264,54 @@ class RotaryPositionEmbedding(nn.Module):
             raise TypeError(f"position_ids is {came}; accepted: a tensor of integers")
         if not position_ids.numel():
             return
-        if not is_traced() and longest.is_inference():
+        eager = not (is_traced() or is_transformed())
+        if eager and longest.is_inference():
             self._longest = longest = _normal_copy(longest)
+        fills = eager and self._fills_at_once()
+        wanted = self._release_turns() if fills else None
         with torch.no_grad():
             seq_len = position_ids.max().long() + 1
             found = self._source.adapted(choices, self.inv_freq, longest, seq_len)
             inv_freq, length = found
             longest.copy_(length)
             self.inv_freq.copy_(inv_freq)
-        if self._filled is not None and not (is_traced() or is_transformed()):
-            self._refill_at_once()
+        if fills:
+            self._fill_at_once(wanted)
 
-    def _refill_at_once(self) -> None:
+    def _fills_at_once(self) -> bool:
+        """Whether the buffer has this device and these frequencies; else the next call refills."""
+        filled, turns = self._filled, self._turns
+        known = filled is not None and turns is not None and filled.inv_freq is self.inv_freq
+        return known and filled.turns.data_ptr() == turns.data_ptr()
+
+    def _release_turns(self) -> Tensor | None:
+        """The tensor of turns, if the backward of an earlier call wants it; then take another."""
+        filled = self._filled
+        captured = filled.inv_freq.is_cuda and torch.cuda.is_current_stream_capturing()
+        seen, was_captured = weakref.ref(filled.turns), filled.captured
+        with torch.inference_mode(False):
+            self._filled = replace(filled, turns=self._turns.data, captured=captured)
+        del filled  # a backward is what may still hold the turns
+        wanted = seen()
+        if wanted is not None and captured and not was_captured:
+            self._filled = replace(self._filled, turns=wanted, captured=False)
+            raise RuntimeError(
+                "adapt is captured by a CUDA graph while the backward of an earlier call is open; "
+                "accepted: after that backward, or once its outputs are gone"
+            )
+        return wanted
+
+    def _fill_at_once(self, wanted: Tensor | None) -> None:
         """As `_refill`, without a look at values, or waiting for the device."""
         inv_freq, filled, turns = self.inv_freq, self._filled, self._turns
-        if inv_freq is not filled.inv_freq or turns is None or filled.turns.device != turns.device:
-            return  # the next call refills
-        captured = inv_freq.is_cuda and torch.cuda.is_current_stream_capturing()
-        seen, moved, scale = weakref.ref(filled.turns), filled.moved, filled.scale
-        was_captured, self._filled = filled.captured, None
-        del filled  # a backward is what may still hold the turns
+        moved = _open(filled.moved)
         with torch.inference_mode(False), torch.no_grad():
-            if (wanted := seen()) is not None:
-                if captured and not was_captured:
-                    raise RuntimeError(
-                        "adapt is captured by a CUDA graph while the backward of an earlier call "
-                        "is open; accepted: after that backward, or once its outputs are gone"
-                    )
+            if wanted is not None:
                 wanted.data = copy = turns.clone()
-                moved = *moved, (seen, copy)
-            turns.copy_(in_turns(inv_freq, scale))
-            seen = turns.data
-        moved = _open(moved)
-        known = inv_freq, inv_freq.data_ptr(), inv_freq._version, scale
-        self._filled = _Filled(*known, seen, moved, captured)
+                moved = *moved, (weakref.ref(wanted), copy)
+            turns.copy_(in_turns(inv_freq, filled.scale))
+        address, version = inv_freq.data_ptr(), inv_freq._version
+        self._filled = replace(filled, address=address, version=version, moved=moved)
 
     def extra_repr(self) -> str:
         first, *more = self._source.words

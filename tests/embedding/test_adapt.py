@@ -1,0 +1,396 @@
+"""`adapt`: frequencies that follow the positions of a forward, written in place, nothing read."""
+
+import copy
+import io
+import weakref
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, norm_rope, rope_fw, rope_qk
+from rope_kernels.embedding import in_turns
+
+D, PAIRS, ORIGINAL = 16, 8, 64
+SIZES = {"head_dim": D, "hidden_size": 4 * D, "num_attention_heads": 4}
+ROPE = {
+    "dynamic": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0},
+    "longrope": {
+        "rope_type": "longrope",
+        "rope_theta": 1e4,
+        "factor": 8.0,
+        "original_max_position_embeddings": ORIGINAL,
+        "short_factor": [1.0 + 0.1 * i for i in range(PAIRS)],
+        "long_factor": [2.0 + 3 * i for i in range(PAIRS)],
+    },
+}
+# below the original length, growing, shrinking within the longer ones, the original length itself,
+# below it, growing again
+LENGTHS = (9, 64, 65, 200, 300, 250, 64, 63, 65, 100, 1, 1000, 64, 999, 1001, 5)
+each_type = pytest.mark.parametrize("rope_type", ROPE)
+
+
+def config_of(rope_type):
+    return SIZES | {"max_position_embeddings": ORIGINAL, "rope_parameters": dict(ROPE[rope_type])}
+
+
+def module_of(rope_type, device="cpu"):
+    return RotaryPositionEmbedding.from_config(config_of(rope_type)).to(device)
+
+
+def positions(length, device="cpu", batch=2):
+    """Of a batch whose longest sequence has this length, left-padded."""
+    ids = torch.arange(length, device=device).expand(batch, -1).clone()
+    ids[1:] = (ids[1:] - length // 2).clamp(min=0)
+    return ids
+
+
+def fixed(module):
+    """A module that has these frequencies, and always will."""
+    inv_freq, factor = module.inv_freq.clone(), module.attention_factor
+    fresh = RotaryPositionEmbedding(D, inv_freq=inv_freq, attention_factor=factor)
+    return fresh.to(inv_freq.device)
+
+
+# as transformers
+
+
+def theirs_of(rope_type):
+    transformers = pytest.importorskip("transformers")
+    if rope_type == "dynamic":
+        from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding as Rotary
+
+        return Rotary(transformers.LlamaConfig(**config_of(rope_type)))
+    from transformers.models.phi3.modeling_phi3 import Phi3RotaryEmbedding as Rotary
+
+    beside = {"original_max_position_embeddings": ORIGINAL, "pad_token_id": 0}
+    return Rotary(transformers.Phi3Config(**config_of(rope_type), **beside))
+
+
+@each_type
+def test_frequencies_step_by_step_as_in_transformers(rope_type):
+    module, theirs, x = module_of(rope_type), theirs_of(rope_type), torch.zeros(1)
+    assert torch.equal(module.inv_freq, theirs.inv_freq)
+    generator = torch.Generator().manual_seed(5)
+    more = torch.randint(1, 4 * ORIGINAL, (200,), generator=generator).tolist()
+    seen = set()
+    for length in [*LENGTHS, *more]:
+        ids = positions(length)
+        module.adapt(ids)
+        theirs(x, ids)
+        assert torch.equal(module.inv_freq, theirs.inv_freq), length
+        assert torch.equal(module.turns(None), in_turns(theirs.inv_freq)), length
+        assert module.attention_factor == theirs.attention_scaling
+        seen.add(tuple(module.inv_freq.tolist()))
+    assert len(seen) == 2 if rope_type == "longrope" else len(seen) > 10
+
+
+def test_nothing_happens_to_other_frequencies():
+    module = RotaryPositionEmbedding(D)
+    before, version = module.inv_freq.clone(), module.inv_freq._version
+    module.adapt(torch.tensor([10**6]))
+    assert torch.equal(module.inv_freq, before) and module.inv_freq._version == version
+
+
+@each_type
+@pytest.mark.parametrize("dtype", (torch.int8, torch.uint8, torch.int32), ids=str)
+def test_positions_of_few_bits(rope_type, dtype):
+    module, want = module_of(rope_type), module_of(rope_type)
+    ids = positions(min(torch.iinfo(dtype).max, 300) + 1)
+    module.adapt(ids.to(dtype))
+    want.adapt(ids)
+    assert torch.equal(module.inv_freq, want.inv_freq)
+    assert not torch.equal(module.inv_freq, module_of(rope_type).inv_freq)
+
+
+@each_type
+def test_no_positions_change_nothing(rope_type):
+    module = module_of(rope_type)
+    module.adapt(positions(100))
+    before = module.inv_freq.clone()
+    module.adapt(torch.empty(2, 0, dtype=torch.long))
+    assert torch.equal(module.inv_freq, before)
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ([1, 2], "^position_ids is list; accepted: a tensor of integers$"),
+        (torch.rand(3), "^position_ids is torch.float32; accepted: a tensor of integers$"),
+        (torch.ones(3, dtype=torch.bool), "^position_ids is torch.bool; accepted: "),
+    ],
+)
+def test_what_is_no_position_is_named(ids, message):
+    with pytest.raises(TypeError, match=message):
+        module_of("dynamic").adapt(ids)
+
+
+# in place, and nothing is read
+
+
+class Operators(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        self.names.append(operator.overloadpacket.__name__)
+        return operator(*args, **(kwargs or {}))
+
+
+READS = {"_local_scalar_dense", "equal", "is_nonzero", "nonzero", "item"}
+
+
+@each_type
+def test_nothing_is_read_back(rope_type, device):
+    module, t = module_of(rope_type, device), torch.randn(5, 2, 1, D, device=device)
+    t.requires_grad_()
+    open_calls = []
+    for length in (9, 100, 200, 9):
+        ids = positions(length, device)
+        with Operators() as operators:
+            module.adapt(ids)
+        open_calls.append(apply_rotary_pos_emb(t, module))
+        assert not READS & {*operators.names} and len(operators.names) < 60
+    with Operators() as operators:
+        module.turns(None)
+    assert operators.names == []
+
+
+@pytest.mark.gpu
+@each_type
+def test_nothing_waits_for_the_device(rope_type):
+    module, t = module_of(rope_type, "cuda"), torch.randn(5, 2, 1, D, device="cuda")
+    ids = [positions(length, "cuda") for length in (9, 100, 9)]
+    rope_fw(t, module)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for one in ids:
+            module.adapt(one)
+            rope_fw(t, module)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@each_type
+def test_the_same_memory_and_no_refill(rope_type, device, monkeypatch):
+    module, t = module_of(rope_type, device), torch.randn(5, 2, 1, D, device=device)
+    addresses = module.inv_freq.data_ptr(), module.turns(None).data_ptr()
+    monkeypatch.setattr(module, "_refill", None)  # calls would fail
+    for length in LENGTHS:
+        module.adapt(positions(length, device))
+        assert (module.inv_freq.data_ptr(), module.turns(None).data_ptr()) == addresses
+        assert torch.equal(rope_fw(t, module), rope_fw(t, fixed(module)))
+
+
+# backwards
+
+
+def with_a_norm(t, freqs):
+    return norm_rope(t, None, freqs)
+
+
+def in_plain_pytorch(t, freqs):
+    return apply_rotary_pos_emb(t, freqs, fused=False)
+
+
+@pytest.mark.parametrize("rotate", (apply_rotary_pos_emb, in_plain_pytorch, with_a_norm))
+@each_type
+def test_one_backward_of_calls_with_several_frequencies(rope_type, rotate, device):
+    module, t = module_of(rope_type, device), torch.randn(5, 2, 3, D, device=device)
+    grad, outs, used, leaf = torch.randn_like(t), [], [], t.clone().requires_grad_()
+    for length in (9, 100, 101, 200, 9, 9):
+        module.adapt(positions(length, device))
+        outs.append(rotate(leaf, module))
+        used.append(fixed(module))
+    module.adapt(positions(3000, device))
+    module.reset_parameters()
+    sum(outs).backward(grad)
+    want = 0
+    for freqs in used:
+        own = t.clone().requires_grad_()
+        want += torch.autograd.grad(rotate(own, freqs), own, grad)[0]
+    torch.testing.assert_close(leaf.grad, want)
+
+
+@each_type
+def test_turns_are_copied_only_for_a_backward(rope_type, device, needs_triton):
+    module, t = module_of(rope_type, device), torch.randn(5, 2, 1, D, device=device)
+    for length in (100, 9, 100):
+        module.adapt(positions(length, device))
+        rope_fw(t, module)
+        assert module._filled.moved == ()
+    out = apply_rotary_pos_emb(t.clone().requires_grad_(), module)
+    old = weakref.ref(module.turns(None))
+    module.adapt(positions(200, device))
+    ((seen, kept),) = module._filled.moved
+    assert seen() is old() and kept.data_ptr() == old().data_ptr()
+    del out
+    module.adapt(positions(9, device))
+    assert module._filled.moved == ()
+
+
+# where a module goes
+
+
+@each_type
+def test_it_adapts_wherever_it_goes(rope_type, device):
+    def saved(module):
+        file = io.BytesIO()
+        torch.save(module, file)
+        file.seek(0)
+        return torch.load(file, weights_only=False)
+
+    module = module_of(rope_type)
+    module.adapt(positions(300))
+    want = module_of(rope_type)
+    for length in (300, 250):
+        want.adapt(positions(length))
+    moved = copy.deepcopy(module).to(device).half()
+    for other in (copy.deepcopy(module), saved(module), moved):
+        other.adapt(positions(250, other.inv_freq.device))
+        torch.testing.assert_close(other.inv_freq.cpu(), want.inv_freq, rtol=1e-6, atol=0)
+        assert list(other.state_dict()) == []
+
+
+@each_type
+def test_a_module_from_the_meta_device(rope_type):
+    with torch.device("meta"):
+        module = RotaryPositionEmbedding.from_config(config_of(rope_type))
+        module.adapt(torch.empty(1, 3, dtype=torch.long))
+    module, want = module.to_empty(device="cpu"), module_of(rope_type)
+    for length in LENGTHS:
+        for one in (module, want):
+            one.adapt(positions(length))
+        assert torch.equal(module.inv_freq, want.inv_freq)
+
+
+@each_type
+def test_reset_parameters_forgets_the_longest_sequence(rope_type):
+    module, want = module_of(rope_type), module_of(rope_type)
+    module.adapt(positions(900))
+    module.reset_parameters()
+    for one in (module, want):
+        one.adapt(positions(200))
+    assert torch.equal(module.inv_freq, want.inv_freq)
+
+
+@each_type
+def test_in_inference_mode(rope_type, device):
+    want = module_of(rope_type, device)
+    t = torch.randn(5, 2, 1, D, device=device)
+    with torch.inference_mode():
+        inside = module_of(rope_type, device)
+    outside = module_of(rope_type, device)
+    for length in LENGTHS:
+        ids = positions(length, device)
+        want.adapt(ids)
+        for module in (inside, outside):
+            with torch.inference_mode():
+                module.adapt(ids.clone())
+                got = rope_fw(t, module)
+            assert torch.equal(got, rope_fw(t, want))
+            assert torch.equal(rope_fw(t, module), got)
+    inside.adapt(positions(77, device))
+
+
+# torch.compile and CUDA graphs
+
+
+@each_type
+def test_under_torch_compile(rope_type, device):
+    torch._dynamo.reset()
+    module, eager = module_of(rope_type, device), module_of(rope_type, device)
+
+    def call(module, t, ids):
+        module.adapt(ids)
+        return apply_rotary_pos_emb(t, module, "bshd", position_ids=ids)
+
+    compiled = torch.compile(call, backend="aot_eager", fullgraph=True, dynamic=True)
+    for length in LENGTHS:
+        ids = positions(length, device)
+        t = torch.randn(2, length, 1, D, device=device)
+        assert torch.equal(compiled(module, t, ids), call(eager, t, ids)), length
+        assert torch.equal(module.inv_freq, eager.inv_freq)
+        assert torch.equal(rope_fw(t, module), rope_fw(t, eager))  # an eager call between
+    torch._dynamo.reset()
+
+
+def captured(call):
+    """`call` as a CUDA graph, after a warm-up on a stream of its own, and what it returns."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            call()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        outs = call()
+    return graph, outs
+
+
+@pytest.mark.gpu
+@each_type
+def test_a_cuda_graph_follows_the_positions_of_each_replay(rope_type):
+    module, eager = module_of(rope_type, "cuda"), module_of(rope_type, "cuda")
+    q, k = (torch.randn(2, 8, heads, D, device="cuda") for heads in (4, 1))
+    ids = torch.zeros(2, 8, dtype=torch.long, device="cuda")
+    longer = torch.arange(8, device="cuda").expand(2, 8)
+
+    def call(module=module):
+        module.adapt(ids)
+        return rope_qk(q, k, module, "bshd", position_ids=ids)
+
+    graph, outs = captured(call)
+    module.reset_parameters()
+    for start in (0, 500, 3, 200, 57, 56, 55, 900, 0, 1):
+        ids.copy_(longer + start)
+        graph.replay()
+        got = [out.clone() for out in outs]
+        for one, other in zip(got, call(eager), strict=True):
+            assert torch.equal(one, other), start
+        assert torch.equal(module.inv_freq, eager.inv_freq)
+        again = rope_qk(q, k, module, "bshd", position_ids=ids)  # an eager call between
+        assert all(torch.equal(one, other) for one, other in zip(got, again, strict=True))
+
+
+@pytest.mark.gpu
+@each_type
+def test_a_cuda_graph_of_a_whole_step(rope_type):
+    module, eager = module_of(rope_type, "cuda"), module_of(rope_type, "cuda")
+    t, grad = torch.randn(2, 8, 3, D, device="cuda"), torch.randn(2, 8, 3, D, device="cuda")
+    ids = torch.zeros(2, 8, dtype=torch.long, device="cuda")
+    longer = torch.arange(8, device="cuda").expand(2, 8)
+
+    def call(module=module):
+        leaf, found = t.detach().requires_grad_(), 0
+        for ahead in (0, 300):  # the second call of a step has other frequencies
+            module.adapt(ids + ahead)
+            found = found + apply_rotary_pos_emb(leaf, module, "bshd", position_ids=ids)
+        return torch.autograd.grad(found, leaf, grad)
+
+    graph, (got,) = captured(call)
+    module.reset_parameters()
+    for start in (0, 500, 3, 200):
+        ids.copy_(longer + start)
+        graph.replay()
+        assert torch.equal(got, call(eager)[0]), start
+
+
+@pytest.mark.gpu
+def test_a_capture_refuses_to_move_turns_that_an_eager_backward_wants():
+    module, t = module_of("longrope", "cuda"), torch.randn(5, 2, 1, D, device="cuda")
+    ids = positions(9, "cuda")
+    module.adapt(ids)
+    rope_fw(t, module)
+    out = apply_rotary_pos_emb(t.requires_grad_(), module)
+    graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    with (
+        pytest.raises(RuntimeError, match="adapt is captured by a CUDA graph while the backward"),
+        torch.cuda.graph(graph, stream=side),
+    ):
+        module.adapt(ids)
+    del out
+    module.adapt(ids)
+    assert torch.equal(rope_fw(t.detach(), module), rope_fw(t.detach(), fixed(module)))
