@@ -19,7 +19,7 @@ class Geometric:
     """`base ** (-2 i / d2)` for pair i. Source: RoFormer, section 3.2.2."""
 
     rotary_dim: int  # d2
-    base: float | None
+    base: float
     rope_type: ClassVar[str] = "default"
     adapts: ClassVar[bool] = False  # to the positions of a forward, by `adapted`
 
@@ -149,7 +149,36 @@ class Yarn(Geometric):
 
 
 @dataclass(frozen=True)
-class LongRope(Geometric):
+class Adapting(Geometric):
+    """Frequencies that follow the positions of a forward."""
+
+    adapts: ClassVar[bool] = True
+
+    @property
+    def least_length(self) -> int:
+        """The length of the longest sequence that a new module remembers."""
+        raise NotImplementedError
+
+    def choices(self) -> Tensor:
+        """What `adapted` needs on the device, (2, d2 / 2), fp32."""
+        raise NotImplementedError
+
+    def adapted(
+        self, choices: Tensor, inv_freq: Tensor, longest: Tensor, seq_len: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The frequencies of a forward, and the length to remember; nothing is read back.
+
+        Args:
+            choices: of `choices()`, on the device.
+            inv_freq: those of the last forward.
+            longest: the length remembered, (), int64.
+            seq_len: one more than the largest position, (), int64.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class LongRope(Adapting):
     """Each frequency divided by a number of its own, from one of two lists.
 
     Source: LongRoPE, https://arxiv.org/abs/2402.13753; `_compute_longrope_parameters` and
@@ -160,31 +189,21 @@ class LongRope(Geometric):
     long_factor: tuple[float, ...]  # for a batch with positions past the original length
     original_max_position_embeddings: int
     rope_type: ClassVar[str] = "longrope"
-    adapts: ClassVar[bool] = True
 
     def inv_freq(self) -> Tensor:
         return self._divided(self.short_factor)
 
-    def choices(self) -> Tensor:
-        """What `adapted` chooses from, (rows, d2 / 2)."""
-        return torch.stack((self._divided(self.short_factor), self._divided(self.long_factor)))
-
     @property
     def least_length(self) -> int:
-        """The length that a new module has seen."""
         return self.original_max_position_embeddings
+
+    def choices(self) -> Tensor:
+        """Frequencies of short and of long batches."""
+        return torch.stack((self._divided(self.short_factor), self._divided(self.long_factor)))
 
     def adapted(
         self, choices: Tensor, inv_freq: Tensor, longest: Tensor, seq_len: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The frequencies of a forward, and the length that is remembered, without reading back.
-
-        Args:
-            choices: of `choices()`, on the device.
-            inv_freq: those of the last forward.
-            longest: the length remembered, (), int64.
-            seq_len: one more than the largest position, (), int64.
-        """
         short, long = choices
         is_long = seq_len > self.original_max_position_embeddings
         return torch.where(is_long, long, short), longest
@@ -195,7 +214,7 @@ class LongRope(Geometric):
 
 
 @dataclass(frozen=True)
-class Dynamic(Geometric):
+class Dynamic(Adapting):
     """A base that grows with the longest sequence ("dynamic NTK").
 
     Frequencies grow slower with each longer sequence, and are reset by one that is shorter than the
@@ -206,25 +225,22 @@ class Dynamic(Geometric):
     factor: float
     max_position_embeddings: int
     rope_type: ClassVar[str] = "dynamic"
-    adapts: ClassVar[bool] = True
 
     def inv_freq(self) -> Tensor:
         base = self._base_for(self.max_position_embeddings)
         return 1.0 / powers(base, self.rotary_dim, self.rotary_dim)
 
-    def choices(self) -> Tensor:
-        """The original frequencies, and exponents of the base; (2, d2 / 2)."""
-        return torch.stack((self.inv_freq(), exponents(self.rotary_dim, self.rotary_dim)))
-
     @property
     def least_length(self) -> int:
-        """The length that a new module has seen."""
         return self.max_position_embeddings
+
+    def choices(self) -> Tensor:
+        """The original frequencies, and the exponents of the base."""
+        return torch.stack((self.inv_freq(), exponents(self.rotary_dim, self.rotary_dim)))
 
     def adapted(
         self, choices: Tensor, inv_freq: Tensor, longest: Tensor, seq_len: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """As in `LongRope`."""
         own, exponent = choices
         original = self.max_position_embeddings
         base = self._base_for(seq_len.clamp(min=original))
@@ -235,7 +251,7 @@ class Dynamic(Geometric):
         found = torch.where(grows, 1.0 / base**exponent, unchanged)
         return found, torch.where(grows, seq_len, remembered)
 
-    def _base_for(self, seq_len):
+    def _base_for(self, seq_len: int | Tensor) -> float | Tensor:
         """A number for a number; or fp32, () for int64, ()."""
         longer = (self.factor * seq_len / self.max_position_embeddings) - (self.factor - 1)
         return self.base * longer ** (self.rotary_dim / (self.rotary_dim - 2))

@@ -62,7 +62,7 @@ class RotaryPositionEmbedding(nn.Module):
             dtype when the module is cast, because in bf16 an angle at position 1000 would be wrong
             by radians.
         rotary_base: as given, or `rope_theta`. Assignment sets `inv_freq`, by `reset_parameters`.
-            None if `inv_freq` was given: then it can't be assigned.
+            NaN if `inv_freq` was given: then it can't be assigned.
         attention_factor: as given, a float. May be assigned.
 
     Changing `inv_freq`: calls that take the module itself read the frequencies in turns, from a
@@ -192,14 +192,15 @@ class RotaryPositionEmbedding(nn.Module):
         return module
 
     @property
-    def rotary_base(self) -> float | None:
-        """Base of the geometric series of frequencies; None if they were given."""
+    def rotary_base(self) -> float:
+        """Base of the geometric series of frequencies; NaN if they were given."""
         return self._source.base
 
     @rotary_base.setter
     def rotary_base(self, base: float) -> None:
+        before, after = self._source, self._source.with_base(base)
         _require_positive("rotary_base", base)
-        before, self._source = self._source, self._source.with_base(base)
+        self._source = after
         try:
             self.reset_parameters()
         except Exception:
@@ -605,7 +606,7 @@ def _given(inv_freq: Tensor, rotary_dim: int, rotary_base: float, came: str) -> 
     if rotary_base != 10000.0:
         both = f"rotary_base is {rotary_base}, and inv_freq was given"
         raise ValueError(f"{both}; accepted: one of the two")
-    return Given(rotary_dim, None, inv_freq.detach().to("cpu", copy=True))
+    return Given(rotary_dim, math.nan, inv_freq.detach().to("cpu", copy=True))
 
 
 def _open(moved: tuple[tuple[weakref.ref, Tensor], ...]) -> tuple:

@@ -38,8 +38,11 @@ def make_freqs() -> tuple[RotaryPositionEmbedding, Tensor, tuple[Tensor, Tensor]
         rotary_base=10000.0,
         interleaved=False,
         persistent=False,
+        attention_factor=1.0,
+        inv_freq=None,
     )
     assert_type(rope.inv_freq, Tensor)
+    assert_type(rope.attention_factor, float)
     assert_type(rope.rotary_dim, int)
     rope.rotary_base = 2 * rope.rotary_base
     assert_type(rope.forward(2 * S, offset=1), Tensor)
@@ -52,6 +55,17 @@ def make_freqs() -> tuple[RotaryPositionEmbedding, Tensor, tuple[Tensor, Tensor]
     angles: Tensor = plain(2 * S)
     rows = angles[:, 0, 0]
     return rope, angles, (rows.cos(), rows.sin())
+
+
+def scale_frequencies() -> Tensor:
+    """As a model's configuration says."""
+    rope = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
+    config = {"head_dim": D, "max_position_embeddings": S, "rope_parameters": {"full": rope}}
+    scaled = RotaryPositionEmbedding.from_config(config=config, layer_type="full", interleaved=True)
+    assert_type(scaled, RotaryPositionEmbedding | None)
+    assert scaled is not None
+    scaled.adapt(position_ids=torch.arange(2 * S))
+    return scaled.inv_freq
 
 
 def rotate_by_index() -> Tensor:
