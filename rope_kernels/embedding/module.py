@@ -1,12 +1,14 @@
 """The module: which frequencies it has, and the buffer of turns that kernels read."""
 
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from ..machine.modes import has_values, is_differentiated, is_traced, is_transformed
+from .axes import checked_axes
 from .tables import AnglesPerPair, CosSinPerPair
 from .turns import for_both_members, in_turns, radians
 
@@ -45,12 +47,20 @@ class RotaryPositionEmbedding(nn.Module):
             interleaved pairing, instead of once in each half (a, b, ..., a, b, ...).
         persistent: `inv_freq` is in the state dict, its only entry. False: it is not saved, and
             checkpoints without it, such as Hugging Face's, load with `strict=True`.
+        axes: d2/2 integers from 0 to 15, the axis that each pair turns by: a sequence or a tensor,
+            `mrope_axes` for example. `position_ids` may then have a first dimension, one entry for
+            each of the max(axes) + 1 axes. Without that dimension, as without `position_ids`,
+            positions are the same on all axes. None: there is one axis.
 
     Attributes:
         inv_freq: (d2 / 2,), fp32 or fp64, radians per position, finite. A buffer. It keeps its
             dtype when the module is cast, because in bf16 an angle at position 1000 would be wrong
             by radians.
         rotary_base: as given. Assignment sets `inv_freq`, by `reset_parameters`.
+        axes: a tuple, or None. Assignment takes what the argument does.
+        num_axes: max(axes) + 1, or None.
+        axis_of_pair: (d2 / 2,), int32: `axes` for kernels, or None. A buffer, which is not saved.
+            Assign `axes` instead of changing it.
 
     Changing `inv_freq`: calls that take the module itself read the frequencies in turns, from a
     second buffer that is not saved. Assignment, `load_state_dict` and `reset_parameters` update it
@@ -82,6 +92,9 @@ class RotaryPositionEmbedding(nn.Module):
     """
 
     inv_freq: Tensor
+    axis_of_pair: Tensor | None
+    num_axes: int | None = None
+    _axes: tuple[int, ...] | None = None
     _filled: _Filled | None = None
 
     def __init__(
@@ -94,6 +107,7 @@ class RotaryPositionEmbedding(nn.Module):
         interleaved: bool = False,
         *,
         persistent: bool = True,
+        axes: Sequence[int] | Tensor | None = None,
     ) -> None:
         super().__init__()
         factor, trained = seq_len_interpolation_factor, pretrained_max_position_embeddings
@@ -119,6 +133,8 @@ class RotaryPositionEmbedding(nn.Module):
         inv_freq = torch.empty(self.rotary_dim // 2, dtype=torch.float32)
         self.register_buffer("inv_freq", inv_freq, persistent=persistent)
         self.register_buffer("_turns", None, persistent=False)
+        self.register_buffer("axis_of_pair", None, persistent=False)
+        self.axes = axes
         self.reset_parameters()
         if not self._is_filled():
             self._refill(strict=False)
@@ -137,6 +153,23 @@ class RotaryPositionEmbedding(nn.Module):
         except Exception:
             self._rotary_base = before
             raise
+
+    @property
+    def axes(self) -> tuple[int, ...] | None:
+        """The axis that each pair turns by."""
+        return self._axes
+
+    @axes.setter
+    def axes(self, axes: Sequence[int] | Tensor | None) -> None:
+        self._axes = None if axes is None else checked_axes(axes, self.rotary_dim // 2)
+        self.num_axes = None if axes is None else max(self._axes) + 1
+        self._make_axis_of_pair()
+
+    def _make_axis_of_pair(self) -> None:
+        with torch.inference_mode(False):  # a backward may save it
+            device = self.inv_freq.device
+            table = None if self._axes is None else torch.tensor(self._axes, dtype=torch.int32)
+            self.axis_of_pair = None if table is None else table.to(device)
 
     def reset_parameters(self) -> None:
         """Set `inv_freq` to the frequencies of `rotary_base`: in place if shape and dtype allow."""
@@ -168,6 +201,8 @@ class RotaryPositionEmbedding(nn.Module):
             shown.append("interleaved=True")
         if "inv_freq" in self._non_persistent_buffers_set:
             shown.append("persistent=False")
+        if self._axes is not None:
+            shown.append(f"axes={list(self._axes)}")
         return ", ".join(shown)
 
     def _has_frequencies_of_rotary_base(self) -> bool:
@@ -243,8 +278,8 @@ class RotaryPositionEmbedding(nn.Module):
             raise ValueError("inv_freq requires a gradient; accepted: angles_per_pair(max_seq_len)")
         turns = in_turns(inv_freq, self.position_scale(max_seq_len))
         position = torch.arange(offset, offset + max_seq_len, device=turns.device)
-        angles = radians(turns, position, torch.float64)  # a table is made once: round only here
-        return CosSinPerPair(angles.cos().to(dtype), angles.sin().to(dtype))
+        angles = radians(turns, position[:, None], torch.float64)
+        return CosSinPerPair(angles.cos().to(dtype), angles.sin().to(dtype))  # rounded only here
 
     def position_scale(self, max_seq_len: int | None) -> float:
         """Factor for positions, which depends on how many they are (None: not known)."""
@@ -374,6 +409,8 @@ class RotaryPositionEmbedding(nn.Module):
         if (fault := _fault(value)) is not None:
             raise fault
         super().__setattr__(name, value)
+        if self._axes is not None and self.axis_of_pair.device != value.device:
+            self._make_axis_of_pair()
         self._refill()
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
@@ -397,7 +434,10 @@ class RotaryPositionEmbedding(nn.Module):
             rounded = moved.dtype != x.dtype and any(x is y for y in exact)
             return x.to(moved.device) if rounded else moved
 
+        axis_of_pair = self.axis_of_pair
         super()._apply(move, recurse)
+        if self.axis_of_pair is not axis_of_pair:  # to_empty leaves whatever the memory held
+            self._make_axis_of_pair()
         if self._turns is not None and self._turns.is_cpu and self._turns.is_shared():
             self._turns = None  # another process with other frequencies would write to it
         if was_meta and not self.inv_freq.is_meta:
@@ -416,8 +456,9 @@ class RotaryPositionEmbedding(nn.Module):
         if "rotary_base" in state:  # saved by an older version
             state["_rotary_base"] = state.pop("rotary_base")
         super().__setstate__(state)
-        if "_turns" not in self._buffers:  # saved by an older version
-            self.register_buffer("_turns", None, persistent=False)
+        for name in ("_turns", "axis_of_pair"):
+            if name not in self._buffers:  # saved by an older version
+                self.register_buffer(name, None, persistent=False)
         self._refill(strict=False)
 
 
