@@ -362,9 +362,9 @@ def rotate_call(call: Call) -> tuple[Tensor, ...]:
 def rotation_of(call: Call, tables: Tables, num_positions: int | None) -> Rotation:
     """The rotation that a checked call asks for, from `tables_of` and what `check_call` said."""
     (table, sin), axes = tables, None
-    one_per_pair = isinstance(call.freqs, PER_PAIR)
+    one_per_pair, attention_factor = isinstance(call.freqs, PER_PAIR), 1.0
     if isinstance(call.freqs, RotaryPositionEmbedding):
-        table = call.freqs.turns(num_positions)
+        table, attention_factor = call.freqs.turns(num_positions), call.freqs.attention_factor
         axes = None if call.position_ids is None else call.axes
     elif call.rotary_dim is not None and call.rotary_dim != table.shape[-1]:
         one_per_pair = True
@@ -385,6 +385,7 @@ def rotation_of(call: Call, tables: Tables, num_positions: int | None) -> Rotati
         inverse=call.inverse,
         to_half_split=call.output_pairing == "half" and call.interleaved,
         rounding=call.rounding_with(table, sin),
+        attention_factor=attention_factor,
     )
 
 

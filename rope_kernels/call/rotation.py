@@ -34,9 +34,10 @@ class Rotation:
     inverse: bool = False  # by minus the angle: every sine is negated
     to_half_split: bool = False  # reads interleaved pairs, writes half-split ones
     rounding: str = "once"  # where values are rounded to the dtype of what turns
+    attention_factor: float = 1.0  # of cos and sin that are computed from turns
 
     @classmethod
-    def of(cls, values: Iterable[Tensor | str | bool | int | None]) -> "Rotation":
+    def of(cls, values: Iterable[Tensor | str | bool | int | float | None]) -> "Rotation":
         """The rotation that has these `tensors`, and then these `options`."""
         return cls(*values)
 
@@ -51,7 +52,7 @@ class Rotation:
         return self.cu_seqlens, self.start_positions, self.position_ids
 
     @property
-    def options(self) -> tuple[str | bool | int, ...]:
+    def options(self) -> tuple[str | bool | int | float, ...]:
         """The fields that are not tensors, in their order."""
         return _options_of(self)
 
@@ -138,6 +139,8 @@ class Rotation:
         cos, sin = tables[0].to(dtype), tables[-1].to(dtype)
         if self.sin is None:
             cos, sin = cos.cos(), sin.sin()
+        if self.attention_factor != 1.0:
+            cos, sin = cos * self.attention_factor, sin * self.attention_factor
         if self.on_the_fly or self.one_per_pair:
             cos, sin = (for_both_members(v, self.interleaved) for v in (cos, sin))
         return cos, -sin if self.inverse else sin, in_sequence

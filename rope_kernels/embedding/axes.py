@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 
 MOST_AXES = 16
+_INTEGERS = torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8
+_POSITIONS = *_INTEGERS, torch.float32, torch.float64
 
 
 def mrope_axes(sections: Sequence[int], interleaved: bool = False) -> list[int]:
@@ -98,6 +100,27 @@ def checked_axes(axes: Sequence[int] | Tensor, pairs: int) -> tuple[int, ...]:
         if not (_is_count(axis) and axis < MOST_AXES):
             raise ValueError(f"axes[{i}] is {axis!r}; accepted: {accepted}")
     return tuple(given)
+
+
+def check_position_ids(position_ids: object, inv_freq: Tensor, num_axes: int | None) -> None:
+    """Raise unless `RotaryPositionEmbedding.cos_sin_at` can take these positions."""
+    accepted = "(s,) or (b, s)" + ("" if num_axes is None else f" or ({num_axes}, b, s)")
+    if not isinstance(position_ids, Tensor):
+        came = f"position_ids is of type {type(position_ids).__name__}"
+        raise TypeError(f"{came}; accepted: torch.Tensor")
+    if position_ids.dtype not in _POSITIONS:
+        came = f"position_ids has dtype {_short(position_ids.dtype)}"
+        raise TypeError(f"{came}; accepted: {', '.join(map(_short, _POSITIONS))}")
+    shape = tuple(position_ids.shape)
+    if not (len(shape) in (1, 2) or (len(shape) == 3 and shape[0] == num_axes)):
+        raise ValueError(f"position_ids has shape {shape}; accepted: {accepted}")
+    if position_ids.device != inv_freq.device:
+        needs = f"it must be on inv_freq's device, {inv_freq.device}"
+        raise ValueError(f"position_ids is on {position_ids.device}; {needs}")
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _is_count(value: object) -> bool:

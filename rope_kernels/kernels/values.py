@@ -52,6 +52,7 @@ class Lookup(NamedTuple):
     unit: int  # elements in which the table's strides of b and s are counted, a hint of alignment
     fast_sine: bool  # fewer steps, which the interpreter and fp64 cannot take
     inverse: bool  # `turn` negates the sines
+    attention_factor: float | None = None  # multiplies what is computed from turns; None: nothing
     axes: int | None = None  # of positions; None: one
 
 

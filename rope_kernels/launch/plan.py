@@ -113,6 +113,7 @@ def lookup_of(t: Tensor, rotation: Rotation, unit: int, engine: Engine) -> Looku
         unit=unit,
         fast_sine=has_fast_sine(t, engine),
         inverse=rotation.inverse,
+        attention_factor=None if rotation.attention_factor == 1.0 else rotation.attention_factor,
         axes=None if rotation.axes is None else rotation.position_ids.shape[0],
     )
 
