@@ -7,7 +7,7 @@ from . import reference
 from .api import KERNEL, OPERATOR, PYTORCH, Route, choose_route, rotation_of, tables_of
 from .autograd.norm_function import Rows, Tensors, apply_to_plain_tensors, inputs_of
 from .autograd.norm_operator import norm_rope_backward_by_operator, norm_rope_by_operator
-from .call.arguments import Call, Freqs, OutputPairing
+from .call.arguments import CAST_LAST, LIKE_MODELS, Call, Freqs, OutputPairing
 from .call.checks import bad, check_call, check_inplace, check_values
 from .call.formats import TensorFormat, view_as_sbhd
 from .call.norm_checks import NORM_ROUNDINGS, NormCall, NormRounding, check_norm
@@ -246,11 +246,15 @@ def launches_of(call: Call, norm: NormCall) -> list[tuple[Rows, Normalization]]:
 
 def normalization_of(call: Call, norm: NormCall, i: int) -> Normalization:
     """How a checked call normalizes its tensor number `i`."""
+    # no model rounds before it multiplies by a weight with an offset
+    with_offset = call.rounding == "model" and norm.weight_offset != 0
+    casts_last = with_offset or call.rounding == CAST_LAST
     return Normalization(
         eps=norm.eps,
         weight_offset=norm.weight_offset,
         after=norm.norm_after,
-        like_model=call.rounding == "model",
+        like_model=call.rounding in LIKE_MODELS,
+        casts_last=casts_last,
         dim=norm.norm_dims[i] or call.tensors[i].shape[-1],
     )
 

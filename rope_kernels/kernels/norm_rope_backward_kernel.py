@@ -88,7 +88,7 @@ def norm_rope_backward_kernel(
         rstd = load_numbers(mine, q_rstd, k_rstd, order.per_batch)
         position, in_sequence = positions_of_tokens(tokens, given, MARKED=norm.packed)
         cos_sin = cos_sin_of_tokens(position, tokens, table, head, lookup, STORED)
-        if norm.like_model:
+        if norm.rounds_cos_sin:
             cos_sin = rounded_cos_sin(cos_sin, STORED)
         does_turn = None
         if norm.packed:

@@ -7,12 +7,7 @@ rows, so a row is read once, its squares are summed in registers, and y is writt
 import triton
 import triton.language as tl
 
-from .norm_angles import (
-    cos_sin_of_tokens,
-    positions_of_tokens,
-    rounded_cos_sin,
-    store_positions,
-)
+from .norm_angles import cos_sin_of_tokens, positions_of_tokens, store_positions
 from .norm_arithmetic import computed, dot, normalized, turn_forward, weights_of, zero_outside
 from .norm_rows import load_numbers, load_row, rows_of, store_numbers, store_row, tile_of_rows
 from .values import GivenPositions, Memory, Sizes, Table
@@ -49,6 +44,7 @@ def norm_rope_kernel(
     order: tl.constexpr,  # `Order`: which tile it takes
     lookup: tl.constexpr,  # `Lookup`: how it finds cosines and sines
     norm: tl.constexpr,  # `Norm`
+    steps: tl.constexpr,  # `Steps`: what the rotation rounds
 ):
     STORED: tl.constexpr = q_ptr.dtype.element_ty
     COMPUTED: tl.constexpr = tl.float64 if tl.float64 == STORED else tl.float32
@@ -77,8 +73,6 @@ def norm_rope_kernel(
     # Cosines and sines of the angles of my tokens. Those past the last sequence pass through.
     position, in_sequence = positions_of_tokens(tokens, given, MARKED=False)
     cos_sin = cos_sin_of_tokens(position, tokens, table, head, lookup, STORED)
-    if norm.like_model:
-        cos_sin = rounded_cos_sin(cos_sin, STORED)
     does_turn = None
     if PACKED:
         does_turn = in_sequence
@@ -86,15 +80,15 @@ def norm_rope_kernel(
     # Normalize and turn in fp32 (fp64 for fp64), or the other way round.
     y = computed(x, mine.exists, head)
     if norm.after:
-        y = turn_forward(y, cos_sin, does_turn, lookup.inverse, norm.like_model, STORED)
+        y = turn_forward(y, cos_sin, does_turn, lookup.inverse, steps, STORED)
         y = zero_outside(y, mine.exists, head)  # what isn't there may have met a NaN
     sumsq = dot(y, y, head.tail)
     if q_sumsq_ptr is not None:
         sumsq = load_numbers(mine, q_sumsq, k_sumsq, order.per_batch)
     rstd = tl.rsqrt(sumsq * (1 / norm.dim) + norm.eps)
-    y = normalized(y, rstd, weights, norm.like_model, STORED)
+    y = normalized(y, rstd, weights, norm, STORED)
     if not norm.after:
-        y = turn_forward(y, cos_sin, does_turn, lookup.inverse, norm.like_model, STORED)
+        y = turn_forward(y, cos_sin, does_turn, lookup.inverse, steps, STORED)
 
     # Write every element once, and what the backward needs.
     out_rows = rows_of(mine, q_out, k_out, order.per_batch, order.out_aligned)

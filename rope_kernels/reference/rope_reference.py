@@ -52,8 +52,13 @@ def apply_rotary_pos_emb(
     return rotate((t,), rotation, "once" if round_once else "model")[0]
 
 
-def rotate(tensors: tuple[Tensor, ...], rotation: Rotation, rounding: str) -> tuple[Tensor, ...]:
-    """Rotate tensors; differentiable in them and in the table, as often as you like."""
+def rotate(
+    tensors: tuple[Tensor, ...], rotation: Rotation, rounding: str, casts_back: bool = True
+) -> tuple[Tensor, ...]:
+    """Rotate tensors; differentiable in them and in the table, as often as you like.
+
+    With `casts_back` False they stay in the dtype that 'promoted' computes in.
+    """
     views = [view_as_sbhd(t, rotation.tensor_format) for t in tensors]
     stored, computed = tensors[0].dtype, compute_dtype(tensors[0])
     cos, sin, in_sequence = rotation.cos_sin(views[0].shape[0], computed)
@@ -82,7 +87,7 @@ def rotate(tensors: tuple[Tensor, ...], rotation: Rotation, rounding: str) -> tu
             rotated = of_cos - rotate_half(of_sin, rotation.interleaved)
         else:
             rotated = rotary * cos + rotate_half(rotary, rotation.interleaved) * sin
-        rotated = rotated.to(stored)
+        rotated = rotated.to(stored) if casts_back else rotated
         if in_sequence is not None:
             rotated = torch.where(in_sequence, rotated, given)
         if rotation.interleaved and not writes_interleaved:
