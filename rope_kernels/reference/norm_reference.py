@@ -37,7 +37,8 @@ def norm_rope(
     else:
         rows = tuple([t.to(rope_reference.compute_dtype(t)) for t in tensors])
     if norm.after:
-        rows = rope_reference.rotate(rows, rotation, rounding, casts_back=False)
+        kept = "kept" if rounding == "promoted" else rounding
+        rows = rope_reference.rotate(rows, rotation, kept)
     normal = []
     for i, row in enumerate(rows):
         weight, sumsq = (x[i] if x else None for x in (weights, sumsqs))

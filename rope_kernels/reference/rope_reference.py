@@ -52,19 +52,14 @@ def apply_rotary_pos_emb(
     return rotate((t,), rotation, "once" if round_once else "model")[0]
 
 
-def rotate(
-    tensors: tuple[Tensor, ...], rotation: Rotation, rounding: str, casts_back: bool = True
-) -> tuple[Tensor, ...]:
-    """Rotate tensors; differentiable in them and in the table, as often as you like.
-
-    With `casts_back` False they stay in the dtype that 'promoted' computes in.
-    """
+def rotate(tensors: tuple[Tensor, ...], rotation: Rotation, rounding: str) -> tuple[Tensor, ...]:
+    """Rotate tensors; differentiable in them and in the table, as often as you like."""
     views = [view_as_sbhd(t, rotation.tensor_format) for t in tensors]
     stored, computed = tensors[0].dtype, compute_dtype(tensors[0])
     cos, sin, in_sequence = rotation.cos_sin(views[0].shape[0], computed)
     if in_sequence is not None:
         in_sequence = in_sequence.view(-1, 1, 1, 1)
-    # 'promoted' meets what is not upcast, so autograd rounds the gradient of each product
+    # 'promoted' and 'kept' (in fp32) upcast nothing: autograd rounds the gradient of each product
     dtype = computed if rounding in ("once", "upcast") else stored
     known = stored if rounding == "model" else computed
     cos, sin = (v.transpose(0, 1)[:, :, None].to(known) for v in (cos, sin))  # (s, b or 1, 1, d2)
@@ -87,7 +82,7 @@ def rotate(
             rotated = of_cos - rotate_half(of_sin, rotation.interleaved)
         else:
             rotated = rotary * cos + rotate_half(rotary, rotation.interleaved) * sin
-        rotated = rotated.to(stored) if casts_back else rotated
+        rotated = rotated if rounding == "kept" else rotated.to(stored)
         if in_sequence is not None:
             rotated = torch.where(in_sequence, rotated, given)
         if rotation.interleaved and not writes_interleaved:
