@@ -7,7 +7,7 @@ from . import reference
 from .api import KERNEL, OPERATOR, PYTORCH, Route, choose_route, rotation_of, tables_of
 from .autograd.norm_function import Rows, Tensors, apply_to_plain_tensors, inputs_of
 from .autograd.norm_operator import norm_rope_backward_by_operator, norm_rope_by_operator
-from .call.arguments import Call, Freqs, OutputPairing
+from .call.arguments import CAST_LAST, LIKE_MODELS, Call, Freqs, OutputPairing
 from .call.checks import bad, check_call, check_inplace, check_values
 from .call.formats import TensorFormat, view_as_sbhd
 from .call.norm_checks import NORM_ROUNDINGS, NormCall, NormRounding, check_norm
@@ -57,11 +57,16 @@ def norm_rope(
         eps: is added to the mean of squares.
         weight_offset: is added to the weight: 1 for Gemma 3, Qwen 3.5 and Qwen 3 Next.
         norm_after: rotate first, then normalize and multiply, as HunYuan, Llama 4 and NanoChat do.
-        rounding: 'once', or None: fp32 math (fp64 for fp64 `t`), one rounding. 'model': the
-            normalized row, its product with the weight, cos, sin, and the rotation's products and
-            sums are rounded to the dtype of `t`, as operators of PyTorch do in Hugging Face's
-            Qwen 3. Gradients are computed in fp32 with the rounded cos and sin, and rounded once;
-            with `fused=False` they go back through PyTorch's roundings.
+        rounding: 'once', or None: fp32 math (fp64 for fp64 `t`), one rounding. The others round to
+            the dtype of `t` where PyTorch's operators do in a model; docs/kernels.md names the
+            models. 'model': the normalized row, its product with the weight, then as in
+            `apply_rotary_pos_emb`; with a `weight_offset` as 'model_cast_last': not the normalized
+            row, but the product. As in PyTorch, a weight in fp32 ('model' alone) or (cos, sin) of
+            another dtype than `t` promotes what it meets to fp32, which is rounded at the end.
+            Squares are added in another order than PyTorch's, so a few elements in 100 000 differ,
+            by one unit. Gradients are computed in fp32 with the same cos and sin, and rounded once.
+            With `fused=False` values have the model's bits, and gradients go back through
+            PyTorch's roundings.
         sumsq: sums of squares, fp32 (fp64 for fp64 `t`), of shape `t.shape[:-1]`, or with h = 1 if
             all heads share one. Then rows are divided by sqrt(sumsq / norm_dim + eps). For a norm
             over all heads, as in OLMo 2 and MiniMax: sum `sum_of_squares(t)` over heads, and over
@@ -246,11 +251,15 @@ def launches_of(call: Call, norm: NormCall) -> list[tuple[Rows, Normalization]]:
 
 def normalization_of(call: Call, norm: NormCall, i: int) -> Normalization:
     """How a checked call normalizes its tensor number `i`."""
+    # no model rounds before it multiplies by a weight with an offset
+    with_offset = call.rounding == "model" and norm.weight_offset != 0
+    casts_last = with_offset or call.rounding == CAST_LAST
     return Normalization(
         eps=norm.eps,
         weight_offset=norm.weight_offset,
         after=norm.norm_after,
-        like_model=call.rounding == "model",
+        like_model=call.rounding in LIKE_MODELS,
+        casts_last=casts_last,
         dim=norm.norm_dims[i] or call.tensors[i].shape[-1],
     )
 

@@ -14,6 +14,8 @@ OutputPairing = Literal["same", "half"]
 OUTPUT_PAIRINGS: tuple[str, ...] = get_args(OutputPairing)
 Rounding = Literal["once", "model", "upcast", "promoted"]
 ROUNDINGS: tuple[str, ...] = get_args(Rounding)
+CAST_LAST = "model_cast_last"  # in a norm alone
+LIKE_MODELS = "model", CAST_LAST
 MOST_START = 2**62  # larger ones could overflow 64 bits
 Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding | AnglesPerPair
 
@@ -80,7 +82,7 @@ class Call:
         if self.rounding is None:
             return "once" if self.fused else "model"
         is_mixed = sin is not None and cos.dtype != self.tensors[0].dtype
-        return "promoted" if self.rounding == "model" and is_mixed else self.rounding
+        return "promoted" if is_mixed and self.rounding in LIKE_MODELS else self.rounding
 
     @property
     def axes(self) -> Tensor | None:

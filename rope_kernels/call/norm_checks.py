@@ -13,7 +13,7 @@ from .fields import getter_of
 from .formats import view_as_sbhd
 
 MOST = torch.finfo(torch.float32).max
-NormRounding = Literal["once", "model"]
+NormRounding = Literal["once", "model", "model_cast_last"]
 NORM_ROUNDINGS: tuple[str | None, ...] = (None, *get_args(NormRounding))
 
 

@@ -5,6 +5,7 @@ import triton.language as tl
 
 from .norm_rows import pointer_of
 from .parts import tail_elements, turn
+from .steps import turn_in_steps
 from .values import Row
 
 
@@ -142,15 +143,15 @@ def normalized(
     row,  # `Row`
     rstd,  # 1 / rms of each row, (positions, rows, 1)
     weights,  # offset plus weight: `Row`
-    LIKE_MODEL: tl.constexpr = False,  # round both products
-    STORED: tl.constexpr = tl.float32,  # the dtype to which they are rounded
+    norm: tl.constexpr,  # `Norm`: which of the two products are rounded
+    STORED: tl.constexpr,  # the dtype to which they are rounded
 ):
     """The row over its rms, times the weights."""
     row = times_number(row, rstd)
-    if LIKE_MODEL:
+    if norm.rounds_normal:
         row = rounded(row, STORED)
     row = times(row, weights)
-    if LIKE_MODEL:
+    if norm.rounds_product:
         row = rounded(row, STORED)
     return row
 
@@ -178,22 +179,20 @@ def turn_forward(
     cos_sin,  # `CosSin`
     does_turn,  # (positions,): the other tokens pass through; or None: all turn
     INVERSE: tl.constexpr,  # negate the sines
-    LIKE_MODEL: tl.constexpr,  # round the products too
-    STORED: tl.constexpr,  # the dtype to which they are rounded
+    steps: tl.constexpr,  # `Steps`
+    STORED: tl.constexpr,  # the dtype of the row and of its rotation, if products are rounded
 ):
-    """Rotate the pairs of a row, forward."""
-    if LIKE_MODEL:  # no multiply-add is fused: the compiler is told so
-        cos1, sin1, cos2, sin2 = cos_sin
-        if INVERSE:
-            sin1, sin2 = -sin1, -sin2
+    """Rotate the pairs of a row, forward; in steps, if nothing is fused."""
+    if steps.fused:
+        turned = turn_row(row, cos_sin, does_turn, False, INVERSE)
+    else:
         x1, x2, tail = row
-        a1, b1, _ = rounded(Row(x1 * cos1, x2 * sin1, tail), STORED)
-        a2, b2, _ = rounded(Row(x2 * cos2, x1 * sin2, tail), STORED)
-        y1, y2, _ = rounded(Row(a1 - b1, a2 + b2, tail), STORED)
+        COMPUTED: tl.constexpr = x1.dtype
+        MET: tl.constexpr = STORED if steps.rounds_products else COMPUTED
+        y1, y2 = turn_in_steps(x1.to(MET), x2.to(MET), cos_sin, False, INVERSE, steps)
+        y1, y2 = y1.to(COMPUTED), y2.to(COMPUTED)
         if does_turn is not None:
             y1 = tl.where(does_turn[:, None, None], y1, x1)
             y2 = tl.where(does_turn[:, None, None], y2, x2)
         turned = Row(y1, y2, tail)
-    else:
-        turned = turn_row(row, cos_sin, does_turn, False, INVERSE)
     return turned

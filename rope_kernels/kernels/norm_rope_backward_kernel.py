@@ -95,7 +95,7 @@ def norm_rope_backward_kernel(
         position, in_sequence = positions_of_tokens(tokens, given, MARKED=norm.packed)
         at = table_rows_of_tokens(position, tokens, given, head)
         cos_sin = cos_sin_of_tokens(at, table, head, lookup, STORED)
-        if norm.like_model:
+        if norm.rounds_cos_sin:
             cos_sin = rounded_cos_sin(cos_sin, STORED)
         does_turn = None
         if norm.packed:

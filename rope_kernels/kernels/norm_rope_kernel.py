@@ -10,7 +10,6 @@ import triton.language as tl
 from .norm_angles import (
     cos_sin_of_tokens,
     positions_of_tokens,
-    rounded_cos_sin,
     store_positions,
     table_rows_of_tokens,
 )
@@ -51,6 +50,7 @@ def norm_rope_kernel(
     order: tl.constexpr,  # `Order`: which tile it takes
     lookup: tl.constexpr,  # `Lookup`: how it finds cosines and sines
     norm: tl.constexpr,  # `Norm`
+    steps: tl.constexpr,  # `Steps`: what the rotation rounds
 ):
     STORED: tl.constexpr = q_ptr.dtype.element_ty
     COMPUTED: tl.constexpr = tl.float64 if tl.float64 == STORED else tl.float32
@@ -82,8 +82,6 @@ def norm_rope_kernel(
     position, in_sequence = positions_of_tokens(tokens, given, MARKED=False)
     at = table_rows_of_tokens(position, tokens, given, head)
     cos_sin = cos_sin_of_tokens(at, table, head, lookup, STORED)
-    if norm.like_model:
-        cos_sin = rounded_cos_sin(cos_sin, STORED)
     does_turn = None
     if PACKED:
         does_turn = in_sequence
@@ -91,15 +89,15 @@ def norm_rope_kernel(
     # Normalize and turn in fp32 (fp64 for fp64), or the other way round.
     y = computed(x, mine.exists, head)
     if norm.after:
-        y = turn_forward(y, cos_sin, does_turn, lookup.inverse, norm.like_model, STORED)
+        y = turn_forward(y, cos_sin, does_turn, lookup.inverse, steps, STORED)
         y = zero_outside(y, mine.exists, head)  # what isn't there may have met a NaN
     sumsq = dot(y, y, head.tail)
     if q_sumsq_ptr is not None:
         sumsq = load_numbers(mine, q_sumsq, k_sumsq, order.per_batch)
     rstd = tl.rsqrt(sumsq * (1 / norm.dim) + norm.eps)
-    y = normalized(y, rstd, weights, norm.like_model, STORED)
+    y = normalized(y, rstd, weights, norm, STORED)
     if not norm.after:
-        y = turn_forward(y, cos_sin, does_turn, lookup.inverse, norm.like_model, STORED)
+        y = turn_forward(y, cos_sin, does_turn, lookup.inverse, steps, STORED)
 
     # Write every element once, and what the backward needs.
     out_rows = rows_of(mine, q_out, k_out, order.per_batch, order.out_aligned)

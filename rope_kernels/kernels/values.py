@@ -71,7 +71,8 @@ class Norm(NamedTuple):
     weight_offset: float  # added to the weight
     dim: int  # number of squares in a sum
     after: bool  # normalize the rotated row
-    like_model: bool  # round where PyTorch's operators would; False: once
+    rounds_normal: bool  # to the stored dtype, before the weights
+    rounds_product: bool  # to the stored dtype, after them
     per_head: bool  # each head has weights of its own
     weights_last: bool  # they are loaded after the elements
 
@@ -82,7 +83,7 @@ class NormBackward(NamedTuple):
     weight_offset: float  # added to the weight
     dim: int  # number of squares in a sum
     after: bool  # the rotated row was normalized
-    like_model: bool  # cos and sin were rounded
+    rounds_cos_sin: bool  # to the stored dtype, as the forward did
     per_head: bool  # each head has weights of its own
     given: bool  # the sums of squares came from elsewhere
     packed: bool  # the ids are those that the forward wrote for packed tokens

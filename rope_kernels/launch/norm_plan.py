@@ -21,6 +21,7 @@ from ..kernels.values import (
     Order,
 )
 from ..machine.engine import Engine, engine_of
+from .norm_roundings import roundings_of
 from .norm_tiles import backward_tile, forward_tile, max_registers, wanted_forward
 from .plan import (
     MOST_ROWS,
@@ -173,6 +174,7 @@ def plan_forward(
     names = "q", "k", "q_out", "k_out", "q_rstd", "k_rstd", "q_sumsq", "k_sumsq"
     layout = _layout(tensors, names, rotation, forward_tile)
     work, order, wanted = layout.work, layout.order, wanted_forward(layout.facts)
+    rounds = roundings_of(tensors.q, tensors.q_weight, rotation, norm)
     special = norm.like_model or _is_per_head(tensors.q_weight)
     registers = max_registers(wanted, rotation, layout.facts, tensors.q.dtype, special, engine)
     of_tables = _strides_of_tables(tensors, rotation)
@@ -199,12 +201,14 @@ def plan_forward(
                 weight_offset=float(norm.weight_offset),
                 dim=norm.dim,
                 after=norm.after,
-                like_model=norm.like_model,
+                rounds_normal=rounds.normal,
+                rounds_product=rounds.product,
                 per_head=_is_per_head(tensors.q_weight),
                 weights_last=wanted.weights_last,
             ),
+            "steps": rounds.steps,
         },
-        fp_fusion=not norm.like_model,
+        fp_fusion=rounds.steps.fused,
         max_registers=registers,
     )
 
@@ -237,6 +241,7 @@ def plan_backward(
     work, order, wanted = layout.work, layout.order, first_match(NORM_BACKWARD, layout.facts)
     division = _divide(layout, wanted.programs_per_sm, tensors, wants_weights)
     of_tables = _strides_of_tables(tensors, rotation)
+    rounds = roundings_of(tensors.q, tensors.q_weight, rotation, norm)
     return Plan(
         kernel=BACKWARD,
         programs=division.units * division.chunks,
@@ -260,7 +265,7 @@ def plan_backward(
                 weight_offset=float(norm.weight_offset),
                 dim=norm.dim,
                 after=norm.after,
-                like_model=norm.like_model,
+                rounds_cos_sin=rounds.steps.rounds_cos_sin,
                 per_head=per_head,
                 given=given_sums,
                 packed=packed,

@@ -21,7 +21,8 @@ def norm_rope(
     """Normalize and rotate; differentiable in every tensor, as often as you like.
 
     Without `norm.like_model` all is computed in fp32 (fp64 for fp64) and rounded once, at the end.
-    With it every operator rounds to the dtype of the tensors, as Hugging Face's Qwen 3 does.
+    With it these are the operators of models in transformers, and PyTorch promotes: what
+    meets a weight or cos and sin in fp32 stays in fp32.
 
     Args:
         tensors: one or two, each as `tensor_format` says.
@@ -30,12 +31,14 @@ def norm_rope(
         rotation: by which angles.
         norm: how rows are normalized.
     """
-    stored = tensors[0].dtype
-    dtype = stored if norm.like_model else rope_reference.compute_dtype(tensors[0])
-    rounding = "model" if norm.like_model else "once"
-    rows = tuple([t.to(dtype) for t in tensors])
+    stored, rows, rounding = tensors[0].dtype, tuple(tensors), "once"
+    if norm.like_model:
+        rounding = "promoted" if rotation.rounding == "promoted" else "model"
+    else:
+        rows = tuple([t.to(rope_reference.compute_dtype(t)) for t in tensors])
     if norm.after:
-        rows = rope_reference.rotate(rows, rotation, rounding)
+        kept = "kept" if rounding == "promoted" else rounding
+        rows = rope_reference.rotate(rows, rotation, kept)
     normal = []
     for i, row in enumerate(rows):
         weight, sumsq = (x[i] if x else None for x in (weights, sumsqs))
@@ -53,20 +56,24 @@ def normalize(
     tensor_format: str,
     norm: Normalization,
 ) -> Tensor:
-    """x / rms(x) * (weight_offset + weight), in the dtype of `x`; sums in fp32 at least."""
+    """x / rms(x) * (weight_offset + weight), in the dtype of `x`; sums in fp32 at least.
+
+    Like a model that does not cast last, it is cast before a product that the weight may promote.
+    """
     exact = x.to(rope_reference.compute_dtype(x))
     if sumsq is None:
         mean = exact.square().mean(-1, keepdim=True)
     else:
         mean = sumsq.to(exact.dtype).unsqueeze(-1) / norm.dim
     normal = exact * torch.rsqrt(mean + norm.eps)
-    if weight is not None:
-        factor = weight.to(exact.dtype) + norm.weight_offset
-        if weight.dim() == 2:  # (h, d), with a dimension for each one between those two
-            between = tensor_format.index("d") - tensor_format.index("h") - 1
-            factor = factor.view(factor.shape[0], *[1] * between, factor.shape[1])
-        normal = normal.to(x.dtype).to(exact.dtype) * factor
-    return normal.to(x.dtype)
+    if weight is None:
+        return normal.to(x.dtype)
+    if weight.dim() == 2:  # (h, d), with a dimension for each one between those two
+        between = tensor_format.index("d") - tensor_format.index("h") - 1
+        weight = weight.reshape(weight.shape[0], *[1] * between, weight.shape[1])
+    if norm.like_model and not norm.casts_last:
+        return weight * normal.to(x.dtype)
+    return ((weight.to(exact.dtype) + norm.weight_offset) * normal).to(x.dtype)
 
 
 def sum_of_squares(t: Tensor) -> Tensor:

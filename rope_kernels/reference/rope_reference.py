@@ -59,7 +59,7 @@ def rotate(tensors: tuple[Tensor, ...], rotation: Rotation, rounding: str) -> tu
     cos, sin, in_sequence = rotation.cos_sin(views[0].shape[0], computed)
     if in_sequence is not None:
         in_sequence = in_sequence.view(-1, 1, 1, 1)
-    # 'promoted' meets what is not upcast, so autograd rounds the gradient of each product
+    # 'promoted' and 'kept' (in fp32) upcast nothing: autograd rounds the gradient of each product
     dtype = computed if rounding in ("once", "upcast") else stored
     known = stored if rounding == "model" else computed
     cos, sin = (v.transpose(0, 1)[:, :, None].to(known) for v in (cos, sin))  # (s, b or 1, 1, d2)
@@ -82,7 +82,7 @@ def rotate(tensors: tuple[Tensor, ...], rotation: Rotation, rounding: str) -> tu
             rotated = of_cos - rotate_half(of_sin, rotation.interleaved)
         else:
             rotated = rotary * cos + rotate_half(rotary, rotation.interleaved) * sin
-        rotated = rotated.to(stored)
+        rotated = rotated if rounding == "kept" else rotated.to(stored)
         if in_sequence is not None:
             rotated = torch.where(in_sequence, rotated, given)
         if rotation.interleaved and not writes_interleaved:

@@ -129,7 +129,8 @@ def _with_norm() -> dict[str, SampleCall]:
     of_q, of_k = _trained(D), _trained(D)
     trained = _trained(S, B, H, D), _trained(S, B, 1, D), of_q, of_k, rope
     d72 = _trained(S, B, 3, 72), _trained(S, B, 1, 72), _trained(72), _trained(72)
-    by_head = _elements(B, H, S, D), _elements(H, D), rope.cos_sin_per_pair(S), "bhsd"
+    rounded = tuple([_elements(S, D // 2) for _ in ("cos", "sin")])
+    by_head = _elements(B, H, S, D), _elements(H, D), rounded, "bhsd"
     as_in_a_model = {"rounding": "model", "rotary_dim": D}
     packed = _trained(S, H, D), of_q, rope, "thd"
     after = {"norm_after": True, "cu_seqlens": torch.tensor([0, 10, S])}

@@ -122,11 +122,22 @@ def _a_scatter(run: Run) -> str:
     return f"a gather, where a scatter is asked for: in {counted} its loads go to the next element"
 
 
+def _tuned(run: Run) -> str:
+    """An autotuner among its globals has timed several configurations and kept one."""
+    for found in getattr(run.candidate, "__globals__", {}).values():
+        while found is not None:
+            if type(found).__name__ == "Autotuner" and len(found.configs) > 1 and found.cache:
+                return ""
+            found = vars(found).get("fn") if hasattr(found, "run") else None
+    return "nothing is tuned: no call goes through triton.autotune with two configurations or more"
+
+
 RULES = {
     "no loop": _no_loop,
     ONE_INDEX_AND_ONE_PRODUCT: _one_index_and_one_product,
     "half the table": _half_the_table,
     "a scatter": _a_scatter,
+    "autotune": _tuned,
 }
 
 

@@ -60,8 +60,8 @@ def rotation_with(flag=None):
     return Rotation(table, tensor_format="sbhd", **tensors, **numbers, **flags)
 
 
-def norm_with(flag=None):
-    flags = {name: name == flag for name in of_type(Normalization, bool)}
+def norm_with(*true):
+    flags = {name: name in true for name in of_type(Normalization, bool)}
     return Normalization(eps=0.25, weight_offset=0.5, dim=7, **flags)
 
 
@@ -127,12 +127,20 @@ def test_a_rotation_has_what_the_call_has_under_the_same_name():
 
 
 def test_a_normalization_has_what_the_call_has():
-    given = {"eps": 0.25, "weight_offset": 0.5, "norm_dim": 7}
-    for after, rounding in ((True, "once"), (False, "model")):
-        call = call_of(rounding=rounding)
-        norm = NormCall(weights=(None,), sumsqs=(None,), norm_after=after, **given)
-        flag = "after" if after else "like_model"
-        assert is_same(norm_api.normalization_of(call, norm, 0), norm_with(flag))
+    given = {"eps": 0.25, "norm_dim": 7}
+    for rounding, offset, flags in (
+        ("once", 0.5, ()),
+        (None, 0.5, ()),
+        ("model", 0.0, ("like_model",)),
+        ("model", 0.5, ("like_model", "casts_last")),
+        ("model_cast_last", 0.0, ("like_model", "casts_last")),
+    ):
+        for after in (False, True):
+            given |= {"weight_offset": offset, "norm_after": after}
+            norm = NormCall(weights=(None,), sumsqs=(None,), **given)
+            want = norm_with(*flags, *(["after"] if after else []))
+            want = replace(want, weight_offset=offset)
+            assert is_same(norm_api.normalization_of(call_of(rounding=rounding), norm, 0), want)
 
 
 # Through the operators

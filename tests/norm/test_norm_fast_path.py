@@ -91,6 +91,7 @@ OTHERS = {  # what changes after two calls -> a call with it
     "weight_offset": {"weight_offset": 1.0},
     "norm_after": {"norm_after": True},
     "rounding": {"rounding": "model"},
+    "cast last": {"rounding": "model_cast_last"},
     "interleaved": {"freqs": "interleaved", "interleaved": True},
 }
 

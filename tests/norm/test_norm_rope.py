@@ -288,7 +288,9 @@ def test_weights_of_heads_meet_their_heads_in_any_format(tensor_format):
     """In formats that there may be one day, too; with as many heads as tokens."""
     sizes = {"s": 3, "b": 2, "h": 3, "t": 3, "d": 4}
     x, weight = torch.randn([sizes[dim] for dim in tensor_format]), torch.randn(3, 4)
-    norm = Normalization(eps=0.0, weight_offset=0.0, after=False, like_model=False, dim=4)
+    norm = Normalization(
+        eps=0.0, weight_offset=0.0, after=False, like_model=False, casts_last=False, dim=4
+    )
     heads = tensor_format.index("h")
     by_head = reference.normalize(x, weight, None, tensor_format, norm).unbind(heads)
     for i, x_of_head in enumerate(x.unbind(heads)):

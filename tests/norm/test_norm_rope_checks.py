@@ -94,7 +94,12 @@ OF_THE_NORM = {
     "after None": ({"norm_after": None}, "norm_after is None; ", "False, True", TypeError),
     "after numpy's": ({"norm_after": np.True_}, "norm_after is np.True_; ", "False", TypeError),
     "rounding twice": ({"rounding": "twice"}, "rounding is 'twice'; ", "once, model", ValueError),
-    "rounding upcast": ({"rounding": "upcast"}, "rounding is 'upcast'; ", "None, once", ValueError),
+    "rounding upcast": (
+        {"rounding": "upcast"},
+        "rounding is 'upcast'; ",
+        "None, once, model, model_cast_last",
+        ValueError,
+    ),
     "rounding a list": ({"rounding": ["once"]}, "rounding is ['once']; ", "once", ValueError),
     # weights
     "weight a list": ({"weight": [1.0] * D}, "{w} is of type list", FLOATS, TypeError),

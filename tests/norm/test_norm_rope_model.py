@@ -100,8 +100,8 @@ def test_unfused_it_is_the_model_bit_for_bit(device):
 
 def model_norm(**changes):
     """A `Normalization` that rounds as a model does."""
-    fields = {"eps": 1e-6, "weight_offset": 0.0, "after": False, "dim": 20, **changes}
-    return Normalization(like_model=True, **fields)
+    fields = {"eps": 1e-6, "weight_offset": 0.0, "after": False, "casts_last": False, "dim": 20}
+    return Normalization(like_model=True, **fields | changes)
 
 
 @pytest.mark.parametrize("dtype", EACH_DTYPE, ids=str)
@@ -118,9 +118,8 @@ def test_given_rstd_the_models_bits(dtype, weight_dtype, device):
     )
     exact = torch.promote_types(dtype, torch.float32)
     assert rstd.dtype == exact and rstd.shape == t.shape[:-1]
-    normal = (t.to(exact) * rstd[..., None]).to(dtype)
-    normal = (normal.to(exact) * weight.to(exact)).to(dtype)
-    assert torch.equal(got, apply_rotary(normal, cos[:, None], sin[:, None]))
+    normal = weight * (t.to(exact) * rstd[..., None]).to(dtype)  # in fp32 with such a weight
+    assert torch.equal(got, apply_rotary(normal, cos[:, None], sin[:, None]).to(dtype))
     want = t.to(exact).square().mean(-1).add(1e-6).rsqrt()
     torch.testing.assert_close(rstd, want, rtol=4 * torch.finfo(exact).eps, atol=0)
 
@@ -144,7 +143,7 @@ def test_given_rstd_the_references_bits(
     rotation = Rotation(
         *table, cu_seqlens=cu_seqlens, tensor_format=tensor_format, rotary_start=4, **options
     )
-    norm = model_norm(after=norm_after, weight_offset=1.0)
+    norm = model_norm(after=norm_after, weight_offset=1.0, casts_last=True)
     given = [t], [weight], [], rotation, norm
     (got,), (rstd,), _ = launch_norm.norm_rope(*given, inplace=False, for_backward=True)
     monkeypatch.setattr(torch, "rsqrt", lambda mean: rstd[..., None])
@@ -196,5 +195,5 @@ def test_fusion_is_off_where_the_model_rounds(rounding, backward, device, monkey
         out.sum().backward()
     assert plans[0].fp_fusion == (rounding == "once")
     assert options_of(plans[0])["enable_fp_fusion"] == (rounding == "once")
-    assert plans[0].constants["norm"].like_model == (rounding == "model")
+    assert plans[0].constants["steps"].fused == (rounding == "once")
     assert all(plan.fp_fusion for plan in plans[1:]), "gradients are rounded once"

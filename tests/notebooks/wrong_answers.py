@@ -354,6 +354,28 @@ WRONG_ANSWERS = [
         "rotated 7 times: 6 runs of the tuning",
     ),
     Wrong(
+        *("06", 6, "no autotune"),
+        {
+            "@triton.autotune(\n"
+            "    configs=[triton.Config({}, num_warps=1), triton.Config({}, num_warps=4)],\n"
+            '    key=["HALF"],\n'
+            '    restore_value=["t_ptr"],\n'
+            "    do_bench=three_runs,\n"
+            ")\n": ""
+        },
+        "nothing is tuned: no call goes through triton.autotune with two configurations",
+    ),
+    Wrong(
+        *("06", 6, "past autotune"),
+        {"tuned_kernel[(s * b * h,)]": "tuned_kernel.fn[(s * b * h,)]"},
+        "nothing is tuned: no call goes through triton.autotune with two configurations",
+    ),
+    Wrong(
+        *("06", 6, "one configuration, which is not timed"),
+        {", triton.Config({}, num_warps=4)]": "]", '    restore_value=["t_ptr"],\n': ""},
+        "nothing is tuned: no call goes through triton.autotune with two configurations",
+    ),
+    Wrong(
         *("06", 6, "the launcher's name for the tensor"),
         {'restore_value=["t_ptr"]': 'restore_value=["t"]'},
         "KeyError: 't'",

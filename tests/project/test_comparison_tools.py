@@ -305,10 +305,14 @@ def test_every_call_of_the_tests_on_compiled_code_is_digested():
 
 
 NORM_FLAGS = {
-    *("after", "like_model", "per_head", "inverse", "one_per_pair", "per_batch"),
+    *("after", "rounds_cos_sin", "per_head", "inverse", "one_per_pair", "per_batch"),
     *("rows_outer", "interleaved", "reads_interleaved", "writes_interleaved"),
 }
-OF_ONE_KERNEL = {"weights_last"}, {"fold", "given", "packed"}, set()
+OF_ONE_KERNEL = (
+    {"weights_last", "rounds_normal", "rounds_product", "fused", "rounds_products"},
+    {"fold", "given", "packed"},
+    set(),
+)
 NEVER = {"fast_sine", "over_positions"}  # the interpreter has none, and padded rows are not
 ALWAYS_GIVEN = {"q", "q_out", "table"}, {"q_grad", "q", "q_rstd", "table"}, {"q_partial", "q_out"}
 

@@ -60,6 +60,7 @@ def _seven_times(t, freqs):
     leave_out=(*STRIDED, "part of the head rotated"),
     overwrites=("t",),
     kernel=True,
+    asks=("autotune",),
     launches=20,  # those of the tuning among them
     loads=20,
     mistakes={

@@ -1,0 +1,240 @@
+"""`rounding` in norms: as the modules and functions of transformers 5.17, for each kind of norm.
+
+Plain PyTorch has their bits. The kernel adds a row's squares in another order, so a few elements
+differ, by one unit; where sums of squares are given, it has the bits too. Its gradients are
+computed in fp32 and rounded once, which is more exact than the model's. `gpu` marks bf16 in
+kernels: Triton's interpreter truncates to it.
+"""
+
+from dataclasses import dataclass, field
+from importlib import import_module
+
+import pytest
+import torch
+
+from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
+from rope_kernels.machine.engine import Engine
+from rope_lab.compiler.compile import compile_call
+from rope_lab.compiler.norm_plans import BACKWARD, FORWARD, plans_of_norm
+from test_norm_rope_model import assert_equal_but_for_few
+
+pytest.importorskip("transformers")
+BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
+D, HEADS = 64, (4, 2)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Where a model normalizes and rotates, and how our call says so."""
+
+    module: str
+    norm: str  # the class
+    options: dict = field(default_factory=dict)  # of our call
+    weight: bool = True
+    over_heads: bool = False  # one mean of all heads
+    table_in_fp32: bool = False  # in a model of 16 bits too
+    one_by_one: bool = False  # the function takes one tensor
+
+
+LAST = {"rounding": "model_cast_last"}
+FAMILIES = {
+    "qwen3": Family("qwen3", "Qwen3RMSNorm"),
+    "gemma3": Family("gemma3", "Gemma3RMSNorm", {"weight_offset": 1.0}),
+    "gemma3n": Family("gemma3n", "Gemma3nRMSNorm", LAST, one_by_one=True),
+    "afmoe": Family("afmoe", "AfmoeRMSNorm", LAST),
+    "olmo2": Family("olmo2", "Olmo2RMSNorm", LAST, over_heads=True, table_in_fp32=True),
+    "hunyuan": Family("hunyuan_v1_dense", "HunYuanDenseV1RMSNorm", {"norm_after": True}),
+    "nanochat": Family(
+        "nanochat", "NanoChatRMSNorm", {"norm_after": True, "inverse": True}, weight=False
+    ),
+}
+MODES = {  # of q and k, of weights, and of the table
+    "bf16": (BF16, BF16, BF16),
+    "fp16": (FP16, FP16, FP16),
+    "autocast": (BF16, FP32, FP32),
+    "fp32": (FP32, FP32, FP32),
+}
+IN_A_KERNEL = [pytest.param(x, marks=pytest.mark.gpu if BF16 in MODES[x] else ()) for x in MODES]
+each_family = pytest.mark.parametrize("family", FAMILIES)
+
+
+class Problem:
+    """q and k in bshd, their norms, a table, and the gradients that come back."""
+
+    def __init__(self, family, mode, device):
+        self.family = FAMILIES[family]
+        self.modeling = import_module(
+            f"transformers.models.{self.family.module}.modeling_{self.family.module}"
+        )
+        self.stored, weights, tables = MODES[mode]
+        tables = FP32 if self.family.table_in_fp32 else tables
+        self.autocast = mode == "autocast"
+        s = 16 if device == "cpu" else 2048
+
+        def random(*shape):
+            return torch.randn(shape, device=device)
+
+        self.tensors = [random(2, s, h, D).to(self.stored).requires_grad_() for h in HEADS]
+        self.grads = [random(2, s, h, D).to(self.stored) for h in HEADS]
+        kind = getattr(self.modeling, self.family.norm)
+        self.norms = [kind(h * D) if self.family.over_heads else kind(D) for h in HEADS]
+        if not self.family.weight:
+            self.norms = [kind() for _ in HEADS]
+        self.norms = [norm.to(device, weights) for norm in self.norms]
+        for norm in self.norms:
+            for weight in norm.parameters():
+                weight.data.copy_(weight + 0.3 * random(*weight.shape))
+        inv_freq = 1e4 ** -(torch.arange(0, D, 2, device=device) / D)
+        angle = torch.arange(s, device=device)[:, None] * inv_freq
+        angle = torch.cat([angle, angle], -1)
+        self.table = angle.cos().to(tables), angle.sin().to(tables)
+
+    def model(self):
+        """What the model's attention computes, in the dtype of q and k."""
+        with torch.autocast(self.tensors[0].device.type, BF16, enabled=self.autocast):
+            rows = list(self.tensors)
+            if not self.family.options.get("norm_after"):
+                rows = self._normalized(rows)
+            rows = self._rotated(rows)
+            if self.family.options.get("norm_after"):
+                rows = self._normalized(rows)
+        return [row.to(self.stored) for row in rows]
+
+    def _normalized(self, rows):
+        if not self.family.over_heads:
+            return [norm(row) for norm, row in zip(self.norms, rows, strict=True)]
+        pairs = zip(self.norms, rows, strict=True)
+        return [norm(row.flatten(2)).unflatten(2, (-1, D)) for norm, row in pairs]
+
+    def _rotated(self, rows):
+        rows, tables = [row.transpose(1, 2) for row in rows], [x[None] for x in self.table]
+        if self.family.one_by_one:
+            rows = [self.modeling.apply_rotary_pos_emb(row, *tables) for row in rows]
+        else:
+            rows = self.modeling.apply_rotary_pos_emb(*rows, *tables)
+        return [row.transpose(1, 2) for row in rows]
+
+    @property
+    def weights(self):
+        if not self.family.weight:
+            return [None, None]
+        if not self.family.over_heads:
+            return [norm.weight for norm in self.norms]
+        return [norm.weight.view(-1, D) for norm in self.norms]
+
+    def ours(self, **options):
+        norm = self.norms[0]
+        eps = getattr(norm, "variance_epsilon", None) or norm.eps
+        options = {"rounding": "model", "eps": eps} | self.family.options | options
+        if self.family.over_heads:
+            means = [t.flatten(2).float().pow(2).mean(-1)[:, :, None] for t in self.tensors]
+            sums = [h * D * mean for h, mean in zip(HEADS, means, strict=True)]  # powers of two
+            options |= {"sumsq": sums, "norm_dim": tuple(h * D for h in HEADS)}
+        return qk_norm_rope(*self.tensors, *self.weights, self.table, "bshd", **options)
+
+    def gradients(self, outs):
+        """Of q, k and the weights."""
+        leaves = [*self.tensors, *(x for norm in self.norms for x in norm.parameters())]
+        return torch.autograd.grad(outs, leaves, self.grads)
+
+
+def assert_near(gots, wants):
+    """Gradients, by their norms: a model's own ones are rounded at every step."""
+    for got, want in zip(gots, wants, strict=True):
+        least = torch.finfo(torch.float16 if want.dtype == FP32 else want.dtype).eps
+        assert got.dtype == want.dtype
+        assert (got - want).norm() <= least * want.norm()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@each_family
+def test_plain_pytorch_has_the_models_bits(family, mode, device):
+    """Gradients of q and k too, but where a root or a sum is differentiated otherwise."""
+    problem = Problem(family, mode, device)
+    wants, gots = problem.model(), problem.ours(fused=False)
+    for got, want in zip(gots, wants, strict=True):
+        assert got.dtype == want.dtype and torch.equal(got, want)
+    gots, wants = problem.gradients(gots), problem.gradients(wants)
+    assert_near(gots, wants)
+    if family not in ("gemma3n", "olmo2"):
+        assert all(map(torch.equal, gots[:2], wants[:2]))
+
+
+@pytest.mark.parametrize("mode", IN_A_KERNEL)
+@each_family
+@pytest.mark.usefixtures("needs_triton")
+def test_a_kernel_has_the_models_bits_but_for_few(family, mode, device):
+    problem = Problem(family, mode, device)
+    wants, gots = problem.model(), problem.ours()
+    for got, want in zip(gots, wants, strict=True):
+        if FAMILIES[family].over_heads:  # the sums are the model's
+            assert torch.equal(got, want)
+        elif mode == "fp32":
+            torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-6)
+        else:
+            assert_equal_but_for_few(got, want)
+    assert_near(problem.gradients(gots), problem.gradients(wants))
+
+
+@pytest.mark.parametrize("family", ("gemma3", "afmoe", "olmo2"))
+@pytest.mark.parametrize("mode", ("fp16", pytest.param("bf16", marks=pytest.mark.gpu)))
+@pytest.mark.parametrize("fused", (True, False))
+def test_another_rounding_is_not_that_models(fused, mode, family, device):
+    problem = Problem(family, mode, device)
+    wants = problem.model()
+    others = {"once", "model"} if family != "gemma3" else {"once"}  # offset: cast last anyway
+    for rounding in others:
+        gots = problem.ours(rounding=rounding, fused=fused)
+        assert any((x != y).float().mean() > 0.01 for x, y in zip(gots, wants, strict=True))
+
+
+def test_with_an_offset_the_weight_comes_before_the_cast(device):
+    problem = Problem("gemma3", "fp16", device)
+    for fused in (True, False):
+        gots, wants = problem.ours(fused=fused), problem.ours(fused=fused, **LAST)
+        assert all(map(torch.equal, gots, wants))
+
+
+# In a plan, and in machine code
+
+STEPS = {  # norm_after, rounding, weight's dtype, table's dtype (None: a module)
+    # -> normal, product; cos and sin, products of the rotation
+    (False, "model", FP16, FP16): ((True, True), (False, True)),
+    (False, "model", FP16, FP32): ((True, True), (False, False)),
+    (False, "model", FP16, None): ((True, True), (True, True)),
+    (False, "model", FP32, FP16): ((True, False), (False, False)),
+    (False, "model", FP32, FP32): ((True, False), (False, False)),
+    (False, "model", FP32, None): ((True, False), (False, False)),
+    (False, "model_cast_last", FP16, FP16): ((False, True), (False, True)),
+    (False, "model_cast_last", FP32, FP16): ((False, True), (False, True)),
+    (False, "model_cast_last", FP32, FP32): ((False, True), (False, False)),
+    (True, "model", FP16, FP16): ((True, True), (False, True)),
+    (True, "model", FP32, FP16): ((True, True), (False, True)),
+    (True, "model", FP32, FP32): ((False, True), (False, False)),
+    (True, "model_cast_last", FP32, None): ((False, True), (True, True)),
+}
+
+
+@pytest.mark.parametrize("norm_after, rounding, weight_dtype, table_dtype", STEPS)
+def test_the_plan_says_what_is_rounded(norm_after, rounding, weight_dtype, table_dtype):
+    norm, steps = STEPS[norm_after, rounding, weight_dtype, table_dtype]
+    t = torch.randn(8, 2, 3, D).half().requires_grad_()
+    weight, freqs = torch.randn(D, dtype=weight_dtype), RotaryPositionEmbedding(D)
+    if table_dtype is not None:
+        freqs = (torch.randn(8, D).to(table_dtype),) * 2
+    options = {"rounding": rounding, "norm_after": norm_after}
+    plans = plans_of_norm(Engine.NVIDIA, norm_rope, t, weight, freqs, **options)
+    forward, backward = plans[FORWARD][0], plans[BACKWARD][0]
+    constants = forward.constants
+    assert (constants["norm"].rounds_normal, constants["norm"].rounds_product) == norm
+    assert constants["steps"] == (False, *steps) and not forward.fp_fusion
+    assert backward.constants["norm"].rounds_cos_sin == steps[0] and backward.fp_fusion
+
+
+@pytest.mark.parametrize("rounding", ("once", "model", "model_cast_last"))
+@pytest.mark.parametrize("table_dtype", (BF16, FP32), ids=str)
+def test_no_multiply_add_is_fused_but_by_default(rounding, table_dtype, needs_triton):
+    t, weight = torch.randn(64, 2, 8, 128).to(BF16), torch.ones(128, dtype=BF16)
+    cos = torch.randn(64, 128).to(table_dtype)
+    code = compile_call("sm_90", norm_rope, t, weight, (cos, cos), rounding=rounding)
+    assert ("fma." in code.stages["ptx"]) is (rounding == "once")
