@@ -9,6 +9,7 @@ from .autograd.norm_function import Rows, Tensors, apply_to_plain_tensors, input
 from .autograd.norm_operator import norm_rope_backward_by_operator, norm_rope_by_operator
 from .call.arguments import Call, Freqs, OutputPairing
 from .call.checks import bad, check_call, check_inplace, check_values
+from .call.cp_orders import CpOrder
 from .call.formats import TensorFormat, view_as_sbhd
 from .call.norm_checks import NORM_ROUNDINGS, NormCall, NormRounding, check_norm
 from .call.normalization import Normalization
@@ -37,6 +38,7 @@ def norm_rope(
     inplace: bool = False,
     cp_size: int = 1,
     cp_rank: int = 0,
+    cp_order: CpOrder = "zigzag",
     rotary_dim: int | None = None,
     rotary_start: int = 0,
     inverse: bool = False,
@@ -94,6 +96,7 @@ def norm_rope(
         inplace=inplace,
         cp_size=cp_size,
         cp_rank=cp_rank,
+        cp_order=cp_order,
         rotary_dim=rotary_dim,
         rotary_start=rotary_start,
         inverse=inverse,
@@ -133,6 +136,7 @@ def qk_norm_rope(
     inplace: bool = False,
     cp_size: int = 1,
     cp_rank: int = 0,
+    cp_order: CpOrder = "zigzag",
     rotary_dim: int | None = None,
     rotary_start: int = 0,
     inverse: bool = False,
@@ -175,6 +179,7 @@ def qk_norm_rope(
         inplace=inplace,
         cp_size=cp_size,
         cp_rank=cp_rank,
+        cp_order=cp_order,
         rotary_dim=rotary_dim,
         rotary_start=rotary_start,
         inverse=inverse,

@@ -188,7 +188,10 @@ class GivenPositions(NamedTuple):
     starts_ptr: Any  # (b,) or (sequences,): position of the first token of each sequence; or None
     ids_ptr: Any  # (b, s): position of each token; or None
     ids_strides: Any
-    cp: Any  # context parallelism, (cp_size, cp_rank): this rank has two chunks of each; or None
+    # context parallelism: (cp_size, cp_rank) where this rank holds two chunks of each sequence;
+    # (cp_size, cp_rank, None) where it holds one, (cp_size, cp_rank, cp_size) where its tokens are
+    # that far apart; or None
+    cp: Any
 
 
 class Columns(NamedTuple):
