@@ -17,7 +17,7 @@ from .embedding import PER_PAIR, AnglesPerPair, RotaryPositionEmbedding
 from .launch import fastpath, launch_rope
 from .launch.plan import two
 from .machine.engine import runs_in_triton
-from .machine.modes import has_memory, is_traced, is_transformed, wants_grad
+from .machine.modes import has_memory, is_dtensor, is_traced, is_transformed, wants_grad
 
 Tables = tuple[Tensor, Tensor | None]  # angles or cosines, and sines
 
@@ -337,6 +337,10 @@ def rotate_call(call: Call) -> tuple[Tensor, ...]:
     if entry is not None and entry.launch is not None:
         route, num_positions = KERNEL, entry.num_positions
     else:
+        if entry is None and any(map(is_dtensor, (*tensors, *tables, *call.where))):
+            from .sharded.calls import rotate_shards  # loads torch.distributed.tensor
+
+            return rotate_shards(call, rotate_call)
         route = choose_route(call.fused, (*tensors, *tables, *call.where))
         num_positions = check_call(call)
         if entry is not None:

@@ -15,7 +15,7 @@ from .call.norm_checks import NORM_ROUNDINGS, NormCall, NormRounding, check_norm
 from .call.normalization import Normalization
 from .call.rotation import Rotation
 from .launch import fastpath, launch_norm
-from .machine.modes import is_traced, wants_grad
+from .machine.modes import is_dtensor, is_traced, wants_grad
 
 
 def norm_rope(
@@ -207,6 +207,10 @@ def norm_rope_call(call: Call, norm: NormCall) -> tuple[Tensor, ...]:
     if known := entry is not None and entry.launch is not None:
         route, num_positions = KERNEL, entry.num_positions
     else:
+        if entry is None and any(map(is_dtensor, (*tensors, *tables, *call.where, *beside))):
+            from .sharded.calls import norm_rope_shards  # loads torch.distributed.tensor
+
+            return norm_rope_shards(call, norm, norm_rope_call)
         route = choose_route(call.fused, (*tensors, *tables, *call.where, *beside))
         num_positions = check_call(call, NORM_ROUNDINGS)
         check_norm(call, norm)
