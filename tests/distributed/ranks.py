@@ -1,13 +1,15 @@
 """Runs cases on several ranks: `python ranks.py WORLD_SIZE FOLDER [cpu or cuda] [names]`.
 
 One launch runs all cases of a world size, in one process group, and every rank writes to FOLDER
-what became of each case, and `names` is a pattern that chooses some. A rank that waits for another one gives up after `SECONDS`.
+what became of each case: its error, or "", and its seconds. `names` is a pattern that chooses some.
+A rank that waits for another one gives up after `SECONDS`.
 """
 
 import json
 import os
 import re
 import sys
+import time
 import traceback
 from datetime import timedelta
 from pathlib import Path
@@ -41,11 +43,12 @@ def run(rank, world_size, folder, device, part):
         if not re.search(part, name):
             continue
         torch.manual_seed(20261120)
+        start, error = time.perf_counter(), ""
         try:
             case(device)
-            found[name] = ""
         except Exception:
-            found[name] = traceback.format_exc()
+            error = traceback.format_exc()
+        found[name] = error, time.perf_counter() - start
         (folder / f"rank_{rank}.json").write_text(json.dumps(found))
     dist.destroy_process_group()
 
