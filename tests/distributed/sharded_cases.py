@@ -31,7 +31,9 @@ class Cases:
 
         def register(function):
             for chosen in product(*lists):
-                name = ", ".join([function.__name__, *map(str, chosen)])
+                name = ", ".join(
+                    [function.__name__, *[getattr(x, "__name__", str(x)) for x in chosen]]
+                )
                 self.by_world_size[world_size][name] = partial(function, *chosen)
             return function
 

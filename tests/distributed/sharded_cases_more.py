@@ -9,7 +9,7 @@ from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.nn.functional import all_reduce
-from torch.distributed.tensor import Partial, Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.experimental import context_parallel
 
 from on_a_mesh import assert_gradient, assert_placed, mesh_of, on, part_of, placed, silently
@@ -159,15 +159,25 @@ def in_one_process(device):
     return q, weight, freqs, given, out, torch.autograd.grad(out, leaves, given)
 
 
-@cases.for_each(2)
-def a_norm_over_heads_of_all_ranks(device):
+def summed_by_dtensor(share, mesh):
+    """The sum of every rank's share, differentiable, with public functions alone."""
+    of_all = DTensor.from_local(share, mesh, [Partial()]).redistribute(placements=[Replicate()])
+    return of_all.to_local(grad_placements=[Partial()])
+
+
+def summed_by_function(share, mesh):
+    return all_reduce(share, group=mesh.get_group())
+
+
+@cases.for_each(2, (summed_by_dtensor, summed_by_function))
+def a_norm_over_heads_of_all_ranks(summed, device):
     """Plain tensors: each rank has its heads, and the sum is the only communication."""
     mesh = mesh_of(device, 2)
     q, weight, freqs, given, out, grads = in_one_process(device)
     heads, rows = [Shard(2)], [Shard(0)]
     mine = part_of(q, mesh, heads).requires_grad_()
     of_mine = part_of(weight, mesh, rows).requires_grad_()
-    total = all_reduce(sum_of_squares(mine).sum(-1, keepdim=True), group=mesh.get_group())
+    total = summed(sum_of_squares(mine).sum(-1, keepdim=True), mesh)
     got = norm_over_all_heads(mine, of_mine, freqs, total)
     close(got, part_of(out, mesh, heads))
     found = torch.autograd.grad(got, (mine, of_mine), part_of(given, mesh, heads))
