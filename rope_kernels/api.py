@@ -9,14 +9,15 @@ from . import reference
 from .autograd.rope_function import apply_to_plain_tensors
 from .autograd.rope_operator import rotate_by_operator, rotate_inplace_by_operator
 from .call.arguments import Call, Freqs, OutputPairing, Rounding
-from .call.checks import check_call, check_inplace, check_rotate_half, check_values
+from .call.checks import check_call, check_inplace, check_values
+from .call.cp_orders import CpOrder
 from .call.formats import TensorFormat, view_as_sbhd
 from .call.rotation import Rotation
 from .embedding import PER_PAIR, AnglesPerPair, RotaryPositionEmbedding
 from .launch import fastpath, launch_rope
 from .launch.plan import two
 from .machine.engine import runs_in_triton
-from .machine.modes import has_memory, is_traced, is_transformed, wants_grad
+from .machine.modes import has_memory, is_dtensor, is_traced, is_transformed, wants_grad
 
 Tables = tuple[Tensor, Tensor | None]  # angles or cosines, and sines
 
@@ -34,6 +35,7 @@ def apply_rotary_pos_emb(
     inplace: bool = False,
     cp_size: int = 1,
     cp_rank: int = 0,
+    cp_order: CpOrder = "zigzag",
     rotary_dim: int | None = None,
     rotary_start: int = 0,
     inverse: bool = False,
@@ -73,9 +75,11 @@ def apply_rotary_pos_emb(
             Hugging Face models (GLM, Ernie 4.5, Helium) hand over 0, 1, ..., 0, 1, ... instead.
         inplace: overwrite the rotary slice of `t` and return `t`. A view is fine, `q` in a packed
             qkv too, unless autograd forbids it: then an error says so.
-        cp_size: number of ranks that share each sequence (context parallelism). `t` holds two of
-            its 2 * cp_size chunks: number cp_rank and number 2 * cp_size - 1 - cp_rank.
+        cp_size: number of ranks that share each sequence (context parallelism).
         cp_rank: which of these ranks this is.
+        cp_order: what `t` holds of a sequence. 'zigzag': chunks number cp_rank and
+            2 * cp_size - 1 - cp_rank of its 2 * cp_size. 'contiguous': chunk number cp_rank of its
+            cp_size. 'round_robin': tokens cp_rank, cp_rank + cp_size, ... See `cp_positions`.
         rotary_dim: d2, an even number; None: the width of the table. With it, a table may be d2 / 2
             wide: column i then belongs to pair i, in both pairings. FlashAttention, flashinfer,
             vLLM, GPT-J and gpt_oss store such tables. Of cos and sin side by side in one tensor, as
@@ -121,6 +125,7 @@ def apply_rotary_pos_emb(
         inplace=inplace,
         cp_size=cp_size,
         cp_rank=cp_rank,
+        cp_order=cp_order,
         rotary_dim=rotary_dim,
         rotary_start=rotary_start,
         inverse=inverse,
@@ -144,6 +149,7 @@ def rope_qk(
     inplace: bool = False,
     cp_size: int = 1,
     cp_rank: int = 0,
+    cp_order: CpOrder = "zigzag",
     rotary_dim: int | None = None,
     rotary_start: int = 0,
     inverse: bool = False,
@@ -174,6 +180,7 @@ def rope_qk(
         inplace=inplace,
         cp_size=cp_size,
         cp_rank=cp_rank,
+        cp_order=cp_order,
         rotary_dim=rotary_dim,
         rotary_start=rotary_start,
         inverse=inverse,
@@ -197,6 +204,7 @@ def rope_fw(
     inplace: bool = False,
     cp_size: int = 1,
     cp_rank: int = 0,
+    cp_order: CpOrder = "zigzag",
     rotary_dim: int | None = None,
     rotary_start: int = 0,
     inverse: bool = False,
@@ -221,6 +229,7 @@ def rope_fw(
         inplace=inplace,
         cp_size=cp_size,
         cp_rank=cp_rank,
+        cp_order=cp_order,
         rotary_dim=rotary_dim,
         rotary_start=rotary_start,
         inverse=inverse,
@@ -244,6 +253,7 @@ def rope_bw(
     inplace: bool = False,
     cp_size: int = 1,
     cp_rank: int = 0,
+    cp_order: CpOrder = "zigzag",
     rotary_dim: int | None = None,
     rotary_start: int = 0,
     inverse: bool = False,
@@ -271,6 +281,7 @@ def rope_bw(
         inplace=inplace,
         cp_size=cp_size,
         cp_rank=cp_rank,
+        cp_order=cp_order,
         rotary_dim=rotary_dim,
         rotary_start=rotary_start,
         inverse=inverse,
@@ -280,26 +291,6 @@ def rope_bw(
     )
     with torch.no_grad():
         return rotate_call(call)[0]
-
-
-def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
-    """Turn every pair (x1, x2) of the last dimension by a quarter, to (-x2, x1).
-
-    Args:
-        x: any shape (..., d2) with even d2; any dtype that has negative numbers.
-        interleaved: x1 and x2 are neighbors, elements 2i and 2i + 1, instead of i and i + d2/2.
-
-    Returns:
-        A new tensor like `x`. Applied twice it gives -x.
-
-    Raises:
-        TypeError: `x` is not a tensor, or `interleaved` is not a bool.
-        ValueError: the last dimension is odd.
-
-    Source: TransformerEngine's `_rotate_half`; the quarter turn in RoFormer, equation (34).
-    """
-    check_rotate_half(x, interleaved)
-    return reference.rotate_half(x, interleaved)
 
 
 class Route(Enum):
@@ -346,6 +337,10 @@ def rotate_call(call: Call) -> tuple[Tensor, ...]:
     if entry is not None and entry.launch is not None:
         route, num_positions = KERNEL, entry.num_positions
     else:
+        if entry is None and any(map(is_dtensor, (*tensors, *tables, *call.where))):
+            from .sharded.calls import rotate_shards  # loads torch.distributed.tensor
+
+            return rotate_shards(call, rotate_call)
         route = choose_route(call.fused, (*tensors, *tables, *call.where))
         num_positions = check_call(call)
         if entry is not None:
@@ -379,6 +374,7 @@ def rotation_of(call: Call, tables: Tables, num_positions: int | None) -> Rotati
         interleaved=call.interleaved,
         cp_size=call.cp_size,
         cp_rank=call.cp_rank,
+        cp_order=call.cp_order,
         transpose=call.transpose,
         one_per_pair=one_per_pair,
         rotary_start=call.rotary_start,

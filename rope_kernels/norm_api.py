@@ -9,12 +9,13 @@ from .autograd.norm_function import Rows, Tensors, apply_to_plain_tensors, input
 from .autograd.norm_operator import norm_rope_backward_by_operator, norm_rope_by_operator
 from .call.arguments import CAST_LAST, LIKE_MODELS, Call, Freqs, OutputPairing
 from .call.checks import bad, check_call, check_inplace, check_values
+from .call.cp_orders import CpOrder
 from .call.formats import TensorFormat, view_as_sbhd
 from .call.norm_checks import NORM_ROUNDINGS, NormCall, NormRounding, check_norm
 from .call.normalization import Normalization
 from .call.rotation import Rotation
 from .launch import fastpath, launch_norm
-from .machine.modes import is_traced, wants_grad
+from .machine.modes import is_dtensor, is_traced, wants_grad
 
 
 def norm_rope(
@@ -37,6 +38,7 @@ def norm_rope(
     inplace: bool = False,
     cp_size: int = 1,
     cp_rank: int = 0,
+    cp_order: CpOrder = "zigzag",
     rotary_dim: int | None = None,
     rotary_start: int = 0,
     inverse: bool = False,
@@ -99,6 +101,7 @@ def norm_rope(
         inplace=inplace,
         cp_size=cp_size,
         cp_rank=cp_rank,
+        cp_order=cp_order,
         rotary_dim=rotary_dim,
         rotary_start=rotary_start,
         inverse=inverse,
@@ -138,6 +141,7 @@ def qk_norm_rope(
     inplace: bool = False,
     cp_size: int = 1,
     cp_rank: int = 0,
+    cp_order: CpOrder = "zigzag",
     rotary_dim: int | None = None,
     rotary_start: int = 0,
     inverse: bool = False,
@@ -180,6 +184,7 @@ def qk_norm_rope(
         inplace=inplace,
         cp_size=cp_size,
         cp_rank=cp_rank,
+        cp_order=cp_order,
         rotary_dim=rotary_dim,
         rotary_start=rotary_start,
         inverse=inverse,
@@ -207,6 +212,10 @@ def norm_rope_call(call: Call, norm: NormCall) -> tuple[Tensor, ...]:
     if known := entry is not None and entry.launch is not None:
         route, num_positions = KERNEL, entry.num_positions
     else:
+        if entry is None and any(map(is_dtensor, (*tensors, *tables, *call.where, *beside))):
+            from .sharded.calls import norm_rope_shards  # loads torch.distributed.tensor
+
+            return norm_rope_shards(call, norm, norm_rope_call)
         route = choose_route(call.fused, (*tensors, *tables, *call.where, *beside))
         num_positions = check_call(call, NORM_ROUNDINGS)
         check_norm(call, norm)

@@ -24,6 +24,7 @@ def rotate_fp64(
     interleaved=False,
     cp_size=1,
     cp_rank=0,
+    cp_order="zigzag",
     rotary_dim=None,
     rotary_start=0,
     inverse=False,
@@ -40,14 +41,15 @@ def rotate_fp64(
         lengths = [end - start for start, end in pairwise(cu_seqlens.tolist())]
         starts = [0] * len(lengths) if start_positions is None else start_positions.tolist()
         pieces = [
-            start + positions_of_rank(length, cp_size, cp_rank)
+            start + positions_of_rank(length, cp_size, cp_rank, cp_order)
             for length, start in zip(lengths, starts, strict=True)
         ]
         positions = torch.cat([torch.zeros(0, dtype=torch.long), *pieces])
         positions = torch.cat([positions, torch.zeros(s - len(positions), dtype=torch.long)])[None]
     else:
         starts = [0] * b if start_positions is None else start_positions.tolist()
-        pieces = [start + positions_of_rank(s * cp_size, cp_size, cp_rank) for start in starts]
+        mine = positions_of_rank(s * cp_size, cp_size, cp_rank, cp_order)
+        pieces = [start + mine for start in starts]
         positions = torch.stack(pieces) if pieces else torch.zeros(0, s, dtype=torch.long)
     tokens = s if cu_seqlens is None else cu_seqlens.tolist()[-1] // cp_size
     cos, sin = cos_sin_fp64(freqs, positions.to(t.device), interleaved, rotary_dim)
@@ -70,11 +72,16 @@ def rotate_fp64(
     return y.permute([back.index(dim) for dim in range(4)])
 
 
-def positions_of_rank(length, cp_size, cp_rank):
-    """Positions in a sequence of `length` tokens that a rank holds: 2 of 2 cp_size chunks."""
+def positions_of_rank(length, cp_size, cp_rank, cp_order="zigzag"):
+    """Positions in a sequence of `length` tokens that a rank holds, cut out of the whole one."""
+    whole = torch.arange(length)
     if cp_size == 1:
-        return torch.arange(length)
-    chunks = torch.arange(length).view(2 * cp_size, -1)
+        return whole
+    if cp_order == "contiguous":
+        return whole.view(cp_size, -1)[cp_rank]
+    if cp_order == "round_robin":
+        return whole.view(-1, cp_size)[:, cp_rank]
+    chunks = whole.view(2 * cp_size, -1)
     return torch.cat([chunks[cp_rank], chunks[2 * cp_size - 1 - cp_rank]])
 
 

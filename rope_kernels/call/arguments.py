@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..embedding import AnglesPerPair, RotaryPositionEmbedding
+from .cp_orders import CpOrder
 from .formats import TensorFormat
 
 OutputPairing = Literal["same", "half"]
@@ -39,6 +40,7 @@ class Call:
     inplace: bool
     cp_size: int
     cp_rank: int
+    cp_order: CpOrder
     rotary_dim: int | None
     rotary_start: int
     inverse: bool

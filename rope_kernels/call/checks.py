@@ -17,6 +17,7 @@ from torch import Tensor
 from ..embedding import PER_PAIR, AnglesPerPair, RotaryPositionEmbedding
 from ..machine.modes import has_values, is_differentiated, is_traced, wants_grad
 from .arguments import MOST_START, OUTPUT_PAIRINGS, ROUNDINGS, Call
+from .cp_orders import CP_ORDERS, chunks_of, rank_of_last
 from .formats import FORMATS, view_as_sbhd
 from .rotation import Rotation
 
@@ -75,7 +76,8 @@ def check_call(call: Call, roundings: tuple[str | None, ...] = (None, *ROUNDINGS
     check_choice("rounding", call.rounding, roundings)
     sizes = _check_rotated(call)
     packed, by_ids = call.tensor_format == "thd", call.position_ids is not None
-    if call.cp_size > 1 and sizes.seq_len % 2 and not (packed or by_ids):
+    takes_two_chunks = call.cp_size > 1 and call.cp_order == "zigzag"
+    if takes_two_chunks and sizes.seq_len % 2 and not (packed or by_ids):
         came = f"cp_size is {call.cp_size}, and {sizes.name} has s = {sizes.seq_len} positions"
         raise bad(came, "an even s, for two chunks of equal length")
     positions = None if packed or by_ids else sizes.seq_len * call.cp_size
@@ -91,7 +93,12 @@ def _check_options(call: Call) -> None:
     check_choice("output_pairing", call.output_pairing, OUTPUT_PAIRINGS)
     if call.output_pairing == "half" and call.inplace:
         raise bad("output_pairing is 'half' with inplace=True", "'same'")
-    size, rank = call.cp_size, call.cp_rank
+    check_rank(call.cp_size, call.cp_rank, call.cp_order)
+
+
+def check_rank(size: object, rank: object, order: object) -> None:
+    """Check `cp_size`, `cp_rank` and `cp_order`."""
+    check_choice("cp_order", order, CP_ORDERS)
     check_integer("cp_size", size, 1, 2**31 - 1, "an integer from 1, below 2^31")
     check_integer("cp_rank", rank, 0, size - 1, "an integer from 0 to cp_size - 1 = {most}")
 
@@ -340,7 +347,8 @@ def check_values(rotation: Rotation, seq_len: int) -> None:
     if not (rotation.table.is_cpu and all(has_values(x) for x in rotation.where)):
         return
     if rotation.cu_seqlens is not None:
-        _check_lengths(rotation.cu_seqlens, seq_len, rotation.cp_size)
+        tokens = seq_len * rotation.cp_size
+        check_lengths(rotation.cu_seqlens, tokens, rotation.cp_size, rotation.cp_order)
     starts = rotation.start_positions
     if starts is not None and _is_far(starts.long()):
         raise bad(f"start_positions is {_head(starts)}", "values from -2^62 to 2^62")
@@ -352,23 +360,27 @@ def _is_far(starts: Tensor) -> bool:
     return bool(((starts < -MOST_START) | (starts > MOST_START)).any())
 
 
-def _check_lengths(cu_seqlens: Tensor, seq_len: int, cp_size: int) -> None:
-    lengths, tokens, accepted = cu_seqlens.long().diff(), seq_len * cp_size, None
+def check_lengths(cu_seqlens: Tensor, tokens: int, cp_size: int, cp_order: str) -> None:
+    """Check the values of `cu_seqlens`, for ranks that together have so many tokens."""
+    lengths, accepted = cu_seqlens.long().diff(), None
+    chunks = chunks_of(cp_size, cp_order)
     if cu_seqlens[0] != 0 or (lengths < 0).any():
         accepted = "values that start at 0 and never fall"
     elif cu_seqlens[-1] > tokens:
         accepted = f"values up to {tokens}, the number of tokens on all ranks"
-    elif cp_size > 1 and (lengths % (2 * cp_size)).any():
-        accepted = f"lengths that 2 * cp_size = {2 * cp_size} divides"
+    elif (lengths % chunks).any():
+        name = "2 * cp_size" if chunks > cp_size else "cp_size"
+        accepted = f"lengths that {name} = {chunks} divides"
     if accepted is not None:  # only now: torch 2.9 cannot list elements within torch.func
         raise bad(f"cu_seqlens is {_head(cu_seqlens)}", accepted)
 
 
 def _check_reach(rotation: Rotation, seq_len: int) -> None:
     """Check that the table has a row for every position in use."""
-    # rank 0 holds the last positions too, so every rank comes to the same answer
-    position, in_sequence = replace(rotation, cp_rank=0).positions(seq_len)
-    used = position if in_sequence is None else position[:, in_sequence]
+    # of the ranks that hold the first and the last, so every rank comes to the same answer
+    ends = {0, rank_of_last(rotation.cp_size, rotation.cp_order)}
+    shares = [replace(rotation, cp_rank=rank).positions(seq_len) for rank in ends]
+    used = torch.cat([x if held is None else x[:, held] for x, held in shares], 1)
     if not used.numel():
         return
     first, last = (int(x) for x in used.aminmax())

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ..embedding import for_both_members, radians
+from .cp_orders import find_in_packed, positions_of_rank
 from .fields import getter_of
 
 
@@ -28,6 +29,7 @@ class Rotation:
     interleaved: bool = False
     cp_size: int = 1
     cp_rank: int = 0
+    cp_order: str = "zigzag"
     transpose: bool = False  # the transposed map, which takes gradients back
     one_per_pair: bool = False  # column i of the table belongs to pair i, not to element i
     rotary_start: int = 0  # the first element that turns
@@ -105,17 +107,12 @@ class Rotation:
         position, length, in_sequence, starts = token, seq_len, None, self.start_positions
         if self.cu_seqlens is not None:
             ends = self.cu_seqlens.long() // self.cp_size
-            sequence = torch.searchsorted(ends, token, right=True) - 1
-            position, length = token - ends[sequence], pad(ends.diff(), (0, 1))[sequence]
+            sequence, position, length = find_in_packed(ends, token)
             in_sequence = token < ends[-1]
             starts = None if starts is None else pad(starts, (0, 1))[sequence]
         elif starts is not None:
             starts = starts[:, None]
-        if self.cp_size > 1:
-            # Each sequence has 2 * cp_size chunks. Rank r holds chunk r, and chunk r from the end.
-            chunk, from_the_end = length // 2, 2 * self.cp_size - 2 - self.cp_rank
-            is_first = position < chunk
-            position = position + chunk * torch.where(is_first, self.cp_rank, from_the_end)
+        position = positions_of_rank(position, length, self.cp_size, self.cp_rank, self.cp_order)
         if starts is not None:
             position = position + starts
         if self.position_ids is not None:

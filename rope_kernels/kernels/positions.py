@@ -53,10 +53,15 @@ def find_positions(
         )
     position = s - start
     if cp is not None:
-        # Each sequence has 2 * cp_size chunks. Rank r holds chunk r, and chunk r from the end.
-        chunk = length // 2
-        counted_back = 2 * cp[0].to(tl.int64) - 2 - cp[1]
-        position += tl.where(position < chunk, cp[1], counted_back) * chunk
+        if len(cp) == 2:
+            # Each sequence has 2 * cp_size chunks. Rank r holds chunk r, and chunk r from the end.
+            chunk = length // 2
+            counted_back = 2 * cp[0].to(tl.int64) - 2 - cp[1]
+            position += tl.where(position < chunk, cp[1], counted_back) * chunk
+        elif cp[2] is None:
+            position += (position * 0 + length) * cp[1]
+        else:
+            position = position * cp[2] + cp[1]
     if given.starts_ptr is not None:
         position += tl.load(given.starts_ptr + sequence, in_sequence, other=0).to(tl.int64)
     if given.ids_ptr is not None:

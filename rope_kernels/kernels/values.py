@@ -192,7 +192,10 @@ class GivenPositions(NamedTuple):
     ids_ptr: Any  # (b, s): position of each token, or (axes, b, s); or None
     axes_ptr: Any  # (d2 / 2,) int32: by which axis each pair turns; or None: one axis
     ids_strides: Any  # of b, s, and of axes
-    cp: Any  # context parallelism, (cp_size, cp_rank): this rank has two chunks of each; or None
+    # context parallelism: (cp_size, cp_rank) where this rank holds two chunks of each sequence;
+    # (cp_size, cp_rank, None) where it holds one, (cp_size, cp_rank, cp_size) where its tokens are
+    # that far apart; or None
+    cp: Any
 
 
 class Columns(NamedTuple):

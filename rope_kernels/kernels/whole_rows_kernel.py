@@ -112,7 +112,7 @@ def whole_rows_kernel(
     k_heads,  # h of k
     s2,  # positions in the table
     sequences,  # number of packed sequences
-    cp,  # context parallelism: (cp_size, cp_rank); or None
+    cp,  # context parallelism, see `GivenPositions`; or None
     strides,  # `RopeStrides`
     head: tl.constexpr,  # `Head`: which elements turn; its block holds whole rows side by side
     tile: tl.constexpr,  # `Tile`: how much a program takes

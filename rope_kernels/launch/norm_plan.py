@@ -28,6 +28,7 @@ from .plan import (
     Plan,
     StridesOfTables,
     alignment,
+    cp_of,
     lookup_of,
     strides_of,
     strides_of_tables,
@@ -116,7 +117,7 @@ class _Layout:
     entries: int  # batch entries with rows of their own
     row_blocks: tuple[int, int]  # of q and of k
     s_blocks: int
-    sizes: dict[str, int | tuple[int, int] | None]  # run-time integers, and `cp`
+    sizes: dict[str, int | tuple[int | None, ...] | None]  # run-time integers, and `cp`
 
 
 def _layout(
@@ -149,7 +150,7 @@ def _layout(
         "q_heads": q_heads,
         "k_heads": k_heads,
         "s2": 0 if rotation.on_the_fly else table.shape[1 if table.dim() == 3 else 0],
-        "cp": (rotation.cp_size, rotation.cp_rank) if rotation.cp_size > 1 else None,
+        "cp": cp_of(rotation),
     }
     return _Layout(
         views=views,

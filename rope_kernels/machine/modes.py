@@ -43,6 +43,11 @@ def has_values(x: Tensor | None) -> bool:
     return not (functorch.is_batchedtensor(x) or functorch.is_legacy_batchedtensor(x))
 
 
+def is_dtensor(x: object) -> bool:
+    """Whether `x` is a DTensor. Asked without loading torch.distributed.tensor."""
+    return isinstance(x, Tensor) and hasattr(x, "device_mesh")
+
+
 def has_memory(x: Tensor | None) -> bool:
     """Whether a kernel can read `x`: it has elements, and no wrapper of torch.func around it."""
     if x is None:

@@ -76,6 +76,7 @@ def positions_of(kind, tensor_format, device):
             "ids": {"position_ids": torch.randint(0, S2, (B, S), device=device)},
             "shared ids": {"position_ids": torch.randint(0, S2, (1, S), device=device).int()},
             "a rank": {"cp_size": 2, "cp_rank": 1},
+            "a rank, by turns": {"cp_size": 2, "cp_rank": 1, "cp_order": "round_robin"},
         }[kind]
     cu_seqlens = sequence_starts("thd", S, B, device)
     return {
@@ -94,6 +95,12 @@ def positions_of(kind, tensor_format, device):
             "cp_size": 2,
             "cp_rank": 1,
         },
+        "a rank, by turns": {
+            "cu_seqlens": torch.tensor([0, 6, 6, 10], device=device),
+            "cp_size": 2,
+            "cp_rank": 1,
+            "cp_order": "round_robin",
+        },
     }[kind]
 
 
@@ -101,7 +108,7 @@ AXES = {
     "tensor_format": FORMATS,
     "interleaved": (False, True),
     "freqs": ("angles", "(cos, sin)", "(cos, sin) of each entry", "on the fly"),
-    "positions": ("from 0", "starts", "ids", "shared ids", "a rank"),
+    "positions": ("from 0", "starts", "ids", "shared ids", "a rank", "a rank, by turns"),
     "call": ("apply", "q and k", "in place", "q and k in place", "backward alone"),
     "grad": (False, True),
 }

@@ -626,6 +626,33 @@ BAD = [
         "needs at least s = 12",
         freqs=(cos(), cos()),
     ),
+    Bad("an order", {"cp_order": "ring"}, "cp_order", "is 'ring'", "zigzag, contiguous, round"),
+    Bad("no order", {"cp_order": None}, "cp_order", "is None", "zigzag, contiguous, round"),
+    Bad("a list of orders", {"cp_order": ["zigzag"]}, "cp_order", "is ['zigzag']", "zigzag"),
+    ranks(
+        *("short for contiguous ranks", 2, 0, "freqs", "s2 = 4 positions", "at least s = 8"),
+        cp_order="contiguous",
+    ),
+    *(
+        thd(
+            f"that ranks cannot share, {order}",
+            cu(0, 4, 7),
+            "[0, 4, 7]",
+            "lengths that cp_size = 2 divides",
+            cp_size=2,
+            cp_order=order,
+        )
+        for order in ("contiguous", "round_robin")
+    ),
+    thd(
+        "of contiguous ranks, too long for freqs",
+        cu(0, 4, 10),
+        "s2 = 4",
+        "in use needs 6",
+        argument="freqs",
+        cp_size=2,
+        cp_order="contiguous",
+    ),
     thd(
         "that the ranks cannot share",
         cu(0, 4, 6),
@@ -815,6 +842,10 @@ GOOD = {
         "freqs": table(1, 1, 1, 2),
     },
     "ranks": {"cp_size": 2, "cp_rank": 1, "freqs": table(8, 1, 1, D2)},
+    "an odd s of contiguous ranks": {
+        **{"cp_size": 2, "cp_order": "contiguous", "t": t(3, B, H, D)},
+        "freqs": table(6, 1, 1, D2),
+    },
     "no rank beside me": {"cp_size": 1, "cp_rank": 0, "t": t(3, B, H, D)},
     "a rotary_dim": {"rotary_dim": 8},
     "one column per pair": {"rotary_dim": 8, "freqs": table(S, 1, 1, 4)},

@@ -3,15 +3,20 @@
 Every case is computed in every way there is, forward and backward, and compared with fp64.
 """
 
+import re
+from typing import get_args
+
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from inputs import FORMATS, angles, contiguous, sequence_starts, shape_of, transposed
 from rope_kernels import (
+    CpOrder,
     RotaryPositionEmbedding,
     api,
     apply_rotary_pos_emb,
+    cp_positions,
     norm_rope,
     qk_norm_rope,
     reference,
@@ -20,13 +25,14 @@ from rope_kernels import (
     rope_qk,
 )
 from rope_kernels.autograd import rope_operator
-from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
+from yardstick import assert_rounded_once, gradient_fp64, positions_of_rank, rotate_fp64
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
 DENSE = tuple(form for form in FORMATS if form != "thd")
 S, B, H, D, D2 = 5, 3, 3, 9, 6  # no stride is divided by 16: formats share compiled kernels
 S2 = 60  # positions in the tables
+CP_ORDERS = get_args(CpOrder)
 
 each_format = pytest.mark.parametrize("tensor_format", FORMATS)
 each_dense_format = pytest.mark.parametrize("tensor_format", DENSE)
@@ -491,16 +497,13 @@ def test_tokens_of_no_sequence_come_out_bit_for_bit(others, dtype, interleaved, 
 # ranks of context parallelism
 
 
-def tokens_of_rank(lengths, cp_size, cp_rank):
-    """Which tokens of the whole batch a rank holds: chunks r and 2 cp_size - 1 - r of each."""
-    index, start = [], 0
+def tokens_of_rank(lengths, cp_size, cp_rank, cp_order="zigzag"):
+    """Which tokens of the whole batch a rank holds."""
+    index, start = [torch.zeros(0, dtype=torch.int64)], 0
     for length in lengths:
-        chunk = length // (2 * cp_size)
-        for number in (cp_rank, 2 * cp_size - 1 - cp_rank):
-            first = start + number * chunk
-            index += range(first, first + chunk)
+        index.append(start + positions_of_rank(length, cp_size, cp_rank, cp_order))
         start += length
-    return torch.tensor(index, dtype=torch.int64)
+    return torch.cat(index)
 
 
 def test_the_two_chunks_of_a_rank():
@@ -509,12 +512,20 @@ def test_the_two_chunks_of_a_rank():
     assert tokens_of_rank([6, 0, 12], 3, 1).tolist() == [1, 4, 8, 9, 14, 15]
 
 
+def test_the_tokens_of_a_rank_in_the_other_orders():
+    assert tokens_of_rank([6, 0, 3], 3, 1, "contiguous").tolist() == [2, 3, 7]
+    assert tokens_of_rank([6, 0, 3], 3, 1, "round_robin").tolist() == [1, 4, 7]
+
+
+@pytest.mark.parametrize("cp_order", CP_ORDERS)
 @pytest.mark.parametrize(
     "cp_size,added",
     ((2, "nothing"), (3, "nothing"), (4, "nothing"), (2, "starts"), (3, "starts"), (2, "ids")),
 )
 @each_format
-def test_the_ranks_put_together_are_the_whole_sequence(tensor_format, cp_size, added, device):
+def test_the_ranks_put_together_are_the_whole_sequence(
+    tensor_format, cp_size, added, cp_order, device
+):
     """Starts are added to a rank's positions; ids say all, and the rank nothing more."""
     freqs, interleaved = angles(S2, D2, device), cp_size == 4
     packs = tensor_format == "thd"
@@ -533,7 +544,7 @@ def test_the_ranks_put_together_are_the_whole_sequence(tensor_format, cp_size, a
     )
     together, s_dim = torch.full_like(whole, float("nan")), 0 if packs else tensor_format.index("s")
     for cp_rank in range(cp_size):
-        tokens = tokens_of_rank(lengths, cp_size, cp_rank).to(device)
+        tokens = tokens_of_rank(lengths, cp_size, cp_rank, cp_order).to(device)
         mine = {"position_ids": ids[..., tokens]} if added == "ids" else {}
         out = check(
             *(whole.index_select(s_dim, tokens), freqs, tensor_format),
@@ -541,6 +552,7 @@ def test_the_ranks_put_together_are_the_whole_sequence(tensor_format, cp_size, a
             **mine,
             cp_size=cp_size,
             cp_rank=cp_rank,
+            cp_order=cp_order,
         )
         together.index_copy_(s_dim, tokens, out)
     assert torch.equal(together, in_one)
@@ -561,6 +573,72 @@ def test_many_positions_on_many_ranks(device):
     t, freqs = contiguous((2, 1, 2, 8), torch.float32, device), angles(2 * cp_size, 8, device)
     for cp_rank in (0, 15, 16):
         check(t, freqs, "sbhd", cp_size=cp_size, cp_rank=cp_rank)
+
+
+@pytest.mark.parametrize("cp_order", CP_ORDERS)
+def test_a_norm_of_a_rank_is_that_of_the_whole_sequence(cp_order, device):
+    whole, rope = tensor("bshd", device, s=24), RotaryPositionEmbedding(D2).to(device)
+    weight = torch.rand(D, device=device)
+    (want,) = norm_in_both_directions(whole, weight, rope, [slice(None)])
+    shares = [tokens_of_rank([24], 3, cp_rank, cp_order).to(device) for cp_rank in range(3)]
+    for out, share in zip(
+        norm_in_both_directions(whole, weight, rope, shares, cp_size=3, cp_order=cp_order),
+        shares,
+        strict=True,
+    ):
+        assert all(torch.equal(x, y[:, share]) for x, y in zip(out, want, strict=True))
+
+
+def norm_in_both_directions(whole, weight, rope, shares, **options):
+    """(out, gradient) of each share of the sequence."""
+    found = []
+    for cp_rank, share in enumerate(shares):
+        t = whole[:, share].clone().requires_grad_()
+        out = norm_rope(t, weight, rope, "bshd", cp_rank=cp_rank, **options)
+        found.append((out, *torch.autograd.grad(out, t, out.detach().cos())))
+    return found
+
+
+@pytest.mark.parametrize("cp_order", CP_ORDERS)
+@pytest.mark.parametrize("cp_size", (1, 3))
+def test_the_positions_of_a_rank_as_a_tensor(cp_order, cp_size):
+    lengths = [24, 0, 12]
+    for cp_rank in range(cp_size):
+        rank = {"cp_size": cp_size, "cp_rank": cp_rank, "cp_order": cp_order}
+        want = [positions_of_rank(length, cp_size, cp_rank, cp_order) for length in lengths]
+        alone = cp_positions(24, **rank)
+        assert alone.dtype == torch.int64 and torch.equal(alone, want[0])
+        for dtype in (torch.int32, torch.int64):
+            cu_seqlens = torch.tensor([0, 24, 24, 36], dtype=dtype)
+            packed = cp_positions(cu_seqlens=cu_seqlens, **rank)
+            assert packed.dtype == torch.int64 and torch.equal(packed, torch.cat(want))
+
+
+@pytest.mark.parametrize(
+    "given,said",
+    {
+        "zigzag": ({"seq_len": 9}, "seq_len is 9; accepted: an integer from 0 that 6 divides"),
+        "uneven": (
+            {"seq_len": 10, "cp_order": "contiguous"},
+            "seq_len is 10; accepted: an integer from 0 that 3 divides",
+        ),
+        "below 0": ({"seq_len": -6}, "seq_len is -6; accepted"),
+        "an order": ({"seq_len": 6, "cp_order": "ring"}, "cp_order is 'ring'; accepted: zigzag, "),
+        "nothing": ({}, "seq_len is None; accepted: one of seq_len and cu_seqlens"),
+        "both": (
+            {"seq_len": 6, "cu_seqlens": torch.tensor([0, 6])},
+            "seq_len is 6 with cu_seqlens; accepted: one of seq_len and cu_seqlens",
+        ),
+        "packed": (
+            {"cu_seqlens": torch.tensor([0, 6, 10]), "cp_order": "round_robin"},
+            "cu_seqlens is [0, 6, 10]; accepted: lengths that cp_size = 3 divides",
+        ),
+        "a matrix": ({"cu_seqlens": torch.zeros(1, 2).long()}, "cu_seqlens has shape (1, 2)"),
+    }.values(),
+)
+def test_positions_that_no_rank_has(given, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        cp_positions(cp_size=3, cp_rank=1, **given)
 
 
 def test_ids_leave_nothing_for_the_rank_to_say(device):

@@ -38,6 +38,7 @@ WRONG = {  # each is one line that mypy has to refuse, with a word of its compla
     "rope_bw(t, rope, invers=True)": '"invers"',
     "rope_qk(t, rope)": '"freqs"',
     'rope_fw(t, rope, rounding="twice")': "twice",
+    'rope_fw(t, rope, cp_order="ring")': "ring",
     'norm_rope(t, None, rope, rounding="upcast")': "upcast",
     "qk_norm_rope(t, t, None, None, rope, sumsq=t)": '"sumsq"',
     "qk_norm_rope(t, t, rope, weight_ofset=1)": '"weight_ofset"',

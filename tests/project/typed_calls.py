@@ -8,6 +8,7 @@ from torch import Tensor
 
 import rope_kernels
 from rope_kernels import (
+    CpOrder,
     Freqs,
     NormRounding,
     OutputPairing,
@@ -15,6 +16,7 @@ from rope_kernels import (
     Rounding,
     TensorFormat,
     apply_rotary_pos_emb,
+    cp_positions,
     norm_rope,
     qk_norm_rope,
     rope_bw,
@@ -84,6 +86,7 @@ def rotate_by_index() -> Tensor:
         inplace=False,
         cp_size=2,
         cp_rank=1,
+        cp_order="zigzag",
         rotary_dim=D,
         rotary_start=0,
         inverse=False,
@@ -114,6 +117,7 @@ def rotate_packed() -> tuple[Tensor, Tensor]:
         inplace=True,
         cp_size=1,
         cp_rank=0,
+        cp_order="zigzag",
         rotary_dim=D,
         rotary_start=0,
         inverse=False,
@@ -143,6 +147,7 @@ def rotate_and_back() -> Tensor:
         inplace=False,
         cp_size=1,
         cp_rank=0,
+        cp_order="zigzag",
         rotary_dim=D,
         rotary_start=0,
         inverse=False,
@@ -163,6 +168,7 @@ def rotate_and_back() -> Tensor:
         inplace=True,
         cp_size=1,
         cp_rank=0,
+        cp_order="zigzag",
         rotary_dim=D,
         rotary_start=0,
         inverse=False,
@@ -199,6 +205,7 @@ def normalize_and_rotate() -> Tensor:
         inplace=False,
         cp_size=1,
         cp_rank=0,
+        cp_order="zigzag",
         rotary_dim=D,
         rotary_start=0,
         inverse=False,
@@ -234,6 +241,7 @@ def normalize_and_rotate_q_and_k() -> tuple[Tensor, Tensor]:
         inplace=True,
         cp_size=1,
         cp_rank=0,
+        cp_order="zigzag",
         rotary_dim=D,
         rotary_start=0,
         inverse=False,
@@ -246,6 +254,16 @@ def normalize_and_rotate_q_and_k() -> tuple[Tensor, Tensor]:
     )
     assert_type(pair, tuple[Tensor, Tensor])
     return q_out, k_out
+
+
+def positions_of_a_rank() -> Tensor:
+    """Of a sequence, and of packed ones."""
+    order: CpOrder = "round_robin"
+    alone = cp_positions(S, cp_size=2, cp_rank=1, cp_order=order, device=None)
+    bounds = torch.tensor([0, 4, S])
+    packed = cp_positions(seq_len=None, cu_seqlens=bounds, cp_size=2, cp_rank=1)
+    assert_type(packed, Tensor)
+    return alone + packed
 
 
 def options_by_their_types() -> Tensor:

@@ -1,0 +1,209 @@
+"""A call with DTensors as the call that this rank makes with its own tensors."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+from ..call.arguments import Call
+from ..call.checks import bad, check_call
+from ..call.norm_checks import NORM_ROUNDINGS, NormCall, check_norm
+from ..embedding import AnglesPerPair, CosSinPerPair, RotaryPositionEmbedding
+from ..machine.modes import is_dtensor, is_traced, wants_grad
+from .placements import (
+    Sharding,
+    check_beside,
+    check_pair,
+    grad_placements_beside,
+    mesh_in_words,
+    sharding_of,
+)
+from .shards import shard_of, whole_of
+
+
+@dataclass(slots=True)
+class _Table:
+    """A tensor of `freqs`, by the name in messages, and which of its dimensions are whose."""
+
+    name: str
+    x: Tensor
+    rows: int  # the dimension of positions
+    dims: dict[str, int]  # of batch entries, if each has its own
+
+
+def rotate_shards(call: Call, rotate: Callable[[Call], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    """Rotate DTensors: `rotate` is `api.rotate_call`, for the tensors of this rank."""
+    check_call(call)
+    shardings = _shardings_of(call)
+    mine = _call_of_rank(call, shardings)
+    return _results(call, shardings, rotate(mine))
+
+
+def norm_rope_shards(
+    call: Call, norm: NormCall, run: Callable[[Call, NormCall], tuple[Tensor, ...]]
+) -> tuple[Tensor, ...]:
+    """Normalize and rotate DTensors: `run` is `norm_api.norm_rope_call`."""
+    check_call(call, NORM_ROUNDINGS)
+    check_norm(call, norm)
+    shardings = _shardings_of(call)
+    mine = _norm_of_rank(call, norm, shardings)
+    return _results(call, shardings, run(_call_of_rank(call, shardings), mine))
+
+
+def _shardings_of(call: Call) -> list[Sharding]:
+    named = zip(call.names, call.tensors, strict=True)
+    found = [sharding_of(name, t, call.tensor_format) for name, t in named]
+    if len(found) == 2:
+        q_heads, k_heads = (t.shape[call.tensor_format.index("h")] for t in call.tensors)
+        check_pair(*found, (q_heads, k_heads))
+    if call.inplace and wants_grad(call.tensors):
+        came = "inplace is True, and a DTensor requires a gradient"
+        raise bad(came, "inplace=False; or a call within torch.no_grad()")
+    return found
+
+
+def _results(call: Call, shardings: list[Sharding], outs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    if not call.inplace:
+        return tuple([whole_of(out, x) for out, x in zip(outs, shardings, strict=True)])
+    if not is_traced():  # the local tensors have counted it, their DTensors not
+        torch.autograd.graph.increment_version([t for t in call.tensors if not t.is_inference()])
+    return call.tensors
+
+
+def _call_of_rank(call: Call, shardings: list[Sharding]) -> Call:
+    """The same call with this rank's tensors, at the positions that they have in the whole."""
+    first = shardings[0]
+    sequence = "t" if call.tensor_format == "thd" else "s"
+    changes = _freqs_of_rank(call, shardings, sequence)
+    rows_are_sharded = changes.pop("rows_are_sharded")
+    changes |= _where_of_rank(call, first, sequence)
+    if sequence in first.letters and call.position_ids is None and not rows_are_sharded:
+        changes |= _shifted(call, first, sequence, changes)
+    tensors = tuple([shard_of(t, t.placements) for t in call.tensors])
+    return replace(call, tensors=tensors, **changes)
+
+
+# Where tokens are
+
+
+def _where_of_rank(call: Call, sharding: Sharding, sequence: str) -> dict[str, Tensor | None]:
+    """`cu_seqlens`, `start_positions` and `position_ids` of this rank's tokens."""
+    changes, packed = {}, sequence == "t"
+    if call.cu_seqlens is not None:
+        check_beside("cu_seqlens", call.cu_seqlens, sharding, {})
+        changes["cu_seqlens"] = shard_of(call.cu_seqlens)
+    starts, ids = call.start_positions, call.position_ids
+    if starts is not None and (isinstance(starts, DTensor) or packed):
+        check_beside("start_positions", starts, sharding, {} if packed else {"b": 0})
+        changes["start_positions"] = shard_of(starts)
+    elif starts is not None:  # every rank has all of them, as those that an int was made of
+        first, count = sharding.part("b", starts.shape[0])
+        changes["start_positions"] = starts.narrow(0, first, count)
+    if ids is not None:
+        dims = {"t": 0} if packed else {"s": 1} | ({"b": 0} if ids.shape[0] > 1 else {})
+        check_beside("position_ids", ids, sharding, dims)
+        changes["position_ids"] = shard_of(ids)
+    return changes
+
+
+def _shifted(
+    call: Call, sharding: Sharding, sequence: str, changes: Mapping[str, object]
+) -> dict[str, object]:
+    """What adds the offset of this rank's shard of the sequence to every position."""
+    if call.cp_size > 1:
+        came = f"cp_size is {call.cp_size}, and {sharding.name} has a sharded sequence on"
+        raise bad(f"{came} {mesh_in_words(sharding.mesh)}", "one of the two, or position_ids")
+    whole = sharding.t.shape[call.tensor_format.index(sequence)]
+    offset, count = sharding.part(sequence, whole)
+    starts = changes.get("start_positions")
+    if sequence == "t":
+        return _cut(changes["cu_seqlens"], starts, offset, count)
+    ranks = sharding.ranks(sequence)
+    if whole % ranks == 0:
+        rank = sharding.rank(sequence)
+        return {"cp_size": ranks, "cp_rank": rank, "cp_order": "contiguous"}
+    return {"start_positions": offset if starts is None else starts.long() + offset}
+
+
+def _cut(cu_seqlens: Tensor, starts: Tensor | None, offset: int, count: int) -> dict[str, Tensor]:
+    """Packed sequences as far as they are among `count` tokens from `offset` on."""
+    cut_off = (offset - cu_seqlens[:-1]).clamp(min=0)
+    return {
+        "cu_seqlens": (cu_seqlens - offset).clamp(0, count),
+        "start_positions": cut_off if starts is None else starts.long() + cut_off,
+    }
+
+
+# Angles
+
+
+def _freqs_of_rank(call: Call, shardings: list[Sharding], sequence: str) -> dict[str, object]:
+    """`freqs` for this rank, and whether its rows are those of the rank's positions alone."""
+    freqs, first = call.freqs, shardings[0]
+    if isinstance(freqs, RotaryPositionEmbedding):
+        if is_dtensor(freqs.inv_freq):
+            came = "freqs has an inv_freq that is a DTensor"
+            raise bad(came, "a module that distribute_module has not changed: a copy made before")
+        return {"rows_are_sharded": False}
+    tables = _tables_of(call)
+    if wants_grad([x.x for x in tables]) and len({x.letters for x in shardings}) > 1:
+        came = "freqs requires a gradient, and q and k have different placements"
+        raise bad(came, "a call of apply_rotary_pos_emb for each")
+    rows = [_has_sharded_rows(x, call, first, sequence) for x in tables]
+    found = []
+    for table in tables:
+        dims = table.dims | ({sequence: table.rows} if all(rows) else {})
+        check_beside(table.name, table.x, first, dims)
+        found.append(shard_of(table.x, grad_placements_beside(first, dims)))
+    if isinstance(freqs, AnglesPerPair):
+        mine = AnglesPerPair(*found)
+    elif isinstance(freqs, CosSinPerPair):
+        mine = CosSinPerPair(*found)
+    else:
+        mine = found[0] if isinstance(freqs, Tensor) else tuple(found)
+    return {"freqs": mine, "rows_are_sharded": all(rows)}
+
+
+def _tables_of(call: Call) -> list[_Table]:
+    freqs = call.freqs
+    if isinstance(freqs, (Tensor, AnglesPerPair)):
+        return [_Table("freqs", freqs.angles if isinstance(freqs, AnglesPerPair) else freqs, 0, {})]
+    names = "freqs[0]", "freqs[1]"
+    dims = {"b": 0} if freqs[0].dim() == 3 and freqs[0].shape[0] > 1 else {}
+    rows = freqs[0].dim() - 2
+    return [_Table(name, x, rows, dims) for name, x in zip(names, freqs, strict=True)]
+
+
+def _has_sharded_rows(table: _Table, call: Call, sharding: Sharding, sequence: str) -> bool:
+    """Whether row i of the whole table is for token i, and sharded as that."""
+    x, length = table.x, sharding.t.shape[call.tensor_format.index(sequence)]
+    says_more = any(y is not None for y in call.where) or call.cp_size > 1
+    if not isinstance(x, DTensor) or says_more or x.shape[table.rows] != length:
+        return False
+    on_rows = [p.is_shard(table.rows) for p in x.placements]
+    return any(on_rows) and on_rows == [letter == sequence for letter in sharding.letters]
+
+
+# Norms
+
+
+def _norm_of_rank(call: Call, norm: NormCall, shardings: list[Sharding]) -> NormCall:
+    """Weights and sums of squares of this rank's rows."""
+    heads, found = call.tensor_format.index("h"), {"weights": [], "sumsqs": []}
+    names = iter(norm.named)
+    for field, tensors in (("weights", norm.weights), ("sumsqs", norm.sumsqs)):
+        for x, sharding, (name, _) in zip(tensors, shardings, names, strict=False):
+            if x is None:
+                found[field].append(None)
+                continue
+            if field == "weights":
+                dims = {"h": 0} if x.dim() == 2 else {}
+            else:
+                dims = {letter: i for i, letter in enumerate(call.tensor_format) if letter != "d"}
+                if x.shape[heads] != sharding.t.shape[heads]:
+                    del dims["h"]  # all heads share one sum
+            check_beside(name, x, sharding, dims)
+            found[field].append(shard_of(x, grad_placements_beside(sharding, dims)))
+    return replace(norm, weights=tuple(found["weights"]), sumsqs=tuple(found["sumsqs"]))

@@ -1,0 +1,60 @@
+"""What cases on several ranks share: tensors cut by hand, and what is asserted of the results."""
+
+import torch
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor.debug import CommDebugMode
+
+
+def mesh_of(device, *sizes):
+    names = ("tp",) if len(sizes) == 1 else ("dp", "tp")
+    return init_device_mesh(device, sizes, mesh_dim_names=names)
+
+
+def part_of(x, mesh, placements):
+    """This rank's part, cut out of the whole tensor without any communication."""
+    for i, placement in enumerate(placements):
+        if isinstance(placement, Shard):
+            parts = x.chunk(mesh.size(i), placement.dim)
+            rank = mesh.get_local_rank(i)
+            x = parts[rank] if rank < len(parts) else x.narrow(placement.dim, 0, 0)
+    return x.clone(memory_format=torch.contiguous_format)
+
+
+def placed(x, mesh, *placements, requires_grad=False):
+    """A DTensor of a tensor that every rank has."""
+    part, stride = part_of(x.detach(), mesh, placements), x.contiguous().stride()
+    how = {"run_check": False, "shape": x.shape, "stride": stride}
+    return DTensor.from_local(part, mesh, placements, **how).requires_grad_(requires_grad)
+
+
+def on(tensor_format, letters):
+    """Placements: what of a tensor each dimension of the mesh shards, by its letter in the format.
+
+    '-' replicates; 's' means the tokens of packed sequences too.
+    """
+    tensor_format = tensor_format.replace("t", "s")
+    return tuple(Replicate() if x == "-" else Shard(tensor_format.index(x)) for x in letters)
+
+
+def assert_placed(got, want, placements):
+    """The placements, shape and stride of a DTensor, and the bits of this rank's part."""
+    assert_gradient(got, want, placements)
+    assert got.stride() == want.contiguous().stride(), got.stride()
+
+
+def assert_gradient(got, want, placements):
+    """The same but for the stride: PyTorch's `to_local` gives gradients that of even shards."""
+    assert isinstance(got, DTensor), type(got)
+    assert got.placements == tuple(placements), got.placements
+    assert got.shape == want.shape, got.shape
+    mine = part_of(want.detach(), got.device_mesh, placements)
+    assert torch.equal(got.detach().to_local(), mine)
+
+
+def silently(call):
+    """The result of a call that communicates nothing."""
+    with CommDebugMode() as seen:
+        result = call()
+    assert seen.get_total_counts() == 0, seen.get_comm_counts()
+    return result
