@@ -303,8 +303,6 @@ def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
 
 
 class Route(Enum):
-    """Who rotates."""
-
     KERNEL = "our kernel, launched at once"
     OPERATOR = "our kernel as an operator, which torch.compile records"
     PYTORCH = "operators of PyTorch, which have all derivatives and suit tensors of every class"
@@ -383,6 +381,8 @@ def rotation_of(call: Call, tables: Tables, num_positions: int | None) -> Rotati
         inverse=call.inverse,
         to_half_split=call.output_pairing == "half" and call.interleaved,
         rounding=call.rounding_with(table, sin),
+        promoted_from=call.promoted_from,
+        keeps_strides=call.keeps_strides,
     )
 
 

@@ -33,6 +33,8 @@ class Rotation:
     inverse: bool = False  # by minus the angle: every sine is negated
     to_half_split: bool = False  # reads interleaved pairs, writes half-split ones
     rounding: str = "once"  # where values are rounded to the dtype of what turns
+    promoted_from: str = ""  # a dtype: forward reads it and returns that of the table, back reverts
+    keeps_strides: bool = False  # of what turns, as operators do; not of gradients
 
     @classmethod
     def of(cls, values: Iterable[Tensor | str | bool | int | None]) -> "Rotation":

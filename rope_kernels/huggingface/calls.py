@@ -6,11 +6,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..api import apply_rotary_pos_emb, rope_qk
-from ..call.arguments import OutputPairing, Rounding
+from ..api import rotate_call
+from ..call.arguments import Call, OutputPairing, Rounding
 from ..call.formats import TensorFormat
 
-_FLOATS = (torch.bfloat16, torch.float16, torch.float32)
+_NAMES = {torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float32: "float32"}
 
 # By the dimensions of q and of the table, and by where `unsqueeze` puts a table's new dimension:
 # the format of q, with a batch of one if q has three dimensions.
@@ -34,7 +34,9 @@ class Rule:
     columns: Literal["of elements", "first half", "of pairs"] = "of elements"
     rest: Literal["none", "after", "before"] = "none"  # where elements pass through
     rounding: Rounding = "model"
+    promoted: Rounding | None = None  # the same if q meets a table in fp32; None: no difference
     casts_back: bool = False  # the result has the dtype of q, where a table in fp32 would promote
+    concatenates: bool = False  # so the result is contiguous; else it has the strides of q
     inverse: bool = False  # the sine is negated
     output_pairing: OutputPairing = "same"
 
@@ -45,6 +47,10 @@ class Rule:
             return columns // 2 * 2
         return 2 * columns if self.columns == "of pairs" else columns
 
+    def promotes(self, q: Tensor, cos: Tensor) -> bool:
+        """Whether the result has another dtype than q, as in autocast, where tables are in fp32."""
+        return not self.casts_back and q.dtype != cos.dtype and q.dtype != torch.float32
+
     def why_not(
         self, tensors: tuple[Tensor, ...], cos: Tensor, sin: Tensor, unsqueeze_dim: int
     ) -> str | None:
@@ -52,10 +58,10 @@ class Rule:
         q = tensors[0]
         if not all([isinstance(x, Tensor) for x in (*tensors, cos, sin)]):
             return "an argument is no tensor"
-        if any([x.dtype not in _FLOATS for x in (q, cos)]) or cos.dtype != sin.dtype:
+        if any([x.dtype not in _NAMES for x in (q, cos)]) or cos.dtype != sin.dtype:
             return "dtypes other than bf16, fp16 and fp32"
-        if not self.casts_back and q.dtype != cos.dtype and q.dtype != torch.float32:
-            return "a table of another dtype, which the result has, too"
+        if self.promotes(q, cos) and cos.dtype != torch.float32:
+            return "a table in bf16 beside fp16, or in fp16 beside bf16, for a result in fp32"
         if torch.is_grad_enabled() and (cos.requires_grad or sin.requires_grad):
             return "a table that requires a gradient"
         if any([x.device != q.device for x in (*tensors, cos, sin)]):
@@ -92,29 +98,34 @@ class Rule:
     def rotate(
         self, tensors: tuple[Tensor, ...], cos: Tensor, sin: Tensor, unsqueeze_dim: int
     ) -> tuple[Tensor, ...]:
-        """Rotate one or two tensors in one launch, as the function does."""
+        """Rotate one or two tensors in one launch: bits, dtype and strides of the function."""
         q, rotary_dim = tensors[0], self.rotary_dim(cos)
         tensor_format = _format_of(q, cos, unsqueeze_dim)
         if self.columns == "first half":
             cos, sin = cos[..., : rotary_dim // 2], sin[..., : rotary_dim // 2]
-        options = {
-            "interleaved": self.interleaved,
-            "rotary_dim": rotary_dim,
-            "rotary_start": q.shape[-1] - rotary_dim if self.rest == "before" else 0,
-            "inverse": self.inverse,
-            "output_pairing": self.output_pairing,
-            "rounding": self.rounding,
-        }
-        if q.dim() == 3:
-            batched = tuple([x[None] for x in tensors])
-            return tuple([x[0] for x in _rotated(batched, (cos, sin), tensor_format, options)])
-        return _rotated(tensors, (cos, sin), tensor_format, options)
-
-
-def _rotated(tensors, table, tensor_format, options) -> tuple[Tensor, ...]:
-    if len(tensors) == 1:
-        return (apply_rotary_pos_emb(tensors[0], table, tensor_format, **options),)
-    return rope_qk(*tensors, table, tensor_format, **options)
+        has_batch, promotes = q.dim() == 4, self.promotes(q, cos)
+        call = Call(
+            tensors=tensors if has_batch else tuple([x[None] for x in tensors]),
+            freqs=(cos, sin),
+            tensor_format=tensor_format,
+            fused=True,
+            cu_seqlens=None,
+            start_positions=None,
+            position_ids=None,
+            interleaved=self.interleaved,
+            inplace=False,
+            cp_size=1,
+            cp_rank=0,
+            rotary_dim=rotary_dim,
+            rotary_start=q.shape[-1] - rotary_dim if self.rest == "before" else 0,
+            inverse=self.inverse,
+            output_pairing=self.output_pairing,
+            rounding=self.promoted if promotes and self.promoted else self.rounding,
+            promoted_from=_NAMES[q.dtype] if promotes else "",
+            keeps_strides=self.rest == "none" and not self.concatenates,
+        )
+        outs = rotate_call(call)
+        return outs if has_batch else tuple([x[0] for x in outs])
 
 
 def _format_of(q: Tensor, cos: Tensor, unsqueeze_dim: int) -> TensorFormat | None:

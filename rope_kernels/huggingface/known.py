@@ -104,7 +104,7 @@ KNOWN = (
     Known(
         "bc3d64b5f9c6",
         patches,
-        Rule(),
+        Rule(concatenates=True),
         families="dinov3_vit eomt_dinov3 sapiens2",
     ),
     Known(
@@ -129,13 +129,13 @@ KNOWN = (
     Known(
         "d12ce5d7de06",
         q_and_k,
-        Rule(columns="of pairs"),
+        Rule(columns="of pairs", concatenates=True),
         families="gpt_oss",
     ),
     Known(
         "fbe164d52ccc",
         q_and_k,
-        Rule(interleaved=True, columns="of pairs"),
+        Rule(interleaved=True, columns="of pairs", concatenates=True),
         families="openai_privacy_filter",
     ),
     Known(
@@ -153,7 +153,7 @@ KNOWN = (
     Known(
         "ffdbd18c499a",
         by_matrices,
-        Rule(interleaved=True, columns="first half"),
+        Rule(interleaved=True, columns="first half", promoted="upcast", concatenates=True),
         families="pe_audio pe_audio_video pe_video",
     ),
     Known(
@@ -177,7 +177,7 @@ KNOWN = (
     Known(
         "4ff01c7a46b3",
         with_unused_ids,
-        Rule(interleaved=True, columns="first half", output_pairing="half"),
+        Rule(interleaved=True, columns="first half", output_pairing="half", concatenates=True),
         families=(
             "axk1 axk2 deepseek_v3 deepseek_v32 glm4_moe_lite glm_moe_dsa longcat_flash "
             "mistral4 youtu"

@@ -1,12 +1,10 @@
-"""RoPE in plain PyTorch: readable, on any device, in every dtype. The yardstick for the kernel.
-
-It stands on torch alone and checks nothing: its arguments were checked elsewhere.
-"""
+"""RoPE in plain PyTorch, for arguments that are known to be good: the yardstick for the kernel."""
 
 import torch
 from torch import Tensor
 
 from ..call.formats import view_as_sbhd, view_from_sbhd
+from ..call.returned import returned_dtype
 from ..call.rotation import Rotation
 
 
@@ -59,8 +57,10 @@ def rotate(tensors: tuple[Tensor, ...], rotation: Rotation, rounding: str) -> tu
     cos, sin, in_sequence = rotation.cos_sin(seq_len, computed)
     if in_sequence is not None:
         in_sequence = view_from_sbhd(in_sequence.view(-1, 1, 1, 1), order)
+    returned = returned_dtype(rotation, tensors[0])
     # 'promoted' meets what is not upcast, so autograd rounds the gradient of each product
-    dtype = computed if rounding in ("once", "upcast") else stored
+    is_upcast = rounding in ("once", "upcast")
+    dtype, rounded = (computed, computed) if is_upcast else (stored, returned)
     known = stored if rounding == "model" else computed
     # (s, b or 1, 1, d2), in the order of the tensors: their gradients come out contiguous
     cos, sin = (view_from_sbhd(v.transpose(0, 1)[:, :, None].to(known), order) for v in (cos, sin))
@@ -79,11 +79,11 @@ def rotate(tensors: tuple[Tensor, ...], rotation: Rotation, rounding: str) -> tu
         rotary = rotary.to(dtype)
         if rotation.transpose:
             # the transpose of a quarter turn is its negative
-            of_cos, of_sin = (rotary * cos).to(dtype), (rotary * sin).to(dtype)
+            of_cos, of_sin = (rotary * cos).to(rounded), (rotary * sin).to(rounded)
             rotated = of_cos - rotate_half(of_sin, rotation.interleaved)
         else:
             rotated = rotary * cos + rotate_half(rotary, rotation.interleaved) * sin
-        rotated = rotated.to(stored)
+        rotated = rotated.to(returned)
         if in_sequence is not None:
             rotated = torch.where(in_sequence, rotated, given)
         if rotation.interleaved and not writes_interleaved:

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from rope_kernels.launch.plan import strides_of
+
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 NAME = re.compile(r"^def (apply_rotary_pos_emb(?:_interleave|_vision)?)\(", re.M)
 
@@ -70,6 +72,7 @@ DTYPES = {  # of the tensors, and of the table
     "fp16": (FP16, FP16),
     "fp32": (FP32, FP32),
     "bf16, table in fp32": (BF16, FP32),
+    "fp16, table in fp32": (FP16, FP32),
     "fp32, table in bf16": (FP32, BF16),
 }
 WIDTHS = (1, 2 / 3, 1 / 2)  # of a table, as a share of d
@@ -98,7 +101,7 @@ class Case:
             if name in parameters:
                 heads = sizes.k_heads if name == "k" else sizes.q_heads
                 shape = [(count | {"h": heads})[x] for x in of_q]
-                call[name] = torch.randn(shape, device=device).to(dtype).requires_grad_()
+                call[name] = _random(shape, table == "bsw" and of_q == "bhsd", dtype, device)
         if "position_ids" in parameters and table == "sw":  # the rows that CLVP takes
             shape = (sizes.b, sizes.s)
             call["position_ids"] = torch.randint(sizes.s, shape, device=device)
@@ -106,6 +109,16 @@ class Case:
         if "unsqueeze_dim" in parameters:
             call["unsqueeze_dim"] = unsqueeze_dim
         return call
+
+
+def _random(shape, transposed, dtype, device):
+    """Elements in the order of the shape, or as in most models, where heads were the third."""
+    if transposed:
+        b, h, s, d = shape
+        x = torch.randn(b, s, h, d, device=device).to(dtype).transpose(1, 2)
+    else:
+        x = torch.randn(shape, device=device).to(dtype)
+    return x.requires_grad_()
 
 
 def cases(layouts=tuple(LAYOUTS), dtypes=tuple(DTYPES), sizes=Sizes()):
@@ -129,13 +142,15 @@ def outcome(function, call, seed=0):
     return *outs, *torch.autograd.grad(outs, asked, grads)
 
 
-def differs(got, wanted):
-    """What two outcomes differ in; None: they have the same bits."""
+def differs(got, wanted, strides):
+    """What two outcomes differ in; None: they have the same bits, and if asked the same strides."""
     if isinstance(got, str) or isinstance(wanted, str):
         return None if got is wanted else f"{got} / {wanted}"
     for number, (one, other) in enumerate(zip(got, wanted, strict=True)):
         if one.dtype != other.dtype or one.shape != other.shape:
             return f"{number}: {one.dtype} {one.shape}, wanted {other.dtype} {other.shape}"
+        if strides and strides_of(one) != strides_of(other):
+            return f"{number}: strides {one.stride()}, wanted {other.stride()} of {one.shape}"
         if not torch.equal(one, other):
             return f"{number}: {(one != other).float().mean().item():.2%} differ"
     return None

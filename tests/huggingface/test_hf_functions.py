@@ -17,6 +17,7 @@ from hf_calls import (
 )
 from rope_kernels.huggingface.digest import code_digest
 from rope_kernels.huggingface.known import BY_DIGEST, KNOWN
+from rope_kernels.machine.engine import interpreter_is_on
 
 HAS_GPU = torch.cuda.is_available()
 SMALL, LARGE = Sizes(), Sizes(b=2, s=300, q_heads=8, k_heads=2, d=96)
@@ -46,7 +47,11 @@ def disagreements(function, some, device):
     for case in some:
         call, before = case.call_of(function, device), len(given)
         wanted = outcome(function, call)
-        if (difference := differs(outcome(ours, call), wanted)) is not None:
+        if (
+            difference := differs(
+                outcome(ours, call), wanted, interpreter_is_on() or device == "cuda"
+            )
+        ) is not None:
             found.append((case.layout, case.width, case.dtypes, difference))
         taken += len(given) == before and not isinstance(wanted, str)
     return found, taken
@@ -105,7 +110,7 @@ def test_every_body_has_the_bits_of_its_original_in_all_layouts(plain_pytorch):
     assert not found
 
 
-@pytest.mark.parametrize("dtypes", ("fp16", "fp32"))
+@pytest.mark.parametrize("dtypes", ("fp16", "fp32", "fp16, table in fp32"))
 @each_body
 def test_an_interpreted_kernel_has_the_bits_of_every_body(known, dtypes, needs_triton):
     if HAS_GPU:
