@@ -244,4 +244,6 @@ KNOWN = (
         families="deepseek_v4",
     ),
 )
-BY_DIGEST = {known.digest: known for known in KNOWN}
+# Llama's function as transformers 4 had it: in code that came with models, not in 5.17.
+OLDER = (Known("92f7f2b80019", with_unused_ids, Rule(), families=""),)
+BY_DIGEST = {known.digest: known for known in (*KNOWN, *OLDER)}

@@ -130,7 +130,7 @@ def outcome(function, call, seed=0):
     asked = [x for x in call.values() if isinstance(x, torch.Tensor) and x.requires_grad]
     try:
         outs = function(**call)
-    except (RuntimeError, ValueError, TypeError, IndexError):
+    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
         return "an error"
     outs = (outs,) if isinstance(outs, torch.Tensor) else outs
     generator = torch.Generator(outs[0].device).manual_seed(seed)
