@@ -294,8 +294,6 @@ def rope_bw(
 
 
 class Route(Enum):
-    """Who rotates."""
-
     KERNEL = "our kernel, launched at once"
     OPERATOR = "our kernel as an operator, which torch.compile records"
     PYTORCH = "operators of PyTorch, which have all derivatives and suit tensors of every class"
@@ -382,6 +380,8 @@ def rotation_of(call: Call, tables: Tables, num_positions: int | None) -> Rotati
         to_half_split=call.output_pairing == "half" and call.interleaved,
         rounding=call.rounding_with(table, sin),
         attention_factor=attention_factor,
+        promoted_from=call.promoted_from,
+        keeps_strides=call.keeps_strides,
     )
 
 

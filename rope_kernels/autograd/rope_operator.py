@@ -13,6 +13,7 @@ from torch import Tensor
 from ..call.arguments import names_of
 from ..call.checks import check_inplace, check_values
 from ..call.formats import view_as_sbhd
+from ..call.returned import memory_for
 from ..call.rotation import FIELDS, Rotation
 from ..launch import fastpath, launch_rope
 from ..machine.modes import wants_grad
@@ -73,7 +74,7 @@ def _rotate_op(tensors, *values):
 
 @_rotate_op.register_fake
 def _(tensors, *values):
-    return [torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in tensors]
+    return list(memory_for(tuple(tensors), Rotation.of(values)))
 
 
 def _setup_context(ctx, inputs, output):

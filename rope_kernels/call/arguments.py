@@ -47,6 +47,8 @@ class Call:
     output_pairing: OutputPairing
     rounding: Rounding | None  # None: what `fused` means by itself
     transpose: bool = False  # take gradients back
+    promoted_from: str = ""  # as in `Rotation`
+    keeps_strides: bool = False
 
     def __post_init__(self) -> None:
         if self.start_positions is not None:

@@ -37,6 +37,8 @@ class Rotation:
     to_half_split: bool = False  # reads interleaved pairs, writes half-split ones
     rounding: str = "once"  # where values are rounded to the dtype of what turns
     attention_factor: float = 1.0  # of cos and sin that are computed from turns
+    promoted_from: str = ""  # a dtype: forward reads it and returns that of the table, back reverts
+    keeps_strides: bool = False  # of what turns, as operators do; not of gradients
 
     @classmethod
     def of(cls, values: Iterable[Tensor | str | bool | int | float | None]) -> "Rotation":

@@ -1,6 +1,7 @@
 """The module: which frequencies it has, and the buffer of turns that kernels read."""
 
 import math
+import warnings
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -90,8 +91,9 @@ class RotaryPositionEmbedding(nn.Module):
     - `__init__` calls `reset_parameters`, and so does `to_empty` of a module on the meta device. A
       subclass with other frequencies overrides that method. What the method reads has to be set
       before `super().__init__`.
-    - A module whose `forward` is overridden, or that has forward hooks, is refused as `freqs`.
-      Pass its table instead, `freqs(max_seq_len)`.
+    - A module whose `forward` is overridden is refused as `freqs`. Pass its table instead,
+      `freqs(max_seq_len)`. That runs forward hooks, too, which don't run otherwise: the first call
+      warns of them.
 
     Raises:
         ValueError: an argument is out of range, `seq_len_interpolation_factor` came alone, or both
@@ -110,6 +112,7 @@ class RotaryPositionEmbedding(nn.Module):
     num_axes: int | None = None
     _axes: tuple[int, ...] | None = None
     _filled: _Filled | None = None
+    _told_of_hooks: bool = False
 
     def __init__(
         self,
@@ -535,20 +538,26 @@ class RotaryPositionEmbedding(nn.Module):
         )
 
     def check_usable_as_freqs(self) -> None:
-        """Raise where `self(max_seq_len)` would do more than this class's `forward`.
+        """Raise where `self(max_seq_len)` would do other things than this class's `forward`.
 
         Functions that take the module itself never call it: they would ignore the rest silently.
+        Of forward hooks the first call warns: they don't run.
 
         Raises:
             TypeError: a subclass, or an assignment to the module, overrides `forward`.
-            ValueError: forward hooks or forward pre-hooks are registered.
         """
         if type(self).forward is not RotaryPositionEmbedding.forward or "forward" in self.__dict__:
             came = f"freqs is a {type(self).__name__} that overrides forward"
             raise TypeError(f"{came}; accepted: its table, freqs(max_seq_len)")
-        if self._forward_hooks or self._forward_pre_hooks:
-            came = "freqs has forward hooks, which run only when it is called"
-            raise ValueError(f"{came}; accepted: its table, freqs(max_seq_len)")
+        if (self._forward_hooks or self._forward_pre_hooks) and not self._told_of_hooks:
+            self._tell_of_hooks()
+
+    def _tell_of_hooks(self) -> None:
+        """Warn once, for tools such as wandb.watch register hooks on every module of a model."""
+        if not is_traced():
+            self._told_of_hooks = True
+            came = "freqs has forward hooks, which don't run, because no call of it is made"
+            warnings.warn(f"{came}; to run them, pass its table, freqs(max_seq_len)", stacklevel=2)
 
     def _refill(self, strict: bool = True) -> _Filled | None:
         """Write the turns of `inv_freq` to the buffer, at the same address if possible.

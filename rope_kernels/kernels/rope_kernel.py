@@ -54,6 +54,7 @@ def rope_kernel(
     TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
 ):
     STORED: tl.constexpr = q_ptr.dtype.element_ty
+    RETURNED: tl.constexpr = q_out_ptr.dtype.element_ty
     PACKED: tl.constexpr = cu_seqlens_ptr is not None
     q = Tensors(q_ptr, q_out_ptr, q_heads, strides.q, strides.q_out)
     k = Tensors(k_ptr, k_out_ptr, k_heads, strides.k, strides.k_out)
@@ -91,7 +92,7 @@ def rope_kernel(
     if steps.fused:
         y1, y2 = turn(x1, x2, cos_sin, TRANSPOSE, lookup.inverse)
     else:
-        y1, y2 = turn_in_steps(x1, x2, cos_sin, TRANSPOSE, lookup.inverse, steps)
+        y1, y2 = turn_in_steps((x1, x2), cos_sin, TRANSPOSE, lookup.inverse, RETURNED, steps)
     if PACKED:
         does_turn = per_token(in_sequence, tile.over_positions)[:, None, :]
         y1, y2 = tl.where(does_turn, y1, x1), tl.where(does_turn, y2, x2)

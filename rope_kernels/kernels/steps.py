@@ -9,36 +9,38 @@ import triton.language as tl
 
 @triton.jit
 def turn_in_steps(
-    first,  # first members of the pairs, in the stored dtype
-    second,  # second members
+    pair,  # first and second members of the pairs
     cos_sin,  # `CosSin`
     TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
     INVERSE: tl.constexpr,  # negate the sines
+    STORED: tl.constexpr,  # the dtype of the results
     steps: tl.constexpr,  # `Steps` that fuses nothing
 ):
     """Rotate every pair: products, then a sum and a difference, which are rounded."""
+    first, second = pair
     cos1, sin1, cos2, sin2 = cos_sin
-    of_cos1, of_cos2 = product(first, cos1, steps), product(second, cos2, steps)
+    of_cos1 = product(first, cos1, STORED, steps)
+    of_cos2 = product(second, cos2, STORED, steps)
     if TRANSPOSE:
-        of_sin1, of_sin2 = product(second, sin2, steps), product(first, sin1, steps)
-    else:
-        of_sin1, of_sin2 = product(second, sin1, steps), product(first, sin2, steps)
+        sin1, sin2 = sin2, sin1
+    of_sin1 = product(second, sin1, STORED, steps)
+    of_sin2 = product(first, sin2, STORED, steps)
     BACK: tl.constexpr = TRANSPOSE != INVERSE
     if BACK:
         y1, y2 = of_cos1 + of_sin1, of_cos2 - of_sin2
     else:
         y1, y2 = of_cos1 - of_sin1, of_cos2 + of_sin2
-    return y1.to(first.dtype), y2.to(first.dtype)
+    return y1.to(STORED), y2.to(STORED)
 
 
 @triton.jit
 def product(
-    x,  # elements, in the stored dtype
+    x,  # elements
     factor,  # cosines or sines, in fp32 or fp64
+    STORED: tl.constexpr,  # the dtype of the results
     steps: tl.constexpr,  # `Steps`
 ):
-    """x * factor in the dtype of the factor, or rounded to that of x."""
-    STORED: tl.constexpr = x.dtype
+    """x * factor in the dtype of the factor, or rounded to that of the results."""
     if steps.rounds_cos_sin:
         factor = factor.to(STORED).to(factor.dtype)
     found = x.to(factor.dtype) * factor

@@ -75,22 +75,23 @@ def partner_of(
 
 @triton.jit
 def turn_element(
-    x,  # elements, in the stored dtype
-    other,  # the other member of each pair
+    pair,  # elements, and the other member of the pair of each
     cos_sin,  # of each element; for the transposed map, the sine of the other member
     is_first,  # whether the element is the first member of its pair
     BACK: tl.constexpr,  # the other way round: transposed or inverse, but not both
+    STORED: tl.constexpr,  # the dtype of the results
     steps: tl.constexpr,  # `Steps`
 ):
     """Rotate every element in the dtype of its cosine; the same bits as `turn`, `turn_in_steps`."""
+    x, other = pair
     cos, sin = cos_sin
     if steps.fused:
         sin = tl.where(is_first, sin, -sin) if BACK else tl.where(is_first, -sin, sin)
         y = tl.fma(x.to(cos.dtype), cos, other.to(cos.dtype) * sin)
     else:
-        of_cos, of_sin = product(x, cos, steps), product(other, sin, steps)
+        of_cos, of_sin = product(x, cos, STORED, steps), product(other, sin, STORED, steps)
         y = tl.where(is_first == BACK, of_cos + of_sin, of_cos - of_sin)
-    return y.to(x.dtype)
+    return y.to(STORED)
 
 
 # A new length, batch or table compiles no new kernel.
@@ -123,6 +124,7 @@ def whole_rows_kernel(
     IN_PLACE: tl.constexpr,  # the outputs are the inputs, and only the rotary slice is touched
 ):
     STORED: tl.constexpr = q_ptr.dtype.element_ty
+    RETURNED: tl.constexpr = q_out_ptr.dtype.element_ty
     PACKED: tl.constexpr = cu_seqlens_ptr is not None
     q = Tensors(q_ptr, q_out_ptr, q_heads, strides.q, strides.q_out)
     k = Tensors(k_ptr, k_out_ptr, k_heads, strides.k, strides.k_out)
@@ -168,7 +170,7 @@ def whole_rows_kernel(
     # Turn in fp32 (fp64 for fp64), and round. Tokens past the last sequence pass through.
     is_first = (element < head.half)[None, None, :]
     BACK: tl.constexpr = TRANSPOSE != lookup.inverse
-    y = turn_element(x, x_other, (cos, sin), is_first, BACK, steps)
+    y = turn_element((x, x_other), (cos, sin), is_first, BACK, RETURNED, steps)
     if head.tail > 0:
         y = tl.where(does_turn[None, None, :], y, x)
     if PACKED:

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from ..call.returned import memory_for
 from ..call.rotation import Rotation
 from . import fastpath
 from .plan import RopeTensors, as_read
@@ -23,14 +24,13 @@ def rotate(
     """
     outs = tensors  # a pending minus sign of a view may stay: -x turned is minus x turned
     if not inplace:
-        outs = tuple([torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors])
+        outs = memory_for(tensors, rotation)
     pairs = (*tensors, *outs) if len(tensors) == 2 else (*tensors, None, *outs, None)
     given = *pairs, *rotation.tensors
     if entry is not None and entry.launch is not None and entry.launch(given):
         return outs
     # Triton launches on the current device. If that was another one, try again on this one.
-    device = tensors[0].device
-    with torch.cuda.device(device if device.type == "cuda" else -1):
+    with torch.cuda.device_of(tensors[0]):
         if entry is None or entry.launch is None or not entry.launch(given):
             _plan_and_run(RopeTensors(*given), rotation, inplace, entry)
     return outs

@@ -1,12 +1,10 @@
-"""RoPE in plain PyTorch: readable, on any device, in every dtype. The yardstick for the kernel.
-
-It stands on torch alone and checks nothing: its arguments were checked elsewhere.
-"""
+"""RoPE in plain PyTorch, for arguments that are known to be good: the yardstick for the kernel."""
 
 import torch
 from torch import Tensor
 
 from ..call.formats import view_as_sbhd, view_from_sbhd
+from ..call.returned import returned_dtype
 from ..call.rotation import Rotation
 
 
@@ -54,19 +52,22 @@ def apply_rotary_pos_emb(
 
 def rotate(tensors: tuple[Tensor, ...], rotation: Rotation, rounding: str) -> tuple[Tensor, ...]:
     """Rotate tensors; differentiable in them and in the table, as often as you like."""
-    views = [view_as_sbhd(t, rotation.tensor_format) for t in tensors]
-    stored, computed = tensors[0].dtype, compute_dtype(tensors[0])
-    cos, sin, in_sequence = rotation.cos_sin(views[0].shape[0], computed)
+    stored, computed, order = tensors[0].dtype, compute_dtype(tensors[0]), rotation.tensor_format
+    seq_len = view_as_sbhd(tensors[0], order).shape[0]
+    cos, sin, in_sequence = rotation.cos_sin(seq_len, computed)
     if in_sequence is not None:
-        in_sequence = in_sequence.view(-1, 1, 1, 1)
+        in_sequence = view_from_sbhd(in_sequence.view(-1, 1, 1, 1), order)
     # 'promoted' and 'kept' (in fp32) upcast nothing: autograd rounds the gradient of each product
-    dtype = computed if rounding in ("once", "upcast") else stored
+    returned = computed if rounding == "kept" else returned_dtype(rotation, tensors[0])
+    is_upcast = rounding in ("once", "upcast")
+    dtype, rounded = (computed, computed) if is_upcast else (stored, returned)
     known = stored if rounding == "model" else computed
-    cos, sin = (v.transpose(0, 1)[:, :, None].to(known) for v in (cos, sin))  # (s, b or 1, 1, d2)
+    # (s, b or 1, 1, d2), in the order of the tensors: their gradients come out contiguous
+    cos, sin = (view_from_sbhd(v.transpose(0, 1)[:, :, None].to(known), order) for v in (cos, sin))
     start, end = rotation.rotary_start, rotation.rotary_start + cos.shape[-1]
     reads_interleaved, writes_interleaved = rotation.pairings
     outs = []
-    for x in views:
+    for x in tensors:
         # not tensor_split: its backward adds up three tensors, where this one concatenates them
         sizes = start, end - start, x.shape[-1] - end
         before, given, after = x.split(sizes, dim=-1)
@@ -78,17 +79,17 @@ def rotate(tensors: tuple[Tensor, ...], rotation: Rotation, rounding: str) -> tu
         rotary = rotary.to(dtype)
         if rotation.transpose:
             # the transpose of a quarter turn is its negative
-            of_cos, of_sin = (rotary * cos).to(dtype), (rotary * sin).to(dtype)
+            of_cos, of_sin = (rotary * cos).to(rounded), (rotary * sin).to(rounded)
             rotated = of_cos - rotate_half(of_sin, rotation.interleaved)
         else:
             rotated = rotary * cos + rotate_half(rotary, rotation.interleaved) * sin
-        rotated = rotated if rounding == "kept" else rotated.to(stored)
+        rotated = rotated.to(returned)
         if in_sequence is not None:
             rotated = torch.where(in_sequence, rotated, given)
         if rotation.interleaved and not writes_interleaved:
             rotated = to_half_split(rotated)
         out = torch.cat((before, rotated, after), dim=-1)
-        outs.append(view_from_sbhd(out, rotation.tensor_format).contiguous())
+        outs.append(out.contiguous())
     return tuple(outs)
 
 

@@ -3,6 +3,7 @@
 import copy
 import io
 import time
+import warnings
 import weakref
 
 import pytest
@@ -310,23 +311,9 @@ def patched():
     return module
 
 
-def hooked():
-    module = RotaryPositionEmbedding(D)
-    module.register_forward_hook(lambda module, args, table: table / 2)
-    return module
-
-
-def hooked_before():
-    module = RotaryPositionEmbedding(D)
-    module.register_forward_pre_hook(lambda module, args: (args[0] + 1,))
-    return module
-
-
 REFUSED = {
     stretched: (TypeError, r"^freqs is a Stretched that overrides forward; .*freqs\(max_seq_len\)"),
     patched: (TypeError, r"^freqs is a RotaryPositionEmbedding that overrides forward"),
-    hooked: (ValueError, r"^freqs has forward hooks, .*accepted: its table, freqs\(max_seq_len\)"),
-    hooked_before: (ValueError, r"^freqs has forward hooks"),
 }
 
 
@@ -347,14 +334,43 @@ def test_a_module_that_does_more_when_called_is_refused(make, device):
     rope_fw(t, module(S))
 
 
-def test_a_hook_that_was_removed_is_no_hook(device):
-    module, t = RotaryPositionEmbedding(D).to(device), tokens(device)
+@pytest.mark.parametrize("register", ("register_forward_hook", "register_forward_pre_hook"))
+def test_hooks_do_not_run_and_the_first_call_says_so(register, device):
+    """As wandb.watch and torchinfo register them, on every module of a model."""
+    module, t, ran = RotaryPositionEmbedding(D).to(device), tokens(device), []
     want = rope_fw(t, module)
-    hook = module.register_forward_hook(lambda module, args, table: table / 2)
-    with pytest.raises(ValueError, match=r"^freqs has forward hooks"):
-        rope_fw(t, module)
-    hook.remove()
-    assert torch.equal(rope_fw(t, module), want)
+    getattr(module, register)(lambda *arguments: ran.append(arguments) and None)
+    calls = (
+        rope_fw,
+        apply_rotary_pos_emb,
+        lambda *arguments: apply_rotary_pos_emb(*arguments, fused=False),
+    )
+    with pytest.warns(
+        UserWarning, match=r"freqs has forward hooks, which don't run.*\(max_seq_len"
+    ):
+        assert torch.equal(rope_fw(t, module), want)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for call in calls:
+            torch.testing.assert_close(call(t, module), want)
+    assert not ran
+    rope_fw(t, module(S))
+    assert ran
+
+
+def test_each_module_with_hooks_says_so_and_not_within_a_compiled_call():
+    modules, t = [RotaryPositionEmbedding(D) for _ in range(2)], tokens("cpu")
+    for module in modules:
+        module.register_forward_hook(lambda *arguments: None)
+    torch.compiler.reset()
+    compiled = torch.compile(lambda module: rope_fw(t, module), fullgraph=True, backend="aot_eager")
+    for module in modules:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)
+            warnings.filterwarnings("default", module="torch")
+            compiled(module)
+        with pytest.warns(UserWarning, match="freqs has forward hooks"):
+            rope_fw(t, module)
 
 
 # the meta device

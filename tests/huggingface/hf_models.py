@@ -1,0 +1,166 @@
+"""Small models of many families with random weights, and what is compared of them."""
+
+from dataclasses import dataclass, field
+
+import torch
+
+from rope_kernels.huggingface import patch
+
+TEXT = {
+    "vocab_size": 97,
+    "hidden_size": 64,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": 128,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+GPT_OSS = {
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e4},
+}
+GPTJ = {"n_embd": 64, "n_layer": 2, "n_head": 4, "rotary_dim": 8, "n_positions": 128}
+MODERN_BERT = {"cls_token_id": 1, "sep_token_id": 2}
+DEEPSEEK = {
+    "num_key_value_heads": 4,
+    "head_dim": 8,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 16,
+    "q_lora_rank": 24,
+    "kv_lora_rank": 24,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "moe_intermediate_size": 32,
+    "first_k_dense_replace": 1,
+}
+QWEN_VL = {
+    "text_config": {
+        **TEXT,
+        "vocab_size": 100,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 1e4,
+            "mrope_section": [2, 3, 3],
+        },
+    },
+    "vision_config": {
+        "depth": 2,
+        "embed_dim": 32,
+        "hidden_size": 64,
+        "num_heads": 2,
+        "mlp_ratio": 2,
+        "patch_size": 4,
+    },
+    "image_token_id": 95,
+    "video_token_id": 96,
+    "vision_start_token_id": 93,
+    "vision_end_token_id": 94,
+}
+
+
+@dataclass(frozen=True)
+class Family:
+    """How a small model is made."""
+
+    config: str
+    model: str
+    options: dict = field(default_factory=dict)
+    layers: int = 2  # of the text; and as many of a tower
+    launches: int = 1  # of our kernel in each layer of a forward
+    images: bool = False
+    attention: str = "sdpa"
+    generates: bool = True
+
+    def make(self, device, dtype=torch.float32):
+        import transformers
+
+        options = self.options if self.images else TEXT | self.options
+        config = getattr(transformers, self.config)(**options)
+        torch.manual_seed(7)
+        model = getattr(transformers, self.model)._from_config(
+            config, attn_implementation=self.attention
+        )
+        return model.to(device, dtype).eval()  # no dropout
+
+
+FAMILIES = {
+    "llama": Family("LlamaConfig", "LlamaForCausalLM"),
+    "qwen3": Family("Qwen3Config", "Qwen3ForCausalLM"),
+    "glm4": Family("Glm4Config", "Glm4ForCausalLM"),
+    "gemma3": Family("Gemma3TextConfig", "Gemma3ForCausalLM"),
+    "deepseek_v3": Family("DeepseekV3Config", "DeepseekV3ForCausalLM", DEEPSEEK),
+    "qwen2_vl": Family("Qwen2VLConfig", "Qwen2VLForConditionalGeneration", QWEN_VL, images=True),
+    "olmo2": Family("Olmo2Config", "Olmo2ForCausalLM"),
+    "cohere": Family("CohereConfig", "CohereForCausalLM"),
+    "gpt_oss": Family("GptOssConfig", "GptOssForCausalLM", GPT_OSS, attention="eager"),
+    "phi3": Family("Phi3Config", "Phi3ForCausalLM"),
+    "ernie4_5": Family("Ernie4_5Config", "Ernie4_5ForCausalLM"),
+    "nanochat": Family("NanoChatConfig", "NanoChatForCausalLM"),
+    "hunyuan_v1_dense": Family("HunYuanDenseV1Config", "HunYuanDenseV1ForCausalLM"),
+    "gpt_neox": Family("GPTNeoXConfig", "GPTNeoXForCausalLM"),
+    "modernbert": Family("ModernBertConfig", "ModernBertForMaskedLM", MODERN_BERT, generates=False),
+    "helium": Family("HeliumConfig", "HeliumForCausalLM"),
+    "gptj": Family("GPTJConfig", "GPTJForCausalLM", GPTJ, launches=2, attention="eager"),
+}
+
+
+def inputs_of(family, device):
+    """Tokens with padding on the left; with one image for the models that see."""
+    generator = torch.Generator().manual_seed(3)
+    tokens = torch.randint(3, 90, (2, 21), generator=generator)
+    mask = torch.ones_like(tokens)
+    tokens[0, :4] = mask[0, :4] = 0
+    found = {"input_ids": tokens, "attention_mask": mask}
+    if family.images:
+        tokens[:, 5], tokens[:, 6:10], tokens[:, 10] = 93, 95, 94  # 4 x 4 patches, merged by 2 x 2
+        found["pixel_values"] = torch.randn(2 * 16, 3 * 2 * 4 * 4, generator=generator)
+        found["image_grid_thw"] = torch.tensor([[1, 4, 4]] * 2)
+        found["mm_token_type_ids"] = (tokens == 95).int()
+    return {name: x.to(device) for name, x in found.items()}
+
+
+def logits_and_gradients(model, inputs, autocast):
+    """The logits and the gradient of every parameter, by name."""
+    model.zero_grad()
+    device = next(model.parameters()).device.type
+    with torch.autocast(device, torch.bfloat16, enabled=autocast):
+        logits = model(**inputs).logits
+    weight = torch.linspace(-1, 1, logits.shape[-1], device=device)
+    (logits.float() * weight).sin().sum().backward()
+    found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    return {"logits": logits.detach()} | found
+
+
+def compared(family, autocast, device):
+    """Of an unpatched model, of the same once more, and of the patched one; and what was patched.
+
+    A model that differs from itself has an operator that adds in no fixed order.
+    """
+    model = family.make(device, torch.float32 if autocast else torch.bfloat16)
+    inputs = inputs_of(family, device)
+    if family.images and not autocast:
+        inputs["pixel_values"] = inputs["pixel_values"].bfloat16()
+    wanted, again = (logits_and_gradients(model, inputs, autocast) for _ in range(2))
+    with patch(model) as patched:
+        got = logits_and_gradients(model, inputs, autocast)
+    return wanted, again, got, patched
+
+
+def unequal(got, wanted):
+    """The names of what differs in a bit."""
+    assert got.keys() == wanted.keys() and len(got) > 10
+    assert all(x.isfinite().all() for x in wanted.values())
+    return [name for name, x in wanted.items() if not torch.equal(got[name], x)]
+
+
+def generated(model, inputs):
+    with torch.no_grad():
+        return model.generate(**inputs, max_new_tokens=8, do_sample=False)

@@ -1,0 +1,82 @@
+"""Whole models, patched and not: logits, every gradient and generated tokens, bit for bit.
+
+Here in plain PyTorch; on a GPU by the kernels, and with the launches of a layer counted.
+"""
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from hf_models import FAMILIES, compared, generated, inputs_of, logits_and_gradients, unequal
+from rope_kernels.huggingface import patch
+from rope_kernels.launch import launch_rope
+
+SIX = ("llama", "qwen3", "glm4", "gemma3", "deepseek_v3", "qwen2_vl")
+OTHERS = tuple(name for name in FAMILIES if name not in SIX)
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers, and of torch about determinism
+
+
+@pytest.fixture(autouse=True)
+def in_a_fixed_order(monkeypatch, device):
+    """Attention and sums that give a model the same bits twice; on a CPU no kernel at all."""
+    pytest.importorskip("transformers", reason="needs transformers")
+    if device == "cpu":
+        monkeypatch.setenv("TRITON_INTERPRET", "0")
+        yield
+        return
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    with sdpa_kernel(SDPBackend.MATH):
+        yield
+    torch.use_deterministic_algorithms(False)
+
+
+def check_bits(name, autocast, device):
+    wanted, again, got, patched = compared(FAMILIES[name], autocast, device)
+    assert not unequal(again, wanted), f"{name} differs from itself"
+    assert not unequal(got, wanted), name
+    assert patched.replaced, name
+
+
+@pytest.mark.parametrize("autocast", (False, True), ids=("bf16", "autocast"))
+def test_six_families_have_the_bits_of_their_own_functions(autocast, device):
+    for name in SIX:
+        check_bits(name, autocast, device)
+
+
+@pytest.mark.parametrize("autocast", (False, True), ids=("bf16", "autocast"))
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_families_too(name, autocast, device):
+    check_bits(name, autocast, device)
+
+
+@pytest.mark.parametrize("name", [name for name, family in FAMILIES.items() if family.generates])
+def test_a_patched_model_generates_the_same_tokens(name, device):
+    """With a cache: after the first step one token at a time, each at a position of its own."""
+    model = FAMILIES[name].make(device)
+    inputs = inputs_of(FAMILIES[name], device)
+    expected = generated(model, inputs)
+    with patch(model):
+        assert torch.equal(generated(model, inputs), expected)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", SIX)
+def test_a_layer_of_a_patched_model_has_one_launch(name, device, monkeypatch):
+    """One in the forward, one in the backward; the tower of Qwen2-VL has its own layers."""
+    launches, rotate = [], launch_rope.rotate
+
+    def counting(tensors, rotation, *rest):
+        launches.append(rotation.transpose)
+        return rotate(tensors, rotation, *rest)
+
+    monkeypatch.setattr(launch_rope, "rotate", counting)
+    family = FAMILIES[name]
+    model, inputs = family.make(device, torch.bfloat16), inputs_of(family, device)
+    if family.images:
+        inputs["pixel_values"] = inputs["pixel_values"].bfloat16()
+    layers = family.layers * (2 if family.images else 1)
+    with patch(model):
+        logits_and_gradients(model, inputs, autocast=False)
+    assert launches.count(False) == launches.count(True) == layers * family.launches

@@ -1,0 +1,323 @@
+"""`patch` and `unpatch`: what is replaced, what is left and why, and that it comes back."""
+
+import importlib
+import inspect
+import re
+import sys
+from types import ModuleType
+
+import pytest
+import torch
+from torch import nn
+
+from hf_calls import Case, Function, Sizes, differs, outcome
+from hf_models import FAMILIES, inputs_of
+from rope_kernels.huggingface import Left, Replaced, patch, unpatch
+from rope_kernels.huggingface.digest import UnknownCode, code_digest
+from rope_kernels.huggingface.known import BY_DIGEST
+
+LLAMA = "transformers.models.llama.modeling_llama"
+CASE = Case("(b, s, w) for (b, h, s, d)", 1, "fp32")
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_patched():
+    pytest.importorskip("transformers", reason="needs transformers")
+    yield
+    unpatch()
+
+
+@pytest.fixture
+def llama():
+    return importlib.import_module(LLAMA)
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """Makes a module of Python from text, as the code that comes with a model on the hub."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def make(name, text):
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        return importlib.import_module(name)
+
+    return make
+
+
+def text_of_llama(llama):
+    """Its rotation and the helper, as a copy has them."""
+    functions = llama.rotate_half, llama.apply_rotary_pos_emb
+    text = "import torch\n\n" + "\n\n".join(inspect.getsource(f) for f in functions)
+    return re.sub(r"^@.*\n", "", text, flags=re.M)
+
+
+# What a target may be
+
+
+def test_a_name_a_module_and_a_model(llama, device):
+    original = llama.apply_rotary_pos_emb
+    for target in ("llama", LLAMA, llama, FAMILIES["llama"].make(device)):
+        patched = patch(target)
+        assert patched.replaced == (Replaced(LLAMA, "apply_rotary_pos_emb"),)
+        assert patched.left == ()
+        assert str(patched) == f"replaced {LLAMA}.apply_rotary_pos_emb"
+        assert llama.apply_rotary_pos_emb is not original
+        unpatch(target)
+        assert llama.apply_rotary_pos_emb is original
+
+
+def test_all_modules_of_a_model_with_two_towers(device):
+    patched = patch(FAMILIES["qwen2_vl"].make(device))
+    functions = {one.function for one in patched.replaced}
+    assert functions == {"apply_rotary_pos_emb", "apply_rotary_pos_emb_vision"}
+
+
+def test_a_model_without_rotation():
+    patched = patch(nn.Sequential(nn.Linear(2, 2)))
+    assert (patched.replaced, patched.left) == ((), ())
+    assert str(patched) == "no function that rotates was found"
+
+
+@pytest.mark.parametrize("target", (None, 3, torch.Tensor))
+def test_another_target_is_refused(target):
+    with pytest.raises(TypeError, match=r"target is of type .*; accepted: a torch\.nn\.Module"):
+        patch(target)
+
+
+def test_a_name_that_is_none_is_refused():
+    with pytest.raises(ValueError, match=r"target is 'lama', and transformers\.models\.lama"):
+        patch("lama")
+
+
+# It comes back
+
+
+def test_patching_twice_changes_nothing(llama):
+    original = llama.apply_rotary_pos_emb
+    first = patch("llama")
+    ours = llama.apply_rotary_pos_emb
+    again = patch("llama")
+    assert first.replaced == again.replaced and llama.apply_rotary_pos_emb is ours
+    unpatch()
+    assert llama.apply_rotary_pos_emb is original
+
+
+def test_a_context_manager_undoes_what_it_did_and_no_more(llama):
+    original = llama.apply_rotary_pos_emb
+    with pytest.raises(RuntimeError, match="within"), patch("llama") as patched:
+        assert patched.replaced and llama.apply_rotary_pos_emb is not original
+        with patch("llama"):
+            pass
+        assert llama.apply_rotary_pos_emb is not original
+        raise RuntimeError("within")
+    assert llama.apply_rotary_pos_emb is original
+
+
+def test_what_others_replaced_since_stays(llama, monkeypatch):
+    monkeypatch.setattr(llama, "apply_rotary_pos_emb", llama.apply_rotary_pos_emb)
+    patch("llama")
+    llama.apply_rotary_pos_emb = print
+    unpatch()
+    assert llama.apply_rotary_pos_emb is print
+
+
+def test_a_module_of_the_hub_comes_back_as_the_same_object(llama, monkeypatch):
+    """The package kernels makes a module of the function, whose `forward` holds it."""
+    function = llama.apply_rotary_pos_emb
+
+    class Func(nn.Module):
+        def forward(self, *args, **kwargs):
+            return function(*args, **kwargs)
+
+    of_hub = Func()
+    monkeypatch.setattr(llama, "apply_rotary_pos_emb", of_hub)
+    with patch("llama") as patched:
+        assert patched.replaced and llama.apply_rotary_pos_emb is not of_hub
+        call = CASE.call_of(function, "cpu")
+        got = outcome(llama.apply_rotary_pos_emb, call)
+        assert differs(got, outcome(function, call), strides=False) is None
+    assert llama.apply_rotary_pos_emb is of_hub
+
+
+# A function is known by its code
+
+
+def test_a_copy_in_code_of_a_model_is_known(llama, made):
+    text = text_of_llama(llama)
+    old = text.replace("sin, unsqueeze_dim", "sin, position_ids=None, unsqueeze_dim")
+    for name, source in (("copied_rotation", text), ("old_rotation", old)):
+        module = made(name, source)
+        original = module.apply_rotary_pos_emb
+        patched = patch(module)
+        assert [one.function for one in patched.replaced] == ["apply_rotary_pos_emb"], name
+        call = CASE.call_of(original, "cpu")
+        got = outcome(module.apply_rotary_pos_emb, call)
+        assert differs(got, outcome(original, call), strides=False) is None
+
+
+CHANGES = {  # of Llama's function: each rotates in another way
+    "the sign of the helper": ("torch.cat((-x2, x1)", "torch.cat((x2, -x1)"),
+    "the sign of the sum": ("(q * cos) + ", "(q * cos) - "),
+    "the helper's halves": ("x[..., : x.shape[-1] // 2]", "x[..., ::2]"),
+    "a default": ("unsqueeze_dim=1", "unsqueeze_dim=2"),
+    "a global": ("import torch\n", "import math as torch\n"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_another_code_is_left_and_says_why(change, llama, made):
+    text = text_of_llama(llama)
+    assert CHANGES[change][0] in text
+    module = made("changed_rotation", text.replace(*CHANGES[change], 1))
+    original = module.apply_rotary_pos_emb
+    known = BY_DIGEST.get(code_digest(original))
+    assert known is None or known.families == "nanochat", change
+    if known is None:
+        reason = "its code is not that of a known function"
+        assert patch(module).left == (Left("changed_rotation", "apply_rotary_pos_emb", reason),)
+        assert module.apply_rotary_pos_emb is original
+
+
+def test_annotations_docstrings_and_names_of_helpers_do_not_count(llama, made):
+    text = text_of_llama(llama).replace("rotate_half", "quarter_turn")
+    text = text.replace("(q, k, cos", "(q: torch.Tensor, k: 'a key', cos")
+    module = made("renamed_rotation", text.replace('"""', '"""Other words. ', 1))
+    assert code_digest(module.apply_rotary_pos_emb) == code_digest(llama.apply_rotary_pos_emb)
+
+
+def test_what_has_no_source_or_wraps_is_left(llama, made):
+    text = text_of_llama(llama)
+    module = ModuleType("rotation_of_a_string")
+    exec(text, vars(module))
+    (left,) = patch(module).left
+    assert left.reason == "the source of apply_rotary_pos_emb is not available"
+    wrapping = """
+import functools
+
+def noted(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs)
+    return wrapper
+
+"""
+    at = text.index("def apply_rotary_pos_emb")
+    start = text.rfind("\n\n", 0, at)
+    module = made("wrapped_rotation", text[:start] + wrapping + "@noted\n" + text[at:])
+    (left,) = patch(module).left
+    assert left.reason.startswith("apply_rotary_pos_emb wraps another function")
+    with pytest.raises(UnknownCode):
+        code_digest(torch.cat)
+
+
+ALIKE = (("gpt_oss", "openai_privacy_filter"), ("llama", "nanochat"), ("llama", "olmo2"))
+
+
+@pytest.mark.parametrize("one, other", ALIKE)
+def test_functions_with_the_same_arguments_are_told_apart(one, other):
+    digests = [code_digest(Function(x, "apply_rotary_pos_emb").itself) for x in (one, other)]
+    assert BY_DIGEST[digests[0]].rule != BY_DIGEST[digests[1]].rule
+
+
+# Families that are left
+
+METHOD = "._apply_rotary_embedding"
+NOT_COVERED = """
+    deepseek_v2 llama4 glm_moe_dsa glm5_next longcat_flash kimi_k25 sam2_video sam3
+    sam3_tracker_video edgetam_video vjepa2 mlcd video_llama_3 musicflamingo deimv2 pp_doclayout_v2
+    funnel seamless_m4t wav2vec2_bert wav2vec2_conformer
+"""
+
+
+def test_what_is_left_by_name():
+    found = {}
+    for family in (*NOT_COVERED.split(), "gemma4"):
+        for one in patch(family).left:
+            found.setdefault(family, []).append(one.function)
+    assert found == {
+        "deepseek_v2": ["apply_rotary_emb"],
+        "llama4": ["apply_rotary_emb", "vision_apply_rotary_emb"],
+        "sam2_video": ["apply_rotary_pos_emb_2d"],
+        "sam3": ["apply_rotary_pos_emb_2d"],
+        "sam3_tracker_video": ["apply_rotary_pos_emb_2d"],
+        "edgetam_video": [
+            "apply_rotary_pos_emb_2d_self_attn",
+            "apply_rotary_pos_emb_2d_cross_attn",
+        ],
+        "vjepa2": ["rotate_queries_or_keys", "VJEPA2RopeAttention.apply_rotary_embeddings"],
+        "musicflamingo": ["apply_rotary_time_emb"],
+        "seamless_m4t": [f"SeamlessM4TConformerSelfAttention{METHOD}"],
+        "wav2vec2_bert": [f"Wav2Vec2BertSelfAttention{METHOD}"],
+        "wav2vec2_conformer": [f"Wav2Vec2ConformerSelfAttention{METHOD}"],
+        "gemma4": ["apply_multidimensional_rope"],
+    }
+
+
+# Calls that go to the function itself
+
+ODD = {
+    "fp64": lambda call: {name: _as(x, torch.float64) for name, x in call.items()},
+    "a table that requires a gradient": lambda call: (
+        call | {"cos": call["cos"].detach().requires_grad_()}
+    ),
+    "tables of two dtypes": lambda call: call | {"sin": call["sin"].half()},
+    "a table with one row for all": lambda call: (
+        call | {"cos": call["cos"][:, :1], "sin": call["sin"][:, :1]}
+    ),
+    "more rows than positions": lambda call: call | {"q": _as(call["q"][:, :, 1:])},
+    "more entries in the table than in q": lambda call: (
+        call | {"q": _as(call["q"][:1]), "k": _as(call["k"][:1])}
+    ),
+    "no tensor": lambda call: call | {"cos": 1.0},
+}
+
+
+def _as(x, dtype=None):
+    if not isinstance(x, torch.Tensor):
+        return x
+    found = x.detach().to(x.dtype if dtype is None else dtype)
+    return found.requires_grad_(x.requires_grad)
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_calls_go_to_the_function_itself(odd, llama):
+    original, taken = llama.apply_rotary_pos_emb, []
+
+    def noting(*args, **kwargs):
+        taken.append(1)
+        return original(*args, **kwargs)
+
+    known = BY_DIGEST[code_digest(original)]
+    call = ODD[odd](CASE.call_of(original, "cpu"))
+    got = outcome(known.form(known.rule, noting), call)
+    assert differs(got, outcome(original, call), strides=True) is None
+    assert taken
+
+
+# Within PyTorch's transforms
+
+
+def test_a_patched_model_compiles_without_a_break(device, monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "0")  # a kernel in the interpreter is no operator
+    family = FAMILIES["llama"]
+    model, inputs = family.make(device), inputs_of(family, device)
+
+    def rotated(q, k, cos, sin):
+        return sys.modules[LLAMA].apply_rotary_pos_emb(q, k, cos, sin)
+
+    call = Case(CASE.layout, 1, "fp32", Sizes(s=16, d=32)).call_of(rotated, device)
+    with patch(model), torch.no_grad():
+        torch.compiler.reset()
+        wanted = outcome_without_gradients(rotated, call)
+        compiled = torch.compile(rotated, fullgraph=True, backend="aot_eager")
+        assert all(map(torch.equal, outcome_without_gradients(compiled, call), wanted))
+        explained = torch._dynamo.explain(model)(**inputs)
+        with_ours = explained.graph_break_count
+    torch.compiler.reset()
+    with torch.no_grad():
+        assert with_ours == torch._dynamo.explain(model)(**inputs).graph_break_count
+
+
+def outcome_without_gradients(function, call):
+    return function(*[call[name].detach() for name in ("q", "k", "cos", "sin")])
