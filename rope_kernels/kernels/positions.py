@@ -3,7 +3,6 @@
 import triton
 import triton.language as tl
 
-from .parts import per_token
 from .values import TableRows
 
 
@@ -80,11 +79,14 @@ def along_axes(
 ):
     """The same, or if there are several axes, with each pair's position along its own."""
     if given.axes_ptr is not None:
-        s, exists = tokens.s, at.exists & pairs.exists
-        if len(at.exists.shape) == 2:
-            s = per_token(s, OVER_POSITIONS)
+        # Over positions in one dimension, as frequencies are: then Triton evaluates sines in the
+        # layout of their loads. In two, more would go through shared memory, in whole rows.
+        s, exists = tokens.s, tokens.exists
+        if len(at.exists.shape) == 2 and not OVER_POSITIONS:
+            s, exists = s[:, None], exists[:, None]
+        exists = exists & pairs.exists
         axis = tl.load(given.axes_ptr + pairs.number, pairs.exists, other=0)
-        id_ptr = given.ids_ptr + at.b * given.ids_strides[0] + s * given.ids_strides[1]
+        id_ptr = given.ids_ptr + tokens.b * given.ids_strides[0] + s * given.ids_strides[1]
         id_ptr += axis.to(tl.int64) * given.ids_strides[2]
         at = TableRows(tl.load(id_ptr, exists, other=0).to(tl.int64), exists, at.b)
     return at
