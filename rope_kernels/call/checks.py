@@ -18,6 +18,7 @@ from ..embedding import PER_PAIR, AnglesPerPair, RotaryPositionEmbedding
 from ..machine.modes import has_values, is_differentiated, is_traced, wants_grad
 from .arguments import MOST_START, OUTPUT_PAIRINGS, ROUNDINGS, Call
 from .formats import FORMATS, view_as_sbhd
+from .positions import positions_of
 from .rotation import Rotation
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -367,7 +368,7 @@ def _check_lengths(cu_seqlens: Tensor, seq_len: int, cp_size: int) -> None:
 def _check_reach(rotation: Rotation, seq_len: int) -> None:
     """Check that the table has a row for every position in use."""
     # rank 0 holds the last positions too, so every rank comes to the same answer
-    position, in_sequence = replace(rotation, cp_rank=0).positions(seq_len)
+    position, in_sequence = positions_of(replace(rotation, cp_rank=0), seq_len)
     used = position if in_sequence is None else position[:, in_sequence]
     if not used.numel():
         return
