@@ -70,7 +70,9 @@ def apply_rotary_pos_emb(
             position of the first token of each sequence, if it is not 0. An int, () or (1,): that
             of all sequences.
         position_ids: (b, s) or (1, s), or (t,) with 'thd', int8 to int64 or uint8: the position of
-            every token. Overrides `cp_rank`, and the starts in `cu_seqlens`.
+            every token. Overrides `cp_rank`, and the starts in `cu_seqlens`. With a module of
+            several axes also (axes, b, s), (axes, 1, s) or (axes, t), where pair i turns by
+            `position_ids[axes[i]]`. Other positions are then the same on all axes.
         interleaved: neighbors are a pair; tables, cos and sin too, repeat as 0, 0, 1, 1, ... Some
             Hugging Face models (GLM, Ernie 4.5, Helium) hand over 0, 1, ..., 0, 1, ... instead.
         inplace: overwrite the rotary slice of `t` and return `t`. A view is fine, `q` in a packed

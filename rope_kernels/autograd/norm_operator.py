@@ -9,6 +9,7 @@ from ..call.arguments import names_of
 from ..call.checks import check_inplace, check_values
 from ..call.formats import view_as_sbhd
 from ..call.normalization import Normalization, Wanted
+from ..call.positions import shape_of_kept
 from ..call.rotation import FIELDS, Rotation
 from ..launch import launch_norm
 from ..machine.modes import wants_grad
@@ -97,7 +98,7 @@ def _(tensors, weights, sumsqs, for_backward, *values):
     outs += [_one_per_row(t) for t in tensors]
     if rotation.cu_seqlens is None:
         return outs
-    shape = rotation.shape_of_positions(tensors[0].shape[0])
+    shape = shape_of_kept(rotation, tensors[0].shape[0])
     return [*outs, rotation.cu_seqlens.new_empty(shape, dtype=torch.int64)]
 
 

@@ -5,6 +5,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ..call.formats import view_as_sbhd
+from ..call.positions import positions_of
 from ..call.rotation import Rotation
 from ..reference import compute_dtype, rotate_half, to_interleaved
 
@@ -56,7 +57,7 @@ def _add_rows(rotation: Rotation, rows: Tensor) -> Tensor:
     seq_len, (entries, s2) = rows.shape[1], rotation.tables[0].shape[:2]
     if not (rotation.looks_up_positions or rotation.cp_size > 1):
         return pad(rows, (0, 0, 0, s2 - seq_len))
-    position, in_sequence = rotation.positions(seq_len)
+    position, in_sequence = positions_of(rotation, seq_len)
     counts = (position >= 0) & (position < s2)
     if in_sequence is not None:
         counts = counts & in_sequence

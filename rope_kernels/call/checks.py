@@ -19,6 +19,7 @@ from ..machine.modes import has_values, is_differentiated, is_traced, wants_grad
 from .arguments import MOST_START, OUTPUT_PAIRINGS, ROUNDINGS, Call
 from .cp_orders import CP_ORDERS, chunks_of, rank_of_last
 from .formats import FORMATS, view_as_sbhd
+from .positions import positions_of
 from .rotation import Rotation
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -379,7 +380,7 @@ def _check_reach(rotation: Rotation, seq_len: int) -> None:
     """Check that the table has a row for every position in use."""
     # of the ranks that hold the first and the last, so every rank comes to the same answer
     ends = {0, rank_of_last(rotation.cp_size, rotation.cp_order)}
-    shares = [replace(rotation, cp_rank=rank).positions(seq_len) for rank in ends]
+    shares = [positions_of(replace(rotation, cp_rank=rank), seq_len) for rank in ends]
     used = torch.cat([x if held is None else x[:, held] for x, held in shares], 1)
     if not used.numel():
         return

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ..embedding import for_both_members, radians
-from .cp_orders import find_in_packed, positions_of_rank
 from .fields import getter_of
+from .positions import positions_of
 
 
 @dataclass(slots=True)
@@ -96,38 +96,12 @@ class Rotation:
         has_ids = self.position_ids is not None
         return has_ids or self.cu_seqlens is not None or self.start_positions is not None
 
-    def shape_of_positions(self, tokens: int) -> tuple[int, ...]:
-        """That of `position_ids` for so many packed tokens."""
-        return (tokens,) if self.axes is None else (self.position_ids.shape[0], tokens)
-
-    def positions(self, seq_len: int) -> tuple[Tensor, Tensor | None]:
-        """Position of each token, (b or 1, s), and whether it is in a sequence (None: all are).
-
-        With `axes` a token has one on each axis, (axes, b or 1, s).
-        """
-        token = torch.arange(seq_len, device=self.table.device)
-        position, length, in_sequence, starts = token, seq_len, None, self.start_positions
-        if self.cu_seqlens is not None:
-            ends = self.cu_seqlens.long() // self.cp_size
-            sequence, position, length = find_in_packed(ends, token)
-            in_sequence = token < ends[-1]
-            starts = None if starts is None else pad(starts, (0, 1))[sequence]
-        elif starts is not None:
-            starts = starts[:, None]
-        position = positions_of_rank(position, length, self.cp_size, self.cp_rank, self.cp_order)
-        if starts is not None:
-            position = position + starts
-        if self.position_ids is not None:
-            position = self.position_ids.long()
-        packed = position.dim() == (1 if self.axes is None else 2)
-        return position.unsqueeze(-2) if packed else position, in_sequence
-
     def cos_sin(self, seq_len: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
         """cos and sin, (b or 1, s, d2), NaN past the table; and whether tokens are in sequences."""
         if not (self.on_the_fly or self.looks_up_positions or self.cp_size > 1):
             tables, in_sequence = [x[:, :seq_len] for x in self.tables], None
         else:
-            position, in_sequence = self.positions(seq_len)
+            position, in_sequence = positions_of(self, seq_len)
             if self.on_the_fly:
                 by_pair = position[..., None]
                 if self.axes is not None:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ..call.normalization import Normalization, Wanted
+from ..call.positions import shape_of_kept
 from ..call.rotation import Rotation
 from . import fastpath
 from .norm_plan import (
@@ -56,7 +57,7 @@ def norm_rope(
         outs = tuple([torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors])
     if for_backward:
         if rotation.cu_seqlens is not None:
-            shape = rotation.shape_of_positions(tensors[0].shape[0])
+            shape = shape_of_kept(rotation, tensors[0].shape[0])
             positions = rotation.cu_seqlens.new_empty(shape, dtype=torch.int64)
         dtype = torch.promote_types(tensors[0].dtype, torch.float32)
         rstds = tuple([t.new_empty(t.shape[:-1], dtype=dtype) for t in tensors])

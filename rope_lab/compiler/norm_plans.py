@@ -12,6 +12,7 @@ from rope_kernels.call.arguments import Call
 from rope_kernels.call.checks import check_call
 from rope_kernels.call.norm_checks import NORM_ROUNDINGS, NormCall, check_norm
 from rope_kernels.call.normalization import Normalization
+from rope_kernels.call.positions import shape_of_kept
 from rope_kernels.call.rotation import Rotation
 from rope_kernels.launch.launch_norm import (
     as_read_backward,
@@ -80,7 +81,7 @@ def plans_of_norm(
         dtype = torch.promote_types(call.tensors[0].dtype, torch.float32)
         rstds = [_new(t, t.shape[:-1], dtype) for t in call.tensors]
         if rotation.cu_seqlens is not None:
-            shape = rotation.shape_of_positions(call.tensors[0].shape[0])
+            shape = shape_of_kept(rotation, call.tensors[0].shape[0])
             positions = _new(rotation.cu_seqlens, shape, torch.int64)
     given = forward_tensors(call.tensors, outs, weights, rstds, sumsqs, positions, rotation)
     given = as_read_forward(given, call.inplace)

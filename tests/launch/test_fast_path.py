@@ -42,6 +42,7 @@ CASES = (
     "a column of a wide tensor",
     "start positions",
     "position ids",
+    "positions on three axes",
     "packed",
     "context parallel",
     "interleaved",
@@ -59,6 +60,7 @@ CASES = (
     "norm",
     "norm of strided rows, in place",
     "norm of q and k",
+    "norm and three axes",
 )
 
 
