@@ -151,6 +151,31 @@ def test_given_rstd_the_references_bits(
     assert torch.equal(got, want)
 
 
+@pytest.mark.parametrize("casts_last", (False, True), ids=("cast first", "cast last"))
+@pytest.mark.parametrize("weight_dtype", (torch.float16, torch.float32), ids=str)
+@pytest.mark.parametrize("promoted", (False, True), ids=("table as x", "fp32 table"))
+@each_order
+@pytest.mark.usefixtures("needs_triton")
+def test_given_rstd_what_is_promoted_stays_in_fp32(
+    norm_after, promoted, weight_dtype, casts_last, device, monkeypatch
+):
+    """Packed, with a tail, and tokens past the last sequence."""
+    t = torch.randn(6, 3, 20, device=device).half()
+    weight = torch.randn(20, device=device).to(weight_dtype)
+    angle, rounding = angles(6, 12, device).view(6, 12), "promoted" if promoted else "model"
+    table = [x if promoted else x.half() for x in (angle.cos(), angle.sin())]
+    cu_seqlens = torch.tensor([0, 2, 5], device=device)
+    rotation = Rotation(*table, cu_seqlens=cu_seqlens, tensor_format="thd", rounding=rounding)
+    given = [t], [weight], [], rotation, model_norm(after=norm_after, casts_last=casts_last)
+    (got,), (rstd,), _ = launch_norm.norm_rope(*given, inplace=False, for_backward=True)
+    monkeypatch.setattr(torch, "rsqrt", lambda mean: rstd[..., None])
+    (want,) = reference.norm_rope(*given)
+    assert torch.equal(got, want)
+    rotation.table, rotation.sin = (x.half() for x in table)
+    (other,) = reference.norm_rope(*given)
+    assert torch.equal(other, want) is not promoted, "a table in fp32 is not rounded"
+
+
 # gradients, and the compiler
 
 
