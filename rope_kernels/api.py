@@ -50,7 +50,8 @@ def apply_rotary_pos_emb(
 
     Args:
         t: (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), as `tensor_format` says; fp32,
-            fp16, bf16 or fp64; any strides.
+            fp16, bf16 or fp64; any strides. Of a DTensor each rank rotates its shard, without
+            communication, and a DTensor comes back: docs/kernels.md says what may be sharded.
         freqs: on the device of `t`, one of
             - angles in radians, (s2, 1, 1, d2), fp32 (fp64 too with fp64 `t`), even d2 <= d;
             - (cos, sin), each (s2, d2) or (b, s2, d2), of any of the dtypes above;
@@ -315,7 +316,7 @@ def choose_route(fused: bool, tensors: tuple[Tensor | None, ...]) -> Route:
     torch.func, forward mode or torch.jit.trace                          PYTORCH
     no engine: a CPU without the interpreter, no Triton, a meta tensor   PYTORCH
     torch.compile, make_fx or FakeTensorMode                             OPERATOR
-    a class that overrides operators (DTensor), a wrapper of torch.func  PYTORCH
+    a class that overrides operators, a wrapper of torch.func            PYTORCH
     else                                                                 KERNEL
     ===================================================================  ========
     """

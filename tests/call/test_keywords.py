@@ -118,7 +118,7 @@ def test_what_was_asked_for_comes_by_keyword_alone(kind):
 
 def test_a_rotation_has_what_the_call_has_under_the_same_name():
     shared = [name for name in names_of(Rotation) if name in names_of(Call)]
-    assert len(shared) == 11
+    assert len(shared) == 12
     given = {name: object() for name in shared}
     call = call_of(**given, tensors=(None,), rotary_dim=8, output_pairing="same")
     rotation = api.rotation_of(call, (T, None), None)

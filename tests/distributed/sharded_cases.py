@@ -5,7 +5,7 @@ from functools import partial
 from itertools import product
 
 import torch
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_module
 
 from on_a_mesh import assert_gradient, assert_placed, mesh_of, on, part_of, placed, silently
 from rope_kernels import (
@@ -440,6 +440,16 @@ def refused_in_place_with_a_gradient(device):
     with torch.no_grad():
         call()
     assert not torch.equal(shard.to_local(), before)
+
+
+@cases.for_each(2)
+def refused_a_module_that_was_distributed(device):
+    """`distribute_module` makes DTensors of buffers, inv_freq among them."""
+    mesh = mesh_of(device, 2)
+    module = distribute_module(freqs_of("module", device), mesh)
+    shard = placed(torch.randn(4, 4, 4, D, device=device), mesh, Shard(2))
+    message = refusal(lambda: apply_rotary_pos_emb(shard, module, "bshd"))
+    assert message.startswith("freqs has an inv_freq that is a DTensor; accepted: a module that d")
 
 
 @cases.for_each(2)

@@ -512,7 +512,7 @@ def entry_of(*tensors, freqs=T, **options):
     plain = {"cu_seqlens": None, "start_positions": None, "position_ids": None}
     plain |= {"interleaved": False, "cp_size": 1, "cp_rank": 0, "fused": True, "inplace": False}
     plain |= {"rotary_dim": None, "rotary_start": 0, "inverse": False, "output_pairing": "same"}
-    plain |= {"rounding": None}
+    plain |= {"rounding": None, "cp_order": "zigzag"}
     a_call = Call(tensors=tensors, freqs=freqs, tensor_format="sbhd", **(plain | options))
     entry, again = (fastpath.entry_of_call(a_call, api.tables_of(freqs)) for _ in range(2))
     return id(entry) if entry is not None and entry is again else None
@@ -544,6 +544,7 @@ def test_calls_with_other_tensors_or_options_have_other_signatures(remembering):
         entry_of(T, inplace=True),
         entry_of(T, cp_size=2),
         entry_of(T, cp_size=2, cp_rank=1),
+        entry_of(T, cp_size=2, cp_rank=1, cp_order="contiguous"),
         entry_of(T, transpose=True),
         entry_of(T, rotary_dim=8),
         entry_of(T, rotary_dim=8.0),

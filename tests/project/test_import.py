@@ -43,6 +43,22 @@ def test_importing_loads_neither_triton_nor_matplotlib(module):
     """)
 
 
+def test_shards_are_loaded_when_a_dtensor_comes():
+    """The import of torch.distributed.tensor takes half a second."""
+    run_python("""
+        import sys
+        import rope_kernels
+        assert "torch.distributed.tensor" not in sys.modules
+        import torch
+        from rope_kernels import RotaryPositionEmbedding, norm_rope, rope_qk
+        t, rope = torch.randn(3, 2, 2, 8), RotaryPositionEmbedding(8)
+        rope_qk(t, t, rope)
+        norm_rope(t, None, rope)
+        loaded = {name for name in sys.modules if name.startswith("rope_kernels.sharded")}
+        assert "torch.distributed.tensor" not in sys.modules and not loaded
+    """)
+
+
 def test_importing_the_package_changes_no_environment_variable():
     run_python("""
         import os
