@@ -1,6 +1,6 @@
 """The blocks of Python in README and on the page of the kernels: each runs by itself.
 
-`test_types.py` has mypy check them. Llama is a stand-in here; tests/huggingface patches real models.
+`test_types.py` has mypy check them. Llama is a stand-in here; tests/huggingface has real models.
 """
 
 import re
