@@ -46,7 +46,7 @@ myst_heading_slug_func = "notebook_index.anchor"  # as JupyterLab has it: one li
 # A dead reference is an error (-n -W). Only names that other projects define, whose pages are not
 # looked up over the network, may stay without a link.
 nitpick_ignore_regex = [
-    ("py:.*", r"(torch|triton|collections|pathlib)\..*"),
+    ("py:.*", r"(torch|triton|collections|pathlib|types)\..*"),
 ]
 
 # The docstrings are plain text for a terminal: `name` is code there.

@@ -12,15 +12,45 @@ from ..call.formats import TensorFormat
 
 _NAMES = {torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float32: "float32"}
 
-# By the dimensions of q and of the table, and by where `unsqueeze` puts a table's new dimension:
-# the format of q, with a batch of one if q has three dimensions.
-_FORMATS: dict[tuple[int, int, int], TensorFormat] = {
-    (4, 3, 1): "bhsd",
-    (4, 3, 2): "bshd",
-    (4, 2, 0): "bhsd",
-    (4, 2, 1): "bshd",
-    (3, 2, 0): "bhsd",
-    (3, 2, 1): "bshd",
+
+@dataclass(frozen=True)
+class _Layout:
+    """Which dimension of q is which."""
+
+    tensor_format: TensorFormat
+    positions: int
+    alike: tuple[int, ...]  # all dimensions but the heads
+
+    def fits(self, tensors: tuple[Tensor, ...]) -> bool:
+        """Whether the others differ from q in the number of heads alone."""
+        q = tensors[0]
+        shape = q.shape
+        for x in tensors[1:]:
+            if x.dtype != q.dtype or x.device != q.device or x.dim() != q.dim():
+                return False
+            other = x.shape
+            for dim in self.alike:
+                if other[dim] != shape[dim]:
+                    return False
+        return True
+
+    def fits_table(self, q: Tensor, cos: Tensor) -> bool:
+        """Whether there is a row for each position, for all batch entries or for each."""
+        shape, table = q.shape, cos.shape
+        if table[-2] != shape[self.positions] or cos.device != q.device:
+            return False
+        return len(table) == 2 or table[0] == 1 or table[0] == shape[0]
+
+
+# By the dimensions of q and of the table, and by where `unsqueeze` puts a table's new dimension.
+# The format is that of q, with a batch of one if q has three dimensions.
+_LAYOUTS = {
+    (4, 3, 1): _Layout("bhsd", 2, (0, 2, 3)),
+    (4, 3, 2): _Layout("bshd", 1, (0, 1, 3)),
+    (4, 2, 0): _Layout("bhsd", 2, (0, 2, 3)),
+    (4, 2, 1): _Layout("bshd", 1, (0, 1, 3)),
+    (3, 2, 0): _Layout("bhsd", 1, (1, 2)),
+    (3, 2, 1): _Layout("bshd", 0, (0, 2)),
 }
 
 
@@ -55,59 +85,44 @@ class Rule:
         self, tensors: tuple[Tensor, ...], cos: Tensor, sin: Tensor, unsqueeze_dim: int
     ) -> str | None:
         """Why a call is one for the function itself, or None: `rotate` takes it."""
+        for x in (*tensors, cos, sin):  # no generators from here on: this is in every call
+            if not isinstance(x, Tensor):
+                return "an argument is no tensor"
         q = tensors[0]
-        if not all([isinstance(x, Tensor) for x in (*tensors, cos, sin)]):
-            return "an argument is no tensor"
-        if any([x.dtype not in _NAMES for x in (q, cos)]) or cos.dtype != sin.dtype:
+        dtype, in_table = q.dtype, cos.dtype
+        if dtype not in _NAMES or in_table not in _NAMES or sin.dtype != in_table:
             return "dtypes other than bf16, fp16 and fp32"
-        if self.promotes(q, cos) and cos.dtype != torch.float32:
+        if dtype != in_table and self.promotes(q, cos) and in_table != torch.float32:
             return "a table in bf16 beside fp16, or in fp16 beside bf16, for a result in fp32"
-        if torch.is_grad_enabled() and (cos.requires_grad or sin.requires_grad):
+        if (cos.requires_grad or sin.requires_grad) and torch.is_grad_enabled():
             return "a table that requires a gradient"
-        if any([x.device != q.device for x in (*tensors, cos, sin)]):
-            return "tensors on different devices"
-        tensor_format = _format_of(q, cos, unsqueeze_dim)
-        if tensor_format is None:
+        layout = _layout_of(q, cos, unsqueeze_dim)
+        if layout is None:
             return "dimensions that are not heads, positions and elements"
-        return None if self._fit(tensors, cos, sin, tensor_format) else "sizes that PyTorch repeats"
-
-    def _fit(
-        self, tensors: tuple[Tensor, ...], cos: Tensor, sin: Tensor, tensor_format: TensorFormat
-    ) -> bool:
-        """Whether there is one row of the table for each position, and nothing is broadcast."""
-        q = tensors[0]
-        heads = q.dim() - (3 if tensor_format == "bhsd" else 2)
-        positions = q.shape[-2 if tensor_format == "bhsd" else -3]
-        for x in tensors[1:]:
-            if x.dtype != q.dtype or x.dim() != q.dim():
-                return False
-            if (*x.shape[:heads], *x.shape[heads + 1 :]) != (
-                *q.shape[:heads],
-                *q.shape[heads + 1 :],
-            ):
-                return False
-        if cos.shape != sin.shape or cos.shape[-2] != positions:
-            return False
-        if cos.dim() == 3 and cos.shape[0] != 1 and cos.shape[0] != q.shape[0]:
-            return False
+        if not layout.fits(tensors):
+            return "keys of another dtype or device, or not shaped as q but for the heads"
+        if not (layout.fits_table(q, cos) and cos.shape == sin.shape):
+            return "a table that has not one row for each position of q, or on another device"
         width, d = self.rotary_dim(cos), q.shape[-1]
-        if width < 2 or width % 2:
-            return False
-        return width == d if self.rest == "none" else width <= d
+        if width < 2 or width % 2 or width > d or (width < d and self.rest == "none"):
+            return "a table of another width"
+        return None
 
     def rotate(
         self, tensors: tuple[Tensor, ...], cos: Tensor, sin: Tensor, unsqueeze_dim: int
     ) -> tuple[Tensor, ...]:
         """Rotate one or two tensors in one launch: bits, dtype and strides of the function."""
         q, rotary_dim = tensors[0], self.rotary_dim(cos)
-        tensor_format = _format_of(q, cos, unsqueeze_dim)
+        layout = _layout_of(q, cos, unsqueeze_dim)
+        if layout is None:
+            raise ValueError("why_not has a reason against this call")
         if self.columns == "first half":
             cos, sin = cos[..., : rotary_dim // 2], sin[..., : rotary_dim // 2]
         has_batch, promotes = q.dim() == 4, self.promotes(q, cos)
         call = Call(
             tensors=tensors if has_batch else tuple([x[None] for x in tensors]),
             freqs=(cos, sin),
-            tensor_format=tensor_format,
+            tensor_format=layout.tensor_format,
             fused=True,
             cu_seqlens=None,
             start_positions=None,
@@ -128,7 +143,7 @@ class Rule:
         return outs if has_batch else tuple([x[0] for x in outs])
 
 
-def _format_of(q: Tensor, cos: Tensor, unsqueeze_dim: int) -> TensorFormat | None:
+def _layout_of(q: Tensor, cos: Tensor, unsqueeze_dim: int) -> _Layout | None:
     if unsqueeze_dim < 0:
         unsqueeze_dim += cos.dim() + 1
-    return _FORMATS.get((q.dim(), cos.dim(), unsqueeze_dim))
+    return _LAYOUTS.get((q.dim(), cos.dim(), unsqueeze_dim))

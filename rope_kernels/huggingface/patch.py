@@ -111,9 +111,9 @@ def patch(target: nn.Module | ModuleType | str) -> Patched:
     function with other code is left. docs/kernels.md lists the families.
 
     Calls that the kernel can't take go to the function that was replaced: with fp64, with a table
-    that requires a gradient, with a table in fp32 beside other tensors where the function would
-    return fp32, with tensors on several devices, and with shapes that PyTorch would broadcast in
-    other ways than a table (s, d2) or (b, s, d2) over heads.
+    in bf16 beside fp16 or the reverse, with a table that requires a gradient, with tensors on
+    several devices, and with shapes that PyTorch would broadcast in other ways than a table (s, d2)
+    or (b, s, d2) over heads.
 
     Args:
         target: a model, whose classes say which modules; a modeling module; or the name of a

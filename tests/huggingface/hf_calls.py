@@ -75,7 +75,7 @@ DTYPES = {  # of the tensors, and of the table
     "fp16, table in fp32": (FP16, FP32),
     "fp32, table in bf16": (FP32, BF16),
 }
-WIDTHS = (1, 2 / 3, 1 / 2)  # of a table, as a share of d
+WIDTHS = (1 / 3, 1 / 2, 2 / 3, 1)  # of a table, as a share of d
 
 
 @dataclass(frozen=True)

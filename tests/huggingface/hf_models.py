@@ -90,6 +90,13 @@ class Family:
         )
         return model.to(device, dtype).eval()  # no dropout
 
+    def call(self, device, autocast):
+        """A model with parameters in fp32 for autocast, else in bf16, and its inputs."""
+        inputs = inputs_of(self, device)
+        if self.images and not autocast:
+            inputs["pixel_values"] = inputs["pixel_values"].bfloat16()
+        return self.make(device, torch.float32 if autocast else torch.bfloat16), inputs
+
 
 FAMILIES = {
     "llama": Family("LlamaConfig", "LlamaForCausalLM"),
@@ -144,10 +151,7 @@ def compared(family, autocast, device):
 
     A model that differs from itself has an operator that adds in no fixed order.
     """
-    model = family.make(device, torch.float32 if autocast else torch.bfloat16)
-    inputs = inputs_of(family, device)
-    if family.images and not autocast:
-        inputs["pixel_values"] = inputs["pixel_values"].bfloat16()
+    model, inputs = family.call(device, autocast)
     wanted, again = (logits_and_gradients(model, inputs, autocast) for _ in range(2))
     with patch(model) as patched:
         got = logits_and_gradients(model, inputs, autocast)

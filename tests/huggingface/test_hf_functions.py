@@ -129,3 +129,19 @@ def test_a_kernel_has_the_bits_of_all_functions_with_a_body(known):
         function = Function(family, known.name).itself
         wrong, taken = disagreements(function, usual_cases(function, "cuda", LARGE), "cuda")
         assert not wrong and taken >= 3, family
+
+
+@pytest.mark.parametrize("dtypes", ("fp16", "fp16, table in fp32"))
+@pytest.mark.parametrize("family", ("llama", "glm", "deepseek_v4"))
+def test_a_compiled_call_has_the_same_bits(family, dtypes, device, needs_triton):
+    """As an operator of PyTorch, with the dtypes and strides that the launch gives."""
+    function = Function(family, "apply_rotary_pos_emb").itself
+    (case,) = [x for x in usual_cases(function, device) if x.dtypes == dtypes]
+    ours, given = replaced(function)
+    call = case.call_of(function, device)
+    torch.compiler.reset()
+    backend = "inductor" if device == "cuda" else "aot_eager"
+    compiled = torch.compile(ours, fullgraph=True, backend=backend)
+    wanted = outcome(function, call)
+    assert differs(outcome(compiled, call), wanted, strides=False) is None
+    assert not given

@@ -62,8 +62,9 @@ def test_a_patched_model_generates_the_same_tokens(name, device):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("autocast", (False, True), ids=("bf16", "autocast"))
 @pytest.mark.parametrize("name", SIX)
-def test_a_layer_of_a_patched_model_has_one_launch(name, device, monkeypatch):
+def test_a_layer_of_a_patched_model_has_one_launch(name, autocast, device, monkeypatch):
     """One in the forward, one in the backward; the tower of Qwen2-VL has its own layers."""
     launches, rotate = [], launch_rope.rotate
 
@@ -73,10 +74,8 @@ def test_a_layer_of_a_patched_model_has_one_launch(name, device, monkeypatch):
 
     monkeypatch.setattr(launch_rope, "rotate", counting)
     family = FAMILIES[name]
-    model, inputs = family.make(device, torch.bfloat16), inputs_of(family, device)
-    if family.images:
-        inputs["pixel_values"] = inputs["pixel_values"].bfloat16()
+    model, inputs = family.call(device, autocast)
     layers = family.layers * (2 if family.images else 1)
     with patch(model):
-        logits_and_gradients(model, inputs, autocast=False)
+        logits_and_gradients(model, inputs, autocast)
     assert launches.count(False) == launches.count(True) == layers * family.launches

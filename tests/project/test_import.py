@@ -59,6 +59,16 @@ def test_shards_are_loaded_when_a_dtensor_comes():
     """)
 
 
+def test_patching_a_module_loads_no_transformers():
+    run_python("""
+        import sys
+        import types
+        from rope_kernels.huggingface import patch
+        assert patch(types.ModuleType("empty")).replaced == ()
+        assert not {"triton", "transformers"} & {name.partition(".")[0] for name in sys.modules}
+    """)
+
+
 def test_importing_the_package_changes_no_environment_variable():
     run_python("""
         import os

@@ -278,8 +278,8 @@ def test_sphinx_reads_every_notebook_where_it_is_in_the_repository(make_site, tm
     copied = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*.ipynb")}
     assert copied == NOTEBOOKS
     pages = {p.name for p in tmp_path.iterdir() if p.suffix in (".md", ".rst")}
-    own = ("index", "install", "kernels", "checklist", "compile_matrix", "tiles", *FOLDED)
-    assert pages == {f"{name}.md" for name in own} | {"api.rst", "lab.rst"}
+    own = ("index", "install", "kernels", "hugging_face", "checklist", "compile_matrix", "tiles")
+    assert pages == {f"{name}.md" for name in (*own, *FOLDED)} | {"api.rst", "lab.rst"}
 
 
 def test_any_warning_is_an_error(make_site, tmp_path, monkeypatch):

@@ -1,0 +1,22 @@
+"""The page about models: its table is the one that the code has."""
+
+from pathlib import Path
+
+import hugging_face_table
+from hf_calls import every_function
+from test_hf_patch import NOT_COVERED
+
+PAGE = (Path(__file__).resolve().parents[2] / hugging_face_table.PAGE).read_text(encoding="utf-8")
+
+
+def test_the_page_has_the_table():
+    stale = f"{hugging_face_table.PAGE} is stale: run python tools/hugging_face_table.py"
+    assert hugging_face_table.as_page(PAGE) == PAGE, stale
+
+
+def test_the_page_names_what_is_not_covered():
+    assert f": {', '.join(NOT_COVERED.split())}." in PAGE
+    covered = {function.family for function in every_function()}
+    named = {"glm_moe_dsa", "longcat_flash", "glm5_next", "kimi_k25", "mlcd", "video_llama_3"}
+    assert named == covered & {*NOT_COVERED.split()}
+    assert f"{len(every_function())} functions" in PAGE
