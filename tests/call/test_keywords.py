@@ -36,6 +36,7 @@ from rope_kernels.launch.plan import RopeTensors
 
 ROOT = Path(__file__).resolve().parents[2]
 WHERE = "cu_seqlens", "start_positions", "position_ids"
+OF_PATCHED_MODELS = "promoted_from", "keeps_strides"  # no argument of a public function
 T = torch.randn(4, 1, 2, 8)
 
 
@@ -101,7 +102,8 @@ def test_every_argument_gets_into_the_field_of_its_name(function, monkeypatch):
         assert len(options) == 4
         assert all(getattr(norm, name) is given.pop(name) for name in options)
     assert {name: getattr(call, name) for name in given} == given
-    assert {*given, "tensors", "transpose"} == {*names_of(Call)}
+    assert {*given, "tensors", "transpose", *OF_PATCHED_MODELS} == {*names_of(Call)}
+    assert [getattr(call, name) for name in OF_PATCHED_MODELS] == ["", False]
     assert call.transpose == (function is rope_bw)
 
 
@@ -118,7 +120,7 @@ def test_what_was_asked_for_comes_by_keyword_alone(kind):
 
 def test_a_rotation_has_what_the_call_has_under_the_same_name():
     shared = [name for name in names_of(Rotation) if name in names_of(Call)]
-    assert len(shared) == 12
+    assert len(shared) == 14
     given = {name: object() for name in shared}
     call = call_of(**given, tensors=(None,), rotary_dim=8, output_pairing="same")
     rotation = api.rotation_of(call, (T, None), None)
@@ -287,7 +289,7 @@ def entry_of(monkeypatch):
 
 ELSEWHERE = {
     Call: ("tensors", "freqs", "fused"),
-    Rotation: ("table", "sin"),
+    Rotation: ("table", "sin", "axes"),  # the format and shape of position_ids tell of axes
     NormCall: ("weights", "sumsqs"),
 }
 
@@ -392,7 +394,7 @@ def test_options_by_position_are_found(source, found):
 
 
 def test_no_file_packs_options_by_position():
-    assert len(OPTIONS) == 22
+    assert len(OPTIONS) == 26
     paths = [path for room in ("rope_kernels", "rope_lab") for path in (ROOT / room).rglob("*.py")]
     assert len(paths) > 40
     found = {

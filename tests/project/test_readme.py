@@ -42,5 +42,5 @@ def test_a_block_runs_by_itself(name, monkeypatch):
 
 
 def test_no_block_is_missed():
-    assert list(BLOCKS) == ["readme_0", *(f"kernels_{i}" for i in range(5)), "hugging_face_0"]
+    assert list(BLOCKS) == ["readme_0", *(f"kernels_{i}" for i in range(6)), "hugging_face_0"]
     assert (ROOT / "README.md").read_text().count("```python") == 1
