@@ -189,7 +189,8 @@ def turn_forward(
         x1, x2, tail = row
         COMPUTED: tl.constexpr = x1.dtype
         MET: tl.constexpr = STORED if steps.rounds_products else COMPUTED
-        y1, y2 = turn_in_steps(x1.to(MET), x2.to(MET), cos_sin, False, INVERSE, steps)
+        met = x1.to(MET), x2.to(MET)
+        y1, y2 = turn_in_steps(met, cos_sin, False, INVERSE, MET, steps)
         y1, y2 = y1.to(COMPUTED), y2.to(COMPUTED)
         if does_turn is not None:
             y1 = tl.where(does_turn[:, None, None], y1, x1)

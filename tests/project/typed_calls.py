@@ -42,6 +42,7 @@ def make_freqs() -> tuple[RotaryPositionEmbedding, Tensor, tuple[Tensor, Tensor]
         persistent=False,
         attention_factor=1.0,
         inv_freq=None,
+        axes=None,
     )
     assert_type(rope.inv_freq, Tensor)
     assert_type(rope.attention_factor, float)
