@@ -15,6 +15,8 @@ from rope_kernels import (
     Rounding,
     TensorFormat,
     apply_rotary_pos_emb,
+    grid_positions,
+    mrope_axes,
     norm_rope,
     qk_norm_rope,
     rope_bw,
@@ -38,6 +40,8 @@ def make_freqs() -> tuple[RotaryPositionEmbedding, Tensor, tuple[Tensor, Tensor]
         rotary_base=10000.0,
         interleaved=False,
         persistent=False,
+        attention_factor=1.0,
+        axes=None,
     )
     assert_type(rope.inv_freq, Tensor)
     assert_type(rope.rotary_dim, int)
@@ -52,6 +56,16 @@ def make_freqs() -> tuple[RotaryPositionEmbedding, Tensor, tuple[Tensor, Tensor]
     angles: Tensor = plain(2 * S)
     rows = angles[:, 0, 0]
     return rope, angles, (rows.cos(), rows.sin())
+
+
+def rotate_images() -> Tensor:
+    """By the positions of patches on several axes."""
+    rope = RotaryPositionEmbedding(D, axes=mrope_axes(sections=[3, 3, 2], interleaved=True))
+    assert_type(rope.axes, tuple[int, ...] | None)
+    assert_type(rope.axis_of_pair, Tensor | None)
+    ids = grid_positions(t=1, h=2, w=4, merge_size=2, device="cpu")[:, None]
+    assert_type(rope.cos_sin_at(position_ids=ids, dtype=torch.bfloat16).sin, Tensor)
+    return apply_rotary_pos_emb(torch.randn(S, B, H, D), rope, position_ids=ids)
 
 
 def rotate_by_index() -> Tensor:
