@@ -10,7 +10,7 @@ import re
 import pytest
 import torch
 
-from rope_kernels import RotaryPositionEmbedding, rope_bw, rope_fw, rope_qk
+from rope_kernels import RotaryPositionEmbedding, mrope_axes, rope_bw, rope_fw, rope_qk
 from rope_lab.compiler.compile import compile_call
 from rope_lab.compiler.plans import plan_of
 from rope_lab.compiler.stages import opcodes, operations
@@ -26,6 +26,7 @@ def bf16(*shape):
 
 ROPE = RotaryPositionEmbedding(D)
 INTERLEAVED = RotaryPositionEmbedding(D, interleaved=True)
+THREE_AXES = RotaryPositionEmbedding(D, axes=mrope_axes([16, 24, 24]))
 HALF_ROTARY = RotaryPositionEmbedding(D, 0.5)
 CU_SEQLENS = torch.tensor([0, 10, S])
 QKV = bf16(B, S, 3 * H, D).transpose(1, 2)  # in bhsd, packed along the heads
@@ -43,6 +44,10 @@ CALLS = {  # what is called, its arguments, and its options
     "q and k, position ids": (
         *(rope_qk, (bf16(B, S, H, D), bf16(B, S, 1, D), ROPE, "bshd")),
         {"position_ids": torch.zeros(B, S).long()},
+    ),
+    "q and k, three axes": (
+        *(rope_qk, (bf16(B, S, H, D), bf16(B, S, 1, D), THREE_AXES, "bshd")),
+        {"position_ids": torch.zeros(3, B, S).long()},
     ),
     "half rotary, new": (rope_fw, (bf16(S, B, H, D), HALF_ROTARY), {}),
     "half rotary, in place": (rope_fw, (bf16(S, B, H, D), HALF_ROTARY), {"inplace": True}),

@@ -17,6 +17,8 @@ from rope_kernels import (
     TensorFormat,
     apply_rotary_pos_emb,
     cp_positions,
+    grid_positions,
+    mrope_axes,
     norm_rope,
     qk_norm_rope,
     rope_bw,
@@ -69,6 +71,16 @@ def scale_frequencies() -> Tensor:
     assert scaled is not None
     scaled.adapt(position_ids=torch.arange(2 * S))
     return scaled.inv_freq
+
+
+def rotate_images() -> Tensor:
+    """By the positions of patches on several axes."""
+    rope = RotaryPositionEmbedding(D, axes=mrope_axes(sections=[3, 3, 2], interleaved=True))
+    assert_type(rope.axes, tuple[int, ...] | None)
+    assert_type(rope.axis_of_pair, Tensor | None)
+    ids = grid_positions(t=1, h=2, w=4, merge_size=2, device="cpu")[:, None]
+    assert_type(rope.cos_sin_at(position_ids=ids, dtype=torch.bfloat16).sin, Tensor)
+    return apply_rotary_pos_emb(torch.randn(S, B, H, D), rope, position_ids=ids)
 
 
 def rotate_by_index() -> Tensor:
