@@ -61,14 +61,13 @@ def norm_rope(
         norm_after: rotate first, then normalize and multiply, as HunYuan, Llama 4 and NanoChat do.
         rounding: 'once', or None: fp32 math (fp64 for fp64 `t`), one rounding. The others round to
             the dtype of `t` where PyTorch's operators do in a model; docs/kernels.md names the
-            models. 'model': the normalized row, its product with the weight, then as in
-            `apply_rotary_pos_emb`; with a `weight_offset` as 'model_cast_last': not the normalized
-            row, but the product. As in PyTorch, a weight in fp32 ('model' alone) or (cos, sin) of
-            another dtype than `t` promotes what it meets to fp32, which is rounded at the end.
-            Squares are added in another order than PyTorch's, so a few elements in 100 000 differ,
-            by one unit. Gradients are computed in fp32 with the same cos and sin, and rounded once.
-            With `fused=False` values have the model's bits, and gradients go back through
-            PyTorch's roundings.
+            models. 'model': the normalized row and its product with the weight, then as in
+            `apply_rotary_pos_emb`. 'model_cast_last', and 'model' with a `weight_offset`: the
+            product alone. As in PyTorch, a weight in fp32 (with 'model') and (cos, sin) of another
+            dtype than `t` promote what they meet to fp32, which is rounded at the end. Squares are
+            added in another order than PyTorch's: of 10 000 elements 1 may differ in bf16, 3 in
+            fp16, by one unit. Gradients are computed in fp32 with the same cos and sin, and rounded
+            once. `fused=False` has the model's bits; its gradients go back through all roundings.
         sumsq: sums of squares, fp32 (fp64 for fp64 `t`), of shape `t.shape[:-1]`, or with h = 1 if
             all heads share one. Then rows are divided by sqrt(sumsq / norm_dim + eps). For a norm
             over all heads, as in OLMo 2 and MiniMax: sum `sum_of_squares(t)` over heads, and over
