@@ -1,7 +1,7 @@
 """A small Llama in plain PyTorch. Notebook 12 patches its rotation.
 
 As in the models of transformers, attention looks `apply_rotary_pos_emb` up in its module at every
-call, so `small_llama.apply_rotary_pos_emb = mine` replaces it, and `rotated_by` does so for a while.
+call. So `small_llama.apply_rotary_pos_emb = mine` replaces it, and `rotated_by` does for a while.
 """
 
 from collections.abc import Callable, Iterator
@@ -149,7 +149,7 @@ class SmallLlama(nn.Module):
         Args:
             tokens: bytes; with a cache that has keys already, one for each sequence.
             positions: (b, s) or (1, s); by default they go on where the cache ends.
-            cache: an empty dict, or the one of the call before. It gets this call's keys and values.
+            cache: an empty dict, or that of the call before; it gets this call's keys and values.
         """
         x = self.embedding(tokens)
         if positions is None:
