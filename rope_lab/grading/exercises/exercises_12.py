@@ -5,9 +5,7 @@ from ..spec import spec
 from .definitions import rope, rope_gradient
 
 _LEFT_OUT = ("part of the head rotated", "one gradient for all")
-_MEMORY = (
-    "the wrong layout: the kernel reads the memory as (s, b, h, d), and it is still (b, h, s, d)"
-)
+_MEMORY = "the wrong layout: the kernel reads memory as (s, b, h, d), and it is still (b, h, s, d)"
 _FIRST = "the wrong layout: the kernel takes the first dimension for positions, and it is b"
 
 
