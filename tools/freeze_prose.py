@@ -17,7 +17,7 @@ MOST_BYTES = 500_000
 
 
 def texts(root: Path = ROOT) -> list[str]:
-    """One text for each document and each notebook."""
+    """The prose of each document and of each notebook."""
     found = [(root / name).read_text(encoding="utf-8") for name in DOCUMENTS + NOTES]
     for folder in FOLDERS:
         for path in sorted((root / folder).glob("*.ipynb")):

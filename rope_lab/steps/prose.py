@@ -27,7 +27,7 @@ def prose(part: str = "train") -> Tensor:
 
 
 def batch(text: Tensor, size: int, length: int, seed: int) -> Tensor:
-    """Windows (size, length) of a text, at places that the seed decides."""
+    """Windows (size, length) of some prose, at places that the seed decides."""
     generator = torch.Generator().manual_seed(seed)
     begins = torch.randint(len(text) - length + 1, (size, 1), generator=generator)
     return text[begins + torch.arange(length)]

@@ -37,7 +37,7 @@ def step(model: SmallLlama, optimizer: torch.optim.Optimizer, tokens: Tensor) ->
 def train(
     model: SmallLlama, text: Tensor, steps: int, size: int = 8, length: int = 128
 ) -> list[float]:
-    """The loss before each step, on windows of a text that the step's number decides."""
+    """The loss before each step, on windows of the prose that the number of the step decides."""
     device = next(model.parameters()).device
     optimizer, losses = optimizer_of(model), []
     with _one_thread():
