@@ -183,38 +183,65 @@ def _timed_training(model: SmallLlama, steps: int, b: int, s: int) -> tuple[Tens
 
 
 def shares(device: str = "cuda", shapes: dict | None = None, runs: int = 20) -> dict:
-    """Forward and backward of a layer: launches, microseconds in kernels, and of the whole step.
+    """Forward and backward of a layer, a step, with each rotation; and of the rotation alone.
 
-    A step is one of `runs` in a row. Where the host is slower than the GPU, its time is the host's.
+    Returns:
+        For each layer and for eager and compiled steps: rotation -> 'launches', 'kernel_us' by the
+        profiler, and 'step_us', of one of `runs` steps in a row. Where the host is slower than the
+        GPU, that is the host's time. 'alone' has the launches and kernels of the rotations alone.
     """
     found = {}
     for shape, (size, b, s) in (shapes or SHAPES).items():
-        found[shape] = {}
+        torch._dynamo.reset()
+        by, calls = rotations(size, s, device), {}
         for how in ("eager", "compiled")[: 1 + COMPILED]:
-            by = rotations(size, s, device)
-            if how == "compiled":
-                del by["rung 8"]  # an autograd.Function around a launcher, which would break it
-            found[shape][how] = {}
+            layer = layer_call(size, b, s, device, backward=True, compiled=how == "compiled")
             for name, rotation in by.items():
-                torch._dynamo.reset()
-                call = layer_call(size, b, s, device, backward=True, compiled=how == "compiled")
-                profiled = launches_of(partial(call, rotation))
-                us = _step_us(partial(call, rotation), runs, device)
-                found[shape][how][name] = profiled | {"step_us": us}
+                if (how, name) != ("compiled", "rung 8"):  # its launcher breaks the graph
+                    calls[how, name] = partial(layer, rotation)
+        profiled = {case: launches_of(call) for case, call in calls.items()}
+        us = _step_us(calls, runs, device)
+        found[shape] = {
+            how: {
+                name: profiled[h, name] | {"step_us": us[h, name]} for h, name in calls if h == how
+            }
+            for how, _ in calls
+        }
+        found[shape]["alone"] = {
+            name: launches_of(rotation_call(by[name], size, b, s, device))
+            for name in ("PyTorch", "rung 8", "package")
+        }
     return found
 
 
-def _step_us(call: Callable[[], object], runs: int, device: str) -> float:
-    """The median of five rounds."""
-    rounds = []
-    for _ in range(5):
-        _wait(device)
-        begin = time.perf_counter()
-        for _ in range(runs):
-            call()
-        _wait(device)
-        rounds.append((time.perf_counter() - begin) / runs * 1e6)
-    return round(sorted(rounds)[2], 2)
+def rotation_call(rotation: Callable, size: Size, b: int, s: int, device: str) -> Callable:
+    """Forward and backward of a rotation in bf16, of q and k as attention has them."""
+    q, k = (
+        torch.randn(b, s, heads, size.head_dim, device=device).bfloat16().requires_grad_()
+        for heads in (size.heads, size.kv_heads)
+    )
+    tables = Rotary(size.head_dim)(torch.arange(s, device=device)[None], q.dtype)
+    grads = [torch.randn_like(x.transpose(1, 2)) for x in (q, k)]
+
+    def call() -> object:
+        y = rotation(q.transpose(1, 2), k.transpose(1, 2), *tables)
+        return torch.autograd.grad(y, (q, k), grads)
+
+    return call
+
+
+def _step_us(calls: dict, runs: int, device: str) -> dict:
+    """The median of seven rounds; the calls take turns, so that clocks drift for all of them."""
+    rounds = {case: [] for case in calls}
+    for _ in range(7):
+        for case, call in calls.items():
+            _wait(device)
+            begin = time.perf_counter()
+            for _ in range(runs):
+                call()
+            _wait(device)
+            rounds[case].append((time.perf_counter() - begin) / runs * 1e6)
+    return {case: round(sorted(us)[3], 2) for case, us in rounds.items()}
 
 
 def _wait(device: str | torch.device) -> None:

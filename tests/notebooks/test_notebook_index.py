@@ -186,7 +186,7 @@ def test_a_new_notebook_gets_its_cells_and_its_neighbors_lead_to_it(copy_of_repo
         "# 13 · One more\n\n**What else?**\n\n| | |\n|---|---|\n"
         "| You need | [02 Rotate half](02_rotate_half.ipynb) |\n"
         "| Time | 20 minutes |\n| Hardware | any |\n"
-        "| Previous · next | [11 Two for the price of one](11_two_for_the_price_of_one.ipynb) · "
+        "| Previous · next | [12 In a model](12_in_a_model.ipynb) · "
         "none: this is the last one so far, [00](00_start_here.ipynb) has the map |"
     )
     assert source(path, -1).endswith("\n\n**Next:** your own kernel.")
