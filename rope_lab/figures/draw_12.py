@@ -40,7 +40,7 @@ def steps(shares: dict[str, dict], title: str, source: str) -> None:
     figure, axes = plt.subplots(1, len(shares), figsize=(8.0, 3.8), sharey=True)
     said = []
     for ax, (layer, ways) in zip(axes, shares.items(), strict=True):
-        rows = [(how, name) for how, by in ways.items() for name in by]
+        rows = [(how, name) for how in ("eager", "compiled") for name in ways[how]]
         ms = [ways[how][name]["step_us"] / 1e3 for how, name in rows]
         places = [row + 0.6 * (how == "compiled") for row, (how, _) in enumerate(rows)]
         ax.barh(places, ms, color=[_COLORS[name] for _, name in rows], height=0.7)
