@@ -9,15 +9,15 @@ from torch.profiler import ProfilerActivity, profile
 _NO_KERNELS = ("Memcpy", "Memset")  # copies and fills by the driver
 
 
-def launches_of(call: Callable[[], object], runs: int = 5) -> dict[str, float]:
-    """Mean of some runs after a warm-up: 'launches', and the 'kernel_us' of all of them together.
+def launches_of(call: Callable[[], object], runs: int = 5, warm_up: int = 3) -> dict[str, float]:
+    """Mean of some runs after the warm-up: 'launches', and the 'kernel_us' of all of them together.
 
     Microseconds of a kernel are those between its begin and its end on the GPU. What the GPU waits
     between two kernels is not in them.
     """
     activities = [ProfilerActivity.CPU]
     activities += [ProfilerActivity.CUDA] if torch.cuda.is_available() else []
-    for _ in range(3):
+    for _ in range(warm_up):
         call()
     _wait()
     with profile(activities=activities) as profiler:

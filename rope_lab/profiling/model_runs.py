@@ -25,6 +25,7 @@ SHAPES = {  # layer -> its size, sequences, positions
     "Llama-3-8B layer": (LLAMA_8B, 1, 8192),
 }
 COMPILED = True  # False leaves out what torch.compile makes, for a quick look
+_ROUNDS = 7  # of steps
 _EVERY = 5  # of so many steps a loss is kept
 _ALONE = 20  # steps that are not timed: they compile and fill caches
 
@@ -231,9 +232,9 @@ def rotation_call(rotation: Callable, size: Size, b: int, s: int, device: str) -
 
 
 def _step_us(calls: dict, runs: int, device: str) -> dict:
-    """The median of seven rounds; the calls take turns, so that clocks drift for all of them."""
+    """The median of the rounds; the calls take turns, so that clocks drift for all of them."""
     rounds = {case: [] for case in calls}
-    for _ in range(7):
+    for _ in range(_ROUNDS):
         for case, call in calls.items():
             _wait(device)
             begin = time.perf_counter()
@@ -241,7 +242,7 @@ def _step_us(calls: dict, runs: int, device: str) -> dict:
                 call()
             _wait(device)
             rounds[case].append((time.perf_counter() - begin) / runs * 1e6)
-    return {case: round(sorted(us)[3], 2) for case, us in rounds.items()}
+    return {case: round(sorted(us)[_ROUNDS // 2], 2) for case, us in rounds.items()}
 
 
 def _wait(device: str | torch.device) -> None:

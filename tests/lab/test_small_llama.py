@@ -1,5 +1,7 @@
 """The model of notebook 12: its cache, its text, how it is patched, and what is found out on it."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ pytest.importorskip("triton", reason="needs Triton")
 
 import freeze_prose
 from rope_lab.profiling import model_runs
+from rope_lab.profiling.launches import launches_of
 from rope_lab.rungs import rung_8_rows
 from rope_lab.steps import small_llama
 from rope_lab.steps.prose import PATH, batch, prose
@@ -108,12 +111,15 @@ def test_a_rotation_of_nothing_is_another_model():
 def test_every_experiment_runs_small_and_on_a_cpu(monkeypatch):
     """It counts no launches there; what it returns is what JSON can hold."""
     monkeypatch.setattr(model_runs, "_ALONE", 1)
+    monkeypatch.setattr(model_runs, "_ROUNDS", 1)
+    monkeypatch.setattr(model_runs, "launches_of", partial(launches_of, runs=1, warm_up=0))
     monkeypatch.setattr(model_runs, "COMPILED", False)  # it takes a minute
     shapes = {"tiny": (TINY, 1, 2)}
     found = model_runs.training("cpu", steps=2, b=1, s=2, size=TINY)
     assert found["unpatched, run twice"]["other_losses"] == 0
     assert found["package"]["losses"][0] == pytest.approx(found["unpatched"]["losses"][0], 0.01)
     found = model_runs.shares("cpu", shapes, runs=1)
+    assert set(found["tiny"]["alone"]) == {"PyTorch", "rung 8", "package"}
     assert set(found["tiny"]["eager"]) == {"PyTorch", "rung 8", "package", "none"}
     monkeypatch.setattr(model_runs, "SHAPES", shapes)
     assert set(model_runs.launches("cpu", "tiny")) >= {"PyTorch", "rung 8", "package", "none"}
