@@ -162,3 +162,13 @@ def test_what_is_compared_keeps_nothing(monkeypatch):
     NotebookClient(notebook, kernel_name="python3", timeout=120).execute()
     assert "RIGHT: rung 2" in notebook.cells[1].outputs[0]["data"]["text/plain"]
     assert kept.climbed() == []
+
+
+def test_a_model_gets_the_readers_last_kernel_that_has_a_backward(tmp_path):
+    assert kept.mine_or_ours() is RUNGS[8].module.my_rope
+    kept.keep(3, written(RUNGS[3].source, tmp_path))
+    assert kept.mine_or_ours() is RUNGS[8].module.my_rope  # rung 3 has no backward
+    for rung in (5, 4):
+        kept.keep(rung, written(RUNGS[rung].source.replace("exists", f"is_{rung}"), tmp_path))
+    assert "is_5" in kept.source_of(5)
+    assert kept.mine_or_ours().__code__.co_filename.endswith("rung_5.py")

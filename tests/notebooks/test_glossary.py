@@ -27,6 +27,7 @@ GLOSSARY = {
     "09": "bars",
     "10": "checkpointing",
     "11": "unit, atomic, partial sums, persistent, pipeline",
+    "12": "grouped-query attention, autocast",
 }
 FUNCTIONS_OF_TORCH = {"transpose", "stack"}  # in code they are these
 TERMS = [(number, term) for number, terms in GLOSSARY.items() for term in terms.split(", ")]

@@ -131,12 +131,15 @@ def test_a_new_title_reaches_the_neighbors(copy_of_repository):
 
 
 def test_what_is_beyond_the_road_is_listed_after_its_sum(copy_of_repository):
-    *_, total, beyond = notebook_index.table_of_readme(INDEX).splitlines()
-    assert total == f"| | | all of it | {TOTAL} min |" and "beyond the road" in beyond
-    assert beyond.startswith(f"| [{INDEX.road[11].label} {INDEX.road[11].title}]")
-    replace_in(copy_of_repository / notebook_index.INDEX, "beyond = true\n", "")
+    after_it = INDEX.road[11:]
+    rows = notebook_index.table_of_readme(INDEX).splitlines()[-1 - len(after_it) :]
+    assert rows[0] == f"| | | all of it | {TOTAL} min |"
+    for row, entry in zip(rows[1:], after_it, strict=True):
+        assert row.startswith(f"| [{entry.label} {entry.title}]") and "beyond the road" in row
+    path = copy_of_repository / notebook_index.INDEX
+    path.write_text(path.read_text("utf-8").replace("beyond = true\n", ""), "utf-8")
     index = notebook_index.read(copy_of_repository)
-    assert index.minutes_of_the_road == TOTAL + INDEX.road[11].minutes
+    assert index.minutes_of_the_road == TOTAL + sum(entry.minutes for entry in after_it)
     assert "beyond the road" not in notebook_index.table_of_readme(index)
 
 
@@ -156,7 +159,7 @@ hardware_in_brief = "any"
 EMPTY_CELLS = ["# x\n\n**x?**\n\n| | |\n|---|---|", "## Recap\n\n**Next:** x"]
 
 
-def add(root, kind="notebook", number="12", file="12_one_more.ipynb", more="", cells=EMPTY_CELLS):
+def add(root, kind="notebook", number="13", file="13_one_more.ipynb", more="", cells=EMPTY_CELLS):
     with (root / notebook_index.INDEX).open("a", encoding="utf-8") as index:
         index.write(NEW.format(kind=kind, number=number, file=file) + more)
     path = root / "notebooks" / file
@@ -176,21 +179,21 @@ def test_a_new_notebook_gets_its_cells_and_its_neighbors_lead_to_it(copy_of_repo
         "README.md",
         f"notebooks/{START}",
         f"notebooks/{LAST}",
-        "notebooks/12_one_more.ipynb",
+        "notebooks/13_one_more.ipynb",
     ]
     assert notebook_index.write(root) == changed
     assert source(path, 0) == (
-        "# 12 · One more\n\n**What else?**\n\n| | |\n|---|---|\n"
+        "# 13 · One more\n\n**What else?**\n\n| | |\n|---|---|\n"
         "| You need | [02 Rotate half](02_rotate_half.ipynb) |\n"
         "| Time | 20 minutes |\n| Hardware | any |\n"
-        "| Previous · next | [11 Two for the price of one](11_two_for_the_price_of_one.ipynb) · "
+        "| Previous · next | [12 In a model](12_in_a_model.ipynb) · "
         "none: this is the last one so far, [00](00_start_here.ipynb) has the map |"
     )
     assert source(path, -1).endswith("\n\n**Next:** your own kernel.")
     last = root / "notebooks" / LAST
-    assert "· [12 One more](12_one_more.ipynb) |" in source(last, 0)
-    assert source(last, -1).endswith("**Next:** [12 One more](12_one_more.ipynb): what else?")
-    row = "[12 One more](notebooks/12_one_more.ipynb) | What else? |  | 20 min |\n"
+    assert "· [13 One more](13_one_more.ipynb) |" in source(last, 0)
+    assert source(last, -1).endswith("**Next:** [13 One more](13_one_more.ipynb): what else?")
+    row = "[13 One more](notebooks/13_one_more.ipynb) | What else? |  | 20 min |\n"
     assert row in (root / "README.md").read_text(encoding="utf-8")
 
 
@@ -198,9 +201,9 @@ def test_a_notebook_in_preparation_is_named_and_not_linked(copy_of_repository):
     root = copy_of_repository
     add(root, more="in_preparation = true\n").unlink()
     assert notebook_index.write(root) == ["README.md", f"notebooks/{START}", f"notebooks/{LAST}"]
-    assert "· 12 One more (in preparation) |" in source(root / "notebooks" / LAST, 0)
+    assert "· 13 One more (in preparation) |" in source(root / "notebooks" / LAST, 0)
     readme = (root / "README.md").read_text(encoding="utf-8")
-    assert "| 12 One more (in preparation) | What else? |  | 20 min |" in readme
+    assert "| 13 One more (in preparation) | What else? |  | 20 min |" in readme
 
 
 def test_a_detour_follows_its_notebook_and_leads_back(copy_of_repository):
@@ -263,11 +266,11 @@ def test_a_wrong_index_is_refused(copy_of_repository, good, bad, complaint):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ({"number": "13", "file": "13_x.ipynb"}, "'11', '13'.*; it has to be 00, 01, 02"),
+        ({"number": "14", "file": "14_x.ipynb"}, "'12', '14'.*; it has to be 00, 01, 02"),
         ({"kind": "deeper", "number": "99", "file": "deeper/x.ipynb"}, "belongs to notebook 99"),
         ({"kind": "deeper", "number": "02"}, "has to be named deeper/"),
-        ({"cells": AIMS_ONLY}, "12_one_more.ipynb: the table has to be there exactly once"),
-        ({"cells": NO_WAY_ON}, '12_one_more.ipynb: the "Next" line has to be there exactly once'),
+        ({"cells": AIMS_ONLY}, "13_one_more.ipynb: the table has to be there exactly once"),
+        ({"cells": NO_WAY_ON}, '13_one_more.ipynb: the "Next" line has to be there exactly once'),
     ],
 )
 def test_a_notebook_that_does_not_fit_is_refused(copy_of_repository, arguments, complaint):

@@ -165,4 +165,13 @@ WRONG_NUMBERS = {
         (["weight", "one tile", "sign", "one tile", "eps"], "unless there is only one tile"),
         (["weight", "one tile", "sign", "eps", "eps"], "only a row of zeros is wrong"),
     ],
+    ("12", 2): [
+        (["once", "model", "upcast"], "rounds the first product together with the sum"),
+        (["model", "model", "upcast"], "so the products are not rounded to the dtype of x"),
+        (["upcast", "model", "upcast"], "two gradients are rounded, and then added"),
+        (["promoted", "upcast", "upcast"], "nothing here is fp32"),
+        (["promoted", "promoted", "upcast"], "forward no product here is fp32"),
+        (["promoted", "model", "promoted"], "its gradient is rounded once"),
+        (["promoted", "model", "twice"], "'twice' is none of once, upcast, promoted, model"),
+    ],
 }
