@@ -361,10 +361,11 @@ def rotate_call(call: Call) -> tuple[Tensor, ...]:
 
 def rotation_of(call: Call, tables: Tables, num_positions: int | None) -> Rotation:
     """The rotation that a checked call asks for, from `tables_of` and what `check_call` said."""
-    table, sin = tables
-    one_per_pair = isinstance(call.freqs, PER_PAIR)
+    (table, sin), axes = tables, None
+    one_per_pair, attention_factor = isinstance(call.freqs, PER_PAIR), 1.0
     if isinstance(call.freqs, RotaryPositionEmbedding):
-        table = call.freqs.turns(num_positions)
+        table, attention_factor = call.freqs.turns(num_positions), call.freqs.attention_factor
+        axes = None if call.position_ids is None else call.axes
     elif call.rotary_dim is not None and call.rotary_dim != table.shape[-1]:
         one_per_pair = True
     return Rotation(
@@ -373,6 +374,7 @@ def rotation_of(call: Call, tables: Tables, num_positions: int | None) -> Rotati
         cu_seqlens=call.cu_seqlens,
         start_positions=call.start_positions,
         position_ids=call.position_ids,
+        axes=axes,
         tensor_format=call.tensor_format,
         interleaved=call.interleaved,
         cp_size=call.cp_size,
@@ -383,6 +385,7 @@ def rotation_of(call: Call, tables: Tables, num_positions: int | None) -> Rotati
         inverse=call.inverse,
         to_half_split=call.output_pairing == "half" and call.interleaved,
         rounding=call.rounding_with(table, sin),
+        attention_factor=attention_factor,
     )
 
 

@@ -93,7 +93,7 @@ def cos_sin_of_columns(freqs, positions, interleaved):
     if isinstance(freqs, RotaryPositionEmbedding):
         angle = positions[:, :, None] * freqs.inv_freq.double()
         angle = angle.repeat_interleave(2, -1) if interleaved else angle.repeat(1, 1, 2)
-        return angle.cos()[:, :, None], angle.sin()[:, :, None]
+        return [freqs.attention_factor * x[:, :, None] for x in (angle.cos(), angle.sin())]
     if isinstance(freqs, torch.Tensor):
         angles = freqs.double().reshape(freqs.shape[0], freqs.shape[-1])
         freqs = angles.cos(), angles.sin()

@@ -97,7 +97,8 @@ def _(tensors, weights, sumsqs, for_backward, *values):
     outs += [_one_per_row(t) for t in tensors]
     if rotation.cu_seqlens is None:
         return outs
-    return [*outs, rotation.cu_seqlens.new_empty(tensors[0].shape[0], dtype=torch.int64)]
+    shape = rotation.shape_of_positions(tensors[0].shape[0])
+    return [*outs, rotation.cu_seqlens.new_empty(shape, dtype=torch.int64)]
 
 
 def _setup_context(ctx, inputs, output):

@@ -83,6 +83,14 @@ class Call:
         return "promoted" if self.rounding == "model" and is_mixed else self.rounding
 
     @property
+    def axes(self) -> Tensor | None:
+        """The axis of each pair, where positions have a dimension of axes."""
+        packed = self.tensor_format == "thd"
+        if self.position_ids.dim() == (2 if packed else 3):
+            return self.freqs.axis_of_pair
+        return None
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Of the tensors, in the signature of the public function."""
         return names_of(self.tensors, self.transpose)

@@ -239,7 +239,7 @@ def _cos_and_sin(cos: Tensor, sin: Tensor, sizes: _Sizes) -> tuple[_Argument, _A
 
 def _check_where(call: Call, sizes: _Sizes) -> None:
     """Check the arguments that say where a token is: which of them came, then each by its row."""
-    packed, tokens, batch = call.tensor_format == "thd", sizes.seq_len, sizes.batch
+    packed, batch = call.tensor_format == "thd", sizes.batch
     cu_seqlens, starts, ids = call.cu_seqlens, call.start_positions, call.position_ids
     if cu_seqlens is not None and not packed:
         came = f"cu_seqlens came with tensor_format {call.tensor_format!r}"
@@ -255,15 +255,31 @@ def _check_where(call: Call, sizes: _Sizes) -> None:
         raise _bad_start(starts)
     sequences = cu_seqlens.numel() - 1 if isinstance(cu_seqlens, Tensor) else batch
     starts_shapes: list[Shape] = [(sequences,), (1,), ()]  # `Call` has made the first of the others
-    ids_shapes: list[Shape] = [(tokens,)] if packed else [(batch, tokens), (1, tokens)]
     table = (
         _Argument("cu_seqlens", cu_seqlens, (torch.int32, torch.int64), [("b + 1",)]),
         _Argument("start_positions", starts, _INTEGERS, starts_shapes),
-        _Argument("position_ids", ids, _INTEGERS, ids_shapes),
+        _position_ids(call, sizes),
     )
     for argument in table:
         if argument.value is not None:
             _check_argument(argument, sizes)
+
+
+def _position_ids(call: Call, sizes: _Sizes) -> _Argument:
+    """The row of positions: of each token, or of each axis of a module with axes and each token."""
+    ids, tokens, batch, freqs = call.position_ids, sizes.seq_len, sizes.batch, call.freqs
+    shapes: list[Shape] = [(batch, tokens), (1, tokens)]
+    if call.tensor_format == "thd":
+        shapes = [(tokens,)]
+    is_module, condition, note = isinstance(freqs, RotaryPositionEmbedding), "", ""
+    if is_module and freqs.num_axes is not None:
+        condition = f" with freqs of {freqs.num_axes} axes"
+        shapes += [(freqs.num_axes, *shape) for shape in shapes]
+    elif isinstance(ids, Tensor) and ids.dim() > len(shapes[0]):
+        condition = " with freqs of one axis" if is_module else " with a table"
+    if is_module and isinstance(ids, Tensor) and ids.is_floating_point():
+        note = "; or as freqs the table of float positions, freqs.cos_sin_at(position_ids)"
+    return _Argument("position_ids", ids, _INTEGERS, shapes, condition, dtype_note=note)
 
 
 def _bad_start(start: object) -> Exception:

@@ -22,7 +22,8 @@ class Rotation:
     sin: Tensor | None = None  # sines, if the table holds cosines
     cu_seqlens: Tensor | None = None  # (sequences + 1,)
     start_positions: Tensor | None = None  # (b,) or (sequences,)
-    position_ids: Tensor | None = None  # (b or 1, s) or (tokens,)
+    position_ids: Tensor | None = None  # (b or 1, s) or (tokens,); with `axes` of each axis
+    axes: Tensor | None = None  # (d2 / 2,): by which of several axes each pair turns
     tensor_format: str = "sbhd"
     interleaved: bool = False
     cp_size: int = 1
@@ -33,9 +34,10 @@ class Rotation:
     inverse: bool = False  # by minus the angle: every sine is negated
     to_half_split: bool = False  # reads interleaved pairs, writes half-split ones
     rounding: str = "once"  # where values are rounded to the dtype of what turns
+    attention_factor: float = 1.0  # of cos and sin that are computed from turns
 
     @classmethod
-    def of(cls, values: Iterable[Tensor | str | bool | int | None]) -> "Rotation":
+    def of(cls, values: Iterable[Tensor | str | bool | int | float | None]) -> "Rotation":
         """The rotation that has these `tensors`, and then these `options`."""
         return cls(*values)
 
@@ -50,7 +52,7 @@ class Rotation:
         return self.cu_seqlens, self.start_positions, self.position_ids
 
     @property
-    def options(self) -> tuple[str | bool | int, ...]:
+    def options(self) -> tuple[str | bool | int | float, ...]:
         """The fields that are not tensors, in their order."""
         return _options_of(self)
 
@@ -80,8 +82,8 @@ class Rotation:
     def per_batch(self) -> bool:
         """Whether each entry of a dense batch has its own angles."""
         own_starts = self.start_positions is not None and self.cu_seqlens is None
-        ids = self.position_ids
-        own_ids = ids is not None and ids.dim() == 2 and ids.shape[0] > 1
+        ids, dims = self.position_ids, 2 if self.axes is None else 3
+        own_ids = ids is not None and ids.dim() == dims and ids.shape[-2] > 1
         return own_starts or own_ids or (self.table.dim() == 3 and self.table.shape[0] != 1)
 
     @property
@@ -90,8 +92,15 @@ class Rotation:
         has_ids = self.position_ids is not None
         return has_ids or self.cu_seqlens is not None or self.start_positions is not None
 
+    def shape_of_positions(self, tokens: int) -> tuple[int, ...]:
+        """That of `position_ids` for so many packed tokens."""
+        return (tokens,) if self.axes is None else (self.position_ids.shape[0], tokens)
+
     def positions(self, seq_len: int) -> tuple[Tensor, Tensor | None]:
-        """Position of each token, (b or 1, s), and whether it is in a sequence (None: all are)."""
+        """Position of each token, (b or 1, s), and whether it is in a sequence (None: all are).
+
+        With `axes` a token has one on each axis, (axes, b or 1, s).
+        """
         token = torch.arange(seq_len, device=self.table.device)
         position, length, in_sequence, starts = token, seq_len, None, self.start_positions
         if self.cu_seqlens is not None:
@@ -111,7 +120,8 @@ class Rotation:
             position = position + starts
         if self.position_ids is not None:
             position = self.position_ids.long()
-        return position if position.dim() == 2 else position[None], in_sequence
+        packed = position.dim() == (1 if self.axes is None else 2)
+        return position.unsqueeze(-2) if packed else position, in_sequence
 
     def cos_sin(self, seq_len: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
         """cos and sin, (b or 1, s, d2), NaN past the table; and whether tokens are in sequences."""
@@ -120,12 +130,17 @@ class Rotation:
         else:
             position, in_sequence = self.positions(seq_len)
             if self.on_the_fly:
-                tables = [radians(self.table, position, dtype)]
+                by_pair = position[..., None]
+                if self.axes is not None:
+                    by_pair = position[self.axes.long()].movedim(0, -1)
+                tables = [radians(self.table, by_pair, dtype)]
             else:
                 tables = [_rows_at(x, position) for x in self.tables]
         cos, sin = tables[0].to(dtype), tables[-1].to(dtype)
         if self.sin is None:
             cos, sin = cos.cos(), sin.sin()
+        if self.attention_factor != 1.0:
+            cos, sin = cos * self.attention_factor, sin * self.attention_factor
         if self.on_the_fly or self.one_per_pair:
             cos, sin = (for_both_members(v, self.interleaved) for v in (cos, sin))
         return cos, -sin if self.inverse else sin, in_sequence

@@ -1,5 +1,6 @@
 """The angles: how far each pair turns at each position."""
 
+from .axes import grid_positions, mrope_axes
 from .module import RotaryPositionEmbedding
 from .tables import PER_PAIR, AnglesPerPair, CosSinPerPair
 from .turns import for_both_members, in_turns, radians
@@ -10,6 +11,8 @@ __all__ = [
     "CosSinPerPair",
     "RotaryPositionEmbedding",
     "for_both_members",
+    "grid_positions",
     "in_turns",
+    "mrope_axes",
     "radians",
 ]

@@ -1,12 +1,15 @@
 """The module: which frequencies it has, and the buffer of turns that kernels read."""
 
+import math
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from ..machine.modes import has_values, is_differentiated, is_traced, is_transformed
+from .axes import check_position_ids, checked_axes
 from .tables import AnglesPerPair, CosSinPerPair
 from .turns import for_both_members, in_turns, radians
 
@@ -45,12 +48,24 @@ class RotaryPositionEmbedding(nn.Module):
             interleaved pairing, instead of once in each half (a, b, ..., a, b, ...).
         persistent: `inv_freq` is in the state dict, its only entry. False: it is not saved, and
             checkpoints without it, such as Hugging Face's, load with `strict=True`.
+        attention_factor: multiplies cos and sin, and so the rotated elements (YaRN, LongRoPE). In
+            fp32, before cos and sin are rounded, as in Hugging Face's models. Calls that take the
+            module itself use it, and `cos_sin_per_pair`. A table of angles can't hold it.
+        axes: d2/2 integers from 0 to 15, the axis that each pair turns by: a sequence or a tensor,
+            `mrope_axes` for example. `position_ids` may then have a first dimension, one entry for
+            each of the max(axes) + 1 axes. Without that dimension, as without `position_ids`,
+            positions are the same on all axes. None: there is one axis.
 
     Attributes:
         inv_freq: (d2 / 2,), fp32 or fp64, radians per position, finite. A buffer. It keeps its
             dtype when the module is cast, because in bf16 an angle at position 1000 would be wrong
             by radians.
         rotary_base: as given. Assignment sets `inv_freq`, by `reset_parameters`.
+        attention_factor: as given, a float. May be assigned.
+        axes: a tuple, or None. Assignment takes what the argument does.
+        num_axes: max(axes) + 1, or None.
+        axis_of_pair: (d2 / 2,), int32: `axes` for kernels, or None. A buffer, which is not saved.
+            Assign `axes` instead of changing it.
 
     Changing `inv_freq`: calls that take the module itself read the frequencies in turns, from a
     second buffer that is not saved. Assignment, `load_state_dict` and `reset_parameters` update it
@@ -82,6 +97,10 @@ class RotaryPositionEmbedding(nn.Module):
     """
 
     inv_freq: Tensor
+    attention_factor: float = 1.0  # of modules that an older version saved
+    axis_of_pair: Tensor | None
+    num_axes: int | None = None
+    _axes: tuple[int, ...] | None = None
     _filled: _Filled | None = None
 
     def __init__(
@@ -94,6 +113,8 @@ class RotaryPositionEmbedding(nn.Module):
         interleaved: bool = False,
         *,
         persistent: bool = True,
+        attention_factor: float = 1.0,
+        axes: Sequence[int] | Tensor | None = None,
     ) -> None:
         super().__init__()
         factor, trained = seq_len_interpolation_factor, pretrained_max_position_embeddings
@@ -114,11 +135,14 @@ class RotaryPositionEmbedding(nn.Module):
             came += " without pretrained_max_position_embeddings"
             raise ValueError(f"{came}; accepted: both, or pretrained_max_position_embeddings alone")
         self._rotary_base, self.interleaved = rotary_base, interleaved
+        self.attention_factor = attention_factor
         self.seq_len_interpolation_factor = factor
         self.pretrained_max_position_embeddings = trained
         inv_freq = torch.empty(self.rotary_dim // 2, dtype=torch.float32)
         self.register_buffer("inv_freq", inv_freq, persistent=persistent)
         self.register_buffer("_turns", None, persistent=False)
+        self.register_buffer("axis_of_pair", None, persistent=False)
+        self.axes = axes
         self.reset_parameters()
         if not self._is_filled():
             self._refill(strict=False)
@@ -137,6 +161,23 @@ class RotaryPositionEmbedding(nn.Module):
         except Exception:
             self._rotary_base = before
             raise
+
+    @property
+    def axes(self) -> tuple[int, ...] | None:
+        """The axis that each pair turns by."""
+        return self._axes
+
+    @axes.setter
+    def axes(self, axes: Sequence[int] | Tensor | None) -> None:
+        self._axes = None if axes is None else checked_axes(axes, self.rotary_dim // 2)
+        self.num_axes = None if axes is None else max(self._axes) + 1
+        self._make_axis_of_pair()
+
+    def _make_axis_of_pair(self) -> None:
+        with torch.inference_mode(False):  # a backward may save it
+            device = self.inv_freq.device
+            table = None if self._axes is None else torch.tensor(self._axes, dtype=torch.int32)
+            self.axis_of_pair = None if table is None else table.to(device)
 
     def reset_parameters(self) -> None:
         """Set `inv_freq` to the frequencies of `rotary_base`: in place if shape and dtype allow."""
@@ -166,8 +207,12 @@ class RotaryPositionEmbedding(nn.Module):
                 shown.append(f"{name}={value}")
         if self.interleaved:
             shown.append("interleaved=True")
+        if self.attention_factor != 1.0:
+            shown.append(f"attention_factor={self.attention_factor}")
         if "inv_freq" in self._non_persistent_buffers_set:
             shown.append("persistent=False")
+        if self._axes is not None:
+            shown.append(f"axes={list(self._axes)}")
         return ", ".join(shown)
 
     def _has_frequencies_of_rotary_base(self) -> bool:
@@ -191,7 +236,7 @@ class RotaryPositionEmbedding(nn.Module):
             to 2^-24 of itself, and inv_freq too: milliradians are lost at position 131 071.
 
         Raises:
-            ValueError: `max_seq_len` is negative.
+            ValueError: `max_seq_len` is negative, or `attention_factor` is not 1.
             TypeError: `max_seq_len` is a tensor to rotate, or `inv_freq` has a dtype below fp32.
         """
         angles = self.angles_per_pair(max_seq_len, offset).angles
@@ -209,6 +254,10 @@ class RotaryPositionEmbedding(nn.Module):
             tuple, so that a call needs no `rotary_dim`. With `angles` alone it does.
         """
         _check_length(max_seq_len)
+        if self.attention_factor != 1.0:
+            came = f"attention_factor is {self.attention_factor}, which no table of angles can hold"
+            accepted = "cos_sin_per_pair(max_seq_len), or the module itself as freqs"
+            raise ValueError(f"{came}; accepted: {accepted}")
         inv_freq = _require_exact(self.inv_freq)
         position = torch.arange(max_seq_len, dtype=torch.float32, device=inv_freq.device)
         position = (position + offset) * self.position_scale(max_seq_len)
@@ -220,8 +269,8 @@ class RotaryPositionEmbedding(nn.Module):
     ) -> CosSinPerPair:
         """Cosines and sines with one column per pair, right to their last digit at any position.
 
-        Whole turns are removed exactly, as in calls that take the module itself. FlashAttention,
-        vLLM and flashinfer keep such tables.
+        Whole turns are removed exactly, as in calls that take the module itself. Both are
+        multiplied by `attention_factor`. FlashAttention, vLLM and flashinfer keep such tables.
 
         Args:
             max_seq_len: number of positions s.
@@ -239,12 +288,56 @@ class RotaryPositionEmbedding(nn.Module):
         """
         _check_length(max_seq_len)
         inv_freq = _require_exact(self.inv_freq)
-        if torch.is_grad_enabled() and is_differentiated(inv_freq):
-            raise ValueError("inv_freq requires a gradient; accepted: angles_per_pair(max_seq_len)")
+        accepted = "angles_per_pair(max_seq_len)"
+        if self.attention_factor != 1.0:
+            accepted += " of a module with attention_factor=1, its cos and sin multiplied"
+        self._require_no_gradient(accepted)
         turns = in_turns(inv_freq, self.position_scale(max_seq_len))
         position = torch.arange(offset, offset + max_seq_len, device=turns.device)
-        angles = radians(turns, position, torch.float64)  # a table is made once: round only here
-        return CosSinPerPair(angles.cos().to(dtype), angles.sin().to(dtype))
+        return self._cos_sin(radians(turns, position[:, None], torch.float64), dtype)
+
+    def cos_sin_at(self, position_ids: Tensor, dtype: torch.dtype = torch.float32) -> CosSinPerPair:
+        """`cos_sin_per_pair` at given positions, which need not be whole numbers.
+
+        For coordinates of image patches, as in DINOv3: a table made once in a forward serves all
+        layers. A call with `position_ids` needs no table if they are integers.
+
+        Args:
+            position_ids: (s,) or (b, s); or (axes, b, s), if the module has axes. Integers, int8
+                to int64 or uint8, fp32 or fp64.
+            dtype: of the result: fp32, fp16, bf16 or fp64.
+
+        Returns:
+            `cos` and `sin`, each (s, d2 / 2) or (b, s, d2 / 2), in a named tuple, so that a call
+            needs no `rotary_dim`. Of integers they are right to their last digit. Of floats the
+            angle is a product in fp64; it is differentiable in `position_ids` and `inv_freq`.
+
+        Raises:
+            ValueError: a shape that is not accepted; `position_ids` is on another device; or
+                `inv_freq` requires a gradient, and `position_ids` are integers.
+            TypeError: `position_ids` is no tensor, or of another dtype, such as bf16, which cannot
+                tell position 256 from 257. Or as in `forward`.
+        """
+        inv_freq = _require_exact(self.inv_freq)
+        check_position_ids(position_ids, inv_freq, self.num_axes)
+        scale = self.position_scale(None)
+        position = position_ids[..., None]
+        if position_ids.dim() == 3:
+            position = position_ids[self.axis_of_pair.long()].movedim(0, -1)
+        if position_ids.is_floating_point():
+            return self._cos_sin(position.double() * (inv_freq.double() * scale), dtype)
+        self._require_no_gradient("position_ids of float32")
+        return self._cos_sin(radians(in_turns(inv_freq, scale), position, torch.float64), dtype)
+
+    def _require_no_gradient(self, accepted: str) -> None:
+        """Integers would lose that of `inv_freq`."""
+        if torch.is_grad_enabled() and is_differentiated(self.inv_freq):
+            raise ValueError(f"inv_freq requires a gradient; accepted: {accepted}")
+
+    def _cos_sin(self, angles: Tensor, dtype: torch.dtype) -> CosSinPerPair:
+        """Of angles in fp64: a table is made once, and rounded only here."""
+        cos, sin = (x * self.attention_factor for x in (angles.cos(), angles.sin()))
+        return CosSinPerPair(cos.to(dtype), sin.to(dtype))
 
     def position_scale(self, max_seq_len: int | None) -> float:
         """Factor for positions, which depends on how many they are (None: not known)."""
@@ -368,12 +461,17 @@ class RotaryPositionEmbedding(nn.Module):
         return None  # computed at each access, by a parametrization for example
 
     def __setattr__(self, name, value):
+        if name == "attention_factor":
+            _require_positive(name, value)
+            value = float(value)
         if name != "inv_freq" or not isinstance(value, Tensor):
             super().__setattr__(name, value)
             return
         if (fault := _fault(value)) is not None:
             raise fault
         super().__setattr__(name, value)
+        if self._axes is not None and self.axis_of_pair.device != value.device:
+            self._make_axis_of_pair()
         self._refill()
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
@@ -397,7 +495,10 @@ class RotaryPositionEmbedding(nn.Module):
             rounded = moved.dtype != x.dtype and any(x is y for y in exact)
             return x.to(moved.device) if rounded else moved
 
+        axis_of_pair = self.axis_of_pair
         super()._apply(move, recurse)
+        if self.axis_of_pair is not axis_of_pair:  # to_empty leaves whatever the memory held
+            self._make_axis_of_pair()
         if self._turns is not None and self._turns.is_cpu and self._turns.is_shared():
             self._turns = None  # another process with other frequencies would write to it
         if was_meta and not self.inv_freq.is_meta:
@@ -416,8 +517,9 @@ class RotaryPositionEmbedding(nn.Module):
         if "rotary_base" in state:  # saved by an older version
             state["_rotary_base"] = state.pop("rotary_base")
         super().__setstate__(state)
-        if "_turns" not in self._buffers:  # saved by an older version
-            self.register_buffer("_turns", None, persistent=False)
+        for name in ("_turns", "axis_of_pair"):
+            if name not in self._buffers:  # saved by an older version
+                self.register_buffer(name, None, persistent=False)
         self._refill(strict=False)
 
 
@@ -467,5 +569,5 @@ def _normal_copy(x: Tensor) -> Tensor:
 
 
 def _require_positive(name: str, value: float) -> None:
-    if not (isinstance(value, int | float) and value > 0):
-        raise ValueError(f"{name} is {value}; accepted: a positive number")
+    if not (isinstance(value, int | float) and 0 < value < math.inf):
+        raise ValueError(f"{name} is {value}; accepted: a positive number below infinity")

@@ -34,8 +34,11 @@ def _less_whole_turns(turns: Tensor) -> Tensor:
 
 
 def radians(turns: Tensor, position: Tensor, dtype: torch.dtype) -> Tensor:
-    """Angles of `in_turns` at each position, but for whole turns, which int64's overflow drops."""
-    turned = position[..., None] * turns
+    """Angles of `in_turns`, but for whole turns, which int64's overflow drops.
+
+    `position`: (..., 1), or (..., d2 / 2) with a position of its own for each pair.
+    """
+    turned = position * turns
     if dtype == torch.float64:
         return turned.double() * (2 * math.pi * 2.0**-64)
     return (turned >> 32).to(dtype) * (2 * math.pi * 2.0**-32)

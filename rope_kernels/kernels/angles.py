@@ -112,6 +112,8 @@ def cos_sin(
     if table.ptr.dtype.element_ty == tl.int64:
         angle = angle_from_turns(at.position, table.ptr, column, exists, COMPUTED)
         cos, sin = cos_sin_of(angle, False, lookup.fast_sine, BITS)
+        if lookup.attention_factor is not None:
+            cos, sin = cos * lookup.attention_factor, sin * lookup.attention_factor
         cos, sin = for_all_rows(cos), for_all_rows(sin)
     else:
         loaded, sines = load_columns(at, table, column, exists, lookup.unit, COMPUTED)

@@ -5,7 +5,7 @@ import triton.language as tl
 
 from .angles import cos_sin_of_pairs
 from .parts import pairs_of_block, per_token
-from .positions import find_positions
+from .positions import along_axes, find_positions
 from .values import CosSin, TableRows
 
 
@@ -29,18 +29,27 @@ def positions_of_tokens(
 
 
 @triton.jit
-def cos_sin_of_tokens(
+def table_rows_of_tokens(
     position,  # (positions,) int64, of each token
     tokens,  # `Tokens`
+    given,  # `GivenPositions`
+    head: tl.constexpr,  # `Head`
+):
+    """`TableRows` of each token, or along several axes of each of its pairs."""
+    at = TableRows(per_token(position, False), per_token(tokens.exists, False), tokens.b)
+    return along_axes(at, tokens, given, pairs_of_block(head, 1), False)
+
+
+@triton.jit
+def cos_sin_of_tokens(
+    at,  # `TableRows`
     table,  # `Table`
     head: tl.constexpr,  # `Head`
     lookup: tl.constexpr,  # `Lookup`
     STORED: tl.constexpr,  # dtype of the elements to rotate
 ):
     """`CosSin` of each token's pairs, each (positions, 1, columns)."""
-    pairs = pairs_of_block(head, 1)
-    at = TableRows(per_token(position, False), per_token(tokens.exists, False), tokens.b)
-    return cos_sin_of_pairs(at, table, pairs, head.half, lookup, STORED)
+    return cos_sin_of_pairs(at, table, pairs_of_block(head, 1), head.half, lookup, STORED)
 
 
 @triton.jit
@@ -58,11 +67,20 @@ def rounded_cos_sin(
 
 @triton.jit
 def store_positions(
-    ptr,  # (s,) int64
-    s,  # (positions,) int64: tokens of this tile
-    position,  # (positions,) int64
-    in_sequence,  # (positions,): whether they are in a packed sequence
-    mask,  # (positions,)
+    ptr,  # (s,) or (axes, s) int64
+    tokens,  # `Tokens`
+    given,  # `GivenPositions`
+    found,  # position on the first axis, and whether in a packed sequence, each (positions,)
+    is_first,  # whether this program has the first rows of its tokens
+    AXES: tl.constexpr,  # number of axes; None: one
 ):
     """Keep the positions of packed tokens, for a backward that need not search for them again."""
-    tl.store(ptr + s, tl.where(in_sequence, position, not_in_sequence()), mask)
+    position, in_sequence = found
+    mask = tokens.exists & is_first
+    tl.store(ptr + tokens.s, tl.where(in_sequence, position, not_in_sequence()), mask)
+    if AXES is not None:
+        for axis in tl.static_range(1, AXES):
+            id_ptr = given.ids_ptr + tokens.s * given.ids_strides[1]
+            id_ptr += tl.full((), axis, tl.int64) * given.ids_strides[2]
+            ptr += given.seq_len
+            tl.store(ptr + tokens.s, tl.load(id_ptr, mask, other=0).to(tl.int64), mask)

@@ -9,7 +9,12 @@ the order of arrival.
 import triton
 import triton.language as tl
 
-from .norm_angles import cos_sin_of_tokens, positions_of_tokens, rounded_cos_sin
+from .norm_angles import (
+    cos_sin_of_tokens,
+    positions_of_tokens,
+    rounded_cos_sin,
+    table_rows_of_tokens,
+)
 from .norm_arithmetic import computed, times_number, turn_row, weights_of, zero_outside
 from .norm_gradient import input_gradient, plus_products, store_sums, zeros_of_rows
 from .norm_rows import (
@@ -45,6 +50,7 @@ def norm_rope_backward_kernel(
     sin_ptr,
     starts_ptr,
     ids_ptr,
+    axes_ptr,
     seq_len,  # s, or the number of packed tokens
     batch,  # b
     q_heads,  # h of q
@@ -71,7 +77,7 @@ def norm_rope_backward_kernel(
     q_sumsq, k_sumsq = Memory(q_sumsq_ptr, strides.q_sumsq), Memory(k_sumsq_ptr, strides.k_sumsq)
     sizes = Sizes(seq_len, batch, q_heads, k_heads)
     table = Table(table_ptr, sin_ptr, strides.table, s2)
-    given = GivenPositions(seq_len, None, 0, starts_ptr, ids_ptr, strides.ids, cp)
+    given = GivenPositions(seq_len, None, 0, starts_ptr, ids_ptr, axes_ptr, strides.ids, cp)
 
     # My rows, of q or of k, and my share of their tiles.
     share = share_of_program(sizes, chunks, tile, order, norm.per_head)
@@ -87,7 +93,8 @@ def norm_rope_backward_kernel(
         kept = load_row(rows, head, head.reads_interleaved)
         rstd = load_numbers(mine, q_rstd, k_rstd, order.per_batch)
         position, in_sequence = positions_of_tokens(tokens, given, MARKED=norm.packed)
-        cos_sin = cos_sin_of_tokens(position, tokens, table, head, lookup, STORED)
+        at = table_rows_of_tokens(position, tokens, given, head)
+        cos_sin = cos_sin_of_tokens(at, table, head, lookup, STORED)
         if norm.like_model:
             cos_sin = rounded_cos_sin(cos_sin, STORED)
         does_turn = None

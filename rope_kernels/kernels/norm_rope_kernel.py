@@ -12,6 +12,7 @@ from .norm_angles import (
     positions_of_tokens,
     rounded_cos_sin,
     store_positions,
+    table_rows_of_tokens,
 )
 from .norm_arithmetic import computed, dot, normalized, turn_forward, weights_of, zero_outside
 from .norm_rows import load_numbers, load_row, rows_of, store_numbers, store_row, tile_of_rows
@@ -30,12 +31,13 @@ def norm_rope_kernel(
     k_rstd_ptr,
     q_sumsq_ptr,  # viewed as (s, b, h, 1): sums of squares from elsewhere; or None
     k_sumsq_ptr,
-    positions_ptr,  # output, (s,) int64: where packed tokens are, for the backward; or None
+    positions_ptr,  # output, (s,) or (axes, s) int64: of packed tokens, for the backward; or None
     table_ptr,  # angles or cosines, (b, s2, columns); or int64 frequencies, see `angle_from_turns`
     sin_ptr,  # sines, if the table holds cosines, or None
     cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, and the last ends; or None
     starts_ptr,  # (b,) or (sequences,): position of the first token of each sequence; or None
-    ids_ptr,  # (b, s): position of each token; or None
+    ids_ptr,  # (b, s), or (axes, b, s): position of each token; or None
+    axes_ptr,  # (d2 / 2,): by which of several axes each pair turns; or None
     seq_len,  # s, or the number of packed tokens
     batch,  # b
     q_heads,  # h of q
@@ -58,7 +60,9 @@ def norm_rope_kernel(
     q_rstd, k_rstd = Memory(q_rstd_ptr, strides.q_rstd), Memory(k_rstd_ptr, strides.k_rstd)
     q_sumsq, k_sumsq = Memory(q_sumsq_ptr, strides.q_sumsq), Memory(k_sumsq_ptr, strides.k_sumsq)
     table = Table(table_ptr, sin_ptr, strides.table, s2)
-    given = GivenPositions(seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, strides.ids, cp)
+    given = GivenPositions(
+        seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, axes_ptr, strides.ids, cp
+    )
 
     # My tile: rows of q, or of k.
     mine, tokens, row_block = tile_of_rows(Sizes(seq_len, batch, q_heads, k_heads), tile, order)
@@ -76,7 +80,8 @@ def norm_rope_kernel(
 
     # Cosines and sines of the angles of my tokens. Those past the last sequence pass through.
     position, in_sequence = positions_of_tokens(tokens, given, MARKED=False)
-    cos_sin = cos_sin_of_tokens(position, tokens, table, head, lookup, STORED)
+    at = table_rows_of_tokens(position, tokens, given, head)
+    cos_sin = cos_sin_of_tokens(at, table, head, lookup, STORED)
     if norm.like_model:
         cos_sin = rounded_cos_sin(cos_sin, STORED)
     does_turn = None
@@ -101,6 +106,5 @@ def norm_rope_kernel(
     store_row(out_rows, y, head, head.writes_interleaved)
     store_numbers(mine, q_rstd, k_rstd, rstd, order.per_batch)
     if positions_ptr is not None:
-        store_positions(
-            positions_ptr, tokens.s, position, in_sequence, tokens.exists & (row_block == 0)
-        )
+        found = position, in_sequence
+        store_positions(positions_ptr, tokens, given, found, row_block == 0, lookup.axes)

@@ -3,6 +3,9 @@
 import triton
 import triton.language as tl
 
+from .parts import per_token
+from .values import TableRows
+
 
 @triton.jit
 def find_sequences(
@@ -60,3 +63,23 @@ def find_positions(
         id_ptr = given.ids_ptr + b * given.ids_strides[0] + s * given.ids_strides[1]
         position = tl.load(id_ptr, s_exists, other=0).to(tl.int64)
     return position, in_sequence
+
+
+@triton.jit
+def along_axes(
+    at,  # `TableRows`
+    tokens,  # `Tokens`
+    given,  # `GivenPositions`
+    pairs,  # `Columns` that hold pairs
+    OVER_POSITIONS: tl.constexpr,  # the columns of the tile are of several tokens
+):
+    """The same, or if there are several axes, with each pair's position along its own."""
+    if given.axes_ptr is not None:
+        s, exists = tokens.s, at.exists & pairs.exists
+        if len(at.exists.shape) == 2:
+            s = per_token(s, OVER_POSITIONS)
+        axis = tl.load(given.axes_ptr + pairs.number, pairs.exists, other=0)
+        id_ptr = given.ids_ptr + at.b * given.ids_strides[0] + s * given.ids_strides[1]
+        id_ptr += axis.to(tl.int64) * given.ids_strides[2]
+        at = TableRows(tl.load(id_ptr, exists, other=0).to(tl.int64), exists, at.b)
+    return at

@@ -20,7 +20,7 @@ from .parts import (
     store_tail,
     turn,
 )
-from .positions import find_positions
+from .positions import along_axes, find_positions
 from .steps import turn_in_steps
 from .values import GivenPositions, Table, TableRows, Tensors
 
@@ -36,7 +36,8 @@ def rope_kernel(
     sin_ptr,  # sines, if the table holds cosines, or None
     cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, and the last ends; or None
     starts_ptr,  # (b,) or (sequences,): position of the first token of each sequence; or None
-    ids_ptr,  # (b, s): position of each token; or None
+    ids_ptr,  # (b, s), or (axes, b, s): position of each token; or None
+    axes_ptr,  # (d2 / 2,): by which of several axes each pair turns; or None
     seq_len,  # s, or the number of packed tokens
     batch,  # b
     q_heads,  # h of q
@@ -57,7 +58,9 @@ def rope_kernel(
     q = Tensors(q_ptr, q_out_ptr, q_heads, strides.q, strides.q_out)
     k = Tensors(k_ptr, k_out_ptr, k_heads, strides.k, strides.k_out)
     table = Table(table_ptr, sin_ptr, strides.table, s2)
-    given = GivenPositions(seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, strides.ids, cp)
+    given = GivenPositions(
+        seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, axes_ptr, strides.ids, cp
+    )
 
     # My tile: pairs of some rows of q or k, at some tokens.
     pairs = pairs_of_block(head, tile.side_by_side)
@@ -81,6 +84,7 @@ def rope_kernel(
         per_token(tokens.exists, tile.over_positions),
         tokens.b,
     )
+    at = along_axes(at, tokens, given, pairs, tile.over_positions)
     cos_sin = cos_sin_of_pairs(at, table, pairs, head.half, lookup, STORED)
 
     # Turn in fp32 (fp64 for fp64), and round. Tokens past the last sequence pass through.

@@ -52,6 +52,8 @@ class Lookup(NamedTuple):
     unit: int  # elements in which the table's strides of b and s are counted, a hint of alignment
     fast_sine: bool  # fewer steps, which the interpreter and fp64 cannot take
     inverse: bool  # `turn` negates the sines
+    attention_factor: float | None = None  # multiplies what is computed from turns; None: nothing
+    axes: int | None = None  # of positions; None: one
 
 
 class Steps(NamedTuple):
@@ -102,7 +104,7 @@ class BackwardOrder(NamedTuple):
 
 
 class RopeStrides(NamedTuple):
-    """In elements, any: of (s, b, h, d), of a table's (b, s, d), and of the ids' (b, s)."""
+    """In elements: of (s, b, h, d), of a table's (b, s, d), and of ids' (b, s) or (b, s, axes)."""
 
     q: Any
     k: Any
@@ -186,8 +188,9 @@ class GivenPositions(NamedTuple):
     cu_seqlens_ptr: Any  # (sequences + 1,): packed sequences' starts, and the last end; or None
     sequences: Any  # number of packed sequences
     starts_ptr: Any  # (b,) or (sequences,): position of the first token of each sequence; or None
-    ids_ptr: Any  # (b, s): position of each token; or None
-    ids_strides: Any
+    ids_ptr: Any  # (b, s): position of each token, or (axes, b, s); or None
+    axes_ptr: Any  # (d2 / 2,) int32: by which axis each pair turns; or None: one axis
+    ids_strides: Any  # of b, s, and of axes
     cp: Any  # context parallelism, (cp_size, cp_rank): this rank has two chunks of each; or None
 
 
@@ -228,7 +231,7 @@ class Tokens(NamedTuple):
 class TableRows(NamedTuple):
     """Which rows of the table this program's tokens need, shaped to meet its columns."""
 
-    position: Any  # (positions, 1), (1, columns) or (columns,), int64
+    position: Any  # (positions, 1), (1, columns) or (columns,), int64; axes: (positions, columns)
     exists: Any  # whether there is such a token, the same shape
     b: Any  # int64, the batch entry
 

@@ -37,6 +37,7 @@ MAX_ENTRIES = 4096  # a serving loop may meet any sequence length
 # fused has no entry.
 _ELSEWHERE = "tensors", "freqs", "fused", "cu_seqlens", "start_positions", "position_ids"
 _options_of = getter_of([field.name for field in fields(Call) if field.name not in _ELSEWHERE])
+_options_of_module = getter_of(["rotary_dim", "interleaved", "attention_factor", "num_axes"])
 
 # `torch.cuda.current_device` first makes sure that PyTorch has initialized CUDA.
 _current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
@@ -71,7 +72,7 @@ def entry_of_call(
     freqs, count = call.freqs, len(call.tensors)
     signature = [Call, *_options_of(call), type(freqs), count, len(tables), *more]
     if isinstance(freqs, RotaryPositionEmbedding):
-        signature += freqs.rotary_dim, freqs.interleaved, tables[0].requires_grad
+        signature += *_options_of_module(freqs), tables[0].requires_grad
     tensors = *call.tensors, *tables, *beside
     if not (call.cu_seqlens is call.start_positions is call.position_ids is None):
         tensors += call.where
@@ -159,8 +160,8 @@ def shortest_launch(
         programs: the size of its grid, which has one dimension.
         arguments: the kernel's arguments but for the tensors, which come first; by their names.
         unsigned: which of the tensors, none of them None, the signature doesn't cover, because they
-            are allocated after it is known: outputs, and a module's turns. All their addresses have
-            to be multiples of 16.
+            are allocated after it is known: outputs, and what a module has. All their addresses
+            have to be multiples of 16.
 
     The callable takes the tensors of another call with the same signature, and says whether it
     launched the kernel. If not, nothing happened, and the call has to go through the JIT.

@@ -25,8 +25,8 @@ from .plan import Plan, as_read, two
 from .run import run
 
 # Which of a kernel's tensors no signature covers: those that are allocated after it is known, and
-# the forward's table, which may be a module's turns.
-_NEW = "q_out", "k_out", "q_rstd", "k_rstd", "positions", "table"
+# what may be a module's.
+_NEW = "q_out", "k_out", "q_rstd", "k_rstd", "positions", "table", "axes"
 NEW_FORWARD = tuple([ForwardTensors._fields.index(name) for name in _NEW])
 _NEW = "q_out", "k_out", "q_sumsq", "k_sumsq", "q_partial", "k_partial"
 NEW_BACKWARD = tuple([BackwardTensors._fields.index(name) for name in _NEW])
@@ -56,7 +56,8 @@ def norm_rope(
         outs = tuple([torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors])
     if for_backward:
         if rotation.cu_seqlens is not None:
-            positions = rotation.cu_seqlens.new_empty(tensors[0].shape[0], dtype=torch.int64)
+            shape = rotation.shape_of_positions(tensors[0].shape[0])
+            positions = rotation.cu_seqlens.new_empty(shape, dtype=torch.int64)
         dtype = torch.promote_types(tensors[0].dtype, torch.float32)
         rstds = tuple([t.new_empty(t.shape[:-1], dtype=dtype) for t in tensors])
     rows = tensors, outs, weights, rstds, sumsqs
@@ -138,7 +139,8 @@ def _launch_backward(
     `rows` are the first arguments of `backward_tensors`.
     """
     grads, kept, outs, weights, rstds, of_sums = map(two, rows)
-    tables = rotation.table, rotation.sin, rotation.start_positions, rotation.position_ids
+    where = rotation.start_positions, rotation.position_ids, rotation.axes
+    tables = rotation.table, rotation.sin, *where
     computed = outs[0] is not None, len(of_weights), of_sums[0] is not None
     options = BACKWARD, packed, given_sums, computed, *rotation.options, *norm.values
     entry = fastpath.entry_of_launch(options, (*grads, *kept, *weights, *rstds, *tables))
@@ -226,7 +228,7 @@ def backward_tensors(
     `rotation` is `at_positions`, if tokens are packed.
     """
     rows = *two(grads), *two(kept), *two(outs), *two(weights), *two(rstds), *two(sumsq_grads)
-    where = rotation.start_positions, rotation.position_ids
+    where = rotation.start_positions, rotation.position_ids, rotation.axes
     return BackwardTensors(*rows, None, None, rotation.table, rotation.sin, *where)
 
 

@@ -9,7 +9,8 @@ from .plan import RopeTensors, as_read
 from .rope_plan import make_plan
 from .run import run
 
-NOT_IN_A_SIGNATURE = 2, 3, 4  # of the kernel's tensors: outputs, and perhaps a module's turns
+# Of the kernel's tensors: outputs, and perhaps what a module has.
+NOT_IN_A_SIGNATURE = tuple(map(RopeTensors._fields.index, ("q_out", "k_out", "table", "axes")))
 
 
 def rotate(
@@ -57,4 +58,4 @@ def as_stored(given: RopeTensors, inplace: bool) -> RopeTensors:
     if not inplace:
         q, k = (None if t is None else t.resolve_neg() for t in (q, k))
     read = as_read(given.table, given.sin, given.cu_seqlens, given.starts)
-    return RopeTensors(q, k, q_out, k_out, *read, given.ids)
+    return RopeTensors(q, k, q_out, k_out, *read, given.ids, given.axes)

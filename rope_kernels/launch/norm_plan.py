@@ -65,6 +65,7 @@ class ForwardTensors(NamedTuple):
     cu_seqlens: Tensor | None
     starts: Tensor | None
     ids: Tensor | None
+    axes: Tensor | None
 
 
 class BackwardTensors(NamedTuple):
@@ -88,6 +89,7 @@ class BackwardTensors(NamedTuple):
     sin: Tensor | None
     starts: Tensor | None
     ids: Tensor | None
+    axes: Tensor | None
 
 
 class SumTensors(NamedTuple):
@@ -355,7 +357,8 @@ def _strides(layout: _Layout) -> dict[str, tuple[int, ...] | None]:
 def _strides_of_tables(
     tensors: ForwardTensors | BackwardTensors, rotation: Rotation
 ) -> StridesOfTables:
-    return strides_of_tables(None if rotation.on_the_fly else tensors.table, tensors.ids)
+    table = None if rotation.on_the_fly else tensors.table
+    return strides_of_tables(table, tensors.ids, tensors.axes is not None)
 
 
 def _is_per_head(weight: Tensor | None) -> bool:

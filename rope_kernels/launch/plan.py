@@ -28,6 +28,7 @@ class RopeTensors(NamedTuple):
     cu_seqlens: Tensor | None
     starts: Tensor | None
     ids: Tensor | None
+    axes: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,8 @@ def lookup_of(t: Tensor, rotation: Rotation, unit: int, engine: Engine) -> Looku
         unit=unit,
         fast_sine=has_fast_sine(t, engine),
         inverse=rotation.inverse,
+        attention_factor=None if rotation.attention_factor == 1.0 else rotation.attention_factor,
+        axes=None if rotation.axes is None else rotation.position_ids.shape[0],
     )
 
 
@@ -154,17 +157,23 @@ class StridesOfTables(NamedTuple):
     unit: int
 
 
-def strides_of_tables(table: Tensor | None, ids: Tensor | None) -> StridesOfTables:
+def strides_of_tables(
+    table: Tensor | None, ids: Tensor | None, several_axes: bool
+) -> StridesOfTables:
     """The strides that say where a token's angles are.
 
     Args:
         table: (s2, 1, 1, columns), (s2, columns) or (b, s2, columns); None: angles on the fly.
-        ids: (b, s), or (s,) of packed tokens, which are one batch entry; or None.
+        ids: (b, s), or (s,) of packed tokens, which are one batch entry; or None. With one more
+            dimension in front, that of axes, their strides have one more at the end.
+        several_axes: whether they have.
     """
     if table is not None and table.dim() != 3:
         table = table.flatten(1)[None]  # (1, s2, columns)
-    if ids is not None and ids.dim() == 1:
-        ids = ids[None]
+    if ids is not None and ids.dim() == (2 if several_axes else 1):
+        ids = ids.unsqueeze(-2)
+    if several_axes:
+        ids = ids.movedim(0, -1)
     strides, unit = strides_in_units(table)
     return StridesOfTables(strides, strides_of(ids), unit)
 

@@ -55,7 +55,7 @@ def make_plan(
     s_blocks = -(-seq_len // work.positions)
     row_blocks = sum(-(-shared * heads // work.rows) for heads in (q_heads, k_heads))
     table = None if rotation.on_the_fly else tensors.table
-    of_tables = strides_of_tables(table, tensors.ids)
+    of_tables = strides_of_tables(table, tensors.ids, tensors.axes is not None)
     q, k, q_out, k_out = map(strides_of, views)
     constants = {
         "head": work.head,

@@ -80,7 +80,8 @@ def plans_of_norm(
         dtype = torch.promote_types(call.tensors[0].dtype, torch.float32)
         rstds = [_new(t, t.shape[:-1], dtype) for t in call.tensors]
         if rotation.cu_seqlens is not None:
-            positions = _new(rotation.cu_seqlens, call.tensors[0].shape[:1], torch.int64)
+            shape = rotation.shape_of_positions(call.tensors[0].shape[0])
+            positions = _new(rotation.cu_seqlens, shape, torch.int64)
     given = forward_tensors(call.tensors, outs, weights, rstds, sumsqs, positions, rotation)
     given = as_read_forward(given, call.inplace)
     plans = {FORWARD: (plan_forward(given, rotation, how, engine), given)}

@@ -57,7 +57,7 @@ def plan_for(
     tensors = outs = call.tensors
     if not call.inplace:
         outs = tuple(torch.empty(t.shape, dtype=t.dtype, device="meta") for t in tensors)
-    given = *two(tensors), *two(outs), rotation.table, rotation.sin, *rotation.where
+    given = *two(tensors), *two(outs), *rotation.tensors
     stored = as_stored(RopeTensors(*given), call.inplace)
     if call.fused is not True or stored.q is None:
         came = "the tensors have no elements" if stored.q is None else f"fused is {call.fused}"

@@ -54,6 +54,7 @@ def rotation_with(flag=None):
     """A rotation whose fields all differ, but for the flags: one of them is up."""
     tensors = {name: torch.zeros(i + 1) for i, name in enumerate(of_type(Rotation, Tensor | None))}
     numbers = {name: i + 2 for i, name in enumerate(of_type(Rotation, int))}
+    numbers |= {name: i + 1.5 for i, name in enumerate(of_type(Rotation, float))}
     flags = {name: name == flag for name in FLAGS}
     table = torch.zeros(4, 1, 1, 8)
     return Rotation(table, tensor_format="sbhd", **tensors, **numbers, **flags)
@@ -383,7 +384,7 @@ def test_options_by_position_are_found(source, found):
 
 
 def test_no_file_packs_options_by_position():
-    assert len(OPTIONS) == 21
+    assert len(OPTIONS) == 22
     paths = [path for room in ("rope_kernels", "rope_lab") for path in (ROOT / room).rglob("*.py")]
     assert len(paths) > 40
     found = {

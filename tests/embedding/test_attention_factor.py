@@ -1,0 +1,287 @@
+"""`attention_factor` multiplies cos and sin in every path, forward and backward."""
+
+import copy
+import math
+
+import pytest
+import torch
+
+from inputs import FORMATS, angles, sequence_starts, shape_of
+from norm_yardstick import check
+from rope_kernels import (
+    RotaryPositionEmbedding,
+    apply_rotary_pos_emb,
+    norm_rope,
+    rope_bw,
+    rope_fw,
+    rope_qk,
+)
+from rope_kernels.call.arguments import Call
+from rope_kernels.launch import fastpath, launch_rope
+from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
+
+S, B, H, D = 5, 2, 3, 20
+FACTOR = 1.2079441541679836  # YaRN's for a factor of 8
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+each_pairing = pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
+
+
+def module_of(device, dim=D, factor=FACTOR, **options):
+    return RotaryPositionEmbedding(dim, attention_factor=factor, **options).to(device)
+
+
+def rotated_and_gradient(t, freqs, grad, *args, **options):
+    leaf = t.detach().requires_grad_()
+    out = apply_rotary_pos_emb(leaf, freqs, *args, **options)
+    return out.detach(), torch.autograd.grad(out, leaf, grad)[0]
+
+
+# values and gradients against fp64
+
+
+@pytest.mark.parametrize("inverse", (False, True), ids=("plus", "inverse"))
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@each_pairing
+@pytest.mark.parametrize("tensor_format", FORMATS)
+def test_values_and_gradients(tensor_format, interleaved, dtype, inverse, device):
+    freqs = module_of(device, rotary_percent=0.6, interleaved=interleaved)
+    shape = shape_of(tensor_format, S, B, H, D)
+    t, grad = (torch.randn(shape, device=device).to(dtype) for _ in "tg")
+    options = {"cu_seqlens": sequence_starts(tensor_format, S, B, device)}
+    options |= {"interleaved": interleaved, "inverse": inverse, "rotary_start": 2}
+    out, gradient = rotated_and_gradient(t, freqs, grad, tensor_format, **options)
+    assert_rounded_once(out, rotate_fp64(t, freqs, tensor_format, **options))
+    assert_rounded_once(gradient, gradient_fp64(t, freqs, tensor_format, grad, **options))
+
+
+@pytest.mark.parametrize("dim", (72, 64, 10))
+def test_the_kernel_of_whole_rows_and_the_other_one(dim, device, needs_triton):
+    freqs, options = module_of(device, dim), {"position_ids": torch.randint(-9, 9999, (B, S))}
+    t, grad = (torch.randn(B, S, H, dim, device=device) for _ in "tg")
+    options = {"position_ids": options["position_ids"].to(device)}
+    out, gradient = rotated_and_gradient(t, freqs, grad, "bshd", **options)
+    assert_rounded_once(out, rotate_fp64(t, freqs, "bshd", **options))
+    assert_rounded_once(gradient, gradient_fp64(t, freqs, "bshd", grad, **options))
+
+
+def test_in_place_and_the_backward_alone(device):
+    freqs, t = module_of(device), torch.randn(S, B, H, D, device=device)
+    want = rotate_fp64(t, freqs, "sbhd")
+    assert_rounded_once(rope_bw(t, freqs), gradient_fp64(t, freqs, "sbhd", t))
+    q, k = t.clone(), t[:, :, :1].clone()
+    rope_qk(q, k, freqs, inplace=True)
+    assert_rounded_once(q, want)
+    assert_rounded_once(k, want[:, :, :1])
+
+
+def test_a_second_derivative(device):
+    freqs, t = module_of(device), torch.randn(S, B, H, D, device=device, requires_grad=True)
+    upstream = torch.randn(S, B, H, D, device=device, requires_grad=True)
+    out = apply_rotary_pos_emb(t, freqs)
+    (grad,) = torch.autograd.grad(out, t, upstream, create_graph=True)
+    (second,) = torch.autograd.grad(grad, upstream, t)
+    assert torch.equal(second, rope_fw(t.detach(), freqs))
+
+
+@pytest.mark.parametrize("fused", (True, False), ids=("kernel", "plain PyTorch"))
+@each_pairing
+@pytest.mark.parametrize("norm_after", (False, True), ids=("norm first", "norm after"))
+@pytest.mark.parametrize("tensor_format", ("bshd", "thd"))
+def test_a_norm_and_its_gradients(tensor_format, norm_after, interleaved, fused, device):
+    """After the rotation too, where eps keeps the factor from canceling."""
+    freqs = module_of(device, rotary_percent=0.6, interleaved=interleaved)
+    tensors = [torch.randn(shape_of(tensor_format, 3, 2, h, D), device=device) for h in (3, 1)]
+    weights = [1 + torch.randn(D, device=device) for _ in "qk"]
+    options = {"cu_seqlens": sequence_starts(tensor_format, 3, 2, device)}
+    options |= {"interleaved": interleaved, "fused": fused, "norm_after": norm_after, "eps": 0.5}
+    check(tensors, weights, freqs, tensor_format, **options)
+
+
+def test_a_norm_with_sums_of_squares_from_elsewhere(device):
+    freqs, t = module_of(device), torch.randn(S, B, H, D, device=device)
+    weight, sumsq = torch.randn(D, device=device), t.square().sum(-1) * 1.5
+    for norm_after in (False, True):
+        check([t], [weight], freqs, sumsqs=[sumsq], norm_after=norm_after)
+
+
+# roundings
+
+
+def table_of(module, positions, dtype):
+    """cos and sin as Hugging Face's models make them: multiplied in fp32, then rounded."""
+    cos, sin = module_with(module, 1.0).cos_sin_per_pair(positions)
+    return (cos * module.attention_factor).to(dtype), (sin * module.attention_factor).to(dtype)
+
+
+def module_with(module, factor):
+    other = copy.deepcopy(module)
+    other.attention_factor = factor
+    return other
+
+
+@pytest.mark.parametrize("fused", (True, False), ids=("kernel", "plain PyTorch"))
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float16), ids=str)
+@pytest.mark.parametrize("rounding", ("model", "upcast", "promoted"))
+def test_the_factor_comes_before_the_rounding_of_cos_and_sin(rounding, dtype, fused, device):
+    """A model's functions get cos times the factor, rounded to its dtype."""
+    freqs, options = module_of(device), {"rounding": rounding, "fused": fused}
+    t, grad = (torch.randn(S, B, H, D, device=device).to(dtype) for _ in "tg")
+    known = dtype if rounding == "model" else torch.float32
+    table = table_of(freqs, S, known)
+    gots = rotated_and_gradient(t, freqs, grad, **options)
+    wants = rotated_and_gradient(t, table, grad, rotary_dim=D, **options)
+    for got, want in zip(gots, wants, strict=True):
+        differs = (got != want).float().mean()  # cos of a kernel has other last bits than PyTorch's
+        assert differs <= (0.4 if known == torch.float32 else 0.02), differs
+        atol = 4 * torch.finfo(dtype).eps
+        torch.testing.assert_close(got, want, rtol=2 * torch.finfo(dtype).eps, atol=atol)
+
+
+# tables
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_table_of_cosines_and_sines(dtype, device):
+    freqs = module_of(device)
+    cos, sin = freqs.cos_sin_per_pair(1000, offset=10**6, dtype=dtype)
+    position = torch.arange(10**6, 10**6 + 1000, device=device)[:, None]
+    angle = position * freqs.inv_freq.double()
+    for got, want in ((cos, angle.cos()), (sin, angle.sin())):
+        assert got.dtype == dtype
+        eps = torch.finfo(dtype).eps
+        torch.testing.assert_close(got.double(), FACTOR * want, rtol=eps, atol=1e-10 + 1e-8 * eps)
+
+
+@pytest.mark.parametrize("make", ("__call__", "angles_per_pair"))
+def test_a_table_of_angles_is_refused(make):
+    module = RotaryPositionEmbedding(D, attention_factor=FACTOR)
+    message = (
+        r"^attention_factor is 1\.2079\d*, which no table of angles can hold; accepted: "
+        r"cos_sin_per_pair\(max_seq_len\), or the module itself as freqs$"
+    )
+    with pytest.raises(ValueError, match=message):
+        getattr(module, make)(S)
+    module.attention_factor = 1
+    assert torch.equal(module(S), RotaryPositionEmbedding(D)(S))
+
+
+def test_trained_frequencies_are_told_what_is_left():
+    module = RotaryPositionEmbedding(D, attention_factor=FACTOR)
+    module.inv_freq.requires_grad_()
+    with pytest.raises(ValueError, match=r"accepted: angles_per_pair\(.*attention_factor=1, its "):
+        module.cos_sin_per_pair(S)
+
+
+# an assigned factor
+
+
+def test_an_assigned_factor_is_used_by_the_next_call_and_no_earlier_one(device):
+    module, t = module_of(device, factor=1.0), torch.randn(S, B, H, D, device=device)
+    for factor in (1.0, 2.0, 1.0, 0.5, 2):
+        module.attention_factor = factor
+        leaf = t.clone().requires_grad_()
+        out = apply_rotary_pos_emb(leaf, module)
+        want = gradient_fp64(t, module, "sbhd", t)
+        module.attention_factor = 3.0
+        (grad,) = torch.autograd.grad(out, leaf, t)
+        assert_rounded_once(grad, want)
+
+
+def test_the_fast_path_tells_factors_from_each_other(monkeypatch):
+    monkeypatch.setattr(fastpath, "ENABLED", True)
+    fastpath.forget()
+    module, t = RotaryPositionEmbedding(D), torch.randn(S, B, H, D)
+
+    def entry():
+        given = dict.fromkeys(Call.__dataclass_fields__) | {"tensors": (t,), "fused": True}
+        return fastpath.entry_of_call(Call(**given | {"freqs": module}), (module.inv_freq, None))
+
+    before = entry()
+    assert before is not None and entry() is before
+    module.attention_factor = FACTOR
+    assert entry() is not before
+    module.attention_factor = 1.0
+    assert entry() is before
+
+
+def test_a_factor_of_one_plans_what_no_factor_plans(device, monkeypatch, whole_way):
+    plans, t = [], torch.randn(S, B, H, D, device=device)
+    monkeypatch.setattr(launch_rope, "run", lambda plan, tensors: plans.append(plan))
+    for module in (RotaryPositionEmbedding(D), *(module_of("cpu", factor=f) for f in (1, 2.0))):
+        rope_fw(t, module.to(device))
+    without, one, two = plans
+    assert one == without and without.constants["lookup"].attention_factor is None
+    assert two == without.with_constants(lookup={"attention_factor": 2.0})
+
+
+# torch.compile and torch.func
+
+
+@pytest.mark.parametrize("rotate", (apply_rotary_pos_emb, "norm"), ids=("rope", "norm"))
+def test_under_torch_compile(rotate, device):
+    torch._dynamo.reset()
+    module = module_of(device)
+    t, grad = (torch.randn(S, B, H, D, device=device) for _ in "tg")
+
+    def call(t):
+        if rotate == "norm":
+            return norm_rope(t, None, module, norm_after=True, eps=0.5)
+        return apply_rotary_pos_emb(t, module)
+
+    compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
+    for factor in (FACTOR, 1.0, 0.5):
+        module.attention_factor = factor
+        found = []
+        for function in (call, compiled):
+            leaf = t.clone().requires_grad_()
+            out = function(leaf)
+            found.append((out, *torch.autograd.grad(out, leaf, grad)))
+        for one, other in zip(*found, strict=True):
+            assert torch.equal(one, other)
+    torch._dynamo.reset()
+
+
+def test_under_torch_func(device):
+    module, t = module_of(device), torch.randn(S, B, H, D, device=device)
+    out, push = torch.func.vjp(lambda t: apply_rotary_pos_emb(t, module), t)
+    assert_rounded_once(out, rotate_fp64(t, module, "sbhd"))
+    assert_rounded_once(push(t)[0], gradient_fp64(t, module, "sbhd", t))
+
+
+# the argument
+
+
+@pytest.mark.parametrize("bad", (0, -1.0, math.nan, math.inf, None, "1"), ids=str)
+def test_a_bad_factor_is_named(bad):
+    message = rf"^attention_factor is {bad}; accepted: a positive number below infinity$"
+    with pytest.raises(ValueError, match=message):
+        RotaryPositionEmbedding(D, attention_factor=bad)
+    module = RotaryPositionEmbedding(D, attention_factor=FACTOR)
+    with pytest.raises(ValueError, match=message):
+        module.attention_factor = bad
+    assert module.attention_factor == FACTOR
+
+
+def test_the_module_says_and_keeps_its_factor(device):
+    words = f"rotary_dim=20, rotary_base=10000.0, attention_factor={FACTOR}"
+    module = module_of(device)
+    for kept in (module, copy.deepcopy(module), module.half(), module.to("meta")):
+        assert kept.attention_factor == FACTOR and repr(kept) == f"RotaryPositionEmbedding({words})"
+    assert "attention_factor" not in repr(RotaryPositionEmbedding(D))
+
+
+def test_a_module_of_an_older_version_has_no_factor():
+    module = RotaryPositionEmbedding(D)
+    state = module.__getstate__()
+    del state["attention_factor"]
+    older = RotaryPositionEmbedding.__new__(RotaryPositionEmbedding)
+    older.__setstate__(state)
+    assert older.attention_factor == 1.0
+    t = torch.randn(S, B, H, D)
+    assert torch.equal(rope_fw(t, older), rope_fw(t, module))
+
+
+def test_tables_of_others_have_no_factor(device):
+    """A table is taken as it is."""
+    t, table = torch.randn(S, B, H, D, device=device), angles(S, D, device)
+    assert_rounded_once(rope_fw(t, table), rotate_fp64(t, table, "sbhd"))
