@@ -7,6 +7,7 @@ of 2048 bytes. Several seeds go through all of it.
 
 import argparse
 import copy
+import math
 import os
 import time
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from ..records import RECORD_SWITCH, observe
 from ..steps.long_context import LONG, SCALINGS, TRAINED, configuration
 from ..steps.prose import batch, prose
 from ..steps.small_llama import SmallLlama
+from ..steps.training import optimizer_of, step
 
 
 @dataclass(frozen=True)
@@ -52,23 +54,14 @@ def scale(model: SmallLlama, scaling: str) -> None:
 def train(
     model: SmallLlama, text: Tensor, steps: int, size: int, length: int, rate: float, seed: int
 ) -> None:
-    """AdamW on windows of `length` bytes, with a warm-up and a cosine to zero."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.1)
-
-    def factor(step: int) -> Tensor:
-        warm = min(1.0, (step + 1) / (0.05 * steps))
-        return warm * (1 + torch.cos(torch.tensor(torch.pi * step / steps))) / 2
-
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+    """Train on windows of `length` bytes, with a warm-up and then a cosine to zero."""
+    optimizer = optimizer_of(model, rate)
     device = next(model.parameters()).device
-    for step in range(steps):
-        tokens = batch(text, size, length, seed=1_000_000 * seed + step)
-        loss = model.loss(tokens.to(device))
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
+    for number in range(steps):
+        warm = min(1.0, (number + 1) / (0.05 * steps))
+        for group in optimizer.param_groups:
+            group["lr"] = rate * warm * (1 + math.cos(math.pi * number / steps)) / 2
+        step(model, optimizer, batch(text, size, length, seed=1_000_000 * seed + number).to(device))
 
 
 @torch.no_grad()
