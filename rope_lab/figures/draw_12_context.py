@@ -47,6 +47,8 @@ def kept_shares(turns: Tensor, shares: dict[str, Tensor], title: str) -> None:
         color, dash, width = _LOOKS[name]
         ax.semilogx(turns, share, dash, color=color, linewidth=width, label=name, marker="o", ms=4)
     ax.set(xlabel="turns of a pair in 256 positions", ylabel="γ", ylim=(-0.08, 1.08))
+    ax.set_xticks([10, 1, 0.1, 0.01], ["10", "1", "0.1", "0.01"])
+    ax.minorticks_off()
     ax.invert_xaxis()
     figure.legend(loc="outside lower center", ncols=len(shares))
     words = (
@@ -142,14 +144,14 @@ def scores_on_grids(grids: dict[tuple[int, int], Tensor], title: str) -> None:
         grids: (row, column) of the query -> scores (rows, columns).
         title: what the figure shows.
     """
-    figure, axes = plt.subplots(1, len(grids), figsize=(WIDTH, 3.2))
+    figure, axes = plt.subplots(1, len(grids), figsize=(WIDTH, 3.9), layout="constrained")
     largest = max(float(scores.abs().max()) for scores in grids.values())
     image = None
     for ax, ((row, column), scores) in zip(axes, grids.items(), strict=True):
         image = ax.imshow(scores.numpy(), cmap=DIVERGING, vmin=-largest, vmax=largest)
         _frame(ax, row, column)
         ax.set(xlabel="column", ylabel="row", title=f"query at row {row}, column {column}")
-    figure.colorbar(image, ax=axes, label="score")
+    figure.colorbar(image, ax=axes, label="score", location="bottom", shrink=0.5, aspect=30)
     words = f"{len(grids)} pictures of one pattern, moved with the query, which a frame marks."
     finish(figure, title, words)
 
