@@ -27,7 +27,7 @@ FOLDER = ROOT / "notebooks"
 TAGS = {"nbval-ignore-output", "nbval-skip", "raises-exception"}
 INDEX = notebook_index.read()
 # notebooks that measure much may leave more cells uncompared
-MEASURING = {"03", "05", "08", "09", "11"}
+MEASURING = {"03", "05", "08", "09", "11", "12"}
 # where a notebook's experiments are, if not in its cells
 EXPERIMENTS = {
     "06": "steps/tunings.py",

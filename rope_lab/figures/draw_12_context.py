@@ -1,4 +1,4 @@
-"""Drawings of notebook 12: scaled frequencies, loss by position, bf16 positions, axes of pairs."""
+"""Drawings of notebook 12, sections 5 to 8: scaled frequencies, loss by position, bf16 positions, axes of pairs."""
 
 from collections.abc import Sequence
 
@@ -89,7 +89,7 @@ def loss_by_position(
         ax.set_xticks(ticks, [str(tick) for tick in ticks])
         ax.minorticks_off()
         ax.set(xlabel="position", title=state)
-    axes[0].set_ylabel("loss (nats a byte)")
+    axes[0].set_ylabel("loss in nats per byte")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     words = "A line for each scaling. Dotted: the training length, and the loss at its end. "
     words += "; ".join(

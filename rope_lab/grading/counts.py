@@ -147,6 +147,8 @@ def wasted(run: Run, wanted: Spec, result_size: int) -> str:
 
 def _too_many_bytes(run: Run, wanted: Spec, result_size: int) -> str:
     """Of the tensors that are as large as the result."""
+    if not wanted.loads:
+        return ""
     for argument in wanted.arguments:
         name, x = argument.name, run.inputs[argument.name]
         if argument.holds != "floats" or x.numel() != result_size:

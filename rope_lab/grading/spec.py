@@ -60,7 +60,7 @@ class Spec:
     axes: int = 1  # dimensions of the grid, at least
     without: tuple[str, ...] = ()  # names of functions that a candidate may not use
     asks: tuple[str, ...] = ()  # rules in `counts.RULES` that a candidate has to keep
-    loads: int = 1  # of each element of t, at most; more are said, not forbidden
+    loads: int = 1  # of each element of t, at most; more are said, not forbidden; 0: not counted
     blocks: bool = False  # one a program; more, or none, is said, not forbidden
     extra: tuple[Case, ...] = ()
     # what a likely mistake looks like -> a function that makes it

@@ -24,6 +24,7 @@ SHAPES = {  # layer -> its size, sequences, positions
     "small layer": (SIZE, 16, 256),
     "Llama-3-8B layer": (LLAMA_8B, 1, 8192),
 }
+COMPILED = True  # False leaves out what torch.compile makes, for a quick look
 _EVERY = 5  # of so many steps a loss is kept
 _ALONE = 20  # steps that are not timed: they compile and fill caches
 
@@ -69,6 +70,8 @@ def launches(device: str = "cuda", shape: str = "small layer") -> dict:
         alone = launches_of(partial(rotation, q, k, *tables))
         whole = launches_of(partial(layer, rotation))
         found[name] = {"rotation": alone["launches"], "layer": whole["launches"]}
+    if not COMPILED:
+        return found
     torch._dynamo.reset()
     alone = launches_of(partial(torch.compile(small_llama.apply_rotary_pos_emb), q, k, *tables))
     whole = launches_of(
@@ -104,13 +107,15 @@ def bits(device: str = "cuda", dtype: torch.dtype = torch.bfloat16, positions: i
 
 def results(
     rotation: Callable,
+    *,
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
     autocast: torch.dtype | None = None,
     positions: int = 16,
+    size: Size = SIZE,
 ) -> tuple[Tensor, Tensor]:
-    """Logits of one batch of prose, and the gradients of all parameters in one tensor."""
-    model = new_model(SIZE, device, dtype)
+    """Logits of two sequences of prose, and the gradients of all parameters in one tensor."""
+    model = new_model(size, device, dtype)
     tokens = batch(prose(), 2, positions + 1, seed=0).to(device)
     context = torch.autocast(torch.device(device).type, autocast, enabled=autocast is not None)
     with rotated_by(rotation), deterministic(), context:
@@ -144,6 +149,8 @@ def training(
         "compiled, package": (by["package"], True),
     }
     for name, (rotation, compiled) in runs.items():
+        if compiled and not COMPILED:
+            continue
         model = new_model(size, device, torch.bfloat16)
         torch._dynamo.reset()
         if compiled:
@@ -183,7 +190,7 @@ def shares(device: str = "cuda", shapes: dict | None = None, runs: int = 20) -> 
     found = {}
     for shape, (size, b, s) in (shapes or SHAPES).items():
         found[shape] = {}
-        for how in ("eager", "compiled"):
+        for how in ("eager", "compiled")[: 1 + COMPILED]:
             by = rotations(size, s, device)
             if how == "compiled":
                 del by["rung 8"]  # an autograd.Function around a launcher, which would break it

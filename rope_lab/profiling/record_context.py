@@ -120,7 +120,7 @@ def record(plan: Plan, records: Path | None = None) -> None:
     """Train and evaluate all seeds, and write two records."""
     begin, found, models = time.perf_counter(), [], []
     for seed in range(plan.seeds):
-        if time.perf_counter() - begin < plan.seconds:
+        if not found or time.perf_counter() - begin < plan.seconds:
             torch.manual_seed(seed)
             models.append(SmallLlama().to(plan.device))
             found.append(one_seed(seed, plan, models[-1]))

@@ -1,4 +1,4 @@
-"""Answers to the exercises of notebooks 04 to 09 that are wrong, and what they must be told.
+"""Wrong answers to the exercises of notebooks 04 to 09, 11 and 12, and what they must be told.
 
 Each is the worked solution with a line or two as readers write them: text of the solution on the
 left, what stands there instead on the right. `test_exercises.py` has them judged.
@@ -677,6 +677,98 @@ WRONG_ANSWERS = [
         *("11", 4, "one share for all"),
         {"share_ptr + tl.program_id(0) * 2 * HALF + zero": "share_ptr + zero"},
         "write collision: program 1 stores in element 0 of share_ptr",
+    ),
+    # 12: a wrapper for a model
+    Wrong(
+        *("12", 1, "no copy"),
+        {"x.permute(2, 0, 1, 3).contiguous()": "x.permute(2, 0, 1, 3)"},
+        "the wrong layout: the kernel reads memory as (s, b, h, d), and it is still (b, h, s, d)",
+    ),
+    Wrong(
+        *("12", 1, "as it came"),
+        {
+            "my_rope(x.permute(2, 0, 1, 3).contiguous(), angles).permute(1, 2, 0, 3)": (
+                "my_rope(x.contiguous(), angles)"
+            )
+        },
+        "the wrong layout: the kernel takes the first dimension for positions, and it is b",
+    ),
+    Wrong(
+        *("12", 1, "the result not permuted back"),
+        {"contiguous(), angles).permute(1, 2, 0, 3)": "contiguous(), angles)"},
+        "shape (4, 1, 2, 8), expected (1, 2, 4, 8)",
+    ),
+    Wrong(
+        *("12", 1, "the result copied"),
+        {
+            "contiguous(), angles).permute(1, 2, 0, 3)": (
+                "contiguous(), angles).permute(1, 2, 0, 3).contiguous()"
+            )
+        },
+        "PyTorch computed the result: your kernel ran, and stored nothing in it",
+    ),
+    Wrong(
+        *("12", 1, "the map for its transpose"),
+        {", transpose=True": ""},
+        "the map itself, where its transpose is asked for",
+        "turn_back",
+    ),
+    Wrong(
+        *("12", 1, "minus the angles"),
+        {"angles, transpose=True": "-angles"},
+        "each half takes the sine that the other should take",
+        "turn_back",
+    ),
+    Wrong(
+        *("12", 1, "no copy of the gradient"),
+        {"grad.permute(2, 0, 1, 3).contiguous()": "grad.permute(2, 0, 1, 3)"},
+        "the wrong layout: the kernel reads memory as (s, b, h, d), and it is still (b, h, s, d)",
+        "turn_back",
+    ),
+    # 12: Llama 3's frequencies
+    Wrong(
+        *("12", 3, "linear"),
+        {"gamma * theta + (1 - gamma) * theta / 8": "theta / 8"},
+        "linear: every pair is slowed down",
+    ),
+    Wrong(
+        *("12", 3, "NTK"),
+        {
+            "gamma * theta + (1 - gamma) * theta / 8": (
+                "theta * 8 ** (-torch.arange(0, d, 2) / (d - 2))"
+            )
+        },
+        "NTK: another base",
+    ),
+    Wrong(
+        *("12", 3, "the wrong pairs"),
+        {"gamma * theta + (1 - gamma) * theta / 8": "gamma * theta / 8 + (1 - gamma) * theta"},
+        "the wrong pairs: fast ones are slowed down",
+    ),
+    Wrong(
+        *("12", 3, "radians for turns"),
+        {" / (2 * torch.pi)": ""},
+        "2 pi is missing",
+    ),
+    Wrong(
+        *("12", 3, "no clamp"),
+        {".clamp(0, 1)": ""},
+        "gamma leaves 0 to 1",
+    ),
+    Wrong(
+        *("12", 3, "a step at 1 turn"),
+        {"((turns - 1) / (4 - 1)).clamp(0, 1)": "(turns >= 1).float()"},
+        "every pair of 1 turn or more is kept",
+    ),
+    Wrong(
+        *("12", 3, "a step at 4 turns"),
+        {"((turns - 1) / (4 - 1)).clamp(0, 1)": "(turns > 4).float()"},
+        "every pair of 4 turns or fewer is slowed down",
+    ),
+    Wrong(
+        *("12", 3, "blended wavelengths"),
+        {"gamma * theta + (1 - gamma) * theta / 8": "theta / (gamma + (1 - gamma) * 8)"},
+        "wavelengths are blended",
     ),
 ]
 
