@@ -1,4 +1,4 @@
-"""Drawings of notebook 12, sections 5 to 8: scaled frequencies, loss by position, bf16 positions, axes of pairs."""
+"""Drawings of notebook 12, sections 5 to 8: frequencies, loss by position, scores, axes."""
 
 from collections.abc import Sequence
 
@@ -103,8 +103,7 @@ def loss_by_position(
 def scores_by_distance(scores: dict[str, Tensor], title: str) -> None:
     """Scores of one query and one key over their distance, for angles of several dtypes."""
     figure, ax = plt.subplots(figsize=(WIDTH, 3.0))
-    colors = (INK, ORANGE, RED)
-    for (name, values), color in zip(scores.items(), colors, strict=True):
+    for (name, values), color in zip(scores.items(), (INK, ORANGE, RED), strict=False):
         ax.plot(values, color=color, label=name, linewidth=1.6)
     ax.set(xlabel="distance m − n (positions)", ylabel="score (no unit)")
     figure.legend(loc="outside lower center", ncols=len(scores))

@@ -207,7 +207,7 @@ DRAWINGS = {
         "A scaling slows the slow pairs down",
     ),
     "loss by position": lambda: draw_12_context.loss_by_position(
-        dict.fromkeys(("as trained", "after fine-tuning"), {"none": 3 * [64 * [1.5]]}),
+        {when: {"none": 3 * [64 * [1.5]]} for when in ("as trained", "after fine-tuning")},
         32, 256, 1.5, "The loss grows past the training length", made_up({}).source,
     ),
     "bf16 positions": lambda: draw_12_context.scores_by_distance(
