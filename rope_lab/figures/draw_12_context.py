@@ -10,13 +10,13 @@ from torch import Tensor
 
 from .style import (
     BLUE,
-    DIVERGING,
     GREEN,
     INK,
     ON_COLOR,
     ORANGE,
     PURPLE,
     RED,
+    SEQUENTIAL,
     SMALL,
     WIDTH,
     color_key,
@@ -76,7 +76,7 @@ def loss_by_position(
         title: what the figure shows.
         source: of the measurements.
     """
-    figure, axes = plt.subplots(1, len(panels), figsize=(WIDTH, 3.6), sharey=True)
+    figure, axes = plt.subplots(1, len(panels), figsize=(WIDTH, 3.6))
     for ax, (state, lines) in zip(axes, panels.items(), strict=True):
         ax.axhline(reference, color=PURPLE, linestyle=":", linewidth=1.4)
         ax.axvline(trained, color=PURPLE, linestyle=":", linewidth=1.4)
@@ -104,13 +104,11 @@ def scores_by_distance(scores: dict[str, Tensor], title: str) -> None:
     """Scores of one query and one key over their distance, for angles of several dtypes."""
     figure, ax = plt.subplots(figsize=(WIDTH, 3.0))
     for (name, values), color in zip(scores.items(), (INK, ORANGE, RED), strict=False):
-        ax.plot(values, color=color, label=name, linewidth=1.6)
+        ax.plot(values, color=color, label=name, linewidth=1.8, drawstyle="steps-mid")
     ax.set(xlabel="distance m − n (positions)", ylabel="score (no unit)")
     figure.legend(loc="outside lower center", ncols=len(scores))
-    words = (
-        "Three lines. The exact score is smooth. With bf16 positions it is a staircase of steps "
-    )
-    words += "that are 32 positions wide, and with bf16 angles it jumps as well."
+    words = "Three lines. The exact score changes from each position to the next. With bf16 "
+    words += "positions and with bf16 angles it is constant over 32 positions, and then it jumps."
     finish(figure, title, words)
 
 
@@ -144,10 +142,12 @@ def scores_on_grids(grids: dict[tuple[int, int], Tensor], title: str) -> None:
         title: what the figure shows.
     """
     figure, axes = plt.subplots(1, len(grids), figsize=(WIDTH, 3.9), layout="constrained")
-    largest = max(float(scores.abs().max()) for scores in grids.values())
+    everywhere = [value for scores in grids.values() for value in scores.flatten().tolist()]
     image = None
     for ax, ((row, column), scores) in zip(axes, grids.items(), strict=True):
-        image = ax.imshow(scores.numpy(), cmap=DIVERGING, vmin=-largest, vmax=largest)
+        image = ax.imshow(
+            scores.numpy(), cmap=SEQUENTIAL, vmin=min(everywhere), vmax=max(everywhere)
+        )
         _frame(ax, row, column)
         ax.set(xlabel="column", ylabel="row", title=f"query at row {row}, column {column}")
     figure.colorbar(image, ax=axes, label="score", location="bottom", shrink=0.5, aspect=30)
