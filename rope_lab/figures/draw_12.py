@@ -20,6 +20,7 @@ def losses(curves: dict[str, list[float]], every: int, title: str, source: str =
     figure, ax = plt.subplots(figsize=(8.0, 3.8))
     for (name, values), (color, line, width) in zip(curves.items(), _LINES, strict=False):
         steps = range(0, every * len(values), every)
+        width = width if len(curves) > 1 else 2.0
         ax.plot(steps, values, line, color=color, linewidth=width, label=name)
     ax.set(xlabel="step", ylabel="loss in nats per byte", xlim=(0, None), ylim=(0, None))
     if len(curves) > 1:

@@ -40,10 +40,22 @@ def train(
     """The loss before each step, on windows of a text that the step's number decides."""
     device = next(model.parameters()).device
     optimizer, losses = optimizer_of(model), []
-    for number in range(steps):
-        tokens = batch(text, size, length + 1, seed=number).to(device)
-        losses.append(step(model, optimizer, tokens))
+    with _one_thread():
+        for number in range(steps):
+            tokens = batch(text, size, length + 1, seed=number).to(device)
+            losses.append(step(model, optimizer, tokens))
     return torch.stack(losses).tolist()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """On a CPU the threads of so small a model wait for each other most of the time."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @contextmanager
