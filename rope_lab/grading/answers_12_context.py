@@ -77,11 +77,12 @@ AXES_OF_PAIRS = {
         "that is Qwen2-VL's order, time first, then height, then width": [
             *(None, "t", "t", "w", None, "w")
         ],
-        "height comes before width: the order is time, height, width": [
+        "the turns are time, height, width, and pair 0 is the first": [
             *("h", "w", "h", None, "h", None)
         ],
-        "59 is 3 * 19 + 2: count from 0": [None, None, None, None, "t", None],
-        "58 is 3 * 19 + 1, which is below 3 * 20": [None, None, None, "t", None, None],
+        "width comes third, so its first pair is 2": ["w", None, None, None, None, None],
+        "58 is 3 * 19 + 1, so it is the second axis' turn": [None, None, None, "t", None, None],
+        "59 is 3 * 19 + 2, so it is the third axis' turn": [None, None, None, None, "t", None],
         "height has 20 pairs, and the last one is 58; time takes what is left": [
             *(None, None, None, None, None, "h")
         ],

@@ -202,7 +202,8 @@ WRONG_NUMBERS = {
     ],
     ("12", 5): [
         (["t", "t", "t", "w", "w", "w"], "that is Qwen2-VL's order"),
-        (["t", "w", "h", "w", "h", "t"], "height comes before width"),
+        (["t", "w", "h", "w", "h", "t"], "the turns are time, height, width"),
+        (["w", "h", "t", "h", "w", "t"], "width comes third"),
         (["t", "h", "w", "t", "w", "t"], "58 is 3 * 19 + 1"),
         (["t", "h", "w", "h", "t", "t"], "59 is 3 * 19 + 2"),
         (["t", "h", "w", "h", "w", "h"], "height has 20 pairs, and the last one is 58"),
