@@ -19,13 +19,16 @@ PLAN = Plan(
 )
 
 
-def test_losses_are_those_of_each_position():
+def test_losses_are_means_over_windows_at_each_position():
     model, text = new_model(TINY), prose("held out")
     found = record_context.losses(model, text, PLAN, TRAINED)
-    window = text[: TRAINED + 1][None]
-    alone = record_context.losses(model, window[0], Plan(windows=1, device="cpu"), TRAINED)
-    assert found.shape == alone.shape == (TRAINED,)
-    torch.testing.assert_close(alone.mean().float(), model.loss(window).detach())
+    begins = 0, (len(text) - TRAINED - 1) // 2, len(text) - TRAINED - 1
+    windows = torch.stack([text[begin : begin + TRAINED + 1] for begin in begins])
+    assert found.shape == (TRAINED,)
+    torch.testing.assert_close(found.mean().float(), model.loss(windows).detach())
+    with torch.no_grad():
+        first = -model(windows[:, :1])[:, 0].log_softmax(-1).gather(1, windows[:, 1:2]).mean()
+    torch.testing.assert_close(found[0].float(), first)
 
 
 def test_bins_are_means_of_neighbors():
