@@ -32,6 +32,7 @@ MEASURING = {"03", "05", "08", "09", "11", "12"}
 EXPERIMENTS = {
     "06": "steps/tunings.py",
     "10": "profiling/record_races.py",
+    "12": "profiling/record_context.py",
 }
 MAX_BYTES = 1_000_000
 LONG = {"05", "08", "09"}  # these may have 4000 words

@@ -15,6 +15,7 @@ import torch
 from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
+from rope_kernels import mrope_axes
 from rope_lab.figures import (
     audit,
     draw_01,
@@ -27,6 +28,7 @@ from rope_lab.figures import (
     draw_08,
     draw_09,
     draw_10,
+    draw_12_context,
     draw_ladder,
     gpu,
     labels,
@@ -200,6 +202,24 @@ DRAWINGS = {
         4.4, 4.4e6, [2**16, 2**23, 2**30], "Below 50 MiB the host decides",
     ),
     "heads": lambda: draw_10.heads_of_tokens(5, 4, 2),
+    "scalings": lambda: draw_12_context.kept_shares(
+        torch.logspace(1.6, -2.1, 16), {"none": torch.ones(16), "yarn": torch.linspace(1, 0, 16)},
+        "A scaling slows the slow pairs down",
+    ),
+    "loss by position": lambda: draw_12_context.loss_by_position(
+        {when: {"none": 3 * [64 * [1.5]]} for when in ("as trained", "after fine-tuning")},
+        32, 256, 1.5, "The loss grows past the training length", made_up({}).source,
+    ),
+    "bf16 positions": lambda: draw_12_context.scores_by_distance(
+        {"exact": torch.rand(99), "bf16 positions": torch.zeros(99)}, "Neighbors share a position",
+    ),
+    "sections": lambda: draw_12_context.sections(
+        {"blocks": mrope_axes((16, 24, 24)), "turns": mrope_axes((24, 20, 20), interleaved=True)},
+        "Each axis has fast pairs and slow ones",
+    ),
+    "grids": lambda: draw_12_context.scores_on_grids(
+        {(3, 4): torch.rand(9, 12), (5, 8): torch.rand(9, 12)}, "The pattern moves with the query",
+    ),
 }  # fmt: skip
 LINES = {1: "def kernel():", 2: "x1 = tl.load(t_ptr + offset).to(tl.float32)", 3: "y = tl.cos(x1)"}
 

@@ -747,6 +747,51 @@ WRONG_ANSWERS = [
         "the wrong layout: the kernel reads memory as (s, b, h, d), and it is still (b, h, s, d)",
         "turn_back",
     ),
+    # 12: Llama 3's frequencies
+    Wrong(
+        *("12", 3, "linear"),
+        {"gamma * theta + (1 - gamma) * theta / 8": "theta / 8"},
+        "linear: every pair is slowed down",
+    ),
+    Wrong(
+        *("12", 3, "NTK"),
+        {
+            "gamma * theta + (1 - gamma) * theta / 8": (
+                "theta * 8 ** (-torch.arange(0, d, 2) / (d - 2))"
+            )
+        },
+        "NTK: another base",
+    ),
+    Wrong(
+        *("12", 3, "the wrong pairs"),
+        {"gamma * theta + (1 - gamma) * theta / 8": "gamma * theta / 8 + (1 - gamma) * theta"},
+        "the wrong pairs: fast ones are slowed down",
+    ),
+    Wrong(
+        *("12", 3, "radians for turns"),
+        {" / (2 * torch.pi)": ""},
+        "2 pi is missing",
+    ),
+    Wrong(
+        *("12", 3, "no clamp"),
+        {".clamp(0, 1)": ""},
+        "gamma leaves 0 to 1",
+    ),
+    Wrong(
+        *("12", 3, "a step at 1 turn"),
+        {"((turns - 1) / (4 - 1)).clamp(0, 1)": "(turns >= 1).float()"},
+        "every pair of 1 turn or more is kept",
+    ),
+    Wrong(
+        *("12", 3, "a step at 4 turns"),
+        {"((turns - 1) / (4 - 1)).clamp(0, 1)": "(turns > 4).float()"},
+        "every pair of 4 turns or fewer is slowed down",
+    ),
+    Wrong(
+        *("12", 3, "blended wavelengths"),
+        {"gamma * theta + (1 - gamma) * theta / 8": "theta / (gamma + (1 - gamma) * 8)"},
+        "wavelengths are blended",
+    ),
 ]
 
 # Right answers that do more than it takes, which no task forbids; `told` is the remark.

@@ -174,4 +174,38 @@ WRONG_NUMBERS = {
         (["promoted", "model", "promoted"], "its gradient is rounded once"),
         (["promoted", "model", "twice"], "'twice' is none of once, upcast, promoted, model"),
     ],
+    ("12", 4): [
+        (
+            ["none", "none", "the default", "forgotten", "twice"],
+            "q and k would both be longer by from_config's factor",
+        ),
+        (
+            ["queries only", "forgotten", "the default", "forgotten", "twice"],
+            "q and k would keep their lengths",
+        ),
+        (
+            ["queries only", "none", "queries only", "forgotten", "twice"],
+            "k would keep its length, and q would not",
+        ),
+        (
+            ["queries only", "none", "twice", "forgotten", "twice"],
+            "longer by the square of the factor",
+        ),
+        (
+            ["queries only", "none", "the default", "forgotten", "the default"],
+            "the factor that the configuration states is not used",
+        ),
+        (
+            ["queries only", "none", "the default", "missing", "twice"],
+            "'missing' is none of none, forgotten",
+        ),
+    ],
+    ("12", 5): [
+        (["t", "t", "t", "w", "w", "w"], "that is Qwen2-VL's order"),
+        (["t", "w", "h", "w", "h", "t"], "the turns are time, height, width"),
+        (["w", "h", "t", "h", "w", "t"], "width comes third"),
+        (["t", "h", "w", "t", "w", "t"], "58 is 3 * 19 + 1"),
+        (["t", "h", "w", "h", "t", "t"], "59 is 3 * 19 + 2"),
+        (["t", "h", "w", "h", "w", "h"], "height has 20 pairs, and the last one is 58"),
+    ],
 }
