@@ -131,6 +131,7 @@ class Rule:
             inplace=False,
             cp_size=1,
             cp_rank=0,
+            cp_order="zigzag",
             rotary_dim=rotary_dim,
             rotary_start=q.shape[-1] - rotary_dim if self.rest == "before" else 0,
             inverse=self.inverse,

@@ -57,10 +57,10 @@ def find_positions(
             chunk = length // 2
             counted_back = 2 * cp[0].to(tl.int64) - 2 - cp[1]
             position += tl.where(position < chunk, cp[1], counted_back) * chunk
-        elif cp[2] is None:
-            position += (position * 0 + length) * cp[1]
         else:
-            position = position * cp[2] + cp[1]
+            # No distance between tokens: one chunk. (Triton 3.6 takes no None in place of 0.)
+            of_chunk = position + (position * 0 + length) * cp[1]
+            position = tl.where(cp[2] == 0, of_chunk, position * cp[2] + cp[1])
     if given.starts_ptr is not None:
         position += tl.load(given.starts_ptr + sequence, in_sequence, other=0).to(tl.int64)
     if given.ids_ptr is not None:

@@ -193,7 +193,7 @@ class GivenPositions(NamedTuple):
     axes_ptr: Any  # (d2 / 2,) int32: by which axis each pair turns; or None: one axis
     ids_strides: Any  # of b, s, and of axes
     # context parallelism: (cp_size, cp_rank) where this rank holds two chunks of each sequence;
-    # (cp_size, cp_rank, None) where it holds one, (cp_size, cp_rank, cp_size) where its tokens are
+    # (cp_size, cp_rank, 0) where it holds one, (cp_size, cp_rank, cp_size) where its tokens are
     # that far apart; or None
     cp: Any
 

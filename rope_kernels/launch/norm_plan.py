@@ -117,7 +117,7 @@ class _Layout:
     entries: int  # batch entries with rows of their own
     row_blocks: tuple[int, int]  # of q and of k
     s_blocks: int
-    sizes: dict[str, int | tuple[int | None, ...] | None]  # run-time integers, and `cp`
+    sizes: dict[str, int | tuple[int, ...] | None]  # run-time integers, and `cp`
 
 
 def _layout(

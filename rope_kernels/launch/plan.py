@@ -41,7 +41,7 @@ class Plan:
     kernel: str  # its name in `rope_kernels.kernels`, and that of its file
     programs: int  # the grid
     num_warps: int  # per program
-    sizes: dict[str, int | tuple[int | None, ...] | None]  # run-time integers, and `cp`
+    sizes: dict[str, int | tuple[int, ...] | None]  # run-time integers, and `cp`
     strides: tuple[tuple[int, ...] | None, ...] | None  # a NamedTuple, in elements
     constants: dict[str, tuple | int | bool]  # most of them NamedTuples
     fp_fusion: bool = True  # the compiler may fuse multiply-adds
@@ -105,14 +105,14 @@ def alignment(*tensors: Tensor | None) -> int:
     return 0 if known else aligned
 
 
-def cp_of(rotation: Rotation) -> tuple[int | None, ...] | None:
+def cp_of(rotation: Rotation) -> tuple[int, ...] | None:
     """Context parallelism as the kernels take it: `kernels/values.py`, `GivenPositions`."""
     size, rank = rotation.cp_size, rotation.cp_rank
     if size == 1:
         return None
     if rotation.cp_order == "zigzag":
         return size, rank
-    return size, rank, size if rotation.cp_order == "round_robin" else None
+    return size, rank, size if rotation.cp_order == "round_robin" else 0
 
 
 def lookup_of(t: Tensor, rotation: Rotation, unit: int, engine: Engine) -> Lookup:
