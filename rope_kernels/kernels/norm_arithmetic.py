@@ -143,15 +143,17 @@ def normalized(
     row,  # `Row`
     rstd,  # 1 / rms of each row, (positions, rows, 1)
     weights,  # offset plus weight: `Row`
-    norm: tl.constexpr,  # `Norm`: which of the two products are rounded
-    STORED: tl.constexpr,  # the dtype to which they are rounded
+    norm: tl.constexpr = None,  # `Norm`: which of the two products are rounded; None: neither
+    STORED: tl.constexpr = None,  # the dtype to which they are rounded
 ):
     """The row over its rms, times the weights."""
+    ROUNDS_NORMAL: tl.constexpr = norm is not None and norm.rounds_normal
+    ROUNDS_PRODUCT: tl.constexpr = norm is not None and norm.rounds_product
     row = times_number(row, rstd)
-    if norm.rounds_normal:
+    if ROUNDS_NORMAL:
         row = rounded(row, STORED)
     row = times(row, weights)
-    if norm.rounds_product:
+    if ROUNDS_PRODUCT:
         row = rounded(row, STORED)
     return row
 
