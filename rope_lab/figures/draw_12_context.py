@@ -103,8 +103,13 @@ def loss_by_position(
 def scores_by_distance(scores: dict[str, Tensor], title: str) -> None:
     """Scores of one query and one key over their distance, for angles of several dtypes."""
     figure, ax = plt.subplots(figsize=(WIDTH, 3.0))
-    for (name, values), color in zip(scores.items(), (INK, ORANGE, RED), strict=False):
-        ax.plot(values, color=color, label=name, linewidth=1.8, drawstyle="steps-mid")
+    looks = (
+        (INK, "-", 1.2, "default"),
+        (ORANGE, "-", 3.4, "steps-mid"),
+        (RED, "--", 1.6, "steps-mid"),
+    )
+    for (name, values), (color, dash, width, style) in zip(scores.items(), looks, strict=False):
+        ax.plot(values, dash, color=color, label=name, linewidth=width, drawstyle=style)
     ax.set(xlabel="distance m − n (positions)", ylabel="score (no unit)")
     figure.legend(loc="outside lower center", ncols=len(scores))
     words = "Three lines. The exact score changes from each position to the next. With bf16 "

@@ -2,7 +2,10 @@
 
 from ..profiling.model_runs import ROUNDINGS
 
-_FUSED = "its multiply-add rounds the first product together with the sum; no PyTorch operator does"
+_FUSED = (
+    "no PyTorch operator fuses a multiply-add (C's bits are the same here, because products of "
+    "bf16 numbers are exact in fp32)"
+)
 
 # exercise 2: the rounding of three functions
 ROUNDING = {
