@@ -143,7 +143,7 @@ def summary(options: argparse.Namespace, indices: list[int], answers: dict) -> s
     """What the calls were, so that a run that compared nothing but errors is seen."""
     calls = {i: draw(options.seed, i, tuple(options.include)) for i in indices}
     lines = []
-    for name in ("function", "dtype", "tensor_format", "freqs", "positions", "mode"):
+    for name in ("function", "dtype", "tensor_format", "freqs", "positions", "mode", "cp_order"):
         lines.append(_counted(name, [call[name] for call in calls.values()]))
     norms = [call["norm"] for call in calls.values() if call["norm"]]
     for name in ("weight", "sums", "rounding"):

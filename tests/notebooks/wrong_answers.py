@@ -601,7 +601,14 @@ WRONG_ANSWERS = [
     ),
     Wrong(
         *("11", 2, "rounded like the model"),
-        {"rstd, weights)": "rstd, weights, LIKE_MODEL=True, STORED=x_ptr.dtype.element_ty)"},
+        {
+            "@triton.jit\n": ""
+            "from rope_kernels.kernels.norm_arithmetic import rounded, times_number\n\n\n"
+            "@triton.jit\n",
+            "y = normalized(y, rstd, weights)": ""
+            "y = rounded(times_number(y, rstd), x_ptr.dtype.element_ty)\n"
+            "    y = rounded(times(y, weights), x_ptr.dtype.element_ty)",
+        },
         "rounding: too often, like the model, which rounds before it rotates; round once, at the",
     ),
     Wrong(

@@ -6,6 +6,7 @@ No branch is tried with every other. Each group varies one thing, in the layouts
 from dataclasses import dataclass, field, replace
 
 FORMATS = "sbhd", "bhsd", "thd"  # rows of a position, positions of a row, packed rows
+OF_AXES = "ids of three axes"  # which only a module has
 PER_PAIR = "angles per pair", "cos, sin per pair"
 FREQS = "module", "table", "cos, sin", *PER_PAIR
 WITH_A_BACKWARD = "weights", "sums", "where"  # groups that need no forward alone
@@ -256,6 +257,10 @@ def _positions() -> Cases:
         for where in ("starts", "ids", "cp", "cp, starts"):
             case = NormCase(freqs=freqs, where=where, tensor_format="thd")
             cases[f"thd, {where}, {freqs}"] = case
+    for tensor_format in FORMATS:
+        case = NormCase(tensor_format=tensor_format, where=OF_AXES)
+        cases[f"{OF_AXES}, {tensor_format}"] = case
+        cases[f"q and k, {OF_AXES}, {tensor_format}"] = replace(case, heads=(8, 2))
     pair = NormCase(heads=(8, 2), freqs="cos, sin per pair")
     cases |= {f"q and k, {x}": replace(pair, where=x) for x in ("starts", "ids", "cp")}
     packed = NormCase(tensor_format="thd", options={"norm_after": True})
@@ -267,6 +272,8 @@ def _positions() -> Cases:
         "thd, to half": replace(packed, options=TO_HALF),
         "thd, inverse": replace(packed, options={"inverse": True}),
         "thd, model": replace(packed, options={"rounding": "model"}),
+        f"{OF_AXES}, interleaved": NormCase(where=OF_AXES, options={"interleaved": True}),
+        f"{OF_AXES}, norm after": NormCase(where=OF_AXES, options={"norm_after": True}),
     }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import compare_speed
 
-from .norm_cases import PER_PAIR, NormCase, every_case
+from .norm_cases import OF_AXES, PER_PAIR, NormCase, every_case
 
 NAMES = {  # of the arguments that may want a gradient
     "norm_rope": ("t", "weight", "sumsq"),
@@ -15,6 +15,8 @@ NAMES = {  # of the arguments that may want a gradient
 def every_call(package) -> Iterator[tuple[str, Callable[[], object]]]:
     """Name and call of each case and direction. A call with a backward makes its forward first."""
     for name, case in every_case().items():
+        if case.where == OF_AXES and not hasattr(package, "mrope_axes"):
+            continue  # an older checkout
         for direction in case.directions:
             yield (
                 f"norm | {name} | {direction}",
@@ -114,8 +116,10 @@ def _freqs_and_where(package, case: NormCase) -> tuple[object, dict]:
 
     d2, s = case.rotary_dim or case.d, case.s
     rows = 4 * s * (case.b if case.tensor_format == "thd" else 1)
-    module = package.RotaryPositionEmbedding(d2, interleaved=case.options.get("interleaved", False))
-    where = _where(case)
+    make, where = {"interleaved": case.options.get("interleaved", False)}, _where(case)
+    if case.where == OF_AXES:
+        make["axes"] = [pair % 3 for pair in range(d2 // 2)]
+    module = package.RotaryPositionEmbedding(d2, **make)
     if case.freqs in PER_PAIR or "rotary_start" in case.options:
         where["rotary_dim"] = d2
     if case.freqs in PER_PAIR:
@@ -145,7 +149,9 @@ def _where(case: NormCase) -> dict:
     elif "ids" in case.where:
         dtype = torch.int32 if "int32" in case.where else torch.int64
         shape = (1 if case.where == "shared ids" else case.b, case.s)
-        where["position_ids"] = torch.zeros(_tokens(case) if packed else shape, dtype=dtype)
+        shape = (_tokens(case),) if packed else shape
+        shape = (3, *shape) if case.where == OF_AXES else shape
+        where["position_ids"] = torch.zeros(shape, dtype=dtype)
     return where
 
 

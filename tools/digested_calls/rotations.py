@@ -60,6 +60,13 @@ def calls_of_tests(package) -> Calls:
         "tests | q and k, position ids | rope_qk",
         lambda: package.rope_qk(*pair, rope, "bshd", position_ids=ids),
     )
+    if "axes" in inspect.signature(make).parameters:
+        three_axes = make(d, axes=package.mrope_axes([16, 24, 24]))
+        ids_of_axes = torch.zeros(3, b, s).long()
+        yield (
+            "tests | q and k, three axes | rope_qk",
+            lambda: package.rope_qk(*pair, three_axes, "bshd", position_ids=ids_of_axes),
+        )
 
 
 def more_calls(package) -> Calls:

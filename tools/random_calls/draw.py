@@ -1,6 +1,8 @@
 """Draw a call: plain data, from the seed and the number alone."""
 
 import random
+from itertools import accumulate, pairwise
+from operator import add
 
 FUNCTIONS = {  # and how often each is drawn
     "apply_rotary_pos_emb": 4,
@@ -95,6 +97,7 @@ def draw(seed: int, index: int, include: tuple[str, ...] = ()) -> dict:
     call["norm"] = _draw_norm(rng, call) if is_norm else None
     call["mistake"] = _draw_mistake(rng, is_norm, include)
     call["rounding"] = _one_of(rng, {None: 5, "model": 2, "promoted": 1, "upcast": 1, "once": 1})
+    _draw_cp_order(rng, call)
     return call
 
 
@@ -122,6 +125,26 @@ def _draw_positions(rng: random.Random, call: dict) -> None:
         call["cu_seqlens dtype"] = rng.choice(INTEGERS[:2])
     elif call["cp"] and rng.random() < 0.9:
         sizes["s"] += sizes["s"] % 2
+
+
+def _draw_cp_order(rng: random.Random, call: dict) -> None:
+    """In which order ranks share a sequence. Drawn last: calls in zigzag's order stay as they were.
+
+    The other orders have no two chunks: a rank may hold an odd number of a sequence's tokens.
+    """
+    call["cp_order"], sizes = "zigzag", call["sizes"]
+    if not call["cp"]:
+        return
+    call["cp_order"] = _one_of(rng, {"zigzag": 2, "contiguous": 1, "round_robin": 1})
+    if call["cp_order"] == "zigzag" or rng.random() < 0.5:
+        return
+    if call["cu_seqlens"] is None:
+        sizes["s"] |= sizes["s"] > 0  # odd, but for 0
+    else:
+        lengths = [end - start for start, end in pairwise(call["cu_seqlens"])]
+        more = [rng.choice((0, 1)) if length else 0 for length in lengths]
+        call["cu_seqlens"] = list(accumulate(map(add, lengths, more), initial=0))
+        sizes["s"] += sum(more)
 
 
 def _draw_freqs(rng: random.Random, call: dict) -> None:
@@ -189,7 +212,7 @@ def _draw_norm(rng: random.Random, call: dict) -> dict:
         "eps": rng.choice((1e-6, 1e-6, 1e-5, 1.0, 0, 0.0)),
         "weight_offset": rng.choice((0.0, 0.0, 1.0, 1, -0.25)),
         "norm_after": rng.random() < 0.3,
-        "rounding": _one_of(rng, {"once": 3, "model": 1}),
+        "rounding": _one_of(rng, {"once": 3, "model": 0.5, "model_cast_last": 0.5}),
         "sums": sums,
         "sums of the rows": rng.random() < 0.4,  # then their gradient is one of the rows
         "sums layout": _one_of(rng, {"contiguous": 3, "transposed": 1, "expanded": 1}),

@@ -135,6 +135,8 @@ def _where(call: dict, make: Maker) -> dict:
     cp_size, cp_rank = call["cp"] or (1, 0)
     if call["cp"]:
         options |= {"cp_size": cp_size, "cp_rank": cp_rank}
+    if call["cp_order"] != "zigzag":  # so that older checkouts can be compared by their calls
+        options["cp_order"] = call["cp_order"]
     if call["cu_seqlens"] is not None:
         values = [n * cp_size for n in call["cu_seqlens"]]
         options["cu_seqlens"] = make.integers(values, call["cu_seqlens dtype"], "cu_seqlens")
