@@ -6,11 +6,14 @@ what is accepted.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from .axes import mrope_axes
 from .frequencies import Dynamic, Geometric, Linear, Llama3, LongRope, Proportional, Yarn
 
-_SECTIONS = ("mrope_section", "xdrope_section")
+# The rule of `mrope_section`, by how a configuration's `model_type` begins. Others have their own.
+_CONTIGUOUS = ("qwen2", "glm", "paddleocr")
+_IN_TURNS = ("qwen3", "qwen4", "cosmos3")
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,7 @@ class Layer:
 
     frequencies: Geometric
     attention_factor: float  # multiplies cos and sin
+    axes: list[int] | None = None  # by which axis each pair turns; None: there is one axis
 
 
 class Keys:
@@ -76,17 +80,38 @@ def read_layer(config: object, layer_type: str | None) -> Layer | None:
     rope = _rope_of(whole, layer_type)
     if rope is None:
         return None
-    for key in _SECTIONS:
-        if rope.get(key) is not None:
-            came = f"{rope.called(key)} is {rope.get(key)!r}, for positions of several axes"
-            raise ValueError(f"{came}; accepted: one axis, without this key")
     rope_type = rope.get("rope_type") or rope.get("type") or "default"
+    if rope_type == "mrope" and rope.get("mrope_section") is not None:  # before transformers 5
+        rope_type = "default"
     read = _TYPES.get(rope_type) if isinstance(rope_type, str) else None
     if read is None:
         key = "rope_type" if rope.get("rope_type") else "type"
         accepted = ", ".join(map(repr, _TYPES))
         raise ValueError(f"{rope.called(key)} is {rope_type!r}; accepted: {accepted}")
-    return read(whole, rope)
+    layer = read(whole, rope)
+    return replace(layer, axes=_axes_of(whole, rope, layer.frequencies.rotary_dim // 2))
+
+
+def _axes_of(whole: Keys, rope: Keys, pairs: int) -> list[int] | None:
+    """The axis of each pair, by `mrope_section`; None without this key."""
+    if (sections := rope.get("xdrope_section")) is not None:
+        came = f"{rope.called('xdrope_section')} is {sections!r}, which makes no rotation"
+        raise ValueError(f"{came}; accepted: the model's own (cos, sin) as freqs, without a module")
+    if (sections := rope.get("mrope_section")) is None:
+        return None
+    model, came = whole.get("model_type"), f"{rope.called('mrope_section')} is {sections!r}"
+    if isinstance(model, str) and not model.startswith(_CONTIGUOUS + _IN_TURNS):
+        came += f" for model_type {model!r}, whose rule is its own"
+        raise ValueError(f"{came}; accepted: Qwen, GLM, PaddleOCR-VL; or the argument axes=")
+    in_turns = bool(rope.get("mrope_interleaved"))
+    in_turns = in_turns or (isinstance(model, str) and model.startswith(_IN_TURNS))
+    try:
+        axes = mrope_axes(sections, interleaved=in_turns)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{came}; accepted: {str(error).partition('accepted: ')[2]}") from error
+    if len(axes) != pairs:
+        raise ValueError(f"{came}, {len(axes)} pairs; accepted: numbers that add up to {pairs}")
+    return axes
 
 
 def _of_layer_type(config: object, layer_type: str | None) -> object:

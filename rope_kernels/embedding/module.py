@@ -189,8 +189,9 @@ class RotaryPositionEmbedding(nn.Module):
         Raises:
             ValueError, TypeError: a type is unknown, a key is missing or its value doesn't fit; the
                 message names the key, what came and what is accepted. Several types of layers and
-                no `layer_type`. Several axes (`mrope_section`). A configuration of a model with a
-                `text_config`: pass that one.
+                no `layer_type`. An `mrope_section` that doesn't add up, or of a model with another
+                rule (Ernie 4.5 VL, HunYuan-VL). A configuration of a model with a `text_config`:
+                pass that one.
 
         Source: `modeling_rope_utils.py` of transformers. It is not imported.
         """
@@ -204,6 +205,7 @@ class RotaryPositionEmbedding(nn.Module):
             interleaved=interleaved,
             persistent=False,
             attention_factor=layer.attention_factor,
+            axes=layer.axes,
         )
         module._source = source
         module.reset_parameters()
@@ -239,7 +241,11 @@ class RotaryPositionEmbedding(nn.Module):
     def _make_axis_of_pair(self) -> None:
         with torch.inference_mode(False):  # a backward may save it
             device = self.inv_freq.device
-            table = None if self._axes is None else torch.tensor(self._axes, dtype=torch.int32)
+            table = (
+                None
+                if self._axes is None
+                else torch.tensor(self._axes, dtype=torch.int32, device="cpu")
+            )
             self.axis_of_pair = None if table is None else table.to(device)
 
     def reset_parameters(self) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor
 from ..api import rotate_call
 from ..call.arguments import Call, OutputPairing, Rounding
 from ..call.formats import TensorFormat
+from ..machine.modes import is_dtensor
 
 _NAMES = {torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float32: "float32"}
 
@@ -88,6 +89,8 @@ class Rule:
         for x in (*tensors, cos, sin):  # no generators from here on: this is in every call
             if not isinstance(x, Tensor):
                 return "an argument is no tensor"
+            if is_dtensor(x):
+                return "DTensors, which would get other strides"
         q = tensors[0]
         dtype, in_table = q.dtype, cos.dtype
         if dtype not in _NAMES or in_table not in _NAMES or sin.dtype != in_table:

@@ -102,7 +102,9 @@ def _where_of_rank(call: Call, sharding: Sharding, sequence: str) -> dict[str, T
         first, count = sharding.part("b", starts.shape[0])
         changes["start_positions"] = starts.narrow(0, first, count)
     if ids is not None:
-        dims = {"t": 0} if packed else {"s": 1} | ({"b": 0} if ids.shape[0] > 1 else {})
+        first = ids.dim() - (1 if packed else 2)  # after a dimension for the axes, if there is one
+        own = {} if packed or ids.shape[first] == 1 else {"b": first}
+        dims = {"t": first} if packed else {"s": first + 1} | own
         check_beside("position_ids", ids, sharding, dims)
         changes["position_ids"] = shard_of(ids)
     return changes

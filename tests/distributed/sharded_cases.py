@@ -210,6 +210,32 @@ def ids_of_packed_tokens(device):
     assert_placed(got, out, [Shard(0)])
 
 
+@cases.for_each(2, "bsh", (1, 4))
+def ids_on_several_axes(letter, entries, device):
+    """(axes, b or 1, s): the dimension of axes comes first, and is nobody's shard."""
+    mesh, placements = mesh_of(device, 2), on("bshd", letter)
+    rope = RotaryPositionEmbedding(D, axes=[0, 1, 2, 0]).to(device)
+    t, ids = torch.randn(4, 4, 4, D, device=device), torch.randint(0, 50, (3, entries, 4))
+    ids = ids.to(device)
+    out = apply_rotary_pos_emb(t, rope, "bshd", position_ids=ids)
+    batch = Replicate() if entries == 1 else Shard(1)
+    of_ids = {"b": batch, "s": Shard(2), "h": Replicate()}[letter]
+    shard, mine = placed(t, mesh, *placements), placed(ids, mesh, of_ids)
+    got = silently(lambda: apply_rotary_pos_emb(shard, rope, "bshd", position_ids=mine))
+    assert_placed(got, out, placements)
+
+
+@cases.for_each(2)
+def ids_of_packed_tokens_on_several_axes(device):
+    mesh = mesh_of(device, 2)
+    rope = RotaryPositionEmbedding(D, axes=[0, 1, 2, 0]).to(device)
+    t, ids = torch.randn(6, 2, D, device=device), torch.randint(0, 50, (3, 6), device=device)
+    out = apply_rotary_pos_emb(t, rope, "thd", position_ids=ids)
+    shard, mine = placed(t, mesh, Shard(0)), placed(ids, mesh, Shard(1))
+    got = silently(lambda: apply_rotary_pos_emb(shard, rope, "thd", position_ids=mine))
+    assert_placed(got, out, [Shard(0)])
+
+
 @cases.for_each(2, ("zigzag", "contiguous", "round_robin"))
 def heads_of_a_rank_of_context_parallelism(cp_order, device):
     mesh = mesh_of(device, 2)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from rope_kernels import RotaryPositionEmbedding, rope_fw
+from rope_kernels import RotaryPositionEmbedding, mrope_axes, rope_fw
 
 from_config = RotaryPositionEmbedding.from_config
 LLAMA = {
@@ -481,8 +481,16 @@ BAD_KEYS = [
     ),
     (LONG_KEYS | {"long_factor": 2.0}, ROPE.format("long_factor", "2.0", "64 positive numbers")),
     (
-        {"mrope_section": [16, 24, 24]},
-        r"^rope_parameters\['mrope_section'\] is \[16, 24, 24\], for positions of several axes; ",
+        {"mrope_section": [16, 24, 23]},
+        r"^rope_parameters\['mrope_section'\] is \[16, 24, 23\], 63 pairs; accepted: .* 64$",
+    ),
+    (
+        {"mrope_section": [20, 24, 20], "mrope_interleaved": True},
+        r"^rope_parameters\['mrope_section'\] is \[20, 24, 20\]; accepted: a first section ",
+    ),
+    (
+        {"xdrope_section": [16, 16, 16, 16]},
+        r"^rope_parameters\['xdrope_section'\] is .*, which makes no rotation; accepted: ",
     ),
 ]
 
@@ -492,6 +500,28 @@ def test_a_bad_key_is_named(rope, message):
     for given in (config_of(rope), with_attributes(config_of(rope))):
         with pytest.raises((ValueError, TypeError), match=message):
             from_config(given)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "key", "interleaved"),
+    [
+        (None, {}, False),
+        ("qwen2_5_vl_text", {}, False),
+        ("qwen3_vl_text", {}, True),
+        (None, {"mrope_interleaved": True}, True),
+        ("qwen2_vl", {"type": "mrope"}, False),
+    ],
+)
+def test_sections_become_axes(model_type, key, interleaved):
+    sections = [24, 20, 20]
+    config = config_of({"mrope_section": sections} | key) | {"model_type": model_type}
+    assert list(from_config(config).axes) == mrope_axes(sections, interleaved=interleaved)
+
+
+def test_sections_with_a_rule_of_their_own_are_refused():
+    config = config_of({"mrope_section": [22, 22, 20]}) | {"model_type": "ernie4_5_vl_moe_text"}
+    with pytest.raises(ValueError, match="ernie4_5_vl_moe_text', whose rule is its own"):
+        from_config(config)
 
 
 TYPES = {"full_attention": LINEAR, "sliding_attention": {"rope_theta": 500.0}}

@@ -9,7 +9,7 @@ import torch
 from inputs import FORMATS, angles, packed_qkv, sequence_starts, shape_of
 from norm_yardstick import check, norm_rope_fp64, outs_and_grads
 from pairwise import all_pairs
-from rope_kernels import norm_rope, qk_norm_rope, sum_of_squares
+from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope, sum_of_squares
 from rope_kernels.launch import norm_plan
 from test_compile import (
     DTYPE,
@@ -279,3 +279,19 @@ def test_more_than_2_to_the_31_elements():
         torch.testing.assert_close(got["out"][part].double(), want, rtol=4e-3, atol=1e-5)
         (few,) = outs_and_grads([t[part]], [weight], freqs[part], "sbhd", [t[part]])
         assert_same_bits([got["t"][part]], [few["t"]])
+
+
+def test_another_rank_is_traced_anew():
+    """Then sizes are symbols, and a weight is compared with them."""
+    torch._dynamo.reset()
+    rope, weight = RotaryPositionEmbedding(16), torch.ones(16)
+    x = torch.randn(4, 2, 2, 16)
+
+    @torch.compile(backend="aot_eager", fullgraph=True)
+    def normalize(t, tensor_format, ids):
+        return norm_rope(t, weight, rope, tensor_format, position_ids=ids)
+
+    ids = torch.arange(4)
+    for given in ((x, "sbhd", ids[None].expand(2, 4)), (x[:, 0], "thd", ids)):
+        wanted = norm_rope(given[0], weight, rope, given[1], position_ids=given[2])
+        torch.testing.assert_close(normalize(*given), wanted)
