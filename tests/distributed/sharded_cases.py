@@ -212,7 +212,7 @@ def ids_of_packed_tokens(device):
 
 @cases.for_each(2, "bsh", (1, 4))
 def ids_on_several_axes(letter, entries, device):
-    """(axes, b or 1, s): the dimension of axes comes first, and is nobody's shard."""
+    """(axes, b or 1, s): the dimension of axes comes first, and every rank has all of it."""
     mesh, placements = mesh_of(device, 2), on("bshd", letter)
     rope = RotaryPositionEmbedding(D, axes=[0, 1, 2, 0]).to(device)
     t, ids = torch.randn(4, 4, 4, D, device=device), torch.randint(0, 50, (3, entries, 4))
