@@ -3,7 +3,7 @@
     python -m benchmarks.models
 
 A training step, forward and backward, of four layers in the shape of Llama 3 8B with random
-weights, one sequence of 4096 tokens, eager. Writes results/<gpu>-models.json, and README's table.
+weights, one sequence of 4096 tokens, eager. Writes results/models/<gpu>.json, and README's table.
 """
 
 import gc
@@ -24,7 +24,7 @@ from rope_kernels.huggingface import patch
 from rope_lab.records import versions
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
+RESULTS = ROOT / "benchmarks" / "results" / "models"
 LAYERS, TOKENS = 4, 4096
 SHAPE = {
     "hidden_size": 4096,
@@ -176,7 +176,7 @@ def main() -> None:
     gpu = torch.cuda.get_device_name()
     found = versions() | {"transformers": transformers.__version__}
     record = {"gpu": gpu, "versions": found, "date": str(date.today()), "rows": rows}
-    name = f"{gpu.lower().replace(' ', '-')}-models.json"
+    name = f"{gpu.lower().replace(' ', '-')}.json"
     (RESULTS / name).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     into_readme(record)
 

@@ -6,7 +6,7 @@ from benchmarks.models import RESULTS, ROOT, table
 
 
 def test_readme_has_the_table_of_the_record():
-    (path,) = RESULTS.glob("*-models.json")
+    (path,) = RESULTS.glob("*.json")
     record = json.loads(path.read_text(encoding="utf-8"))
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     between = readme.split("<!-- models: begin -->\n")[1].split("\n<!-- models: end -->")[0]
