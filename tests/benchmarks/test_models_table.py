@@ -13,4 +13,4 @@ def test_readme_has_the_table_of_the_record():
     assert between == table(record)
     for row in record["rows"]:
         assert row["differ when run twice"] == 0, "a comparison of bits needs a fixed order of sums"
-        assert str(row["differ"]) + " of" in between
+        assert f"| {row['differ']}/{row['tensors']} |" in between
