@@ -57,7 +57,7 @@ test: environment ## lint, a slice of the tests, then every notebook against its
 	$(VENV)/bin/ruff check $(OR_EXPLAIN)
 	$(VENV)/bin/ruff format --check $(OR_EXPLAIN)
 	$(VENV)/bin/lint-imports $(OR_EXPLAIN)
-	$(VENV)/bin/python -m pytest tests --slices $(SHARED) --dist worksteal $(OR_EXPLAIN)
+	$(VENV)/bin/python -m pytest tests --slices --durations=10 $(SHARED) --dist worksteal $(OR_EXPLAIN)
 	ROPE_KERNELS_FAST_PATH=0 $(VENV)/bin/python -m pytest $(WITHOUT_FAST_PATH) $(OR_EXPLAIN)
 	$(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope $(OR_EXPLAIN)
 

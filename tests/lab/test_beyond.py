@@ -14,7 +14,7 @@ from rope_lab.compiler.instructions import warp_instructions
 from rope_lab.figures import draw_09, draw_ladder, style
 from rope_lab.records import Measurement
 from rope_lab.rungs import SHAPE as HEADLINE
-from rope_lab.rungs import rows, rung_7_loads_first
+from rope_lab.rungs import measured, rows, rung_7_loads_first
 from rope_lab.steps import beyond
 from rope_lab.steps.beyond import STEPS, Diff
 from rope_lab.timing import Timing
@@ -179,10 +179,11 @@ def test_all_measured_cases_but_the_copy_rotate_the_same_tensor(device):
 
 
 def test_each_number_of_rows_rotates(device, monkeypatch):
-    monkeypatch.setattr(rows, "SHAPE", (3, 5, 7, 24))  # 35 rows a position
+    monkeypatch.setattr(measured, "SHAPE", (3, 5, 7, 24))  # 35 rows a position
     cases = rows.make_cases(device)
     assert list(cases) == ["copy", "2 rows", "4 rows", "8 rows", "16 rows", "32 rows"]
     t, table, *_ = cases["4 rows"].args
+    assert t.shape == (3, 5, 7, 24)  # the headline's would take half an hour without a GPU
     assert_all_but_the_copy_rotate(cases, t, rotate_fp64(t, table, "sbhd"))
 
 
