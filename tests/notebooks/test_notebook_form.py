@@ -46,9 +46,10 @@ def test_the_road_takes_six_hours():
 
 
 def test_readme_is_short():
-    """Its prose: a block of code has to be complete, so that it runs."""
+    """Its words: a block of code has to be complete, so that it runs; a table's bars are none."""
     text = (notebook_form.ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(re.sub("```.*?```", "", text, flags=re.DOTALL).split()) <= 1200
+    words = re.sub("```.*?```", "", text, flags=re.DOTALL).split()
+    assert len([word for word in words if re.search(r"\w", word)]) <= 1050
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
