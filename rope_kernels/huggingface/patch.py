@@ -1,5 +1,6 @@
 """`patch` and `unpatch`: which functions are replaced, and how they come back."""
 
+import functools
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from .digest import UnknownCode
-from .lookup import function_of, is_known, ours_for
+from .lookup import function_of, is_known, known_by_code
 
 ROTATES = re.compile(r"apply_\w*(rotary|rope)|rotate_queries_or_keys")  # by a function's name
 FAMILY = "transformers.models.{0}.modeling_{0}"
@@ -222,6 +223,8 @@ def _ours_for(value: Any) -> Callable:
     """
     if hasattr(value, REPLACES):
         return value
-    ours = ours_for(function_of(value), original=value)
+    function = function_of(value)
+    known = known_by_code(function)
+    ours = functools.wraps(function)(known.form(known.rule, value))
     setattr(ours, REPLACES, value)
     return ours
