@@ -1,14 +1,28 @@
 """The layer of integrations/hub as the package kernels loads it from a folder, and its calls."""
 
+import importlib.metadata
+import os
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import pytest
 import torch
 from torch import nn
 
 LAYER = "apply_rotary_transformers"
 NAME = "rotary_pos_emb"  # by which transformers asks for it
+
+
+MISSING = "the package kernels is not installed: pip install -c constraints.txt -e '.[test]'"
+
+
+def need_kernels():
+    """Skip a test without the package kernels; where CI is set, that is a failure."""
+    try:  # the room tests/kernels can be imported by this name, too
+        importlib.metadata.version("kernels")
+    except importlib.metadata.PackageNotFoundError:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(MISSING)
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,8 @@ Without the package kernels these tests are skipped; where CI is set, that is a 
 
 import importlib
 import inspect
-import os
 import sys
 from dataclasses import replace
-from importlib.util import find_spec
 
 import pytest
 import torch
@@ -16,12 +14,11 @@ import torch
 import hub_layer
 from hf_calls import FP16, Case, Sizes, differs, every_function, outcome
 from hf_models import FAMILIES, inputs_of, logits_and_gradients, unequal
-from hub_layers import LAYER, NAME, Caller, Hub, calls_of
+from hub_layers import LAYER, NAME, Caller, Hub, calls_of, need_kernels
 from rope_kernels.huggingface import calls, patch, unpatch
 from rope_kernels.huggingface.lookup import function_of
 from rope_kernels.launch import launch_rope
 
-MISSING = "the package kernels is not installed: pip install -c constraints.txt -e '.[test]'"
 LLAMA = "transformers.models.llama.modeling_llama"
 CASE = Case("(b, s, w) for (b, h, s, d)", 1, "fp16", Sizes(s=3))
 MODELS = ("llama", "gpt_oss", "nanochat", "olmo2", "modernbert")  # each by another rule
@@ -31,8 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    if find_spec("kernels") is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(MISSING)
+    need_kernels()
     from kernels import LocalLayerRepository, get_local_kernel
 
     folder = tmp_path_factory.mktemp("hub")
@@ -276,12 +272,11 @@ def test_a_model_may_be_kernelized_while_it_is_patched(hub, modes, device, monke
     of_hub, call = llama.apply_rotary_pos_emb, CASE.call_of(function_of(global_of("llama")), device)
     of_copy = calls_of(hub.module("huggingface.calls"), "rotate_call", monkeypatch)
     of_package = calls_of(calls, "rotate_call", monkeypatch)
-    with patch("llama"):
-        with hub.kernelized(Caller(of_hub), modes["training"], device):
-            outcome(lambda **call: llama.apply_rotary_pos_emb(**call), call)
-            assert (len(of_copy), len(of_package)) == (0, 1)
-            unpatch()
-            assert llama.apply_rotary_pos_emb is of_hub
-            outcome(lambda **call: llama.apply_rotary_pos_emb(**call), call)
-            assert (len(of_copy), len(of_package)) == (1, 1)
+    with patch("llama"), hub.kernelized(Caller(of_hub), modes["training"], device):
+        outcome(lambda **call: llama.apply_rotary_pos_emb(**call), call)
+        assert (len(of_copy), len(of_package)) == (0, 1)
+        unpatch()
+        assert llama.apply_rotary_pos_emb is of_hub
+        outcome(lambda **call: llama.apply_rotary_pos_emb(**call), call)
+        assert (len(of_copy), len(of_package)) == (1, 1)
     assert llama.apply_rotary_pos_emb is of_hub

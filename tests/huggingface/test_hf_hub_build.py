@@ -6,13 +6,13 @@ import os
 import re
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
 import hub_layer
+from hub_layers import need_kernels
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,10 +44,10 @@ def test_each_backend_has_a_build_with_metadata_of_its_own(repository):
 
 
 def test_the_package_kernels_reads_the_metadata_and_finds_the_build(repository, monkeypatch):
-    if find_spec("kernels") is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("needs the package kernels")
-    from kernels import Metadata, variants
+    need_kernels()
     from kernels.backends import CPU, CUDA, ROCm
+
+    from kernels import Metadata, variants
 
     for build in builds(repository).values():
         metadata = Metadata.read_from_file(build / "metadata.json")
@@ -92,13 +92,13 @@ def test_a_build_works_where_rope_kernels_cannot_be_imported(repository):
         build = sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(build)
         loaded = {{name.partition(".")[0] for name in sys.modules}}
-        assert not loaded & {{"triton", "transformers", "kernels"}}
+        assert not loaded & {{"transformers", "kernels"}}
         assert build.layers.apply_rotary_transformers.has_backward
         import torch
         q, table = torch.randn(3, 1, 1, 8, requires_grad=True), torch.randn(3, 1, 1, 8)
         if importlib.util.find_spec("triton") is not None:
             build.rope_kernels.apply_rotary_pos_emb(q, table).sum().backward()
-            assert "triton" in sys.modules and q.grad.any()
+            assert q.grad.any()
         assert hasattr(getattr(torch.ops, name), "rotate")
         assert not hasattr(torch.ops.rope_kernels, "rotate")
     """
