@@ -5,8 +5,10 @@ Without the package kernels these tests are skipped; where CI is set, that is a 
 
 import importlib
 import inspect
+import re
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,6 +21,7 @@ from rope_kernels.huggingface import calls, patch, unpatch
 from rope_kernels.huggingface.lookup import function_of
 from rope_kernels.launch import launch_rope
 
+ROOT = Path(__file__).resolve().parents[2]
 LLAMA = "transformers.models.llama.modeling_llama"
 CASE = Case("(b, s, w) for (b, h, s, d)", 1, "fp16", Sizes(s=3))
 MODELS = ("llama", "gpt_oss", "nanochat", "olmo2", "modernbert")  # each by another rule
@@ -153,6 +156,48 @@ def test_a_compiled_model_has_the_operator_of_the_copy(hub, modes, device, needs
     (graph,) = graphs
     assert sum(node.target is operator for node in graph.graph.nodes) == 1
     assert not unequal(got, wanted)
+
+
+@pytest.mark.gpu
+def test_the_switch_of_transformers_takes_a_local_folder(hub, device, monkeypatch):
+    """Set in training, it stays in evaluation. On a CPU transformers refuses it."""
+    from transformers import KernelConfig
+
+    model, inputs = FAMILIES["llama"].make(device).train(), inputs_of(FAMILIES["llama"], device)
+    wanted = logits_of(model, inputs)
+    taken = calls_of(hub.module("huggingface.calls"), "rotate_call", monkeypatch)
+    folder = Path(hub.build.__file__).parents[2]
+    config = KernelConfig({NAME: f"{folder}:{LAYER}"}, use_local_kernel=True)
+    try:
+        model.set_use_kernels(True, config)
+        for _ in range(2):
+            assert torch.equal(logits_of(model, inputs), wanted)
+            model.eval()
+        assert len(taken) == 2 * FAMILIES["llama"].layers
+    finally:
+        vars(global_of("llama")).pop("forward", None)
+
+
+def blocks_of(page):
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
+
+
+def test_the_block_of_the_page_runs(hub, device, monkeypatch):
+    """The card has the same one."""
+    (block,) = blocks_of("docs/hub.md")
+    assert blocks_of("integrations/hub/README.md") == [block]
+    monkeypatch.chdir(Path(hub.build.__file__).parents[3])
+    Path("build/hub").mkdir(parents=True, exist_ok=True)
+    Path("build/hub/build").symlink_to(Path(hub.build.__file__).parents[1])
+    of_hub, found = global_of("llama"), {}
+    try:
+        exec(block.replace('"cuda"', repr(device)), found)
+        assert "forward" in vars(of_hub)
+        assert vars(of_hub)["forward"].__func__.__qualname__ == f"{LAYER}.forward"
+    finally:
+        vars(of_hub).pop("forward", None)
+    wanted = logits_of(found["model"], {"input_ids": torch.arange(6, device=device)[None]})
+    assert wanted.isfinite().all()
 
 
 # What it leaves
