@@ -182,13 +182,13 @@ def blocks_of(page):
     return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
 
 
-def test_the_block_of_the_page_runs(hub, device, monkeypatch):
+def test_the_block_of_the_page_runs(hub, device, tmp_path, monkeypatch):
     """The card has the same one."""
     (block,) = blocks_of("docs/hub.md")
     assert blocks_of("integrations/hub/README.md") == [block]
-    monkeypatch.chdir(Path(hub.build.__file__).parents[3])
-    Path("build/hub").mkdir(parents=True, exist_ok=True)
-    Path("build/hub/build").symlink_to(Path(hub.build.__file__).parents[1])
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build/hub").symlink_to(Path(hub.build.__file__).parents[2])
+    monkeypatch.chdir(tmp_path)
     of_hub, found = global_of("llama"), {}
     try:
         exec(block.replace('"cuda"', repr(device)), found)
