@@ -37,7 +37,7 @@ ONCE_MORE = $(if $(shell command -v nvidia-smi),$(OF_THE_PACKAGE) --slices \
 	$(SHARED) --dist worksteal,$(WITHOUT_FAST_PATH))
 
 .DEFAULT_GOAL := help
-.PHONY: help environment lab test test-all notebooks index tiles compile_matrix bench first_screen site docker_image clean
+.PHONY: help environment lab test test-all notebooks index tiles compile_matrix bench hub first_screen site docker_image clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -83,6 +83,9 @@ compile_matrix: environment ## compile a sample of calls for nine GPUs, and writ
 
 bench: environment ## measure the kernels beside their peers (needs a GPU)
 	$(VENV)/bin/python -m benchmarks $(BENCH_FLAGS)
+
+hub: environment ## write the layer for the kernels hub, with a copy of the package, into build/hub
+	$(VENV)/bin/python tools/hub_layer.py
 
 first_screen: environment ## draw README's two pictures, and the one for links (needs Chromium)
 	$(VENV)/bin/python tools/first_screen.py

@@ -15,7 +15,7 @@ from ..launch import launch_norm
 from ..machine.modes import wants_grad
 from ..reference import compute_dtype
 from .norm_function import Rows, gradients, keep
-from .rope_operator import ROTATION, schema_of
+from .rope_operator import NAMESPACE, ROTATION, schema_of
 
 _HOW = f"{ROTATION}, {schema_of(Normalization)}"
 _WANTED = ", ".join([f"bool wants_{name}" for name in Wanted._fields])
@@ -78,7 +78,7 @@ def _run(tensors, weights, sumsqs, values, inplace: bool, for_backward: bool):
 
 
 @torch.library.custom_op(
-    "rope_kernels::norm_rope",
+    f"{NAMESPACE}::norm_rope",
     mutates_args=(),
     schema=f"(Tensor[] tensors, Tensor[] weights, Tensor[] sumsqs, bool for_backward, {_HOW}) "
     "-> Tensor[]",
@@ -122,7 +122,7 @@ _norm_rope_op.register_autograd(_backward, setup_context=_setup_context)
 
 
 @torch.library.custom_op(
-    "rope_kernels::norm_rope_inplace",
+    f"{NAMESPACE}::norm_rope_inplace",
     mutates_args={"tensors"},
     schema=f"(Tensor(a!)[] tensors, Tensor[] weights, Tensor[] sumsqs, {_HOW}) -> ()",
 )
@@ -131,7 +131,7 @@ def _norm_rope_inplace_op(tensors, weights, sumsqs, *values):
 
 
 @torch.library.custom_op(
-    "rope_kernels::norm_rope_backward",
+    f"{NAMESPACE}::norm_rope_backward",
     mutates_args=(),
     schema="(Tensor[] grads, Tensor[] kept, Tensor[] rstds, Tensor? positions, Tensor[] weights, "
     f"bool given_sums, {_WANTED}, {_HOW}) -> Tensor[]",

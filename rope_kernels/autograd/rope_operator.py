@@ -63,10 +63,12 @@ _TYPES = {
     float: "float",
 }
 ROTATION = schema_of(Rotation)
+# A copy of the package, imported under another name, has operators of its own.
+NAMESPACE = __name__.partition(".")[0]
 
 
 @torch.library.custom_op(
-    "rope_kernels::rotate", mutates_args=(), schema=f"(Tensor[] tensors, {ROTATION}) -> Tensor[]"
+    f"{NAMESPACE}::rotate", mutates_args=(), schema=f"(Tensor[] tensors, {ROTATION}) -> Tensor[]"
 )
 def _rotate_op(tensors, *values):
     return list(_run(tuple(tensors), Rotation.of(values), inplace=False))
@@ -92,7 +94,7 @@ _rotate_op.register_autograd(_backward, setup_context=_setup_context)
 
 
 @torch.library.custom_op(
-    "rope_kernels::rotate_inplace",
+    f"{NAMESPACE}::rotate_inplace",
     mutates_args={"tensors"},
     schema=f"(Tensor(a!)[] tensors, {ROTATION}) -> ()",
 )

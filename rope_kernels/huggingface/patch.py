@@ -11,13 +11,12 @@ from typing import Any
 
 from torch import nn
 
-from .digest import UnknownCode, code_digest
-from .known import BY_DIGEST
+from .digest import UnknownCode
+from .lookup import function_of, is_known, known_by_code
 
 ROTATES = re.compile(r"apply_\w*(rotary|rope)|rotate_queries_or_keys")  # by a function's name
 FAMILY = "transformers.models.{0}.modeling_{0}"
 REPLACES = "_rope_kernels_replaces"  # of a function of ours: the object that it replaced
-UNKNOWN = "its code is not that of a known function"
 METHOD = "a method; only functions of a module are replaced"
 
 
@@ -205,8 +204,8 @@ def _rotations_in(module: ModuleType) -> Iterator[tuple[str, Any]]:
     }
     helpers = set()
     for value in found.values():
-        function = _function_of(value)
-        if _is_known(function):
+        function = function_of(getattr(value, REPLACES, value))
+        if is_known(function):
             helpers |= {*function.__code__.co_names}
     yield from ((name, value) for name, value in found.items() if name not in helpers)
     for cls in list(vars(module).values()):
@@ -214,25 +213,6 @@ def _rotations_in(module: ModuleType) -> Iterator[tuple[str, Any]]:
             for name, method in vars(cls).items():
                 if ROTATES.search(name) and isinstance(method, FunctionType):
                     yield f"{cls.__name__}.{name}", METHOD
-
-
-def _function_of(value: Any) -> Any:
-    """The Python function of a global; `kernels` makes a module of it, whose `forward` holds it."""
-    if hasattr(value, REPLACES):
-        value = getattr(value, REPLACES)
-    if isinstance(value, nn.Module):
-        cells = getattr(type(value).forward, "__closure__", None) or ()
-        held = [cell.cell_contents for cell in cells]
-        functions = [x for x in held if isinstance(x, FunctionType)]
-        return functions[0] if len(functions) == 1 else value
-    return value
-
-
-def _is_known(function: Any) -> bool:
-    try:
-        return code_digest(function) in BY_DIGEST
-    except UnknownCode:
-        return False
 
 
 def _ours_for(value: Any) -> Callable:
@@ -243,10 +223,8 @@ def _ours_for(value: Any) -> Callable:
     """
     if hasattr(value, REPLACES):
         return value
-    function = _function_of(value)
-    known = BY_DIGEST.get(code_digest(function))
-    if known is None:
-        raise UnknownCode(UNKNOWN)
+    function = function_of(value)
+    known = known_by_code(function)
     ours = functools.wraps(function)(known.form(known.rule, value))
     setattr(ours, REPLACES, value)
     return ours

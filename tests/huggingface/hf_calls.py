@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from rope_kernels.huggingface.lookup import function_of
 from rope_kernels.launch.plan import strides_of
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
@@ -31,7 +32,8 @@ class Function:
 
     @property
     def itself(self):
-        return vars(self.module)[self.name]
+        """The Python function, of which transformers makes a module where kernels is installed."""
+        return function_of(vars(self.module)[self.name])
 
 
 @cache

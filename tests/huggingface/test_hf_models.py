@@ -5,7 +5,6 @@ Here in plain PyTorch; on a GPU by the kernels, and with the launches of a layer
 
 import pytest
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from hf_models import FAMILIES, compared, generated, inputs_of, logits_and_gradients, unequal
 from rope_kernels.huggingface import patch
@@ -14,22 +13,10 @@ from rope_kernels.launch import launch_rope
 SIX = ("llama", "qwen3", "glm4", "gemma3", "deepseek_v3", "qwen2_vl")
 OTHERS = tuple(name for name in FAMILIES if name not in SIX)
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers, and of torch about determinism
-
-
-@pytest.fixture(autouse=True)
-def in_a_fixed_order(monkeypatch, device):
-    """Attention and sums that give a model the same bits twice; on a CPU no kernel at all."""
-    pytest.importorskip("transformers", reason="needs transformers")
-    if device == "cpu":
-        monkeypatch.setenv("TRITON_INTERPRET", "0")
-        yield
-        return
-    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    with sdpa_kernel(SDPBackend.MATH):
-        yield
-    torch.use_deterministic_algorithms(False)
+pytestmark = [
+    pytest.mark.usefixtures("in_a_fixed_order"),
+    pytest.mark.filterwarnings("ignore"),  # of transformers, and of torch about determinism
+]
 
 
 def check_bits(name, autocast, device):

@@ -15,6 +15,7 @@ from hf_models import FAMILIES, inputs_of
 from rope_kernels.huggingface import Left, Replaced, patch, unpatch
 from rope_kernels.huggingface.digest import UnknownCode, code_digest
 from rope_kernels.huggingface.known import BY_DIGEST
+from rope_kernels.huggingface.lookup import function_of
 
 LLAMA = "transformers.models.llama.modeling_llama"
 CASE = Case("(b, s, w) for (b, h, s, d)", 1, "fp32")
@@ -47,7 +48,7 @@ def made(tmp_path, monkeypatch):
 
 def text_of_llama(llama):
     """Its rotation and the helper, as a copy has them."""
-    functions = llama.rotate_half, llama.apply_rotary_pos_emb
+    functions = llama.rotate_half, function_of(llama.apply_rotary_pos_emb)
     text = "import torch\n\n" + "\n\n".join(inspect.getsource(f) for f in functions)
     return re.sub(r"^@.*\n", "", text, flags=re.M)
 
@@ -124,7 +125,7 @@ def test_what_others_replaced_since_stays(llama, monkeypatch):
 
 def test_a_module_of_the_hub_comes_back_as_the_same_object(llama, monkeypatch):
     """The package kernels makes a module of the function, whose `forward` holds it."""
-    function = llama.apply_rotary_pos_emb
+    function = function_of(llama.apply_rotary_pos_emb)
 
     class Func(nn.Module):
         def forward(self, *args, **kwargs):
@@ -183,7 +184,8 @@ def test_annotations_docstrings_and_names_of_helpers_do_not_count(llama, made):
     text = text_of_llama(llama).replace("rotate_half", "quarter_turn")
     text = text.replace("(q, k, cos", "(q: torch.Tensor, k: 'a key', cos")
     module = made("renamed_rotation", text.replace('"""', '"""Other words. ', 1))
-    assert code_digest(module.apply_rotary_pos_emb) == code_digest(llama.apply_rotary_pos_emb)
+    digests = [code_digest(function_of(x.apply_rotary_pos_emb)) for x in (module, llama)]
+    assert digests[0] == digests[1]
 
 
 def test_what_has_no_source_or_wraps_is_left(llama, made):
@@ -282,7 +284,7 @@ def _as(x, dtype=None):
 
 @pytest.mark.parametrize("odd", ODD)
 def test_odd_calls_go_to_the_function_itself(odd, llama):
-    original, taken = llama.apply_rotary_pos_emb, []
+    original, taken = function_of(llama.apply_rotary_pos_emb), []
 
     def noting(*args, **kwargs):
         taken.append(1)
