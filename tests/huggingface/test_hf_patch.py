@@ -4,6 +4,7 @@ import importlib
 import inspect
 import re
 import sys
+import time
 from types import ModuleType
 
 import pytest
@@ -295,6 +296,34 @@ def test_odd_calls_go_to_the_function_itself(odd, llama):
     got = outcome(known.form(known.rule, noting), call)
     assert differs(got, outcome(original, call), strides=True) is None
     assert taken
+
+
+def test_dtensors_go_to_the_function_itself(llama, tmp_path):
+    """PyTorch refuses to mix them with others, so of a call that it takes all are DTensors."""
+    if not torch.distributed.is_available():
+        pytest.skip("needs torch.distributed")
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, distribute_tensor
+
+    original, taken = function_of(llama.apply_rotary_pos_emb), []
+    known, names = BY_DIGEST[code_digest(original)], ("q", "k", "cos", "sin")
+    ours = known.form(known.rule, lambda *args: taken.append(1) or original(*args))
+    call = {name: CASE.call_of(original, "cpu")[name].detach() for name in names}
+    store = f"file://{tmp_path / 'store'}"
+    torch.distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+    try:
+        mesh = init_device_mesh("cpu", (1,))
+        shared = {name: distribute_tensor(x, mesh, [Replicate()]) for name, x in call.items()}
+        got = ours(**shared)
+        assert taken and all(map(torch.equal, (x.to_local() for x in got), original(**call)))
+        for name in names:
+            with pytest.raises((RuntimeError, TypeError)):
+                ours(**shared | {name: call[name]})
+            with pytest.raises(RuntimeError, match="mixed torch"):
+                original(**shared | {name: call[name]})
+    finally:
+        time.sleep(0.5)  # as in tests/embedding/test_turns.py
+        torch.distributed.destroy_process_group()
 
 
 # Within PyTorch's transforms
