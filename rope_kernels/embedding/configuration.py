@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from .arguments import is_number
 from .axes import mrope_axes
 from .frequencies import Dynamic, Geometric, Linear, Llama3, LongRope, Proportional, Yarn
 
@@ -58,11 +59,6 @@ class Keys:
         if int(value) != value:
             raise ValueError(f"{self.called(key)} is {value!r}; accepted: a positive integer")
         return int(value)
-
-
-def is_number(value: object) -> bool:
-    """Whether this is a finite number, and no bool."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def read_layer(config: object, layer_type: str | None) -> Layer | None:
