@@ -11,8 +11,10 @@ FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
 def is_number(value: object) -> bool:
-    """Whether this is a finite number, and no bool."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether this is a finite number that a tensor can hold, and no bool."""
+    if isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) < 2**63
+    return isinstance(value, float) and math.isfinite(value)
 
 
 def check_positive(name: str, value: object) -> None:
