@@ -184,8 +184,8 @@ class RotaryPositionEmbedding(nn.Module):
             ValueError, TypeError: a type is unknown, a key is missing or its value doesn't fit; the
                 message names the key, what came and what is accepted. Several types of layers and
                 no `layer_type`. An `mrope_section` that doesn't add up, or of a model with another
-                rule (Ernie 4.5 VL, HunYuan-VL). A configuration of a model with a `text_config`:
-                pass that one.
+                rule (Ernie 4.5 VL, HunYuan-VL). A configuration of a vision tower, or of a model
+                with a `text_config`: pass that one.
 
         Source: `modeling_rope_utils.py` of transformers. It is not imported.
         """
