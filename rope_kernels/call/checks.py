@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ..embedding import PER_PAIR, AnglesPerPair, RotaryPositionEmbedding
+from ..embedding.arguments import EXACT, FLOATS, short
 from ..machine.modes import has_values, is_differentiated, is_traced, wants_grad
 from .arguments import MOST_START, OUTPUT_PAIRINGS, ROUNDINGS, Call
 from .cp_orders import CP_ORDERS, chunks_of, rank_of_last
@@ -22,8 +23,6 @@ from .formats import FORMATS, view_as_sbhd
 from .positions import positions_of
 from .rotation import Rotation
 
-_FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-_EXACT_FLOATS = (torch.float32, torch.float64)
 _INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
 _FREQS = (
     "a torch.Tensor of angles, (s2, 1, 1, d2); a pair of torch.Tensors (cos, sin); "
@@ -136,7 +135,7 @@ def _check_rotated(call: Call) -> _Sizes:
     tensor_format, rank = call.tensor_format, len(call.tensor_format)
     named = dict(zip(call.names, call.tensors, strict=True))
     for name, x in named.items():
-        check_tensor(name, x, _FLOATS)
+        check_tensor(name, x, FLOATS)
         if x.dim() != rank:
             came = f"{name} has shape {tuple(x.shape)}, {x.dim()} dimensions"
             raise ValueError(f"{came}; tensor_format {tensor_format!r} needs {rank}")
@@ -203,20 +202,23 @@ def _check_module(freqs: RotaryPositionEmbedding, call: Call, sizes: _Sizes) -> 
         raise bad(came, f"the call's, {call.interleaved}")
     freqs.check_usable_as_freqs()
     shape = (freqs.rotary_dim // 2,)
-    row = _Argument("freqs", freqs.inv_freq, _EXACT_FLOATS, [shape], " for inv_freq")
+    row = _Argument("freqs", freqs.inv_freq, EXACT, [shape], " for inv_freq")
     if is_differentiated(_check_argument(row, sizes)):
-        raise bad("freqs has an inv_freq that requires a gradient", "freqs(max_seq_len)")
+        accepted = "freqs.cos_sin_per_pair(max_seq_len)"
+        if freqs.num_axes is not None and call.position_ids is not None:
+            accepted = _table_at(call)
+        raise bad("freqs has an inv_freq that requires a gradient", accepted)
 
 
 def _angles(freqs: Tensor, sizes: _Sizes) -> _Argument:
     """The row of a table of angles: bf16 and fp16 cannot tell position 2048 from 2049."""
     dtype = sizes.t.dtype
-    dtypes = _EXACT_FLOATS if dtype == torch.float64 else (torch.float32,)
-    condition, note = f" with {sizes.name} of {_short(dtype)}", ""
+    dtypes = EXACT if dtype == torch.float64 else (torch.float32,)
+    condition, note = f" with {sizes.name} of {short(dtype)}", ""
     if freqs.dtype in (torch.bfloat16, torch.float16):
         note = (
             ". TransformerEngine casts such angles to float32, which does not bring back what they "
-            f"lost to {_short(freqs.dtype)}: make them in float32"
+            f"lost to {short(freqs.dtype)}: make them in float32"
         )
     return _Argument("freqs", freqs, dtypes, [("s2", 1, 1, "d2")], condition, dtype_note=note)
 
@@ -240,7 +242,7 @@ def _cos_and_sin(cos: Tensor, sin: Tensor, sizes: _Sizes) -> tuple[_Argument, _A
     in_words = "(s2, d2) or (b, s2, d2), b = {batch} or 1"
     beside = " beside freqs[0]"
     return (
-        _Argument("freqs[0]", cos, _FLOATS, shapes, shapes_in_words=in_words),
+        _Argument("freqs[0]", cos, FLOATS, shapes, shapes_in_words=in_words),
         _Argument("freqs[1]", sin, (cos.dtype,), [tuple(cos.shape)], beside),
     )
 
@@ -286,8 +288,16 @@ def _position_ids(call: Call, sizes: _Sizes) -> _Argument:
     elif isinstance(ids, Tensor) and ids.dim() > len(shapes[0]):
         condition = " with freqs of one axis" if is_module else " with a table"
     if is_module and isinstance(ids, Tensor) and ids.is_floating_point():
-        note = "; or as freqs the table of float positions, freqs.cos_sin_at(position_ids)"
+        note = f"; or {_table_at(call)}"
     return _Argument("position_ids", ids, _INTEGERS, shapes, condition, dtype_note=note)
+
+
+def _table_at(call: Call) -> str:
+    """What takes the place of positions that a call does not take beside a module."""
+    if call.tensor_format != "thd":
+        return "freqs.cos_sin_at(position_ids) as freqs, without position_ids"
+    ids = "position_ids" if call.position_ids.dim() == 1 else "position_ids[:, None]"
+    return f"freqs.cos_sin_at({ids}) as freqs, with one sequence in cu_seqlens"
 
 
 def _bad_start(start: object) -> Exception:
@@ -329,8 +339,8 @@ def check_tensor(
     if not torch.compiler.is_compiling() and x.layout != torch.strided:
         raise bad(f"{name} has layout {x.layout}", "torch.strided")
     if dtypes and x.dtype not in dtypes:
-        names = ", ".join(_short(dtype) for dtype in dtypes)
-        came = f"{name} has dtype {_short(x.dtype)}"
+        names = ", ".join(short(dtype) for dtype in dtypes)
+        came = f"{name} has dtype {short(x.dtype)}"
         raise TypeError(f"{came}; accepted{condition}: {names}{dtype_note}")
     return x
 
@@ -408,7 +418,7 @@ def check_inplace(
     `beside` names what the call reads beside them and what the rotation says.
     """
     if wants_grad((rotation.table, rotation.sin)):
-        raise bad("freqs requires a gradient", "with inplace=True freqs.detach()")
+        raise bad("freqs requires a gradient", "with inplace=True tables after detach()")
     if is_traced():
         return  # PyTorch checks gradients when it traces; the operator comes here when it runs
     transformed = torch._C._are_functorch_transforms_active()  # PyTorch then does the overwriting
@@ -508,10 +518,6 @@ def _in_words(shape: Shape) -> str:
 
 def _cloned(name: str) -> str:
     return f"with inplace=True e.g. {name}.clone()"
-
-
-def _short(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def _head(values: Tensor) -> str:

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ..machine.modes import has_values
+from .arguments import short
+
 MOST_AXES = 16
 _INTEGERS = torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8
 _POSITIONS = *_INTEGERS, torch.float32, torch.float64
@@ -90,8 +93,14 @@ def checked_axes(axes: Sequence[int] | Tensor, pairs: int) -> tuple[int, ...]:
         TypeError: not a sequence or a tensor of integers.
         ValueError: not `pairs` integers from 0 to 15.
     """
-    accepted = f"d2 / 2 = {pairs} integers from 0 to {MOST_AXES - 1}"
-    given = axes.tolist() if isinstance(axes, Tensor) else axes
+    accepted = f"a list or tensor of d2 / 2 = {pairs} integers from 0 to {MOST_AXES - 1}"
+    given = axes
+    if isinstance(axes, Tensor):
+        if axes.shape != (pairs,):
+            raise ValueError(f"axes has shape {tuple(axes.shape)}; accepted: {accepted}")
+        if not has_values(axes):
+            raise ValueError(f"axes is on {axes.device}; accepted: {accepted}")
+        given = axes.tolist()
     if not isinstance(given, (list, tuple, range)):
         raise TypeError(f"axes is of type {type(axes).__name__}; accepted: {accepted}")
     if len(given) != pairs:
@@ -109,18 +118,14 @@ def check_position_ids(position_ids: object, inv_freq: Tensor, num_axes: int | N
         came = f"position_ids is of type {type(position_ids).__name__}"
         raise TypeError(f"{came}; accepted: torch.Tensor")
     if position_ids.dtype not in _POSITIONS:
-        came = f"position_ids has dtype {_short(position_ids.dtype)}"
-        raise TypeError(f"{came}; accepted: {', '.join(map(_short, _POSITIONS))}")
+        came = f"position_ids has dtype {short(position_ids.dtype)}"
+        raise TypeError(f"{came}; accepted: {', '.join(map(short, _POSITIONS))}")
     shape = tuple(position_ids.shape)
     if not (len(shape) in (1, 2) or (len(shape) == 3 and shape[0] == num_axes)):
         raise ValueError(f"position_ids has shape {shape}; accepted: {accepted}")
     if position_ids.device != inv_freq.device:
         needs = f"it must be on inv_freq's device, {inv_freq.device}"
         raise ValueError(f"position_ids is on {position_ids.device}; {needs}")
-
-
-def _short(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def _is_count(value: object) -> bool:

@@ -5,15 +5,21 @@ what is accepted.
 """
 
 import math
+import os
+import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from torch import nn
+
+from .arguments import is_number
 from .axes import mrope_axes
 from .frequencies import Dynamic, Geometric, Linear, Llama3, LongRope, Proportional, Yarn
 
 # The rule of `mrope_section`, by how a configuration's `model_type` begins. Others have their own.
 _CONTIGUOUS = ("qwen2", "glm", "paddleocr")
 _IN_TURNS = ("qwen3", "qwen4", "cosmos3")
+_NO_CONFIGURATION = (str, os.PathLike, int, float, list, tuple, type, nn.Module)
 
 
 @dataclass(frozen=True)
@@ -40,9 +46,12 @@ class Keys:
         """The key as a message names it."""
         return f"{self.name}[{key!r}]" if self.name else key
 
-    def number(self, key: str, least: float = 0.0, above: bool = True, default=None):
+    def number(
+        self, key: str, least: float = 0.0, above: bool = True, default=None, accepted: str = ""
+    ):
         """A finite number above `least`, or from `least` on; as it came."""
-        value, accepted = self.get(key), f"a number {'above' if above else 'from'} {least:g}"
+        value = self.get(key)
+        accepted = accepted or f"a number {'above' if above else 'from'} {least:g}"
         if value is None and default is not None:
             return default
         if value is None:
@@ -54,15 +63,18 @@ class Keys:
 
     def integer(self, key: str) -> int:
         """A positive integer."""
-        value = self.number(key)
+        accepted = "a positive integer"
+        value = self.number(key, accepted=accepted)
         if int(value) != value:
-            raise ValueError(f"{self.called(key)} is {value!r}; accepted: a positive integer")
+            raise ValueError(f"{self.called(key)} is {value!r}; accepted: {accepted}")
         return int(value)
 
-
-def is_number(value: object) -> bool:
-    """Whether this is a finite number, and no bool."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    def flag(self, key: str, default: bool) -> bool:
+        """A bool."""
+        value = default if self.get(key) is None else self.get(key)
+        if not isinstance(value, bool):
+            raise TypeError(f"{self.called(key)} is {value!r}; accepted: False, True")
+        return value
 
 
 def read_layer(config: object, layer_type: str | None) -> Layer | None:
@@ -71,6 +83,9 @@ def read_layer(config: object, layer_type: str | None) -> Layer | None:
     Raises:
         ValueError, TypeError: as in `RotaryPositionEmbedding.from_config`.
     """
+    if config is None or isinstance(config, _NO_CONFIGURATION):
+        came = f"config is of type {type(config).__name__}"
+        raise TypeError(f"{came}; accepted: a model's configuration, or a dict with its keys")
     if not (layer_type is None or isinstance(layer_type, str)):
         raise TypeError(f"layer_type is {layer_type!r}; accepted: None, or a str")
     whole = Keys(_of_layer_type(config, layer_type))
@@ -80,30 +95,42 @@ def read_layer(config: object, layer_type: str | None) -> Layer | None:
     rope = _rope_of(whole, layer_type)
     if rope is None:
         return None
-    rope_type = rope.get("rope_type") or rope.get("type") or "default"
+    layer = _reader_of(rope)(whole, rope)
+    return replace(layer, axes=_axes_of(whole, rope, layer.frequencies.rotary_dim // 2))
+
+
+def _reader_of(rope: Keys) -> Callable[[Keys, Keys], Layer]:
+    """What reads the keys of this type."""
+    rope_type, accepted = rope.get("rope_type") or rope.get("type"), ", ".join(map(repr, _TYPES))
+    if rope_type is None:
+        scales = [key for key in ("factor", "short_factor", "long_factor") if rope.get(key)]
+        if scales:
+            came = f"{rope.called('rope_type')} is missing, and {scales[0]} came"
+            raise ValueError(f"{came}; accepted: {accepted}")
+        rope_type = "default"
     if rope_type == "mrope" and rope.get("mrope_section") is not None:  # before transformers 5
         rope_type = "default"
     read = _TYPES.get(rope_type) if isinstance(rope_type, str) else None
     if read is None:
-        key = "rope_type" if rope.get("rope_type") else "type"
-        accepted = ", ".join(map(repr, _TYPES))
-        raise ValueError(f"{rope.called(key)} is {rope_type!r}; accepted: {accepted}")
-    layer = read(whole, rope)
-    return replace(layer, axes=_axes_of(whole, rope, layer.frequencies.rotary_dim // 2))
+        came = f"{rope.called('rope_type' if rope.get('rope_type') else 'type')} is {rope_type!r}"
+        if rope_type == "axial":
+            came, accepted = f"{came}, each model's own rule", f"{_THEIR_TABLES}; or {accepted}"
+        raise ValueError(f"{came}; accepted: {accepted}")
+    return read
 
 
 def _axes_of(whole: Keys, rope: Keys, pairs: int) -> list[int] | None:
     """The axis of each pair, by `mrope_section`; None without this key."""
     if (sections := rope.get("xdrope_section")) is not None:
         came = f"{rope.called('xdrope_section')} is {sections!r}, which makes no rotation"
-        raise ValueError(f"{came}; accepted: the model's own (cos, sin) as freqs, without a module")
+        raise ValueError(f"{came}; accepted: {_THEIR_TABLES}")
     if (sections := rope.get("mrope_section")) is None:
         return None
     model, came = whole.get("model_type"), f"{rope.called('mrope_section')} is {sections!r}"
     if isinstance(model, str) and not model.startswith(_CONTIGUOUS + _IN_TURNS):
         came += f" for model_type {model!r}, whose rule is its own"
         raise ValueError(f"{came}; accepted: Qwen, GLM, PaddleOCR-VL; or the argument axes=")
-    in_turns = bool(rope.get("mrope_interleaved"))
+    in_turns = rope.flag("mrope_interleaved", default=False)
     in_turns = in_turns or (isinstance(model, str) and model.startswith(_IN_TURNS))
     try:
         axes = mrope_axes(sections, interleaved=in_turns)
@@ -125,28 +152,33 @@ def _of_layer_type(config: object, layer_type: str | None) -> object:
 def _rope_of(whole: Keys, layer_type: str | None) -> Keys | None:
     """The keys of this type of layer, with those that stand beside them; None: no rotation."""
     name, given = "rope_parameters", whole.get("rope_parameters")
-    if not given and whole.get("rope_scaling"):
-        name, given = "rope_scaling", whole.get("rope_scaling")
+    old = whole.get("rope_scaling")
+    if given and old and given != old:
+        raise ValueError("rope_scaling came with rope_parameters; accepted: one of the two")
+    if not given and old:
+        name, given = "rope_scaling", old
     given = {} if given is None else given
     if not isinstance(given, Mapping):
         raise TypeError(f"{name} is {given!r}; accepted: a dict")
-    types = [key for key, value in given.items() if isinstance(value, Mapping)]
-    nested = bool(types) or (layer_type is not None and layer_type in given)
-    if not nested and given and all(value is None for value in given.values()):
-        nested = "rope_type" not in given and "type" not in given
-    known = list(given) if nested else whole.get("layer_types")
+    types = [key for key in given if key not in _KEYS]
+    nested = any(isinstance(given[key], Mapping) for key in types) or layer_type in types
+    nested = nested or (bool(given) and all(value is None for value in given.values()))
+    nested = nested and bool(types)
+    known = types if nested else whole.get("layer_types")
     if layer_type is not None and known and layer_type not in known:
         accepted = ", ".join(map(repr, dict.fromkeys(known)))
         raise ValueError(f"layer_type is {layer_type!r}; accepted: {accepted}")
     local = None if nested else whole.get("rope_local_base_freq")
     if layer_type is None and (nested or local is not None):
-        accepted = ", ".join(map(repr, given)) if nested else "'sliding_attention', or another one"
+        accepted = ", ".join(map(repr, types)) if nested else "'sliding_attention', or another one"
         came = f"{name} has" if nested else "config has a rope_local_base_freq:"
         raise ValueError(f"layer_type is None, and {came} several types; accepted: {accepted}")
     if nested:
         given, name = given[layer_type], f"{name}[{layer_type!r}]"
         if given is None:
             return None
+        if not isinstance(given, Mapping):
+            raise TypeError(f"{name} is {given!r}; accepted: a dict, or None")
     elif local is not None and layer_type == "sliding_attention":  # Gemma 3, as first published
         given = {"rope_theta": local}
     return Keys(_with_those_beside(given, whole, nested), name)
@@ -183,7 +215,9 @@ def _rotary_dim(whole: Keys, rope: Keys) -> int:
     share, head_dim = _share(rope), _head_dim(whole)
     rotary_dim = int(head_dim * share)
     if rotary_dim < 2 or rotary_dim % 2:
-        came = f"head_dim = {head_dim} and partial_rotary_factor = {share} give {rotary_dim}"
+        computed = all(whole.get(key) is None for key in ("head_dim", "qk_rope_head_dim"))
+        came = f"hidden_size // num_attention_heads = {head_dim}" if computed else head_dim
+        came = f"head_dim = {came} and partial_rotary_factor = {share} give {rotary_dim}"
         raise ValueError(f"{came} rotary dimensions; accepted: an even number, at least 2")
     return rotary_dim
 
@@ -197,7 +231,18 @@ def _share(rope: Keys) -> float:
 
 
 def _geometric(whole: Keys, rope: Keys) -> dict:
-    return {"rotary_dim": _rotary_dim(whole, rope), "base": rope.number("rope_theta")}
+    return {"rotary_dim": _rotary_dim(whole, rope), "base": _base(whole, rope)}
+
+
+def _base(whole: Keys, rope: Keys) -> float:
+    given = map(whole.get, ("rope_parameters", "rope_scaling", "rope_theta"))
+    if rope.get("rope_theta") is None and not any(given):
+        came = "rope_theta is missing, and so is rope_parameters"
+        raise ValueError(f"{came}; accepted: the configuration of a model that has one of them")
+    if whole.get("image_size") is not None and whole.get("patch_size") is not None:
+        came = "config is of images (image_size, patch_size), each model's own rule"
+        raise ValueError(f"{came}; accepted: {_THEIR_TABLES}")
+    return rope.number("rope_theta")
 
 
 def _default(whole: Keys, rope: Keys) -> Layer:
@@ -239,7 +284,7 @@ def _proportional(whole: Keys, rope: Keys) -> Layer:
         raise ValueError(f"head_dim is {head_dim}; accepted: an even number, at least 2")
     frequencies = Proportional(
         rotary_dim=head_dim,
-        base=rope.number("rope_theta"),
+        base=_base(whole, rope),
         factor=rope.number("factor", default=1.0),
         partial_rotary_factor=_share(rope),
     )
@@ -248,15 +293,17 @@ def _proportional(whole: Keys, rope: Keys) -> Layer:
 
 def _yarn(whole: Keys, rope: Keys) -> Layer:
     original, factor = _lengths(whole, rope)
+    if factor < 1:
+        came = f"{rope.called('original_max_position_embeddings')} is {original}"
+        longest = whole.get("max_position_embeddings")
+        accepted = f"up to max_position_embeddings = {longest}"
+        raise ValueError(f"{came} without factor; accepted: {accepted}, or a factor from 1")
     fast, slow = rope.get("beta_fast") or 32, rope.get("beta_slow") or 1  # 0 is none, as there
     betas = Keys({"beta_fast": fast, "beta_slow": slow}, rope.name)
     fast, slow = betas.number("beta_fast"), betas.number("beta_slow")
     if fast < slow:
         came = f"{rope.called('beta_fast')} is {fast!r}"
         raise ValueError(f"{came}; accepted: a number from beta_slow = {slow!r} on")
-    truncate = True if rope.get("truncate") is None else rope.get("truncate")
-    if not isinstance(truncate, bool):
-        raise TypeError(f"{rope.called('truncate')} is {truncate!r}; accepted: False, True")
     given = _geometric(whole, rope)
     if given["base"] == 1:
         raise ValueError(f"{rope.called('rope_theta')} is 1; accepted with 'yarn': above 1")
@@ -266,7 +313,7 @@ def _yarn(whole: Keys, rope: Keys) -> Layer:
         beta_fast=fast,
         beta_slow=slow,
         original_max_position_embeddings=original,
-        truncate=truncate,
+        truncate=rope.flag("truncate", default=True),
     )
     return Layer(frequencies, _attention_factor(rope, lambda: _of_yarn(rope, factor)))
 
@@ -283,6 +330,9 @@ def _longrope(whole: Keys, rope: Keys) -> Layer:
     )
 
     def default() -> float:
+        if factor > 1 and original == 1:
+            came = f"{rope.called('original_max_position_embeddings')} is 1"
+            raise ValueError(f"{came}; accepted with 'longrope': an integer from 2")
         return math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
 
     return Layer(frequencies, _attention_factor(rope, default))
@@ -300,10 +350,13 @@ def _list_of(rope: Keys, key: str, count: int) -> tuple[float, ...]:
     value, accepted = rope.get(key), f"{count} positive numbers, one for each pair"
     if value is None:
         raise ValueError(f"{rope.called(key)} is missing; accepted: {accepted}")
-    if not isinstance(value, list | tuple) or not all(is_number(x) and x > 0 for x in value):
-        raise ValueError(f"{rope.called(key)} is {value!r}; accepted: {accepted}")
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{rope.called(key)} is {reprlib.repr(value)}; accepted: {accepted}")
     if len(value) != count:
         raise ValueError(f"{rope.called(key)} has {len(value)} numbers; accepted: {accepted}")
+    for i, x in enumerate(value):
+        if not (is_number(x) and x > 0):
+            raise ValueError(f"{rope.called(key)}[{i}] is {x!r}; accepted: {accepted}")
     return tuple(value)
 
 
@@ -335,3 +388,10 @@ _TYPES: dict[str, Callable[[Keys, Keys], Layer]] = {
     "llama3": _llama3,
     "proportional": _proportional,
 }
+_THEIR_TABLES = "the model's own (cos, sin) as freqs, without a module"
+# of a flat `rope_parameters`; other keys are types of layers, if they hold dicts or None
+_KEYS = {"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor", "truncate"}
+_KEYS |= {"attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"}
+_KEYS |= {"short_factor", "long_factor", "low_freq_factor", "high_freq_factor"}
+_KEYS |= {"original_max_position_embeddings", "mrope_section", "mrope_interleaved"}
+_KEYS |= {"xdrope_section"}

@@ -10,15 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from ..machine.modes import has_values, is_differentiated, is_traced, is_transformed
+from .arguments import EXACT, check_dtype, check_positive, check_rotary_dim, check_span, short
 from .axes import check_position_ids, checked_axes
 from .configuration import read_layer
 from .frequencies import Geometric, Given
 from .tables import AnglesPerPair, CosSinPerPair
 from .turns import for_both_members, in_turns, radians
 
-_EXACT = (torch.float32, torch.float64)
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _OF_ADAPT = "_choices", "_longest"  # buffers: frequencies, and the longest sequence remembered
+_OF_INTERPOLATION = "seq_len_interpolation_factor", "pretrained_max_position_embeddings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,25 +131,18 @@ class RotaryPositionEmbedding(nn.Module):
     ) -> None:
         super().__init__()
         factor, trained = seq_len_interpolation_factor, pretrained_max_position_embeddings
-        if not 0.0 < rotary_percent <= 1.0:
-            raise ValueError(f"rotary_percent is {rotary_percent}; accepted: above 0, up to 1")
-        self.rotary_dim = int(dim * rotary_percent)
-        if self.rotary_dim < 2 or self.rotary_dim % 2:
-            came = f"dim = {dim} and rotary_percent = {rotary_percent} give {self.rotary_dim}"
-            raise ValueError(f"{came} rotary dimensions; accepted: an even number, at least 2")
+        self.rotary_dim = check_rotary_dim(dim, rotary_percent)
         for name, flag in (("interleaved", interleaved), ("persistent", persistent)):
             if not isinstance(flag, bool):
                 raise TypeError(f"{name} is {flag!r}; accepted: False, True")
-        _require_positive("rotary_base", rotary_base)
-        _require_positive("seq_len_interpolation_factor", 1 if factor is None else factor)
-        _require_positive("pretrained_max_position_embeddings", 1 if trained is None else trained)
+        check_positive("rotary_base", rotary_base)
+        self.seq_len_interpolation_factor = factor
+        self.pretrained_max_position_embeddings = trained
         if factor is not None and trained is None:
             came = f"seq_len_interpolation_factor is {factor}"
             came += " without pretrained_max_position_embeddings"
             raise ValueError(f"{came}; accepted: both, or pretrained_max_position_embeddings alone")
         self.interleaved, self.attention_factor = interleaved, attention_factor
-        self.seq_len_interpolation_factor = factor
-        self.pretrained_max_position_embeddings = trained
         self._source, dtype = Geometric(self.rotary_dim, rotary_base), torch.float32
         if inv_freq is not None:
             came = f"dim = {dim} and rotary_percent = {rotary_percent}"
@@ -190,8 +184,8 @@ class RotaryPositionEmbedding(nn.Module):
             ValueError, TypeError: a type is unknown, a key is missing or its value doesn't fit; the
                 message names the key, what came and what is accepted. Several types of layers and
                 no `layer_type`. An `mrope_section` that doesn't add up, or of a model with another
-                rule (Ernie 4.5 VL, HunYuan-VL). A configuration of a model with a `text_config`:
-                pass that one.
+                rule (Ernie 4.5 VL, HunYuan-VL). A configuration of a vision tower, or of a model
+                with a `text_config`: pass that one.
 
         Source: `modeling_rope_utils.py` of transformers. It is not imported.
         """
@@ -219,7 +213,7 @@ class RotaryPositionEmbedding(nn.Module):
     @rotary_base.setter
     def rotary_base(self, base: float) -> None:
         before, after = self._source, self._source.with_base(base)
-        _require_positive("rotary_base", base)
+        check_positive("rotary_base", base)
         self._source = after
         try:
             self.reset_parameters()
@@ -259,7 +253,7 @@ class RotaryPositionEmbedding(nn.Module):
         if self._source.adapts:
             self._reset_adapt()
         same_shape = inv_freq.shape == fresh.shape and inv_freq.is_contiguous()
-        if same_shape and inv_freq.dtype in _EXACT:
+        if same_shape and inv_freq.dtype in EXACT:
             with torch.no_grad():
                 inv_freq.copy_(fresh)
             self._refill()
@@ -299,12 +293,10 @@ class RotaryPositionEmbedding(nn.Module):
         Source: `dynamic_rope_update` of transformers 5.17, which branches in Python instead.
         """
         choices, longest = self._choices, self._longest
-        if choices is None:
-            return
         if not isinstance(position_ids, Tensor) or position_ids.dtype not in _INTEGERS:
             came = getattr(position_ids, "dtype", type(position_ids).__name__)
             raise TypeError(f"position_ids is {came}; accepted: a tensor of integers")
-        if not position_ids.numel():
+        if choices is None or not position_ids.numel():
             return
         eager = not (is_traced() or is_transformed())
         if eager and longest.is_inference():
@@ -411,11 +403,10 @@ class RotaryPositionEmbedding(nn.Module):
             `angles`, (s, 1, 1, d2 / 2), fp32, radians, on the device of `inv_freq`; in a named
             tuple, so that a call needs no `rotary_dim`. With `angles` alone it does.
         """
-        _check_length(max_seq_len)
+        check_span(max_seq_len, offset)
         if self.attention_factor != 1.0:
             came = f"attention_factor is {self.attention_factor}, which no table of angles can hold"
-            accepted = "cos_sin_per_pair(max_seq_len), or the module itself as freqs"
-            raise ValueError(f"{came}; accepted: {accepted}")
+            raise ValueError(f"{came}; accepted: cos_sin_per_pair(max_seq_len)")
         inv_freq = _require_exact(self.inv_freq)
         position = torch.arange(max_seq_len, dtype=torch.float32, device=inv_freq.device)
         position = (position + offset) * self.position_scale(max_seq_len)
@@ -428,7 +419,8 @@ class RotaryPositionEmbedding(nn.Module):
         """Cosines and sines with one column per pair, right to their last digit at any position.
 
         Whole turns are removed exactly, as in calls that take the module itself. Both are
-        multiplied by `attention_factor`. FlashAttention, vLLM and flashinfer keep such tables.
+        multiplied by `attention_factor`. FlashAttention, vLLM and flashinfer keep such tables. If
+        `inv_freq` requires a gradient, it gets one, and angles are products in fp64.
 
         Args:
             max_seq_len: number of positions s.
@@ -440,19 +432,12 @@ class RotaryPositionEmbedding(nn.Module):
             that a call needs no `rotary_dim`. With another tuple of them it does.
 
         Raises:
-            ValueError: `max_seq_len` is negative, or `inv_freq` requires a gradient, which integers
-                would lose: take `angles_per_pair`.
-            TypeError: as in `forward`.
+            ValueError: `max_seq_len` is negative.
+            TypeError: `dtype` is another one; or as in `forward`.
         """
-        _check_length(max_seq_len)
-        inv_freq = _require_exact(self.inv_freq)
-        accepted = "angles_per_pair(max_seq_len)"
-        if self.attention_factor != 1.0:
-            accepted += " of a module with attention_factor=1, its cos and sin multiplied"
-        self._require_no_gradient(accepted)
-        turns = in_turns(inv_freq, self.position_scale(max_seq_len))
-        position = torch.arange(offset, offset + max_seq_len, device=turns.device)
-        return self._cos_sin(radians(turns, position[:, None], torch.float64), dtype)
+        check_span(max_seq_len, offset)
+        position = torch.arange(offset, offset + max_seq_len, device=self.inv_freq.device)
+        return self._cos_sin(position[:, None], self.position_scale(max_seq_len), dtype)
 
     def cos_sin_at(self, position_ids: Tensor, dtype: torch.dtype = torch.float32) -> CosSinPerPair:
         """`cos_sin_per_pair` at given positions, which need not be whole numbers.
@@ -467,33 +452,31 @@ class RotaryPositionEmbedding(nn.Module):
 
         Returns:
             `cos` and `sin`, each (s, d2 / 2) or (b, s, d2 / 2), in a named tuple, so that a call
-            needs no `rotary_dim`. Of integers they are right to their last digit. Of floats the
-            angle is a product in fp64; it is differentiable in `position_ids` and `inv_freq`.
+            needs no `rotary_dim`. Of integers they are right to their last digit. Of floats,
+            and where `inv_freq` requires a gradient, the angle is a product in fp64; it is
+            differentiable in `position_ids` and `inv_freq`.
 
         Raises:
-            ValueError: a shape that is not accepted; `position_ids` is on another device; or
-                `inv_freq` requires a gradient, and `position_ids` are integers.
+            ValueError: a shape that is not accepted, or `position_ids` is on another device.
             TypeError: `position_ids` is no tensor, or of another dtype, such as bf16, which cannot
-                tell position 256 from 257. Or as in `forward`.
+                tell position 256 from 257. Or as in `cos_sin_per_pair`.
         """
-        inv_freq = _require_exact(self.inv_freq)
-        check_position_ids(position_ids, inv_freq, self.num_axes)
-        scale = self.position_scale(None)
+        check_position_ids(position_ids, self.inv_freq, self.num_axes)
         position = position_ids[..., None]
         if position_ids.dim() == 3:
             position = position_ids[self.axis_of_pair.long()].movedim(0, -1)
-        if position_ids.is_floating_point():
-            return self._cos_sin(position.double() * (inv_freq.double() * scale), dtype)
-        self._require_no_gradient("position_ids of float32")
-        return self._cos_sin(radians(in_turns(inv_freq, scale), position, torch.float64), dtype)
+        return self._cos_sin(position, self.position_scale(None), dtype)
 
-    def _require_no_gradient(self, accepted: str) -> None:
-        """Integers would lose that of `inv_freq`."""
-        if torch.is_grad_enabled() and is_differentiated(self.inv_freq):
-            raise ValueError(f"inv_freq requires a gradient; accepted: {accepted}")
-
-    def _cos_sin(self, angles: Tensor, dtype: torch.dtype) -> CosSinPerPair:
-        """Of angles in fp64: a table is made once, and rounded only here."""
+    def _cos_sin(self, position: Tensor, scale: float, dtype: torch.dtype) -> CosSinPerPair:
+        """Of positions, (..., 1) or one for each pair. Angles are fp64, and rounded only here."""
+        check_dtype(dtype)
+        inv_freq = _require_exact(self.inv_freq)
+        # integers would lose the gradient of inv_freq
+        with_gradient = torch.is_grad_enabled() and is_differentiated(inv_freq)
+        if position.is_floating_point() or with_gradient:
+            angles = position.double() * (inv_freq.double() * scale)
+        else:
+            angles = radians(in_turns(inv_freq, scale), position, torch.float64)
         cos, sin = (x * self.attention_factor for x in (angles.cos(), angles.sin()))
         return CosSinPerPair(cos.to(dtype), sin.to(dtype))
 
@@ -505,7 +488,8 @@ class RotaryPositionEmbedding(nn.Module):
         if max_seq_len is None:
             raise ValueError(
                 "freqs interpolates by the number of positions, which cu_seqlens, start_positions "
-                "and position_ids leave open; accepted with them: its table, freqs(max_seq_len)"
+                "and position_ids leave open; accepted with them: freqs.cos_sin_per_pair("
+                f"max_seq_len), or a module whose inv_freq is divided by {factor}"
             )
         return 1.0 / max(factor, max_seq_len / trained)
 
@@ -625,9 +609,11 @@ class RotaryPositionEmbedding(nn.Module):
 
     def __setattr__(self, name, value):
         if name == "attention_factor":
-            _require_positive(name, value)
+            check_positive(name, value)
             value = float(value)
-        if name != "inv_freq" or not isinstance(value, Tensor):
+        elif name in _OF_INTERPOLATION and value is not None:
+            check_positive(name, value)
+        if name != "inv_freq":
             super().__setattr__(name, value)
             return
         if (fault := _fault(value)) is not None:
@@ -688,8 +674,6 @@ class RotaryPositionEmbedding(nn.Module):
 
 def _given(inv_freq: Tensor, rotary_dim: int, rotary_base: float, came: str) -> Given:
     """Frequencies of the caller's own, checked."""
-    if not isinstance(inv_freq, Tensor):
-        raise TypeError(f"inv_freq is of type {type(inv_freq).__name__}; accepted: torch.Tensor")
     if (fault := _fault(inv_freq)) is not None:
         raise fault
     if not has_values(inv_freq):
@@ -708,11 +692,14 @@ def _open(moved: tuple[tuple[weakref.ref, Tensor], ...]) -> tuple:
     return tuple([(seen, copy) for seen, copy in moved if seen() is not None])
 
 
-def _fault(inv_freq: Tensor) -> Exception | None:
+def _fault(inv_freq: object) -> Exception | None:
     """The error to raise where turns can't be computed from these frequencies now."""
-    if inv_freq.dtype not in _EXACT:
-        came = f"inv_freq has dtype {str(inv_freq.dtype).removeprefix('torch.')}"
-        return TypeError(f"{came}; accepted: float32, float64")
+    if not isinstance(inv_freq, Tensor):
+        return TypeError(f"inv_freq is of type {type(inv_freq).__name__}; accepted: torch.Tensor")
+    if inv_freq.dtype not in EXACT:
+        return TypeError(f"inv_freq has dtype {short(inv_freq.dtype)}; accepted: float32, float64")
+    if inv_freq.is_sparse:
+        return ValueError(f"inv_freq has layout {inv_freq.layout}; accepted: torch.strided")
     if is_traced() or is_transformed() or not has_values(inv_freq):
         return None
     if inv_freq.is_cuda and torch.cuda.is_current_stream_capturing():
@@ -727,18 +714,9 @@ def _fault(inv_freq: Tensor) -> Exception | None:
 
 
 def _require_exact(inv_freq: Tensor) -> Tensor:
-    if inv_freq.dtype not in _EXACT and (fault := _fault(inv_freq)) is not None:
+    if inv_freq.dtype not in EXACT and (fault := _fault(inv_freq)) is not None:
         raise fault
     return inv_freq
-
-
-def _check_length(max_seq_len: int) -> None:
-    if isinstance(max_seq_len, Tensor) and max_seq_len.dim():
-        came = f"max_seq_len is a tensor of shape {tuple(max_seq_len.shape)}"
-        how = "To rotate a tensor t by the module freqs: apply_rotary_pos_emb(t, freqs)"
-        raise TypeError(f"{came}; accepted: a number of positions. {how}")
-    if max_seq_len < 0:
-        raise ValueError(f"max_seq_len is {max_seq_len}; accepted: 0 or a positive number")
 
 
 def _can_hold(turns: Tensor, new: Tensor) -> bool:
@@ -751,8 +729,3 @@ def _normal_copy(x: Tensor) -> Tensor:
     with torch.inference_mode(False), torch.no_grad():
         copy = x.clone()
         return nn.Parameter(copy, x.requires_grad) if isinstance(x, nn.Parameter) else copy
-
-
-def _require_positive(name: str, value: float) -> None:
-    if not (isinstance(value, int | float) and 0 < value < math.inf):
-        raise ValueError(f"{name} is {value}; accepted: a positive number below infinity")

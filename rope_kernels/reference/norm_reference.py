@@ -5,8 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ..call.checks import check_tensor
 from ..call.normalization import Normalization
 from ..call.rotation import Rotation
+from ..embedding.arguments import FLOATS
 from ..machine.modes import is_traced, is_transformed
 from . import rope_reference
 
@@ -77,7 +79,13 @@ def normalize(
 
 
 def sum_of_squares(t: Tensor) -> Tensor:
-    """The sum of squares of each row, (..., d) to (...), in fp32 (fp64 for fp64)."""
+    """The sum of squares of each row, (..., d) to (...), in fp32 (fp64 for fp64).
+
+    Raises:
+        TypeError: `t` is no tensor, or of a dtype that no function rotates.
+        ValueError: `t` is sparse or nested.
+    """
+    check_tensor("t", t, FLOATS)
     if is_traced() or is_transformed():  # a compiler makes one kernel of these three operators
         return t.to(rope_reference.compute_dtype(t)).square().sum(-1)
     return _SumOfSquares.apply(t)

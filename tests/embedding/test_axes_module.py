@@ -66,7 +66,7 @@ def test_arguments_of_other_types():
 
 
 def test_sections_that_do_not_add_up():
-    with pytest.raises(ValueError, match=r"axes has 60 entries; accepted: d2 / 2 = 64 integers"):
+    with pytest.raises(ValueError, match=r"axes has 60 entries; accepted: .* d2 / 2 = 64 integers"):
         RotaryPositionEmbedding(128, axes=mrope_axes([20, 20, 20]))
 
 
@@ -107,14 +107,14 @@ def test_a_grid_that_is_none(sizes, options, message):
 @pytest.mark.parametrize(
     "axes, error, message",
     [
-        ([0, 1, 2], ValueError, "axes has 3 entries; accepted: d2 / 2 = 4 integers from 0 to 15"),
+        ([0, 1, 2], ValueError, "axes has 3 entries; accepted: .* d2 / 2 = 4 integers from 0"),
         ([0, 1, 2, -1], ValueError, r"axes\[3\] is -1"),
         ([0, 1, 16, 0], ValueError, r"axes\[2\] is 16"),
         ([0, 1, 2.0, 0], ValueError, r"axes\[2\] is 2\.0"),
         ([0, 1, True, 0], ValueError, r"axes\[2\] is True"),
-        (torch.zeros(2, 2).int(), ValueError, r"axes has 2 entries"),
+        (torch.zeros(2, 2).int(), ValueError, r"axes has shape \(2, 2\)"),
         (torch.zeros(4), ValueError, r"axes\[0\] is 0\.0"),
-        (torch.tensor(3), TypeError, "axes is of type Tensor"),
+        (torch.tensor(3), ValueError, r"axes has shape \(\)"),
         (3, TypeError, "axes is of type int"),
         ("0121", TypeError, "axes is of type str"),
     ],
@@ -311,8 +311,8 @@ def test_float_positions_have_gradients(device):
     assert torch.autograd.gradcheck(rotated, ids)
     rotated(ids).sum().backward()
     assert rope.inv_freq.grad.abs().min() > 0
-    with pytest.raises(ValueError, match=r"inv_freq requires a gradient; accepted: position_ids"):
-        rope.cos_sin_at(ids.long())
+    cos, _ = rope.cos_sin_at(ids.long() + 1)
+    assert torch.autograd.grad(cos.sum(), rope.inv_freq)[0].abs().min() > 0
 
 
 @pytest.mark.parametrize(

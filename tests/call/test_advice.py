@@ -1,0 +1,138 @@
+"""What an error advises is accepted by the next call, and gives the result that was asked for."""
+
+import re
+
+import pytest
+import torch
+
+from inputs import angles
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, norm_rope
+from yardstick import assert_rounded_once, rotate_fp64
+
+S, B, H, D = 5, 2, 3, 16
+INTERPOLATED = {"seq_len_interpolation_factor": 2.0, "pretrained_max_position_embeddings": 64}
+OF_A_MODULE = {
+    "attention_factor": {"attention_factor": 1.25},
+    "interpolation": INTERPOLATED,
+    "both": {"attention_factor": 1.25, **INTERPOLATED},
+}
+each_module = pytest.mark.parametrize("options", OF_A_MODULE.values(), ids=OF_A_MODULE)
+IDS = torch.tensor([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
+
+
+def trained(device, **options):
+    module = RotaryPositionEmbedding(D, **options).to(device)
+    module.inv_freq.requires_grad_()
+    return module
+
+
+def advice(call, error=ValueError):
+    """The part of the message that says what is accepted."""
+    with pytest.raises(error) as raised:
+        call()
+    return str(raised.value).partition("; accepted")[2]
+
+
+def table_of(said, freqs, position_ids=None, max_seq_len=16):
+    """The table that an advice names."""
+    expression = re.search(r"freqs\.cos_sin_\w+\([^)]*\)", said)[0]
+    names = {"freqs": freqs, "position_ids": position_ids, "max_seq_len": max_seq_len}
+    return eval(expression, names)
+
+
+def assert_gradient_of_inv_freq(out, freqs):
+    (gradient,) = torch.autograd.grad(out.sum(), freqs.inv_freq)
+    assert gradient.isfinite().all() and gradient.abs().max() > 0
+
+
+@each_module
+@pytest.mark.parametrize("where", ("index", "start_positions", "position_ids"))
+def test_of_a_module_that_is_trained(where, options, device):
+    freqs, t = trained(device, **options), torch.randn(S, B, H, D, device=device)
+    options = {
+        "index": {},
+        "start_positions": {"start_positions": torch.tensor([3, 7], device=device)},
+        "position_ids": {"position_ids": IDS.to(device)},
+    }[where]
+    said = advice(lambda: apply_rotary_pos_emb(t, freqs, **options))
+    table = table_of(said, freqs)
+    out = apply_rotary_pos_emb(t, table, **options)
+    pair = tuple(x.detach() for x in table)
+    assert_rounded_once(out.detach(), rotate_fp64(t, pair, "sbhd", rotary_dim=D, **options))
+    assert_gradient_of_inv_freq(out, freqs)
+    assert norm_rope(t, None, table, **options).requires_grad
+
+
+@pytest.mark.parametrize("packed", (False, True), ids=("dense", "packed"))
+def test_of_a_trained_module_with_axes(packed, device):
+    axes, shape = [0, 1] * (D // 4), (H, D)
+    freqs = trained(device, axes=axes, attention_factor=1.25)
+    same = RotaryPositionEmbedding(D, axes=axes, attention_factor=1.25).to(device)
+    ids = torch.stack((IDS, IDS.flip(1))).to(device)
+    ids = ids.flatten(1) if packed else ids
+    t = torch.randn(*ids.shape[1:], *shape, device=device)
+    tensor_format, rest = ("thd", {}) if packed else ("bshd", {})
+    said = advice(lambda: apply_rotary_pos_emb(t, freqs, tensor_format, position_ids=ids))
+    if packed:
+        assert "one sequence in cu_seqlens" in said
+        rest["cu_seqlens"] = torch.tensor([0, len(t)], device=device)
+        said = said.replace("[:, None]", "")  # `table_of` does it
+        table = table_of(said, freqs, ids[:, None])
+    else:
+        table = table_of(said, freqs, ids)
+    out = apply_rotary_pos_emb(t, table, tensor_format, **rest)
+    want = apply_rotary_pos_emb(t, same, tensor_format, position_ids=ids)
+    torch.testing.assert_close(out, want)
+    assert_gradient_of_inv_freq(out, freqs)
+
+
+@each_module
+def test_of_a_table_of_angles(options, device):
+    freqs = RotaryPositionEmbedding(D, **options).to(device)
+    t = torch.randn(S, B, H, D, device=device)
+    if "attention_factor" not in options:
+        freqs.attention_factor = 1.5
+    said = advice(lambda: apply_rotary_pos_emb(t, freqs(S)))
+    out = apply_rotary_pos_emb(t, table_of(f"freqs.{said[2:]}", freqs))
+    torch.testing.assert_close(out, apply_rotary_pos_emb(t, freqs))
+
+
+@pytest.mark.parametrize("factor", (1.0, 1.25))
+def test_of_interpolation_by_the_number_of_positions(factor, device):
+    freqs = RotaryPositionEmbedding(D, attention_factor=factor, **INTERPOLATED).to(device)
+    t, ids = torch.randn(B, S, H, D, device=device), IDS.to(device)
+    said = advice(lambda: apply_rotary_pos_emb(t, freqs, "bshd", position_ids=ids))
+    by_table = apply_rotary_pos_emb(t, table_of(said, freqs), "bshd", position_ids=ids)
+    divided = freqs.inv_freq / float(re.search(r"divided by ([\d.]+)", said)[1])
+    other = RotaryPositionEmbedding(D, attention_factor=factor, inv_freq=divided).to(device)
+    want = apply_rotary_pos_emb(t, other, "bshd", position_ids=ids)
+    torch.testing.assert_close(by_table, want)
+    assert "divided by 2.0" in advice(lambda: freqs.cos_sin_at(ids))
+
+
+@pytest.mark.parametrize("packed", (False, True), ids=("dense", "packed"))
+def test_of_positions_between_whole_ones(packed, device):
+    """Packed sequences would each read the table from its first row."""
+    freqs, ids = RotaryPositionEmbedding(D).to(device), IDS.to(device) + 0.5
+    ids = ids[0] if packed else ids
+    t = torch.randn(*ids.shape, H, D, device=device)
+    tensor_format, rest = ("thd", {}) if packed else ("bshd", {})
+    call = lambda: apply_rotary_pos_emb(t, freqs, tensor_format, position_ids=ids)  # noqa: E731
+    said = advice(call, TypeError)
+    assert ("one sequence in cu_seqlens" in said) == packed
+    if packed:
+        rest = {"cu_seqlens": torch.tensor([0, S], device=device)}
+    out = apply_rotary_pos_emb(t, table_of(said, freqs, ids), tensor_format, **rest)
+    angle = ids.double()[..., None] * freqs.inv_freq.double()
+    cos, sin = angle.cos()[..., None, :], angle.sin()[..., None, :]
+    x, y = t.double().chunk(2, -1)
+    torch.testing.assert_close(out.double(), torch.cat((x * cos - y * sin, y * cos + x * sin), -1))
+
+
+def test_of_tables_in_place_that_require_a_gradient(device):
+    """A pair of tables has no `detach`."""
+    t, table = torch.randn(S, B, H, D, device=device), angles(S, D, device)
+    cos, sin = (x.flatten(1).requires_grad_() for x in (table.cos(), table.sin()))
+    said = advice(lambda: apply_rotary_pos_emb(t, (cos, sin), inplace=True))
+    assert "freqs.detach()" not in said and "tables after detach()" in said
+    apply_rotary_pos_emb(t, (cos.detach(), sin.detach()), inplace=True)
