@@ -7,7 +7,16 @@ from itertools import product
 import torch
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_module
 
-from on_a_mesh import assert_gradient, assert_placed, mesh_of, on, part_of, placed, silently
+from on_a_mesh import (
+    assert_gradient,
+    assert_placed,
+    mesh_of,
+    of_one_process,
+    on,
+    part_of,
+    placed,
+    silently,
+)
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
@@ -69,20 +78,22 @@ def both_ways(function, tensors, gradients):
     """Results, and the gradients of the tensors."""
     outs = function(*tensors)
     outs = outs if isinstance(outs, tuple) else (outs,)
-    return outs, torch.autograd.grad(outs, tensors, gradients)
+    found = torch.autograd.grad(outs, tensors, gradients)
+    return tuple(x.detach() for x in outs), found
 
 
 @cases.for_each(2, "bsh", ("module", "angles", "cos sin"))
 def shards_of_q_and_k(letter, kind, device):
-    """Two and more formats in turn, at equal shapes: 4 of everything."""
+    """Every format and the first once more, at equal shapes: 4 of everything."""
     mesh = mesh_of(device, 2)
-    for tensor_format in (*DENSE, *DENSE):
+    for tensor_format in (*DENSE, DENSE[0]):
         placements = on(tensor_format, letter)
         whole = [torch.randn(shape_of(tensor_format), device=device) for _ in range(4)]
         q, k, *gradients = whole
         freqs = freqs_of(kind, device)
         rotate = partial(rope_qk, freqs=freqs, tensor_format=tensor_format)
-        wanted, grads = both_ways(rotate, [x.requires_grad_() for x in (q, k)], gradients)
+        leaves = [x.requires_grad_() for x in (q, k)]
+        wanted, grads = of_one_process(device, partial(both_ways, rotate, leaves, gradients))
         mine = [placed(x, mesh, *placements, requires_grad=True) for x in (q, k)]
         of_outs = [placed(x, mesh, *placements) for x in gradients]
         outs, of_mine = silently(partial(both_ways, rotate, mine, of_outs))
@@ -144,7 +155,8 @@ def uneven_shards(tensor_format, letter, kind, device):
     t = torch.randn(shape_of(tensor_format, s=5, b=3, h=5), device=device)
     given, freqs = torch.randn_like(t), freqs_of(kind, device)
     rotate = partial(apply_rotary_pos_emb, freqs=freqs, tensor_format=tensor_format)
-    (out,), (grad,) = both_ways(rotate, [t.requires_grad_()], [given])
+    alone = partial(both_ways, rotate, [t.requires_grad_()], [given])
+    (out,), (grad,) = of_one_process(device, alone)
     mine, of_out = (
         placed(t, mesh, *placements, requires_grad=True),
         placed(given, mesh, *placements),
@@ -163,7 +175,8 @@ def packed_sequences(kind, bounds, letter, start, device):
     options = {"cu_seqlens": cu_seqlens, "start_positions": start}
     freqs = freqs_of(kind, device)
     rotate = partial(apply_rotary_pos_emb, freqs=freqs, tensor_format="thd", **options)
-    (out,), (grad,) = both_ways(rotate, [t.requires_grad_()], [torch.ones_like(t)])
+    alone = partial(both_ways, rotate, [t.requires_grad_()], [torch.ones_like(t)])
+    (out,), (grad,) = of_one_process(device, alone)
     mine = placed(t, mesh, *placements, requires_grad=True)
     ones = placed(torch.ones_like(t), mesh, *placements)
     (got,), (of_mine,) = silently(lambda: both_ways(rotate, [mine], [ones]))
@@ -538,7 +551,8 @@ def a_mesh_of_two_dimensions(tensor_format, letters, kind, device):
     q, k, *gradients = whole
     freqs = freqs_of(kind, device)
     rotate = partial(rope_qk, freqs=freqs, tensor_format=tensor_format)
-    wanted, grads = both_ways(rotate, [x.requires_grad_() for x in (q, k)], gradients)
+    leaves = [x.requires_grad_() for x in (q, k)]
+    wanted, grads = of_one_process(device, partial(both_ways, rotate, leaves, gradients))
     mine = [placed(x, mesh, *placements, requires_grad=True) for x in (q, k)]
     of_outs = [placed(x, mesh, *placements) for x in gradients]
     outs, of_mine = silently(lambda: both_ways(rotate, mine, of_outs))
@@ -555,7 +569,8 @@ def uneven_and_empty_shards(letter, size, device):
     sizes = {"b": 2, "s": 4, "h": 2} | {letter: size}
     t = torch.randn(shape_of("bshd", **sizes), device=device)
     rotate = partial(apply_rotary_pos_emb, freqs=freqs_of("angles", device), tensor_format="bshd")
-    (out,), (grad,) = both_ways(rotate, [t.requires_grad_()], [torch.ones_like(t)])
+    alone = partial(both_ways, rotate, [t.requires_grad_()], [torch.ones_like(t)])
+    (out,), (grad,) = of_one_process(device, alone)
     mine = placed(t, mesh, *placements, requires_grad=True)
     ones = placed(torch.ones_like(t), mesh, *placements)
     (got,), (of_mine,) = silently(lambda: both_ways(rotate, [mine], [ones]))

@@ -12,7 +12,16 @@ from torch.distributed.nn.functional import all_reduce
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.experimental import context_parallel
 
-from on_a_mesh import assert_gradient, assert_placed, mesh_of, on, part_of, placed, silently
+from on_a_mesh import (
+    assert_gradient,
+    assert_placed,
+    mesh_of,
+    of_one_process,
+    on,
+    part_of,
+    placed,
+    silently,
+)
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
@@ -22,7 +31,7 @@ from rope_kernels import (
     rope_qk,
     sum_of_squares,
 )
-from sharded_cases import DENSE, Cases, D, freqs_of, refusal, shape_of
+from sharded_cases import DENSE, Cases, D, both_ways, freqs_of, refusal, shape_of
 
 cases = Cases()
 CASES = cases.by_world_size
@@ -40,23 +49,18 @@ def close(got, want):
 def a_norm_of_q_and_k(letter, rounding, device):
     """Outputs and gradients of rows bit for bit; the weights' gradients are shares of a sum."""
     mesh = mesh_of(device, 2)
-    for tensor_format in (*DENSE, *DENSE):
+    for tensor_format in (*DENSE, DENSE[0]):
         placements, freqs = on(tensor_format, letter), freqs_of("module", device)
         q, k, *gradients = (torch.randn(shape_of(tensor_format), device=device) for _ in range(4))
         weights = [torch.rand(D, device=device) for _ in range(2)]
         leaves = [x.clone().requires_grad_() for x in (q, k, *weights)]
         run = partial(qk_norm_rope, freqs=freqs, tensor_format=tensor_format, rounding=rounding)
-        wanted = run(*leaves)
-        grads = torch.autograd.grad(wanted, leaves, gradients)
+        alone = partial(both_ways, run, leaves, gradients)
+        wanted, grads = of_one_process(device, alone)
         mine = [placed(x, mesh, *placements, requires_grad=True) for x in (q, k)]
         mine += [placed(x, mesh, Replicate(), requires_grad=True) for x in weights]
         of_outs = [placed(x, mesh, *placements) for x in gradients]
-
-        def both(run=run, mine=mine, of_outs=of_outs):
-            outs = run(*mine)
-            return outs, torch.autograd.grad(outs, mine, of_outs)
-
-        outs, of_mine = silently(both)
+        outs, of_mine = silently(partial(both_ways, run, mine, of_outs))
         for got, want in zip(outs, wanted, strict=True):
             assert_placed(got, want, placements)
         for got, want in zip(of_mine[:2], grads[:2], strict=True):
@@ -348,18 +352,14 @@ def a_norm_on_a_mesh_of_two_dimensions(letters, device):
     t, given = (torch.randn(shape_of("bshd"), device=device) for _ in range(2))
     weight, freqs = torch.rand(D, device=device), freqs_of("module", device)
     leaves = [x.clone().requires_grad_() for x in (t, weight)]
-    want = norm_rope(*leaves, freqs, "bshd")
-    grads = torch.autograd.grad(want, leaves, given)
+    run = partial(norm_rope, freqs=freqs, tensor_format="bshd")
+    (want,), grads = of_one_process(device, partial(both_ways, run, leaves, [given]))
     mine = [
         placed(t, mesh, *placements, requires_grad=True),
         placed(weight, mesh, Replicate(), Replicate(), requires_grad=True),
     ]
-
-    def both():
-        out = norm_rope(*mine, freqs, "bshd")
-        return out, torch.autograd.grad(out, mine, placed(given, mesh, *placements))
-
-    got, found = silently(both)
+    of_out = placed(given, mesh, *placements)
+    (got,), found = silently(partial(both_ways, run, mine, [of_out]))
     assert_placed(got, want, placements)
     assert_gradient(found[0], grads[0], placements)
     shares = tuple(Replicate() if x == "-" else Partial() for x in letters)
