@@ -5,6 +5,7 @@ from functools import partial
 from itertools import product
 
 import torch
+import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_module
 
 from on_a_mesh import (
@@ -338,11 +339,17 @@ def an_interpolating_module_counts_all_positions(device):
 
 
 def refusal(call, error=ValueError):
+    """What is said, on every rank alike: none of them goes on alone."""
+    said = None
     try:
         silently(call)
     except error as raised:
-        return str(raised)
-    raise AssertionError("this call is accepted")
+        said = str(raised)
+    every = [None] * dist.get_world_size()
+    dist.all_gather_object(every, said)
+    assert said is not None, "this call is accepted"
+    assert every == [said] * len(every), every
+    return said
 
 
 def q_and_k(mesh, of_q, of_k, q_heads=4, k_heads=4, tensor_format="bshd"):
@@ -355,24 +362,31 @@ def q_and_k(mesh, of_q, of_k, q_heads=4, k_heads=4, tensor_format="bshd"):
 PLACEMENTS = {  # of q, of k, heads, and what the message says
     "head dimension": (
         ([Shard(3)], [Shard(3)], 4, 4),
-        r"q has placements \(Shard\(dim=3\),\) on mesh \(tp=2\); accepted: on each dimension of a "
-        r"mesh Replicate\(\), Shard\(0\) \(batch\), Shard\(1\) \(sequence\), Shard\(2\) \(heads\)",
+        r"q of shape \(4, 4, 4, 8\) has placements \(Shard\(dim=3\),\) on mesh \(tp=2\); accepted: "
+        r"on each dimension of a mesh Replicate\(\), Shard\(0\) \(batch\), Shard\(1\) "
+        r"\(sequence\), Shard\(2\) \(heads\)",
     ),
-    "partial sums": (([Partial()], [Partial()], 4, 4), r"q has placements \(Partial\(sum\),\) on"),
+    "partial sums": (
+        ([Partial()], [Partial()], 4, 4),
+        r"q of .* has placements \(Partial\(sum\),\) on mesh \(tp=2\)",
+    ),
     "replicated keys": (
         ([Shard(2)], [Replicate()], 4, 2),
-        r"k has placements \(Replicate\(\),\) on mesh \(tp=2\); accepted: beside q "
-        r"\(Shard\(dim=2\),\) and 2 heads of k; Replicate\(\) only with one head",
+        r"k of shape \(4, 4, 2, 8\) has placements \(Replicate\(\),\) on mesh \(tp=2\); accepted: "
+        r"those of q, \(Shard\(dim=2\),\); Replicate\(\) only with one head of k",
     ),
     "replicated queries": (
         ([Replicate()], [Shard(2)], 4, 4),
-        r"k has placements .*; accepted: beside q \(Replicate",
+        r"k of .* has placements .*; accepted: those of q, \(Replicate",
     ),
-    "batch and sequence": (([Shard(0)], [Shard(1)], 4, 4), r"k has placements \(Shard\(dim=1\),\)"),
+    "batch and sequence": (
+        ([Shard(0)], [Shard(1)], 4, 4),
+        r"k of .* has placements \(Shard\(dim=1\)",
+    ),
     "groups": (
         ([Shard(2)], [Shard(2)], 6, 3),
         r"q and k have 6 and 3 heads, sharded on mesh \(tp=2\); accepted: numbers of heads that "
-        "give each rank the heads of k that its heads of q use",
+        "2 divides, or other ones that give each rank the heads of k that its heads of q use",
     ),
     "no groups": (([Shard(2)], [Shard(2)], 5, 3), r"q and k have 5 and 3 heads"),
     "one head of two ranks": (([Shard(2)], [Shard(2)], 4, 1), r"q and k have 4 and 1 heads"),
@@ -401,47 +415,51 @@ def heads_in_unequal_shards_of_equal_groups_are_accepted(device):
 
 
 BESIDE = {  # what of the call is wrong beside t, sharded by this letter, and what the message says
-    "plain ids": ("s", lambda mesh: {"position_ids": torch.zeros(4, 4).long()}, "position_ids is"),
+    "plain ids": (
+        "s",
+        lambda mesh: {"position_ids": torch.zeros(4, 4).long()},
+        r"position_ids of shape \(4, 4\) is a plain tensor, on mesh \(tp=2\); accepted: a DTensor",
+    ),
     "ids of the batch": (
         "s",
         lambda mesh: {"position_ids": placed(torch.zeros(4, 4).long(), mesh, Shard(0))},
-        r"position_ids has placements \(Shard\(dim=0\),\) on mesh \(tp=2\); accepted: beside t "
-        r"\(Shard\(dim=1\),\) \(Shard\(dim=1\),\)",
+        r"position_ids of shape \(4, 4\) has placements \(Shard\(dim=0\),\) on mesh \(tp=2\); "
+        r"accepted: a DTensor with \(Shard\(dim=1\),\), beside t with \(Shard\(dim=1\),\)",
     ),
     "replicated ids": (
         "b",
         lambda mesh: {"position_ids": placed(torch.zeros(4, 4).long(), mesh, Replicate())},
-        r"position_ids has placements \(Replicate\(\),\)",
+        r"position_ids of .* has placements \(Replicate\(\),\)",
     ),
     "starts": (
         "h",
         lambda mesh: {"start_positions": placed(torch.zeros(4).long(), mesh, Shard(0))},
-        r"start_positions has placements \(Shard\(dim=0\),\)",
+        r"start_positions of .* has placements \(Shard\(dim=0\),\)",
     ),
     "a rank": ("s", lambda mesh: {"cp_size": 2}, "cp_size is 2, and t has a sharded sequence on m"),
     "columns": (
         "h",
         lambda mesh: {"freqs": placed(torch.zeros(12, 1, 1, D), mesh, Shard(3))},
-        r"freqs has placements \(Shard\(dim=3\),\)",
+        r"freqs of .* has placements \(Shard\(dim=3\),\)",
     ),
     "rows of longer tables": (
         "s",
         lambda mesh: {"freqs": placed(torch.zeros(12, 1, 1, D), mesh, Shard(0))},
-        r"freqs has placements \(Shard\(dim=0\),\)",
+        r"freqs of .* has placements \(Shard\(dim=0\),\)",
     ),
     "a table of each entry": (
         "b",
         lambda mesh: {"freqs": (torch.zeros(4, 12, D), torch.zeros(4, 12, D))},
-        r"freqs\[0\] is a plain tensor, on mesh \(tp=2\); accepted: beside t \(Shard\(dim=0\),\) a "
-        r"DTensor with placements \(Shard\(dim=0\),\)",
+        r"freqs\[0\] of shape \(4, 12, 8\) is a plain tensor, on mesh \(tp=2\); accepted: a "
+        r"DTensor with \(Shard\(dim=0\),\), beside t with \(Shard\(dim=0\),\)",
     ),
     "short for all": ("s", lambda mesh: {"freqs": torch.zeros(3, 1, 1, D)}, "freqs has angles for"),
     "a gradient that is lost": (
         "h",
         lambda mesh: {"freqs": torch.zeros(12, 1, 1, D).requires_grad_(), "inplace": False},
         r"freqs is a plain tensor that requires a gradient, of which each rank of mesh \(tp=2\) "
-        r"would have a share; accepted: beside t \(Shard\(dim=2\),\) a DTensor with placements "
-        r"\(Replicate\(\),\), or freqs.detach\(\)",
+        r"would have a share; accepted: a DTensor with \(Replicate\(\),\), beside t with "
+        r"\(Shard\(dim=2\),\); or freqs.detach\(\)",
     ),
 }
 
@@ -496,14 +514,14 @@ def refused_mixtures_of_plain_tensors_and_dtensors(device):
     mesh, freqs = mesh_of(device, 2), freqs_of("angles", device)
     t = torch.randn(4, 4, 4, D, device=device)
     shard = placed(t, mesh, Replicate())
-    for call in (
-        lambda: rope_qk(t, shard, freqs, "bshd"),
-        lambda: rope_qk(shard, t, freqs, "bshd"),
-        lambda: apply_rotary_pos_emb(t, placed(freqs, mesh, Replicate()), "bshd"),
+    table = placed(freqs, mesh, Replicate())
+    for name, call in (
+        ("q is of type Tensor, and k is", lambda: rope_qk(t, shard, freqs, "bshd")),
+        ("k is of type Tensor, and q is", lambda: rope_qk(shard, t, freqs, "bshd")),
+        ("t is of type Tensor, and freqs is", lambda: apply_rotary_pos_emb(t, table, "bshd")),
     ):
-        assert "is of type Tensor, and another tensor of the call is a DTensor" in refusal(
-            call, TypeError
-        )
+        message = refusal(call, TypeError)
+        assert message.startswith(f"{name} a DTensor on mesh (tp=2); accepted: "), message
 
 
 @cases.for_each(2)

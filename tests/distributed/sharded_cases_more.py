@@ -103,22 +103,25 @@ def a_norm_in_place(fused, device):
 BESIDE = {
     "weights of all heads": (
         {"weight": lambda mesh: placed(torch.rand(4, D), mesh, Replicate())},
-        r"weight has placements \(Replicate\(\),\) on mesh \(tp=2\); accepted: beside t "
-        r"\(Shard\(dim=2\),\) \(Shard\(dim=0\),\)",
+        r"weight of shape \(4, 8\) has placements \(Replicate\(\),\) on mesh \(tp=2\); accepted: "
+        r"a DTensor with \(Shard\(dim=0\),\), beside t with \(Shard\(dim=2\),\)",
     ),
     "plain weights of heads": (
         {"weight": lambda mesh: torch.rand(4, D)},
-        "weight is a plain tensor, on mesh",
+        r"weight of shape \(4, 8\) is a plain tensor, on mesh",
     ),
-    "a plain sum": ({"sumsq": lambda mesh: torch.rand(4, 4, 4)}, "sumsq is a plain tensor, on mes"),
+    "a plain sum": (
+        {"sumsq": lambda mesh: torch.rand(4, 4, 4)},
+        "sumsq of .* is a plain tensor, on",
+    ),
     "a sum of other rows": (
         {"sumsq": lambda mesh: placed(torch.rand(4, 4, 4), mesh, Shard(1))},
-        r"sumsq has placements \(Shard\(dim=1\),\)",
+        r"sumsq of .* has placements \(Shard\(dim=1\),\)",
     ),
     "a sum that is not summed up": (
         {"sumsq": lambda mesh: placed(torch.rand(4, 4, 1), mesh, Partial()), "norm_dim": 4 * D},
-        r"sumsq has placements \(Partial\(sum\),\) on mesh \(tp=2\); accepted: beside t "
-        r"\(Shard\(dim=2\),\) \(Replicate\(\),\)",
+        r"sumsq of .* has placements \(Partial\(sum\),\) on mesh \(tp=2\); accepted: a DTensor "
+        r"with \(Replicate\(\),\), beside t with \(Shard\(dim=2\),\)",
     ),
     "no norm_dim": (
         {"sumsq": lambda mesh: placed(torch.rand(4, 4, 1), mesh, Replicate())},
@@ -269,6 +272,36 @@ def compiled_in_one_graph(what, device):
             assert torch.equal(got.to_local(), want.to_local())
 
 
+@cases.for_each(2)
+def a_graph_for_each_format_and_placement(device):
+    """One function, compiled once for each, and right again with the first."""
+    mesh, freqs = mesh_of(device, 2), freqs_of("module", device)
+    q, k = (torch.randn(shape_of("bshd"), device=device) for _ in range(2))
+    in_a_graph, collectives = compiled(
+        lambda q, k, tensor_format: rope_qk(q, k, freqs, tensor_format)
+    )
+    for tensor_format, placement in (("bshd", 1), ("bhsd", 1), ("bshd", 2), ("bshd", 1)):
+        mine = [placed(x, mesh, Shard(placement)) for x in (q, k)]
+        outs = in_a_graph(*mine, tensor_format)
+        for got, want in zip(outs, rope_qk(q, k, freqs, tensor_format), strict=True):
+            assert_placed(got, want, [Shard(placement)])
+    assert collectives == []
+
+
+@cases.for_each(2)
+def communication_is_seen(device):
+    """In eager and in a graph. So no other case passes for want of a counter."""
+    shard = placed(torch.randn(4, 4, device=device), mesh_of(device, 2), Shard(0))
+    in_a_graph, collectives = compiled(lambda x: x.redistribute(placements=[Replicate()]) + 1)
+    in_a_graph(shard)
+    assert len(collectives) > 0
+    try:
+        silently(lambda: shard.redistribute(placements=[Replicate()]))
+    except AssertionError:
+        return
+    raise AssertionError("this is no communication")
+
+
 @cases.for_each(2, ("start_positions", "position_ids", "table", "in place"))
 def compiled_with(what, device):
     mesh, freqs = mesh_of(device, 2), freqs_of("module", device)
@@ -297,7 +330,7 @@ def compiled_and_refused(device):
     shard = placed(torch.randn(4, 4, 4, D, device=device), mesh, Shard(3))
     in_a_graph, _ = compiled(lambda t: apply_rotary_pos_emb(t, freqs, "bshd"))
     message = refusal(lambda: in_a_graph(shard), Exception)
-    assert "t has placements" in message
+    assert "t of shape (4, 4, 4, 8) has placements" in message
 
 
 # Context parallelism: a rank needs its positions and nothing else
