@@ -273,18 +273,15 @@ def compiled_in_one_graph(what, device):
 
 
 @cases.for_each(2)
-def a_graph_for_each_format_and_placement(device):
-    """One function, compiled once for each, and right again with the first."""
+def a_graph_for_other_shards(device):
+    """Of another length, dimension and format: each gets what is right for it."""
     mesh, freqs = mesh_of(device, 2), freqs_of("module", device)
-    q, k = (torch.randn(shape_of("bshd"), device=device) for _ in range(2))
-    in_a_graph, collectives = compiled(
-        lambda q, k, tensor_format: rope_qk(q, k, freqs, tensor_format)
-    )
-    for tensor_format, placement in (("bshd", 1), ("bhsd", 1), ("bshd", 2), ("bshd", 1)):
-        mine = [placed(x, mesh, Shard(placement)) for x in (q, k)]
-        outs = in_a_graph(*mine, tensor_format)
-        for got, want in zip(outs, rope_qk(q, k, freqs, tensor_format), strict=True):
-            assert_placed(got, want, [Shard(placement)])
+    in_a_graph, collectives = compiled(lambda t, x: apply_rotary_pos_emb(t, freqs, x))
+    for s, dim, tensor_format in ((4, 1, "bshd"), (6, 1, "bshd"), (6, 2, "bshd"), (6, 2, "bhsd")):
+        t = torch.randn(2, s, 6, D, device=device)
+        want = apply_rotary_pos_emb(t, freqs, tensor_format)
+        got = in_a_graph(placed(t, mesh, Shard(dim)), tensor_format)
+        assert_placed(got, want, [Shard(dim)])
     assert collectives == []
 
 
