@@ -44,8 +44,16 @@ def has_values(x: Tensor | None) -> bool:
 
 
 def is_dtensor(x: object) -> bool:
-    """Whether `x` is a DTensor. Asked without loading torch.distributed.tensor."""
-    return isinstance(x, Tensor) and hasattr(x, "device_mesh")
+    """Whether `x` is a DTensor, or what torch.func makes of one.
+
+    Asked without loading torch.distributed.tensor.
+    """
+    if not isinstance(x, Tensor) or hasattr(x, "device_mesh"):
+        return isinstance(x, Tensor)
+    if not torch._C._are_functorch_transforms_active():  # as in most calls
+        return False
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(x)
+    return wrapped and is_dtensor(torch._C._functorch.get_unwrapped(x))
 
 
 def has_memory(x: Tensor | None) -> bool:

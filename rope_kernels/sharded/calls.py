@@ -1,6 +1,6 @@
 """A call with DTensors as the call that this rank makes with its own tensors."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -11,7 +11,7 @@ from ..call.arguments import Call
 from ..call.checks import bad, check_call
 from ..call.norm_checks import NORM_ROUNDINGS, NormCall, check_norm
 from ..embedding import AnglesPerPair, CosSinPerPair, RotaryPositionEmbedding
-from ..machine.modes import is_dtensor, is_traced, wants_grad
+from ..machine.modes import is_dtensor, is_traced, is_transformed, wants_grad
 from .placements import (
     Sharding,
     check_beside,
@@ -35,6 +35,7 @@ class _Table:
 
 def rotate_shards(call: Call, rotate: Callable[[Call], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
     """Rotate DTensors: `rotate` is `api.rotate_call`, for the tensors of this rank."""
+    _check_mode()
     check_call(call)
     shardings = _shardings_of(call)
     mine = _call_of_rank(call, shardings)
@@ -45,16 +46,31 @@ def norm_rope_shards(
     call: Call, norm: NormCall, run: Callable[[Call, NormCall], tuple[Tensor, ...]]
 ) -> tuple[Tensor, ...]:
     """Normalize and rotate DTensors: `run` is `norm_api.norm_rope_call`."""
+    _check_mode()
     check_call(call, NORM_ROUNDINGS)
     check_norm(call, norm)
-    shardings = _shardings_of(call)
+    shardings = _shardings_of(call, norm.named)
     mine = _norm_of_rank(call, norm, shardings)
     return _results(call, shardings, run(_call_of_rank(call, shardings), mine))
 
 
-def _shardings_of(call: Call) -> list[Sharding]:
-    named = zip(call.names, call.tensors, strict=True)
-    found = [sharding_of(name, t, call.tensor_format) for name, t in named]
+def _check_mode() -> None:
+    """PyTorch cannot take a DTensor apart while one of these is active."""
+    if is_transformed():
+        came = "a tensor is a DTensor, within torch.func, forward mode or torch.jit.trace"
+        raise bad(came, "torch.autograd, second derivatives too; or to_local() of each tensor")
+
+
+def _shardings_of(call: Call, beside: Sequence[tuple[str, Tensor | None]] = ()) -> list[Sharding]:
+    """How the tensors to rotate are sharded. `beside` are those of a norm, by name."""
+    found = []
+    for name, t in zip(call.names, call.tensors, strict=True):
+        if not isinstance(t, DTensor):
+            other, x = next((y, x) for y, x in (*_named(call), *beside) if isinstance(x, DTensor))
+            came = f"{name} is of type {type(t).__name__}, and {other} is a DTensor on"
+            accepted = "a DTensor, or none in the whole call"
+            raise bad(f"{came} {mesh_in_words(x.device_mesh)}", accepted, TypeError)
+        found.append(sharding_of(name, t, call.tensor_format))
     if len(found) == 2:
         q_heads, k_heads = (t.shape[call.tensor_format.index("h")] for t in call.tensors)
         check_pair(*found, (q_heads, k_heads))
@@ -62,6 +78,19 @@ def _shardings_of(call: Call) -> list[Sharding]:
         came = "inplace is True, and a DTensor requires a gradient"
         raise bad(came, "inplace=False; or a call within torch.no_grad()")
     return found
+
+
+def _named(call: Call) -> list[tuple[str, object]]:
+    """What of a call may be a DTensor, by name."""
+    found = [*zip(call.names, call.tensors, strict=True)]
+    if isinstance(call.freqs, RotaryPositionEmbedding):
+        found.append(("freqs.inv_freq", call.freqs.inv_freq))
+    else:
+        found += [(table.name, table.x) for table in _tables_of(call)]
+    return [
+        *found,
+        *zip(("cu_seqlens", "start_positions", "position_ids"), call.where, strict=True),
+    ]
 
 
 def _results(call: Call, shardings: list[Sharding], outs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -7,6 +7,7 @@ never.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
@@ -37,10 +38,7 @@ class Sharding:
 
     def ranks(self, letter: str) -> int:
         """How many shards this dimension has."""
-        count = 1
-        for i in self.dimensions(letter):
-            count *= self.mesh.size(i)
-        return count
+        return prod([self.mesh.size(i) for i in self.dimensions(letter)])
 
     def rank(self, letter: str) -> int:
         """The number of this rank's shard of this dimension."""
@@ -59,17 +57,13 @@ class Sharding:
         return first, size
 
 
-def sharding_of(name: str, t: object, tensor_format: str) -> Sharding:
+def sharding_of(name: str, t: DTensor, tensor_format: str) -> Sharding:
     """How a tensor to rotate is sharded.
 
     Raises:
-        TypeError: it is no DTensor, and another tensor of the call is one.
         ValueError: its placements are not accepted, or its mesh does not have this rank, or the
             local tensor is not the shard that the placements say.
     """
-    if not isinstance(t, DTensor):
-        came = f"{name} is of type {type(t).__name__}, and another tensor of the call is a DTensor"
-        raise bad(came, "a DTensor, or none in the whole call", TypeError)
     letters = tuple([_letter_of(placement, t, tensor_format) for placement in t.placements])
     if None in [x for x, p in zip(letters, t.placements, strict=True) if not p.is_replicate()]:
         dims = [f"Shard({i}) ({IN_WORDS[x]})" for i, x in enumerate(tensor_format) if x != "d"]
@@ -80,8 +74,7 @@ def sharding_of(name: str, t: object, tensor_format: str) -> Sharding:
     sharding = Sharding(name, t, letters)
     parts = [sharding.part(x, n)[1] for x, n in zip(tensor_format, t.shape, strict=True)]
     if tuple(t._local_tensor.shape) != tuple(parts):
-        came = f"{_came(name, t)}, shape {tuple(t.shape)} and a local tensor of shape"
-        came += f" {tuple(t._local_tensor.shape)}"
+        came = f"{_came(name, t)}, and a local tensor of shape {tuple(t._local_tensor.shape)}"
         raise bad(came, f"here {tuple(parts)}; DTensor.from_local needs shape= for uneven shards")
     return sharding
 
@@ -90,8 +83,10 @@ def _letter_of(placement: Placement, t: Tensor, tensor_format: str) -> str | Non
     """The dimension that is sharded; None for a replicated tensor, and for what isn't accepted."""
     if type(placement) is not Shard:
         return None
-    letter = tensor_format[placement.dim % t.dim()]
-    return None if letter == "d" else letter
+    dims = zip(range(t.dim()), range(-t.dim(), 0), tensor_format, strict=True)
+    # compared, not subscripted: torch.compile may have made a symbol of the dimension
+    found = [x for i, from_end, x in dims if placement.dim == i or placement.dim == from_end]
+    return None if found == ["d"] else found[0]
 
 
 def check_pair(q: Sharding, k: Sharding, heads: tuple[int, int]) -> None:
@@ -105,22 +100,23 @@ def check_pair(q: Sharding, k: Sharding, heads: tuple[int, int]) -> None:
         raise bad(came, f"the mesh of q, {mesh_in_words(q.mesh)}")
     for of_q, of_k in zip(q.letters, k.letters, strict=True):
         if of_q != of_k and not (of_q == "h" and of_k is None and heads[1] == 1):
-            accepted = f"beside q {q.t.placements}"
+            accepted = f"those of q, {q.t.placements}"
             if of_q == "h" and of_k is None:
-                accepted += f" and {heads[1]} heads of k; Replicate() only with one head"
+                accepted += "; Replicate() only with one head of k"
             raise bad(_came("k", k.t), accepted)
     shards = [q.mesh.size(i) for i in k.dimensions("h")]
     if not shards or _share_groups(*heads, shards):
         return
     came = f"q and k have {heads[0]} and {heads[1]} heads, sharded on {mesh_in_words(q.mesh)}"
-    raise bad(came, "numbers of heads that give each rank the heads of k that its heads of q use")
+    accepted = (
+        f"numbers of heads that {prod(shards)} divides, or other ones that give each rank the"
+    )
+    raise bad(came, f"{accepted} heads of k that its heads of q use")
 
 
 def _share_groups(q_heads: int, k_heads: int, shards: list[int]) -> bool:
     """Whether a rank's heads of k are those that its heads of q use."""
-    ranks, group = 1, q_heads // max(1, k_heads)
-    for n in shards:
-        ranks *= n
+    ranks, group = prod(shards), q_heads // max(1, k_heads)
     if k_heads % ranks == 0 and q_heads % ranks == 0:
         return True
     if q_heads != group * k_heads:
@@ -146,21 +142,21 @@ def grad_placements_beside(sharding: Sharding, dims: Mapping[str, int]) -> Place
 def check_beside(name: str, x: Tensor, sharding: Sharding, dims: Mapping[str, int]) -> None:
     """Check the placements of a tensor that a rank reads beside its shard."""
     wanted = placements_beside(sharding, dims)
-    beside = f"beside {sharding.name} {sharding.t.placements}"
+    accepted = f"a DTensor with {wanted}, beside {sharding.name} with {sharding.t.placements}"
     if isinstance(x, DTensor):
         if x.device_mesh != sharding.mesh:
             came = f"{name} is on {mesh_in_words(x.device_mesh)}"
             raise bad(came, f"the mesh of {sharding.name}, {mesh_in_words(sharding.mesh)}")
         if x.placements != wanted:
-            raise bad(_came(name, x), f"{beside} {wanted}")
+            raise bad(_came(name, x), accepted)
         return
     if any(not p.is_replicate() for p in wanted):
-        came = f"{name} is a plain tensor, on {mesh_in_words(sharding.mesh)}"
-        raise bad(came, f"{beside} a DTensor with placements {wanted}")
+        came = f"{name} of shape {tuple(x.shape)} is a plain tensor, on"
+        raise bad(f"{came} {mesh_in_words(sharding.mesh)}", accepted)
     if wants_grad((x,)) and any(sharding.letters):
         came = f"{name} is a plain tensor that requires a gradient, of which each rank of"
         came += f" {mesh_in_words(sharding.mesh)} would have a share"
-        raise bad(came, f"{beside} a DTensor with placements {wanted}, or {name}.detach()")
+        raise bad(came, f"{accepted}; or {name}.detach()")
 
 
 def mesh_in_words(mesh: DeviceMesh) -> str:
@@ -172,4 +168,5 @@ def mesh_in_words(mesh: DeviceMesh) -> str:
 
 
 def _came(name: str, t: DTensor) -> str:
-    return f"{name} has placements {t.placements} on {mesh_in_words(t.device_mesh)}"
+    came = f"{name} of shape {tuple(t.shape)} has placements {t.placements}"
+    return f"{came} on {mesh_in_words(t.device_mesh)}"

@@ -1,12 +1,17 @@
 """What cases on several ranks share: tensors cut by hand, and what is asserted of the results."""
 
+from functools import cache
+
 import torch
+import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.debug import CommDebugMode
 
 
+@cache
 def mesh_of(device, *sizes):
+    """A mesh of all ranks. Making one takes longer than most cases, so they share it."""
     names = ("tp",) if len(sizes) == 1 else ("dp", "tp")
     return init_device_mesh(device, sizes, mesh_dim_names=names)
 
@@ -58,3 +63,19 @@ def silently(call):
         result = call()
     assert seen.get_total_counts() == 0, seen.get_comm_counts()
     return result
+
+
+def of_one_process(device, call):
+    """The tensors that `call` returns. Triton's interpreter is slow: one rank computes for all."""
+    if device != "cpu":
+        return call()
+    found = [None]
+    if dist.get_rank() == 0:
+        try:
+            found = [call()]
+        except Exception as error:  # every rank has to get something
+            found = [error]
+    dist.broadcast_object_list(found)
+    if isinstance(found[0], Exception):
+        raise found[0]
+    return found[0]

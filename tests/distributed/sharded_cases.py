@@ -5,9 +5,19 @@ from functools import partial
 from itertools import product
 
 import torch
+import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_module
 
-from on_a_mesh import assert_gradient, assert_placed, mesh_of, on, part_of, placed, silently
+from on_a_mesh import (
+    assert_gradient,
+    assert_placed,
+    mesh_of,
+    of_one_process,
+    on,
+    part_of,
+    placed,
+    silently,
+)
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
@@ -69,20 +79,22 @@ def both_ways(function, tensors, gradients):
     """Results, and the gradients of the tensors."""
     outs = function(*tensors)
     outs = outs if isinstance(outs, tuple) else (outs,)
-    return outs, torch.autograd.grad(outs, tensors, gradients)
+    found = torch.autograd.grad(outs, tensors, gradients)
+    return tuple(x.detach() for x in outs), found
 
 
 @cases.for_each(2, "bsh", ("module", "angles", "cos sin"))
 def shards_of_q_and_k(letter, kind, device):
-    """Two and more formats in turn, at equal shapes: 4 of everything."""
+    """Every format and the first once more, at equal shapes: 4 of everything."""
     mesh = mesh_of(device, 2)
-    for tensor_format in (*DENSE, *DENSE):
+    for tensor_format in (*DENSE, DENSE[0]):
         placements = on(tensor_format, letter)
         whole = [torch.randn(shape_of(tensor_format), device=device) for _ in range(4)]
         q, k, *gradients = whole
         freqs = freqs_of(kind, device)
         rotate = partial(rope_qk, freqs=freqs, tensor_format=tensor_format)
-        wanted, grads = both_ways(rotate, [x.requires_grad_() for x in (q, k)], gradients)
+        leaves = [x.requires_grad_() for x in (q, k)]
+        wanted, grads = of_one_process(device, partial(both_ways, rotate, leaves, gradients))
         mine = [placed(x, mesh, *placements, requires_grad=True) for x in (q, k)]
         of_outs = [placed(x, mesh, *placements) for x in gradients]
         outs, of_mine = silently(partial(both_ways, rotate, mine, of_outs))
@@ -144,7 +156,8 @@ def uneven_shards(tensor_format, letter, kind, device):
     t = torch.randn(shape_of(tensor_format, s=5, b=3, h=5), device=device)
     given, freqs = torch.randn_like(t), freqs_of(kind, device)
     rotate = partial(apply_rotary_pos_emb, freqs=freqs, tensor_format=tensor_format)
-    (out,), (grad,) = both_ways(rotate, [t.requires_grad_()], [given])
+    alone = partial(both_ways, rotate, [t.requires_grad_()], [given])
+    (out,), (grad,) = of_one_process(device, alone)
     mine, of_out = (
         placed(t, mesh, *placements, requires_grad=True),
         placed(given, mesh, *placements),
@@ -163,7 +176,8 @@ def packed_sequences(kind, bounds, letter, start, device):
     options = {"cu_seqlens": cu_seqlens, "start_positions": start}
     freqs = freqs_of(kind, device)
     rotate = partial(apply_rotary_pos_emb, freqs=freqs, tensor_format="thd", **options)
-    (out,), (grad,) = both_ways(rotate, [t.requires_grad_()], [torch.ones_like(t)])
+    alone = partial(both_ways, rotate, [t.requires_grad_()], [torch.ones_like(t)])
+    (out,), (grad,) = of_one_process(device, alone)
     mine = placed(t, mesh, *placements, requires_grad=True)
     ones = placed(torch.ones_like(t), mesh, *placements)
     (got,), (of_mine,) = silently(lambda: both_ways(rotate, [mine], [ones]))
@@ -325,11 +339,17 @@ def an_interpolating_module_counts_all_positions(device):
 
 
 def refusal(call, error=ValueError):
+    """What is said, on every rank alike: none of them goes on alone."""
+    said = None
     try:
         silently(call)
     except error as raised:
-        return str(raised)
-    raise AssertionError("this call is accepted")
+        said = str(raised)
+    every = [None] * dist.get_world_size()
+    dist.all_gather_object(every, said)
+    assert said is not None, "this call is accepted"
+    assert every == [said] * len(every), every
+    return said
 
 
 def q_and_k(mesh, of_q, of_k, q_heads=4, k_heads=4, tensor_format="bshd"):
@@ -342,24 +362,31 @@ def q_and_k(mesh, of_q, of_k, q_heads=4, k_heads=4, tensor_format="bshd"):
 PLACEMENTS = {  # of q, of k, heads, and what the message says
     "head dimension": (
         ([Shard(3)], [Shard(3)], 4, 4),
-        r"q has placements \(Shard\(dim=3\),\) on mesh \(tp=2\); accepted: on each dimension of a "
-        r"mesh Replicate\(\), Shard\(0\) \(batch\), Shard\(1\) \(sequence\), Shard\(2\) \(heads\)",
+        r"q of shape \(4, 4, 4, 8\) has placements \(Shard\(dim=3\),\) on mesh \(tp=2\); accepted: "
+        r"on each dimension of a mesh Replicate\(\), Shard\(0\) \(batch\), Shard\(1\) "
+        r"\(sequence\), Shard\(2\) \(heads\)",
     ),
-    "partial sums": (([Partial()], [Partial()], 4, 4), r"q has placements \(Partial\(sum\),\) on"),
+    "partial sums": (
+        ([Partial()], [Partial()], 4, 4),
+        r"q of .* has placements \(Partial\(sum\),\) on mesh \(tp=2\)",
+    ),
     "replicated keys": (
         ([Shard(2)], [Replicate()], 4, 2),
-        r"k has placements \(Replicate\(\),\) on mesh \(tp=2\); accepted: beside q "
-        r"\(Shard\(dim=2\),\) and 2 heads of k; Replicate\(\) only with one head",
+        r"k of shape \(4, 4, 2, 8\) has placements \(Replicate\(\),\) on mesh \(tp=2\); accepted: "
+        r"those of q, \(Shard\(dim=2\),\); Replicate\(\) only with one head of k",
     ),
     "replicated queries": (
         ([Replicate()], [Shard(2)], 4, 4),
-        r"k has placements .*; accepted: beside q \(Replicate",
+        r"k of .* has placements .*; accepted: those of q, \(Replicate",
     ),
-    "batch and sequence": (([Shard(0)], [Shard(1)], 4, 4), r"k has placements \(Shard\(dim=1\),\)"),
+    "batch and sequence": (
+        ([Shard(0)], [Shard(1)], 4, 4),
+        r"k of .* has placements \(Shard\(dim=1\)",
+    ),
     "groups": (
         ([Shard(2)], [Shard(2)], 6, 3),
         r"q and k have 6 and 3 heads, sharded on mesh \(tp=2\); accepted: numbers of heads that "
-        "give each rank the heads of k that its heads of q use",
+        "2 divides, or other ones that give each rank the heads of k that its heads of q use",
     ),
     "no groups": (([Shard(2)], [Shard(2)], 5, 3), r"q and k have 5 and 3 heads"),
     "one head of two ranks": (([Shard(2)], [Shard(2)], 4, 1), r"q and k have 4 and 1 heads"),
@@ -388,47 +415,51 @@ def heads_in_unequal_shards_of_equal_groups_are_accepted(device):
 
 
 BESIDE = {  # what of the call is wrong beside t, sharded by this letter, and what the message says
-    "plain ids": ("s", lambda mesh: {"position_ids": torch.zeros(4, 4).long()}, "position_ids is"),
+    "plain ids": (
+        "s",
+        lambda mesh: {"position_ids": torch.zeros(4, 4).long()},
+        r"position_ids of shape \(4, 4\) is a plain tensor, on mesh \(tp=2\); accepted: a DTensor",
+    ),
     "ids of the batch": (
         "s",
         lambda mesh: {"position_ids": placed(torch.zeros(4, 4).long(), mesh, Shard(0))},
-        r"position_ids has placements \(Shard\(dim=0\),\) on mesh \(tp=2\); accepted: beside t "
-        r"\(Shard\(dim=1\),\) \(Shard\(dim=1\),\)",
+        r"position_ids of shape \(4, 4\) has placements \(Shard\(dim=0\),\) on mesh \(tp=2\); "
+        r"accepted: a DTensor with \(Shard\(dim=1\),\), beside t with \(Shard\(dim=1\),\)",
     ),
     "replicated ids": (
         "b",
         lambda mesh: {"position_ids": placed(torch.zeros(4, 4).long(), mesh, Replicate())},
-        r"position_ids has placements \(Replicate\(\),\)",
+        r"position_ids of .* has placements \(Replicate\(\),\)",
     ),
     "starts": (
         "h",
         lambda mesh: {"start_positions": placed(torch.zeros(4).long(), mesh, Shard(0))},
-        r"start_positions has placements \(Shard\(dim=0\),\)",
+        r"start_positions of .* has placements \(Shard\(dim=0\),\)",
     ),
     "a rank": ("s", lambda mesh: {"cp_size": 2}, "cp_size is 2, and t has a sharded sequence on m"),
     "columns": (
         "h",
         lambda mesh: {"freqs": placed(torch.zeros(12, 1, 1, D), mesh, Shard(3))},
-        r"freqs has placements \(Shard\(dim=3\),\)",
+        r"freqs of .* has placements \(Shard\(dim=3\),\)",
     ),
     "rows of longer tables": (
         "s",
         lambda mesh: {"freqs": placed(torch.zeros(12, 1, 1, D), mesh, Shard(0))},
-        r"freqs has placements \(Shard\(dim=0\),\)",
+        r"freqs of .* has placements \(Shard\(dim=0\),\)",
     ),
     "a table of each entry": (
         "b",
         lambda mesh: {"freqs": (torch.zeros(4, 12, D), torch.zeros(4, 12, D))},
-        r"freqs\[0\] is a plain tensor, on mesh \(tp=2\); accepted: beside t \(Shard\(dim=0\),\) a "
-        r"DTensor with placements \(Shard\(dim=0\),\)",
+        r"freqs\[0\] of shape \(4, 12, 8\) is a plain tensor, on mesh \(tp=2\); accepted: a "
+        r"DTensor with \(Shard\(dim=0\),\), beside t with \(Shard\(dim=0\),\)",
     ),
     "short for all": ("s", lambda mesh: {"freqs": torch.zeros(3, 1, 1, D)}, "freqs has angles for"),
     "a gradient that is lost": (
         "h",
         lambda mesh: {"freqs": torch.zeros(12, 1, 1, D).requires_grad_(), "inplace": False},
         r"freqs is a plain tensor that requires a gradient, of which each rank of mesh \(tp=2\) "
-        r"would have a share; accepted: beside t \(Shard\(dim=2\),\) a DTensor with placements "
-        r"\(Replicate\(\),\), or freqs.detach\(\)",
+        r"would have a share; accepted: a DTensor with \(Replicate\(\),\), beside t with "
+        r"\(Shard\(dim=2\),\); or freqs.detach\(\)",
     ),
 }
 
@@ -483,14 +514,14 @@ def refused_mixtures_of_plain_tensors_and_dtensors(device):
     mesh, freqs = mesh_of(device, 2), freqs_of("angles", device)
     t = torch.randn(4, 4, 4, D, device=device)
     shard = placed(t, mesh, Replicate())
-    for call in (
-        lambda: rope_qk(t, shard, freqs, "bshd"),
-        lambda: rope_qk(shard, t, freqs, "bshd"),
-        lambda: apply_rotary_pos_emb(t, placed(freqs, mesh, Replicate()), "bshd"),
+    table = placed(freqs, mesh, Replicate())
+    for name, call in (
+        ("q is of type Tensor, and k is", lambda: rope_qk(t, shard, freqs, "bshd")),
+        ("k is of type Tensor, and q is", lambda: rope_qk(shard, t, freqs, "bshd")),
+        ("t is of type Tensor, and freqs is", lambda: apply_rotary_pos_emb(t, table, "bshd")),
     ):
-        assert "is of type Tensor, and another tensor of the call is a DTensor" in refusal(
-            call, TypeError
-        )
+        message = refusal(call, TypeError)
+        assert message.startswith(f"{name} a DTensor on mesh (tp=2); accepted: "), message
 
 
 @cases.for_each(2)
@@ -538,7 +569,8 @@ def a_mesh_of_two_dimensions(tensor_format, letters, kind, device):
     q, k, *gradients = whole
     freqs = freqs_of(kind, device)
     rotate = partial(rope_qk, freqs=freqs, tensor_format=tensor_format)
-    wanted, grads = both_ways(rotate, [x.requires_grad_() for x in (q, k)], gradients)
+    leaves = [x.requires_grad_() for x in (q, k)]
+    wanted, grads = of_one_process(device, partial(both_ways, rotate, leaves, gradients))
     mine = [placed(x, mesh, *placements, requires_grad=True) for x in (q, k)]
     of_outs = [placed(x, mesh, *placements) for x in gradients]
     outs, of_mine = silently(lambda: both_ways(rotate, mine, of_outs))
@@ -555,7 +587,8 @@ def uneven_and_empty_shards(letter, size, device):
     sizes = {"b": 2, "s": 4, "h": 2} | {letter: size}
     t = torch.randn(shape_of("bshd", **sizes), device=device)
     rotate = partial(apply_rotary_pos_emb, freqs=freqs_of("angles", device), tensor_format="bshd")
-    (out,), (grad,) = both_ways(rotate, [t.requires_grad_()], [torch.ones_like(t)])
+    alone = partial(both_ways, rotate, [t.requires_grad_()], [torch.ones_like(t)])
+    (out,), (grad,) = of_one_process(device, alone)
     mine = placed(t, mesh, *placements, requires_grad=True)
     ones = placed(torch.ones_like(t), mesh, *placements)
     (got,), (of_mine,) = silently(lambda: both_ways(rotate, [mine], [ones]))

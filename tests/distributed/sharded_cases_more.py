@@ -12,7 +12,16 @@ from torch.distributed.nn.functional import all_reduce
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.experimental import context_parallel
 
-from on_a_mesh import assert_gradient, assert_placed, mesh_of, on, part_of, placed, silently
+from on_a_mesh import (
+    assert_gradient,
+    assert_placed,
+    mesh_of,
+    of_one_process,
+    on,
+    part_of,
+    placed,
+    silently,
+)
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
@@ -22,7 +31,7 @@ from rope_kernels import (
     rope_qk,
     sum_of_squares,
 )
-from sharded_cases import DENSE, Cases, D, freqs_of, refusal, shape_of
+from sharded_cases import DENSE, Cases, D, both_ways, freqs_of, refusal, shape_of
 
 cases = Cases()
 CASES = cases.by_world_size
@@ -40,23 +49,18 @@ def close(got, want):
 def a_norm_of_q_and_k(letter, rounding, device):
     """Outputs and gradients of rows bit for bit; the weights' gradients are shares of a sum."""
     mesh = mesh_of(device, 2)
-    for tensor_format in (*DENSE, *DENSE):
+    for tensor_format in (*DENSE, DENSE[0]):
         placements, freqs = on(tensor_format, letter), freqs_of("module", device)
         q, k, *gradients = (torch.randn(shape_of(tensor_format), device=device) for _ in range(4))
         weights = [torch.rand(D, device=device) for _ in range(2)]
         leaves = [x.clone().requires_grad_() for x in (q, k, *weights)]
         run = partial(qk_norm_rope, freqs=freqs, tensor_format=tensor_format, rounding=rounding)
-        wanted = run(*leaves)
-        grads = torch.autograd.grad(wanted, leaves, gradients)
+        alone = partial(both_ways, run, leaves, gradients)
+        wanted, grads = of_one_process(device, alone)
         mine = [placed(x, mesh, *placements, requires_grad=True) for x in (q, k)]
         mine += [placed(x, mesh, Replicate(), requires_grad=True) for x in weights]
         of_outs = [placed(x, mesh, *placements) for x in gradients]
-
-        def both(run=run, mine=mine, of_outs=of_outs):
-            outs = run(*mine)
-            return outs, torch.autograd.grad(outs, mine, of_outs)
-
-        outs, of_mine = silently(both)
+        outs, of_mine = silently(partial(both_ways, run, mine, of_outs))
         for got, want in zip(outs, wanted, strict=True):
             assert_placed(got, want, placements)
         for got, want in zip(of_mine[:2], grads[:2], strict=True):
@@ -99,22 +103,25 @@ def a_norm_in_place(fused, device):
 BESIDE = {
     "weights of all heads": (
         {"weight": lambda mesh: placed(torch.rand(4, D), mesh, Replicate())},
-        r"weight has placements \(Replicate\(\),\) on mesh \(tp=2\); accepted: beside t "
-        r"\(Shard\(dim=2\),\) \(Shard\(dim=0\),\)",
+        r"weight of shape \(4, 8\) has placements \(Replicate\(\),\) on mesh \(tp=2\); accepted: "
+        r"a DTensor with \(Shard\(dim=0\),\), beside t with \(Shard\(dim=2\),\)",
     ),
     "plain weights of heads": (
         {"weight": lambda mesh: torch.rand(4, D)},
-        "weight is a plain tensor, on mesh",
+        r"weight of shape \(4, 8\) is a plain tensor, on mesh",
     ),
-    "a plain sum": ({"sumsq": lambda mesh: torch.rand(4, 4, 4)}, "sumsq is a plain tensor, on mes"),
+    "a plain sum": (
+        {"sumsq": lambda mesh: torch.rand(4, 4, 4)},
+        "sumsq of .* is a plain tensor, on",
+    ),
     "a sum of other rows": (
         {"sumsq": lambda mesh: placed(torch.rand(4, 4, 4), mesh, Shard(1))},
-        r"sumsq has placements \(Shard\(dim=1\),\)",
+        r"sumsq of .* has placements \(Shard\(dim=1\),\)",
     ),
     "a sum that is not summed up": (
         {"sumsq": lambda mesh: placed(torch.rand(4, 4, 1), mesh, Partial()), "norm_dim": 4 * D},
-        r"sumsq has placements \(Partial\(sum\),\) on mesh \(tp=2\); accepted: beside t "
-        r"\(Shard\(dim=2\),\) \(Replicate\(\),\)",
+        r"sumsq of .* has placements \(Partial\(sum\),\) on mesh \(tp=2\); accepted: a DTensor "
+        r"with \(Replicate\(\),\), beside t with \(Shard\(dim=2\),\)",
     ),
     "no norm_dim": (
         {"sumsq": lambda mesh: placed(torch.rand(4, 4, 1), mesh, Replicate())},
@@ -265,6 +272,33 @@ def compiled_in_one_graph(what, device):
             assert torch.equal(got.to_local(), want.to_local())
 
 
+@cases.for_each(2)
+def a_graph_for_other_shards(device):
+    """Of another length, dimension and format: each gets what is right for it."""
+    mesh, freqs = mesh_of(device, 2), freqs_of("module", device)
+    in_a_graph, collectives = compiled(lambda t, x: apply_rotary_pos_emb(t, freqs, x))
+    for s, dim, tensor_format in ((4, 1, "bshd"), (6, 1, "bshd"), (6, 2, "bshd"), (6, 2, "bhsd")):
+        t = torch.randn(2, s, 6, D, device=device)
+        want = apply_rotary_pos_emb(t, freqs, tensor_format)
+        got = in_a_graph(placed(t, mesh, Shard(dim)), tensor_format)
+        assert_placed(got, want, [Shard(dim)])
+    assert collectives == []
+
+
+@cases.for_each(2)
+def communication_is_seen(device):
+    """In eager and in a graph. So no other case passes for want of a counter."""
+    shard = placed(torch.randn(4, 4, device=device), mesh_of(device, 2), Shard(0))
+    in_a_graph, collectives = compiled(lambda x: x.redistribute(placements=[Replicate()]) + 1)
+    in_a_graph(shard)
+    assert len(collectives) > 0
+    try:
+        silently(lambda: shard.redistribute(placements=[Replicate()]))
+    except AssertionError:
+        return
+    raise AssertionError("this is no communication")
+
+
 @cases.for_each(2, ("start_positions", "position_ids", "table", "in place"))
 def compiled_with(what, device):
     mesh, freqs = mesh_of(device, 2), freqs_of("module", device)
@@ -293,7 +327,7 @@ def compiled_and_refused(device):
     shard = placed(torch.randn(4, 4, 4, D, device=device), mesh, Shard(3))
     in_a_graph, _ = compiled(lambda t: apply_rotary_pos_emb(t, freqs, "bshd"))
     message = refusal(lambda: in_a_graph(shard), Exception)
-    assert "t has placements" in message
+    assert "t of shape (4, 4, 4, 8) has placements" in message
 
 
 # Context parallelism: a rank needs its positions and nothing else
@@ -348,18 +382,14 @@ def a_norm_on_a_mesh_of_two_dimensions(letters, device):
     t, given = (torch.randn(shape_of("bshd"), device=device) for _ in range(2))
     weight, freqs = torch.rand(D, device=device), freqs_of("module", device)
     leaves = [x.clone().requires_grad_() for x in (t, weight)]
-    want = norm_rope(*leaves, freqs, "bshd")
-    grads = torch.autograd.grad(want, leaves, given)
+    run = partial(norm_rope, freqs=freqs, tensor_format="bshd")
+    (want,), grads = of_one_process(device, partial(both_ways, run, leaves, [given]))
     mine = [
         placed(t, mesh, *placements, requires_grad=True),
         placed(weight, mesh, Replicate(), Replicate(), requires_grad=True),
     ]
-
-    def both():
-        out = norm_rope(*mine, freqs, "bshd")
-        return out, torch.autograd.grad(out, mine, placed(given, mesh, *placements))
-
-    got, found = silently(both)
+    of_out = placed(given, mesh, *placements)
+    (got,), found = silently(partial(both_ways, run, mine, [of_out]))
     assert_placed(got, want, placements)
     assert_gradient(found[0], grads[0], placements)
     shares = tuple(Replicate() if x == "-" else Partial() for x in letters)

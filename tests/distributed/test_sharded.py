@@ -1,8 +1,8 @@
-"""Several ranks: DTensors, norms over heads of all ranks, and context parallelism.
+"""Several ranks: DTensors, norms over heads of all ranks, context parallelism, and a model.
 
-One launch runs all chosen cases of a world size, in processes of their own, and each test here
-reads what became of one case. The launch has a time limit, and so has every wait of one rank for
-another. On a CPU the ranks talk through gloo, on GPUs through NCCL.
+One launch runs all chosen cases, in processes of their own, and each test here reads what became of
+one case. The launch has a time limit, and so has every wait of one rank for another. On a CPU the
+ranks talk through gloo, on GPUs through NCCL.
 """
 
 import json
@@ -17,33 +17,38 @@ import pytest
 import torch
 from filelock import FileLock
 
-import sharded_cases
-import sharded_cases_more
+import ranks
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-MOST_SECONDS = 900  # of a launch; alone on two cores it takes less than two minutes
+MOST_SECONDS = 900  # of a launch; alone on two cores all cases take less than four minutes
 MOST_SECONDS_OF_A_CASE = 120
-CASES = {n: sharded_cases.CASES[n] | sharded_cases_more.CASES[n] for n in (2, 4)}
+CASES = ranks.cases()
+MODEL = 4, "a_small_llama, (2, 2), dtensors, torch.float32"  # no slice is without it
 
 
-def launch(world_size, folder, device, names):
-    """What became of each case on each rank: {case: (error, seconds)}."""
+def launch(world_sizes, folder, device, names):
+    """What became of each case on each rank, by world size: {case: (error, seconds)}."""
     rooms = [ROOT, HERE, os.environ.get("PYTHONPATH", "")]
     pattern = "^(" + "|".join(map(re.escape, names)) + ")$"
-    command = [sys.executable, HERE / "ranks.py", str(world_size), folder, device, pattern]
+    sizes = ",".join(map(str, world_sizes))
+    command = [sys.executable, HERE / "ranks.py", sizes, folder, device, pattern]
     variables = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, rooms))}
     with (folder / "said").open("w") as said:
         both = {"stdout": said, "stderr": subprocess.STDOUT}
-        ranks = subprocess.Popen(command, env=variables, start_new_session=True, **both)
+        started = subprocess.Popen(command, env=variables, start_new_session=True, **both)
         try:
-            ranks.wait(MOST_SECONDS)
+            started.wait(MOST_SECONDS)
         except subprocess.TimeoutExpired:
-            os.killpg(ranks.pid, signal.SIGKILL)  # this launch and its ranks
-            ranks.wait()
-    files = [folder / f"rank_{rank}.json" for rank in range(world_size)]
+            os.killpg(started.pid, signal.SIGKILL)  # this launch and its ranks
+            started.wait()
     said = (folder / "said").read_text()[-4000:]
-    return [json.loads(file.read_text()) if file.exists() else {"": (said, 0)} for file in files]
+    return {n: [read(folder, rank, n, said) for rank in range(n)] for n in world_sizes}
+
+
+def read(folder, rank, world_size, said):
+    file = folder / f"rank_{rank}_of_{world_size}.json"
+    return json.loads(file.read_text()) if file.exists() else {"": (said, 0)}
 
 
 @pytest.fixture(scope="session")
@@ -55,22 +60,24 @@ def became(request, tmp_path_factory):
     shared = tmp_path_factory.getbasetemp()
     if os.environ.get("PYTEST_XDIST_WORKER"):
         shared = shared.parent
-    chosen = {}
-    for item in request.session.items:
-        if item.path == Path(__file__) and "world_size" in item.fixturenames:
-            values = item.callspec.params
-            chosen.setdefault(values["world_size"], []).append(values["name"])
+    items = [x for x in request.session.items if "became" in getattr(x, "fixturenames", ())]
 
     def of(world_size, device):
-        folder = shared / f"ranks_{world_size}_{device}"
+        folder = shared / f"ranks_{device}"
         with FileLock(f"{folder}.lock"):
             if not (folder / "all.json").exists():
                 folder.mkdir()
-                found = launch(world_size, folder, device, chosen[world_size])
+                mine = [x.callspec.params for x in items if (device == "cuda") == is_nccl(x)]
+                sizes = sorted({x["world_size"] for x in mine})
+                found = launch(sizes, folder, device, sorted({x["name"] for x in mine}))
                 (folder / "all.json").write_text(json.dumps(found))
-        return json.loads((folder / "all.json").read_text())
+        return json.loads((folder / "all.json").read_text())[str(world_size)]
 
     return of
+
+
+def is_nccl(item):
+    return "gpu" in item.keywords
 
 
 def check_case(found, name):
@@ -80,9 +87,20 @@ def check_case(found, name):
         assert seconds < MOST_SECONDS_OF_A_CASE, seconds
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="Triton's interpreter is off: see NCCL below")
+on_a_cpu = pytest.mark.skipif(
+    torch.cuda.is_available(), reason="Triton is not interpreted: see NCCL"
+)
+
+
+@on_a_cpu
 @pytest.mark.parametrize("world_size,name", [(n, name) for n in CASES for name in CASES[n]])
 def test_on_gloo(world_size, name, became):
+    check_case(became(world_size, "cpu"), name)
+
+
+@on_a_cpu
+@pytest.mark.parametrize("world_size,name", [MODEL])
+def test_a_model_on_gloo(world_size, name, became):
     check_case(became(world_size, "cpu"), name)
 
 

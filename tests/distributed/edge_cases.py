@@ -1,0 +1,173 @@
+"""What newcomers run into: meshes that don't fit, empty shards, derivatives of derivatives."""
+
+from functools import partial
+
+import torch
+import torch.distributed as dist
+from torch.autograd import forward_ad
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor.experimental import implicit_replication
+from torch.distributed.tensor.placement_types import _StridedShard
+
+from on_a_mesh import (
+    assert_gradient,
+    assert_placed,
+    mesh_of,
+    of_one_process,
+    on,
+    part_of,
+    placed,
+    silently,
+)
+from rope_kernels import apply_rotary_pos_emb, norm_rope, qk_norm_rope, rope_qk
+from sharded_cases import Cases, D, both_ways, freqs_of, refusal, shape_of
+
+cases = Cases()
+CASES = cases.by_world_size
+
+
+# Meshes
+
+
+@cases.for_each(2)
+def refused_shards_that_are_interleaved(device):
+    """What flattening makes of a sharded sequence: each rank has a part of every sequence."""
+    mesh, freqs = mesh_of(device, 2), freqs_of("module", device)
+    how = {"run_check": False, "shape": (8, 4, D), "stride": (4 * D, D, 1)}
+    interleaved = [_StridedShard(0, split_factor=2)]
+    t = DTensor.from_local(torch.randn(4, 4, D, device=device), mesh, interleaved, **how)
+    bounds = torch.tensor([0, 4, 8], device=device)
+    message = refusal(lambda: apply_rotary_pos_emb(t, freqs, "thd", cu_seqlens=bounds))
+    assert message.startswith("t of shape (8, 4, 8) has placements (_StridedShard("), message
+
+
+@cases.for_each(4)
+def refused_meshes(device):
+    """A mesh in a mesh is another one, even for the rank that is in both."""
+    whole, freqs = mesh_of(device, 2, 2), freqs_of("module", device)
+    tp, dp, x = whole["tp"], whole["dp"], torch.randn(4, 4, 4, D, device=device)
+    q, table = placed(x, tp, Shard(2)), placed(freqs(12), whole, Replicate(), Replicate())
+    message = refusal(lambda: rope_qk(q, placed(x, dp, Shard(2)), freqs, "bshd"))
+    assert message == "k is on mesh (dp=2); accepted: the mesh of q, mesh (tp=2)"
+    message = refusal(lambda: apply_rotary_pos_emb(q, table, "bshd"))
+    assert message == "freqs is on mesh (dp=2, tp=2); accepted: the mesh of t, mesh (tp=2)"
+
+
+@cases.for_each(4)
+def a_mesh_without_this_rank(device):
+    """Two ranks rotate. The others are told that they have no part in it, and nobody waits."""
+    freqs, t = freqs_of("module", device), torch.randn(2, 4, 4, D, device=device)
+    mesh, rank = DeviceMesh(device, [0, 1], mesh_dim_names=("tp",)), dist.get_rank()
+    part = t.chunk(2, dim=2)[rank] if rank < 2 else t[:, :, :0]
+    how = {"run_check": False, "shape": t.shape, "stride": t.stride()}
+    shard = DTensor.from_local(part.contiguous(), mesh, [Shard(2)], **how)
+    if rank < 2:
+        out = silently(lambda: apply_rotary_pos_emb(shard, freqs, "bshd"))
+        return assert_placed(out, apply_rotary_pos_emb(t, freqs, "bshd"), [Shard(2)])
+    try:
+        apply_rotary_pos_emb(shard, freqs, "bshd")
+    except ValueError as error:
+        assert str(error).startswith("t is on mesh (tp=2), which does not have this rank; accepted")
+        return
+    raise AssertionError("this call is accepted")
+
+
+@cases.for_each(2)
+def tables_that_pytorch_replicates(device):
+    """Within `implicit_replication()` as without it: the offset of the shard is added."""
+    mesh, freqs = mesh_of(device, 2), freqs_of("angles", device)
+    t = torch.randn(2, 4, 4, D, device=device)
+    want, shard = apply_rotary_pos_emb(t, freqs, "bshd"), placed(t, mesh, Shard(1))
+    with implicit_replication():
+        got = silently(lambda: apply_rotary_pos_emb(shard, freqs, "bshd"))
+    assert_placed(got, want, [Shard(1)])
+
+
+# More ranks than there is to share
+
+
+@cases.for_each(4, ("h", "s", "b"), (rope_qk, qk_norm_rope), ("module", "cos sin"))
+def ranks_without_a_share(letter, function, kind, device):
+    """3 on 4 ranks: the last one has nothing, and its share of a weight's gradient is zero."""
+    mesh, placements = mesh_of(device, 4), on("bshd", letter)
+    shape = shape_of("bshd", **{"b": 2, "s": 2, "h": 2, letter: 3})
+    q, k, *gradients = (torch.randn(shape, device=device) for _ in range(4))
+    weights = [torch.rand(D, device=device) for _ in range(2)] if function is qk_norm_rope else []
+    run = partial(function, freqs=freqs_of(kind, device), tensor_format="bshd")
+    leaves = [x.clone().requires_grad_() for x in (q, k, *weights)]
+    wanted, grads = of_one_process(device, partial(both_ways, run, leaves, gradients))
+    mine = [placed(x, mesh, *placements, requires_grad=True) for x in (q, k)]
+    mine += [placed(x, mesh, Replicate(), requires_grad=True) for x in weights]
+    of_outs = [placed(x, mesh, *placements) for x in gradients]
+    outs, found = silently(partial(both_ways, run, mine, of_outs))
+    for got, want in zip(outs, wanted, strict=True):
+        assert_placed(got, want, placements)
+    for got, want in zip(found[:2], grads[:2], strict=True):
+        assert_gradient(got, want, placements)
+    for got, want in zip(found[2:], grads[2:], strict=True):
+        assert got.placements == (Partial(),)
+        torch.testing.assert_close(got.full_tensor(), want)
+    with torch.no_grad():
+        again = silently(lambda: run(*mine, inplace=True))
+    for x, got, want in zip(mine, again, wanted, strict=False):
+        assert got is x and torch.equal(x.to_local(), part_of(want, mesh, placements))
+
+
+# Derivatives of derivatives
+
+
+def rotated(x, freqs):
+    return apply_rotary_pos_emb(x, freqs, "bshd")
+
+
+def normed(x, freqs):
+    return norm_rope(x, None, freqs, "bshd")
+
+
+@cases.for_each(2, (rotated, normed), "bsh")
+def second_derivatives(function, letter, device):
+    """Of the gradient in `x` and in the gradient of the results: right, and silent."""
+    mesh, placements = mesh_of(device, 2), on("bshd", letter)
+    x, given, again = (torch.randn(shape_of("bshd", s=2, b=2), device=device) for _ in range(3))
+    freqs = freqs_of("module", device)
+
+    def first(x, given):
+        return torch.autograd.grad(function(x, freqs), x, given, create_graph=True)
+
+    def twice(x, given, again):
+        leaves = [given] if function is rotated else [x, given]  # a rotation is linear
+        return both_ways(lambda *_: first(x, given), leaves, [again])
+
+    leaves = [y.clone().requires_grad_() for y in (x, given)]
+    (want,), wanted = of_one_process(device, partial(twice, *leaves, again))
+    mine = [placed(y, mesh, *placements, requires_grad=True) for y in (x, given)]
+    (got,), found = silently(lambda: twice(*mine, placed(again, mesh, *placements)))
+    for y, z in zip((got, *found), (want, *wanted), strict=True):
+        assert y.placements == placements and y.shape == z.shape
+        torch.testing.assert_close(y.to_local(), part_of(z, mesh, placements))
+
+
+@cases.for_each(2, (rotated, normed))
+def refused_transforms(function, device):
+    mesh, freqs = mesh_of(device, 2), freqs_of("module", device)
+    t = placed(torch.randn(2, 4, 4, D, device=device), mesh, Shard(2))
+    ones = torch.ones(2, device=device)
+
+    def forward_mode():
+        with forward_ad.dual_level():
+            return function(t, freqs)
+
+    for call in (
+        lambda: torch.func.grad(lambda x: function(x, freqs).to_local().sum())(t),
+        lambda: torch.func.vjp(lambda x: function(x, freqs), t),
+        lambda: torch.func.vmap(lambda x: function(x, freqs))(t.unsqueeze(0)),
+        lambda: torch.func.vmap(lambda x: function(t, freqs))(
+            ones
+        ),  # what the function closes over
+        forward_mode,
+    ):
+        message = refusal(call)
+        assert message.startswith("a tensor is a DTensor, within torch.func, forward mode or "), (
+            message
+        )
