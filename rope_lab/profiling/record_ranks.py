@@ -30,9 +30,9 @@ def ranks() -> dict:
     """Times of the slowest rank in microseconds, for each number of ranks.
 
     Returns:
-        For each: 'copy' and 'rope' of a rank's share of (TOKENS, 1, HEADS, D) in bf16, 'collectives'
-        that the profiler saw in it, and what the host needs to queue a call of 64 tokens with plain
-        tensors, 'host', and with DTensors, 'host, DTensor'.
+        For each: 'copy' and 'rope' of a rank's share of (TOKENS, 1, HEADS, D) in bf16; the
+        'collectives' that the profiler saw in it; and what the host needs to queue a call of 64
+        tokens with plain tensors, 'host', and with DTensors, 'host, DTensor'.
     """
     found = {}
     for n in SIZES:

@@ -99,7 +99,7 @@ def placements(mesh: DeviceMesh) -> None:
         plain = rope_qk(*[x.to_local() for x in rows], rope, "bshd")
         back = [DTensor.from_local(x, mesh, [Shard(dim)]) for x in plain]
         same = [
-            all(torch.equal(x.full_tensor(), y) for x, y in zip(z, whole, strict=True))
+            all([torch.equal(x.full_tensor(), y) for x, y in zip(z, whole, strict=True)])
             for z in (out, back)
         ]
         shape = tuple(out[0].to_local().shape)

@@ -61,8 +61,10 @@ def torchrun(module: str, *arguments: str, ranks: int = 2, seconds: float = SECO
                 [*command, *arguments], env=variables, start_new_session=True, **files
             )
             failed = _wait(launcher, seconds)
-        text, last = out.read_text(), errors.read_text().splitlines()[-_LINES:]
+        text, complaints = out.read_text(), errors.read_text()
     if failed:
+        of_ranks = complaints.split("torch/distributed/elastic")[0]  # the launcher's are after it
+        last = of_ranks.splitlines()[-_LINES:]
         raise RuntimeError("\n".join([f"{ranks} ranks of {module} {failed}. They said:", *last]))
     where = f"{torch.cuda.get_device_name()}, NCCL" if on_gpus else "the CPU, gloo"
     return Said(text, f"{ranks} ranks, {where}")
