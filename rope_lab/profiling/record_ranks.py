@@ -1,6 +1,6 @@
 """What notebook 13 measures: a rank's share of a long sequence, and of the heads.
 
-`ranks` starts this module on 1, 2, 4 and 8 ranks, as far as there are GPUs. Each rank has one.
+`times_of_ranks` starts this module on 1, 2, 4 and 8 ranks, as far as there are GPUs for them.
 """
 
 import json
@@ -26,7 +26,7 @@ _FORMATS = {"sbhd": (8192, 1), "bshd": (1, 8192), "bhsd": (1, 8192), "thd": (819
 Measure = Callable[[dict[str, Callable]], dict[str, Timing]]
 
 
-def ranks() -> dict:
+def times_of_ranks() -> dict:
     """Times of the slowest rank in microseconds, for each number of ranks.
 
     Returns:
@@ -103,7 +103,7 @@ def of_a_rank(
 
 
 def main(**options: object) -> None:
-    """One rank of `ranks`. All measure, and rank 0 prints the largest number for each name."""
+    """One rank of `times_of_ranks`: rank 0 prints the largest number of all, for each name."""
     on_gpus = torch.cuda.is_available()
     if on_gpus:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))

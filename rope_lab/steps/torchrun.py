@@ -51,7 +51,10 @@ def torchrun(module: str, *arguments: str, ranks: int = 2, seconds: float = SECO
     on_gpus = device == "cuda" and torch.cuda.device_count() >= ranks
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--local-addr", "127.0.0.1", "--nproc-per-node", str(ranks), "-m", module]
-    variables = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    variables = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
     variables |= {} if on_gpus else _ON_THE_CPU
     with tempfile.TemporaryDirectory() as folder:
         out, errors = Path(folder, "out.txt"), Path(folder, "errors.txt")
