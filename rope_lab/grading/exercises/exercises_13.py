@@ -64,7 +64,7 @@ def _late_chunk_backwards(s, n, r):
 @spec(
     leave_out=_USUAL,
     extra=(
-        _case("the second of two ranks", 8, 2, 1),
+        _case("the second of four ranks", 16, 4, 1),
         _case("the first of two ranks", 8, 2, 0),
         _case("the third of four ranks", 48, 4, 2),
         _case("one rank alone", 6, 1, 0),
