@@ -1,6 +1,7 @@
 """Run a module on several ranks, as `torchrun` does: one process each, on this machine."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import torch
 
 from ..engine import device
 
-SECONDS = 120.0  # of a launch; with two ranks on two cores it takes less than 20
+SECONDS = 100.0  # of a launch; with two ranks on two cores it takes less than 20
 _LINES = 12  # of what failed ranks said
 _ON_THE_CPU = {  # no rank sees a GPU, and gloo looks for no other machine
     "CUDA_VISIBLE_DEVICES": "",
@@ -35,8 +36,8 @@ class Said:
 
     def part(self, heading: str) -> str:
         """The lines after a line '== heading', up to the next such line."""
-        parts = dict(part.partition("\n")[::2] for part in self.text.split("== ")[1:])
-        return parts[heading].rstrip()
+        parts = re.split("^== ", self.text, flags=re.MULTILINE)[1:]
+        return dict(part.partition("\n")[::2] for part in parts)[heading].rstrip()
 
 
 def torchrun(module: str, *arguments: str, ranks: int = 2, seconds: float = SECONDS) -> Said:
