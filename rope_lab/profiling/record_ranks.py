@@ -4,7 +4,6 @@
 """
 
 import json
-import os
 from collections.abc import Callable
 
 import torch
@@ -15,7 +14,7 @@ from torch.distributed.tensor import DTensor, Shard
 
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_qk
 
-from ..steps.on_ranks import SECONDS, counted
+from ..steps.on_ranks import counted, join
 from ..steps.torchrun import torchrun
 from ..timing import Timing, measure, measure_host
 
@@ -104,10 +103,7 @@ def of_a_rank(
 
 def main(**options: object) -> None:
     """One rank of `times_of_ranks`: rank 0 prints the largest number of all, for each name."""
-    on_gpus = torch.cuda.is_available()
-    if on_gpus:
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    dist.init_process_group("nccl" if on_gpus else "gloo", timeout=SECONDS)
+    join()
     found = of_a_rank(**{"tokens": TOKENS} | options)
     everyone = [None] * dist.get_world_size()
     dist.all_gather_object(everyone, found)

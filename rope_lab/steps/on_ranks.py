@@ -4,6 +4,7 @@ Each rank makes the same tensors from the same seed, and takes its share. So the
 process is known everywhere. Rank 0 prints, and every rank takes part in what it prints.
 """
 
+import os
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -34,19 +35,23 @@ D = 16  # elements of a head
 
 def main() -> None:
     need_triton()
-    on_gpus = torch.cuda.is_available()
-    mesh_device = "cuda" if on_gpus else "cpu"
+    device = join()
     torch.set_num_threads(1)
-    dist.init_process_group("nccl" if on_gpus else "gloo", timeout=SECONDS)
-    if on_gpus:
-        torch.cuda.set_device(dist.get_rank())
-    mesh = init_device_mesh(mesh_device, (dist.get_world_size(),))
-    parts = (shards, your_kernel, placements, refused, collectives, all_heads)
-    for part in parts:
+    mesh = init_device_mesh(device, (dist.get_world_size(),))
+    for part in (shards, your_kernel, placements, refused, collectives, all_heads):
         torch.manual_seed(0)
         say(f"== {part.__name__}")
         part(mesh)
     dist.destroy_process_group()
+
+
+def join() -> str:
+    """Let this process be one of the ranks that `torchrun` has started; on 'cuda' or 'cpu'."""
+    on_gpus = torch.cuda.is_available()
+    if on_gpus:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("nccl" if on_gpus else "gloo", timeout=SECONDS)
+    return "cuda" if on_gpus else "cpu"
 
 
 def say(*words: object) -> None:
