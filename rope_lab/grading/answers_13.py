@@ -58,7 +58,7 @@ WHICH_PLACEMENT = {
     "choices": ("Shard(1)", "Replicate()", "Partial()"),
     "hint": "does a rank have a part of it, all of it, or a share of a sum?",
     "mistakes": {
-        "then every rank would have all tokens, and someone would have sent them": [
+        "then every rank would have all tokens, and that takes an exchange": [
             *("Replicate()", None, None, None, None)
         ],
         "a rank has whole rows of its tokens, and no share of a sum": [
