@@ -76,6 +76,18 @@ class Observation(Taken):
         return self.values[name]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Unrecorded(Observation):
+    """Of an experiment that no machine has run yet: it has no values, and says so."""
+
+    gpus: int
+
+    @property
+    def source(self) -> str:
+        needed = "a GPU" if self.gpus == 1 else f"{self.gpus} GPUs"
+        return f"There is no record of {self.key} yet: it needs {needed}."
+
+
 def bench(
     key: str,
     make_cases: Callable[[], dict[str, Callable[[], object]]],
@@ -111,19 +123,28 @@ def bench(
     return measurement
 
 
-def observe(key: str, experiment: Callable[[], dict], records: Path | None = None) -> Observation:
+def observe(
+    key: str,
+    experiment: Callable[[], dict],
+    records: Path | None = None,
+    gpus: int | None = None,
+) -> Observation:
     """Run an experiment on a GPU; without one, replay the record of the same key.
 
     Args:
         key: as in `bench`.
         experiment: called only where there is a GPU; returns a dict of what JSON can hold.
         records: as in `bench`.
+        gpus: how many it needs, if it may be unrecorded: with fewer of them, and without a record,
+            an `Unrecorded` comes back.
 
     Raises:
         ValueError, LookupError, RuntimeError: as in `bench`.
     """
     path = _record_of(key, records)
-    if not torch.cuda.is_available():
+    if not torch.cuda.is_available() or (gpus and torch.cuda.device_count() < gpus):
+        if gpus and key not in _all_of(path):
+            return Unrecorded(key=key, values={}, gpu="", versions={}, date="", gpus=gpus)
         return _read(path, key)
     require_compiled_kernels()
     observation = Observation(key=key, values=experiment(), **circumstances())
@@ -189,7 +210,7 @@ def _read(path: Path, key: str) -> Measurement | Observation:
 
 
 def _replay(path: Path, key: str) -> dict:
-    recorded = json.loads(path.read_text()) if path.exists() else {}
+    recorded = _all_of(path)
     if key not in recorded:
         raise LookupError(
             f"there is no GPU here and no record {key!r} in {path.name}; "
@@ -198,9 +219,13 @@ def _replay(path: Path, key: str) -> dict:
     return recorded[key]
 
 
+def _all_of(path: Path) -> dict:
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
 def _write(path: Path, taken: Taken) -> None:
     path.parent.mkdir(exist_ok=True)
-    recorded = json.loads(path.read_text()) if path.exists() else {}
+    recorded = _all_of(path)
     fields = asdict(taken)
     del fields["key"], fields["replayed"]
     recorded[taken.key] = fields

@@ -123,7 +123,9 @@ class Spec:
         sizes["p"] = sizes["d2"] // 2
         made = []
         for argument in self.arguments:
-            shape = [sizes.get(letter) or int(letter) for letter in argument.letters]
+            shape = [
+                sizes[letter] if letter in sizes else int(letter) for letter in argument.letters
+            ]
             if argument.holds == "number":
                 made.append(shape[0])
             elif argument.holds == "angles":

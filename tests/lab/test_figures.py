@@ -29,6 +29,7 @@ from rope_lab.figures import (
     draw_09,
     draw_10,
     draw_12_context,
+    draw_13,
     draw_ladder,
     gpu,
     labels,
@@ -219,6 +220,10 @@ DRAWINGS = {
     ),
     "grids": lambda: draw_12_context.scores_on_grids(
         {(3, 4): torch.rand(9, 12), (5, 8): torch.rand(9, 12)}, "The pattern moves with the query",
+    ),
+    "ranks": lambda: draw_13.causal_work(
+        {"a": 4 * [0, 1, 2, 3], "b": 16 * [0]}, {"a": [1, 1, 1, 1], "b": [0.2, 0.8, 1.2, 1.8]},
+        "All ranks have the same work",
     ),
 }  # fmt: skip
 LINES = {1: "def kernel():", 2: "x1 = tl.load(t_ptr + offset).to(tl.float32)", 3: "y = tl.cos(x1)"}

@@ -470,6 +470,17 @@ def test_no_record_is_written_unless_asked_for(switch, tmp_path, with_gpu, monke
     assert list(tmp_path.rglob("*")) == []
 
 
+@pytest.mark.parametrize("here", (0, 1))
+def test_what_needs_more_gpus_may_be_unrecorded(here, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: here > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: here)
+    taken = lab.observe("03/ranks", never, records=tmp_path, gpus=2)
+    assert taken.values == {}
+    assert taken.source == "There is no record of 03/ranks yet: it needs 2 GPUs."
+    record(tmp_path, "03/ranks")
+    assert lab.observe("03/ranks", never, records=tmp_path, gpus=2).cases == TIMES
+
+
 def test_what_was_recorded_is_what_is_replayed(tmp_path, with_gpu, monkeypatch):
     monkeypatch.setenv("ROPE_KERNELS_RECORD", "1")
     records = tmp_path / "records"

@@ -1,4 +1,4 @@
-"""Exercises of notebooks 04 to 09, 11 and 12: a kind stub, a solution, and wrong answers told so.
+"""Exercises of notebooks 04 to 09 and 11 to 13: a kind stub, a solution, and wrong answers told so.
 
 What stubs and solutions print is stored in the notebooks, and nbval holds it; here it is read.
 """
@@ -21,7 +21,7 @@ from rope_lab.grading import exercises
 from rope_lab.grading.pretend_gpu import check_timer
 from wrong_answers import RIGHT_ANSWERS, WASTEFUL_ANSWERS, WRONG_ANSWERS, WRONG_TIMERS
 
-NUMBERS = ("04", "05", "06", "07", "08", "09", "11", "12")
+NUMBERS = ("04", "05", "06", "07", "08", "09", "11", "12", "13")
 SOLUTIONS = notebook_form.FOLDER / "solutions"
 
 

@@ -28,6 +28,8 @@ GLOSSARY = {
     "10": "checkpointing",
     "11": "unit, atomic, partial sums, persistent, pipeline",
     "12": "grouped-query attention, autocast",
+    "13": "context parallelism, rank, shard, DTensor, mesh, placement, tensor parallelism, "
+    "collective, all-reduce",
 }
 FUNCTIONS_OF_TORCH = {"transpose", "stack"}  # in code they are these
 TERMS = [(number, term) for number, terms in GLOSSARY.items() for term in terms.split(", ")]

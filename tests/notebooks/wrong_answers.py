@@ -799,6 +799,89 @@ WRONG_ANSWERS = [
         {"gamma * theta + (1 - gamma) * theta / 8": "theta / (gamma + (1 - gamma) * 8)"},
         "wavelengths are blended",
     ),
+    # 13: the positions of a rank
+    Wrong(
+        *("13", 1, "contiguous chunks"),
+        {"torch.cat((early, late))": "torch.arange(2 * chunk) + r * 2 * chunk"},
+        "contiguous: rank r has chunk r of n",
+    ),
+    Wrong(
+        *("13", 1, "in turn"),
+        {"torch.cat((early, late))": "torch.arange(r, s, n)"},
+        "round_robin: rank r has tokens r, r + n",
+    ),
+    Wrong(
+        *("13", 1, "the late chunk first"),
+        {"(early, late)": "(late, early)"},
+        "the late chunk comes first",
+    ),
+    Wrong(
+        *("13", 1, "one chunk too far"),
+        {"2 * n - 1 - r": "2 * n - r"},
+        "the late chunk is one too far",
+    ),
+    Wrong(
+        *("13", 1, "half a sequence on"),
+        {"2 * n - 1 - r": "n + r"},
+        "chunk n + r, which is not chunk r from the end",
+    ),
+    Wrong(
+        *("13", 1, "backwards"),
+        {"(early, late)": "(early, late.flip(0))"},
+        "the late chunk runs backwards",
+    ),
+    Wrong(
+        *("13", 1, "the early chunk alone"),
+        {"torch.cat((early, late))": "early"},
+        "shape (2,), expected (4,)",
+    ),
+    # 13: a kernel on a shard
+    Wrong(
+        *("13", 3, "the table as it is"),
+        {"my_rope(x, table[mine])": "my_rope(x, table)"},
+        "every rank counts from 0",
+    ),
+    Wrong(
+        *("13", 3, "a chunk of the table"),
+        {"my_rope(x, table[mine])": "my_rope(x, table[r * len(x) :])"},
+        "contiguous: the rows of chunk r of n",
+    ),
+    Wrong(
+        *("13", 3, "rows in turn"),
+        {"my_rope(x, table[mine])": "my_rope(x, table[r::n].contiguous())"},
+        "round_robin: rows r, r + n",
+    ),
+    Wrong(
+        *("13", 3, "another rank"),
+        {"cp_rank=r)\n    return my_rope(x": "cp_rank=n - 1 - r)\n    return my_rope(x"},
+        "the rows of another rank, n - 1 - r",
+    ),
+    Wrong(
+        *("13", 3, "the length of the shard"),
+        {
+            "cp_positions(len(table), cp_size=n, cp_rank=r)\n    return my_rope(x": (
+                "cp_positions(len(x), cp_size=n, cp_rank=r)\n    return my_rope(x"
+            )
+        },
+        "out of bounds: program 2 reads element 16 of freqs_ptr",
+    ),
+    Wrong(
+        *("13", 3, "rows of the shard"),
+        {"my_rope(x, table[mine])": "my_rope(x[mine], table[mine])"},
+        "it raises IndexError",
+    ),
+    Wrong(
+        *("13", 3, "the map for its transpose"),
+        {", transpose=True": ""},
+        "the map itself, where its transpose is asked for",
+        "turn_shard_back",
+    ),
+    Wrong(
+        *("13", 3, "the table as it is, backward"),
+        {"my_rope(grad, table[mine]": "my_rope(grad, table"},
+        "every rank counts from 0",
+        "turn_shard_back",
+    ),
 ]
 
 # Right answers that do more than it takes, which no task forbids; `told` is the remark.

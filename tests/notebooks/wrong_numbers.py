@@ -208,4 +208,53 @@ WRONG_NUMBERS = {
         (["t", "h", "w", "h", "t", "t"], "59 is 3 * 19 + 2"),
         (["t", "h", "w", "h", "w", "h"], "height has 20 pairs, and the last one is 58"),
     ],
+    ("13", 2): [
+        (["none", "not put back", "none", "from zero", "other rank"], "token i would be at"),
+        (
+            ["from zero", "not put back", "none", "from zero", "other rank"],
+            "each rank's first token would be at position 0",
+        ),
+        (
+            ["other order", "other order", "none", "from zero", "other rank"],
+            "rank 0 would have positions 0, 1, 2, 3",
+        ),
+        (
+            ["other rank", "not put back", "none", "from zero", "other rank"],
+            "token 0 would be at position 6",
+        ),
+        (
+            ["other order", "not put back", "not put back", "from zero", "other rank"],
+            "row 2 of the result would be token 14",
+        ),
+        (
+            ["other order", "not put back", "right", "from zero", "other rank"],
+            "'right' is none of none, from zero",
+        ),
+    ],
+    ("13", 4): [
+        (
+            ["Replicate()", "Replicate()", "Partial()", "Shard(1)", "Partial()"],
+            "every rank would have all tokens",
+        ),
+        (
+            ["Shard(1)", "Partial()", "Partial()", "Shard(1)", "Partial()"],
+            "each rank would hold a summand of the weight",
+        ),
+        (
+            ["Shard(1)", "Replicate()", "Replicate()", "Shard(1)", "Partial()"],
+            "only the rows of its own tokens to sum over",
+        ),
+        (
+            ["Shard(1)", "Replicate()", "Partial()", "Replicate()", "Partial()"],
+            "each rank would read the first rows' positions",
+        ),
+        (
+            ["Shard(1)", "Replicate()", "Partial()", "Shard(1)", "Replicate()"],
+            "a rank has the rows of some sequences only",
+        ),
+        (
+            ["Shard(1)", "Replicate()", "Partial()", "Shard(1)", "Shard(0)"],
+            "'Shard(0)' is none of Shard(1), Replicate(), Partial()",
+        ),
+    ],
 }

@@ -67,6 +67,7 @@ from .exercises_10 import rope_of_q_and_k_apart, rope_of_whole_heads
 from .exercises_11 import rope_of_normalized_gradient, rope_of_normalized_rows
 from .exercises_12 import rope_gradient_of_heads_first, rope_of_heads_first
 from .exercises_12_context import frequencies_of_llama3
+from .exercises_13 import positions_of_a_rank, rope_gradient_of_a_shard, rope_of_a_shard
 from .exercises_rungs import (
     rope_of_any_strides,
     rope_of_whole_rows,
