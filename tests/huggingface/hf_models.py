@@ -1,8 +1,10 @@
 """Small models of many families with random weights, and what is compared of them."""
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from rope_kernels.huggingface import patch
 
@@ -64,6 +66,20 @@ QWEN_VL = {
     "vision_start_token_id": 93,
     "vision_end_token_id": 94,
 }
+
+
+@contextmanager
+def in_a_fixed_order(monkeypatch, device):
+    """Attention and sums that give a model the same bits twice; on a CPU no kernel at all."""
+    if device == "cpu":
+        monkeypatch.setenv("TRITON_INTERPRET", "0")
+        yield
+        return
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    with sdpa_kernel(SDPBackend.MATH):
+        yield
+    torch.use_deterministic_algorithms(False)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import torch
 
 import hub_layer
 from hf_calls import FP16, Case, Sizes, differs, every_function, outcome
-from hf_models import FAMILIES, inputs_of, logits_and_gradients, unequal
+from hf_models import FAMILIES, in_a_fixed_order, inputs_of, logits_and_gradients, unequal
 from hub_layers import LAYER, NAME, Caller, Hub, calls_of, need_kernels
 from rope_kernels.huggingface import calls, patch, unpatch
 from rope_kernels.huggingface.lookup import function_of
@@ -51,6 +51,12 @@ def modes(hub):
     }
 
 
+@pytest.fixture
+def fixed_order(monkeypatch, device):
+    with in_a_fixed_order(monkeypatch, device):
+        yield
+
+
 @pytest.fixture(autouse=True)
 def nothing_stays_patched():
     yield
@@ -66,9 +72,7 @@ def global_of(family):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_kernelized_model_has_the_same_bits(
-    name, hub, modes, device, monkeypatch, in_a_fixed_order
-):
+def test_a_kernelized_model_has_the_same_bits(name, hub, modes, device, monkeypatch, fixed_order):
     """Logits and every gradient in bf16 and in autocast; in all modes the copy takes the calls."""
     taken = calls_of(hub.module("huggingface.calls"), "rotate_call", monkeypatch)
     of_others = calls_of(calls, "rotate_call", monkeypatch)
@@ -95,7 +99,7 @@ def logits_of(model, inputs):
 
 
 def test_every_function_of_the_hub_has_the_bits_of_its_original(
-    hub, modes, device, monkeypatch, in_a_fixed_order
+    hub, modes, device, monkeypatch, fixed_order
 ):
     """All functions of this name have the same arguments, and seven bodies of code."""
     taken = calls_of(hub.module("huggingface.calls"), "rotate_call", monkeypatch)

@@ -6,17 +6,29 @@ Here in plain PyTorch; on a GPU by the kernels, and with the launches of a layer
 import pytest
 import torch
 
-from hf_models import FAMILIES, compared, generated, inputs_of, logits_and_gradients, unequal
+from hf_models import (
+    FAMILIES,
+    compared,
+    generated,
+    in_a_fixed_order,
+    inputs_of,
+    logits_and_gradients,
+    unequal,
+)
 from rope_kernels.huggingface import patch
 from rope_kernels.launch import launch_rope
 
 SIX = ("llama", "qwen3", "glm4", "gemma3", "deepseek_v3", "qwen2_vl")
 OTHERS = tuple(name for name in FAMILIES if name not in SIX)
 
-pytestmark = [
-    pytest.mark.usefixtures("in_a_fixed_order"),
-    pytest.mark.filterwarnings("ignore"),  # of transformers, and of torch about determinism
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers, and of torch's determinism
+
+
+@pytest.fixture(autouse=True)
+def fixed_order(monkeypatch, device):
+    pytest.importorskip("transformers", reason="needs transformers")
+    with in_a_fixed_order(monkeypatch, device):
+        yield
 
 
 def check_bits(name, autocast, device):
