@@ -64,11 +64,11 @@ def differences(seed: int, index: int, package, other=None) -> list[str]:
     ours, plain = found
     if ours.keys() != plain.keys():
         return [f"{name}: one of the two" for name in ours.keys() ^ plain.keys()]
-    hows = {name: difference(x, plain[name], ALLOWED[call["dtype"]]) for name, x in ours.items()}
+    hows = {name: difference(x, plain[name], call["dtype"]) for name, x in ours.items()}
     return [f"{name}: {how}" for name, how in hows.items() if how]
 
 
-def difference(ours, plain, allowed: float) -> str:
+def difference(ours, plain, dtype: str) -> str:
     """How two values differ; '' if they don't."""
     import torch
 
@@ -83,6 +83,8 @@ def difference(ours, plain, allowed: float) -> str:
         return "NaN or infinity in one of the two"
     x, y = ours[finite].double(), plain[finite].double()
     share = float((x - y).norm() / y.norm().clamp(min=1e-30)) if x.numel() else 0.0
+    own = str(ours.dtype).removeprefix("torch.")
+    allowed = max(ALLOWED[dtype], ALLOWED[own])
     return "" if share <= allowed else f"differs by {share:.2g} of its norm"
 
 
