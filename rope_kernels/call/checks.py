@@ -483,7 +483,7 @@ def _shared(name: str, t_name: str) -> Exception:
 
 def _check_autograd(name: str, t: Tensor, alone: bool, transformed: bool) -> None:
     base = t if t._base is None else t._base
-    if base.is_leaf and base.requires_grad:
+    if (t.is_leaf and t.requires_grad) or (base.is_leaf and base.requires_grad):
         came = f"{name} is a leaf that requires a gradient, or a view of one"
         raise bad(came, _cloned(name))
     if not t._is_view() or transformed:

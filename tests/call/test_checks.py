@@ -916,6 +916,8 @@ def test_inplace_refuses_what_autograd_forbids(call, device, nothing_may_run):
     for x, came, accepted in (
         (leaf, "a leaf that requires a gradient", "clone()"),
         (leaf[:], "a leaf that requires a gradient", "clone()"),
+        # was written before autograd refused it
+        (t().to(device)[:].requires_grad_(), "a leaf that requires a gradient", "clone()"),
         ((leaf * 1).chunk(1)[0], "a view that autograd cannot overwrite", "clone()"),
     ):
         with pytest.raises(ValueError) as error:

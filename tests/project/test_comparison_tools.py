@@ -1,4 +1,4 @@
-"""tools/compare_results.py, sass_digest.py and compare_speed.py: do they see what they must see?"""
+"""tools/compare_*.py and sass_digest.py: do they see what they must see?"""
 
 import ast
 import importlib.util
@@ -33,7 +33,9 @@ def load(name):
     return module
 
 
-sass_digest, compare_speed = map(load, ("sass_digest", "compare_speed"))
+sass_digest, compare_speed, compare_with_pytorch = map(
+    load, ("sass_digest", "compare_speed", "compare_with_pytorch")
+)
 
 
 def run_tool(name, *arguments):
@@ -125,6 +127,45 @@ def test_a_wrong_gradient_of_a_norm_is_found(tmp_path, needs_triton):
     for index in broken:
         assert f"call {index}:\n" in result.stdout
     assert result.stdout.count("differs: #0 gradient of t: old ['") == 2
+
+
+# --- compare_with_pytorch -----------------------------------------------------------------------
+
+
+class Negated(compare_with_pytorch.PlainPyTorch):
+    """Plain PyTorch that turns the other way."""
+
+    def __getattr__(self, name):
+        plain = super().__getattr__(name)
+        if name not in FUNCTIONS:
+            return plain
+        return lambda *given, **options: plain(
+            *given, **options | {"inverse": not options["inverse"]}
+        )
+
+
+def test_plain_pytorch_agrees_and_what_does_not_is_found(needs_triton):
+    calls = {i: draw(0, i) for i in range(200, 1200)}
+    quick = {"function": "apply_rotary_pos_emb", "double backward": False}
+    plain = [i for i, call in calls.items() if is_plain(call, "no_grad") and call | quick == call]
+    plain.sort(key=lambda i: calls[i]["sizes"]["s"] * calls[i]["sizes"]["d"])
+    with_axes = [i for i in plain if calls[i]["module"]["ids of axes"]][:1]
+    with_own = [i for i in plain if calls[i]["module"]["inv_freq"]][:1]
+    for index in with_axes + with_own:
+        assert compare_with_pytorch.differences(0, index, rope_kernels) == []
+        found = compare_with_pytorch.differences(0, index, rope_kernels, Negated(rope_kernels))
+        assert any(line.startswith("#0 0: differs by") for line in found)
+
+
+def test_what_a_module_takes_is_drawn():
+    drawn = [draw(0, i)["module"] for i in range(300)]
+    assert {module["attention_factor"] for module in drawn} == {None, 1.25, 0.5}
+    assert {module["inv_freq"] for module in drawn} == {None, "float32", "float64"}
+    assert {max(module["axes"]) for module in drawn if module["axes"]} >= {0, 1, 2, 15}
+    assert sum(module["ids of axes"] for module in drawn) > 5
+
+
+# --- what is drawn ------------------------------------------------------------------------------
 
 
 def test_a_call_depends_on_seed_and_number_alone_and_is_plain_data():

@@ -98,6 +98,7 @@ def draw(seed: int, index: int, include: tuple[str, ...] = ()) -> dict:
     call["mistake"] = _draw_mistake(rng, is_norm, include)
     call["rounding"] = _one_of(rng, {None: 5, "model": 2, "promoted": 1, "upcast": 1, "once": 1})
     _draw_cp_order(rng, call)
+    _draw_more_of_module(rng, call)
     return call
 
 
@@ -168,6 +169,21 @@ def _draw_freqs(rng: random.Random, call: dict) -> None:
         "changed": _one_of(rng, {None: 8, "assigned": 1, "in place": 1, "cast": 1}),
         "cos_sin_per_pair": rng.random() < 0.5,  # of a table with one column per pair
     }
+
+
+def _draw_more_of_module(rng: random.Random, call: dict) -> None:
+    """Axes, an attention factor, frequencies of its own. Drawn last, as `_draw_cp_order` is."""
+    drawn = call["module"]
+    drawn |= {"axes": None, "ids of axes": False, "attention_factor": None, "inv_freq": None}
+    is_module, per_pair = call["freqs"] == "module", call["one column per pair"]
+    if is_module and rng.random() < 0.5:
+        count = rng.choice((1, 2, 3, 16))
+        drawn["axes"] = [rng.randrange(count) for _ in range(call["rotary_dim"] // 2)]
+        drawn["ids of axes"] = "ids" in call["positions"] and rng.random() < 0.7
+    if is_module or (per_pair and drawn["cos_sin_per_pair"]):  # no table of angles holds it
+        drawn["attention_factor"] = rng.choice((None, None, 1.25, 0.5))
+    if rng.random() < 0.25:
+        drawn["inv_freq"] = rng.choice(("float32", "float64"))
 
 
 def _draw_slice(rng: random.Random, call: dict) -> None:

@@ -151,9 +151,12 @@ def _where(call: dict, make: Maker) -> dict:
         options["start_positions"] = rng.choice(kinds)
     elif "ids" in call["positions"]:
         entries = 1 if packed or call["positions"] == "shared ids" else sizes["b"]
-        rows = [[first + rng.randrange(9) for _ in range(sizes["s"])] for _ in range(entries)]
-        ids = make.integers(rows, dtype, "position_ids").reshape(entries, sizes["s"])
-        options["position_ids"] = ids[0] if packed else ids
+        drawn = call["module"]
+        axes = max(drawn["axes"]) + 1 if drawn["ids of axes"] else 1
+        count = sizes["s"] * entries * axes
+        values = [first + rng.randrange(9) for _ in range(count)]
+        shape = [axes] * drawn["ids of axes"] + [entries] * (not packed) + [sizes["s"]]
+        options["position_ids"] = make.integers(values, dtype, "position_ids").reshape(shape)
     return options
 
 
@@ -207,13 +210,17 @@ def _module(call: dict, package, make: Maker):
     drawn, d2, torch = call["module"], call["rotary_dim"], make.torch
     dim, percent = (2 * d2, 0.5) if drawn["rotary_percent"] else (d2, 1.0)
     factor, trained = drawn["interpolation"] or (None, None)
+    more = {name: drawn[name] for name in ("axes", "attention_factor") if drawn[name] is not None}
+    base = drawn["rotary_base"]
+    if drawn["inv_freq"]:
+        base, more["inv_freq"] = 10000.0, make.normal((d2 // 2,), drawn["inv_freq"]).abs()
     module = package.RotaryPositionEmbedding(
-        dim, percent, factor, trained, drawn["rotary_base"], call["interleaved"]
+        dim, percent, factor, trained, base, call["interleaved"], **more
     ).to(make.device)
     if drawn["changed"] == "assigned":
         module.inv_freq = make.normal((d2 // 2,), "float32").abs()
     elif drawn["changed"] == "in place":
-        module(3)
+        module.cos_sin_per_pair(3)
         with torch.no_grad():
             module.inv_freq.mul_(0.75)
     elif drawn["changed"] == "cast":
