@@ -48,8 +48,10 @@ def is_dtensor(x: object) -> bool:
 
     Asked without loading torch.distributed.tensor.
     """
-    if not isinstance(x, Tensor) or hasattr(x, "device_mesh"):
-        return isinstance(x, Tensor)
+    if not isinstance(x, Tensor):
+        return False
+    if hasattr(x, "device_mesh"):
+        return True
     if not torch._C._are_functorch_transforms_active():  # as in most calls
         return False
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor(x)

@@ -24,7 +24,10 @@ ROOT = HERE.parents[1]
 MOST_SECONDS = 900  # of a launch; alone on two cores all cases take less than four minutes
 MOST_SECONDS_OF_A_CASE = 120
 CASES = ranks.cases()
-MODEL = 4, "a_small_llama, (2, 2), dtensors, torch.float32"  # no slice is without it
+IN_EVERY_SLICE = (
+    (4, "a_small_llama, (2, 2), dtensors, torch.float32"),
+    (2, "compiled_with, position_ids"),
+)
 
 
 def launch(world_sizes, folder, device, names):
@@ -99,8 +102,8 @@ def test_on_gloo(world_size, name, became):
 
 
 @on_a_cpu
-@pytest.mark.parametrize("world_size,name", [MODEL])
-def test_a_model_on_gloo(world_size, name, became):
+@pytest.mark.parametrize("world_size,name", IN_EVERY_SLICE)
+def test_in_every_slice_on_gloo(world_size, name, became):
     check_case(became(world_size, "cpu"), name)
 
 
