@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -13,7 +12,8 @@ import torch
 
 from ..engine import device
 
-SECONDS = 100.0  # of a launch; with two ranks on two cores it takes less than 20
+SECONDS = 110.0  # of a launch; with two ranks on two cores it takes less than 20
+_GRACE = 40.0  # seconds that the launcher may take to end its ranks; it gives them 30
 _LINES = 12  # of what failed ranks said
 _ON_THE_CPU = {  # no rank sees a GPU, and gloo looks for no other machine
     "CUDA_VISIBLE_DEVICES": "",
@@ -82,6 +82,15 @@ def _wait(launcher: subprocess.Popen, seconds: float) -> str:
         return f"did not end within {seconds:.0f} s"
     finally:
         if launcher.poll() is None:  # also where the reader interrupts
-            os.killpg(launcher.pid, signal.SIGKILL)
-            launcher.wait()
+            _end(launcher)
     return f"failed with exit code {code}" if code else ""
+
+
+def _end(launcher: subprocess.Popen) -> None:
+    """Its ranks have groups of their own, and only the launcher knows them: it ends them first."""
+    launcher.terminate()
+    try:
+        launcher.wait(_GRACE)
+    except subprocess.TimeoutExpired:
+        launcher.kill()
+        launcher.wait()

@@ -1,5 +1,9 @@
 """Ranks that the notebooks start: what they say, how they fail, and what they would measure."""
 
+import subprocess
+import time
+from pathlib import Path
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -31,9 +35,33 @@ def test_a_rank_that_fails_is_named_with_its_last_words():
     assert "No module named gone" in str(e.value)
 
 
-def test_ranks_that_take_too_long_are_ended():
-    with pytest.raises(RuntimeError, match=r"did not end within 0 s\. They said:"):
-        torchrun("rope_lab.steps.on_ranks", seconds=0.2)
+def is_running(process):
+    stat = Path(f"/proc/{process}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_ranks_that_take_too_long_are_ended(tmp_path, monkeypatch):
+    """They are processes of the launcher, in groups of their own."""
+    source = "import os, sys, time\nopen(f'{sys.argv[1]}/{os.getpid()}', 'w')\ntime.sleep(300)"
+    (tmp_path / "sleeps.py").write_text(source)
+    (tmp_path / "ranks").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    wait = subprocess.Popen.wait
+
+    def wait_for_ranks(process, timeout=None):
+        if timeout != 12:
+            return wait(process, timeout)
+        for _ in range(600):
+            if len(list((tmp_path / "ranks").iterdir())) == 2:
+                break
+            time.sleep(0.1)
+        raise subprocess.TimeoutExpired("torchrun", timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", wait_for_ranks)
+    with pytest.raises(RuntimeError, match=r"2 ranks of sleeps did not end within 12 s\."):
+        torchrun("sleeps", str(tmp_path / "ranks"), seconds=12)
+    ranks = [int(file.name) for file in (tmp_path / "ranks").iterdir()]
+    assert len(ranks) == 2 and not any(map(is_running, ranks))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there it is measured")

@@ -119,7 +119,7 @@ def _asked(turned, more):
             _case("the second of two ranks", 4, 2, 1, s2=8),
             _case("the first of two ranks", 4, 2, 0, s2=8),
             _case("the third of four ranks", 6, 4, 2, s2=24, b=2, h=3, d=24),
-            _case("half precision", 6, 2, 1, torch.float16, s2=12, h=3),
+            _case("two ranks in half precision", 6, 2, 1, torch.float16, s2=12, h=3),
             _case("one rank alone", 6, 1, 0, s2=6),
         ),
         "kernel": True,
