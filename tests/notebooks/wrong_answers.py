@@ -877,6 +877,12 @@ WRONG_ANSWERS = [
         "turn_shard_back",
     ),
     Wrong(
+        *("13", 3, "the table negated for its transpose"),
+        {"my_rope(grad, table[mine], transpose=True)": "my_rope(grad, -table[mine])"},
+        "the wrong sine",
+        "turn_shard_back",
+    ),
+    Wrong(
         *("13", 3, "the table as it is, backward"),
         {"my_rope(grad, table[mine]": "my_rope(grad, table"},
         "every rank counts from 0",

@@ -28,12 +28,16 @@ def gradient_ignored(e: Evidence) -> str | None:
 
 
 def number_ignored(e: Evidence) -> str | None:
-    """The same for a size, or the base of the frequencies."""
+    """The same for a size, the base of the frequencies, or a rank."""
     for number, argument in enumerate(e.spec.arguments):
-        if argument.holds != "number":
+        if argument.holds != "number" or not e.inputs[number]:  # twice 0 is no other number
             continue
         other = list(e.inputs)
         other[number] *= 2
-        if e.close(e.run(*other), e.got):
+        try:
+            result = e.run(*other)
+        except Exception:  # it may refuse a number that does not fit the others, so it reads it
+            continue
+        if e.close(result, e.got):
             return f"{argument.name} is ignored: another one gives the same result"
     return None
