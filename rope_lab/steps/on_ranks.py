@@ -38,7 +38,7 @@ def main() -> None:
     device = join()
     torch.set_num_threads(1)
     mesh = init_device_mesh(device, (dist.get_world_size(),))
-    for part in (shards, your_kernel, placements, refused, collectives, all_heads):
+    for part in (shards, your_kernel, placements, zigzag, refused, collectives, all_heads):
         torch.manual_seed(0)
         say(f"== {part.__name__}")
         part(mesh)
@@ -111,6 +111,21 @@ def placements(mesh: DeviceMesh) -> None:
         say(f"{name:13}{out[0].placements[0]!r:16}{shape!s:16}", *same)
 
 
+def zigzag(mesh: DeviceMesh) -> None:
+    """DTensors whose rows are in zigzag order, with positions in the same order."""
+    q, k = (torch.randn(2, 8, heads, D, device=mesh.device_type) for heads in (4, 2))
+    rope = RotaryPositionEmbedding(D).to(mesh.device_type)
+    n, device = mesh.size(), mesh.device_type
+    tokens = [cp_positions(8, cp_size=n, cp_rank=r, device=device) for r in range(n)]
+    mine = tokens[mesh.get_local_rank()]
+    parts = q[:, mine], k[:, mine], mine[None]
+    rows_q, rows_k, ids = (DTensor.from_local(x, mesh, [Shard(1)]) for x in parts)
+    out = rope_qk(rows_q, rows_k, rope, "bshd", position_ids=ids)
+    whole = [x[:, torch.cat(tokens)] for x in rope_qk(q, k, rope, "bshd")]
+    same = [torch.equal(x.full_tensor(), y) for x, y in zip(out, whole, strict=True)]
+    say("the bits of the whole, in the order of the ranks:", all(same))
+
+
 def refused(mesh: DeviceMesh) -> None:
     """Calls that no rank can make alone."""
     q, k = (torch.randn(2, 8, heads, D, device=mesh.device_type) for heads in (4, 2))
@@ -176,8 +191,8 @@ def all_heads(mesh: DeviceMesh) -> None:
     (of_mine, _), backward = counted(lambda: torch.autograd.grad(*inputs))
     say(f"{forward} collective forward, {backward} backward")
     close = partial(torch.allclose, rtol=1e-5, atol=1e-5)
-    right = close(mine, whole[:, :, heads]), close(of_mine, of_whole[heads])
-    say("as in one process, within 1e-5, and the gradient of the weight:", *right)
+    result, gradient = close(mine, whole[:, :, heads]), close(of_mine, of_whole[heads])
+    say(f"as in one process, within 1e-5: the result {result}, the gradient of the weight", gradient)
 
 
 def sum_over_ranks(mesh: DeviceMesh, share: Tensor) -> Tensor:
