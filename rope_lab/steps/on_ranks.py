@@ -192,7 +192,7 @@ def all_heads(mesh: DeviceMesh) -> None:
     say(f"{forward} collective forward, {backward} backward")
     close = partial(torch.allclose, rtol=1e-5, atol=1e-5)
     result, gradient = close(mine, whole[:, :, heads]), close(of_mine, of_whole[heads])
-    say(f"as in one process, within 1e-5: the result {result}, the gradient of the weight", gradient)
+    say(f"as in one process, within 1e-5: the result {result}, the weight's gradient {gradient}")
 
 
 def sum_over_ranks(mesh: DeviceMesh, share: Tensor) -> Tensor:
