@@ -52,7 +52,8 @@ def is_dtensor(x: object) -> bool:
         return False
     if hasattr(x, "device_mesh"):
         return True
-    if not torch._C._are_functorch_transforms_active():  # as in most calls
+    # none are active in most calls, and a compiler cannot look into what they wrap
+    if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():
         return False
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor(x)
     return wrapped and is_dtensor(torch._C._functorch.get_unwrapped(x))
