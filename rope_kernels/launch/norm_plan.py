@@ -34,7 +34,7 @@ from .plan import (
     strides_of_tables,
     with_rows_in_one_dimension,
 )
-from .rope_tiles import OrderOfPrograms, Work, order_of_programs
+from .rope_tiles import OrderOfPrograms, Work, order_of_programs, rows_run_outer
 from .tile_facts import Facts, facts_of, next_power_of_2
 from .tuning import NORM_BACKWARD, first_match
 
@@ -143,6 +143,7 @@ def _layout(
     rows, element_bytes = (shared * q_heads, shared * k_heads), tensors.q.element_size()
     facts = facts_of(rotation, head_dim, rows, element_bytes, rows_outer=order.rows_outer)
     work = work_of(rotation, facts)
+    order = order._replace(rows_outer=rows_run_outer(order, work, rows))
     table = tensors.table
     sizes = {
         "seq_len": seq_len,

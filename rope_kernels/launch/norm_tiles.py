@@ -20,12 +20,14 @@ from .tuning import (
     first_match,
 )
 
+MOST_EMPTY = 0.2  # share of the places for rows: a norm's programs take longer than a rotation's
 PAIRS_WITH_A_LIMIT = 64, 128  # of registers: of a row, padded to a power of two
 
 
 def backward_tile(rotation: Rotation, facts: Facts) -> Work:
     """The backward's tile: that of padded rows, as much as a warp can hold."""
-    work = tile_of_padded_rows(rotation, facts, first_match(PADDED_ROWS, facts))
+    wanted = first_match(PADDED_ROWS, facts)._replace(most_empty=MOST_EMPTY)
+    work = tile_of_padded_rows(rotation, facts, wanted)
     return in_registers(work, facts.element_bytes)
 
 

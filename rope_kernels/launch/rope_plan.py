@@ -16,7 +16,7 @@ from .plan import (
     strides_of_tables,
     with_rows_in_one_dimension,
 )
-from .rope_tiles import WHOLE_ROWS, order_of_programs, plan_tile
+from .rope_tiles import WHOLE_ROWS, order_of_programs, plan_tile, rows_run_outer
 
 
 def make_plan(
@@ -44,17 +44,18 @@ def make_plan(
     if batch == 1 or batch * max(q_heads, k_heads) >= MOST_ROWS:
         order = order._replace(per_batch=True)
     entries, shared = (batch, 1) if order.per_batch else (1, batch)
+    rows = shared * q_heads, shared * k_heads
     work = plan_tile(
         rotation,
         head_dim,
-        rows=shared * q_heads,
+        rows=rows[0],
         element_bytes=tensors.q.element_size(),
-        k_rows=shared * k_heads,
+        k_rows=rows[1],
         rows_outer=order.rows_outer,
         inplace=inplace,
     )
     s_blocks = -(-seq_len // work.positions)
-    row_blocks = sum(-(-shared * heads // work.rows) for heads in (q_heads, k_heads))
+    row_blocks = sum(-(-n // work.rows) for n in rows)
     table = None if rotation.on_the_fly else tensors.table
     of_tables = strides_of_tables(table, tensors.ids, tensors.axes is not None)
     q, k, q_out, k_out = map(strides_of, views)
@@ -63,7 +64,7 @@ def make_plan(
         "tile": work.tile,
         "order": Order(
             per_batch=order.per_batch,
-            rows_outer=order.rows_outer,
+            rows_outer=rows_run_outer(order, work, rows),
             stretch=max(1, order.stretch // work.positions),
             aligned=alignment(tensors.q, tensors.k),
             out_aligned=alignment(tensors.q_out, tensors.k_out),

@@ -13,6 +13,7 @@ from .tile_facts import (
     FEW_ROWS,
     MANY_BLOCKS,
     MAX_WARPS,
+    MOST_EMPTY,
     Facts,
     block_of_rows,
     facts_of,
@@ -112,6 +113,15 @@ def plan_tile(
     return tile_of_padded_rows(rotation, facts, wanted)
 
 
+def rows_run_outer(order: OrderOfPrograms, work: Work, rows: tuple[int, int]) -> bool:
+    """Whether programs go through all positions of some heads before those of the next heads.
+
+    Not if tiles of the `rows` of q and of k stay partly empty: programs that have less to do than
+    others would follow each other, and the GPU would wait for their start.
+    """
+    return order.rows_outer and 1 - sum(rows) / places(rows, work.rows) <= MOST_EMPTY
+
+
 def tile_of_padded_rows(rotation: Rotation, facts: Facts, wanted: RotationTile) -> Work:
     """Rows one below the other, each padded to a power of two."""
     row_bytes = facts.padded_width * facts.element_bytes
@@ -120,6 +130,9 @@ def tile_of_padded_rows(rotation: Rotation, facts: Facts, wanted: RotationTile) 
     if facts.rows_outer and facts.head_dim * facts.element_bytes % LINE_BYTES:
         positions = max(positions, 2)  # neighbors in memory, which share a cache line
     block_r = min(next_power_of_2(facts.most_rows), max(1, rows_that_fit // positions))
+    block_r = min(block_r, wanted.rows or block_r)
+    while facts.empty(block_r) > wanted.most_empty:
+        block_r //= 2
     block_s = rows_that_fit // block_r
     if facts.most_rows <= FEW_ROWS:  # then the table's bytes count, as those of the rows do
         with_table = block_r * row_bytes + table_bytes(rotation)

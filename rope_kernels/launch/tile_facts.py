@@ -88,9 +88,13 @@ class Facts(NamedTuple):
     def rows_fit_badly(self) -> bool:
         """Whether whole rows of a position fill few blocks, or leave many places of them empty."""
         side = self._rows_side_by_side
-        blocks, rows = self.most_rows / side, (self.rows, self.k_rows)
-        empty = 1 - sum(rows) / places(rows, side * MANY_BLOCKS)
+        blocks, empty = self.most_rows / side, self.empty(side * MANY_BLOCKS)
         return blocks < MANY_BLOCKS or (blocks < ENOUGH_BLOCKS and empty > MOST_EMPTY)
+
+    def empty(self, tile_rows: int) -> float:
+        """Share of the places for rows that stay empty in tiles of so many rows of a position."""
+        rows = self.rows, self.k_rows
+        return 1 - sum(rows) / places(rows, tile_rows)
 
     @property
     def filled_by_whole_rows(self) -> float:

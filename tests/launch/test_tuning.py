@@ -62,6 +62,9 @@ def rotations():
             freqs = rope if way == "fly" else rope(64)
             yield plan_of(rope_fw, t, freqs, tensor_format, **options)[0]
             yield plan_of(rope_qk, t, t.clone(), freqs, tensor_format, **options)[0]
+    for dtype in (torch.bfloat16, torch.float32):
+        t = torch.empty(64, 2, 16, 128, dtype=dtype)
+        yield plan_of(rope_qk, t, t.clone(), RotaryPositionEmbedding(128))[0]
 
 
 def norms():
