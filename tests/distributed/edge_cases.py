@@ -1,6 +1,7 @@
 """What newcomers run into: meshes that don't fit, empty shards, derivatives of derivatives."""
 
 from functools import partial
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -20,7 +21,8 @@ from on_a_mesh import (
     placed,
     silently,
 )
-from rope_kernels import apply_rotary_pos_emb, norm_rope, qk_norm_rope, rope_qk
+from rope_kernels import apply_rotary_pos_emb, norm_rope, qk_norm_rope, rope_bw, rope_qk
+from rope_kernels.sharded import shards
 from sharded_cases import Cases, D, both_ways, freqs_of, refusal, shape_of
 
 cases = Cases()
@@ -142,10 +144,56 @@ def second_derivatives(function, letter, device):
     leaves = [y.clone().requires_grad_() for y in (x, given)]
     (want,), wanted = of_one_process(device, partial(twice, *leaves, again))
     mine = [placed(y, mesh, *placements, requires_grad=True) for y in (x, given)]
-    (got,), found = silently(lambda: twice(*mine, placed(again, mesh, *placements)))
+    of_shards = partial(twice, *mine, placed(again, mesh, *placements))
+    if not shards.HAS_SECOND_DERIVATIVES:
+        return assert_refused_twice(of_shards)
+    (got,), found = silently(of_shards)
     for y, z in zip((got, *found), (want, *wanted), strict=True):
         assert y.placements == placements and y.shape == z.shape
         torch.testing.assert_close(y.to_local(), part_of(z, mesh, placements))
+
+
+@cases.for_each(2, (rotated, normed), ("-s", "s-"))
+def gradient_penalties(function, letters, device):
+    """The gradient of the results has the placements of `y`, and keeps its history."""
+    mesh, freqs = mesh_of(device, 2), freqs_of("module", device)
+    x, y = (torch.randn(shape_of("bshd", s=3), device=device) for _ in range(2))
+
+    def penalized(x, y):
+        loss = (function(x, freqs) * y).sum()
+        (grad,) = torch.autograd.grad(loss, x, create_graph=True)
+        return torch.autograd.grad(loss + grad.square().sum(), (x, y))
+
+    leaves = [z.clone().requires_grad_() for z in (x, y)]
+    wanted = of_one_process(device, partial(penalized, *leaves))
+    mine = [
+        placed(z, mesh, *on("bshd", letter), requires_grad=True)
+        for z, letter in zip((x, y), letters, strict=True)
+    ]
+    if not shards.HAS_SECOND_DERIVATIVES:
+        return assert_refused_twice(partial(penalized, *mine))
+    for got, want in zip(penalized(*mine), wanted, strict=True):
+        torch.testing.assert_close(got.full_tensor(), want)
+
+
+@cases.for_each(2)
+def refused_second_derivatives(device):
+    """As before torch 2.12, whose gradients lose their history. First derivatives are right."""
+    mesh, freqs = mesh_of(device, 2), freqs_of("module", device)
+    x = torch.randn(shape_of("bshd"), device=device)
+    shard = placed(x, mesh, Shard(1), requires_grad=True)
+    ones = placed(torch.ones_like(x), mesh, Shard(1))
+    want = rope_bw(torch.ones_like(x), freqs, "bshd")
+    with mock.patch.object(shards, "HAS_SECOND_DERIVATIVES", False):
+        derive = partial(torch.autograd.grad, rotated(shard, freqs), shard, ones)
+        assert_refused_twice(partial(derive, retain_graph=True, create_graph=True))
+        (got,) = derive()
+    assert_gradient(got, want, [Shard(1)])
+
+
+def assert_refused_twice(call):
+    said = refusal(call, RuntimeError)
+    assert said.startswith("create_graph is True in a backward of DTensors, with torch 2."), said
 
 
 @cases.for_each(2, (rotated, normed))
