@@ -152,7 +152,7 @@ def test_a_kernel_of_the_copy_is_launched(family, hub, modes, device, monkeypatc
 def test_a_compiled_model_has_the_operator_of_the_copy(hub, modes, device, needs_triton):
     """One graph, with an operator a layer; bits and gradients as the model's own graph.
 
-    Eager would not do: on a GPU, transformers gives attention a mask in a graph alone.
+    Not of eager: there, transformers needs no mask, and a GPU takes another kernel for attention.
     """
     family = replace(FAMILIES["llama"], options={"num_hidden_layers": 1})
     inputs = {name: x[1:, :4] for name, x in inputs_of(family, device).items()}
