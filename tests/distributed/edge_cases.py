@@ -7,13 +7,15 @@ import torch
 import torch.distributed as dist
 from torch.autograd import forward_ad
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.experimental import implicit_replication
 from torch.distributed.tensor.placement_types import _StridedShard
 
 from on_a_mesh import (
     assert_gradient,
     assert_placed,
+    both_ways,
+    check_both_ways,
     mesh_of,
     of_one_process,
     on,
@@ -23,7 +25,7 @@ from on_a_mesh import (
 )
 from rope_kernels import apply_rotary_pos_emb, norm_rope, qk_norm_rope, rope_bw, rope_qk
 from rope_kernels.sharded import shards
-from sharded_cases import Cases, D, both_ways, freqs_of, refusal, shape_of
+from sharded_cases import Cases, D, freqs_of, refusal, shape_of
 
 cases = Cases()
 CASES = cases.by_world_size
@@ -97,19 +99,7 @@ def ranks_without_a_share(letter, function, kind, device):
     q, k, *gradients = (torch.randn(shape, device=device) for _ in range(4))
     weights = [torch.rand(D, device=device) for _ in range(2)] if function is qk_norm_rope else []
     run = partial(function, freqs=freqs_of(kind, device), tensor_format="bshd")
-    leaves = [x.clone().requires_grad_() for x in (q, k, *weights)]
-    wanted, grads = of_one_process(device, partial(both_ways, run, leaves, gradients))
-    mine = [placed(x, mesh, *placements, requires_grad=True) for x in (q, k)]
-    mine += [placed(x, mesh, Replicate(), requires_grad=True) for x in weights]
-    of_outs = [placed(x, mesh, *placements) for x in gradients]
-    outs, found = silently(partial(both_ways, run, mine, of_outs))
-    for got, want in zip(outs, wanted, strict=True):
-        assert_placed(got, want, placements)
-    for got, want in zip(found[:2], grads[:2], strict=True):
-        assert_gradient(got, want, placements)
-    for got, want in zip(found[2:], grads[2:], strict=True):
-        assert got.placements == (Partial(),)
-        torch.testing.assert_close(got.full_tensor(), want)
+    mine, wanted = check_both_ways(run, [q, k], gradients, mesh, placements, weights)
     with torch.no_grad():
         again = silently(lambda: run(*mine, inplace=True))
     for x, got, want in zip(mine, again, wanted, strict=False):
