@@ -58,7 +58,7 @@ def _check_mode() -> None:
     """PyTorch cannot take a DTensor apart while one of these is active."""
     if is_transformed():
         came = "a tensor is a DTensor, within torch.func, forward mode or torch.jit.trace"
-        raise bad(came, "torch.autograd, second derivatives too; or to_local() of each tensor")
+        raise bad(came, "torch.autograd; or to_local() of each tensor")
 
 
 def _shardings_of(call: Call, beside: Sequence[tuple[str, Tensor | None]] = ()) -> list[Sharding]:

@@ -1,18 +1,21 @@
 """What newcomers run into: meshes that don't fit, empty shards, derivatives of derivatives."""
 
 from functools import partial
+from unittest import mock
 
 import torch
 import torch.distributed as dist
 from torch.autograd import forward_ad
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.experimental import implicit_replication
 from torch.distributed.tensor.placement_types import _StridedShard
 
 from on_a_mesh import (
     assert_gradient,
     assert_placed,
+    both_ways,
+    check_both_ways,
     mesh_of,
     of_one_process,
     on,
@@ -20,8 +23,9 @@ from on_a_mesh import (
     placed,
     silently,
 )
-from rope_kernels import apply_rotary_pos_emb, norm_rope, qk_norm_rope, rope_qk
-from sharded_cases import Cases, D, both_ways, freqs_of, refusal, shape_of
+from rope_kernels import apply_rotary_pos_emb, norm_rope, qk_norm_rope, rope_bw, rope_qk
+from rope_kernels.sharded import shards
+from sharded_cases import Cases, D, freqs_of, refusal, shape_of
 
 cases = Cases()
 CASES = cases.by_world_size
@@ -95,19 +99,7 @@ def ranks_without_a_share(letter, function, kind, device):
     q, k, *gradients = (torch.randn(shape, device=device) for _ in range(4))
     weights = [torch.rand(D, device=device) for _ in range(2)] if function is qk_norm_rope else []
     run = partial(function, freqs=freqs_of(kind, device), tensor_format="bshd")
-    leaves = [x.clone().requires_grad_() for x in (q, k, *weights)]
-    wanted, grads = of_one_process(device, partial(both_ways, run, leaves, gradients))
-    mine = [placed(x, mesh, *placements, requires_grad=True) for x in (q, k)]
-    mine += [placed(x, mesh, Replicate(), requires_grad=True) for x in weights]
-    of_outs = [placed(x, mesh, *placements) for x in gradients]
-    outs, found = silently(partial(both_ways, run, mine, of_outs))
-    for got, want in zip(outs, wanted, strict=True):
-        assert_placed(got, want, placements)
-    for got, want in zip(found[:2], grads[:2], strict=True):
-        assert_gradient(got, want, placements)
-    for got, want in zip(found[2:], grads[2:], strict=True):
-        assert got.placements == (Partial(),)
-        torch.testing.assert_close(got.full_tensor(), want)
+    mine, wanted = check_both_ways(run, [q, k], gradients, mesh, placements, weights)
     with torch.no_grad():
         again = silently(lambda: run(*mine, inplace=True))
     for x, got, want in zip(mine, again, wanted, strict=False):
@@ -142,10 +134,56 @@ def second_derivatives(function, letter, device):
     leaves = [y.clone().requires_grad_() for y in (x, given)]
     (want,), wanted = of_one_process(device, partial(twice, *leaves, again))
     mine = [placed(y, mesh, *placements, requires_grad=True) for y in (x, given)]
-    (got,), found = silently(lambda: twice(*mine, placed(again, mesh, *placements)))
+    of_shards = partial(twice, *mine, placed(again, mesh, *placements))
+    if not shards.HAS_SECOND_DERIVATIVES:
+        return assert_refused_twice(of_shards)
+    (got,), found = silently(of_shards)
     for y, z in zip((got, *found), (want, *wanted), strict=True):
         assert y.placements == placements and y.shape == z.shape
         torch.testing.assert_close(y.to_local(), part_of(z, mesh, placements))
+
+
+@cases.for_each(2, (rotated, normed), ("-s", "s-"))
+def gradient_penalties(function, letters, device):
+    """The gradient of the results has the placements of `y`, and keeps its history."""
+    mesh, freqs = mesh_of(device, 2), freqs_of("module", device)
+    x, y = (torch.randn(shape_of("bshd", s=3), device=device) for _ in range(2))
+
+    def penalized(x, y):
+        loss = (function(x, freqs) * y).sum()
+        (grad,) = torch.autograd.grad(loss, x, create_graph=True)
+        return torch.autograd.grad(loss + grad.square().sum(), (x, y))
+
+    leaves = [z.clone().requires_grad_() for z in (x, y)]
+    wanted = of_one_process(device, partial(penalized, *leaves))
+    mine = [
+        placed(z, mesh, *on("bshd", letter), requires_grad=True)
+        for z, letter in zip((x, y), letters, strict=True)
+    ]
+    if not shards.HAS_SECOND_DERIVATIVES:
+        return assert_refused_twice(partial(penalized, *mine))
+    for got, want in zip(penalized(*mine), wanted, strict=True):
+        torch.testing.assert_close(got.full_tensor(), want)
+
+
+@cases.for_each(2)
+def refused_second_derivatives(device):
+    """As before torch 2.12, whose gradients lose their history. First derivatives are right."""
+    mesh, freqs = mesh_of(device, 2), freqs_of("module", device)
+    x = torch.randn(shape_of("bshd"), device=device)
+    shard = placed(x, mesh, Shard(1), requires_grad=True)
+    ones = placed(torch.ones_like(x), mesh, Shard(1))
+    want = rope_bw(torch.ones_like(x), freqs, "bshd")
+    with mock.patch.object(shards, "HAS_SECOND_DERIVATIVES", False):
+        derive = partial(torch.autograd.grad, rotated(shard, freqs), shard, ones)
+        assert_refused_twice(partial(derive, retain_graph=True, create_graph=True))
+        (got,) = derive()
+    assert_gradient(got, want, [Shard(1)])
+
+
+def assert_refused_twice(call):
+    said = refusal(call, RuntimeError)
+    assert said.startswith("create_graph is True in a backward of DTensors, with torch 2."), said
 
 
 @cases.for_each(2, (rotated, normed))

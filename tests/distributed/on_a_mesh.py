@@ -1,11 +1,11 @@
 """What cases on several ranks share: tensors cut by hand, and what is asserted of the results."""
 
-from functools import cache
+from functools import cache, partial
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.debug import CommDebugMode
 
 
@@ -79,3 +79,41 @@ def of_one_process(device, call):
     if isinstance(found[0], Exception):
         raise found[0]
     return found[0]
+
+
+def both_ways(function, tensors, gradients):
+    """Results, and the gradients of the tensors."""
+    outs = function(*tensors)
+    outs = outs if isinstance(outs, tuple) else (outs,)
+    found = torch.autograd.grad(outs, tensors, gradients)
+    return tuple(x.detach() for x in outs), found
+
+
+def close(got, want):
+    """Sums over rows come in another order than in one process."""
+    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+
+
+def check_both_ways(run, rows, gradients, mesh, placements, weights=()):
+    """Results and gradients of rows bit for bit; those of weights are shares of a sum. Silent.
+
+    Returns the DTensors of rows and weights, and the results of one process.
+    """
+    leaves = [x.clone().requires_grad_() for x in (*rows, *weights)]
+    alone = partial(both_ways, run, leaves, gradients)
+    wanted, grads = of_one_process(mesh.device_type, alone)
+    everywhere = [Replicate()] * mesh.ndim
+    mine = [placed(x, mesh, *placements, requires_grad=True) for x in rows]
+    mine += [placed(x, mesh, *everywhere, requires_grad=True) for x in weights]
+    of_outs = [placed(x, mesh, *placements) for x in gradients]
+    outs, found = silently(partial(both_ways, run, mine, of_outs))
+    for got, want in zip(outs, wanted, strict=True):
+        assert_placed(got, want, placements)
+    n = len(rows)
+    for got, want in zip(found[:n], grads[:n], strict=True):
+        assert_gradient(got, want, placements)
+    shares = tuple(x if x.is_replicate() else Partial() for x in placements)
+    for got, want in zip(found[n:], grads[n:], strict=True):
+        assert got.placements == shares
+        close(got.full_tensor(), want)
+    return mine, wanted

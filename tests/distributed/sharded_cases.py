@@ -11,8 +11,8 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 from on_a_mesh import (
     assert_gradient,
     assert_placed,
+    check_both_ways,
     mesh_of,
-    of_one_process,
     on,
     part_of,
     placed,
@@ -75,33 +75,15 @@ def freqs_of(kind, device, s2=12, b=4):
     }[kind]
 
 
-def both_ways(function, tensors, gradients):
-    """Results, and the gradients of the tensors."""
-    outs = function(*tensors)
-    outs = outs if isinstance(outs, tuple) else (outs,)
-    found = torch.autograd.grad(outs, tensors, gradients)
-    return tuple(x.detach() for x in outs), found
-
-
 @cases.for_each(2, "bsh", ("module", "angles", "cos sin"))
 def shards_of_q_and_k(letter, kind, device):
     """Every format and the first once more, at equal shapes: 4 of everything."""
     mesh = mesh_of(device, 2)
     for tensor_format in (*DENSE, DENSE[0]):
         placements = on(tensor_format, letter)
-        whole = [torch.randn(shape_of(tensor_format), device=device) for _ in range(4)]
-        q, k, *gradients = whole
-        freqs = freqs_of(kind, device)
-        rotate = partial(rope_qk, freqs=freqs, tensor_format=tensor_format)
-        leaves = [x.requires_grad_() for x in (q, k)]
-        wanted, grads = of_one_process(device, partial(both_ways, rotate, leaves, gradients))
-        mine = [placed(x, mesh, *placements, requires_grad=True) for x in (q, k)]
-        of_outs = [placed(x, mesh, *placements) for x in gradients]
-        outs, of_mine = silently(partial(both_ways, rotate, mine, of_outs))
-        for got, want in zip(outs, wanted, strict=True):
-            assert_placed(got, want, placements)
-        for got, want in zip(of_mine, grads, strict=True):
-            assert_gradient(got, want, placements)
+        q, k, *gradients = (torch.randn(shape_of(tensor_format), device=device) for _ in range(4))
+        rotate = partial(rope_qk, freqs=freqs_of(kind, device), tensor_format=tensor_format)
+        check_both_ways(rotate, [q, k], gradients, mesh, placements)
 
 
 @cases.for_each(2, ("angles", "cos sin", "per pair"), "bsh")
@@ -156,15 +138,7 @@ def uneven_shards(tensor_format, letter, kind, device):
     t = torch.randn(shape_of(tensor_format, s=5, b=3, h=5), device=device)
     given, freqs = torch.randn_like(t), freqs_of(kind, device)
     rotate = partial(apply_rotary_pos_emb, freqs=freqs, tensor_format=tensor_format)
-    alone = partial(both_ways, rotate, [t.requires_grad_()], [given])
-    (out,), (grad,) = of_one_process(device, alone)
-    mine, of_out = (
-        placed(t, mesh, *placements, requires_grad=True),
-        placed(given, mesh, *placements),
-    )
-    (got,), (of_mine,) = silently(lambda: both_ways(rotate, [mine], [of_out]))
-    assert_placed(got, out, placements)
-    assert_gradient(of_mine, grad, placements)
+    check_both_ways(rotate, [t], [given], mesh, placements)
 
 
 @cases.for_each(2, ("module", "angles"), ((0, 3, 5, 8), (0, 7, 7), (0, 8)), ("s", "h"), (None, 3))
@@ -176,13 +150,7 @@ def packed_sequences(kind, bounds, letter, start, device):
     options = {"cu_seqlens": cu_seqlens, "start_positions": start}
     freqs = freqs_of(kind, device)
     rotate = partial(apply_rotary_pos_emb, freqs=freqs, tensor_format="thd", **options)
-    alone = partial(both_ways, rotate, [t.requires_grad_()], [torch.ones_like(t)])
-    (out,), (grad,) = of_one_process(device, alone)
-    mine = placed(t, mesh, *placements, requires_grad=True)
-    ones = placed(torch.ones_like(t), mesh, *placements)
-    (got,), (of_mine,) = silently(lambda: both_ways(rotate, [mine], [ones]))
-    assert_placed(got, out, placements)
-    assert_gradient(of_mine, grad, placements)
+    check_both_ways(rotate, [t], [torch.ones_like(t)], mesh, placements)
 
 
 @cases.for_each(
@@ -565,19 +533,9 @@ def refused_another_mesh(device):
 )
 def a_mesh_of_two_dimensions(tensor_format, letters, kind, device):
     mesh, placements = mesh_of(device, 2, 2), on(tensor_format, letters)
-    whole = [torch.randn(shape_of(tensor_format), device=device) for _ in range(4)]
-    q, k, *gradients = whole
-    freqs = freqs_of(kind, device)
-    rotate = partial(rope_qk, freqs=freqs, tensor_format=tensor_format)
-    leaves = [x.requires_grad_() for x in (q, k)]
-    wanted, grads = of_one_process(device, partial(both_ways, rotate, leaves, gradients))
-    mine = [placed(x, mesh, *placements, requires_grad=True) for x in (q, k)]
-    of_outs = [placed(x, mesh, *placements) for x in gradients]
-    outs, of_mine = silently(lambda: both_ways(rotate, mine, of_outs))
-    for got, want in zip(outs, wanted, strict=True):
-        assert_placed(got, want, placements)
-    for got, want in zip(of_mine, grads, strict=True):
-        assert_gradient(got, want, placements)
+    q, k, *gradients = (torch.randn(shape_of(tensor_format), device=device) for _ in range(4))
+    rotate = partial(rope_qk, freqs=freqs_of(kind, device), tensor_format=tensor_format)
+    check_both_ways(rotate, [q, k], gradients, mesh, placements)
 
 
 @cases.for_each(4, ("b", "s", "h"), (5, 6))
@@ -587,13 +545,7 @@ def uneven_and_empty_shards(letter, size, device):
     sizes = {"b": 2, "s": 4, "h": 2} | {letter: size}
     t = torch.randn(shape_of("bshd", **sizes), device=device)
     rotate = partial(apply_rotary_pos_emb, freqs=freqs_of("angles", device), tensor_format="bshd")
-    alone = partial(both_ways, rotate, [t.requires_grad_()], [torch.ones_like(t)])
-    (out,), (grad,) = of_one_process(device, alone)
-    mine = placed(t, mesh, *placements, requires_grad=True)
-    ones = placed(torch.ones_like(t), mesh, *placements)
-    (got,), (of_mine,) = silently(lambda: both_ways(rotate, [mine], [ones]))
-    assert_placed(got, out, placements)
-    assert_gradient(of_mine, grad, placements)
+    check_both_ways(rotate, [t], [torch.ones_like(t)], mesh, placements)
 
 
 @cases.for_each(4, ("ss", "s-", "-s", "sh"))
