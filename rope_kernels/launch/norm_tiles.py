@@ -20,20 +20,24 @@ from .tuning import (
     first_match,
 )
 
-MOST_EMPTY = 0.2  # share of the places for rows: a norm's programs take longer than a rotation's
+MOST_EMPTY = 0.1  # share of the places for rows, as long as a tile has more than LEAST_ROWS
+LEAST_ROWS = 2  # of a position; a backward loses 5 to 15 points with one
 PAIRS_WITH_A_LIMIT = 64, 128  # of registers: of a row, padded to a power of two
 
 
 def backward_tile(rotation: Rotation, facts: Facts) -> Work:
-    """The backward's tile: that of padded rows, as much as a warp can hold."""
-    wanted = first_match(PADDED_ROWS, facts)._replace(most_empty=MOST_EMPTY)
-    work = tile_of_padded_rows(rotation, facts, wanted)
-    return in_registers(work, facts.element_bytes)
+    """The backward's tile: padded rows with few empty places, as much as a warp can hold."""
+    wanted = first_match(PADDED_ROWS, facts)
+    wanted = wanted._replace(most_empty=MOST_EMPTY, least_rows=LEAST_ROWS)
+    return in_registers(tile_of_padded_rows(rotation, facts, wanted), facts.element_bytes)
 
 
 def forward_tile(rotation: Rotation, facts: Facts) -> Work:
-    """The forward's tile, so many times the backward's."""
+    """The forward's tile, so many times the backward's; in bhsd, the rotation's."""
     work, wanted = backward_tile(rotation, facts), wanted_forward(facts)
+    if facts.rows_outer:  # it takes more positions below, and would take too few rows
+        padded = tile_of_padded_rows(rotation, facts, first_match(PADDED_ROWS, facts))
+        work = in_registers(padded, facts.element_bytes)
     rows_of_all = work.positions * work.rows * wanted.bytes
     positions = min(rows_of_all // wanted.warps, max(work.positions, wanted.positions))
     rows = min(work.rows, rows_of_all // positions)

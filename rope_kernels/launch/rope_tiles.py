@@ -131,7 +131,7 @@ def tile_of_padded_rows(rotation: Rotation, facts: Facts, wanted: RotationTile) 
         positions = max(positions, 2)  # neighbors in memory, which share a cache line
     block_r = min(next_power_of_2(facts.most_rows), max(1, rows_that_fit // positions))
     block_r = min(block_r, wanted.rows or block_r)
-    while facts.empty(block_r) > wanted.most_empty:
+    while block_r > wanted.least_rows and facts.empty(block_r) > wanted.most_empty:
         block_r //= 2
     block_s = rows_that_fit // block_r
     if facts.most_rows <= FEW_ROWS:  # then the table's bytes count, as those of the rows do

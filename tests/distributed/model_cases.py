@@ -78,7 +78,8 @@ def of_own_heads(attend, q, k, v, **options):
 
 def train(model, tokens):
     """The loss and all gradients of each step."""
-    descent = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    # one by one: `_foreach_add_` takes no list of both DTensors and tensors
+    descent = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, foreach=False)
     found = []
     for batch in tokens:
         loss = model.loss(batch)
