@@ -64,8 +64,8 @@ class RotationTile(NamedTuple):
     over_positions: bool = False  # side by side are rows of a head, not those of a position
     block_bytes: int = 0  # of a block, at least
     rows: int | None = None  # padded ones of a position, at most; None: as many as fit
-    most_empty: float = 0.4  # share of the places for padded rows that may stay empty,
-    least_rows: int = 1  # as long as a tile has more rows of a position than these
+    most_empty: float = 0.4  # share of the places for padded rows that may stay empty
+    least_rows: int = 1  # of a position that a tile keeps, however many places are empty
 
 
 # `tile_of_padded_rows` gives them to the norm, too.

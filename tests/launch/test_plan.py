@@ -298,6 +298,24 @@ def test_a_plan_says_how_rows_are_aligned(head_dim, shift, strides, aligned):
     assert plan.constants["order"].out_aligned == of_new_rows
 
 
+@pytest.mark.parametrize("heads", ((8, 1), (4, 1), (9, 3), (14, 2), (1, 1)))
+@pytest.mark.parametrize("tensor_format", ("sbhd", "bshd", "bhsd", "thd"))
+@pytest.mark.parametrize("on_the_fly", (False, True))
+def test_few_heads_leave_few_places_of_their_tiles_empty(heads, tensor_format, on_the_fly):
+    """What tensor parallelism leaves a rank: a tile of 8 rows for one head of k would be empty."""
+    sizes = {"s": 64, "t": 64, "b": 1, "d": 128}
+    shapes = [[(sizes | {"h": h})[letter] for letter in tensor_format] for h in heads]
+    q, k = (torch.empty(shape, dtype=torch.bfloat16) for shape in shapes)
+    rope = RotaryPositionEmbedding(128)
+    packed = {"cu_seqlens": torch.tensor([0, 64])} if tensor_format == "thd" else {}
+    freqs = rope if on_the_fly else rope.cos_sin_per_pair(64)
+    plan, _ = plan_of(rope_qk, q, k, freqs, tensor_format, **packed)
+    tile, order = plan.constants["tile"], plan.constants["order"]
+    empty = 1 - 64 * sum(heads) / (plan.programs * tile.positions * tile.rows)
+    assert empty <= (0.2 if packed else 0 if on_the_fly else 0.4)
+    assert order.rows_outer == (tensor_format == "bhsd" and empty <= 0.1)
+
+
 @pytest.mark.parametrize(
     ("columns", "unit", "stride"), ((64, 1, 64), (36, 4, 9), (60, 4, 15), (50, 2, 25), (15, 1, 15))
 )
