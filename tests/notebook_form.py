@@ -34,8 +34,6 @@ EXPERIMENTS = {
     "10": "profiling/record_races.py",
     "12": "profiling/record_context.py",
 }
-# keys that no machine has run yet: their cells say so, and the next recording empties this
-UNRECORDED = {"13/ranks", "13/few-heads"}
 MAX_BYTES = 1_000_000
 LONG = {"05", "08", "09"}  # these may have 4000 words
 MAX_CELLS = 60
@@ -384,8 +382,7 @@ def measurements_are_on_record(notebook: Notebook) -> list[str]:
         source += module
     path = FOLDER / "records" / f"{notebook.number}.json"
     recorded = json.loads(path.read_text()) if path.exists() else {}
-    complaints = [f"no record of {key}" for key in sorted(keys - set(recorded) - UNRECORDED)]
-    complaints += [f"{key} has a record now" for key in sorted(UNRECORDED & set(recorded))]
+    complaints = [f"no record of {key}" for key in sorted(keys - set(recorded))]
     if entry_of(notebook).is_deeper:
         return complaints
     complaints += [f"a record that nothing uses: {key}" for key in sorted(set(recorded) - keys)]

@@ -39,16 +39,20 @@ each_cell = pytest.mark.parametrize(("call", "target"), CELLS)
 # What is compiled, and what the table says
 
 
+of_the_same_triton = pytest.mark.skipif(
+    triton.__version__ != TABLE.triton or "TRITON_PTXAS_PATH" in os.environ,
+    reason=f"Triton {TABLE.triton} and the ptxas in it laid out the threads of the table and "
+    "allocated their registers; others do it otherwise for the same kernel",
+)
+
+
+@of_the_same_triton
 @each_cell
 def test_accesses_spills_and_shared_memory_are_no_worse_than_in_the_table(call, target):
     assert what_is_worse(row_of(call, target), TABLE.row(call, target)) == []
 
 
-@pytest.mark.skipif(
-    triton.__version__ != TABLE.triton or "TRITON_PTXAS_PATH" in os.environ,
-    reason=f"Triton {TABLE.triton} and the ptxas in it allocated the registers of the table; "
-    "another version allocates others for the same kernel",
-)
+@of_the_same_triton
 @each_cell
 def test_no_thread_takes_more_registers_than_in_the_table(call, target):
     assert row_of(call, target).registers <= TABLE.row(call, target).registers

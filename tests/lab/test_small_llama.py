@@ -19,6 +19,7 @@ from rope_lab.steps.training import new_model, train
 
 TINY = Size(layers=2, width=32, heads=4, kv_heads=2, head_dim=8, mlp=48)
 OWN = small_llama.apply_rotary_pos_emb
+on_a_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled for the GPU")
 
 
 def logits(model, tokens, **options):
@@ -94,6 +95,7 @@ def test_under_autocast_the_table_is_fp32_and_the_model_promotes():
         assert (model_runs.different(found, wanted) == none) is equal, rounding
 
 
+@on_a_cpu
 def test_a_kernel_of_the_climb_gives_the_models_values():
     rotate = by_rung(rung_8_rows.my_rope, 6, TINY.head_dim, "cpu")
     run = {"positions": 6, "size": TINY}
@@ -108,6 +110,7 @@ def test_a_rotation_of_nothing_is_another_model():
     assert model_runs.different(found, model_runs.results(OWN, size=TINY))["logits"] > 0
 
 
+@on_a_cpu
 def test_every_experiment_runs_small_and_on_a_cpu(monkeypatch):
     """It counts no launches there; what it returns is what JSON can hold."""
     monkeypatch.setattr(model_runs, "_ALONE", 1)
