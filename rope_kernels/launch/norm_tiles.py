@@ -3,41 +3,41 @@
 `tuning.py` has the tables that choose.
 """
 
-from functools import cache
-
 import torch
 
 from ..call.rotation import Rotation
-from ..machine.engine import Engine, triton_is_installed
+from ..machine.engine import Engine
 from .rope_tiles import Work, tile_of_padded_rows
 from .tile_facts import MAX_WARPS, WARP_BYTES, Facts, next_power_of_2
 from .tuning import (
     ACROSS_ROWS,
-    ALONG_POSITIONS,
     NORM_FORWARD,
     PADDED_ROWS,
     ForwardTile,
     first_match,
+    lanes_of_a_tile,
 )
 
-MOST_EMPTY = 0.1  # share of the places for rows, as long as a tile has more than LEAST_ROWS
-LEAST_ROWS = 2  # of a position; a backward loses 5 to 15 points with one
+MOST_EMPTY = 0.1  # share of the places for rows, as long as a tile has more than the least rows
+LEAST_ROWS = 2  # of a position; with one, a backward loses 5 to 15 points
+LEAST_ROWS_ACROSS = 4  # of a backward whose lanes run across rows: with two it takes 226 registers
 PAIRS_WITH_A_LIMIT = 64, 128  # of registers: of a row, padded to a power of two
 
 
 def backward_tile(rotation: Rotation, facts: Facts) -> Work:
     """The backward's tile: padded rows with few empty places, as much as a warp can hold."""
-    wanted = first_match(PADDED_ROWS, facts)
-    wanted = wanted._replace(most_empty=MOST_EMPTY, least_rows=LEAST_ROWS)
-    return in_registers(tile_of_padded_rows(rotation, facts, wanted), facts.element_bytes)
+    least = LEAST_ROWS_ACROSS if lanes_of_a_tile() == ACROSS_ROWS else LEAST_ROWS
+    return _padded(rotation, facts, {"most_empty": MOST_EMPTY, "least_rows": least})
 
 
 def forward_tile(rotation: Rotation, facts: Facts) -> Work:
-    """The forward's tile, so many times the backward's; in bhsd, the rotation's."""
-    work, wanted = backward_tile(rotation, facts), wanted_forward(facts)
-    if facts.rows_outer:  # it takes more positions below, and would take too few rows
-        padded = tile_of_padded_rows(rotation, facts, first_match(PADDED_ROWS, facts))
-        work = in_registers(padded, facts.element_bytes)
+    """So many times what a warp can hold; in bhsd of the rotation's tile.
+
+    There it takes more positions, and would take too few rows.
+    """
+    fewer = {"most_empty": MOST_EMPTY, "least_rows": LEAST_ROWS}
+    work = _padded(rotation, facts, {} if facts.rows_outer else fewer)
+    wanted = wanted_forward(facts)
     rows_of_all = work.positions * work.rows * wanted.bytes
     positions = min(rows_of_all // wanted.warps, max(work.positions, wanted.positions))
     rows = min(work.rows, rows_of_all // positions)
@@ -45,25 +45,15 @@ def forward_tile(rotation: Rotation, facts: Facts) -> Work:
     return work._replace(tile=tile, num_warps=min(MAX_WARPS, work.num_warps * wanted.warps))
 
 
+def _padded(rotation: Rotation, facts: Facts, changes: dict[str, float]) -> Work:
+    """A tile of padded rows, as `PADDED_ROWS` and `changes` say, and as much as a warp can hold."""
+    wanted = first_match(PADDED_ROWS, facts)._replace(**changes)
+    return in_registers(tile_of_padded_rows(rotation, facts, wanted), facts.element_bytes)
+
+
 def wanted_forward(facts: Facts) -> ForwardTile:
     """The forward's row of the table, for the order of lanes of this Triton."""
-    lanes = ALONG_POSITIONS if lanes_follow_positions() else ACROSS_ROWS
-    return first_match(NORM_FORWARD, facts, lanes)
-
-
-@cache
-def lanes_follow_positions() -> bool:
-    """Whether neighboring lanes take neighboring positions of a tile, or neighboring rows of one.
-
-    Elements are contiguous along a row alone. Of the two other dimensions, Triton deals out the
-    first one first until 3.6, and the last one first from 3.7 on.
-    """
-    if not triton_is_installed():
-        return False
-    import triton  # here, as a plan may be made without it
-
-    major, minor = triton.__version__.split(".")[:2]
-    return (int(major), int(minor)) < (3, 7)
+    return first_match(NORM_FORWARD, facts, lanes_of_a_tile())
 
 
 def in_registers(work: Work, element_bytes: int) -> Work:

@@ -20,7 +20,7 @@ from .tile_facts import (
     next_power_of_2,
     places,
 )
-from .tuning import ROTATION, Kind, RotationTile, first_match
+from .tuning import ANY, ROTATION, Kind, RotationTile, first_match, lanes_of_a_tile
 
 WHOLE_ROWS = "whole_rows_kernel"
 # A stretch has as many positions as keep a table's rows in L2 until all batch entries, or all
@@ -105,7 +105,7 @@ def plan_tile(
     """
     order = {"rows_outer": rows_outer, "inplace": inplace}
     facts = facts_of(rotation, head_dim, (rows, k_rows), element_bytes, **order)
-    wanted = first_match(ROTATION, facts)
+    wanted = first_match(ROTATION, facts, lanes_of_a_tile() if facts.packed else ANY)
     if wanted.kind is Kind.PAIRS:
         return tile_of_pairs_side_by_side(rotation, facts, wanted)
     if wanted.kind is Kind.WHOLE:

@@ -1,9 +1,11 @@
 """The facts of a call that its tile depends on, and how full its rows would make a block."""
 
 import math
+from functools import cache
 from typing import NamedTuple
 
 from ..call.rotation import Rotation
+from ..machine.engine import triton_is_installed
 
 MAX_WARPS = 8
 SECTOR_BYTES = 32  # what DRAM hands over at a time
@@ -29,6 +31,7 @@ class Facts(NamedTuple):
     rows_outer: bool  # the positions of a head are neighbors in memory, as in bhsd
     inplace: bool  # results overwrite what was read
     packed: bool  # a program searches `cu_seqlens` for the sequences of its tokens
+    shared: bool  # several ranks share a sequence, and a search divides
     looks_up_positions: bool  # in `cu_seqlens`, starts or ids, before it can find angles
     on_the_fly: bool  # angles are computed; no table is read
     takes_pairs: bool  # a block can hold pairs of several rows: half-split ones, without a tail
@@ -135,11 +138,27 @@ def facts_of(
         rows_outer=rows_outer,
         inplace=inplace,
         packed=rotation.cu_seqlens is not None,
+        shared=rotation.cp_size > 1,
         looks_up_positions=rotation.looks_up_positions,
         on_the_fly=rotation.on_the_fly,
         takes_pairs=several and tail == 0 and fits,
         takes_whole_rows=several and of_pairs < of_rows,
     )
+
+
+@cache
+def lanes_follow_positions() -> bool:
+    """Whether neighboring lanes take neighboring positions of a tile, or neighboring rows of one.
+
+    Elements are contiguous along a row alone. Of the two other dimensions, Triton deals out the
+    first one first until 3.6, and the last one first from 3.7 on.
+    """
+    if not triton_is_installed():
+        return False
+    import triton  # here, as a plan may be made without it
+
+    major, minor = triton.__version__.split(".")[:2]
+    return (int(major), int(minor)) < (3, 7)
 
 
 def block_of_rows(width: int, element_bytes: int, wanted: float) -> int:

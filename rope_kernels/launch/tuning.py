@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from .tile_facts import FULL_OVER_ROWS, Facts
+from .tile_facts import FULL_OVER_ROWS, Facts, lanes_follow_positions
 
 FULL_OVER_POSITIONS = 0.85  # rows of a head share few cosines, so their blocks may be large
 ANY, ALONG_POSITIONS, ACROSS_ROWS = "any", "along positions", "across rows"
@@ -31,7 +31,7 @@ class Row(NamedTuple):
     tile: "RotationTile | ForwardTile | BackwardTile"
     why: str
     measured: str
-    lanes: str = ANY  # how neighboring lanes lie in a tile, see `norm_tiles.lanes_follow_positions`
+    lanes: str = ANY  # how neighboring lanes lie in a tile, see `tile_facts.lanes_follow_positions`
 
 
 def first_match(
@@ -41,6 +41,11 @@ def first_match(
     for row in table:
         if row.when(facts) and row.lanes in (ANY, lanes):
             return row.tile
+
+
+def lanes_of_a_tile() -> str:
+    """How neighboring lanes lie in a tile, with this Triton, which is loaded."""
+    return ALONG_POSITIONS if lanes_follow_positions() else ACROSS_ROWS
 
 
 # The rotation
@@ -82,6 +87,14 @@ PADDED_ROWS = (
         why="It looks up positions, then reads a table: it starts late and gets more to do. With "
         "k the larger tiles would be half empty. On the fly they spill.",
         measured=FIRST_RUN,
+    ),
+    Row(
+        lanes=ACROSS_ROWS,
+        when=lambda facts: facts.packed and facts.shared,
+        tile=RotationTile(Kind.PADDED, tile_bytes=2048, warp_bytes=4096, most_empty=1.0),
+        why="A lane would search for two positions: 4 x 2 has 95 % with Triton 3.6, and 58 with "
+        "3.7.1.",
+        measured=SHARED_LAUNCH,
     ),
     Row(
         when=lambda facts: facts.packed,

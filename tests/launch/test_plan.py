@@ -23,7 +23,7 @@ from rope_kernels import (
     rope_qk,
 )
 from rope_kernels.api import Route, choose_route
-from rope_kernels.launch import launch_rope
+from rope_kernels.launch import launch_rope, tuning
 from rope_kernels.launch.rope_tiles import WHOLE_ROWS
 from rope_kernels.launch.run import kernel_of
 from rope_kernels.machine import engine
@@ -314,6 +314,18 @@ def test_few_heads_leave_few_places_of_their_tiles_empty(heads, tensor_format, o
     empty = 1 - 64 * sum(heads) / (plan.programs * tile.positions * tile.rows)
     assert empty <= (0.2 if packed else 0 if on_the_fly else 0.4)
     assert order.rows_outer == (tensor_format == "bhsd" and empty <= 0.1)
+
+
+@pytest.mark.parametrize(("along", "cp_size", "positions"), ((1, 2, 4), (0, 2, 1), (0, 1, 4)))
+def test_a_lane_searches_for_one_position_where_ranks_share_a_sequence(
+    along, cp_size, positions, monkeypatch
+):
+    """Each search divides, and lanes of Triton 3.7 would have two positions of such a tile."""
+    monkeypatch.setattr(tuning, "lanes_follow_positions", lambda: bool(along))
+    q, k = (torch.empty(64, heads, 128, dtype=torch.bfloat16) for heads in (8, 1))
+    packed = {"cu_seqlens": torch.tensor([0, 64 * cp_size]), "cp_size": cp_size, "cp_rank": 0}
+    plan, _ = plan_of(rope_qk, q, k, RotaryPositionEmbedding(128), "thd", **packed)
+    assert plan.constants["tile"].positions == positions
 
 
 @pytest.mark.parametrize(

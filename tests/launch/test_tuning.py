@@ -65,6 +65,8 @@ def rotations():
     for dtype in (torch.bfloat16, torch.float32):
         t = torch.empty(64, 2, 16, 128, dtype=dtype)
         yield plan_of(rope_qk, t, t.clone(), RotaryPositionEmbedding(128))[0]
+    options = {"cu_seqlens": torch.tensor([0, 128]), "cp_size": 2, "cp_rank": 1}
+    yield plan_of(rope_fw, t[:, 0], RotaryPositionEmbedding(128), "thd", **options)[0]
 
 
 def norms():
@@ -89,9 +91,9 @@ def test_every_row_is_taken_by_some_plan(monkeypatch):
 
     for module in (rope_tiles, norm_tiles, norm_plan):
         monkeypatch.setattr(module, "first_match", noted)
-    list(rotations())
     for along in (True, False):
-        monkeypatch.setattr(norm_tiles, "lanes_follow_positions", lambda along=along: along)
+        monkeypatch.setattr(tuning, "lanes_follow_positions", lambda along=along: along)
+        list(rotations())
         list(norms())
     left = {name: [n for n, row in enumerate(rows, 1) if id(row) not in taken]
             for name, rows in TABLES.items()}  # fmt: skip

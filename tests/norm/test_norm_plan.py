@@ -10,7 +10,7 @@ import torch
 from inputs import angles
 from norm_yardstick import check
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
-from rope_kernels.launch import launch_norm, norm_plan, norm_tiles
+from rope_kernels.launch import launch_norm, norm_plan, tuning
 from rope_kernels.launch.run import kernel_of, options_of
 from rope_kernels.launch.tile_facts import next_power_of_2
 from rope_kernels.launch.tuning import NORM_BACKWARD
@@ -279,20 +279,20 @@ def tile_of(tensor_format, d, on_the_fly=False, dtype=torch.bfloat16):
 
 @pytest.mark.parametrize("along_positions", (True, False))
 def test_tiles_with_a_table_depend_on_the_order_of_lanes(along_positions, monkeypatch):
-    monkeypatch.setattr(norm_tiles, "lanes_follow_positions", lambda: along_positions)
+    monkeypatch.setattr(tuning, "lanes_follow_positions", lambda: along_positions)
     wanted = FORWARD_TILES[along_positions]
     assert {call: tile_of(*call) for call in wanted} == wanted
 
 
 def test_each_of_two_warps_has_a_row_of_a_position(monkeypatch):
-    monkeypatch.setattr(norm_tiles, "lanes_follow_positions", lambda: True)
+    monkeypatch.setattr(tuning, "lanes_follow_positions", lambda: True)
     assert tile_of("bhsd", 128, dtype=torch.float32) == (4, 2, 2, 72, False)
     assert tile_of("bhsd", 128, dtype=torch.float64) == (2, 2, 2, None, False)
 
 
 @pytest.mark.parametrize("along_positions", (True, False))
 def test_tiles_on_the_fly_do_not(along_positions, monkeypatch):
-    monkeypatch.setattr(norm_tiles, "lanes_follow_positions", lambda: along_positions)
+    monkeypatch.setattr(tuning, "lanes_follow_positions", lambda: along_positions)
     found = {call: tile_of(*call, on_the_fly=True) for call in TILES_ON_THE_FLY}
     assert found == TILES_ON_THE_FLY
 
@@ -303,7 +303,7 @@ def test_tiles_on_the_fly_do_not(along_positions, monkeypatch):
 def test_tiles_of_either_triton_are_right(
     tensor_format, d, along_positions, device, monkeypatch, whole_way
 ):
-    monkeypatch.setattr(norm_tiles, "lanes_follow_positions", lambda: along_positions)
+    monkeypatch.setattr(tuning, "lanes_follow_positions", lambda: along_positions)
     (t, weight, *rest), options = of_bf16(tensor_format, d, device)
     check([t.requires_grad_()], [weight.requires_grad_()], *rest, **options)
 
@@ -316,7 +316,7 @@ def test_lanes_follow_positions_as_this_triton_compiles_them():
     stages = compile_plan("sm_90", plan, tensors).stages
     tile = re.search(r"tt\.load .*tensor<4x4x64x!tt\.ptr<bf16>, #(\w+)>", stages["ttgir"])[1]
     order = re.search(rf"#{tile} = .*order = \[2, (\d), \d\]", stages["ttgir"])[1]
-    assert (order == "0") == norm_tiles.lanes_follow_positions()
+    assert (order == "0") == tuning.lanes_follow_positions()
 
 
 def on_the_fly():
@@ -331,4 +331,4 @@ def on_the_fly():
 def test_the_version_decides(version, along, monkeypatch):
     triton = pytest.importorskip("triton", reason="needs Triton")
     monkeypatch.setattr(triton, "__version__", version)
-    assert norm_tiles.lanes_follow_positions.__wrapped__() is along
+    assert tuning.lanes_follow_positions.__wrapped__() is along
