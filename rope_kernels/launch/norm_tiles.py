@@ -8,7 +8,7 @@ import torch
 from ..call.rotation import Rotation
 from ..machine.engine import Engine
 from .rope_tiles import Work, tile_of_padded_rows
-from .tile_facts import MAX_WARPS, WARP_BYTES, Facts, next_power_of_2
+from .tile_facts import MAX_WARPS, MOST_EMPTY, WARP_BYTES, Facts, next_power_of_2
 from .tuning import (
     ACROSS_ROWS,
     NORM_FORWARD,
@@ -18,7 +18,7 @@ from .tuning import (
     lanes_of_a_tile,
 )
 
-MOST_EMPTY = 0.1  # share of the places for rows, as long as a tile has more than the least rows
+# Tiles have fewer rows as long as more than MOST_EMPTY of the places is empty, but at least:
 LEAST_ROWS = 2  # of a position; with one, a backward loses 5 to 15 points
 LEAST_ROWS_ACROSS = 4  # of a backward whose lanes run across rows: with two it takes 226 registers
 PAIRS_WITH_A_LIMIT = 64, 128  # of registers: of a row, padded to a power of two
