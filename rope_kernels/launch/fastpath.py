@@ -5,14 +5,18 @@ of which only the alignment counts. The first call of a signature takes the whol
 remembers that it was good and how it was launched. Every call still asks for gradients, overlaps
 in place, and changed frequencies. ROPE_KERNELS_FAST_PATH=0 switches all of this off.
 
-Triton's JIT looks at every argument of every call to find the compiled kernel. That costs 11 us of
-host time, where the C function that it calls in the end needs 1.4. Triton promises nothing about
-that function. So this is the only file that touches Triton's private names, and it declines
-whatever it doesn't know, before anything is launched. The call then goes through the JIT.
+Triton's JIT looks at every argument of every call to find the compiled kernel, which costs more
+host time than all the rest: with Triton 3.9 some 170 to 320 us of a call (H200, November 2026). The
+handle that a launch returns launches the same kernel again. Every release since 3.0 has it, for
+NVIDIA's and AMD's GPUs. For the releases that `LAUNCHERS` names, the C function beneath the handle
+saves some 5 us more. Triton promises nothing about that function, so this is the only file that
+uses private names. What can be launched neither way is declined before anything is launched, and
+the call goes through the JIT.
 """
 
 import os
 import re
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -117,6 +121,10 @@ def forget() -> None:
     _entry.cache_clear()
 
 
+# Triton's C functions, each with the arguments that its release takes. A launcher gets the compiled
+# kernel, `run` that launches it, the size of the grid, and the arguments that follow the tensors.
+
+
 def _one_by_one(compiled, run, programs: int, numbers: tuple) -> Callable[[int, list], None]:
     """Triton 3.5 and 3.6: a C function per signature takes the kernel's arguments one by one."""
     launch, scratch, hooks = run.launch, (None, None), (None, None, None)
@@ -126,7 +134,7 @@ def _one_by_one(compiled, run, programs: int, numbers: tuple) -> Callable[[int, 
 
 
 def _in_a_tuple(compiled, run, programs: int, numbers: tuple) -> Callable[[int, list], None]:
-    """Triton 3.7: one C function for all signatures takes the kernel's arguments in a tuple."""
+    """Since Triton 3.7: one C function for all signatures takes a kernel's arguments in a tuple."""
     launch, scratch, hooks = run.launch, (None, None), (None, None, None)
     how = compiled.function, run.launch_cooperative_grid, run.launch_pdl
     how += compiled.packed_metadata, *hooks, *scratch, run.arg_annotations, run.kernel_signature
@@ -135,7 +143,39 @@ def _in_a_tuple(compiled, run, programs: int, numbers: tuple) -> Callable[[int, 
 
 # By the version of Triton. `tests/launch/test_fast_path.py` compares what each hands to the driver
 # with what the JIT hands to it; add a version here only when those tests pass on it.
-LAUNCHERS = {"3.5": _one_by_one, "3.6": _one_by_one, "3.7": _in_a_tuple}
+LAUNCHERS = {
+    "3.5": _one_by_one,
+    "3.6": _one_by_one,
+    "3.7": _in_a_tuple,
+    "3.8": _in_a_tuple,
+    "3.9": _in_a_tuple,
+}
+
+
+def _by_private_function(compiled, programs: int, numbers: tuple):
+    """The C function beneath the handle, some 5 us faster; None where we don't know all it takes."""
+    import triton
+
+    release = re.fullmatch(r"(\d+\.\d+)\.\d+", triton.__version__)  # no development build
+    launcher = LAUNCHERS.get(release[1]) if release else None
+    if launcher is None or triton.runtime.driver.active.get_current_target().backend != "cuda":
+        return None
+    run = compiled.run
+    try:
+        of_its_own = (
+            run.global_scratch_size  # memory that the launcher allocates for each launch
+            or run.profile_scratch_size
+            or getattr(run, "gsan_enabled", False)  # arguments that it appends; since Triton 3.9
+        )
+        return None if of_its_own else launcher(compiled, run, programs, numbers)
+    except AttributeError:  # another launcher than NVIDIA's
+        return None
+
+
+def _by_handle(compiled, programs: int, numbers: tuple) -> Callable[[int, list], None]:
+    """The handle that `kernel[grid](...)` returns to everybody: the same since Triton 3.0."""
+    launch = compiled[(programs, 1, 1)]
+    return lambda stream, addresses: launch(*addresses, *numbers, stream=stream)
 
 
 def entry_of_launch(options: tuple, tensors: tuple[Tensor | None, ...]) -> Entry | None:
@@ -170,29 +210,31 @@ def shortest_launch(
         return None
     import triton
 
-    release = re.fullmatch(r"(\d+\.\d+)\.\d+", triton.__version__)  # no development build
-    launcher = LAUNCHERS.get(release[1]) if release else None
-    if launcher is None:
-        return None
     try:
+        knobs, compilation = triton.knobs.runtime, triton.knobs.compilation
         driver = triton.runtime.driver.active
-        if driver.get_current_target().backend != "cuda":
+        # AMD's JIT tells tensors in storages above 2 GiB from others, too, to use 32-bit offsets from
+        # a tensor's address. Ours may not: tensors of one signature have the same offsets.
+        if driver.get_current_target().backend not in ("cuda", "hip"):
             return None
-        kernel, run = compiled.src.fn, compiled.run
-        needs_memory = run.global_scratch_size or run.profile_scratch_size  # allocated per launch
-        if needs_memory or _jit_does_more(triton.knobs.runtime, triton.knobs.compilation, kernel):
+        kernel = compiled.src.fn
+        if _jit_does_more(knobs, compilation, kernel):
             return None
-        numbers = tuple([arguments[name] for name in kernel.arg_names if name in arguments])
-        launch = launcher(compiled, run, programs, numbers)
+        # A launch takes values without names, and the C function counts nothing.
+        count = len(kernel.arg_names) - len(arguments)  # of tensors, which come first
+        numbers = tuple([arguments[name] for name in kernel.arg_names[count:]])
+        launch = _by_private_function(compiled, programs, numbers)
+        launch = launch or _by_handle(compiled, programs, numbers)
         device, get_stream = driver.get_current_device(), driver.get_current_stream
-    except Exception:  # The kernel has just run, so no error here may fail the call.
+    except Exception as error:  # The kernel has just run, so no error here may fail the call.
+        _warn_of_the_jit(triton.__version__, repr(error))
         return None
-
-    knobs, compilation = triton.knobs.runtime, triton.knobs.compilation
 
     def launch_again(tensors: tuple[Tensor | None, ...]) -> bool:
         try:
             addresses = [x if x is None else x.data_ptr() for x in tensors]
+            if len(addresses) != count:
+                return False
             for i in unsigned:
                 if addresses[i] % 16:
                     return False
@@ -207,6 +249,17 @@ def shortest_launch(
         return True
 
     return launch_again
+
+
+@lru_cache  # once for each reason
+def _warn_of_the_jit(version: str, reason: str) -> None:
+    warnings.warn(
+        f"rope_kernels launches through the JIT of Triton {version}, which takes some 200 us more "
+        f"of the host's time for each call, because the compiled kernel offers no known way to "
+        f"launch it: {reason}. Results are the same.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def _jit_does_more(knobs, compilation, kernel) -> bool:

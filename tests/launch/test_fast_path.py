@@ -38,6 +38,7 @@ CASES = (
     "backward alone",
     "backward",
     "bf16",
+    "fp64, on the fly",
     "strided",
     "a column of a wide tensor",
     "start positions",
@@ -94,9 +95,16 @@ def run_child(tmp_path_factory):
     return run
 
 
-@pytest.fixture(scope="module")
-def noted(run_child):
-    return run_child()
+@pytest.fixture(scope="module", params=("private", "handle"))
+def noted(request, run_child):
+    """What a child tried, by Triton's C functions where we know them, or by handles alone."""
+    return {"way": request.param} | run_child(request.param)
+
+
+@recorded
+def test_the_c_function_where_it_is_known_and_else_the_handle(noted):
+    known = triton.__version__.rpartition(".")[0] in fastpath.LAUNCHERS
+    assert bool(noted["by handle"]) == (noted["way"] == "handle" or not known)
 
 
 @recorded
@@ -184,21 +192,34 @@ def test_debug_after_the_first_call_compiles_another_kernel(noted):
 
 
 @recorded
-def test_unknown_versions_of_triton_go_the_whole_way(noted):
+def test_unknown_versions_of_triton_take_the_handle(noted):
     versions = noted["unknown versions"]
-    assert len(versions) == 5 and all(counts == [1, 1, 1] for counts in versions.values())
+    assert len(versions) == 5
+    assert all(x == [[1, 0, 0], ["rope_kernel"]] for x in versions.values())
 
 
 @recorded
-@pytest.mark.parametrize("launcher", ("LikeHIPLauncher", "WithMemory"))
-def test_other_launchers_go_the_whole_way(launcher, noted):
-    assert noted["other launchers"][launcher] == [1, 1, 1]
+def test_an_unknown_launcher_takes_the_handle(noted):
+    assert noted["other launchers"]["WithoutPrivateNames"] == [[1, 0, 0], []]
 
 
 @recorded
-@pytest.mark.parametrize("backend", ("hip", "xpu"))
-def test_kernels_of_other_backends_are_not_even_looked_at(backend, noted):
-    answer, attributes_read = noted["other backends"][backend]
+def test_a_launcher_that_needs_memory_gets_it_at_every_launch(noted):
+    """And as much as each program asks for."""
+    assert noted["other launchers"]["WithMemory"] == [[1, 0, 0], [1, 1, 1]]
+
+
+@recorded
+def test_a_kernel_without_a_handle_goes_the_whole_way_with_one_warning(noted):
+    told = noted["without a handle"]
+    assert told["whole ways"] == [1, 1, 1, 1]
+    (warning,) = told["warnings"]
+    assert triton.__version__ in warning and "not subscriptable" in warning
+
+
+@recorded
+def test_a_kernel_of_another_backend_is_not_even_looked_at(noted):
+    answer, attributes_read = noted["another backend"]
     assert answer is None and attributes_read == []
 
 
@@ -229,11 +250,9 @@ def test_the_machine_code_does_not_hang_on_tritons_default(run_child):
 
 
 @recorded
-def test_missing_attributes_decline(noted):
-    """Of the compiled kernel: no fast path. Of its hooks, later: the call is not launched."""
-    from_nothing, was_declined_at_once, launched_without_hooks = noted["without what it reads"]
-    assert from_nothing is None
-    assert not was_declined_at_once and launched_without_hooks is False
+def test_what_lacks_something_is_declined_before_it_is_launched(noted):
+    told = noted["without what it reads"]
+    assert told == {"hooks": False, "a tensor": False, "a source": None, "launches": 0}
 
 
 @pytest.mark.gpu

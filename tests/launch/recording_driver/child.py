@@ -1,99 +1,67 @@
 """A process that believes in a GPU: launches calls both ways and prints what the driver noted.
 
-For `test_fast_path.py`, which gives it `libcuda.so.1` made from `libcuda.c`. `child.py` tries
-everything, `child.py calls` only some calls, and `child.py code` prints digests of machine code. A
-launch through Triton's JIT goes "the whole way".
+For `test_fast_path.py`, which gives it `libcuda.so.1` made from `libcuda.c`. Its argument says what
+to try: `private` everything by Triton's C functions, `handle` everything by the kernel's handle,
+`calls` only some calls, and `code` prints digests of machine code.
 """
 
 import ctypes
 import hashlib
 import json
 import sys
+import warnings
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 import torch
 import triton
-from triton.backends.nvidia.driver import CudaDriver, CudaLauncher
-from triton.runtime.jit import JITFunction
-
-from rope_kernels import (
-    RotaryPositionEmbedding,
-    api,
-    apply_rotary_pos_emb,
-    norm_rope,
-    qk_norm_rope,
-    rope_bw,
-    rope_fw,
-    rope_qk,
+from launches import (
+    both_ways,
+    cases,
+    driver,
+    last_launch,
+    launched,
+    single,
+    whole_ways,
 )
+from triton.backends.nvidia.driver import CudaDriver, CudaLauncher
+from triton.compiler import CompiledKernel
+
+from rope_kernels import RotaryPositionEmbedding, api, qk_norm_rope, rope_bw, rope_fw
 from rope_kernels.kernels.rope_kernel import rope_kernel
 from rope_kernels.launch import fastpath, norm_plan, rope_plan, run
 from rope_kernels.machine.engine import Engine
 
-ONLY = sys.argv[1] if len(sys.argv) > 1 else None
-BYTES = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u1": 1, "fp32": 4, "fp64": 8}
-
-
-NUMBERS = "launches", "function", "programs", "threads", "shared", "stream", "attributes"
-
-
-class Noted(ctypes.Structure):
-    """As in `libcuda.c`."""
-
-    _fields_ = [(name, ctypes.c_ulonglong) for name in NUMBERS] + [
-        ("parameters", ctypes.c_ulonglong * 128)
-    ]
+WANTED = sys.argv[1]
 
 
 class RecordingDriver(CudaDriver):
     """Triton's driver for NVIDIA GPUs, but for what it would ask PyTorch about the GPU."""
 
-    stream = 1
-
     def __init__(self):
         super().__init__()
         self.get_device_capability = lambda device: (9, 0)
         self.get_current_device = lambda: 0
-        self.get_current_stream = lambda device: self.stream
+        self.get_current_stream = lambda device: driver.stream
 
 
-cuda = ctypes.CDLL("libcuda.so.1")
+driver.library = ctypes.CDLL("libcuda.so.1")
 triton.runtime.driver.set_active(RecordingDriver())
 api.runs_in_triton = lambda t: True
 rope_plan.engine_of = norm_plan.engine_of = lambda t: Engine.NVIDIA
 fastpath._current_device = lambda: 0
+if WANTED == "handle":
+    fastpath.LAUNCHERS.clear()
 
-whole_ways = SimpleNamespace(count=0, names=[], compiled=None, fp_fusion=set())
-
-
-def kinds_of(signature):
-    """Name and type of all numbers and pointers, those in tuples too: `strides.q`."""
-    for name, kind in signature.items():
-        if isinstance(kind, tuple):
-            inside = getattr(kind, "_fields", range(len(kind)))
-            yield from kinds_of({f"{name}.{key}": x for key, x in zip(inside, kind, strict=True)})
-        else:
-            yield name, kind
+handles = []  # the kernels that are launched by their handle
 
 
-def run_jit(kernel, *arguments, run=JITFunction.run, **options):
-    """Count the launches through the JIT; note the kernel's signature on the way."""
-    whole_ways.count += 1
-    whole_ways.fp_fusion.add(options.get("enable_fp_fusion", "left to Triton"))
-    compiled = run(kernel, *arguments, **options)
-    names, sizes = [], []
-    for name, kind in kinds_of(compiled.src.signature):
-        if kind != "constexpr":
-            names.append(name)
-            sizes.append(8 if kind[0] == "*" else BYTES[kind])
-    whole_ways.names, whole_ways.compiled = names, compiled
-    bytes_of_each = (ctypes.c_int * len(sizes))(*sizes)
-    cuda.sizes_of_parameters(ctypes.c_longlong(compiled.function), len(sizes), bytes_of_each)
-    return compiled
+def by_handle(compiled, *arguments, found=fastpath._by_handle):
+    handles.append(compiled.metadata.name)
+    return found(compiled, *arguments)
 
 
-JITFunction.run = run_jit
+fastpath._by_handle = by_handle
 
 
 @contextmanager
@@ -107,137 +75,18 @@ def replaced(owner, name, value):
         setattr(owner, name, before)
 
 
-def launched(call, tensors) -> dict:
-    """What the driver noted of a call; addresses by what lies there."""
-    RecordingDriver.stream += 1
-    whole_before, noted = whole_ways.count, Noted()
-    cuda.last_launch(ctypes.byref(noted))
-    launches_before = noted.launches
-    outs = call()
-    cuda.last_launch(ctypes.byref(noted))
-    places = {t.data_ptr(): name for name, t in tensors.items()}
-    places |= {out.data_ptr(): f"out {i}" for i, out in enumerate(outs)}
-    parameters = [
-        [name, places.get(value, "unknown") if name.endswith("_ptr") else value]
-        for name, value in zip(whole_ways.names, noted.parameters, strict=False)
-    ]
-    return {
-        "whole way": whole_ways.count - whole_before,
-        "launches": noted.launches - launches_before,
-        "its own stream": noted.stream == RecordingDriver.stream,
-        "kernel": noted.function,
-        "programs": noted.programs,
-        "threads": noted.threads,
-        "attributes": noted.attributes,
-        "parameters": parameters,
-    }
-
-
-def single(t, freqs, tensor_format="sbhd", function=rope_fw, **options):
-    tensors = {"t": t} | {name: x for name, x in options.items() if isinstance(x, torch.Tensor)}
-    if isinstance(freqs, RotaryPositionEmbedding):
-        tensors["table"] = freqs.turns(None)
-        tensors |= {} if freqs.axes is None else {"axes": freqs.axis_of_pair}
-    else:
-        freqs_tensors = freqs if isinstance(freqs, tuple) else (freqs,)
-        tensors |= {f"freqs {i}": x for i, x in enumerate(freqs_tensors)}
-    return lambda: (function(t, freqs, tensor_format, **options),), tensors
-
-
-def pair(q, k, freqs, **options):
-    return lambda: rope_qk(q, k, freqs, **options), {"q": q, "k": k, "freqs": freqs}
-
-
-def backward(t, freqs):
-    """Its launch is the second, under a signature that no public function has seen."""
-    t, grad = t.requires_grad_(), torch.randn(t.shape)
-    out = apply_rotary_pos_emb(t, freqs)
-    run = lambda: torch.autograd.grad(out, t, grad, retain_graph=True)  # noqa: E731
-    return run, {"grad": grad, "freqs": freqs}
-
-
-def normalized(*tensors, axes=None, **options):
-    """A norm of one tensor, or of two, by weights, with angles on the fly."""
-    rope = RotaryPositionEmbedding(32, axes=axes)
-    weights = [torch.randn(32) for _ in tensors]
-    names = "q", "k", "q weight", "k weight"
-    if len(tensors) == 1:
-        names = "t", "weight"
-        call = lambda: (norm_rope(*tensors, *weights, rope, **options),)  # noqa: E731
-    else:
-        call = lambda: qk_norm_rope(*tensors, *weights, rope, **options)  # noqa: E731
-    more = {name: x for name, x in options.items() if isinstance(x, torch.Tensor)}
-    named = dict(zip(names, (*tensors, *weights), strict=True))
-    more |= {} if axes is None else {"axes": rope.axis_of_pair}
-    return call, named | more | {"table": rope.turns(None)}
-
-
 def norm_with_gradients() -> list:
     """Of three steps of training: launches, and how many of them went the whole way."""
     leaves = [torch.randn(6, 2, h, 32) for h in (4, 1)] + [torch.randn(32), torch.randn(32)]
     leaves = [x.requires_grad_() for x in leaves]
-    rope, noted, steps = RotaryPositionEmbedding(32), Noted(), []
+    rope, steps = RotaryPositionEmbedding(32), []
     fastpath.forget()
     for _ in range(3):
-        cuda.last_launch(ctypes.byref(noted))
-        launches, whole = noted.launches, whole_ways.count
+        launches, whole = last_launch().launches, whole_ways.count
         outs = qk_norm_rope(*leaves, rope)
         torch.autograd.grad(outs, leaves, [torch.randn_like(out) for out in outs])
-        cuda.last_launch(ctypes.byref(noted))
-        steps.append([noted.launches - launches, whole_ways.count - whole])
+        steps.append([last_launch().launches - launches, whole_ways.count - whole])
     return steps
-
-
-def cases() -> dict:
-    """Name -> a call, and tensors by name that its launch may point to."""
-    t, table = torch.randn(6, 2, 4, 32), RotaryPositionEmbedding(32)(9)
-    cos, sin = (x[:, 0, 0].contiguous() for x in (table.cos(), table.sin()))
-    starts, ids = torch.tensor([0, 3]), torch.randint(9, (2, 6))
-    of_axes, axes = torch.randint(9, (3, 2, 6)), [0, 1, 1, 2] * 4
-    packed, cu_seqlens = torch.randn(12, 4, 32), torch.tensor([0, 5, 12])
-    qkv = torch.randn(6, 2, 3, 4, 32)
-    return {
-        "table": single(t, table),
-        "cos and sin": single(t, (cos, sin)),
-        "on the fly": single(t, RotaryPositionEmbedding(32)),
-        "backward alone": single(t, table, function=rope_bw),
-        "backward": backward(t.clone(), table),
-        "bf16": single(t.bfloat16(), table),
-        "strided": single(t.transpose(0, 1), table, "bshd"),
-        "a column of a wide tensor": single(torch.randn(6, 2, 4, 64)[..., 3:35], table),
-        "start positions": single(t, table, start_positions=starts),
-        "position ids": single(t, table, position_ids=ids),
-        "positions on three axes": single(
-            t, RotaryPositionEmbedding(32, axes=axes), position_ids=of_axes
-        ),
-        "packed": single(packed, table, "thd", cu_seqlens=cu_seqlens),
-        "context parallel": single(t, RotaryPositionEmbedding(32), cp_size=2, cp_rank=1),
-        "interleaved": single(t, table, interleaved=True),
-        "one column per pair": single(t, table[..., :16].contiguous(), rotary_dim=32),
-        "one cosine per pair": single(t, (cos[:, :16], sin[:, :16]), rotary_dim=32),
-        "start": single(t, table[..., :8].contiguous(), rotary_start=5),
-        "inverse": single(t, table, inverse=True),
-        "half-split results": single(t, table, interleaved=True, output_pairing="half"),
-        "whole rows": single(torch.randn(6, 2, 4, 36), RotaryPositionEmbedding(36)(9)),
-        "whole rows in place": single(
-            torch.randn(6, 2, 4, 36), RotaryPositionEmbedding(36)(9), inplace=True
-        ),
-        "half rotary": single(t, RotaryPositionEmbedding(32, 0.5)(9)),
-        "in place": single(t, table, inplace=True),
-        "q and k": pair(t, torch.randn(6, 2, 1, 32), table),
-        "q and k in place": pair(qkv[:, :, 0], qkv[:, :, 1], table, inplace=True),
-        "norm": normalized(t),
-        "norm of strided rows, in place": normalized(qkv[:, :, 0], inplace=True),
-        "norm of q and k": normalized(t, torch.randn(6, 2, 1, 32), start_positions=starts),
-        "norm and three axes": normalized(t, axes=axes, position_ids=of_axes),
-    }
-
-
-def both_ways(call, tensors) -> dict:
-    fastpath.forget()
-    call()  # compiles, and says what the parameters are
-    fastpath.forget()
-    return {"whole": launched(call, tensors), "fast": launched(call, tensors)}
 
 
 def by_turns() -> list:
@@ -368,89 +217,106 @@ def debug_compiles_another_kernel() -> bool:
 
 
 def unknown_versions() -> dict:
+    """Whole ways, and launches by handle."""
     counts = {}
     for version in ("3.4.0", "3.99.0", "4.0", "3.7.0+git5b1a2c3d", "no version"):
+        handles.clear()
         with replaced(triton, "__version__", version):
-            counts[version] = some_calls(*a_call())
+            counts[version] = [some_calls(*a_call()), handles.copy()]
     return counts
 
 
-class LikeHIPLauncher:
-    """With the attributes that Triton 3.7's `HIPLauncher` has; `CudaLauncher` does the work."""
+class WithoutPrivateNames:
+    """Another backend's launcher: it has nothing that we know; `CudaLauncher` does the work."""
 
     def __init__(self, source, metadata):
         self._cuda = CudaLauncher(source, metadata)
-        self.launch_cooperative_grid = metadata.launch_cooperative_grid
-        self.profile_scratch_size = metadata.profile_scratch_size
-        self.launch, self.warp_size = self._cuda.launch, 64
 
     def __call__(self, *arguments):
         return self._cuda(*arguments)
 
 
 class WithMemory(CudaLauncher):
-    """It asks for memory for each launch, but only after the first, so that nobody allocates it."""
+    """It asks for 128 bytes for each program, at each launch."""
 
-    def __call__(self, *arguments):
-        self.profile_scratch_size = 0
-        super().__call__(*arguments)
-        self.profile_scratch_size = 1
+    def __init__(self, source, metadata):
+        super().__init__(source, metadata)
+        self.global_scratch_size, self.global_scratch_align = 128, 16
 
 
 def other_launchers() -> dict:
-    """Each for a head dimension of its own: a launcher is made when a kernel is compiled."""
-    driver, counts = triton.runtime.driver.active, {}
-    for head_dim, launcher in ((20, LikeHIPLauncher), (22, WithMemory)):
-        with replaced(driver, "launcher_cls", launcher):
-            counts[launcher.__name__] = some_calls(*a_call(head_dim))
+    """Whole ways, and bytes that were asked for. Each for a head dimension of its own.
+
+    A launcher is made when a kernel is compiled.
+    """
+    memory, asked, counts = torch.empty(1 << 16, dtype=torch.uint8), [], {}
+    triton.set_allocator(lambda size, alignment, stream: asked.append(size) or memory)
+    active = triton.runtime.driver.active
+    for head_dim, launcher in ((20, WithoutPrivateNames), (22, WithMemory)):
+        with replaced(active, "launcher_cls", launcher):
+            call, tensors = a_call(head_dim)
+            ways = some_calls(call, tensors)
+        counts[launcher.__name__] = [ways, [n / 128 / last_launch().programs for n in asked]]
     return counts
 
 
-def other_backends() -> dict:
-    """What of a compiled kernel the fast path reads if it is for AMD's or Intel's GPUs."""
-    driver, read = triton.runtime.driver.active, {}
-    for backend in ("hip", "xpu"):
-        target, names = SimpleNamespace(backend=backend), []
-        watched = type(
-            "Watched", (), {"__getattr__": lambda self, name, names=names: names.append(name)}
-        )
-        with replaced(driver, "get_current_target", lambda target=target: target):
-            read[backend] = [fastpath.shortest_launch(watched(), 1, (), ()), names]
-    return read
+def without_a_handle() -> dict:
+    """Two calls of each of two signatures where a compiled kernel cannot be indexed."""
+    handle = CompiledKernel.__getitem__
+    with (
+        replaced(fastpath, "LAUNCHERS", {}),
+        replaced(CompiledKernel, "__getitem__", handle),
+        warnings.catch_warnings(record=True) as warned,
+    ):
+        warnings.simplefilter("always")
+        del CompiledKernel.__getitem__
+        counts = some_calls(*a_call(), times=2) + some_calls(*a_call(24), times=2)
+    return {"whole ways": counts, "warnings": [str(w.message) for w in warned]}
+
+
+def another_backend() -> list:
+    """What of a compiled kernel the fast path reads if it is for Intel's GPUs."""
+    names, target = [], SimpleNamespace(backend="xpu")
+    watched = type("Watched", (), {"__getattr__": lambda self, name: names.append(name)})
+    with replaced(triton.runtime.driver.active, "get_current_target", lambda: target):
+        return [fastpath.shortest_launch(watched(), 1, {}, ()), names]
 
 
 def refused_by_the_driver() -> dict:
     """An error of the driver reaches the caller, after one launch; the next call works."""
     call, tensors = a_call()
     call()
-    noted = Noted()
-    cuda.last_launch(ctypes.byref(noted))
-    before, whole_before, error = noted.launches, whole_ways.count, None
-    cuda.fail_launches(1)
+    before, whole_before, error = last_launch().launches, whole_ways.count, None
+    driver.library.fail_launches(1)
     try:
         call()
     except RuntimeError as raised:
         error = str(raised)
-    cuda.fail_launches(0)
-    cuda.last_launch(ctypes.byref(noted))
+    driver.library.fail_launches(0)
     return {
         "error": error,
-        "launches": noted.launches - before,
+        "launches": last_launch().launches - before,
         "whole way": whole_ways.count - whole_before,
         "next": some_calls(call, tensors),
     }
 
 
-def without_what_it_reads() -> list:
-    """Of a compiled kernel, and later of its hooks: what the fast path answers."""
-    t = torch.randn(6, 2, 4, 32)
-    a_call()[0]()
-    again = fastpath.shortest_launch(whole_ways.compiled, 1, (), ())
-    attributes = vars(whole_ways.compiled.src.fn)
-    hooks = attributes.pop("pre_run_hooks")
-    later = again((t, None, t, None, t, None, None, None, None))
-    attributes["pre_run_hooks"] = hooks
-    return [fastpath.shortest_launch(object(), 1, (), ()), again is None, later]
+def without_what_it_reads() -> dict:
+    """What the fast path answers where a kernel lacks something, and with a tensor too few."""
+    call, tensors = a_call()
+    call()
+    kernel = whole_ways.compiled.src.fn
+    again = fastpath.shortest_launch(whole_ways.compiled, 1, {}, ())
+    given = tensors["t"], *[None] * (len(kernel.arg_names) - 1)
+    launches = last_launch().launches
+    hooks = vars(kernel).pop("pre_run_hooks")
+    without_hooks = again(given)
+    kernel.pre_run_hooks = hooks
+    answers = {"hooks": without_hooks, "a tensor": again(given[:-1])}
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        answers["a source"] = fastpath.shortest_launch(object(), 1, {}, ())
+    return answers | {"launches": last_launch().launches - launches}
 
 
 def code_of(call) -> list:
@@ -477,27 +343,34 @@ def machine_code() -> dict:
     return {"ours": ours, "left to Triton": left, "default": default}
 
 
+def everything() -> dict:
+    both = {name: both_ways(*case) for name, case in cases().items()}
+    return {
+        "cases": both,
+        "by handle": handles.copy(),
+        "norm with gradients": norm_with_gradients(),
+        "by turns": by_turns(),
+        "flags": flags(),
+        "with a profiler's hook": with_a_profilers_hook(),
+        "output off by one": output_off_by_one(),
+        "another current device": another_current_device(),
+        "hooks and knobs": hooks_and_knobs(),
+        "debug compiles another kernel": debug_compiles_another_kernel(),
+        "unknown versions": unknown_versions(),
+        "other launchers": other_launchers(),
+        "another backend": another_backend(),
+        "refused by the driver": refused_by_the_driver(),
+        "without what it reads": without_what_it_reads(),
+        "without a handle": without_a_handle(),
+        "enable_fp_fusion": list(whole_ways.fp_fusion),
+    }
+
+
 if __name__ == "__main__":
-    if ONLY == "code":
+    if WANTED == "code":
         result = machine_code()
-    elif ONLY:
+    elif WANTED == "calls":
         result = some_calls(*a_call())
     else:
-        result = {
-            "cases": {name: both_ways(*case) for name, case in cases().items()},
-            "norm with gradients": norm_with_gradients(),
-            "by turns": by_turns(),
-            "flags": flags(),
-            "with a profiler's hook": with_a_profilers_hook(),
-            "output off by one": output_off_by_one(),
-            "another current device": another_current_device(),
-            "hooks and knobs": hooks_and_knobs(),
-            "debug compiles another kernel": debug_compiles_another_kernel(),
-            "unknown versions": unknown_versions(),
-            "other launchers": other_launchers(),
-            "other backends": other_backends(),
-            "refused by the driver": refused_by_the_driver(),
-            "without what it reads": without_what_it_reads(),
-            "enable_fp_fusion": list(whole_ways.fp_fusion),
-        }
+        result = everything()
     json.dump(result, sys.stdout)

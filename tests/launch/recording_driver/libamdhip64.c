@@ -1,15 +1,12 @@
 /* A HIP runtime for machines without a GPU: it notes a launch down instead of performing it.
 
-   It has what Triton 3.7 asks of AMD's runtime between a compiled kernel and its launch.
-   `pretend_to_be` names the GPU, `last_launch` returns the last launch. Parameters are not read. */
+   It has what Triton asks of AMD's runtime between a compiled kernel and its launch.
+   `pretend_to_be` names the GPU. */
 
 #define __HIP_PLATFORM_AMD__
 #include <hip/hip_runtime.h>
-#include <string.h>
+#include "recorder.h"
 
-static struct {
-  unsigned long long launches, programs, threads, shared;
-} noted;
 static char name[64];
 static int warp_size;
 
@@ -17,8 +14,6 @@ void pretend_to_be(const char *arch, int threads) {
   strncpy(name, arch, sizeof name - 1);
   warp_size = threads;
 }
-
-void last_launch(void *destination) { memcpy(destination, &noted, sizeof noted); }
 
 static hipError_t properties(hipDeviceProp_t *answer, int device) {
   memset(answer, 0, sizeof *answer);
@@ -35,7 +30,9 @@ static hipError_t load(hipModule_t *module, const void *image, unsigned n, hipJi
 }
 
 static hipError_t find(hipFunction_t *function, hipModule_t module, const char *wanted) {
-  *function = (hipFunction_t)1;
+  if (++functions == MOST_FUNCTIONS)
+    return hipErrorOutOfMemory;
+  *function = (hipFunction_t)functions;
   return hipSuccess;
 }
 
@@ -54,9 +51,12 @@ static hipError_t launch(hipFunction_t f, unsigned x, unsigned y, unsigned z, un
                          unsigned threads_y, unsigned threads_z, unsigned shared,
                          hipStream_t stream, void **parameters, void **extra) {
   noted.launches++;
+  noted.function = (unsigned long long)f;
   noted.programs = (unsigned long long)x * y * z;
   noted.threads = threads_x * threads_y * threads_z;
   noted.shared = shared;
+  noted.stream = (unsigned long long)stream;
+  note_parameters(parameters);
   return hipSuccess;
 }
 

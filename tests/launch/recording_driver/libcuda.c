@@ -1,32 +1,14 @@
 /* A CUDA driver for machines without a GPU: it notes a launch down instead of performing it.
 
-   It has what Triton calls between a compiled kernel and its launch. `sizes_of_parameters` says
-   how many bytes each parameter of a function has, before which none is read; `last_launch` returns
-   the last launch. After `fail_launches(1)` each launch is counted and then refused. */
+   It has what Triton calls between a compiled kernel and its launch. After `fail_launches(1)` each
+   launch is counted and then refused. */
 
 #include "cuda.h"
-#include <string.h>
+#include "recorder.h"
 
-enum { MOST = 128, MOST_FUNCTIONS = 256 };
-
-static struct {
-  unsigned long long launches, function, programs, threads, shared, stream, attributes;
-  unsigned long long parameters[MOST];
-} noted;
-static struct {
-  int count, sizes[MOST];
-} signatures[MOST_FUNCTIONS];
-static long long functions;
 static int failing;
 
-void sizes_of_parameters(long long function, int n, const int *bytes) {
-  signatures[function].count = n;
-  memcpy(signatures[function].sizes, bytes, n * sizeof(int));
-}
-
 void fail_launches(int yes) { failing = yes; }
-
-void last_launch(void *destination) { memcpy(destination, &noted, sizeof noted); }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **parameters,
                           void **extra) {
@@ -37,9 +19,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **par
   noted.shared = config->sharedMemBytes;
   noted.stream = (unsigned long long)config->hStream;
   noted.attributes = config->numAttrs;
-  memset(noted.parameters, 0, sizeof noted.parameters);
-  for (int i = 0; i < signatures[(long long)f].count; i++)
-    memcpy(&noted.parameters[i], parameters[i], signatures[(long long)f].sizes[i]);
+  note_parameters(parameters);
   return failing ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
 }
 
@@ -79,6 +59,10 @@ CUresult cuCtxGetCurrent(CUcontext *context) {
   *context = (CUcontext)1;
   return CUDA_SUCCESS;
 }
+CUresult cuCtxGetDevice(CUdevice *device) {
+  *device = 0;
+  return CUDA_SUCCESS;
+}
 CUresult cuCtxSetCurrent(CUcontext context) { return CUDA_SUCCESS; }
 CUresult cuCtxGetLimit(size_t *value, CUlimit limit) {
   *value = 0;
@@ -93,6 +77,11 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image) {
   *module = (CUmodule)1;
   return CUDA_SUCCESS;
 }
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status) {
+  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+CUresult cuModuleUnload(CUmodule module) { return CUDA_SUCCESS; }
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute attribute, int value) {
   return CUDA_SUCCESS;
 }
