@@ -71,12 +71,13 @@ def store_positions(
     tokens,  # `Tokens`
     given,  # `GivenPositions`
     found,  # position on the first axis, and whether in a packed sequence, each (positions,)
-    is_first,  # whether this program has the first rows of its tokens
+    row_block,  # this program's; the first one of its tokens stores
     AXES: tl.constexpr,  # number of axes; None: one
 ):
     """Keep the positions of packed tokens, for a backward that need not search for them again."""
     position, in_sequence = found
-    mask = tokens.exists & is_first
+    # A block of one: Triton's interpreter turns a scalar mask into integers, which 3.9 refuses.
+    mask = tokens.exists & (tl.full((1,), row_block, tl.int32) == 0)
     tl.store(ptr + tokens.s, tl.where(in_sequence, position, not_in_sequence()), mask)
     if AXES is not None:
         for axis in tl.static_range(1, AXES):

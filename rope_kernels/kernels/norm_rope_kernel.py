@@ -105,4 +105,4 @@ def norm_rope_kernel(
     store_numbers(mine, q_rstd, k_rstd, rstd, order.per_batch)
     if positions_ptr is not None:
         found = position, in_sequence
-        store_positions(positions_ptr, tokens, given, found, row_block == 0, lookup.axes)
+        store_positions(positions_ptr, tokens, given, found, row_block, lookup.axes)

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import traceback
 from collections import namedtuple
+from inspect import signature
 from pathlib import Path
 
 import triton
 import triton.language as tl
-from triton import knobs
 from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.compiler import get_ptxas
 from triton.compiler import ASTSource, make_backend
 from triton.runtime.jit import create_function_from_signature
 
@@ -85,10 +86,10 @@ def compile_kernel(kernel, target: GPUTarget, job: dict):
     options = {name: value for name, value in named.items() if name not in kernel.arg_names}
     arguments = [as_argument(argument) for argument in job["arguments"]]
     bound, specialization, rest = bind(*arguments, **named, debug=False)
-    options, signature, constexprs, attributes = kernel._pack_args(
+    options, kinds, constexprs, attributes = kernel._pack_args(
         backend, options, bound, specialization, rest
     )
-    source = ASTSource(kernel, signature, constexprs, attributes)
+    source = ASTSource(kernel, kinds, constexprs, attributes)
     return triton.compile(source, target=target, options=options.__dict__)
 
 
@@ -104,9 +105,10 @@ def as_argument(described):
 
 
 def ptxas_for(gpu: str) -> str:
-    """Triton's choice: its own, or what TRITON_PTXAS_PATH names; Inductor sets that."""
-    blackwell = int(re.search(r"\d+", gpu)[0]) >= 100
-    return (knobs.nvidia.ptxas_blackwell if blackwell else knobs.nvidia.ptxas).path
+    """Triton's choice among its own, or what TRITON_PTXAS_PATH names; Inductor sets that."""
+    number = int(re.search(r"\d+", gpu)[0])
+    takes_one = signature(get_ptxas).parameters  # not in Triton 3.5
+    return (get_ptxas(number) if takes_one else get_ptxas()).path
 
 
 def report_of_ptxas(ptx: str, fused: bool, folder: Path) -> dict[str, int]:
@@ -115,7 +117,12 @@ def report_of_ptxas(ptx: str, fused: bool, folder: Path) -> dict[str, int]:
     gpu = re.search(r"\.target (\w+)", ptx)[1]
     fusion = [] if fused else ["--fmad=false"]  # as Triton asks it
     command = [ptxas_for(gpu), "-v", *fusion, f"--gpu-name={gpu}", source, "-o", os.devnull]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    done = subprocess.run(command, capture_output=True, text=True)
+    text = done.stderr
+    if done.returncode:
+        raise RuntimeError(
+            f"ptxas refused what Triton made, with status {done.returncode}:\n{text}"
+        )
     stack, stores, loads = map(
         int, re.search(r"(\d+) bytes stack frame, (\d+) \D+ (\d+) bytes spill loads", text).groups()
     )

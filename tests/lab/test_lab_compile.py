@@ -140,13 +140,22 @@ def test_registers_are_those_of_code_that_is_not_fused(monkeypatch, tmp_path):
 
     asked = []
     text = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\nUsed 8 registers"
-    done = type("Done", (), {"stderr": text})
+    done = type("Done", (), {"stderr": text, "returncode": 0})
     run = lambda command, **_: asked.append(command) or done  # noqa: E731
     monkeypatch.setattr(compile_process, "ptxas_for", lambda gpu: "ptxas")
     monkeypatch.setattr(compile_process.subprocess, "run", run)
     for fused in (True, False):
         compile_process.report_of_ptxas(".target sm_90a", fused, tmp_path)
     assert ["--fmad=false" in command for command in asked] == [False, True]
+
+
+def test_what_ptxas_says_of_a_refusal_reaches_the_reader(tmp_path):
+    pytest.importorskip("triton", reason="needs Triton")
+    from rope_lab.compiler import compile_process
+
+    with pytest.raises(RuntimeError, match="no_such_instruction"):
+        ptx = ".version 8.0\n.target sm_90a\n.address_size 64\nno_such_instruction;\n"
+        compile_process.report_of_ptxas(ptx, True, tmp_path)
 
 
 def test_the_report_comes_from_the_ptxas_that_triton_runs(monkeypatch, tmp_path):
