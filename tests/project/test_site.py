@@ -145,6 +145,23 @@ def test_the_readme_has_the_part_that_a_page_shows(page):
     assert part_shown(readme.replace("## The kernels", "## Kernels"), read(page)) == []
 
 
+# What the forge shows
+
+
+def dead_on_the_forge(page, text):
+    links = re.findall(r"\]\((?!https?:|#)([^)\s#]+)", text)
+    return [link for link in links if not (page.parent / link).exists()]
+
+
+def test_links_of_pages_lead_somewhere_on_the_forge():
+    folders = ("*.md", "docs/*.md", "benchmarks/**/*.md", "integrations/**/*.md")
+    pages = [page for folder in folders for page in ROOT.glob(folder)]
+    dead = {page.name: dead_on_the_forge(page, page.read_text("utf-8")) for page in pages}
+    assert {name: links for name, links in dead.items() if links} == {}
+    sample = "[a](benchmarks/NOTES.md) [b](../benchmarks/NOTES.md#x) [c](#d) [e](https://f)"
+    assert dead_on_the_forge(ROOT / "docs/kernels.md", sample) == ["benchmarks/NOTES.md"]
+
+
 # Makefile, pyproject.toml and the workflow
 
 
@@ -467,14 +484,15 @@ def conf_where(monkeypatch, repository=""):
     return conf
 
 
-def what_becomes_of_a_link(conf, target):
+def what_becomes_of_a_link(conf, target, written_in="notebooks/p.ipynb"):
     from docutils import nodes
     from sphinx.addnodes import pending_xref
 
     link = pending_xref("", nodes.inline("", "text"), reftype="myst", refdomain=None)
     link["reftarget"] = target
+    link.source = written_in and f"/source/{written_in}"  # None: MyST names no file for [text](#x)
     page = nodes.paragraph("", "", link)
-    conf.link_to_the_repository(SimpleNamespace(env=SimpleNamespace(docname="notebooks/p")), page)
+    conf.link_to_the_repository(SimpleNamespace(srcdir="/source"), page)
     assert page.astext() == "text"
     return page.children[0]
 
@@ -484,14 +502,27 @@ def test_links_to_files_lead_to_the_repository_where_it_is_known(monkeypatch):
     conf = conf_where(monkeypatch, "somebody/rope")
     link = what_becomes_of_a_link(conf, "../benchmarks/NOTES.md#x")
     assert link["refuri"] == "https://github.com/somebody/rope/blob/main/benchmarks/NOTES.md#x"
-    for dead in ("NOTES.md", "../benchmarks/GONE.md", "../../elsewhere", "#gone"):
+    for dead in ("NOTES.md", "../benchmarks/GONE.md", "../../elsewhere"):
         assert what_becomes_of_a_link(conf, dead)["reftarget"] == dead  # left for Sphinx to report
+
+    assert what_becomes_of_a_link(conf, "place", None)["reftarget"] == "place"
 
     conf = conf_where(monkeypatch)
     assert what_becomes_of_a_link(conf, "../README.md").tagname == "inline"
-    page = what_becomes_of_a_link(conf, "../docs/kernels.md#What-it-can-do")  # in README: docs/...
-    assert (page["refdomain"], page["reftarget"]) == ("doc", "kernels")
-    assert page["reftargetid"] == "What-it-can-do"
+    for written_in, target in [
+        ("notebooks/p.ipynb", "../docs/kernels.md#What-it-can-do"),
+        ("README.txt", "docs/kernels.md#What-it-can-do"),  # shown by index.md and kernels.md
+    ]:
+        page = what_becomes_of_a_link(conf, target, written_in)
+        assert (page["refdomain"], page["reftarget"]) == ("doc", "kernels")
+        assert page["reftargetid"] == "What-it-can-do"
+    # pages of docs/ are at the top of what Sphinx reads, and link from where they are on the forge
+    page = what_becomes_of_a_link(conf, "../notebooks/08_profiling.ipynb", "checklist.md")
+    assert (page["refdomain"], page["reftarget"]) == ("doc", "notebooks/08_profiling")
+    records = what_becomes_of_a_link(conf, "../notebooks/records", "checklist.md")
+    assert records.tagname == "inline"
+    wrong = what_becomes_of_a_link(conf, "benchmarks/NOTES.md", "kernels.md")
+    assert wrong["reftarget"] == "benchmarks/NOTES.md"
     assert what_becomes_of_a_link(conf, "GONE.md")["reftarget"] == "GONE.md"
 
 
