@@ -16,6 +16,7 @@ from pathlib import Path
 
 from docutils import nodes
 from sphinx import addnodes
+from sphinx.ext.napoleon.docstring import GoogleDocstring
 
 import rope_kernels
 
@@ -45,9 +46,10 @@ myst_heading_anchors = 3
 myst_heading_slug_func = "notebook_index.anchor"  # as JupyterLab has it: one link works on both
 
 # A dead reference is an error (-n -W). Only names that other projects define, whose pages are not
-# looked up over the network, may stay without a link.
+# looked up over the network, and private ones, which have no page, may stay without a link.
 nitpick_ignore_regex = [
     ("py:.*", r"(torch|triton|collections|pathlib|types)\..*"),
+    ("py:.*", r"(.*\.)?_\w+"),
 ]
 
 # The docstrings are plain text for a terminal: `name` is code there.
@@ -229,6 +231,14 @@ def set_lists_apart(app, what, name, obj, options, lines):
     lines[:] = apart
     if what == "property":  # napoleon would take what stands before a colon for the type
         lines[:0] = ["..", ""]
+
+
+def returns_section(docstring, preprocess_types=False):
+    """The signature has the type. Napoleon would take what stands before a colon for one."""
+    return [("", "", docstring._dedent(docstring._consume_to_next_section()))]
+
+
+GoogleDocstring._consume_returns_section = returns_section
 
 
 def say_factories_in_python(app, what, name, obj, options, signature, returns):

@@ -598,6 +598,15 @@ def test_a_list_in_a_docstring_becomes_a_list(monkeypatch):
 
 
 @needs_sphinx
+def test_a_colon_in_returns_ends_no_type(monkeypatch):
+    from sphinx.ext.napoleon import GoogleDocstring
+
+    conf_where(monkeypatch)
+    lines = GoogleDocstring("Returns:\n    Both: `with f(x):` undoes it.").lines()
+    assert lines == [":returns: Both: `with f(x):` undoes it.", ""]
+
+
+@needs_sphinx
 def test_a_dead_link_stops_the_build(make_site, tmp_path, capfd):
     source = tmp_path / "source"
     (source / "notebooks").mkdir(parents=True)
