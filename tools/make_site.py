@@ -7,6 +7,7 @@ is looked up, those too that Sphinx does not check.
 
 import base64
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -146,7 +147,7 @@ def main() -> None:
     if complaints := dead_links(site):
         print(*complaints, sep="\n", file=sys.stderr)
         stop("the site was built, but has dead links: see above.")
-    print(f"The site is in {site.relative_to(ROOT)}: open index.html there.")
+    print(f"The site is in {os.path.relpath(site)}: open index.html there.")
 
 
 if __name__ == "__main__":

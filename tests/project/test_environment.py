@@ -376,6 +376,8 @@ def complaints_about_ci_script(text):
     complaints = [] if "make test" in lines else ["README's command, make test, is not called"]
     if "set -euo pipefail" not in lines:
         complaints.append("a failure would not stop it")
+    if not {"export CI=1", "for name in chromium npm; do"} <= set(lines):
+        complaints.append("tests that need more than Python would be skipped, or could not run")
     return complaints
 
 
@@ -384,7 +386,13 @@ def test_ci_runs_readmes_command():
     assert complaints_about_ci_script(text) == []
     for bad in ("# make test", "make lab"):
         assert complaints_about_ci_script(text.replace("make test", bad)) != []
-    assert complaints_about_ci_script(text.replace("set -euo", "set -u")) != []
+    for good, bad in [
+        ("set -euo", "set -u"),
+        ("export CI=1", "CI=1"),
+        ("chromium npm", "chromium"),
+    ]:
+        assert good in text
+        assert complaints_about_ci_script(text.replace(good, bad)) != [], bad
     assert os.access(ROOT / ".ci/run", os.X_OK)
 
 
