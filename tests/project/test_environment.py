@@ -238,6 +238,8 @@ def complaints_about_docker(text):
     complaints = [c for c in installs if not CONSTRAINTS_OPTION.search(c)]
     if not any("-e '.[test]' -e ./rope_lab" in c for c in installs):
         complaints.append("the packages are not installed")
+    if "touch README.md" not in commands:
+        complaints.append("the README that pyproject.toml names is missing when they are")
     system = " ".join(c for c in commands if "apt-get install" in c).split()
     complaints += [
         f"no {package} from apt"
@@ -282,6 +284,7 @@ def test_docker_image_is_made_from_the_constraints():
         ("-e '.[test]'", "-e ."),
         (" -e ./rope_lab", ""),
         ("gcc libc6-dev", "libc6-dev"),
+        ("touch README.md", "true"),
         ("python3-venv", "git"),
         ("NVIDIA_VISIBLE_DEVICES", "VISIBLE_DEVICES"),
         ("EXPOSE 8888", "EXPOSE 80"),
