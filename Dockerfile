@@ -44,6 +44,7 @@ RUN python3 -m venv "$VENV" \
         rope_lab/grading/exercises rope_lab/profiling rope_lab/rungs rope_lab/steps; do \
         mkdir -p "$package" && touch "$package/__init__.py"; \
     done \
+    && touch README.md \
     && pip install --no-cache-dir -c constraints.txt -e '.[test]' -e ./rope_lab
 
 COPY --chown=reader:reader . .

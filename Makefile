@@ -53,7 +53,10 @@ lab: environment ## make the environment and your copies, then open JupyterLab o
 # If a step fails, the reader learns whether it may be an original notebook that was edited.
 OR_EXPLAIN := || { $(VENV)/bin/python tools/edited_notebooks.py; exit 1; }
 
-test: environment ## lint, a slice of the tests, then every notebook against its stored output
+# Where CI is set, tests build the site too; elsewhere they are skipped without Sphinx.
+FOR_THE_SITE := $(if $(filter .venv,$(VENV)),.venv/made-for-site)
+
+test: environment $(if $(CI),$(FOR_THE_SITE)) ## lint, a slice of the tests, then every notebook against its stored output
 	$(VENV)/bin/ruff check $(OR_EXPLAIN)
 	$(VENV)/bin/ruff format --check $(OR_EXPLAIN)
 	$(VENV)/bin/lint-imports $(OR_EXPLAIN)
@@ -61,7 +64,7 @@ test: environment ## lint, a slice of the tests, then every notebook against its
 	ROPE_KERNELS_FAST_PATH=0 $(VENV)/bin/python -m pytest $(WITHOUT_FAST_PATH) $(OR_EXPLAIN)
 	$(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope $(OR_EXPLAIN)
 
-test-all: environment ## the same with every case; on a GPU once more without the fast path
+test-all: environment $(if $(CI),$(FOR_THE_SITE)) ## the same with every case; on a GPU once more without the fast path
 	$(VENV)/bin/ruff check $(OR_EXPLAIN)
 	$(VENV)/bin/ruff format --check $(OR_EXPLAIN)
 	$(VENV)/bin/lint-imports $(OR_EXPLAIN)
@@ -97,7 +100,7 @@ first_screen: environment ## draw README's two pictures, and the one for links (
 	.venv/bin/python -m pip install --quiet -c constraints.txt -e '.[site]'
 	touch $@
 
-site: environment $(if $(filter .venv,$(VENV)),.venv/made-for-site) ## build the site into build/site (needs npm)
+site: environment $(FOR_THE_SITE) ## build the site into build/site (needs npm)
 	$(VENV)/bin/python tools/make_site.py
 
 docker_image: ## build the Docker image rope-kernels (CPU=1 for one without CUDA)

@@ -16,12 +16,14 @@ from pathlib import Path
 
 from docutils import nodes
 from sphinx import addnodes
+from sphinx.ext.napoleon.docstring import GoogleDocstring
 
 import rope_kernels
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
+import make_site  # noqa: E402
 import notebook_index  # noqa: E402
 
 project = "RoPE in Triton"
@@ -44,9 +46,10 @@ myst_heading_anchors = 3
 myst_heading_slug_func = "notebook_index.anchor"  # as JupyterLab has it: one link works on both
 
 # A dead reference is an error (-n -W). Only names that other projects define, whose pages are not
-# looked up over the network, may stay without a link.
+# looked up over the network, and private ones, which have no page, may stay without a link.
 nitpick_ignore_regex = [
     ("py:.*", r"(torch|triton|collections|pathlib|types)\..*"),
+    ("py:.*", r"(.*\.)?_\w+"),
 ]
 
 # The docstrings are plain text for a terminal: `name` is code there.
@@ -96,21 +99,29 @@ html_theme_options = {
 }
 
 
-def link_to_the_repository(app, doctree):
-    """Point links to files of the repository that are no pages to GitHub.
+PLACES = make_site.places()
+WRITTEN_IN = {place: path for path, place in PLACES.items()}
 
-    Where the repository's address is not known, their text stays. A link to a file that does not
-    exist is left alone: Sphinx reports it. README's links to docs/ lead to pages of the site.
+
+def link_to_the_repository(app, doctree):
+    """Read links as the forge does, from where their file is in the repository.
+
+    What is a page leads to the page. Other files lead to GitHub; where the repository's address is
+    not known, their text stays. A link to a file that does not exist is left alone: Sphinx reports
+    it. A page may include parts of another file, so each link names its own.
     """
     for link in list(doctree.findall(addnodes.pending_xref)):
-        if link["reftype"] != "myst" or link["refdomain"] == "doc":
+        within_the_page = link.source is None  # [text](#place): MyST names no file
+        if link["reftype"] != "myst" or link["refdomain"] == "doc" or within_the_page:
             continue
         target, _, anchor = link["reftarget"].partition("#")
-        path = os.path.normpath(Path(app.env.docname).parent / target)
-        if not target or path.startswith("..") or not (ROOT / path).exists():
+        place = os.path.relpath(link.source, app.srcdir)
+        path = os.path.normpath(Path(WRITTEN_IN.get(place, place)).parent / target)
+        if path.startswith("..") or not (ROOT / path).exists():
             continue
-        if page := re.fullmatch(r"docs/(\w+)\.(md|rst)", path):
-            link.attributes |= {"refdomain": "doc", "reftarget": page[1], "reftargetid": anchor}
+        page, kind = os.path.splitext(PLACES.get(path, ""))
+        if kind in (".md", ".rst", ".ipynb"):
+            link.attributes |= {"refdomain": "doc", "reftarget": page, "reftargetid": anchor}
         elif REPOSITORY:
             address = f"{ADDRESS}/blob/main/{path}" + (f"#{anchor}" if anchor else "")
             link.replace_self(nodes.reference("", "", *link.children, refuri=address))
@@ -220,6 +231,14 @@ def set_lists_apart(app, what, name, obj, options, lines):
     lines[:] = apart
     if what == "property":  # napoleon would take what stands before a colon for the type
         lines[:0] = ["..", ""]
+
+
+def returns_section(docstring, preprocess_types=False):
+    """The signature has the type. Napoleon would take what stands before a colon for one."""
+    return [("", "", docstring._dedent(docstring._consume_to_next_section()))]
+
+
+GoogleDocstring._consume_returns_section = returns_section
 
 
 def say_factories_in_python(app, what, name, obj, options, signature, returns):

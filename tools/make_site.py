@@ -7,6 +7,7 @@ is looked up, those too that Sphinx does not check.
 
 import base64
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -36,17 +37,21 @@ def stop(sentence: str) -> None:
     sys.exit(f"error: {sentence}")
 
 
-def copy_source(source: Path) -> None:
-    """Put what Sphinx reads together, each file where it is in the repository."""
+def places() -> dict[str, str]:
+    """What Sphinx reads: each file of the repository, and the place of its copy."""
     pages = [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*.rst")]
-    files = {path: path.name for path in pages}
-    files[ROOT / "README.md"] = "README.txt"  # a part of the first page, not one of its own
+    found = {path: path.name for path in pages}
+    found[ROOT / "README.md"] = "README.txt"  # a part of the first page, not one of its own
     notebooks = "notebooks/*.ipynb", "notebooks/deeper/*.ipynb", "notebooks/solutions/*.ipynb"
     for pattern in (*notebooks, "docs/images/*.svg"):
-        files |= {path: path.relative_to(ROOT) for path in ROOT.glob(pattern)}
-    for path, place in files.items():
+        found |= {path: path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern)}
+    return {path.relative_to(ROOT).as_posix(): place for path, place in found.items()}
+
+
+def copy_source(source: Path) -> None:
+    for path, place in places().items():
         (source / place).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, source / place)
+        shutil.copy(ROOT / path, source / place)
 
 
 def has_the_hash(archive: Path) -> bool:
@@ -142,7 +147,7 @@ def main() -> None:
     if complaints := dead_links(site):
         print(*complaints, sep="\n", file=sys.stderr)
         stop("the site was built, but has dead links: see above.")
-    print(f"The site is in {site.relative_to(ROOT)}: open index.html there.")
+    print(f"The site is in {os.path.relpath(site)}: open index.html there.")
 
 
 if __name__ == "__main__":

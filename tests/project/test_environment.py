@@ -21,6 +21,7 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[2]
 CONSTRAINTS_OPTION = re.compile(r"(?:-c|--constraint)[ =]constraints\.txt\b")
@@ -123,10 +124,17 @@ def packages_without_a_pin(roots, requires, constraints):
 
 
 def installed_requires(name):
+    """None where a package is missing, or has another version than its pin."""
     try:
-        return importlib.metadata.requires(name) or []
+        metadata = importlib.metadata.metadata(name)
     except importlib.metadata.PackageNotFoundError:
         return None
+    pins = dict(line.split("==") for line in constraint_lines(read("constraints.txt")))
+    pins = {canonicalize_name(package): pin for package, pin in pins.items()}
+    installed = Version(metadata["Version"]).public  # torch 2.13.0+cpu is 2.13.0
+    if pins.get(canonicalize_name(name), installed) != installed:
+        return None
+    return metadata.get_all("Requires-Dist") or []
 
 
 def test_every_package_that_comes_along_is_pinned():
@@ -230,6 +238,8 @@ def complaints_about_docker(text):
     complaints = [c for c in installs if not CONSTRAINTS_OPTION.search(c)]
     if not any("-e '.[test]' -e ./rope_lab" in c for c in installs):
         complaints.append("the packages are not installed")
+    if "touch README.md" not in commands:
+        complaints.append("the README that pyproject.toml names is missing when they are")
     system = " ".join(c for c in commands if "apt-get install" in c).split()
     complaints += [
         f"no {package} from apt"
@@ -274,6 +284,7 @@ def test_docker_image_is_made_from_the_constraints():
         ("-e '.[test]'", "-e ."),
         (" -e ./rope_lab", ""),
         ("gcc libc6-dev", "libc6-dev"),
+        ("touch README.md", "true"),
         ("python3-venv", "git"),
         ("NVIDIA_VISIBLE_DEVICES", "VISIBLE_DEVICES"),
         ("EXPOSE 8888", "EXPOSE 80"),
@@ -376,6 +387,8 @@ def complaints_about_ci_script(text):
     complaints = [] if "make test" in lines else ["README's command, make test, is not called"]
     if "set -euo pipefail" not in lines:
         complaints.append("a failure would not stop it")
+    if not {"export CI=1", "for name in chromium npm; do"} <= set(lines):
+        complaints.append("tests that need more than Python would be skipped, or could not run")
     return complaints
 
 
@@ -384,11 +397,17 @@ def test_ci_runs_readmes_command():
     assert complaints_about_ci_script(text) == []
     for bad in ("# make test", "make lab"):
         assert complaints_about_ci_script(text.replace("make test", bad)) != []
-    assert complaints_about_ci_script(text.replace("set -euo", "set -u")) != []
+    for good, bad in [
+        ("set -euo", "set -u"),
+        ("export CI=1", "CI=1"),
+        ("chromium npm", "chromium"),
+    ]:
+        assert good in text
+        assert complaints_about_ci_script(text.replace(good, bad)) != [], bad
     assert os.access(ROOT / ".ci/run", os.X_OK)
 
 
-def complaints_about_workflow(text, *, commands, labels=None):
+def complaints_about_workflow(text, *, commands, labels=None, trigger="pull_request"):
     workflow = yaml.safe_load(text)
     jobs = workflow["jobs"].values()
     ran = [step.get("run", "").strip() for job in jobs for step in job["steps"]]
@@ -400,9 +419,18 @@ def complaints_about_workflow(text, *, commands, labels=None):
     triggers = workflow[True]  # in YAML 1.1 the key `on` is a boolean
     if labels and "pull_request" in triggers:
         complaints.append("strangers' pull requests run on a machine of our own")
-    if not labels and "pull_request" not in triggers:
-        complaints.append("pull requests are not tested")
+    if trigger not in triggers:
+        complaints.append(f"no {trigger} starts it")
     return complaints
+
+
+UNPINNED = [
+    "truncate --size 0 constraints.txt",
+    "make .venv/made-for-site CPU=1",
+    "git restore constraints.txt",
+    ".venv/bin/python -m pip freeze",  # names the versions
+    ".venv/bin/python -m pytest tests -n auto --dist worksteal -rs",
+]
 
 
 @pytest.mark.parametrize(
@@ -415,16 +443,21 @@ def complaints_about_workflow(text, *, commands, labels=None):
         ),
         (
             "gpu.yml",
-            {"commands": ["make test-all"], "labels": ["self-hosted", "gpu"]},
+            {"commands": ["make test-all"], "labels": ["self-hosted", "gpu"], "trigger": "push"},
             [
                 ("run: make test-all", "run: make test"),
                 ("[self-hosted, gpu]", "ubuntu-latest"),
                 ("workflow_dispatch:", "pull_request:"),
             ],
         ),
+        (
+            "newest.yml",
+            {"commands": UNPINNED, "trigger": "schedule"},
+            [(command, "make help") for command in UNPINNED] + [("schedule:", "push:")],
+        ),
     ],
 )
-def test_workflows_run_make_test(name, rules, breaks):
+def test_workflows_run_the_tests(name, rules, breaks):
     text = read(f".github/workflows/{name}")
     assert complaints_about_workflow(text, **rules) == []
     for good, bad in breaks:

@@ -1,7 +1,8 @@
 """The site shows what is stored, leads everywhere, and asks no other host for anything.
 
 The checks read the files and need nothing; those that build with Sphinx are skipped without it
-(`pip install -c constraints.txt -e '.[site]'`). Each check also sees a sample that breaks its rule.
+(`pip install -c constraints.txt -e '.[site]'`). Where the variable CI is set, `make test` installs
+it, and a missing Sphinx or npm is a failure. Each check also sees a sample that breaks its rule.
 """
 
 import ast
@@ -11,6 +12,7 @@ import hashlib
 import importlib.util
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -34,8 +36,12 @@ NOTEBOOKS = {
     if ".ipynb_checkpoints" not in path.parts
 }
 
+IN_CI = bool(os.environ.get("CI"))
 needs_sphinx = pytest.mark.skipif(
-    not all(importlib.util.find_spec(name) for name in ("sphinx", "myst_nb", "sphinx_book_theme")),
+    not IN_CI
+    and not all(
+        importlib.util.find_spec(name) for name in ("sphinx", "myst_nb", "sphinx_book_theme")
+    ),
     reason="the packages that build the site are not installed (extra `site`)",
 )
 
@@ -145,12 +151,32 @@ def test_the_readme_has_the_part_that_a_page_shows(page):
     assert part_shown(readme.replace("## The kernels", "## Kernels"), read(page)) == []
 
 
+# What the forge shows
+
+
+def dead_on_the_forge(page, text):
+    links = re.findall(r"\]\((?!https?:|#)([^)\s#]+)", text)
+    return [link for link in links if not (page.parent / link).exists()]
+
+
+def test_links_of_pages_lead_somewhere_on_the_forge():
+    folders = ("*.md", "docs/*.md", "benchmarks/**/*.md", "integrations/**/*.md")
+    pages = [page for folder in folders for page in ROOT.glob(folder)]
+    dead = {page.name: dead_on_the_forge(page, page.read_text("utf-8")) for page in pages}
+    assert {name: links for name, links in dead.items() if links} == {}
+    sample = "[a](benchmarks/NOTES.md) [b](../benchmarks/NOTES.md#x) [c](#d) [e](https://f)"
+    assert dead_on_the_forge(ROOT / "docs/kernels.md", sample) == ["benchmarks/NOTES.md"]
+
+
 # Makefile, pyproject.toml and the workflow
 
 
 def test_make_site_installs_from_the_constraints_and_builds():
     makefile = read("Makefile")
-    assert re.search(r"^site: environment .*made-for-site", makefile, re.MULTILINE)
+    assert re.search(r"^FOR_THE_SITE := .*made-for-site", makefile, re.MULTILINE)
+    assert "\nsite: environment $(FOR_THE_SITE) ##" in makefile
+    for tests in ("test", "test-all"):  # with CI set they build it, too
+        assert f"\n{tests}: environment $(if $(CI),$(FOR_THE_SITE)) ##" in makefile
     assert "\t$(VENV)/bin/python tools/make_site.py\n" in makefile
     assert "pip install --quiet -c constraints.txt -e '.[site]'" in makefile
     extras = tomllib.loads(read("pyproject.toml"))["project"]["optional-dependencies"]
@@ -372,18 +398,12 @@ def theme_values(css, selector):
     return dict(re.findall(r"(--[\w-]+)\s*:\s*([^;}]+)", ";".join(rules)))
 
 
-def package_file(package, path):
-    """The text of the one file of a package that fits a pattern; a skip where it is missing."""
-    spec = importlib.util.find_spec(package)
-    if spec is None:
-        pytest.skip(f"{package} is not installed")
-    (found,) = Path(spec.submodule_search_locations[0]).glob(path)
-    return found.read_text("utf-8")
-
-
 def pages_of_the_site():
     """{theme: (text, ground)} of output on the site."""
-    css = package_file("pydata_sphinx_theme", "**/static/styles/pydata-sphinx-theme.css")
+    spec = importlib.util.find_spec("pydata_sphinx_theme")
+    theme = Path(spec.submodule_search_locations[0])
+    (path,) = theme.glob("**/static/styles/pydata-sphinx-theme.css")
+    css = path.read_text("utf-8")
     found = {}
     for theme in ("light", "dark"):
         values = theme_values(css, f"html[data-theme={theme}]")
@@ -435,6 +455,7 @@ def test_diffs_are_legible_in_jupyterlab():
     assert min(contrasts_of_a_diff(faint, PAGES_OF_JUPYTERLAB).values()) < 4.5
 
 
+@needs_sphinx
 def test_diffs_are_legible_on_the_site():
     found = contrasts_of_a_diff(a_diff(), pages_of_the_site())
     assert len(found) >= 4 and min(found.values()) >= 4.5, found
@@ -467,14 +488,15 @@ def conf_where(monkeypatch, repository=""):
     return conf
 
 
-def what_becomes_of_a_link(conf, target):
+def what_becomes_of_a_link(conf, target, written_in="notebooks/p.ipynb"):
     from docutils import nodes
     from sphinx.addnodes import pending_xref
 
     link = pending_xref("", nodes.inline("", "text"), reftype="myst", refdomain=None)
     link["reftarget"] = target
+    link.source = written_in and f"/source/{written_in}"  # None: MyST names no file for [text](#x)
     page = nodes.paragraph("", "", link)
-    conf.link_to_the_repository(SimpleNamespace(env=SimpleNamespace(docname="notebooks/p")), page)
+    conf.link_to_the_repository(SimpleNamespace(srcdir="/source"), page)
     assert page.astext() == "text"
     return page.children[0]
 
@@ -484,14 +506,27 @@ def test_links_to_files_lead_to_the_repository_where_it_is_known(monkeypatch):
     conf = conf_where(monkeypatch, "somebody/rope")
     link = what_becomes_of_a_link(conf, "../benchmarks/NOTES.md#x")
     assert link["refuri"] == "https://github.com/somebody/rope/blob/main/benchmarks/NOTES.md#x"
-    for dead in ("NOTES.md", "../benchmarks/GONE.md", "../../elsewhere", "#gone"):
+    for dead in ("NOTES.md", "../benchmarks/GONE.md", "../../elsewhere"):
         assert what_becomes_of_a_link(conf, dead)["reftarget"] == dead  # left for Sphinx to report
+
+    assert what_becomes_of_a_link(conf, "place", None)["reftarget"] == "place"
 
     conf = conf_where(monkeypatch)
     assert what_becomes_of_a_link(conf, "../README.md").tagname == "inline"
-    page = what_becomes_of_a_link(conf, "../docs/kernels.md#What-it-can-do")  # in README: docs/...
-    assert (page["refdomain"], page["reftarget"]) == ("doc", "kernels")
-    assert page["reftargetid"] == "What-it-can-do"
+    for written_in, target in [
+        ("notebooks/p.ipynb", "../docs/kernels.md#What-it-can-do"),
+        ("README.txt", "docs/kernels.md#What-it-can-do"),  # shown by index.md and kernels.md
+    ]:
+        page = what_becomes_of_a_link(conf, target, written_in)
+        assert (page["refdomain"], page["reftarget"]) == ("doc", "kernels")
+        assert page["reftargetid"] == "What-it-can-do"
+    # pages of docs/ are at the top of what Sphinx reads, and link from where they are on the forge
+    page = what_becomes_of_a_link(conf, "../notebooks/08_profiling.ipynb", "checklist.md")
+    assert (page["refdomain"], page["reftarget"]) == ("doc", "notebooks/08_profiling")
+    records = what_becomes_of_a_link(conf, "../notebooks/records", "checklist.md")
+    assert records.tagname == "inline"
+    wrong = what_becomes_of_a_link(conf, "benchmarks/NOTES.md", "kernels.md")
+    assert wrong["reftarget"] == "benchmarks/NOTES.md"
     assert what_becomes_of_a_link(conf, "GONE.md")["reftarget"] == "GONE.md"
 
 
@@ -567,6 +602,15 @@ def test_a_list_in_a_docstring_becomes_a_list(monkeypatch):
 
 
 @needs_sphinx
+def test_a_colon_in_returns_ends_no_type(monkeypatch):
+    from sphinx.ext.napoleon import GoogleDocstring
+
+    conf_where(monkeypatch)
+    lines = GoogleDocstring("Returns:\n    Both: `with f(x):` undoes it.").lines()
+    assert lines == [":returns: Both: `with f(x):` undoes it.", ""]
+
+
+@needs_sphinx
 def test_a_dead_link_stops_the_build(make_site, tmp_path, capfd):
     source = tmp_path / "source"
     (source / "notebooks").mkdir(parents=True)
@@ -627,14 +671,19 @@ def test_pictures_have_the_words_that_the_notebook_stores(monkeypatch, tmp_path)
     ]  # fmt: skip
 
 
+def an_empty_mathjax(folder):
+    folder.mkdir()
+    (folder / "tex-chtml.js").touch()
+
+
 @needs_sphinx
-def test_the_whole_site_builds(make_site, tmp_path):
-    source, static, site = (tmp_path / name for name in ("source", "static", "site"))
-    make_site.copy_source(source)
-    (static / "mathjax").mkdir(parents=True)
-    (static / "mathjax/tex-chtml.js").touch()
-    make_site.run_sphinx(source, static, site)
-    assert make_site.dead_links(site) == []
+def test_the_whole_site_builds(make_site, tmp_path, monkeypatch):
+    """What `make site` does, but for MathJax: only CI asks npm for it."""
+    monkeypatch.setattr(make_site, "BUILD", tmp_path)
+    if not IN_CI:
+        monkeypatch.setattr(make_site, "fetch_mathjax", an_empty_mathjax)
+    make_site.main()
+    site = tmp_path / "site"
 
     for notebook in NOTEBOOKS:
         html = (site / notebook).with_suffix(".html").read_text(encoding="utf-8")

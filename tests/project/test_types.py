@@ -131,13 +131,16 @@ def test_mypy_finds_an_editable_install_from_outside_the_clone(tmp_path):
         pytest.importorskip(name)
     clone, environment = tmp_path / "clone", tmp_path / "environment"
     shutil.copytree(PACKAGE, clone / PACKAGE.name)
-    shutil.copy(PACKAGE.parent / "pyproject.toml", clone)
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(PACKAGE.parent / name, clone)
     build = "from setuptools.build_meta import build_editable; build_editable('..')"
     subprocess.run([sys.executable, "-c", build], cwd=clone, check=True, capture_output=True)
     venv.create(environment, symlinks=True)
     (packages,) = environment.glob("lib/python*/site-packages")
     with zipfile.ZipFile(*tmp_path.glob("*editable*.whl")) as wheel:
         wheel.extractall(packages)
+    (metadata,) = packages.glob("*.dist-info/METADATA")
+    assert "\n# RoPE in Triton\n" in metadata.read_text("utf-8")  # what `pip show` has to tell
     caller = tmp_path / "caller.py"
     caller.write_text("import rope_kernels\nreveal_type(rope_kernels.__version__)\n")
     python = f"--python-executable={environment / 'bin/python'}"
