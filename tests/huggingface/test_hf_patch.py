@@ -2,9 +2,13 @@
 
 import importlib
 import inspect
+import os
 import re
+import subprocess
 import sys
 import time
+from pathlib import Path
+from textwrap import indent
 from types import ModuleType
 
 import pytest
@@ -164,6 +168,7 @@ CHANGES = {  # of Llama's function: each rotates in another way
     "the helper's halves": ("x[..., : x.shape[-1] // 2]", "x[..., ::2]"),
     "a default": ("unsqueeze_dim=1", "unsqueeze_dim=2"),
     "a global": ("import torch\n", "import math as torch\n"),
+    "a class of the module's name": ("import torch\n", "class torch:\n    cat = None\n"),
 }
 
 
@@ -179,6 +184,79 @@ def test_another_code_is_left_and_says_why(change, llama, made):
         reason = "its code is not that of a known function"
         assert patch(module).left == (Left("changed_rotation", "apply_rotary_pos_emb", reason),)
         assert module.apply_rotary_pos_emb is original
+
+
+NOT_WHAT_RUNS = "the source of {} is not the code that runs"
+
+
+@pytest.mark.parametrize("change", ("the sign of the helper", "the sign of the sum", "a default"))
+def test_a_file_that_changed_since_its_import_is_not_believed(change, llama, made):
+    text = text_of_llama(llama)
+    module = made("stale_rotation", text.replace(*CHANGES[change], 1))
+    original = module.apply_rotary_pos_emb
+    Path(module.__file__).write_text(text, encoding="utf-8")
+    (left,) = patch(module).left
+    name = "rotate_half" if "helper" in change else "apply_rotary_pos_emb"
+    assert left.reason == NOT_WHAT_RUNS.format(name)
+    assert module.apply_rotary_pos_emb is original
+
+
+@pytest.mark.parametrize("others", ((2,), (True,), (), None))
+def test_defaults_that_changed_since_are_seen(others, llama, made):
+    module = made("other_defaults", text_of_llama(llama))
+    module.apply_rotary_pos_emb.__defaults__ = others
+    (left,) = patch(module).left
+    assert left.reason == NOT_WHAT_RUNS.format("apply_rotary_pos_emb")
+    text = text_of_llama(llama).replace("unsqueeze_dim=1", "*, unsqueeze_dim=1")
+    module = made("other_keywords", text)
+    code_digest(module.apply_rotary_pos_emb)
+    named = {"unsqueeze_dim": others[0]} if others else None
+    module.apply_rotary_pos_emb.__kwdefaults__ = named
+    with pytest.raises(UnknownCode, match=NOT_WHAT_RUNS.format("apply_rotary_pos_emb")):
+        code_digest(module.apply_rotary_pos_emb)
+
+
+WRITTEN = {  # other ways to write Llama's module
+    "with annotations as strings": lambda text: f"from __future__ import annotations\n{text}",
+    "in a branch": lambda text: (
+        "if True:\n" + indent(text.replace('"""Applies', '"""Spaces:\n      \n'), "    ")
+    ),
+    "in a function": lambda text: (
+        text.replace("def apply", "def made():\n  def apply").replace("\n    ", "\n      ")
+        + "\n  return apply_rotary_pos_emb\napply_rotary_pos_emb = made()\n"
+    ),
+    "with a decorator": lambda text: text.replace("def apply", "@(lambda x: x)\ndef apply"),
+}
+
+
+@pytest.mark.parametrize("way", WRITTEN)
+def test_how_a_function_was_written_and_run_does_not_count(way, llama, made):
+    module = made("written_rotation", WRITTEN[way](text_of_llama(llama)))
+    function = module.apply_rotary_pos_emb
+    call = CASE.call_of(function, "cpu")
+    sys.settrace(lambda *args: None)  # CPython rewrites code that is traced, or runs often
+    try:
+        for _ in range(100):
+            function(**call)
+    finally:
+        sys.settrace(None)
+    assert code_digest(function) == code_digest(function_of(llama.apply_rotary_pos_emb))
+
+
+@pytest.mark.parametrize("options", (("-OO",), ("-X", "no_debug_ranges")))
+def test_options_of_python_do_not_count(options, llama, made):
+    module = made("optioned_rotation", text_of_llama(llama))  # this leaves bytecode for the child
+    digest = "from rope_kernels.huggingface.digest import code_digest"
+    code = f"import optioned_rotation as m; {digest}; print(code_digest(m.apply_rotary_pos_emb))"
+    path = os.pathsep.join((str(Path(module.__file__).parent), *sys.path))
+    child = subprocess.run(
+        [sys.executable, *options, "-c", code],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert child.stdout.strip() == code_digest(module.apply_rotary_pos_emb)
 
 
 def test_annotations_docstrings_and_names_of_helpers_do_not_count(llama, made):
@@ -210,6 +288,10 @@ def noted(function):
     module = made("wrapped_rotation", text[:start] + wrapping + "@noted\n" + text[at:])
     (left,) = patch(module).left
     assert left.reason.startswith("apply_rotary_pos_emb wraps another function")
+    module = made("rotation_of_another_module", text)
+    module.torch = ModuleType("torch")
+    (left,) = patch(module).left
+    assert left.reason == "<module 'torch'> is no Python function"
     with pytest.raises(UnknownCode):
         code_digest(torch.cat)
 
