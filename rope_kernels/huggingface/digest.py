@@ -16,10 +16,22 @@ from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 
 NOT_COUNTED = ("annotation", "returns", "decorator_list", "type_comment", "type_params", "ctx")
 LETTERS = 12
+REPLACES = "_rope_kernels_replaces"  # of a function of ours: itself, and what it replaced
 
 
 class UnknownCode(Exception):
     """The code can't be read, or refers to something that has no digest. The message says why."""
+
+
+def original_of(value: object) -> object:
+    """What a function of ours replaced; any other object itself, also a wrapper around ours.
+
+    `functools.wraps` gives a wrapper the attributes of ours, so these name their owner.
+    """
+    if not isinstance(value, FunctionType):
+        return value
+    ours, original = vars(value).get(REPLACES, (None, None))
+    return original if ours is value else value
 
 
 def code_digest(function: Callable) -> str:
@@ -135,7 +147,7 @@ class _Scope:
             yield repr(node)
 
     def _words_of_global(self, name: str) -> Iterator[str]:
-        value = self.globals[name]
+        value = original_of(self.globals[name])
         if isinstance(value, ModuleType) and sys.modules.get(value.__name__) is value:
             yield value.__name__
         elif isinstance(value, (type, BuiltinFunctionType)):

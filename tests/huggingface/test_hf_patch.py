@@ -1,5 +1,6 @@
 """`patch` and `unpatch`: what is replaced, what is left and why, and that it comes back."""
 
+import functools
 import importlib
 import inspect
 import os
@@ -19,8 +20,9 @@ from hf_calls import Case, Function, Sizes, differs, outcome
 from hf_models import FAMILIES, inputs_of
 from rope_kernels.huggingface import Left, Replaced, patch, unpatch
 from rope_kernels.huggingface.digest import UnknownCode, code_digest
-from rope_kernels.huggingface.known import BY_DIGEST
+from rope_kernels.huggingface.known import BY_DIGEST, KNOWN
 from rope_kernels.huggingface.lookup import function_of
+from test_hf_functions import usual_cases
 
 LLAMA = "transformers.models.llama.modeling_llama"
 CASE = Case("(b, s, w) for (b, h, s, d)", 1, "fp32")
@@ -91,9 +93,10 @@ def test_another_target_is_refused(target):
         patch(target)
 
 
-def test_a_name_that_is_none_is_refused():
-    with pytest.raises(ValueError, match=r"target is 'lama', and transformers\.models\.lama"):
-        patch("lama")
+@pytest.mark.parametrize("name", ("lama", "../x", ".x", "", "a..b"))
+def test_a_name_that_is_none_is_refused(name):
+    with pytest.raises(ValueError, match=f"target is '{re.escape(name)}', and .* be imported"):
+        patch(name)
 
 
 # It comes back
@@ -126,6 +129,49 @@ def test_what_others_replaced_since_stays(llama, monkeypatch):
     llama.apply_rotary_pos_emb = print
     unpatch()
     assert llama.apply_rotary_pos_emb is print
+
+
+def test_a_block_that_was_left_is_not_entered_again(llama):
+    original = llama.apply_rotary_pos_emb
+    with patch("llama") as patched:
+        pass
+    with pytest.raises(ValueError, match="was put back or replaced since; accepted: a new call"):
+        patched.__enter__()
+    assert llama.apply_rotary_pos_emb is original
+
+
+def test_a_wrapper_of_ours_by_others_stays(llama, monkeypatch):
+    monkeypatch.setattr(llama, "apply_rotary_pos_emb", llama.apply_rotary_pos_emb)
+    patch("llama")
+    ours = llama.apply_rotary_pos_emb
+    wrapper = functools.wraps(ours)(lambda *args, **kwargs: ours(*args, **kwargs))
+    llama.apply_rotary_pos_emb = wrapper
+    with patch("llama") as patched:
+        assert not patched.replaced
+    assert llama.apply_rotary_pos_emb is wrapper
+
+
+def test_two_modules_of_one_name_are_patched_each(llama, made):
+    modules = [made("twice_loaded", text_of_llama(llama)) for _ in range(2)]
+    assert modules[0] is not modules[1]
+    originals = [module.apply_rotary_pos_emb for module in modules]
+    for module in modules:
+        assert patch(module).replaced
+    for number, module in enumerate(modules):
+        assert module.apply_rotary_pos_emb is not originals[number]
+        unpatch(module)
+        now = [x.apply_rotary_pos_emb is y for x, y in zip(modules, originals, strict=True)]
+        assert now == [True, number == 1]
+
+
+def test_a_function_under_another_name_is_replaced(llama, made):
+    made("copied_rotation", text_of_llama(llama))
+    module = made("with_import", "from copied_rotation import apply_rotary_pos_emb as rope\n")
+    original = module.rope
+    with patch(module) as patched:
+        assert [one.function for one in patched.replaced] == ["rope"]
+        assert module.rope is not original
+    assert module.rope is original
 
 
 def test_a_module_of_the_hub_comes_back_as_the_same_object(llama, monkeypatch):
@@ -339,6 +385,12 @@ def test_what_is_left_by_name():
     }
 
 
+def test_a_function_that_calls_a_replaced_one_has_its_own_reason():
+    for _ in range(2):  # the second call finds ours
+        (left,) = patch("gemma4").left
+        assert left.reason == "its code is not that of a known function"
+
+
 # Calls that go to the function itself
 
 ODD = {
@@ -409,6 +461,26 @@ def test_dtensors_go_to_the_function_itself(llama, tmp_path):
 
 
 # Within PyTorch's transforms
+
+
+@pytest.mark.filterwarnings("ignore")  # of the tracer
+@pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.families.split()[0])
+def test_a_trace_is_that_of_the_function_itself(known):
+    """Every form, at sizes of its own: a trace would keep what Python decided."""
+    original = Function(known.families.split()[0], known.name).itself
+    ours = known.form(known.rule, original)
+    (case, *_) = usual_cases(original)
+    call = case.call_of(original, "cpu")
+    tensors = {name: x.detach() for name, x in call.items() if torch.is_tensor(x)}
+
+    def graph(function):
+        def called(*given):
+            return function(**call | dict(zip(tensors, given, strict=True)))
+
+        traced = torch.jit.trace(called, tuple(tensors.values()), check_trace=False)
+        return [node.kind() for node in traced.graph.nodes()]
+
+    assert graph(ours) == graph(original)
 
 
 def test_a_patched_model_compiles_without_a_break(device, monkeypatch):
