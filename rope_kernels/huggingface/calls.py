@@ -86,6 +86,8 @@ class Rule:
         self, tensors: tuple[Tensor, ...], cos: Tensor, sin: Tensor, unsqueeze_dim: int
     ) -> str | None:
         """Why a call is one for the function itself, or None: `rotate` takes it."""
+        if torch.jit.is_tracing():  # sizes are tensors, and checks of values are not recorded
+            return "torch.jit.trace, which records operators"
         for x in (*tensors, cos, sin):  # no generators from here on: this is in every call
             if not isinstance(x, Tensor):
                 return "an argument is no tensor"

@@ -2,22 +2,36 @@
 
 Annotations, docstrings, decorators and comments don't count. Names of functions don't count either,
 so a helper that was renamed is the same. What the code refers to does: helpers by their own code,
-modules by their names.
+modules by their names. The digest is read from the source, so the source has to be what runs.
 """
 
 import ast
 import hashlib
 import inspect
-import textwrap
+import sys
+import warnings
 from collections.abc import Callable, Iterator
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from functools import lru_cache
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 
 NOT_COUNTED = ("annotation", "returns", "decorator_list", "type_comment", "type_params", "ctx")
 LETTERS = 12
+REPLACES = "_rope_kernels_replaces"  # of a function of ours: itself, and what it replaced
 
 
 class UnknownCode(Exception):
     """The code can't be read, or refers to something that has no digest. The message says why."""
+
+
+def original_of(value: object) -> object:
+    """What a function of ours replaced; any other object itself, also a wrapper around ours.
+
+    `functools.wraps` gives a wrapper the attributes of ours, so these name their owner.
+    """
+    if not isinstance(value, FunctionType):
+        return value
+    ours, original = vars(value).get(REPLACES, (None, None))
+    return original if ours is value else value
 
 
 def code_digest(function: Callable) -> str:
@@ -27,7 +41,8 @@ def code_digest(function: Callable) -> str:
     3.9 are walked, one by one.
 
     Raises:
-        UnknownCode: its source is not available, or it wraps a function or closes over variables.
+        UnknownCode: its source is not available or not what runs, or it wraps a function or closes
+            over variables.
     """
     text = " ".join(_words_of_function(function, ()))
     return hashlib.sha256(text.encode()).hexdigest()[:LETTERS]
@@ -38,19 +53,71 @@ def _words_of_function(function: Callable, callers: tuple[Callable, ...]) -> Ite
         raise UnknownCode(f"{function!r} is no Python function")
     if function.__closure__ or hasattr(function, "__wrapped__"):
         raise UnknownCode(f"{function.__name__} wraps another function or closes over variables")
-    try:
-        source = textwrap.dedent(inspect.getsource(function))
-        (node,) = ast.parse(source).body
-    except (OSError, TypeError, SyntaxError, ValueError) as error:
-        raise UnknownCode(f"the source of {function.__name__} is not available") from error
-    if not isinstance(node, ast.FunctionDef):
-        raise UnknownCode(f"{function.__name__} was not written with def")
+    node = _definition_of(function)
     scope = _Scope(function, (*callers, function))
     yield "def"
     yield from scope.words_of(node.args)
     has_docstring = ast.get_docstring(node) is not None
     for statement in node.body[1:] if has_docstring else node.body:
         yield from scope.words_of(statement)
+
+
+def _definition_of(function: FunctionType) -> ast.FunctionDef:
+    """The definition in the file, if code and defaults are still those that it has there."""
+    code, name = function.__code__, function.__name__
+    try:
+        text = "".join(inspect.findsource(function)[0])
+        nodes, codes = _compiled(text)
+    except (OSError, TypeError, SyntaxError, ValueError) as error:
+        raise UnknownCode(f"the source of {name} is not available") from error
+    if code.co_name == "<lambda>":
+        raise UnknownCode(f"{name} was not written with def")
+    node = nodes.get((code.co_name, code.co_firstlineno))
+    if node is None or _without_columns(code) not in codes or not _has_defaults(function, node):
+        raise UnknownCode(f"the source of {name} is not the code that runs")
+    return node
+
+
+@lru_cache(maxsize=1)  # a function and its helpers are mostly in one file
+def _compiled(text: str) -> tuple[dict[tuple[str, int], ast.FunctionDef], set[CodeType]]:
+    """The functions in a file by name and first line, and all code that they are compiled to.
+
+    The whole file is compiled, because its imports change the code for `torch.cat(...)`.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the import has shown them
+        tree = ast.parse(text)
+        found = [compile(tree, "<source>", "exec", dont_inherit=True)]
+    for code in found:  # grows
+        found += [x for x in code.co_consts if isinstance(x, CodeType)]
+    nodes = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            first_line = min(x.lineno for x in (node, *node.decorator_list))
+            nodes[node.name, first_line] = node
+    return nodes, {_without_columns(code) for code in found}
+
+
+def _without_columns(code: CodeType) -> CodeType:
+    """A copy, which is as if it had never run: Python rewrites code that runs often or is traced.
+
+    `python -X no_debug_ranges` leaves columns out.
+    """
+    return code.replace(co_linetable=b"")
+
+
+def _has_defaults(function: FunctionType, node: ast.FunctionDef) -> bool:
+    """Whether its defaults are those of the definition: as text, where 1 is not True."""
+    given = node.args
+    named = zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    try:
+        by_place = tuple([ast.literal_eval(x) for x in given.defaults])
+        by_name = {arg.arg: ast.literal_eval(x) for arg, x in named if x is not None}
+    except ValueError as error:
+        raise UnknownCode(f"a default of {node.name} is no literal") from error
+    return repr((by_place, by_name)) == repr(
+        (function.__defaults__ or (), function.__kwdefaults__ or {})
+    )
 
 
 class _Scope:
@@ -80,12 +147,14 @@ class _Scope:
             yield repr(node)
 
     def _words_of_global(self, name: str) -> Iterator[str]:
-        value = self.globals[name]
-        if isinstance(value, ModuleType):
+        value = original_of(self.globals[name])
+        if isinstance(value, ModuleType) and sys.modules.get(value.__name__) is value:
             yield value.__name__
-        elif isinstance(value, (int, float, str, type, BuiltinFunctionType)):
-            yield getattr(value, "__qualname__", repr(value))
-        elif value in self.callers:
+        elif isinstance(value, (type, BuiltinFunctionType)):
+            yield f"{type(value).__name__} {value.__module__}.{value.__qualname__}"
+        elif isinstance(value, (int, float, str)):
+            yield f"{type(value).__name__} {value!r}"
+        elif isinstance(value, FunctionType) and value in self.callers:
             yield f"caller {self.callers.index(value)}"
         else:
             yield from _words_of_function(value, self.callers)

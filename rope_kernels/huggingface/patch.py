@@ -11,12 +11,11 @@ from typing import Any
 
 from torch import nn
 
-from .digest import UnknownCode
+from .digest import REPLACES, UnknownCode, original_of
 from .lookup import function_of, is_known, known_by_code
 
 ROTATES = re.compile(r"apply_\w*(rotary|rope)|rotate_queries_or_keys")  # by a function's name
 FAMILY = "transformers.models.{0}.modeling_{0}"
-REPLACES = "_rope_kernels_replaces"  # of a function of ours: the object that it replaced
 METHOD = "a method; only functions of a module are replaced"
 
 
@@ -77,6 +76,10 @@ class Patched:
     _new: tuple[_Global, ...] = field(default=(), repr=False)
 
     def __enter__(self) -> "Patched":
+        for one in self._new:
+            if not one.is_ours:
+                came = f"{one.module.__name__}.{one.name} was put back or replaced since"
+                raise ValueError(f"{came}; accepted: a new call of patch for each with block")
         return self
 
     def __exit__(
@@ -94,7 +97,8 @@ class Patched:
         return "\n".join(lines) or "no function that rotates was found"
 
 
-_patched: dict[tuple[str, str], _Global] = {}  # by the names of the module and of the function
+# By module, not by its name, which another module may have too, and by the function's name.
+_patched: dict[tuple[ModuleType, str], _Global] = {}
 
 
 def patch(target: nn.Module | ModuleType | str) -> Patched:
@@ -139,11 +143,11 @@ def patch(target: nn.Module | ModuleType | str) -> Patched:
                 left.append(Left(*names, str(reason)))
                 continue
             replaced.append(Replaced(*names))
-            known = _patched.get(names)
+            known = _patched.get((module, name))
             if known is None or not known.is_ours:
-                one = _Global(module, name, getattr(value, REPLACES, value), ours)
+                one = _Global(module, name, original_of(value), ours)
                 setattr(module, name, ours)
-                _patched[names] = one
+                _patched[module, name] = one
                 new.append(one)
     return Patched(tuple(replaced), tuple(left), tuple(new))
 
@@ -159,16 +163,16 @@ def unpatch(target: nn.Module | ModuleType | str | None = None) -> None:
     Raises:
         TypeError, ValueError: as in `patch`.
     """
-    modules = None if target is None else [module.__name__ for module in _modules_of(target)]
+    modules = None if target is None else _modules_of(target)
     for one in list(_patched.values()):
-        if modules is None or one.module.__name__ in modules:
+        if modules is None or one.module in modules:
             _put_back(one)
 
 
 def _put_back(one: _Global) -> None:
     one.put_back()
-    if _patched.get((one.module.__name__, one.name)) is one:
-        del _patched[one.module.__name__, one.name]
+    if _patched.get((one.module, one.name)) is one:
+        del _patched[one.module, one.name]
 
 
 def _modules_of(target: object) -> list[ModuleType]:
@@ -178,6 +182,8 @@ def _modules_of(target: object) -> list[ModuleType]:
     if isinstance(target, str):
         name = target if "." in target else FAMILY.format(target)
         try:
+            if name.startswith("."):
+                raise ImportError("a relative name")
             return [import_module(name)]
         except ImportError as error:
             accepted = "the name of a module, or of a family of transformers, as 'llama'"
@@ -200,11 +206,11 @@ def _rotations_in(module: ModuleType) -> Iterator[tuple[str, Any]]:
     found = {
         name: value
         for name, value in vars(module).items()
-        if ROTATES.search(name) and isinstance(value, (FunctionType, nn.Module))
+        if isinstance(value, (FunctionType, nn.Module)) and _rotates(name, value)
     }
     helpers = set()
     for value in found.values():
-        function = function_of(getattr(value, REPLACES, value))
+        function = function_of(original_of(value))
         if is_known(function):
             helpers |= {*function.__code__.co_names}
     yield from ((name, value) for name, value in found.items() if name not in helpers)
@@ -215,16 +221,22 @@ def _rotations_in(module: ModuleType) -> Iterator[tuple[str, Any]]:
                     yield f"{cls.__name__}.{name}", METHOD
 
 
+def _rotates(name: str, value: FunctionType | nn.Module) -> bool:
+    """Whether a global may rotate, by its name, or by that which its function had elsewhere."""
+    own_name = getattr(function_of(value), "__name__", "")
+    return any(ROTATES.search(x) is not None for x in (name, own_name))
+
+
 def _ours_for(value: Any) -> Callable:
     """The function that replaces a global; itself, if it is one of ours.
 
     Raises:
         UnknownCode: its code is not known.
     """
-    if hasattr(value, REPLACES):
+    if original_of(value) is not value:
         return value
     function = function_of(value)
     known = known_by_code(function)
     ours = functools.wraps(function)(known.form(known.rule, value))
-    setattr(ours, REPLACES, value)
+    setattr(ours, REPLACES, (ours, value))
     return ours

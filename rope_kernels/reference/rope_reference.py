@@ -88,8 +88,10 @@ def rotate(tensors: tuple[Tensor, ...], rotation: Rotation, rounding: str) -> tu
             rotated = torch.where(in_sequence, rotated, given)
         if rotation.interleaved and not writes_interleaved:
             rotated = to_half_split(rotated)
-        out = torch.cat((before, rotated, after), dim=-1)
-        outs.append(out.contiguous())
+        if rotation.keeps_strides and rotation.rotary_dim == x.shape[-1]:
+            outs.append(rotated)  # elementwise operators keep the order of dimensions of `x`
+        else:
+            outs.append(torch.cat((before, rotated, after), dim=-1).contiguous())
     return tuple(outs)
 
 

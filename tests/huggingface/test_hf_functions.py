@@ -17,7 +17,6 @@ from hf_calls import (
 )
 from rope_kernels.huggingface.digest import code_digest
 from rope_kernels.huggingface.known import BY_DIGEST, KNOWN
-from rope_kernels.machine.engine import interpreter_is_on
 
 HAS_GPU = torch.cuda.is_available()
 SMALL, LARGE = Sizes(), Sizes(b=2, s=300, q_heads=8, k_heads=2, d=96)
@@ -47,11 +46,8 @@ def disagreements(function, some, device):
     for case in some:
         call, before = case.call_of(function, device), len(given)
         wanted = outcome(function, call)
-        if (
-            difference := differs(
-                outcome(ours, call), wanted, interpreter_is_on() or device == "cuda"
-            )
-        ) is not None:
+        difference = differs(outcome(ours, call), wanted, strides=True)
+        if difference is not None:
             found.append((case.layout, case.width, case.dtypes, difference))
         taken += len(given) == before and not isinstance(wanted, str)
     return found, taken
@@ -143,5 +139,5 @@ def test_a_compiled_call_has_the_same_bits(family, dtypes, device, needs_triton)
     backend = "inductor" if device == "cuda" else "aot_eager"
     compiled = torch.compile(ours, fullgraph=True, backend=backend)
     wanted = outcome(function, call)
-    assert differs(outcome(compiled, call), wanted, strides=False) is None
+    assert differs(outcome(compiled, call), wanted, strides=True) is None
     assert not given

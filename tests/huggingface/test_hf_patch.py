@@ -1,10 +1,15 @@
 """`patch` and `unpatch`: what is replaced, what is left and why, and that it comes back."""
 
+import functools
 import importlib
 import inspect
+import os
 import re
+import subprocess
 import sys
 import time
+from pathlib import Path
+from textwrap import indent
 from types import ModuleType
 
 import pytest
@@ -15,8 +20,9 @@ from hf_calls import Case, Function, Sizes, differs, outcome
 from hf_models import FAMILIES, inputs_of
 from rope_kernels.huggingface import Left, Replaced, patch, unpatch
 from rope_kernels.huggingface.digest import UnknownCode, code_digest
-from rope_kernels.huggingface.known import BY_DIGEST
+from rope_kernels.huggingface.known import BY_DIGEST, KNOWN
 from rope_kernels.huggingface.lookup import function_of
+from test_hf_functions import usual_cases
 
 LLAMA = "transformers.models.llama.modeling_llama"
 CASE = Case("(b, s, w) for (b, h, s, d)", 1, "fp32")
@@ -87,9 +93,10 @@ def test_another_target_is_refused(target):
         patch(target)
 
 
-def test_a_name_that_is_none_is_refused():
-    with pytest.raises(ValueError, match=r"target is 'lama', and transformers\.models\.lama"):
-        patch("lama")
+@pytest.mark.parametrize("name", ("lama", "../x", ".x", "", "a..b"))
+def test_a_name_that_is_none_is_refused(name):
+    with pytest.raises(ValueError, match=f"target is '{re.escape(name)}', and .* be imported"):
+        patch(name)
 
 
 # It comes back
@@ -124,6 +131,49 @@ def test_what_others_replaced_since_stays(llama, monkeypatch):
     assert llama.apply_rotary_pos_emb is print
 
 
+def test_a_block_that_was_left_is_not_entered_again(llama):
+    original = llama.apply_rotary_pos_emb
+    with patch("llama") as patched:
+        pass
+    with pytest.raises(ValueError, match="was put back or replaced since; accepted: a new call"):
+        patched.__enter__()
+    assert llama.apply_rotary_pos_emb is original
+
+
+def test_a_wrapper_of_ours_by_others_stays(llama, monkeypatch):
+    monkeypatch.setattr(llama, "apply_rotary_pos_emb", llama.apply_rotary_pos_emb)
+    patch("llama")
+    ours = llama.apply_rotary_pos_emb
+    wrapper = functools.wraps(ours)(lambda *args, **kwargs: ours(*args, **kwargs))
+    llama.apply_rotary_pos_emb = wrapper
+    with patch("llama") as patched:
+        assert not patched.replaced
+    assert llama.apply_rotary_pos_emb is wrapper
+
+
+def test_two_modules_of_one_name_are_patched_each(llama, made):
+    modules = [made("twice_loaded", text_of_llama(llama)) for _ in range(2)]
+    assert modules[0] is not modules[1]
+    originals = [module.apply_rotary_pos_emb for module in modules]
+    for module in modules:
+        assert patch(module).replaced
+    for number, module in enumerate(modules):
+        assert module.apply_rotary_pos_emb is not originals[number]
+        unpatch(module)
+        now = [x.apply_rotary_pos_emb is y for x, y in zip(modules, originals, strict=True)]
+        assert now == [True, number == 1]
+
+
+def test_a_function_under_another_name_is_replaced(llama, made):
+    made("copied_rotation", text_of_llama(llama))
+    module = made("with_import", "from copied_rotation import apply_rotary_pos_emb as rope\n")
+    original = module.rope
+    with patch(module) as patched:
+        assert [one.function for one in patched.replaced] == ["rope"]
+        assert module.rope is not original
+    assert module.rope is original
+
+
 def test_a_module_of_the_hub_comes_back_as_the_same_object(llama, monkeypatch):
     """The package kernels makes a module of the function, whose `forward` holds it."""
     function = function_of(llama.apply_rotary_pos_emb)
@@ -138,7 +188,7 @@ def test_a_module_of_the_hub_comes_back_as_the_same_object(llama, monkeypatch):
         assert patched.replaced and llama.apply_rotary_pos_emb is not of_hub
         call = CASE.call_of(function, "cpu")
         got = outcome(llama.apply_rotary_pos_emb, call)
-        assert differs(got, outcome(function, call), strides=False) is None
+        assert differs(got, outcome(function, call), strides=True) is None
     assert llama.apply_rotary_pos_emb is of_hub
 
 
@@ -155,7 +205,7 @@ def test_a_copy_in_code_of_a_model_is_known(llama, made):
         assert [one.function for one in patched.replaced] == ["apply_rotary_pos_emb"], name
         call = CASE.call_of(original, "cpu")
         got = outcome(module.apply_rotary_pos_emb, call)
-        assert differs(got, outcome(original, call), strides=False) is None
+        assert differs(got, outcome(original, call), strides=True) is None
 
 
 CHANGES = {  # of Llama's function: each rotates in another way
@@ -164,6 +214,7 @@ CHANGES = {  # of Llama's function: each rotates in another way
     "the helper's halves": ("x[..., : x.shape[-1] // 2]", "x[..., ::2]"),
     "a default": ("unsqueeze_dim=1", "unsqueeze_dim=2"),
     "a global": ("import torch\n", "import math as torch\n"),
+    "a class of the module's name": ("import torch\n", "class torch:\n    cat = None\n"),
 }
 
 
@@ -179,6 +230,79 @@ def test_another_code_is_left_and_says_why(change, llama, made):
         reason = "its code is not that of a known function"
         assert patch(module).left == (Left("changed_rotation", "apply_rotary_pos_emb", reason),)
         assert module.apply_rotary_pos_emb is original
+
+
+NOT_WHAT_RUNS = "the source of {} is not the code that runs"
+
+
+@pytest.mark.parametrize("change", ("the sign of the helper", "the sign of the sum", "a default"))
+def test_a_file_that_changed_since_its_import_is_not_believed(change, llama, made):
+    text = text_of_llama(llama)
+    module = made("stale_rotation", text.replace(*CHANGES[change], 1))
+    original = module.apply_rotary_pos_emb
+    Path(module.__file__).write_text(text, encoding="utf-8")
+    (left,) = patch(module).left
+    name = "rotate_half" if "helper" in change else "apply_rotary_pos_emb"
+    assert left.reason == NOT_WHAT_RUNS.format(name)
+    assert module.apply_rotary_pos_emb is original
+
+
+@pytest.mark.parametrize("others", ((2,), (True,), (), None))
+def test_defaults_that_changed_since_are_seen(others, llama, made):
+    module = made("other_defaults", text_of_llama(llama))
+    module.apply_rotary_pos_emb.__defaults__ = others
+    (left,) = patch(module).left
+    assert left.reason == NOT_WHAT_RUNS.format("apply_rotary_pos_emb")
+    text = text_of_llama(llama).replace("unsqueeze_dim=1", "*, unsqueeze_dim=1")
+    module = made("other_keywords", text)
+    code_digest(module.apply_rotary_pos_emb)
+    named = {"unsqueeze_dim": others[0]} if others else None
+    module.apply_rotary_pos_emb.__kwdefaults__ = named
+    with pytest.raises(UnknownCode, match=NOT_WHAT_RUNS.format("apply_rotary_pos_emb")):
+        code_digest(module.apply_rotary_pos_emb)
+
+
+WRITTEN = {  # other ways to write Llama's module
+    "with annotations as strings": lambda text: f"from __future__ import annotations\n{text}",
+    "in a branch": lambda text: (
+        "if True:\n" + indent(text.replace('"""Applies', '"""Spaces:\n      \n'), "    ")
+    ),
+    "in a function": lambda text: (
+        text.replace("def apply", "def made():\n  def apply").replace("\n    ", "\n      ")
+        + "\n  return apply_rotary_pos_emb\napply_rotary_pos_emb = made()\n"
+    ),
+    "with a decorator": lambda text: text.replace("def apply", "@(lambda x: x)\ndef apply"),
+}
+
+
+@pytest.mark.parametrize("way", WRITTEN)
+def test_how_a_function_was_written_and_run_does_not_count(way, llama, made):
+    module = made("written_rotation", WRITTEN[way](text_of_llama(llama)))
+    function = module.apply_rotary_pos_emb
+    call = CASE.call_of(function, "cpu")
+    sys.settrace(lambda *args: None)  # CPython rewrites code that is traced, or runs often
+    try:
+        for _ in range(100):
+            function(**call)
+    finally:
+        sys.settrace(None)
+    assert code_digest(function) == code_digest(function_of(llama.apply_rotary_pos_emb))
+
+
+@pytest.mark.parametrize("options", (("-OO",), ("-X", "no_debug_ranges")))
+def test_options_of_python_do_not_count(options, llama, made):
+    module = made("optioned_rotation", text_of_llama(llama))  # this leaves bytecode for the child
+    digest = "from rope_kernels.huggingface.digest import code_digest"
+    code = f"import optioned_rotation as m; {digest}; print(code_digest(m.apply_rotary_pos_emb))"
+    path = os.pathsep.join((str(Path(module.__file__).parent), *sys.path))
+    child = subprocess.run(
+        [sys.executable, *options, "-c", code],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert child.stdout.strip() == code_digest(module.apply_rotary_pos_emb)
 
 
 def test_annotations_docstrings_and_names_of_helpers_do_not_count(llama, made):
@@ -210,6 +334,10 @@ def noted(function):
     module = made("wrapped_rotation", text[:start] + wrapping + "@noted\n" + text[at:])
     (left,) = patch(module).left
     assert left.reason.startswith("apply_rotary_pos_emb wraps another function")
+    module = made("rotation_of_another_module", text)
+    module.torch = ModuleType("torch")
+    (left,) = patch(module).left
+    assert left.reason == "<module 'torch'> is no Python function"
     with pytest.raises(UnknownCode):
         code_digest(torch.cat)
 
@@ -255,6 +383,12 @@ def test_what_is_left_by_name():
         "wav2vec2_conformer": [f"Wav2Vec2ConformerSelfAttention{METHOD}"],
         "gemma4": ["apply_multidimensional_rope"],
     }
+
+
+def test_a_function_that_calls_a_replaced_one_has_its_own_reason():
+    for _ in range(2):  # the second call finds ours
+        (left,) = patch("gemma4").left
+        assert left.reason == "its code is not that of a known function"
 
 
 # Calls that go to the function itself
@@ -327,6 +461,26 @@ def test_dtensors_go_to_the_function_itself(llama, tmp_path):
 
 
 # Within PyTorch's transforms
+
+
+@pytest.mark.filterwarnings("ignore")  # of the tracer
+@pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.families.split()[0])
+def test_a_trace_is_that_of_the_function_itself(known):
+    """Every form, at sizes of its own: a trace would keep what Python decided."""
+    original = Function(known.families.split()[0], known.name).itself
+    ours = known.form(known.rule, original)
+    (case, *_) = usual_cases(original)
+    call = case.call_of(original, "cpu")
+    tensors = {name: x.detach() for name, x in call.items() if torch.is_tensor(x)}
+
+    def graph(function):
+        def called(*given):
+            return function(**call | dict(zip(tensors, given, strict=True)))
+
+        traced = torch.jit.trace(called, tuple(tensors.values()), check_trace=False)
+        return [node.kind() for node in traced.graph.nodes()]
+
+    assert graph(ours) == graph(original)
 
 
 def test_a_patched_model_compiles_without_a_break(device, monkeypatch):
