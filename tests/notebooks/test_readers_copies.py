@@ -1,6 +1,7 @@
 """A reader's copies of the notebooks, and what `make test` makes of a reader's work."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -385,6 +386,52 @@ def test_a_folder_that_cannot_be_renamed_is_explained(checkout, monkeypatch, cap
     assert "mounted into a container" in complaint
 
 
+@pytest.fixture
+def make(checkout):
+    """Run make in the checkout, with this Python, a ruff that fails, and a JupyterLab that ends."""
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    (checkout / "tools").mkdir()
+    for name in ("Makefile", "tools/readers_copies.py", "tools/edited_notebooks.py"):
+        shutil.copy(ROOT / name, checkout / name)
+    commands = checkout / "venv/bin"
+    commands.mkdir(parents=True)
+    (commands / "python").symlink_to(sys.executable)
+    (commands / "ruff").symlink_to(shutil.which("false"))
+    (commands / "jupyter").symlink_to(shutil.which("echo"))
+
+    def run(*arguments):
+        return subprocess.run(
+            ["make", *arguments, "VENV=venv"],
+            cwd=checkout,
+            # `make test` may run this test, and its make would tell ours what it was told
+            env={name: value for name, value in os.environ.items() if "MAKE" not in name},
+            capture_output=True,
+            text=True,
+        )
+
+    return run
+
+
+def test_make_lab_says_what_it_does_and_shows_no_command(checkout, make):
+    opening = (
+        "Opening notebook 00 in JupyterLab, which prints its address below. Ctrl+C here ends it."
+    )
+    for arguments, first in (
+        ([], "Copied into my_notebooks: 3 notebooks, without outputs."),
+        ([], "Your copies in my_notebooks are up to date."),
+        (["FRESH=0"], "Your copies in my_notebooks are up to date."),
+        (["FRESH=1"], "Your notebooks so far are in my_notebooks-"),
+    ):
+        ran = make("lab", "LAB_FLAGS=--port=9", *arguments)
+        *said, then, started = ran.stdout.splitlines()
+        assert said[0].startswith(first) and then == opening and ran.stderr == ""
+        assert started.startswith("lab ")
+        assert started.endswith("default_url=/lab/tree/my_notebooks/00_start_here.ipynb --port=9")
+    options = make().stdout
+    assert all(f"\n{x}" in options for x in ("CPU=1", "PYTHON=", "FRESH=1", "LAB_FLAGS=", "VENV="))
+
+
 # what git, ruff and nbval do with copies, backups and checkpoints
 
 
@@ -496,19 +543,8 @@ def test_without_git_nothing_is_claimed(checkout, monkeypatch):
     assert edited_notebooks.edited(checkout) is None
 
 
-def test_a_failing_make_test_says_how_to_get_the_original_back(committed):
-    if shutil.which("make") is None:
-        pytest.skip("make is not installed")
-    (committed / "tools").mkdir()
-    for name in ("Makefile", "tools/readers_copies.py", "tools/edited_notebooks.py"):
-        shutil.copy(ROOT / name, committed / name)
-    commands = committed / "venv/bin"
-    commands.mkdir(parents=True)
-    (commands / "python").symlink_to(sys.executable)
-    (commands / "ruff").symlink_to(shutil.which("false"))
+def test_a_failing_make_test_says_how_to_get_the_original_back(committed, make):
     edit(committed / "notebooks/00_start.ipynb", "a = 3")
-    ran = subprocess.run(
-        ["make", "test", "VENV=venv"], cwd=committed, capture_output=True, text=True
-    )
+    ran = make("test")
     assert ran.returncode != 0
     assert "'git restore notebooks/00_start.ipynb' brings the original back" in ran.stderr
