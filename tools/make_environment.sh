@@ -71,9 +71,12 @@ else
         stop "$python could not make .venv, for the reason given above."
 fi
 
-# pip writes some 500 lines: they go to a file, and only errors are shown.
+# pip writes some 500 lines: they go to a file, and the last ones are shown if it fails.
 pip_install() {
-    .venv/bin/python -m pip install -qq --log "$log" -c constraints.txt "$@"
+    .venv/bin/python -m pip install -c constraints.txt "$@" >>"$log" 2>&1 || {
+        tail -n 5 "$log" >&2
+        return 1
+    }
 }
 
 # pip cannot be told to take torch alone from PyTorch's own registry; uv can. Only torch comes
