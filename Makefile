@@ -1,11 +1,11 @@
-# The project's commands; `make` alone lists them.
+# The project's commands; `make` alone lists them, and these lines.
 #
-#   CPU=1           take the CPU build of torch:                 make lab CPU=1
-#   PYTHON=...      make the environment with another Python:    make lab PYTHON=python3.13
+#   CPU=1, CPU=0    insist on torch's CPU build, or on the other: make lab CPU=0
+#   PYTHON=...      make the environment with another Python:     make lab PYTHON=python3.13
 #   BENCH_FLAGS=... options of the benchmark:                     make bench BENCH_FLAGS=--help
-#   FRESH=1         start over with new copies, keep a backup:    make lab FRESH=1
-#   LAB_FLAGS=...   more options for JupyterLab:                 make lab LAB_FLAGS=--no-browser
-#   VENV=...        use an environment of your own, make none:   make test VENV=$CONDA_PREFIX
+#   FRESH=1         new copies; a backup and your kernels stay:   make lab FRESH=1
+#   LAB_FLAGS=...   more options for JupyterLab:                  make lab LAB_FLAGS=--no-browser
+#   VENV=...        use an environment of your own, make none:    make test VENV=$CONDA_PREFIX
 
 VENV ?= .venv
 LAB_FLAGS ?=
@@ -41,13 +41,15 @@ ONCE_MORE = $(if $(shell command -v nvidia-smi),$(OF_THE_PACKAGE) --slices \
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
+	@echo && sed -n 's/^#   //p' Makefile
 
 environment: ## make .venv from constraints.txt (nothing to do once it is up to date)
 	@[ "$(VENV)" != .venv ] || sh tools/make_environment.sh
 
 lab: environment ## make the environment and your copies, then open JupyterLab on the first one
-	$(VENV)/bin/python tools/readers_copies.py $(if $(filter-out 0,$(FRESH)),--fresh)
-	$(LAB_SETTINGS) $(VENV)/bin/jupyter lab $(ALLOW_ROOT) \
+	@$(VENV)/bin/python tools/readers_copies.py $(if $(filter-out 0,$(FRESH)),--fresh)
+	@echo "Opening notebook 00 in JupyterLab, which prints its address below. Ctrl+C here ends it."
+	@$(LAB_SETTINGS) $(VENV)/bin/jupyter lab $(ALLOW_ROOT) \
 		--LabApp.default_url=/lab/tree/my_notebooks/00_start_here.ipynb $(LAB_FLAGS)
 
 # If a step fails, the reader learns whether it may be an original notebook that was edited.

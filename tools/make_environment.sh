@@ -1,8 +1,11 @@
 #!/bin/sh
 # Makes .venv with what constraints.txt pins; does nothing if it is there and up to date.
 #
-#   sh tools/make_environment.sh                      torch as the registry has it: with CUDA on Linux
-#   CPU=1 sh tools/make_environment.sh                the CPU build of torch: 0.5 GB instead of 2.8
+#   sh tools/make_environment.sh                      torch with CUDA, 2.8 GB, if there is an NVIDIA
+#                                                     GPU; else its CPU build, 0.5 GB, if that is to
+#                                                     be had
+#   CPU=1 sh tools/make_environment.sh                the CPU build or an error
+#   CPU=0 sh tools/make_environment.sh                torch as the registry has it
 #   PYTHON=python3.13 sh tools/make_environment.sh    another Python than python3
 #
 # make passes CPU and PYTHON on: `make lab CPU=1`.
@@ -10,7 +13,8 @@ set -eu
 cd "$(dirname "$0")/.."
 
 python=${PYTHON:-python3}
-cpu=${CPU:-0}
+cpu=${CPU:-}
+log=.venv/pip.log
 
 # Written last, so that a half-made environment never counts as done. The first line is the
 # checkout's place: an environment knows its own path and does not survive a move.
@@ -23,9 +27,11 @@ stop() {
     exit 1
 }
 
+there_is_a_gpu() { command -v nvidia-smi >/dev/null 2>&1 || [ -e /dev/nvidiactl ]; }
+
 # Triton compiles a small launcher in C the first time that a kernel runs on a GPU.
 warn_if_triton_cannot_launch() {
-    command -v nvidia-smi >/dev/null 2>&1 || [ -e /dev/nvidiactl ] || return 0
+    there_is_a_gpu || return 0
     compiler=${CC:-gcc}
     missing=
     command -v "$compiler" >/dev/null 2>&1 || command -v clang >/dev/null 2>&1 || missing=$compiler
@@ -60,27 +66,52 @@ if [ "$(head -n 1 "$stamp" 2>/dev/null)" = "$(pwd -P)" ]; then
     say "Bringing .venv up to date with constraints.txt and both pyproject.toml files."
     rm -f "$stamp"
 else
-    if [ "$cpu" = 0 ]; then size="2.8 GB (0.5 GB with CPU=1)"; else size="0.5 GB"; fi
-    say "Making .venv with Python $version: about 120 packages, $size to download; this takes some minutes."
+    say "Making .venv with Python $version."
     "$python" -m venv --clear .venv ||
         stop "$python could not make .venv, for the reason given above."
 fi
 
+# pip writes some 500 lines: they go to a file, and the last ones are shown if it fails.
+pip_install() {
+    .venv/bin/python -m pip install -c constraints.txt "$@" >>"$log" 2>&1 || {
+        tail -n 5 "$log" >&2
+        return 1
+    }
+}
+
 # pip cannot be told to take torch alone from PyTorch's own registry; uv can. Only torch comes
-# this way: uv would look for Triton there too, where it need not be.
-# This step could not be tried where it was written, for want of a way to that registry.
-if [ "$cpu" != 0 ]; then
-    cpu_sentence="the CPU build of torch could not be installed, for the reason given above; \
-without CPU=1 the larger build is taken, which runs on a CPU as well."
-    say "Step 1 of 2: the CPU build of torch, by uv."
-    .venv/bin/python -m pip install -c constraints.txt uv || stop "$cpu_sentence"
-    .venv/bin/uv pip install --python .venv/bin/python --torch-backend=cpu \
-        -c constraints.txt torch || stop "$cpu_sentence"
-    say "Step 2 of 2: everything else, by pip."
-fi
-.venv/bin/python -m pip install -c constraints.txt -e '.[test]' -e ./rope_lab ||
-    stop "the packages could not be installed, for the reason given above; the same command \
-starts anew and takes finished downloads from the cache."
+# this way, and pip brings what it needs.
+torch_for_cpu="-m uv pip install --python .venv/bin/python --torch-backend=cpu \
+    -c constraints.txt --no-deps torch"
+
+# Fetches nothing: the download itself may take longer than ten seconds. That download could not be
+# tried where this was written, for want of a way to that registry.
+registry_answers() {
+    UV_HTTP_RETRIES=0 timeout 10 .venv/bin/python $torch_for_cpu --dry-run >>"$log" 2>&1
+}
+
+case $cpu in
+0) ;;
+"")
+    if [ "$(uname)" = Linux ] && ! there_is_a_gpu; then
+        say "Without an NVIDIA GPU the CPU build of torch will do (CPU=0 takes the one with CUDA)."
+        { pip_install uv && registry_answers && .venv/bin/python $torch_for_cpu; } ||
+            say "PyTorch's own registry does not provide it here, so pip takes the build it finds, \
+usually the one with CUDA."
+    fi
+    ;;
+*)
+    { pip_install uv && .venv/bin/python $torch_for_cpu; } ||
+        stop "the CPU build of torch could not be installed, for the reason given above; \
+without CPU=1 pip takes the build it finds, which runs on a CPU as well."
+    ;;
+esac
+
+say "pip now downloads and installs about 120 packages: 2.8 GB with CUDA, 0.5 GB without. \
+This takes some minutes and prints nothing; $log shows how far it is."
+pip_install -e '.[test]' -e ./rope_lab ||
+    stop "the packages could not be installed, for the reason given above and in $log; the same \
+command starts over and takes finished downloads from the cache."
 
 printf '%s\n' "$wanted" >"$stamp"
 say "The environment .venv is ready."

@@ -4,8 +4,10 @@ A copy has the cells of its original without outputs, so that it gives no predic
 else lies in notebooks/ (records, pictures) is linked. The copies are as deep in the repository as
 their originals, so the same links work. Git and ruff ignore them, and `make test` never reads them.
 
-A later run adds what is missing and names the copies whose originals have changed. It overwrites
-no copy; `--fresh` moves the whole folder to a dated backup first.
+A later run adds what is missing and replaces a copy whose original has changed, if the reader has
+edited and run no cell of it. Others are named and left alone, and so is a file of the reader's own
+that has the name of one of ours. `--fresh` moves the whole folder to a dated backup first, and
+keeps the kernels of the climb.
 """
 
 import argparse
@@ -25,6 +27,8 @@ ROOT = Path(__file__).resolve().parent.parent
 ORIGINALS, COPIES = "notebooks", "my_notebooks"
 # In the folder of the copies: for each, the digest of its original when it was copied.
 MEMORY = ".copied-from.json"
+RUNGS = "rungs"  # beside the copies: the kernels of the climb, as rope_lab/rungs/kept.py keeps them
+NAMED = 4  # notebooks in one sentence
 
 
 @dataclass
@@ -100,7 +104,7 @@ def as_unexecuted(cells: list[dict]) -> str:
 
 
 def make_copies(root: Path = ROOT) -> Report:
-    """Copy what is missing and name what is stale.
+    """Copy what is missing, replace what the reader has not touched, and name what is stale.
 
     Raises:
         ValueError: an original is not a notebook.
@@ -110,14 +114,16 @@ def make_copies(root: Path = ROOT) -> Report:
     for original in _entries(originals):
         name = original.relative_to(originals).as_posix()
         folder = (copies / name).parent
-        if folder != copies and folder.is_symlink():
+        if folder != copies and folder.is_symlink() and folder.samefile(original.parent):
             folder.unlink()  # linked as a whole while it held no notebook
         if original.suffix == ".ipynb":
             _copy_notebook(original, copies / name, name, remembered, report)
         else:
-            _link(original, copies / name)
+            _link(original, copies / name, name, remembered)
     report.orphaned = sorted(
-        name for name in remembered if (copies / name).exists() and not (originals / name).exists()
+        name
+        for name in remembered
+        if name.endswith(".ipynb") and (copies / name).exists() and not (originals / name).exists()
     )
     _write(copies / MEMORY, json.dumps(remembered, indent=1, sort_keys=True) + "\n")
     return report
@@ -141,38 +147,53 @@ def _copy_notebook(
         cells = authored(original.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{original} is {error}") from error
-    now = digest(cells)
+    now, before = digest(cells), remembered.get(name)
     if not copy.exists():
         _write(copy, as_unexecuted(cells))
         remembered[name] = now
         report.made.append(name)
-    elif remembered.get(name) != now:
-        if _digest_of_copy(copy) == now:
+    elif before != now:
+        found, was_run = _state_of(copy)
+        if found == now:
             remembered[name] = now  # up to date, though no run has remembered it
-        elif name in remembered:
+        elif before is not None and found == before and not was_run:
+            _write(copy, as_unexecuted(cells))
+            remembered[name] = now
+        elif before is not None:
             report.stale.append(name)
         # Otherwise it may be older, edited or the reader's own: nothing tells which.
 
 
-def _digest_of_copy(copy: Path) -> str | None:
+def _state_of(copy: Path) -> tuple[str | None, bool]:
+    """The digest of its cells, None if it is no notebook, and whether any of them has an output."""
     try:
-        return digest(authored(copy.read_text(encoding="utf-8")))
-    except ValueError:  # UnicodeDecodeError is one
-        return None
+        text = copy.read_text(encoding="utf-8")
+        found = digest(authored(text))
+    except (OSError, ValueError):  # a folder; UnicodeDecodeError is a ValueError
+        return None, False
+    return found, any(cell.get("outputs") for cell in json.loads(text)["cells"])
 
 
-def _link(original: Path, copy: Path) -> None:
-    """Link the copy to its original; where links are impossible, copy it at each run."""
-    if copy.is_symlink():
+def _link(original: Path, copy: Path, name: str, remembered: dict[str, str]) -> None:
+    """Link the copy to its original; where links are impossible, copy what has changed."""
+    if copy.is_symlink() or (not copy.exists() and _could_link(original, copy)):
         return
-    if not copy.exists() and _could_link(original, copy):
-        return
+    if copy.exists() and copy.is_dir() != original.is_dir():
+        return  # the reader's
     if original.is_dir():
-        copy.mkdir(parents=True, exist_ok=True)
         for entry in _entries(original):
-            _link(entry, copy / entry.name)
-    else:
-        shutil.copy2(original, copy)
+            _link(entry, copy / entry.name, f"{name}/{entry.name}", remembered)
+        return
+    now = _digest_of_file(original)
+    found = _digest_of_file(copy) if copy.exists() else None
+    if found in (None, now, remembered.get(name)):  # otherwise the reader's
+        if found != now:
+            shutil.copy2(original, copy)
+        remembered[name] = now
+
+
+def _digest_of_file(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def _could_link(original: Path, copy: Path) -> bool:
@@ -202,7 +223,9 @@ def _write(path: Path, text: str) -> None:
 
 
 def move_to_backup(root: Path = ROOT) -> Path | None:
-    """Rename the folder of the copies by date and time; None if there is none.
+    """Rename the folder of the copies by date and time, and bring the climb's kernels back from it.
+
+    Returns None if there is no such folder.
 
     Raises:
         OSError: the folder cannot be renamed, as when it is mounted into a container.
@@ -210,7 +233,10 @@ def move_to_backup(root: Path = ROOT) -> Path | None:
     copies = root / COPIES
     if not copies.exists():
         return None
-    return copies.rename(root / time.strftime(f"{COPIES}-%Y-%m-%d-%H%M%S"))
+    backup = copies.rename(root / time.strftime(f"{COPIES}-%Y-%m-%d-%H%M%S"))
+    if (backup / RUNGS).is_dir():
+        shutil.copytree(backup / RUNGS, copies / RUNGS)
+    return backup
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -228,7 +254,9 @@ def main(arguments: list[str] | None = None) -> int:
         )
         return 1
     if backup:
-        print(f"Your notebooks so far are in {backup.name}.")
+        kept = f" Your kernels of the climb stay in {COPIES}/{RUNGS}."
+        with_kernels = (ROOT / COPIES / RUNGS).is_dir()
+        print(f"Your notebooks so far are in {backup.name}.{kept if with_kernels else ''}")
     try:
         report = make_copies()
     except PermissionError as error:
@@ -246,18 +274,25 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def print_report(report: Report) -> None:
+    """A few lines, however many notebooks there are."""
     if report.made:
         number = f"{len(report.made)} notebook{'s' if len(report.made) > 1 else ''}"
         print(f"Copied into {COPIES}: {number}, without outputs.")
-    for name in report.stale:
-        print(
-            f"{COPIES}/{name} is stale: its original has changed since it was copied. "
-            "Yours is left as it is. Rename it to get the new one next time."
-        )
-    for name in report.orphaned:
-        print(f"{COPIES}/{name} no longer has an original. Yours is left as it is.")
     if report.stale:
-        print("'make lab FRESH=1' copies everything again and keeps yours in a dated backup.")
+        print(f"Changed since you began them, and left as you have them: {_named(report.stale)}.")
+        print(
+            "Rename one and run 'make lab' to get its new version. 'make lab FRESH=1' copies all "
+            "again and keeps yours in a dated backup."
+        )
+    if report.orphaned:
+        print(f"Without an original now, and left as you have them: {_named(report.orphaned)}.")
+    if report == Report():
+        print(f"Your copies in {COPIES} are up to date.")
+
+
+def _named(names: list[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 if __name__ == "__main__":

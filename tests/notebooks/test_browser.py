@@ -414,6 +414,24 @@ def test_a_solution_opens_at_its_exercise(
         page.page.close()
 
 
+def test_links_of_other_pages_lead_to_the_copies(browser, checkout):
+    """README and docs/ name the originals. An original's own links stay among them: see above."""
+    with jupyterlab(make_lab, checkout, packages=checkout) as lab:
+        page = Page(browser, lab)
+        page.page.locator(f"{IN_FRONT} a:has-text('README')").click()
+        page.page.locator(".jp-MarkdownViewer a:has-text('04 A naive RoPE kernel')").click()
+        page.page.wait_for_selector(f"{IN_FRONT} h1:has-text('A naive RoPE kernel')")
+        assert page.path() == "my_notebooks/04_naive_rope_kernel.ipynb"
+        page.in_lab(
+            "app => app.commands.execute('docmanager:open',"
+            " { path: 'docs/checklist.md', factory: 'Markdown Preview' })"
+        )
+        page.page.locator(".jp-MarkdownViewer a:has-text('Notebook 08')").click()
+        page.page.wait_for_selector(f"{IN_FRONT} h1:has-text('Profiling')")
+        assert page.path() == "my_notebooks/08_profiling.ipynb"
+        page.page.close()
+
+
 def test_the_two_commands_in_a_readers_order(browser, checkout):
     """`make lab`, Run All and save, in a copy and in its original; then some of `make test`."""
     name = NAMES[0]

@@ -1,6 +1,7 @@
 """A reader's copies of the notebooks, and what `make test` makes of a reader's work."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -120,11 +121,16 @@ def test_what_is_no_notebook_is_linked_and_checkpoints_stay_behind(checkout):
         assert (copies / name).resolve() == (checkout / "notebooks" / name).resolve()
 
 
-def test_without_links_records_are_copied_and_kept_up_to_date(checkout, monkeypatch):
+@pytest.fixture
+def no_links(monkeypatch):
     def refuse(*_):
         raise OSError("no links here")
 
     monkeypatch.setattr(Path, "symlink_to", refuse)
+
+
+@pytest.mark.usefixtures("no_links")
+def test_without_links_records_are_copied_and_kept_up_to_date(checkout):
     readers_copies.make_copies(checkout)
     (checkout / "notebooks/records/00.json").write_text('{"new": 1}')
     (checkout / "notebooks/records/01.json").write_text("{}")
@@ -134,6 +140,52 @@ def test_without_links_records_are_copied_and_kept_up_to_date(checkout, monkeypa
     assert (copies / "records/00.json").read_text() == '{"new": 1}'
     assert (copies / "records/01.json").exists()
     assert (copies / "deeper/picture.png").read_text() == "a picture"
+
+
+@pytest.fixture(params=["links", "no links"])
+def with_and_without_links(request):
+    if request.param == "no links":
+        request.getfixturevalue("no_links")
+
+
+@pytest.mark.usefixtures("with_and_without_links")
+@pytest.mark.parametrize("when", ["before the first run", "after it"])
+def test_no_file_of_the_readers_is_overwritten(checkout, when):
+    (checkout / "notebooks/index.toml").write_text("ours")
+    own = {name: checkout / "my_notebooks" / name for name in ("index.toml", "records/00.json")}
+    if when == "after it":
+        readers_copies.make_copies(checkout)
+        (checkout / "my_notebooks/records").rename(checkout / "my_notebooks/theirs")
+        own["index.toml"].unlink()
+    for path in own.values():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("the reader's")
+    for _ in range(2):
+        readers_copies.make_copies(checkout)
+        assert [path.read_text() for path in own.values()] == ["the reader's"] * 2
+        (checkout / "notebooks/index.toml").write_text("ours, newer")
+    assert (checkout / "notebooks/records/00.json").read_text() == "{}"
+
+
+@pytest.mark.usefixtures("with_and_without_links")
+def test_what_is_in_the_way_of_a_copy_stays(checkout):
+    """A file where a folder would be, and folders where files would be."""
+    copies = checkout / "my_notebooks"
+    (copies / "00_start.ipynb").mkdir(parents=True)
+    (copies / "deeper/picture.png").mkdir(parents=True)
+    (copies / "records").write_text("the reader's")
+    for _ in range(2):
+        assert "00_start.ipynb" not in readers_copies.make_copies(checkout).made
+        assert (copies / "records").read_text() == "the reader's"
+        assert list((copies / "deeper/picture.png").iterdir()) == []
+
+
+def test_a_link_of_the_readers_stays(checkout, tmp_path):
+    (checkout / "my_notebooks").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (checkout / "my_notebooks/deeper").symlink_to(tmp_path / "elsewhere")
+    readers_copies.make_copies(checkout)
+    assert (checkout / "my_notebooks/deeper").readlink() == tmp_path / "elsewhere"
 
 
 def test_a_folder_that_was_linked_may_get_a_notebook_later(checkout):
@@ -193,8 +245,25 @@ def test_a_copy_that_already_says_the_same_is_not_stale(checkout):
     for folder in ("notebooks", "my_notebooks"):
         edit(checkout / folder / "00_start.ipynb", "a = 2")
     assert readers_copies.make_copies(checkout) == readers_copies.Report()
-    edit(checkout / "notebooks/00_start.ipynb", "a = 3")
-    assert readers_copies.make_copies(checkout).stale == ["00_start.ipynb"]
+
+
+def test_an_untouched_copy_is_replaced_silently(checkout):
+    """Opening and saving it changes no cell; an output or an edited cell is work."""
+    readers_copies.make_copies(checkout)
+    copies, originals = checkout / "my_notebooks", checkout / "notebooks"
+    run_and_save(copies / "solutions/00_start_solutions.ipynb")
+    run_and_save(copies / "00_start.ipynb")
+    clear(copies / "00_start.ipynb")
+    for name in files(originals):
+        edit(originals / name, "a = 2")
+    report = readers_copies.make_copies(checkout)
+    assert (report.made, report.stale) == ([], ["solutions/00_start_solutions.ipynb"])
+    for name in ("00_start.ipynb", "deeper/00_more.ipynb"):
+        assert cells(copies / name)[0].source == "a = 2"
+    edit(copies / "00_start.ipynb", "my answer")
+    edit(originals / "00_start.ipynb", "a = 3")
+    assert "00_start.ipynb" in readers_copies.make_copies(checkout).stale
+    assert cells(copies / "00_start.ipynb")[0].source == "my answer"
 
 
 def test_an_original_that_was_run_and_saved_makes_nothing_stale(checkout):
@@ -211,7 +280,7 @@ def run_and_save(path):
     for cell in node.cells:
         cell.metadata |= {"trusted": True, "collapsed": False, "execution": {"idle": "now"}}
         cell.outputs = [nbformat.v4.new_output("stream", text="another machine's\n")]
-        cell.execution_count += 20
+        cell.execution_count = 20 + (cell.execution_count or 0)
     nbformat.write(node, path)
 
 
@@ -257,16 +326,20 @@ def command(checkout):
 
 def test_a_fresh_start_keeps_a_dated_backup(checkout, command):
     assert command().stdout == "Copied into my_notebooks: 3 notebooks, without outputs.\n"
-    assert command().stdout == ""
+    assert command().stdout == "Your copies in my_notebooks are up to date.\n"
     (checkout / "my_notebooks/deeper/00_more.ipynb").unlink()
     assert command().stdout == "Copied into my_notebooks: 1 notebook, without outputs.\n"
     edit(checkout / "my_notebooks/00_start.ipynb", "my answer")
+    rung = checkout / "my_notebooks/rungs/rung_1.py"
+    rung.parent.mkdir()
+    rung.write_text("my kernel")
     mine = files(checkout / "my_notebooks")
     ran = command("--fresh")
     (backup,) = checkout.glob("my_notebooks-*")
     assert re.fullmatch(r"my_notebooks-\d{4}-\d\d-\d\d-\d{6}", backup.name)
     assert files(backup) == mine
     assert (backup / "records/00.json").exists()
+    assert (backup / "rungs/rung_1.py").read_text() == rung.read_text() == "my kernel"
     assert ran.returncode == 0 and f"Your notebooks so far are in {backup.name}." in ran.stdout
     assert cells(checkout / "my_notebooks/00_start.ipynb")[0].source == "a = 1"
 
@@ -276,12 +349,21 @@ def test_a_fresh_start_needs_nothing_to_be_there(checkout, command):
     assert list(checkout.glob("my_notebooks-*")) == []
 
 
-def test_what_is_stale_is_said_with_the_way_out(checkout, command):
+def test_what_is_stale_is_said_in_few_lines_with_the_way_out(checkout, command):
+    for number in range(1, 9):
+        nbformat.write(notebook("a = 1"), checkout / f"notebooks/0{number}.ipynb")
     command()
-    edit(checkout / "notebooks/00_start.ipynb", "a = 2")
+    for number in range(1, 9):
+        edit(checkout / f"notebooks/0{number}.ipynb", "a = 2")
+    assert command().stdout == "Your copies in my_notebooks are up to date.\n"
+    for number in range(1, 9):
+        edit(checkout / f"my_notebooks/0{number}.ipynb", "my answer")
+        edit(checkout / f"notebooks/0{number}.ipynb", "a = 3")
     said = command().stdout
-    assert "my_notebooks/00_start.ipynb is stale" in said
-    assert "make lab FRESH=1" in said
+    assert "01.ipynb, 02.ipynb, 03.ipynb, 04.ipynb and 4 more" in said
+    assert "make lab FRESH=1" in said and said.count("\n") <= 5
+    (checkout / "notebooks/08.ipynb").unlink()
+    assert "Without an original now, and left as you have them: 08.ipynb." in command().stdout
 
 
 def test_an_original_that_is_no_notebook_is_named(checkout, command):
@@ -302,6 +384,52 @@ def test_a_folder_that_cannot_be_renamed_is_explained(checkout, monkeypatch, cap
     complaint = capsys.readouterr().err
     assert "cannot be renamed (Device or resource busy)" in complaint
     assert "mounted into a container" in complaint
+
+
+@pytest.fixture
+def make(checkout):
+    """Run make in the checkout, with this Python, a ruff that fails, and a JupyterLab that ends."""
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    (checkout / "tools").mkdir()
+    for name in ("Makefile", "tools/readers_copies.py", "tools/edited_notebooks.py"):
+        shutil.copy(ROOT / name, checkout / name)
+    commands = checkout / "venv/bin"
+    commands.mkdir(parents=True)
+    (commands / "python").symlink_to(sys.executable)
+    (commands / "ruff").symlink_to(shutil.which("false"))
+    (commands / "jupyter").symlink_to(shutil.which("echo"))
+
+    def run(*arguments):
+        return subprocess.run(
+            ["make", *arguments, "VENV=venv"],
+            cwd=checkout,
+            # `make test` may run this test, and its make would tell ours what it was told
+            env={name: value for name, value in os.environ.items() if "MAKE" not in name},
+            capture_output=True,
+            text=True,
+        )
+
+    return run
+
+
+def test_make_lab_says_what_it_does_and_shows_no_command(checkout, make):
+    opening = (
+        "Opening notebook 00 in JupyterLab, which prints its address below. Ctrl+C here ends it."
+    )
+    for arguments, first in (
+        ([], "Copied into my_notebooks: 3 notebooks, without outputs."),
+        ([], "Your copies in my_notebooks are up to date."),
+        (["FRESH=0"], "Your copies in my_notebooks are up to date."),
+        (["FRESH=1"], "Your notebooks so far are in my_notebooks-"),
+    ):
+        ran = make("lab", "LAB_FLAGS=--port=9", *arguments)
+        *said, then, started = ran.stdout.splitlines()
+        assert said[0].startswith(first) and then == opening and ran.stderr == ""
+        assert started.startswith("lab ")
+        assert started.endswith("default_url=/lab/tree/my_notebooks/00_start_here.ipynb --port=9")
+    options = make().stdout
+    assert all(f"\n{x}" in options for x in ("CPU=1", "PYTHON=", "FRESH=1", "LAB_FLAGS=", "VENV="))
 
 
 # what git, ruff and nbval do with copies, backups and checkpoints
@@ -415,19 +543,8 @@ def test_without_git_nothing_is_claimed(checkout, monkeypatch):
     assert edited_notebooks.edited(checkout) is None
 
 
-def test_a_failing_make_test_says_how_to_get_the_original_back(committed):
-    if shutil.which("make") is None:
-        pytest.skip("make is not installed")
-    (committed / "tools").mkdir()
-    for name in ("Makefile", "tools/readers_copies.py", "tools/edited_notebooks.py"):
-        shutil.copy(ROOT / name, committed / name)
-    commands = committed / "venv/bin"
-    commands.mkdir(parents=True)
-    (commands / "python").symlink_to(sys.executable)
-    (commands / "ruff").symlink_to(shutil.which("false"))
+def test_a_failing_make_test_says_how_to_get_the_original_back(committed, make):
     edit(committed / "notebooks/00_start.ipynb", "a = 3")
-    ran = subprocess.run(
-        ["make", "test", "VENV=venv"], cwd=committed, capture_output=True, text=True
-    )
+    ran = make("test")
     assert ran.returncode != 0
     assert "'git restore notebooks/00_start.ipynb' brings the original back" in ran.stderr
