@@ -9,7 +9,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from ..machine.modes import has_values, is_differentiated, is_traced, is_transformed
+from ..machine.modes import (
+    checkpointed_region,
+    has_values,
+    is_differentiated,
+    is_in_backward,
+    is_traced,
+    is_transformed,
+    may_be_checkpointed,
+)
 from .arguments import EXACT, check_dtype, check_positive, check_rotary_dim, check_span, short
 from .axes import check_position_ids, checked_axes
 from .configuration import read_layer
@@ -19,6 +27,9 @@ from .turns import for_both_members, in_turns, radians
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _OF_ADAPT = "_choices", "_longest"  # buffers: frequencies, and the longest sequence remembered
+# Of regions of checkpointing whose backward may come, by module and scale. `adapt` sees that these
+# are wanted, and copies them before it overwrites their memory.
+_TURNS_OF_REGIONS: weakref.WeakKeyDictionary[object, dict] = weakref.WeakKeyDictionary()
 _OF_INTERPOLATION = "seq_len_interpolation_factor", "pretrained_max_position_embeddings"
 
 
@@ -283,12 +294,19 @@ class RotaryPositionEmbedding(nn.Module):
         read back. So a CUDA graph may hold this call, and replays it for the positions of then; and
         torch.compile traces it. Backwards of earlier calls use the frequencies of those calls.
 
+        Under `torch.utils.checkpoint` with `use_reentrant=False`, a layer that is recomputed has
+        the frequencies of its first run. Reentrant checkpointing keeps nothing to know them by, so
+        calls that take this module raise in its second run, as do this method and methods that make
+        tables: make the table before, by `cos_sin_at`, and pass it to the layer. A layer that was
+        compiled by itself, within an eager checkpoint, can't tell: compile the checkpoint with it.
+
         Args:
             position_ids: any shape, integers, on the device of `inv_freq`.
 
         Raises:
             TypeError: not a tensor of integers.
-            RuntimeError: a CUDA graph is captured while the backward of a call made before is open.
+            RuntimeError: a CUDA graph is captured while the backward of a call made before is open;
+                or a backward runs, in which a checkpoint recomputes this call.
 
         Source: `dynamic_rope_update` of transformers 5.17, which branches in Python instead.
         """
@@ -298,6 +316,7 @@ class RotaryPositionEmbedding(nn.Module):
             raise TypeError(f"position_ids is {came}; accepted: a tensor of integers")
         if choices is None or not position_ids.numel():
             return
+        self._refuse_in_backward()
         eager = not (is_traced() or is_transformed())
         if eager and longest.is_inference():
             self._longest = longest = _normal_copy(longest)
@@ -407,6 +426,7 @@ class RotaryPositionEmbedding(nn.Module):
         if self.attention_factor != 1.0:
             came = f"attention_factor is {self.attention_factor}, which no table of angles can hold"
             raise ValueError(f"{came}; accepted: cos_sin_per_pair(max_seq_len)")
+        self._refuse_in_backward()
         inv_freq = _require_exact(self.inv_freq)
         position = torch.arange(max_seq_len, dtype=torch.float32, device=inv_freq.device)
         position = (position + offset) * self.position_scale(max_seq_len)
@@ -470,6 +490,7 @@ class RotaryPositionEmbedding(nn.Module):
     def _cos_sin(self, position: Tensor, scale: float, dtype: torch.dtype) -> CosSinPerPair:
         """Of positions, (..., 1) or one for each pair. Angles are fp64, and rounded only here."""
         check_dtype(dtype)
+        self._refuse_in_backward()
         inv_freq = _require_exact(self.inv_freq)
         # integers would lose the gradient of inv_freq
         with_gradient = torch.is_grad_enabled() and is_differentiated(inv_freq)
@@ -503,17 +524,45 @@ class RotaryPositionEmbedding(nn.Module):
             (d2 / 2,), int64, on the device of `inv_freq`.
 
         Raises:
-            ValueError, TypeError, RuntimeError: as in `check_usable_as_freqs`, and where `inv_freq`
-                cannot be used, as the class says.
+            ValueError, TypeError, RuntimeError: as in `check_usable_as_freqs`; where `inv_freq`
+                cannot be used, as the class says; and in a backward, as `adapt` says.
         """
         self.check_usable_as_freqs()
         scale = self.position_scale(max_seq_len)
         if is_traced() or is_transformed():
+            self._refuse_in_backward()
             return in_turns(_require_exact(self.inv_freq), scale)
         filled = self._filled if self._is_filled() else self._refill()
         if filled is None or scale != filled.scale:
-            return in_turns(_require_exact(self.inv_freq), scale)
-        return filled.turns
+            turns = in_turns(_require_exact(self.inv_freq), scale)
+        else:
+            turns = filled.turns
+        if self._source.adapts and may_be_checkpointed():
+            return self._turns_in_checkpoint(turns, scale)
+        return turns
+
+    def _turns_in_checkpoint(self, turns: Tensor, scale: float) -> Tensor:
+        """`turns` in the first run of a region of checkpointing, and in later runs the same."""
+        region, runs_again = checkpointed_region()
+        if region is None:
+            self._refuse_in_backward()
+            return turns
+        of_region = _TURNS_OF_REGIONS.setdefault(region, {})
+        if runs_again and (self, scale) in of_region:
+            return of_region[self, scale]
+        self._refuse_in_backward()
+        of_region.setdefault((self, scale), turns)
+        return turns
+
+    def _refuse_in_backward(self) -> None:
+        """Raise where a checkpoint recomputes, and the frequencies may be of another forward."""
+        if self._source.adapts and not is_traced() and is_in_backward():
+            raise RuntimeError(
+                "freqs adapts to positions, and is used in a backward, where another forward may "
+                "have changed it; accepted: adapt first, then torch.utils.checkpoint with "
+                "use_reentrant=False around calls with freqs, or around calls with a table that "
+                "was made before, such as freqs.cos_sin_at(position_ids)"
+            )
 
     def _is_filled(self) -> bool:
         """Whether the buffer holds the turns of today's `inv_freq`."""
