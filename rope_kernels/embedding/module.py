@@ -83,7 +83,9 @@ class RotaryPositionEmbedding(nn.Module):
         rotary_base: as given, or `rope_theta`. Assignment sets `inv_freq`, by `reset_parameters`.
             NaN if `inv_freq` was given: then it can't be assigned.
         attention_factor: as given, a float. May be assigned.
-        axes: a tuple, or None. Assignment takes what the argument does.
+        axes: a tuple, or None. Assignment takes what the argument does. It writes to the same
+            address, so CUDA graphs that were captured before replay with the new axes. With more
+            axes than before, and to or from None, the address changes: capture them again.
         num_axes: max(axes) + 1, or None.
         axis_of_pair: (d2 / 2,), int32: `axes` for kernels, or None. A buffer, which is not saved.
             Assign `axes` instead of changing it.
@@ -112,8 +114,8 @@ class RotaryPositionEmbedding(nn.Module):
             `rotary_base` and `inv_freq` came; the message names it. Or an `inv_freq` that is not
             finite was assigned, or used by an eager call that takes the module itself.
         TypeError: an `inv_freq` of a dtype below fp32 was assigned or used; or a flag is no bool.
-        RuntimeError: an update is needed while a CUDA graph is captured; or `load_state_dict` met
-            such an `inv_freq`.
+        RuntimeError: an update is needed, or `axes` assigned, while a CUDA graph is captured; or
+            `load_state_dict` met such an `inv_freq`.
 
     Source: TransformerEngine's `RotaryPositionEmbedding`, same arguments, same fp32 arithmetic.
     """
@@ -239,19 +241,34 @@ class RotaryPositionEmbedding(nn.Module):
 
     @axes.setter
     def axes(self, axes: Sequence[int] | Tensor | None) -> None:
-        self._axes = None if axes is None else checked_axes(axes, self.rotary_dim // 2)
-        self.num_axes = None if axes is None else max(self._axes) + 1
-        self._make_axis_of_pair()
-
-    def _make_axis_of_pair(self) -> None:
-        with torch.inference_mode(False):  # a backward may save it
-            device = self.inv_freq.device
-            table = (
-                None
-                if self._axes is None
-                else torch.tensor(self._axes, dtype=torch.int32, device="cpu")
+        axes = None if axes is None else checked_axes(axes, self.rotary_dim // 2)
+        if _is_captured(self.inv_freq):
+            raise RuntimeError(
+                "axes was assigned while a CUDA graph is captured; accepted: before the capture"
             )
-            self.axis_of_pair = None if table is None else table.to(device)
+        num_axes, before = None if axes is None else max(axes) + 1, self.num_axes
+        self._axes, self.num_axes = axes, num_axes
+        # a graph that was captured with fewer axes has no positions on the others
+        self._make_axis_of_pair(in_place=None not in (num_axes, before) and num_axes <= before)
+
+    def _make_axis_of_pair(self, in_place: bool = False) -> None:
+        if self._axes is None:
+            self.axis_of_pair = None
+            return
+        held = self.axis_of_pair
+        with torch.inference_mode(False), torch.no_grad():  # a backward may save it
+            new = torch.tensor(self._axes, dtype=torch.int32, device="cpu").to(self.inv_freq.device)
+            shared = held is not None and held.is_cpu and held.is_shared()  # with other processes
+            if not in_place or shared or not _can_hold(held, new) or not has_values(new):
+                self.axis_of_pair = new
+                return
+            if held.is_cuda:
+                torch.cuda.synchronize(held.device)  # kernels on any stream may read it
+            self.axis_of_pair = held.data  # the memory that graphs know
+            held.data = held.clone()  # for backwards of earlier calls, which saved `held`
+            self.axis_of_pair.copy_(new)
+            if held.is_cuda:
+                torch.cuda.current_stream(held.device).synchronize()  # other streams read it next
 
     def reset_parameters(self) -> None:
         """Set `inv_freq` to what the constructor or `from_config` was given.
@@ -340,7 +357,7 @@ class RotaryPositionEmbedding(nn.Module):
     def _release_turns(self) -> Tensor | None:
         """The tensor of turns, if the backward of an earlier call wants it; then take another."""
         filled = self._filled
-        captured = filled.inv_freq.is_cuda and torch.cuda.is_current_stream_capturing()
+        captured = _is_captured(filled.inv_freq)
         seen, was_captured = weakref.ref(filled.turns), filled.captured
         with torch.inference_mode(False):
             self._filled = replace(filled, turns=self._turns.data, captured=captured)
@@ -387,8 +404,7 @@ class RotaryPositionEmbedding(nn.Module):
     def _has_frequencies_of_its_source(self) -> bool:
         """True also where they cannot be read: on the meta device, or in a graph's capture."""
         inv_freq = self.inv_freq.detach()
-        captured = inv_freq.is_cuda and torch.cuda.is_current_stream_capturing()
-        if captured or self._source.adapts or not has_values(inv_freq):
+        if _is_captured(inv_freq) or self._source.adapts or not has_values(inv_freq):
             return True
         own, inv_freq = self._source.inv_freq().float(), inv_freq.to("cpu", torch.float32)
         return own.shape == inv_freq.shape and torch.allclose(own, inv_freq, rtol=1e-5, atol=0)
@@ -751,7 +767,7 @@ def _fault(inv_freq: object) -> Exception | None:
         return ValueError(f"inv_freq has layout {inv_freq.layout}; accepted: torch.strided")
     if is_traced() or is_transformed() or not has_values(inv_freq):
         return None
-    if inv_freq.is_cuda and torch.cuda.is_current_stream_capturing():
+    if _is_captured(inv_freq):
         return RuntimeError(
             "inv_freq changed while a CUDA graph is captured, or in place since the last call; "
             "accepted: a change before the capture, followed by a call if it was in place"
@@ -760,6 +776,10 @@ def _fault(inv_freq: object) -> Exception | None:
         value = inv_freq[~finite][0].item()
         return ValueError(f"inv_freq has the value {value}; accepted: finite numbers")
     return None
+
+
+def _is_captured(x: Tensor) -> bool:
+    return x.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def _require_exact(inv_freq: Tensor) -> Tensor:
