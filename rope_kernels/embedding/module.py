@@ -317,6 +317,10 @@ class RotaryPositionEmbedding(nn.Module):
         tables: make the table before, by `cos_sin_at`, and pass it to the layer. A layer that was
         compiled by itself, within an eager checkpoint, can't tell: compile the checkpoint with it.
 
+        Frequencies and the longest sequence are buffers. DistributedDataParallel gives every rank
+        those of rank 0 before each forward, which changes 'dynamic' on the other ranks, and
+        backwards that come after a later forward: pass `broadcast_buffers=False` to it.
+
         Args:
             position_ids: any shape, integers, on the device of `inv_freq`.
 
@@ -340,7 +344,7 @@ class RotaryPositionEmbedding(nn.Module):
         fills = eager and self._fills_at_once()
         wanted = self._release_turns() if fills else None
         with torch.no_grad():
-            seq_len = position_ids.max().long() + 1
+            seq_len = position_ids.max().long().clamp(max=2**63 - 2) + 1  # no overflow
             found = self._source.adapted(choices, self.inv_freq, longest, seq_len)
             inv_freq, length = found
             longest.copy_(length)

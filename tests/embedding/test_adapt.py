@@ -106,6 +106,15 @@ def test_positions_of_few_bits(rope_type, dtype):
 
 
 @each_type
+def test_the_largest_position_is_a_long_one(rope_type):
+    module, want = module_of(rope_type), module_of(rope_type)
+    module.adapt(torch.tensor([2**63 - 1]))
+    want.adapt(torch.tensor([2**63 - 2]))
+    assert torch.equal(module.inv_freq, want.inv_freq)
+    assert not torch.equal(module.inv_freq, module_of(rope_type).inv_freq)
+
+
+@each_type
 def test_no_positions_change_nothing(rope_type):
     module = module_of(rope_type)
     module.adapt(positions(100))
