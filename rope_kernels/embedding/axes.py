@@ -101,6 +101,10 @@ def checked_axes(axes: Sequence[int] | Tensor, pairs: int) -> tuple[int, ...]:
         if not has_values(axes):
             raise ValueError(f"axes is on {axes.device}; accepted: {accepted}")
         given = axes.tolist()
+    elif type(axes).__module__ == "numpy" and hasattr(axes, "tolist"):
+        given = axes.tolist()
+    if isinstance(given, (list, tuple)):  # entries of NumPy become Python's own
+        given = [x.item() if type(x).__module__ == "numpy" else x for x in given]
     if not isinstance(given, (list, tuple, range)):
         raise TypeError(f"axes is of type {type(axes).__name__}; accepted: {accepted}")
     if len(given) != pairs:

@@ -9,7 +9,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from ..machine.modes import has_values, is_differentiated, is_traced, is_transformed
+from ..machine.modes import (
+    checkpointed_region,
+    has_values,
+    is_differentiated,
+    is_in_backward,
+    is_traced,
+    is_transformed,
+    may_be_checkpointed,
+)
 from .arguments import EXACT, check_dtype, check_positive, check_rotary_dim, check_span, short
 from .axes import check_position_ids, checked_axes
 from .configuration import read_layer
@@ -19,6 +27,9 @@ from .turns import for_both_members, in_turns, radians
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _OF_ADAPT = "_choices", "_longest"  # buffers: frequencies, and the longest sequence remembered
+# Of regions of checkpointing whose backward may come, by module and scale. `adapt` sees that these
+# are wanted, and copies them before it overwrites their memory.
+_TURNS_OF_REGIONS: weakref.WeakKeyDictionary[object, dict] = weakref.WeakKeyDictionary()
 _OF_INTERPOLATION = "seq_len_interpolation_factor", "pretrained_max_position_embeddings"
 
 
@@ -72,7 +83,9 @@ class RotaryPositionEmbedding(nn.Module):
         rotary_base: as given, or `rope_theta`. Assignment sets `inv_freq`, by `reset_parameters`.
             NaN if `inv_freq` was given: then it can't be assigned.
         attention_factor: as given, a float. May be assigned.
-        axes: a tuple, or None. Assignment takes what the argument does.
+        axes: a tuple, or None. Assignment takes what the argument does. It writes to the same
+            address, so CUDA graphs that were captured before replay with the new axes. With more
+            axes than before, and to or from None, the address changes: capture them again.
         num_axes: max(axes) + 1, or None.
         axis_of_pair: (d2 / 2,), int32: `axes` for kernels, or None. A buffer, which is not saved.
             Assign `axes` instead of changing it.
@@ -101,8 +114,8 @@ class RotaryPositionEmbedding(nn.Module):
             `rotary_base` and `inv_freq` came; the message names it. Or an `inv_freq` that is not
             finite was assigned, or used by an eager call that takes the module itself.
         TypeError: an `inv_freq` of a dtype below fp32 was assigned or used; or a flag is no bool.
-        RuntimeError: an update is needed while a CUDA graph is captured; or `load_state_dict` met
-            such an `inv_freq`.
+        RuntimeError: an update is needed, or `axes` assigned, while a CUDA graph is captured; or
+            `load_state_dict` met such an `inv_freq`.
 
     Source: TransformerEngine's `RotaryPositionEmbedding`, same arguments, same fp32 arithmetic.
     """
@@ -228,19 +241,34 @@ class RotaryPositionEmbedding(nn.Module):
 
     @axes.setter
     def axes(self, axes: Sequence[int] | Tensor | None) -> None:
-        self._axes = None if axes is None else checked_axes(axes, self.rotary_dim // 2)
-        self.num_axes = None if axes is None else max(self._axes) + 1
-        self._make_axis_of_pair()
-
-    def _make_axis_of_pair(self) -> None:
-        with torch.inference_mode(False):  # a backward may save it
-            device = self.inv_freq.device
-            table = (
-                None
-                if self._axes is None
-                else torch.tensor(self._axes, dtype=torch.int32, device="cpu")
+        axes = None if axes is None else checked_axes(axes, self.rotary_dim // 2)
+        if _is_captured(self.inv_freq):
+            raise RuntimeError(
+                "axes was assigned while a CUDA graph is captured; accepted: before the capture"
             )
-            self.axis_of_pair = None if table is None else table.to(device)
+        num_axes, before = None if axes is None else max(axes) + 1, self.num_axes
+        self._axes, self.num_axes = axes, num_axes
+        # a graph that was captured with fewer axes has no positions on the others
+        self._make_axis_of_pair(in_place=None not in (num_axes, before) and num_axes <= before)
+
+    def _make_axis_of_pair(self, in_place: bool = False) -> None:
+        if self._axes is None:
+            self.axis_of_pair = None
+            return
+        held = self.axis_of_pair
+        with torch.inference_mode(False), torch.no_grad():  # a backward may save it
+            new = torch.tensor(self._axes, dtype=torch.int32, device="cpu").to(self.inv_freq.device)
+            shared = held is not None and held.is_cpu and held.is_shared()  # with other processes
+            if not in_place or shared or not _can_hold(held, new) or not has_values(new):
+                self.axis_of_pair = new
+                return
+            if held.is_cuda:
+                torch.cuda.synchronize(held.device)  # kernels on any stream may read it
+            self.axis_of_pair = held.data  # the memory that graphs know
+            held.data = held.clone()  # for backwards of earlier calls, which saved `held`
+            self.axis_of_pair.copy_(new)
+            if held.is_cuda:
+                torch.cuda.current_stream(held.device).synchronize()  # other streams read it next
 
     def reset_parameters(self) -> None:
         """Set `inv_freq` to what the constructor or `from_config` was given.
@@ -283,12 +311,23 @@ class RotaryPositionEmbedding(nn.Module):
         read back. So a CUDA graph may hold this call, and replays it for the positions of then; and
         torch.compile traces it. Backwards of earlier calls use the frequencies of those calls.
 
+        Under `torch.utils.checkpoint` with `use_reentrant=False`, a layer that is recomputed has
+        the frequencies of its first run. Reentrant checkpointing keeps nothing to know them by, so
+        calls that take this module raise in its second run, as do this method and methods that make
+        tables: make the table before, by `cos_sin_at`, and pass it to the layer. A layer that was
+        compiled by itself, within an eager checkpoint, can't tell: compile the checkpoint with it.
+
+        Frequencies and the longest sequence are buffers. DistributedDataParallel gives every rank
+        those of rank 0 before each forward, which changes 'dynamic' on the other ranks, and
+        backwards that come after a later forward: pass `broadcast_buffers=False` to it.
+
         Args:
             position_ids: any shape, integers, on the device of `inv_freq`.
 
         Raises:
             TypeError: not a tensor of integers.
-            RuntimeError: a CUDA graph is captured while the backward of a call made before is open.
+            RuntimeError: a CUDA graph is captured while the backward of a call made before is open;
+                or a backward runs, in which a checkpoint recomputes this call.
 
         Source: `dynamic_rope_update` of transformers 5.17, which branches in Python instead.
         """
@@ -298,13 +337,14 @@ class RotaryPositionEmbedding(nn.Module):
             raise TypeError(f"position_ids is {came}; accepted: a tensor of integers")
         if choices is None or not position_ids.numel():
             return
+        self._refuse_in_backward()
         eager = not (is_traced() or is_transformed())
         if eager and longest.is_inference():
             self._longest = longest = _normal_copy(longest)
         fills = eager and self._fills_at_once()
         wanted = self._release_turns() if fills else None
         with torch.no_grad():
-            seq_len = position_ids.max().long() + 1
+            seq_len = position_ids.max().long().clamp(max=2**63 - 2) + 1  # no overflow
             found = self._source.adapted(choices, self.inv_freq, longest, seq_len)
             inv_freq, length = found
             longest.copy_(length)
@@ -321,7 +361,7 @@ class RotaryPositionEmbedding(nn.Module):
     def _release_turns(self) -> Tensor | None:
         """The tensor of turns, if the backward of an earlier call wants it; then take another."""
         filled = self._filled
-        captured = filled.inv_freq.is_cuda and torch.cuda.is_current_stream_capturing()
+        captured = _is_captured(filled.inv_freq)
         seen, was_captured = weakref.ref(filled.turns), filled.captured
         with torch.inference_mode(False):
             self._filled = replace(filled, turns=self._turns.data, captured=captured)
@@ -368,8 +408,7 @@ class RotaryPositionEmbedding(nn.Module):
     def _has_frequencies_of_its_source(self) -> bool:
         """True also where they cannot be read: on the meta device, or in a graph's capture."""
         inv_freq = self.inv_freq.detach()
-        captured = inv_freq.is_cuda and torch.cuda.is_current_stream_capturing()
-        if captured or self._source.adapts or not has_values(inv_freq):
+        if _is_captured(inv_freq) or self._source.adapts or not has_values(inv_freq):
             return True
         own, inv_freq = self._source.inv_freq().float(), inv_freq.to("cpu", torch.float32)
         return own.shape == inv_freq.shape and torch.allclose(own, inv_freq, rtol=1e-5, atol=0)
@@ -407,6 +446,7 @@ class RotaryPositionEmbedding(nn.Module):
         if self.attention_factor != 1.0:
             came = f"attention_factor is {self.attention_factor}, which no table of angles can hold"
             raise ValueError(f"{came}; accepted: cos_sin_per_pair(max_seq_len)")
+        self._refuse_in_backward()
         inv_freq = _require_exact(self.inv_freq)
         position = torch.arange(max_seq_len, dtype=torch.float32, device=inv_freq.device)
         position = (position + offset) * self.position_scale(max_seq_len)
@@ -470,6 +510,7 @@ class RotaryPositionEmbedding(nn.Module):
     def _cos_sin(self, position: Tensor, scale: float, dtype: torch.dtype) -> CosSinPerPair:
         """Of positions, (..., 1) or one for each pair. Angles are fp64, and rounded only here."""
         check_dtype(dtype)
+        self._refuse_in_backward()
         inv_freq = _require_exact(self.inv_freq)
         # integers would lose the gradient of inv_freq
         with_gradient = torch.is_grad_enabled() and is_differentiated(inv_freq)
@@ -503,17 +544,45 @@ class RotaryPositionEmbedding(nn.Module):
             (d2 / 2,), int64, on the device of `inv_freq`.
 
         Raises:
-            ValueError, TypeError, RuntimeError: as in `check_usable_as_freqs`, and where `inv_freq`
-                cannot be used, as the class says.
+            ValueError, TypeError, RuntimeError: as in `check_usable_as_freqs`; where `inv_freq`
+                cannot be used, as the class says; and in a backward, as `adapt` says.
         """
         self.check_usable_as_freqs()
         scale = self.position_scale(max_seq_len)
         if is_traced() or is_transformed():
+            self._refuse_in_backward()
             return in_turns(_require_exact(self.inv_freq), scale)
         filled = self._filled if self._is_filled() else self._refill()
         if filled is None or scale != filled.scale:
-            return in_turns(_require_exact(self.inv_freq), scale)
-        return filled.turns
+            turns = in_turns(_require_exact(self.inv_freq), scale)
+        else:
+            turns = filled.turns
+        if self._source.adapts and may_be_checkpointed():
+            return self._turns_in_checkpoint(turns, scale)
+        return turns
+
+    def _turns_in_checkpoint(self, turns: Tensor, scale: float) -> Tensor:
+        """`turns` in the first run of a region of checkpointing, and in later runs the same."""
+        region, runs_again = checkpointed_region()
+        if region is None:
+            self._refuse_in_backward()
+            return turns
+        of_region = _TURNS_OF_REGIONS.setdefault(region, {})
+        if runs_again and (self, scale) in of_region:
+            return of_region[self, scale]
+        self._refuse_in_backward()
+        of_region.setdefault((self, scale), turns)
+        return turns
+
+    def _refuse_in_backward(self) -> None:
+        """Raise where a checkpoint recomputes, and the frequencies may be of another forward."""
+        if self._source.adapts and not is_traced() and is_in_backward():
+            raise RuntimeError(
+                "freqs adapts to positions, and is used in a backward, where another forward may "
+                "have changed it; accepted: adapt first, then torch.utils.checkpoint with "
+                "use_reentrant=False around calls with freqs, or around calls with a table that "
+                "was made before, such as freqs.cos_sin_at(position_ids)"
+            )
 
     def _is_filled(self) -> bool:
         """Whether the buffer holds the turns of today's `inv_freq`."""
@@ -702,7 +771,7 @@ def _fault(inv_freq: object) -> Exception | None:
         return ValueError(f"inv_freq has layout {inv_freq.layout}; accepted: torch.strided")
     if is_traced() or is_transformed() or not has_values(inv_freq):
         return None
-    if inv_freq.is_cuda and torch.cuda.is_current_stream_capturing():
+    if _is_captured(inv_freq):
         return RuntimeError(
             "inv_freq changed while a CUDA graph is captured, or in place since the last call; "
             "accepted: a change before the capture, followed by a call if it was in place"
@@ -711,6 +780,10 @@ def _fault(inv_freq: object) -> Exception | None:
         value = inv_freq[~finite][0].item()
         return ValueError(f"inv_freq has the value {value}; accepted: finite numbers")
     return None
+
+
+def _is_captured(x: Tensor) -> bool:
+    return x.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def _require_exact(inv_freq: Tensor) -> Tensor:

@@ -2,11 +2,13 @@
 
 import copy
 import io
+import pickle
 import weakref
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
 
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, norm_rope, rope_fw, rope_qk
 from rope_kernels.embedding import in_turns
@@ -99,6 +101,15 @@ def test_positions_of_few_bits(rope_type, dtype):
     ids = positions(min(torch.iinfo(dtype).max, 300) + 1)
     module.adapt(ids.to(dtype))
     want.adapt(ids)
+    assert torch.equal(module.inv_freq, want.inv_freq)
+    assert not torch.equal(module.inv_freq, module_of(rope_type).inv_freq)
+
+
+@each_type
+def test_the_largest_position_is_a_long_one(rope_type):
+    module, want = module_of(rope_type), module_of(rope_type)
+    module.adapt(torch.tensor([2**63 - 1]))
+    want.adapt(torch.tensor([2**63 - 2]))
     assert torch.equal(module.inv_freq, want.inv_freq)
     assert not torch.equal(module.inv_freq, module_of(rope_type).inv_freq)
 
@@ -228,6 +239,116 @@ def test_turns_are_copied_only_for_a_backward(rope_type, device, needs_triton):
     del out
     module.adapt(positions(9, device))
     assert module._filled.moved == ()
+
+
+# checkpointing
+
+
+def layer(t, weight, module, rotate=apply_rotary_pos_emb):
+    """Both gradients need the rotated elements, which checkpointing drops and computes again."""
+    return (rotate(t, module) * weight).sin()
+
+
+@pytest.mark.parametrize("order", ((0, 1, 2, 3, 4), (4, 2, 0, 3, 1)), ids=str)
+@pytest.mark.parametrize("frozen", (False, True), ids=("", "frozen"))
+@pytest.mark.parametrize("rotate", (apply_rotary_pos_emb, in_plain_pytorch, with_a_norm))
+@each_type
+def test_a_recomputed_layer_has_the_frequencies_of_its_first_run(
+    rope_type, rotate, frozen, order, device
+):
+    module, got, want = module_of(rope_type, device), [], []
+    for length in (9, 100, 100, 200, 9):
+        module.adapt(positions(length, device))
+        t, weight = (torch.randn(5, 2, 3, D, device=device) for _ in range(2))
+        leaves = [x.requires_grad_() for x in ((weight,) if frozen else (t, weight))]
+        out = layer(t, weight, fixed(module), rotate)
+        want.append(torch.autograd.grad(out.sum(), leaves))
+        again = checkpoint(layer, t, weight, module, rotate, use_reentrant=False)
+        got.append((again, leaves))
+        with torch.no_grad():  # a generation between
+            module.adapt(positions(700, device))
+            rotate(t, module)
+    for i in order:
+        out, leaves = got[i]
+        for one, other in zip(torch.autograd.grad(out.sum(), leaves), want[i], strict=True):
+            torch.testing.assert_close(one, other)
+
+
+@each_type
+def test_turns_of_a_checkpoint_are_kept_until_its_backward(rope_type, device):
+    module, t = module_of(rope_type, device), torch.randn(5, 2, 1, D, device=device)
+    leaf = t.clone().requires_grad_()
+    module.adapt(positions(9, device))
+    out = checkpoint(layer, leaf, t, module, use_reentrant=False)
+    module.adapt(positions(100, device))
+    assert len(module._filled.moved) == 1
+    out.sum().backward()
+    module.adapt(positions(9, device))
+    assert module._filled.moved == ()
+    copy.deepcopy(module), pickle.dumps(module)
+    checkpoint(layer, leaf, t, module, use_reentrant=False).sum().backward()
+    module.adapt(positions(100, device))
+    assert module._filled.moved == ()
+
+
+def of_a_table(t, weight, module):
+    return layer(t, weight, module.cos_sin_at(torch.arange(5, device=t.device)))
+
+
+def of_a_counted_table(t, weight, module):
+    return layer(t, weight, module.cos_sin_per_pair(5))
+
+
+def of_angles(t, weight, module):
+    module.attention_factor = 1.0  # angles can't hold that of longrope
+    return layer(t, weight, module(5))
+
+
+def after_adapting(t, weight, module):
+    module.adapt(positions(100, t.device))
+    return layer(t, weight, module)
+
+
+def in_a_checkpoint(t, weight, module):
+    """The outer region needs the result of the inner one again."""
+    return checkpoint(layer, t, weight, module, use_reentrant=False).exp()
+
+
+REFUSED = {
+    "reentrant": (layer, True),
+    "a table within": (of_a_table, False),
+    "a counted table within": (of_a_counted_table, False),
+    "angles within": (of_angles, False),
+    "adapt within": (after_adapting, False),
+    "nested": (in_a_checkpoint, False),
+    "nested in a reentrant one": (in_a_checkpoint, True),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@each_type
+def test_what_may_have_other_frequencies_is_not_recomputed(rope_type, name, device):
+    function, use_reentrant = REFUSED[name]
+    module, t = module_of(rope_type, device), torch.randn(5, 2, 1, D, device=device)
+    module.adapt(positions(9, device))
+    out = checkpoint(function, t.clone().requires_grad_(), t, module, use_reentrant=use_reentrant)
+    before = module.inv_freq.clone()
+    with pytest.raises(RuntimeError, match=r"in a backward.*; accepted: .*use_reentrant=False"):
+        out.sum().backward()
+    assert torch.equal(module.inv_freq, before)
+
+
+@pytest.mark.parametrize("use_reentrant", (False, True))
+@each_type
+def test_a_table_made_before_a_checkpoint_keeps_its_frequencies(rope_type, use_reentrant, device):
+    module, t = module_of(rope_type, device), torch.randn(5, 2, 1, D, device=device)
+    leaf, ids = t.clone().requires_grad_(), torch.arange(5, device=device)
+    module.adapt(positions(9, device))
+    (want,) = torch.autograd.grad(layer(leaf, t, fixed(module)).sum(), leaf)
+    out = checkpoint(layer, leaf, t, module.cos_sin_at(ids), use_reentrant=use_reentrant)
+    module.adapt(positions(100, device))
+    out.sum().backward()
+    torch.testing.assert_close(leaf.grad, want)
 
 
 # where a module goes

@@ -4,6 +4,7 @@ import copy
 import io
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -128,7 +129,17 @@ def test_axes_that_are_none(axes, error, message):
     assert rope.axes == AXES and rope.num_axes == 3
 
 
-@pytest.mark.parametrize("given", (list, tuple, torch.tensor, lambda x: torch.tensor(x).byte()))
+@pytest.mark.parametrize(
+    "given",
+    (
+        list,
+        tuple,
+        torch.tensor,
+        lambda x: torch.tensor(x).byte(),
+        np.array,
+        lambda x: list(np.array(x, np.uint8)),
+    ),
+)
 def test_axes_of_any_kind(given):
     rope = RotaryPositionEmbedding(8, axes=given(AXES))
     assert rope.axes == AXES and rope.num_axes == 3
@@ -143,6 +154,39 @@ def test_assigned_axes():
     assert torch.equal(rotate(rope), WANT)
     rope.axes = None
     assert rope.axes is rope.num_axes is rope.axis_of_pair is None
+
+
+def test_assigned_axes_have_the_same_memory(device):
+    """A captured CUDA graph knows its address, and has positions on so many axes."""
+    rope = RotaryPositionEmbedding(8, axes=AXES).to(device)
+    address = rope.axis_of_pair.data_ptr()
+    for axes in ((2, 2, 1, 0), AXES, (1, 0, 0, 1)):
+        rope.axes = axes
+        assert rope.axis_of_pair.data_ptr() == address and rope.axis_of_pair.tolist() == [*axes]
+    held = rope.axis_of_pair
+    rope.axes = AXES
+    assert rope.axis_of_pair.data_ptr() != address and held.tolist() == [1, 0, 0, 1]
+
+
+def test_axes_in_shared_memory_are_not_overwritten():
+    rope = RotaryPositionEmbedding(8, axes=AXES).share_memory()
+    of_another_process = rope.axis_of_pair.detach()
+    rope.axes = AXES[::-1]
+    assert of_another_process.tolist() == [*AXES] and rope.axis_of_pair.tolist() == [*AXES[::-1]]
+
+
+class OnAGpu(torch.Tensor):
+    is_cuda = True
+
+
+def test_axes_are_not_assigned_within_a_capture(monkeypatch):
+    rope = RotaryPositionEmbedding(8, axes=AXES)
+    rope._buffers["inv_freq"] = rope.inv_freq.as_subclass(OnAGpu)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    for axes in (AXES[::-1], None):
+        with pytest.raises(RuntimeError, match="axes was assigned while a CUDA graph is captured"):
+            rope.axes = axes
+    assert rope.axes == AXES and rope.axis_of_pair.tolist() == [*AXES]
 
 
 # what survives
