@@ -26,25 +26,22 @@ def as_page(page: str) -> str:
     before, rest = page.split(BEGIN)
     _, after = rest.split(END)
     head = ["models", "how many", "pairs", "elements that turn", "the table has", "`rounding`"]
-    lines = [head, ["---"] * len(head), *map(row, KNOWN)]
+    families: dict[tuple[str, ...], list[str]] = {}
+    for known in KNOWN:
+        families.setdefault(cells(known), []).extend(known.families.split())
+    lines = [head, ["---"] * len(head)]
+    for (name, *how), found in families.items():
+        names = sorted({*found})
+        lines.append([name + ", ".join(names), str(len(names)), *how])
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return "\n\n".join([before.rstrip(), BEGIN, table, END]) + after
 
 
-def row(known: Known) -> list[str]:
-    families = known.families.split()
-    names = ", ".join(families)
-    if known.name != "apply_rotary_pos_emb":
-        names = f"`{known.name}`: {names}"
+def cells(known: Known) -> tuple[str, ...]:
+    """What a row says: the function's name if it is another, and how it rotates."""
     rule = known.rule
-    return [
-        names,
-        str(len(families)),
-        pairs(rule),
-        TURNING[rule.rest],
-        COLUMNS[rule.columns],
-        rounding(rule),
-    ]
+    name = "" if known.name == "apply_rotary_pos_emb" else f"`{known.name}`: "
+    return name, pairs(rule), TURNING[rule.rest], COLUMNS[rule.columns], rounding(rule)
 
 
 def pairs(rule: Rule) -> str:

@@ -59,6 +59,19 @@ def q_alone_or_with_k(rule: Rule, original: Callable) -> Callable:
     return apply_rotary_pos_emb
 
 
+def q_with_k_or_none(rule: Rule, original: Callable) -> Callable:
+    """Mistral Large 4: without keys the result has None in their place."""
+
+    def apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim=1):
+        tensors = (q,) if k is None else (q, k)
+        if rule.why_not(tensors, cos, sin, unsqueeze_dim) is not None:
+            return original(q, k, cos, sin, unsqueeze_dim)
+        outs = rule.rotate(tensors, cos, sin, unsqueeze_dim)
+        return (*outs, None) if k is None else outs
+
+    return apply_rotary_pos_emb
+
+
 def one_tensor(rule: Rule, original: Callable) -> Callable:
     """Gemma 3n, Gemma 4, DeepSeek V4."""
 
@@ -113,22 +126,30 @@ def latest_queries(rule: Rule, original: Callable) -> Callable:
 
 def vision(rule: Rule, original: Callable) -> Callable:
     """The towers of Qwen2-VL and others: (s, h, d), or (b, s, h, d)."""
+    return _of_a_tower(rule, original, -2)
+
+
+def vision_of_rows(rule: Rule, original: Callable) -> Callable:
+    """MiniMax M3-VL: (s, h, d) and a table (s, d2)."""
+    return _of_a_tower(rule, original, 1)
+
+
+def vision_of_a_batch(rule: Rule, original: Callable) -> Callable:
+    """MiniMax M3-VL in transformers 5.17: (b, s, h, d) and a table (s, d2)."""
+    ours = _of_a_tower(rule, original, 1)
 
     def apply_rotary_pos_emb_vision(q, k, cos, sin):
-        if rule.why_not((q, k), cos, sin, -2) is not None:
-            return original(q, k, cos, sin)
-        return rule.rotate((q, k), cos, sin, -2)
+        has_batch = (q.dim(), cos.dim()) == (4, 2)
+        return (ours if has_batch else original)(q, k, cos, sin)
 
     return apply_rotary_pos_emb_vision
 
 
-def vision_of_one_table(rule: Rule, original: Callable) -> Callable:
-    """MiniMax M3-VL: (b, s, h, d) and a table (s, d2)."""
-
+def _of_a_tower(rule: Rule, original: Callable, unsqueeze_dim: int) -> Callable:
     def apply_rotary_pos_emb_vision(q, k, cos, sin):
-        if (q.dim(), cos.dim()) != (4, 2) or rule.why_not((q, k), cos, sin, 1) is not None:
+        if rule.why_not((q, k), cos, sin, unsqueeze_dim) is not None:
             return original(q, k, cos, sin)
-        return rule.rotate((q, k), cos, sin, 1)
+        return rule.rotate((q, k), cos, sin, unsqueeze_dim)
 
     return apply_rotary_pos_emb_vision
 

@@ -1,8 +1,9 @@
 """The rotation functions that are known, each by the digest of its own code.
 
-A row is one body of code: the form that takes its calls, the rule by which it rotates, and the
-models of transformers 5.17 that have it. Copies in other files have the same digest. A test holds
-the table against the installed transformers, row by row and bit by bit.
+A row is a rule: the form that takes its calls, the digests of all code that rotates by it, and the
+models of transformers that have such code, in 5.17, in 5.23 or in both. Copies in other files have
+the same digest. A test holds the table against the installed transformers, digest by digest and
+bit by bit.
 """
 
 from dataclasses import dataclass
@@ -16,19 +17,21 @@ from .forms import (
     patches,
     q_alone_or_with_k,
     q_and_k,
+    q_with_k_or_none,
     sine_first,
     values_too,
     vision,
-    vision_of_one_table,
+    vision_of_a_batch,
+    vision_of_rows,
     with_unused_ids,
 )
 
 
 @dataclass(frozen=True)
 class Known:
-    """One body of code."""
+    """One way to rotate, and the functions that do."""
 
-    digest: str
+    digests: str  # of their code, with spaces between them
     form: Form
     rule: Rule
     families: str  # names of models, with spaces between them
@@ -41,47 +44,38 @@ KNOWN = (
         q_and_k,
         Rule(),
         families=(
-            "afmoe apertus arcee aria axk1 axk2 bitnet chameleon cohere_compass cosmos3_edge "
-            "csm cwm dbrx deepseek_ocr2 deepseek_v3 deepseek_v32 dia diffllama doge dots1 emu3 "
-            "esmc esmfold2 eurobert exaone4 exaone4_5 exaone_moe falcon falcon_h1 gemma gemma2 "
-            "gemma3 glm4_moe_lite gpt_neox_japanese granite granite4_vision granite_swa "
-            "granitemoe granitemoe_swa granitemoehybrid granitemoeshared higgs_audio_v2 "
-            "hrm_text hunyuan_v1_dense hunyuan_v1_moe hy_v3 hy_v4 hyperclovax idefics jais2 "
-            "jamba jetmoe jina_embeddings_v3 kyutai_speech_to_text lasr lfm2 lfm2_moe llama "
-            "mellum mimi minicpm3 minimax ministral ministral3 mistral mistral4 mixtral mllama "
-            "moshi muse_glimmer nemotron_asr_streaming nemotron_h neucodec nomic_bert olmoe "
-            "paddleocr_vl parakeet persimmon phi phimoe pixtral qwen2 qwen2_5_omni qwen2_5_vl "
-            "qwen2_moe qwen2_vl qwen3 qwen3_moe qwen3_omni_moe qwen3_vl qwen3_vl_moe seed_oss "
-            "smollm3 solar_open stablelm starcoder2 t5gemma t5gemma2 timesfm2_5 vaultgemma "
+            "afmoe apertus arcee aria axk1 axk2 bitnet chameleon cohere_compass cosmos3_edge csm "
+            "cwm dbrx deepseek_ocr2 deepseek_v3 deepseek_v32 dia diffllama doge dots1 "
+            "embedding_gemma2 emu3 esmc esmfold2 eurobert exaone4 exaone4_5 exaone_moe falcon "
+            "falcon_h1 flint gemma gemma2 gemma3 glm4_moe_lite gpt_neox_japanese "
+            "gradium_phonon_tts granite granite4_vision granite_docling granite_swa granitemoe "
+            "granitemoe_swa granitemoehybrid granitemoeshared gte higgs_audio_v2 hrm_text "
+            "hunyuan_v1_dense hunyuan_v1_moe hy_v3 hy_v4 hyperclovax idefics jais2 jamba jetmoe "
+            "jina_embeddings_v3 kolibri1 kyutai_speech_to_text lasr lfm2 lfm2_moe llama mellum "
+            "mimi minicpm3 minimax ministral ministral3 mistral mistral4 mixtral mllama molmo2 "
+            "moshi muse_glimmer muse_spark nemotron_asr_streaming nemotron_h neucodec nomic_bert "
+            "olmoe paddleocr_vl parakeet persimmon phi phimoe pixtral pocket_tts "
+            "pocket_tts_audio_tokenizer qwen2 qwen2_5_omni qwen2_5_vl qwen2_moe qwen2_vl qwen3 "
+            "qwen3_moe qwen3_omni_moe qwen3_vl qwen3_vl_moe seed_oss smollm3 solar_open stablelm "
+            "starcoder2 t5gemma t5gemma2 timesfm2_5 ultrabert unlimited_ocr vaultgemma "
             "voxtral_realtime xcodec2 youtu zamba2"
         ),
     ),
     Known(
-        "1c8a7766a526",
+        "1c8a7766a526 479bb0df2eba 99e5222df95c",
         q_and_k,
         Rule(rest="after"),
         families=(
-            "bamba glm4_moe glm4v_moe glm_image gpt_neox laguna mimo_v2_flash minimax_m2 "
-            "minimax_m3_vl neomme qwen3_5 qwen3_5_moe qwen3_next recurrent_gemma step3p7 zaya"
+            "bamba dots3_note glm4_moe glm4v_moe glm_image gpt_neox laguna mimo_v2_flash "
+            "minimax_m2 minimax_m3_vl nemotron neomme phi3 phi4_multimodal qwen3_5 qwen3_5_moe "
+            "qwen3_next recurrent_gemma step3p7 zaya"
         ),
-    ),
-    Known(
-        "479bb0df2eba",
-        q_and_k,
-        Rule(rest="after"),
-        families="phi3 phi4_multimodal",
-    ),
-    Known(
-        "99e5222df95c",
-        q_and_k,
-        Rule(rest="after"),
-        families="nemotron",
     ),
     Known(
         "5ff7e4fb9d01",
         with_unused_ids,
         Rule(rest="after"),
-        families="glmasr",
+        families="glmasr nemotron3_5_transcribe nemotron3_diarization",
     ),
     Known(
         "02db01a4243e",
@@ -114,8 +108,15 @@ KNOWN = (
         families="diffusion_gemma gemma3n gemma4 gemma4_unified",
     ),
     Known(
-        "6cbca44a9d41",
-        vision_of_one_table,
+        "6cbca44a9d41",  # of 5.17
+        vision_of_a_batch,
+        Rule(rest="after"),
+        families="minimax_m3_vl",
+        name="apply_rotary_pos_emb_vision",
+    ),
+    Known(
+        "bf64e19b7517",  # of 5.23
+        vision_of_rows,
         Rule(rest="after"),
         families="minimax_m3_vl",
         name="apply_rotary_pos_emb_vision",
@@ -179,9 +180,16 @@ KNOWN = (
         with_unused_ids,
         Rule(interleaved=True, columns="first half", output_pairing="half", concatenates=True),
         families=(
-            "axk1 axk2 deepseek_v3 deepseek_v32 glm4_moe_lite glm_moe_dsa longcat_flash "
-            "mistral4 youtu"
+            "axk1 axk2 bailing_hybrid deepseek_v3 deepseek_v32 dots3_note glm4_moe_lite "
+            "glm_moe_dsa longcat_flash mistral4 youtu"
         ),
+        name="apply_rotary_pos_emb_interleave",
+    ),
+    Known(
+        "6d7c974d9e1b",
+        q_with_k_or_none,
+        Rule(interleaved=True, columns="first half", output_pairing="half", concatenates=True),
+        families="mistral_large4",
         name="apply_rotary_pos_emb_interleave",
     ),
     Known(
@@ -201,17 +209,25 @@ KNOWN = (
         vision,
         Rule(rounding="upcast", casts_back=True),
         families=(
-            "cohere_compass ernie4_5_vl_moe exaone4_5 glm4v glm4v_moe glm5_next glm_ocr "
-            "kimi_k25 mlcd muse_glimmer paddleocr_vl qwen2_5_omni qwen2_5_vl qwen2_vl qwen3_5 "
-            "qwen3_5_moe qwen3_omni_moe qwen3_vl qwen3_vl_moe qwen4_exp step3p7 video_llama_3"
+            "cohere_compass dots3_note ernie4_5_vl_moe exaone4_5 glm4v glm4v_moe glm5_next "
+            "glm_ocr kimi_k25 lfm3_vl mlcd muse_glimmer muse_spark paddleocr_vl qwen2_5_omni "
+            "qwen2_5_vl qwen2_vl qwen3_5 qwen3_5_moe qwen3_omni_moe qwen3_vl qwen3_vl_moe "
+            "qwen4_exp step3p7 video_llama_3"
         ),
+        name="apply_rotary_pos_emb_vision",
+    ),
+    Known(
+        "5c8174b80ffe",
+        vision,
+        Rule(interleaved=True, rounding="upcast", casts_back=True),
+        families="inkling2",
         name="apply_rotary_pos_emb_vision",
     ),
     Known(
         "1f9a944aabab",
         q_and_k,
         Rule(casts_back=True),
-        families="flex_olmo olmo olmo2 olmo3 olmo_hybrid",
+        families="beam flex_olmo lfm3 olmo olmo2 olmo3 olmo_hybrid",
     ),
     Known(
         "3456fade8393",
@@ -244,6 +260,6 @@ KNOWN = (
         families="deepseek_v4",
     ),
 )
-# Llama's function as transformers 4 had it: in code that came with models, not in 5.17.
+# Llama's function as transformers 4 had it: in code that came with models, not in transformers 5.
 OLDER = (Known("92f7f2b80019", with_unused_ids, Rule(), families=""),)
-BY_DIGEST = {known.digest: known for known in (*KNOWN, *OLDER)}
+BY_DIGEST = {digest: known for known in (*KNOWN, *OLDER) for digest in known.digests.split()}

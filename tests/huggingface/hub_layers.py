@@ -5,6 +5,7 @@ import os
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch import nn
 
 LAYER = "apply_rotary_transformers"
 NAME = "rotary_pos_emb"  # by which transformers asks for it
+CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"
 
 
 MISSING = "the package kernels is not installed: pip install -c constraints.txt -e '.[test]'"
@@ -23,6 +25,21 @@ def need_kernels():
         importlib.metadata.version("kernels")
     except importlib.metadata.PackageNotFoundError:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(MISSING)
+
+
+def need_marks():
+    """Skip a test of functions that transformers marks, where it refuses the installed kernels.
+
+    With the pinned transformers that is a failure where CI is set.
+    """
+    need_kernels()
+    import_utils = pytest.importorskip("transformers.utils.import_utils")
+    if not import_utils.is_kernels_available():
+        found, kernels = map(importlib.metadata.version, ("transformers", "kernels"))
+        low, high = import_utils.KERNELS_MIN_VERSION, import_utils.KERNELS_MAX_VERSION
+        is_pinned = f"transformers=={found}" in CONSTRAINTS.read_text(encoding="utf-8").split()
+        reason = f"transformers {found} needs kernels >={low},<{high}, and {kernels} is installed"
+        (pytest.fail if is_pinned and os.environ.get("CI") else pytest.skip)(reason)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,15 @@
 """Every rotation function of transformers against the one that replaces it: bits and gradients."""
 
+from collections import Counter
+from functools import cache
+
 import pytest
 import torch
 
 from hf_calls import (
     DTYPES,
     LAYOUTS,
+    READ,
     WIDTHS,
     Case,
     Function,
@@ -14,6 +18,7 @@ from hf_calls import (
     differs,
     every_function,
     outcome,
+    version,
 )
 from rope_kernels.huggingface.digest import code_digest
 from rope_kernels.huggingface.known import BY_DIGEST, KNOWN
@@ -53,28 +58,44 @@ def disagreements(function, some, device):
     return found, taken
 
 
-def one_of(known):
-    """A function with this body."""
-    return Function(known.families.split()[0], known.name).itself
+BODIES = {digest: known for known in KNOWN for digest in known.digests.split()}
+each_body = pytest.mark.parametrize(
+    "digest", BODIES, ids=lambda x: f"{BODIES[x].families.split()[0]}-{x}"
+)
 
 
-each_body = pytest.mark.parametrize("known", KNOWN, ids=lambda x: x.families.split()[0])
-
-
-def test_the_table_names_all_functions_and_no_other():
+@cache
+def functions_by_body():
     found = {}
     for function in every_function():
         found.setdefault(code_digest(function.itself), []).append(function)
-    named = {x.digest: [Function(family, x.name) for family in x.families.split()] for x in KNOWN}
-    assert found == named
-    counts = {}
-    for function in every_function():
-        counts[function.name] = counts.get(function.name, 0) + 1
-    assert counts == {
-        "apply_rotary_pos_emb": 169,
-        "apply_rotary_pos_emb_interleave": 9,
-        "apply_rotary_pos_emb_vision": 23,
-    }
+    return found
+
+
+def functions_with(digest):
+    """Those of the installed transformers; at least one, or the test is skipped."""
+    found = functions_by_body().get(digest)
+    return found or pytest.skip(f"no function of transformers {version()} has this code")
+
+
+def test_every_function_is_known():
+    unknown = {digest: x for digest, x in functions_by_body().items() if digest not in BODIES}
+    assert not unknown
+
+
+def test_the_table_names_all_functions_and_no_other():
+    if version() not in READ:
+        pytest.skip(f"the table names functions of transformers {' and '.join(READ)}")
+    count, _, without = READ[version()]
+    named = Counter((x, known.name) for known in KNOWN for x in known.families.split())
+    assert {x for x in named if named[x] > 1} == {("minimax_m3_vl", "apply_rotary_pos_emb_vision")}
+    for digest, functions in functions_by_body().items():
+        for function in functions:
+            assert function.name == BODIES[digest].name
+            assert function.family in BODIES[digest].families.split(), function
+    assert len(every_function()) == count and len(named) == max(x[0] for x in READ.values())
+    absent = BODIES.keys() - functions_by_body()
+    assert {BODIES[digest].families for digest in absent} == without
 
 
 def usual_cases(function, device="cpu", sizes=SMALL):
@@ -99,19 +120,29 @@ def test_every_function_has_the_bits_of_its_original(plain_pytorch):
 
 def test_every_body_has_the_bits_of_its_original_in_all_layouts(plain_pytorch):
     found = {}
-    for known in KNOWN:
-        wrong, taken = disagreements(one_of(known), cases(), "cpu")
+    for functions in functions_by_body().values():
+        wrong, taken = disagreements(functions[0].itself, cases(), "cpu")
         if wrong or not taken:
-            found[known.families.split()[0]] = wrong
+            found[functions[0]] = wrong
     assert not found
+
+
+def test_towers_take_what_their_models_pass(plain_pytorch):
+    """Tokens of all images in one sequence; MiniMax M3-VL in transformers 5.17 has a batch."""
+    for function, *_ in functions_by_body().values():
+        if function.name == "apply_rotary_pos_emb_vision":
+            has_batch = (function.family, version()) == ("minimax_m3_vl", "5.17")
+            layout = "(s, w) for (b, s, h, d)" if has_batch else "(s, w) for (s, h, d)"
+            wrong, taken = disagreements(function.itself, [Case(layout, 1, "bf16")], "cpu")
+            assert not wrong and taken, function
 
 
 @pytest.mark.parametrize("dtypes", ("fp16", "fp32", "fp16, table in fp32"))
 @each_body
-def test_an_interpreted_kernel_has_the_bits_of_every_body(known, dtypes, needs_triton):
+def test_an_interpreted_kernel_has_the_bits_of_every_body(digest, dtypes, needs_triton):
     if HAS_GPU:
         pytest.skip("the kernels are compiled")
-    function = one_of(known)
+    function = functions_with(digest)[0].itself
     (case,) = [x for x in usual_cases(function, sizes=Sizes(s=3)) if x.dtypes == dtypes]
     wrong, taken = disagreements(function, [case], "cpu")
     assert not wrong and taken
@@ -119,12 +150,32 @@ def test_an_interpreted_kernel_has_the_bits_of_every_body(known, dtypes, needs_t
 
 @pytest.mark.gpu
 @each_body
-def test_a_kernel_has_the_bits_of_all_functions_with_a_body(known):
+def test_a_kernel_has_the_bits_of_all_functions_with_a_body(digest):
     """On a GPU, at sizes of models; also the odd layouts of one function."""
-    for family in known.families.split():
-        function = Function(family, known.name).itself
-        wrong, taken = disagreements(function, usual_cases(function, "cuda", LARGE), "cuda")
-        assert not wrong and taken >= 3, family
+    for function in functions_with(digest):
+        some = usual_cases(function.itself, "cuda", LARGE)
+        wrong, taken = disagreements(function.itself, some, "cuda")
+        assert not wrong and taken >= 3, function
+
+
+WITHOUT_KEYS = {
+    "qwen4_exp": "apply_rotary_pos_emb",
+    "mistral_large4": "apply_rotary_pos_emb_interleave",
+}
+
+
+@pytest.mark.parametrize("family", WITHOUT_KEYS)
+def test_keys_may_be_none(family, device, plain_pytorch):
+    """As in layers that share the keys of an earlier one."""
+    function = Function(family, WITHOUT_KEYS[family])
+    if function not in every_function():
+        pytest.skip(f"transformers {version()} has no {family}")
+    ours, given = replaced(function.itself)
+    for case in usual_cases(function.itself, device):
+        call = case.call_of(function.itself, device) | {"k": None}
+        wanted = outcome(function.itself, call)
+        assert differs(outcome(ours, call), wanted, strides=device == "cuda") is None
+        assert not given and isinstance(wanted, tuple)
 
 
 @pytest.mark.parametrize("dtypes", ("fp16", "fp16, table in fp32"))

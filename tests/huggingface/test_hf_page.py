@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import hugging_face_table
-from hf_calls import every_function
+from hf_calls import READ, every_function
 from test_hf_patch import NOT_COVERED
 
 PAGE = (Path(__file__).resolve().parents[2] / hugging_face_table.PAGE).read_text(encoding="utf-8")
@@ -19,4 +19,5 @@ def test_the_page_names_what_is_not_covered():
     covered = {function.family for function in every_function()}
     named = {"glm_moe_dsa", "longcat_flash", "glm5_next", "kimi_k25", "mlcd", "video_llama_3"}
     assert named == covered & {*NOT_COVERED.split()}
-    assert f"{len(every_function())} functions" in PAGE
+    counts = " and ".join(f"{count} of transformers {x}" for x, (count, *_) in READ.items())
+    assert f"functions with ours, {counts}," in PAGE

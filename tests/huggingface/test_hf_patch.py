@@ -20,9 +20,9 @@ from hf_calls import Case, Function, Sizes, differs, outcome
 from hf_models import FAMILIES, inputs_of
 from rope_kernels.huggingface import Left, Replaced, patch, unpatch
 from rope_kernels.huggingface.digest import UnknownCode, code_digest
-from rope_kernels.huggingface.known import BY_DIGEST, KNOWN
+from rope_kernels.huggingface.known import BY_DIGEST
 from rope_kernels.huggingface.lookup import function_of
-from test_hf_functions import usual_cases
+from test_hf_functions import each_body, functions_with, replaced, usual_cases
 
 LLAMA = "transformers.models.llama.modeling_llama"
 CASE = Case("(b, s, w) for (b, h, s, d)", 1, "fp32")
@@ -464,11 +464,11 @@ def test_dtensors_go_to_the_function_itself(llama, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")  # of the tracer
-@pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.families.split()[0])
-def test_a_trace_is_that_of_the_function_itself(known):
+@each_body
+def test_a_trace_is_that_of_the_function_itself(digest):
     """Every form, at sizes of its own: a trace would keep what Python decided."""
-    original = Function(known.families.split()[0], known.name).itself
-    ours = known.form(known.rule, original)
+    original = functions_with(digest)[0].itself
+    ours, _ = replaced(original)
     (case, *_) = usual_cases(original)
     call = case.call_of(original, "cpu")
     tensors = {name: x.detach() for name, x in call.items() if torch.is_tensor(x)}
