@@ -7,6 +7,7 @@ from dataclasses import replace
 from ...records import QUIET
 from ...rungs import SHAPE, kept, rung_of
 from ...rungs.speed import speed_here, speed_of_ours
+from ..judge import interrupted_in_a_sentence
 from ..verdict import NOT_YET, RIGHT, WRONG, Verdict
 from .advice import advice
 from .launch import Launch, launches_of
@@ -15,6 +16,7 @@ from .targets import EIGHT_ROWS, IN_ORDER, NAMES, TARGETS, Target, number
 from .values import another_kernel_backward, judged_values
 
 
+@interrupted_in_a_sentence
 def check_rung(rung: int, candidate: Callable) -> Verdict:
     """Judge a kernel on a rung of the climb, and keep its source if it is there.
 
