@@ -31,7 +31,11 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
     Raises:
         ValueError: there is no such rung.
     """
-    verdict = judged_values(rung_of(rung).number, candidate)
+    rung_of(rung)
+    if kept.brought_here():
+        reason = "this cell has another text now: edit it, then run the cell again"
+        return Verdict(state=NOT_YET, reason=reason, boxed=True)
+    verdict = judged_values(rung, candidate)
     if not verdict:
         return _with_offer(verdict, rung)
     try:
@@ -52,6 +56,8 @@ def _with_offer(verdict: Verdict, rung: int) -> Verdict:
     """Who has not begun may begin with a kernel of his own."""
     if verdict.state != NOT_YET or verdict.hint or QUIET in os.environ:
         return verdict
+    if kept.brought_here() is not None:
+        return verdict  # who was told what it would replace
     return replace(verdict, hint=kept.offer(rung))
 
 
