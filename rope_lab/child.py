@@ -63,7 +63,7 @@ class Child:
     def ask(self, job: dict, seconds: float = math.inf, mark: str = "") -> tuple[str, str]:
         """Its answer, '' if it has died of the job; and what it wrote to standard error.
 
-        Whoever has the last line of an answer sets `busy` to False.
+        The caller that gets the last line of an answer sets `busy` to False.
 
         Args:
             job: what JSON can write.
