@@ -9,7 +9,6 @@ ends, for it takes longer to start than to compile.
 import base64
 import json
 import shutil
-import signal
 import subprocess
 import tempfile
 import threading
@@ -227,7 +226,9 @@ class _Child(Child):
     @classmethod
     def current(cls) -> "_Child":
         with cls._lock:
-            if cls._current is None or cls._current.process.poll() is not None:
+            if cls._current is None or not cls._current.is_free:
+                if cls._current is not None:
+                    cls._current.end()
                 cls._current = cls()
             return cls._current
 
@@ -238,13 +239,13 @@ class _Child(Child):
 
     def compile(self, job: dict) -> dict:
         """The answer to one job; the process ends if that takes too long."""
-        with self._lock:
-            stopper = threading.Timer(SECONDS, self.process.kill)
-            stopper.start()
-            answer, message = self.ask(job)
-            stopper.cancel()
-        if not answer and not stopper.is_alive() and self.process.returncode == -signal.SIGKILL:
-            raise _Refused(f"the compiler did not come to an end within {SECONDS:.0f} s")
+        try:
+            with self._lock:
+                answer, message = self.ask(job, SECONDS)
+                self.busy = False
+        except TimeoutError:
+            reason = f"the compiler did not come to an end within {SECONDS:.0f} s"
+            raise _Refused(reason) from None
         if answer in ("", "null\n"):
             raise _Refused(message or f"the compiler ended with {self.process.returncode}")
         return json.loads(answer)

@@ -8,8 +8,10 @@ that launches kernels and is right there is run once more, by a second child, co
 """
 
 import functools
+import html
 import json
 import os
+import secrets
 import threading
 from collections.abc import Callable
 from typing import ClassVar
@@ -21,13 +23,35 @@ from ..child import Child
 from ..records import QUIET
 from ..shipment import CannotPassOn, Shipment, kind_of
 from .spec import Case, Spec, spec
-from .verdict import NOT_YET, WRONG, Verdict
+from .verdict import LINES_END_BETWEEN_WORDS, NOT_YET, WRONG, Verdict
 
 SECONDS = 30.0  # that a candidate may take for a case; of ours, the slowest took 1.3
 PATIENCE = 10.0  # seconds after which a reader is told that it is still running
 _JSON = (int, float, str, bool, type(None))  # what a partial may hold
+INTERRUPTED = "Interrupted: the check was stopped, so there is no verdict."
 
 
+class Interrupted(KeyboardInterrupt):
+    """An interrupt of a check. A page shows the sentence alone, and runs no further cell."""
+
+    def _render_traceback_(self) -> list[str]:  # IPython asks an exception for it
+        return [str(self)]
+
+
+def interrupted_in_a_sentence(check: Callable) -> Callable:
+    """The same check, whose interrupt is `Interrupted`."""
+
+    @functools.wraps(check)
+    def checked(*arguments, **options) -> Verdict:
+        try:
+            return check(*arguments, **options)
+        except KeyboardInterrupt:
+            raise Interrupted(INTERRUPTED) from None
+
+    return checked
+
+
+@interrupted_in_a_sentence
 def check_exercise(candidate: Callable, specification: Spec | Callable) -> Verdict:
     """Try a candidate on every case of a specification.
 
@@ -125,6 +149,9 @@ class _Notice:
         else:
             self.shown = display(self, display_id=True)  # None, and a print, in a terminal
 
+    def _repr_html_(self) -> str:
+        return f'<pre style="{LINES_END_BETWEEN_WORDS}">{html.escape(self.text)}</pre>'
+
     def clear(self) -> None:
         if self.shown:
             self.shown.update({}, raw=True)
@@ -148,7 +175,9 @@ class _Child(Child):
     @classmethod
     def of(cls, engine: str) -> "_Child":
         child = cls._children.get(engine)
-        if child is None or child.process.poll() is not None:
+        if child is None or not child.is_free:
+            if child is not None:
+                child.end()
             child = cls._children[engine] = cls(engine)
         return child
 
@@ -158,38 +187,46 @@ class _Child(Child):
         script = "-m", "rope_lab.grading.judge_process"
         notice = _Notice()
         notice.say(STARTING)
-        super().__init__(*script, environment={"TRITON_INTERPRET": interpret})
-        self.process.stdout.readline()  # it says that it is ready: no candidate waits for imports
-        notice.clear()
+        try:
+            super().__init__(*script, environment={"TRITON_INTERPRET": interpret})
+            ready, words = self.listen()  # no candidate waits for imports
+        finally:
+            notice.clear()
+        if not ready:
+            raise RuntimeError(f"the process that checks did not start: {words}")
 
     def judge(self, job: dict) -> Verdict:
         notice = _Notice()
         reminder = threading.Timer(PATIENCE, lambda: notice.say(_still_running()))
         reminder.start()
-        answer, words, in_time = self._timed(self.ask, job)
+        try:
+            fields = self._fields(job)
+        finally:
+            reminder.cancel()
+            reminder.join()  # it may be about to speak
+            notice.clear()
+        if printed := fields.pop("printed", ""):
+            print(printed, end="" if printed.endswith("\n") else "\n")
+        tuples = {name: tuple(value) for name, value in fields.items() if type(value) is list}
+        return Verdict(**fields | tuples, boxed=True, engine=self.engine)
+
+    def _fields(self, job: dict) -> dict:
+        """Of the verdict. Where there is none, the process has ended."""
         what = "it"  # until the first case begins
-        while answer and "begins" in (fields := json.loads(answer)):
-            what = f"the case '{fields['begins']}'"
-            answer, words, in_time = self._timed(self.listen)
-        reminder.cancel()
-        notice.clear()
-        if answer:
-            if printed := fields.pop("printed", ""):
-                print(printed, end="" if printed.endswith("\n") else "\n")
-            tuples = {name: tuple(value) for name, value in fields.items() if type(value) is list}
-            return Verdict(**fields | tuples, boxed=True, engine=self.engine)
-        if in_time:
+        mark = secrets.token_hex(8)  # what a candidate writes to the pipe is no answer
+        try:
+            answer, words = self.ask(job | {"mark": mark}, SECONDS, mark)
+            while answer and "begins" in (fields := json.loads(answer)):
+                what = f"the case '{fields['begins']}'"
+                answer, words = self.listen(SECONDS, mark)
+        except TimeoutError:
+            reason = f"{what} ran for {SECONDS:.0f} seconds without coming to an end"
+            return {"state": WRONG, "reason": reason}
+        if not answer:
             last = words.splitlines()[-1] if words else ""
             reason = f"it ended the process (exit {self.process.returncode}) {last}".strip()
-        else:
-            reason = f"{what} ran for {SECONDS:.0f} seconds without coming to an end"
-        return Verdict(state=WRONG, reason=reason, boxed=True, engine=self.engine)
-
-    def _timed(self, ask: Callable, *job: dict) -> tuple[str, str, bool]:
-        """What `ask` returns, and whether it did in time. Otherwise the process is ended."""
-        stopper = threading.Timer(SECONDS, self.process.kill)
-        stopper.start()
-        answer, words = ask(*job)
-        in_time = stopper.is_alive()
-        stopper.cancel()
-        return answer, words, in_time
+            return {"state": WRONG, "reason": reason}
+        self.busy = False
+        if fields.pop("left_running"):
+            self.end()  # with what a candidate has started
+        return fields

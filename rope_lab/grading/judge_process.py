@@ -1,9 +1,11 @@
 """The child process of `judge.py`: jobs on standard input, lines of JSON back.
 
-For each job there is one line when a case begins, and the last one has the verdict.
+For each job there is one line when a case begins, and the last one has the verdict. Each begins
+with the mark of its job: a candidate may write to the same pipe.
 """
 
 import contextlib
+import functools
 import importlib.util
 import io
 import json
@@ -50,14 +52,17 @@ def main(folder: Path) -> None:
     torch.use_deterministic_algorithms(True, warn_only=True)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a candidate prints is no answer
+    jobs = os.fdopen(os.dup(0))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # what a candidate reads is no job
     if interprets():
         from .trace import let_numbers_be_indices
 
         let_numbers_be_indices()
         speed_up()
     print("ready", file=answers, flush=True)
-    for number, line in enumerate(sys.stdin):
+    for number, line in enumerate(jobs):
         job = json.loads(line)
+        tell = functools.partial(answer, answers, job["mark"])
         candidate = load(job["candidate"], folder / f"candidate_{number}.py")
         if job["out"]:
             candidate = in_place(candidate, job["out"])
@@ -67,14 +72,24 @@ def main(folder: Path) -> None:
             for k, (words, shipped) in enumerate(job["spec"]["mistakes"].items())
         }
         wanted = spec(function, mistakes=mistakes, **as_asked(**job["spec"]["asked"]))
-        fields = judge(candidate, wanted, begins=lambda case: tell(answers, {"begins": case}))
+        fields = judge(candidate, wanted, tell)
         if job["probe"] and fields["state"] == RIGHT:
             fields["counted"] = counted(candidate, wanted, as_case(job["probe"]))
-        tell(answers, fields)
+        tell(fields | {"left_running": has_children()})
 
 
-def tell(answers: TextIO, fields: dict) -> None:
-    print(json.dumps(fields), file=answers, flush=True)
+def answer(answers: TextIO, mark: str, fields: dict) -> None:
+    # on a line of its own, whatever a candidate has written
+    print(f"\n{mark}{json.dumps(fields)}", file=answers, flush=True)
+
+
+def has_children() -> bool:
+    """Whether a candidate started a process and did not wait for its end."""
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def as_asked(
@@ -149,11 +164,11 @@ def load(shipped: dict, path: Path) -> Callable:
     return (lambda *x, **more: function(*x, **options, **more)) if options else function
 
 
-def judge(candidate: Callable, wanted: Spec, begins: Callable[[str], None]) -> dict:
+def judge(candidate: Callable, wanted: Spec, tell: Callable[[dict], None]) -> dict:
     """The fields of a `Verdict`, as far as they are not its defaults; and what was `printed`."""
     right, wrong, launches, printed, remark = [], [], 0, "", ""
     for case in wanted.cases:
-        begins(case.name)
+        tell({"begins": case.name})
         with contextlib.redirect_stdout(io.StringIO()) as said:
             attempt = Attempt(candidate, wanted, case, earlier=right)
             outcome = attempt.outcome(explain=not wrong)

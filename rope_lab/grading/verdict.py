@@ -5,6 +5,7 @@ import math
 from dataclasses import dataclass, field
 
 RIGHT, WRONG, NOT_YET = "right", "wrong", "not yet"
+LINES_END_BETWEEN_WORDS = "white-space: pre-wrap; word-break: normal"
 COLORS = {RIGHT: "#009e73", WRONG: "#d55e00", NOT_YET: "#e69f00"}
 
 
@@ -92,7 +93,7 @@ class Verdict:
         if not self.boxed:
             return None
         style = f"border-left: 4px solid {COLORS[self.state]}; padding-left: 0.8em; "
-        style += "white-space: pre-wrap; word-break: normal"  # lines end between words
+        style += LINES_END_BETWEEN_WORDS
         classes = f"lab-verdict lab-{self.state.replace(' ', '-')}"
         outcome = self.state.upper()
         rest = html.escape(repr(self).removeprefix(outcome))

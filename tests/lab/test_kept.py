@@ -2,6 +2,7 @@
 
 import runpy
 import types
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -13,6 +14,7 @@ from rope_lab.rungs import RUNGS, kept, rung_of
 
 pytest.importorskip("triton", reason="needs Triton")
 
+ROOT = Path(__file__).resolve().parents[2]
 HEADER = "import torch\nimport triton\nimport triton.language as tl\n\n"
 HELPER = "@triton.jit\ndef turn(x, other, cos, sin):\n    return x * cos + other * sin\n\n\n"
 
@@ -51,7 +53,8 @@ def test_ours_comes_where_there_is_none_of_the_reader(capsys):
     kept.mine(4)
     shown = capsys.readouterr().out
     assert (
-        shown.startswith("# none of your kernels is kept yet") and RUNGS[3].source.strip() in shown
+        shown.startswith("# no kernel of yours below rung 4 is kept")
+        and RUNGS[3].source.strip() in shown
     )
     assert shown.strip().endswith("lab.check_rung(4, my_rope)")
 
@@ -135,24 +138,85 @@ CELLS = (
 )
 
 
-def test_in_a_notebook_the_cell_gets_the_readers_kernel(monkeypatch, folder):
-    """The kernel of Jupyter asks the page to replace the cell's text; nothing is shown."""
+class Notebook:
+    """Cells that a kernel of Jupyter runs."""
+
+    def __init__(self, client):
+        self.client = client
+
+    def run(self, source):
+        """What the cell shows, and the text that the page is asked to give it; '' for none."""
+        shown = []
+        reply = self.client.execute_interactive(source, output_hook=shown.append, timeout=120)
+        assert reply["content"]["status"] == "ok", reply
+        words = [
+            message["content"].get("text") or message["content"]["data"]["text/plain"]
+            for message in shown
+            if message["header"]["msg_type"] in ("stream", "execute_result")
+        ]
+        texts = [asked["text"] for asked in reply["content"]["payload"] if asked["replace"]]
+        return "".join(words), "".join(texts)
+
+
+@pytest.fixture
+def notebook(monkeypatch):
     monkeypatch.delenv(QUIET)
     manager, client = start_new_kernel()
     try:
-        shown = []
-        for source in CELLS:
-            reply = client.execute_interactive(source, output_hook=shown.append, timeout=120)
-            assert reply["content"]["status"] == "ok", reply
+        notebook = Notebook(client)
+        notebook.run(CELLS[0])
+        yield notebook
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
+
+
+def test_in_a_notebook_the_cell_gets_the_readers_kernel(notebook):
+    """The kernel of Jupyter asks the page to replace the cell's text."""
+    assert "RIGHT: rung 2" in notebook.run(CELLS[1])[0]
     assert kept.climbed() == [2]
-    kinds = [message["header"]["msg_type"] for message in shown]
-    assert kinds.count("execute_result") == 1  # the verdict
-    (asked,) = reply["content"]["payload"]
-    assert asked["source"] == "set_next_input" and asked["replace"] is True
-    assert asked["text"].startswith("# lab.ours(3)") and "def my_rope_kernel(" in asked["text"]
+    said, text = notebook.run(CELLS[2])
+    assert text.startswith("# lab.ours(3)") and "def my_rope_kernel(" in text
+    assert said.startswith(
+        "This cell now has your own kernel of rung 2, as comments below an empty"
+    )
+
+
+def stub_of(rung):
+    """As in the notebook, its first line uncommented, as it asks a reader to."""
+    (path,) = (ROOT / "notebooks").glob(f"{RUNGS[rung].notebook}_*.ipynb")
+    cells = [cell.source for cell in nbformat.read(path, as_version=4).cells]
+    (stub,) = (cell for cell in cells if f"lab.check_rung({rung}, my_rope)" in cell)
+    return stub.removeprefix("# ")
+
+
+def test_no_verdict_contradicts_the_cell_that_got_a_kernel(notebook, tmp_path):
+    kept.keep(2, written(RUNGS[2].source, tmp_path))
+    for rung, brought in ((2, "our kernel of rung 1, as"), (6, "your own kernel of rung 2. Edit")):
+        said, text = notebook.run(stub_of(rung))
+        assert text and said.startswith(f"This cell now has {brought}"), said
+        assert "NOT YET: this cell has another text now" in said and "delete" not in said
+    said, _ = notebook.run(stub_of(6).replace("lab.mine(6)", "# lab.mine(6)"))
+    assert "NOT YET: take cos and sin before" in said and "uncomment lab.mine(6)" in said
+
+
+def test_lines_of_the_readers_are_not_replaced_unasked(notebook):
+    for rung in (2, 5):
+        edited = stub_of(rung).replace("    row =", "    mine = 1\n    row =")
+        said, text = notebook.run(edited)
+        assert not text and "this cell has a line of yours" in said and "'mine = 1'" in said
+        assert "delete this line" in said and "uncomment" not in said  # the verdict on this cell
+        replaced = edited.replace(f"lab.mine({rung})", f"lab.mine({rung}, replace=True)")
+        assert "# lab.mine" not in replaced and "def my_rope(" in notebook.run(replaced)[1]
+    assert notebook.run("x = 1\ny = 2\nlab.ours(4)")[0].count("2 lines of yours") == 1
+
+
+@pytest.mark.parametrize("rung", range(2, 9))
+def test_a_stub_has_no_line_of_the_readers(rung, tmp_path):
+    """Nor has what `ours` puts there, or the next text."""
+    for text in (stub_of(rung), RUNGS[rung].source, "# next = 1"):
+        assert kept._lines_only_in(text, rung, "next = 1") == []
+    assert kept._lines_only_in("x = 1  # lab.mine", rung, "") == ["x = 1  # lab.mine"]
 
 
 def test_what_is_compared_keeps_nothing(monkeypatch):

@@ -1,7 +1,10 @@
 """`lab.compile` and `lab.show_compiled`: compiled like a launch, and shown as it is; no GPU."""
 
 import inspect
+import os
 import re
+import signal
+import threading
 import types
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -199,6 +202,14 @@ def test_the_child_stays_and_is_replaced_when_it_has_died():
     child.process.wait()
     assert copied().loads == {16: 1}
     assert _Child.current() is not child
+
+
+def test_the_answer_to_an_interrupted_job_is_not_taken_for_the_next():
+    copied()  # the child is there
+    threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        compile_for("sm_90", calling_kernel, FP32, FP32, D=128)
+    assert "calling_kernel" not in copied().stages["ttir"]
 
 
 @pytest.mark.parametrize("before_the_job", (True, False))

@@ -1,8 +1,9 @@
 """Solutions and wrong answers in a reader's place: in their notebook, after all cells before them.
 
 Elsewhere an answer is judged alone. Here the cells before it have run, in a kernel, and what they
-left behind is in the way. Each notebook runs once. After the stub of an exercise come its wrong
-answers, each in a cell of its own, and then the solution, as if a reader had found it last.
+left behind is in the way. Each notebook runs once. Answers are pasted over their stub, which is
+gone: first the wrong ones, each in a cell of its own, and then the solution, as if a reader had
+found it last. A number or a choice is asked for by its stub, so there the solution comes first.
 """
 
 import ast
@@ -95,6 +96,14 @@ def answers_to(key):
     return [*answers, Answer(f"the solution of {number}-{exercise}", right)]
 
 
+def pasted_over(stub, key):
+    """What is in the stub's place: cells, each with its answer or None."""
+    answers = answers_to(key)
+    if key[2] in ("check_answer", "check_choices"):  # a wrong answer is the stub with another value
+        answers = [answers[-1], None, *answers[:-1]]
+    return [(nbformat.v4.new_code_cell(one.source) if one else stub, one) for one in answers]
+
+
 def with_answers(number):
     """A notebook up to its last exercise with the answers in it, and cell -> answer."""
     (path,) = FOLDER.glob(f"{number}_*.ipynb")
@@ -104,10 +113,13 @@ def with_answers(number):
     for cell in notebook.cells:
         if cell.cell_type != "code":
             continue
-        cells.append(cell)
-        for answer in answers_to(stubs.pop(cell.id)) if cell.id in stubs else ():
-            cells.append(nbformat.v4.new_code_cell(answer.source))
-            answers[cells[-1].id] = answer
+        if cell.id not in stubs:
+            cells.append(cell)
+            continue
+        for pasted, answer in pasted_over(cell, stubs.pop(cell.id)):
+            cells.append(pasted)
+            if answer:
+                answers[pasted.id] = answer
         if not stubs:
             break  # no exercise comes after
     notebook.cells = cells

@@ -33,6 +33,8 @@ IN_FRONT = ".jp-NotebookPanel:not(.lm-mod-hidden)"
 pytest.importorskip("jupyterlab")
 playwright = pytest.importorskip("playwright.sync_api")
 
+from rope_lab.grading.judge import INTERRUPTED  # noqa: E402
+
 
 def settings(folder: Path, theme: str) -> Path:
     """Light or dark; all else is as tools/jupyter has it for `make lab`."""
@@ -288,7 +290,11 @@ def test_what_helpers_show(browser, lab):
     cells.nth(3).locator("text=An endless loop").first.wait_for(timeout=SECONDS * 1000)
     page.command("notebook:interrupt-kernel")
     page.wait_until_idle()
-    assert page.errors() == ["KeyboardInterrupt"]
+    assert page.errors() == ["Interrupted"]
+    assert cells.nth(3).locator(".jp-OutputArea").inner_text().strip() == INTERRUPTED
+    page.in_lab("(_, panel) => { panel.content.activeCellIndex = 2; }")
+    page.command("notebook:run-cell")  # at once
+    page.wait_until_idle()
 
     assert cells.nth(0).locator(".jp-OutputArea pre").evaluate(COLORS) > 3
     buttons = cells.nth(1).locator(".widget-toggle-button")

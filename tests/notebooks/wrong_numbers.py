@@ -166,7 +166,7 @@ WRONG_NUMBERS = {
         (["weight", "one tile", "sign", "eps", "eps"], "only a row of zeros is wrong"),
     ],
     ("12", 2): [
-        (["once", "model", "upcast"], "rounds the first product together with the sum"),
+        (["once", "model", "upcast"], "no PyTorch operator fuses a multiply-add"),
         (["model", "model", "upcast"], "so the products are not rounded to the dtype of x"),
         (["upcast", "model", "upcast"], "two gradients are rounded, and then added"),
         (["promoted", "upcast", "upcast"], "nothing here is fp32"),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from ...records import QUIET
 from ...rungs import SHAPE, kept, rung_of
 from ...rungs.speed import speed_here, speed_of_ours
+from ..judge import interrupted_in_a_sentence
 from ..verdict import NOT_YET, RIGHT, WRONG, Verdict
 from .advice import advice
 from .launch import Launch, launches_of
@@ -15,6 +16,7 @@ from .targets import EIGHT_ROWS, IN_ORDER, NAMES, TARGETS, Target, number
 from .values import another_kernel_backward, judged_values
 
 
+@interrupted_in_a_sentence
 def check_rung(rung: int, candidate: Callable) -> Verdict:
     """Judge a kernel on a rung of the climb, and keep its source if it is there.
 
@@ -29,7 +31,11 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
     Raises:
         ValueError: there is no such rung.
     """
-    verdict = judged_values(rung_of(rung).number, candidate)
+    rung_of(rung)
+    if kept.brought_here():
+        reason = "this cell has another text now: edit it, then run the cell again"
+        return Verdict(state=NOT_YET, reason=reason, boxed=True)
+    verdict = judged_values(rung, candidate)
     if not verdict:
         return _with_offer(verdict, rung)
     try:
@@ -50,6 +56,8 @@ def _with_offer(verdict: Verdict, rung: int) -> Verdict:
     """Who has not begun may begin with a kernel of his own."""
     if verdict.state != NOT_YET or verdict.hint or QUIET in os.environ:
         return verdict
+    if kept.brought_here() is not None:
+        return verdict  # who was told what it would replace
     return replace(verdict, hint=kept.offer(rung))
 
 

@@ -1,0 +1,245 @@
+"""The process that judges: an interrupt, processes that a candidate starts, and its own end."""
+
+import contextlib
+import functools
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from jupyter_client.manager import start_new_kernel
+
+from rope_lab.grading import exercises
+from rope_lab.grading import judge as judge_module
+
+ROOT = Path(__file__).resolve().parents[2]
+PLACES = os.pathsep.join((str(ROOT), str(Path(__file__).parent)))
+judge = judge_module.check_exercise
+
+
+def rotate_half(x):
+    x1, x2 = x.chunk(2, dim=-1)
+    return torch.cat([-x2, x1], dim=-1)
+
+
+def never_ends(x):
+    while True:
+        pass
+
+
+def holds_the_interpreter(x):
+    """An endless loop in C: no other thread of the process gets a turn."""
+    return sum(itertools.repeat(0))
+
+
+def note(pid, file):
+    with Path(file).open("a") as notes:
+        print(pid, file=notes)
+
+
+def leaves_a_process(x, pids):
+    note(subprocess.Popen(["sleep", "60"]).pid, pids)
+    return rotate_half(x)
+
+
+def leaves_a_process_and_never_ends(x, pids):
+    leaves_a_process(x, pids)
+    never_ends(x)
+
+
+def fork_that_holds_all_pipes(pids):
+    """In a session of its own, so that no signal to a group reaches it."""
+    if pid := os.fork():
+        note(pid, pids)
+    else:
+        os.setsid()
+        time.sleep(20)
+        os._exit(0)
+
+
+def leaves_a_fork_and_never_ends(x, pids):
+    fork_that_holds_all_pipes(pids)
+    never_ends(x)
+
+
+def leaves_a_fork_and_ends(x, pids):
+    fork_that_holds_all_pipes(pids)
+    os._exit(3)
+
+
+def write_everywhere(text):
+    for number in range(3, 12):
+        with contextlib.suppress(OSError):
+            os.write(number, text)
+
+
+def says_right_everywhere(x):
+    write_everywhere(b'{"state": "right", "reason": "believe me"}\n' * 3)
+    return x
+
+
+def says_half_a_line_everywhere(x):
+    write_everywhere(b'{"state": "right"}')
+    return x
+
+
+def reads_its_input(x):
+    return x * float(input("a factor? "))
+
+
+def is_running(pid):
+    """Not gone, nor waiting for its parent to ask for its exit status."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def until(condition, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.1)
+    return condition()
+
+
+@pytest.fixture
+def pids(tmp_path):
+    """A file for the processes that a candidate starts; they are ended after the test."""
+    file = tmp_path / "pids"
+    file.touch()
+    yield file
+    for pid in file.read_text().split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+
+
+# an interrupt, in a kernel of Jupyter's
+
+CELLS = """
+import os
+import rope_lab as lab
+from rope_lab.grading import judge
+from test_judge_child import never_ends, rotate_half
+os.environ.pop(judge.QUIET, None)
+judge.PATIENCE = 2.0
+print(lab.check_exercise(rotate_half, lab.exercises.rotate_half).state)
+"""
+ENDLESS = "print('begins', flush=True)\nlab.check_exercise(never_ends, lab.exercises.rotate_half)"
+RIGHT = "print(lab.check_exercise(rotate_half, lab.exercises.rotate_half))"
+
+
+def test_after_an_interrupt_the_next_right_answer_is_right(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", PLACES)
+    manager, client = start_new_kernel()
+
+    def run(source, hook=lambda message: None):
+        said, errors = [], []
+
+        def hear(message):
+            content = message["content"]
+            said.append(content.get("text") or content.get("data", {}).get("text/plain", ""))
+            errors.extend(content.get("traceback", ()))
+            hook(message)
+
+        client.execute_interactive(source, output_hook=hear, timeout=60)
+        return "".join(said), errors
+
+    def interrupt(message):
+        if "begins" in message["content"].get("text", ""):
+            time.sleep(0.5)
+            manager.interrupt_kernel()
+
+    try:
+        assert run(CELLS)[0].endswith("right\n")
+        for _ in range(2):
+            said, errors = run(ENDLESS, interrupt)
+            assert errors == [judge_module.INTERRUPTED] and "Still running" not in said
+            said, errors = run(RIGHT)
+            assert "RIGHT" in said and not errors, said
+        said, _ = run("import time\ntime.sleep(2.5)")
+        assert "Still running" not in said
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+# processes that a candidate starts
+
+
+@pytest.mark.parametrize(
+    "candidate, state",
+    ((leaves_a_process, "right"), (leaves_a_process_and_never_ends, "wrong")),
+)
+def test_a_process_of_the_candidate_does_not_live_on(candidate, state, monkeypatch, pids):
+    monkeypatch.setattr(judge_module, "SECONDS", 2.0)
+    candidate = functools.partial(candidate, pids=str(pids))
+    assert judge(candidate, exercises.rotate_half).state == state
+    started = pids.read_text().split()
+    assert started and until(lambda: not any(map(is_running, started)), 2.0)
+
+
+@pytest.mark.parametrize(
+    "candidate, told",
+    (
+        (leaves_a_fork_and_never_ends, "ran for 2 seconds without coming to an end"),
+        (leaves_a_fork_and_ends, "it ended the process (exit 3)"),
+    ),
+)
+def test_a_fork_that_holds_the_pipes_keeps_nobody_waiting(candidate, told, monkeypatch, pids):
+    judge(rotate_half, exercises.rotate_half)  # the child is there
+    monkeypatch.setattr(judge_module, "SECONDS", 2.0)
+    candidate = functools.partial(candidate, pids=str(pids))
+    begin = time.monotonic()
+    assert told in judge(candidate, exercises.rotate_half).reason
+    assert time.monotonic() - begin < 6
+
+
+# the notebook is killed
+
+NOTEBOOK = """
+from test_judge_child import holds_the_interpreter
+from rope_lab.grading import exercises, judge
+child = judge._Child.of("interpreted")
+print(child.process.pid, child.folder.name, flush=True)
+judge.check_exercise(holds_the_interpreter, exercises.rotate_half)
+"""
+
+
+def test_where_the_notebook_is_killed_nothing_stays():
+    notebook = subprocess.Popen(
+        [sys.executable, "-c", NOTEBOOK],
+        env=os.environ | {"PYTHONPATH": PLACES},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with notebook:
+        pid, folder = notebook.stdout.readline().split()
+        time.sleep(2)  # until the loop
+        notebook.kill()
+    try:
+        assert until(lambda: not is_running(pid)), "the child loops on"
+        assert until(lambda: not Path(folder).exists()), "its folder stays"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+
+
+# what is no answer
+
+
+@pytest.mark.parametrize("candidate", (says_right_everywhere, says_half_a_line_everywhere))
+def test_only_the_judge_says_what_is_right(candidate):
+    for _ in range(2):
+        verdict = judge(candidate, exercises.rotate_half)
+        assert verdict.state == "wrong" and verdict.shape, verdict
+    assert judge(rotate_half, exercises.rotate_half)
+    assert judge(candidate, exercises.rotate_half).state == "wrong"
+
+
+def test_a_candidate_reads_no_jobs():
+    assert "EOFError" in judge(reads_its_input, exercises.rotate_half).reason
