@@ -9,7 +9,7 @@ import os
 import platform
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -71,21 +71,18 @@ class Observation(Taken):
     """What an experiment returned."""
 
     values: dict
+    why_replayed: str = ""  # one line, where the experiment was tried and failed
 
     def __getitem__(self, name: str) -> object:
         return self.values[name]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Unrecorded(Observation):
-    """Of an experiment that no machine has run yet: it has no values, and says so."""
-
-    gpus: int
-
     @property
     def source(self) -> str:
-        needed = "a GPU" if self.gpus == 1 else f"{self.gpus} GPUs"
-        return f"There is no record of {self.key} yet: it needs {needed}."
+        return f"{super().source} {self.why_replayed}".rstrip()
+
+
+class CannotRunHere(RuntimeError):
+    """An experiment lacks something on this machine; the first and the last line say what."""
 
 
 def bench(
@@ -127,28 +124,37 @@ def observe(
     key: str,
     experiment: Callable[[], dict],
     records: Path | None = None,
-    gpus: int | None = None,
+    gpus: int = 1,
 ) -> Observation:
-    """Run an experiment on a GPU; without one, replay the record of the same key.
+    """Run an experiment where it can run; elsewhere, replay the record of the same key.
 
     Args:
         key: as in `bench`.
-        experiment: called only where there is a GPU; returns a dict of what JSON can hold.
+        experiment: called only where there are `gpus`; returns a dict of what JSON can hold. If it
+            raises `CannotRunHere`, the record is replayed and `source` says why, unless outputs
+            are being recorded.
         records: as in `bench`.
-        gpus: how many it needs, if it may be unrecorded: with fewer of them, and without a record,
-            an `Unrecorded` comes back.
+        gpus: how many GPUs it needs; 0 if a CPU will do.
 
     Raises:
         ValueError, LookupError, RuntimeError: as in `bench`.
     """
     path = _record_of(key, records)
-    if not torch.cuda.is_available() or (gpus and torch.cuda.device_count() < gpus):
-        if gpus and key not in _all_of(path):
-            return Unrecorded(key=key, values={}, gpu="", versions={}, date="", gpus=gpus)
-        return _read(path, key)
-    require_compiled_kernels()
-    observation = Observation(key=key, values=experiment(), **circumstances())
-    if os.environ.get(RECORD_SWITCH) == "1":
+    if gpus:
+        if not torch.cuda.is_available() or torch.cuda.device_count() < gpus:
+            return _read(path, key)
+        require_compiled_kernels()
+    recording = os.environ.get(RECORD_SWITCH) == "1"
+    try:
+        values = experiment()
+    except CannotRunHere as error:
+        if recording:
+            raise
+        lines = str(error).splitlines()
+        why = " ".join(dict.fromkeys((lines[0], lines[-1])))  # they may be the same line
+        return replace(_read(path, key), why_replayed=why)
+    observation = Observation(key=key, values=values, **circumstances())
+    if recording:
         _write(path, observation)
     return observation
 
@@ -183,7 +189,7 @@ def versions() -> dict[str, str]:
 def circumstances() -> dict:
     """GPU, versions and date: what every figure names."""
     return {
-        "gpu": torch.cuda.get_device_name(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU",
         "versions": versions(),
         "date": datetime.date.today().isoformat(),
     }
@@ -227,7 +233,8 @@ def _write(path: Path, taken: Taken) -> None:
     path.parent.mkdir(exist_ok=True)
     recorded = _all_of(path)
     fields = asdict(taken)
-    del fields["key"], fields["replayed"]
+    for name in ("key", "replayed", "why_replayed"):
+        fields.pop(name, None)
     recorded[taken.key] = fields
     path.write_text(json.dumps(dict(sorted(recorded.items())), indent=2) + "\n")
 

@@ -37,7 +37,7 @@ def times_of_ranks() -> dict:
     for n in SIZES:
         if n <= torch.cuda.device_count():
             said = torchrun("rope_lab.profiling.record_ranks", ranks=n)
-            found[f"GPUs: {n}"] = json.loads(said.text)
+            found[f"GPUs: {n}"] = json.loads(said)
     return found
 
 

@@ -26,7 +26,6 @@ from rope_kernels import (
     sum_of_squares,
 )
 
-from ..engine import need_triton
 from ..rungs.kept import mine_or_ours
 
 SECONDS = timedelta(seconds=60)  # that a rank waits for another one
@@ -34,11 +33,9 @@ D = 16  # elements of a head
 
 
 def main() -> None:
-    need_triton()
-    device = join()
+    mesh = init_device_mesh(join(), (dist.get_world_size(),))
     torch.set_num_threads(1)
-    mesh = init_device_mesh(device, (dist.get_world_size(),))
-    for part in (shards, your_kernel, placements, zigzag, refused, collectives, all_heads):
+    for part in (where, shards, placements, zigzag, refused, collectives, all_heads):
         torch.manual_seed(0)
         say(f"== {part.__name__}")
         part(mesh)
@@ -47,9 +44,11 @@ def main() -> None:
 
 def join() -> str:
     """Let this process be one of the ranks that `torchrun` has started; on 'cuda' or 'cpu'."""
-    on_gpus = torch.cuda.is_available()
+    on_gpus = torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"])
     if on_gpus:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    else:
+        os.environ["TRITON_INTERPRET"] = "0"  # on a CPU, ranks rotate in plain PyTorch
     dist.init_process_group("nccl" if on_gpus else "gloo", timeout=SECONDS)
     return "cuda" if on_gpus else "cpu"
 
@@ -57,6 +56,10 @@ def join() -> str:
 def say(*words: object) -> None:
     if dist.get_rank() == 0:
         print(*words, flush=True)
+
+
+def where(mesh: DeviceMesh) -> None:
+    say(f"{mesh.size()} ranks, {mesh.device_type}, {dist.get_backend()}")
 
 
 def shards(mesh: DeviceMesh) -> None:
@@ -70,16 +73,6 @@ def shards(mesh: DeviceMesh) -> None:
         together = put_together(out, mine)
         same = torch.equal(together, apply_rotary_pos_emb(whole, rope))
         say(f"{order:12}rank 0 has {mine.tolist()}; the bits of the whole: {same}")
-
-
-def your_kernel(mesh: DeviceMesh) -> None:
-    """The same by the kernel of the climb, with the rows of its table."""
-    my_rope, n, r = mine_or_ours(), mesh.size(), mesh.get_local_rank()
-    whole = torch.randn(16, 1, 2, D, device=mesh.device_type)
-    table = RotaryPositionEmbedding(D).to(mesh.device_type)(16)
-    mine = cp_positions(16, cp_size=n, cp_rank=r, device=mesh.device_type)
-    out = my_rope(whole[mine], table[mine])
-    say("the bits of the whole:", torch.equal(put_together(out, mine), my_rope(whole, table)))
 
 
 def put_together(out: Tensor, mine: Tensor) -> Tensor:
@@ -209,5 +202,19 @@ def normed(
     return norm_rope(q, weight, rope, sumsq=total_of(share), norm_dim=4 * D)
 
 
+def your_kernel(n: int, device: str) -> bool:
+    """Whether the kernel of the climb finds the bits of the whole on shards in zigzag order.
+
+    One process plays all ranks, because the kernel needs a GPU or Triton's interpreter.
+    """
+    my_rope = mine_or_ours()
+    whole = torch.randn(16, 1, 2, D, device=device)
+    table = RotaryPositionEmbedding(D).to(device)(16)
+    ranks = [cp_positions(16, cp_size=n, cp_rank=r, device=device) for r in range(n)]
+    out = torch.cat([my_rope(whole[mine], table[mine]) for mine in ranks])
+    return torch.equal(out[torch.cat(ranks).argsort()], my_rope(whole, table))
+
+
 if __name__ == "__main__":
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else torch 2.13 reports each profiler
     main()

@@ -5,49 +5,44 @@ import re
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from ..engine import device
+from ..records import CannotRunHere
 
 SECONDS = 110.0  # of a launch; with two ranks on two cores it takes less than 20
 _GRACE = 40.0  # seconds that the launcher may take to end its ranks; it gives them 30
 _LINES = 12  # of what failed ranks said
+_OF_THE_LAUNCHER = re.compile(r"^[A-Z]\d{4} .*torch/distributed/elastic", re.MULTILINE)
 _ON_THE_CPU = {  # no rank sees a GPU, and gloo looks for no other machine
     "CUDA_VISIBLE_DEVICES": "",
-    "TRITON_INTERPRET": "1",
     "GLOO_SOCKET_IFNAME": "lo",
 }
 
 
-@dataclass(frozen=True)
-class Said:
-    """What the ranks printed.
-
-    Attributes:
-        text: all of it.
-        where: what they ran on; it differs between machines.
-    """
-
-    text: str
-    where: str
-
-    def part(self, heading: str) -> str:
-        """The lines after a line '== heading', up to the next such line."""
-        parts = re.split("^== ", self.text, flags=re.MULTILINE)[1:]
-        return dict(part.partition("\n")[::2] for part in parts)[heading].rstrip()
+def said_by_ranks() -> dict[str, dict[str, str]]:
+    """What two ranks say in notebook 13: in 'parts', the lines after each '== heading'."""
+    return {"parts": parts_of(torchrun("rope_lab.steps.on_ranks"))}
 
 
-def torchrun(module: str, *arguments: str, ranks: int = 2, seconds: float = SECONDS) -> Said:
-    """Run `module` on so many ranks and wait for them.
+def parts_of(text: str) -> dict[str, str]:
+    """Heading -> the lines after a line '== heading', up to the next such line."""
+    parts = re.split("^== ", text, flags=re.MULTILINE)[1:]
+    found = dict(part.partition("\n")[::2] for part in parts)
+    return {heading: lines.rstrip() for heading, lines in found.items()}
+
+
+def torchrun(module: str, *arguments: str, ranks: int = 2, seconds: float = SECONDS) -> str:
+    """What so many ranks of `module` print, once all have ended.
 
     With as many GPUs each rank gets one, and they talk through NCCL. Otherwise all run on the CPU
     and talk through gloo. The launcher chooses a free port by itself.
 
     Raises:
-        RuntimeError: a rank failed, or they took too long. The message has their last lines.
+        CannotRunHere: a rank failed or did not start, or they took too long. The message has
+            their last lines.
     """
     on_gpus = device == "cuda" and torch.cuda.device_count() >= ranks
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
@@ -61,17 +56,19 @@ def torchrun(module: str, *arguments: str, ranks: int = 2, seconds: float = SECO
         out, errors = Path(folder, "out.txt"), Path(folder, "errors.txt")
         with out.open("w") as said, errors.open("w") as complained:
             files = {"stdout": said, "stderr": complained, "stdin": subprocess.DEVNULL}
-            launcher = subprocess.Popen(
-                [*command, *arguments], env=variables, start_new_session=True, **files
-            )
+            try:
+                launcher = subprocess.Popen(
+                    [*command, *arguments], env=variables, start_new_session=True, **files
+                )
+            except OSError as error:
+                raise CannotRunHere(f"{ranks} ranks of {module} did not start: {error}") from error
             failed = _wait(launcher, seconds)
         text, complaints = out.read_text(), errors.read_text()
     if failed:
-        of_ranks = complaints.split("torch/distributed/elastic")[0]  # the launcher's are after it
+        of_ranks = _OF_THE_LAUNCHER.split(complaints)[0]
         last = of_ranks.splitlines()[-_LINES:]
-        raise RuntimeError("\n".join([f"{ranks} ranks of {module} {failed}. They said:", *last]))
-    where = f"{torch.cuda.get_device_name()}, NCCL" if on_gpus else "the CPU, gloo"
-    return Said(text, f"{ranks} ranks, {where}")
+        raise CannotRunHere("\n".join([f"{ranks} ranks of {module} {failed}. They said:", *last]))
+    return text
 
 
 def _wait(launcher: subprocess.Popen, seconds: float) -> str:

@@ -18,7 +18,7 @@ from rope_kernels import reference, rope_bw, rope_fw
 from rope_lab import records as records_module
 from rope_lab import timing
 from rope_lab.engine import COMPILED, INTERPRETED, PYTORCH, Engine, Machine, choose, look, problems
-from rope_lab.records import Measurement
+from rope_lab.records import CannotRunHere, Measurement
 from rope_lab.timing import Timing, measure, measure_host
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -406,6 +406,7 @@ def without_gpu(monkeypatch):
 def with_gpu(monkeypatch):
     """As far as `bench` can see; the measurement itself is made up."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Made-up GPU")
     monkeypatch.setattr(
         records_module, "measure", lambda cases: {name: TIMES[name] for name in cases}
@@ -471,14 +472,30 @@ def test_no_record_is_written_unless_asked_for(switch, tmp_path, with_gpu, monke
 
 
 @pytest.mark.parametrize("here", (0, 1))
-def test_what_needs_more_gpus_may_be_unrecorded(here, tmp_path, monkeypatch):
+def test_what_needs_more_gpus_is_replayed(here, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: here > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: here)
-    taken = lab.observe("03/ranks", never, records=tmp_path, gpus=2)
-    assert taken.values == {}
-    assert taken.source == "There is no record of 03/ranks yet: it needs 2 GPUs."
     record(tmp_path, "03/ranks")
     assert lab.observe("03/ranks", never, records=tmp_path, gpus=2).cases == TIMES
+
+
+def test_an_experiment_that_cannot_run_is_replayed_but_never_recorded(tmp_path, monkeypatch):
+    """It needs no GPU. The reason is one line, of two that an error has."""
+
+    def refuse():
+        raise CannotRunHere("2 ranks failed:\n  in a file\nno port")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setenv("ROPE_KERNELS_RECORD", "1")
+    seen = lab.observe("03/ranks", lambda: {"sum": 3}, records=tmp_path, gpus=0)
+    assert seen.source.startswith("Measured here: no GPU, torch")
+    with pytest.raises(CannotRunHere):
+        lab.observe("03/ranks", refuse, records=tmp_path, gpus=0)
+    monkeypatch.delenv("ROPE_KERNELS_RECORD")
+    replayed = lab.observe("03/ranks", refuse, records=tmp_path, gpus=0)
+    assert replayed.values == {"sum": 3}
+    assert replayed.source == f"Replayed from a record: {seen.origin} 2 ranks failed: no port"
+    assert lab.recorded("03/ranks", records=tmp_path).why_replayed == ""
 
 
 def test_what_was_recorded_is_what_is_replayed(tmp_path, with_gpu, monkeypatch):

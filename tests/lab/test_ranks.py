@@ -1,5 +1,6 @@
 """Ranks that the notebooks start: what they say, how they fail, and what they would measure."""
 
+import os
 import subprocess
 import time
 from pathlib import Path
@@ -12,7 +13,9 @@ pytest.importorskip("triton", reason="needs Triton")
 
 import rope_lab as lab
 from rope_lab.profiling import record_ranks
-from rope_lab.steps.torchrun import Said, torchrun
+from rope_lab.steps import on_ranks
+from rope_lab.steps import torchrun as torchrun_module
+from rope_lab.steps.torchrun import parts_of, said_by_ranks, torchrun
 from rope_lab.timing import Timing
 
 lab.need_triton()
@@ -25,8 +28,65 @@ def run_once(cases):
 
 
 def test_what_ranks_say_has_parts():
-    said = Said("== one\n1\n  2\n== two\n3 == 3\n", "here")
-    assert (said.part("one"), said.part("two")) == ("1\n  2", "3 == 3")
+    assert parts_of("== one\n1\n  2\n== two\n3 == 3\n") == {"one": "1\n  2", "two": "3 == 3"}
+
+
+@pytest.mark.parametrize("gpus", (1, 2))
+def test_ranks_say_the_same_with_any_number_of_gpus(gpus, monkeypatch):
+    """With one they have to leave it alone."""
+    if gpus > max(1, torch.cuda.device_count()):
+        pytest.skip("needs two GPUs")
+    monkeypatch.setattr("rope_lab.steps.torchrun.device", "cuda")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    found = said_by_ranks()["parts"]
+    assert found.pop("where") == ("2 ranks, cpu, gloo" if gpus == 1 else "2 ranks, cuda, nccl")
+    recorded = dict(lab.recorded("13/said")["parts"])
+    del recorded["where"]
+    assert found == recorded
+
+
+@pytest.mark.parametrize("gpus", (0, 1, 2))
+def test_a_rank_takes_a_gpu_if_each_of_its_host_has_one(gpus, monkeypatch):
+    done = []
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("TRITON_INTERPRET", "as it was")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(torch.cuda, "set_device", done.append)
+    monkeypatch.setattr(dist, "init_process_group", lambda name, timeout: done.append(name))
+    on = on_ranks.join()
+    wanted = ("cuda", [1, "nccl"], "as it was") if gpus == 2 else ("cpu", ["gloo"], "0")
+    assert (on, done, os.environ["TRITON_INTERPRET"]) == wanted
+
+
+def test_your_kernel_finds_the_bits_of_the_whole(monkeypatch):
+    assert on_ranks.your_kernel(4, lab.device)
+    monkeypatch.setattr(on_ranks, "mine_or_ours", lambda: lambda t, table: t + table[:1])
+    assert not on_ranks.your_kernel(4, lab.device)
+
+
+def test_ranks_that_fail_are_replayed_with_the_reason(monkeypatch):
+    """First they find no network, then the launcher does not start; and no rank sees a GPU."""
+    visible = []
+
+    def refuse(command, env, **_):
+        visible.append(env["CUDA_VISIBLE_DEVICES"])
+        raise OSError("no process is left")
+
+    monkeypatch.setattr("rope_lab.steps.torchrun.device", "cpu")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.setitem(torchrun_module._ON_THE_CPU, "GLOO_SOCKET_IFNAME", "nowhere")
+    failed = lab.observe("13/said", said_by_ranks, gpus=0)
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    not_started = lab.observe("13/said", said_by_ranks, gpus=0)
+    recorded = lab.recorded("13/said")
+    assert recorded.values == failed.values == not_started.values
+    before = f"{recorded.source} 2 ranks of rope_lab.steps.on_ranks "
+    words = "failed with exit code 1. They said: RuntimeError: "
+    assert failed.source.startswith(before + words) and failed.source.endswith(": nowhere")
+    assert not_started.source == before + "did not start: no process is left"
+    assert visible == [""]
 
 
 def test_a_rank_that_fails_is_named_with_its_last_words():
