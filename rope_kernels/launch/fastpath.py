@@ -153,7 +153,7 @@ LAUNCHERS = {
 
 
 def _by_private_function(compiled, programs: int, numbers: tuple):
-    """The C function beneath the handle, some 5 us faster; None where we don't know all it takes."""
+    """The C function beneath the handle, some 5 us faster; None where it may take more."""
     import triton
 
     release = re.fullmatch(r"(\d+\.\d+)\.\d+", triton.__version__)  # no development build
@@ -213,8 +213,8 @@ def shortest_launch(
     try:
         knobs, compilation = triton.knobs.runtime, triton.knobs.compilation
         driver = triton.runtime.driver.active
-        # AMD's JIT tells tensors in storages above 2 GiB from others, too, to use 32-bit offsets from
-        # a tensor's address. Ours may not: tensors of one signature have the same offsets.
+        # AMD's JIT also looks whether a tensor's storage is above 2 GiB, because of 32-bit offsets
+        # from its address. We need not: tensors of one signature have the same offsets.
         if driver.get_current_target().backend not in ("cuda", "hip"):
             return None
         kernel = compiled.src.fn
