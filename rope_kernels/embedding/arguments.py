@@ -12,9 +12,14 @@ FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 def is_number(value: object) -> bool:
     """Whether this is a finite number that a tensor can hold, and no bool."""
-    if isinstance(value, int):
-        return not isinstance(value, bool) and abs(value) < 2**63
-    return isinstance(value, float) and math.isfinite(value)
+    if isinstance(value, Integral):
+        return not isinstance(value, bool) and abs(int(value)) < 2**63
+    return isinstance(value, Real) and math.isfinite(value)
+
+
+def as_number(value: Real) -> int | float:
+    """The same without NumPy's type, which PyTorch would round by."""
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 def check_positive(name: str, value: object) -> None:

@@ -12,13 +12,29 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
-from .arguments import is_number
+from .arguments import as_number, is_number
 from .axes import mrope_axes
-from .frequencies import Dynamic, Geometric, Linear, Llama3, LongRope, Proportional, Yarn
+from .class_defaults import check_class_defaults
+from .frequencies import (
+    Dynamic,
+    Geometric,
+    Linear,
+    Llama3,
+    LongRope,
+    Proportional,
+    Stretched,
+    Yarn,
+)
+from .near_keys import OF_ONE_MODEL, SCALES, SECTION, check_beside, check_section
 
 # The rule of `mrope_section`, by how a configuration's `model_type` begins. Others have their own.
 _CONTIGUOUS = ("qwen2", "glm", "paddleocr")
 _IN_TURNS = ("qwen3", "qwen4", "cosmos3")
+# Beyond these, fp32 overflows somewhere between the keys and an angle.
+_LEAST, _MOST = 1e-18, 1e18
+_WIDEST_HEAD = 65536
+# Beyond this, fp32 loses the 1 in `factor * s / M - (factor - 1)`, and the base may be negative.
+_MOST_OF_DYNAMIC = 1e6
 _NO_CONFIGURATION = (str, os.PathLike, int, float, list, tuple, type, nn.Module)
 
 
@@ -34,8 +50,8 @@ class Layer:
 class Keys:
     """The keys of a dict, or the attributes of a configuration: present if they are not None."""
 
-    def __init__(self, held: object, name: str = "") -> None:
-        self.held, self.name = held, name
+    def __init__(self, held: object, name: str = "", nested: bool = False) -> None:
+        self.held, self.name, self.nested = held, name, nested
 
     def get(self, key: str) -> object | None:
         if isinstance(self.held, Mapping):
@@ -49,7 +65,7 @@ class Keys:
     def number(
         self, key: str, least: float = 0.0, above: bool = True, default=None, accepted: str = ""
     ):
-        """A finite number above `least`, or from `least` on; as it came."""
+        """A number above `least`, or from `least` on, that fp32 has room for; as it came."""
         value = self.get(key)
         accepted = accepted or f"a number {'above' if above else 'from'} {least:g}"
         if value is None and default is not None:
@@ -59,7 +75,10 @@ class Keys:
         fits = is_number(value) and (value > least or (value == least and not above))
         if not fits:
             raise ValueError(f"{self.called(key)} is {value!r}; accepted: {accepted}")
-        return value
+        if not _LEAST <= value <= _MOST:
+            accepted = f"{accepted}, and from {_LEAST:g} to {_MOST:g}"
+            raise ValueError(f"{self.called(key)} is {value!r}; accepted: {accepted}")
+        return as_number(value)
 
     def integer(self, key: str) -> int:
         """A positive integer."""
@@ -68,6 +87,11 @@ class Keys:
         if int(value) != value:
             raise ValueError(f"{self.called(key)} is {value!r}; accepted: {accepted}")
         return int(value)
+
+    def unless_zero(self, key: str) -> object | None:
+        """As it came; None for a 0, which counts as missing in transformers."""
+        value = self.get(key)
+        return None if is_number(value) and value == 0 else value
 
     def flag(self, key: str, default: bool) -> bool:
         """A bool."""
@@ -95,27 +119,39 @@ def read_layer(config: object, layer_type: str | None) -> Layer | None:
     rope = _rope_of(whole, layer_type)
     if rope is None:
         return None
+    check_beside(config, rope.held)
     layer = _reader_of(rope)(whole, rope)
+    check_class_defaults(config, whole, rope, _head_dim(whole))
     return replace(layer, axes=_axes_of(whole, rope, layer.frequencies.rotary_dim // 2))
 
 
 def _reader_of(rope: Keys) -> Callable[[Keys, Keys], Layer]:
     """What reads the keys of this type."""
-    rope_type, accepted = rope.get("rope_type") or rope.get("type"), ", ".join(map(repr, _TYPES))
+    accepted = ", ".join(map(repr, _TYPES))
+    key = "type" if rope.get("rope_type") is None else "rope_type"
+    rope_type = rope.get(key)
     if rope_type is None:
-        scales = [key for key in ("factor", "short_factor", "long_factor") if rope.get(key)]
+        scales = [key for key in SCALES if rope.get(key) is not None]
         if scales:
             came = f"{rope.called('rope_type')} is missing, and {scales[0]} came"
             raise ValueError(f"{came}; accepted: {accepted}")
         rope_type = "default"
-    if rope_type == "mrope" and rope.get("mrope_section") is not None:  # before transformers 5
-        rope_type = "default"
-    read = _TYPES.get(rope_type) if isinstance(rope_type, str) else None
+    known = isinstance(rope_type, str)
+    if known and rope_type == "mrope" and rope.get("mrope_section") is not None:
+        rope_type = "default"  # before transformers 5
+    read = _TYPES.get(rope_type) if known else None
     if read is None:
-        came = f"{rope.called('rope_type' if rope.get('rope_type') else 'type')} is {rope_type!r}"
-        if rope_type == "axial":
+        came = f"{rope.called(key)} is {rope_type!r}"
+        if known and rope_type == "axial":
             came, accepted = f"{came}, each model's own rule", f"{_THEIR_TABLES}; or {accepted}"
         raise ValueError(f"{came}; accepted: {accepted}")
+    for key in ("short_mscale", "long_mscale"):  # PhiMoE's factor changes with the length
+        if rope.get(key) is not None:
+            came = f"{rope.called(key)} is {rope.get(key)!r}, PhiMoE's own rule"
+            raise ValueError(f"{came}; accepted: {_THEIR_TABLES}")
+    if rope.get("alpha") is not None and rope_type != "dynamic":
+        came = f"{rope.called('alpha')} is {rope.get('alpha')!r} with type {rope_type!r}"
+        raise ValueError(f"{came}; accepted with 'dynamic'")
     return read
 
 
@@ -151,20 +187,23 @@ def _of_layer_type(config: object, layer_type: str | None) -> object:
 
 def _rope_of(whole: Keys, layer_type: str | None) -> Keys | None:
     """The keys of this type of layer, with those that stand beside them; None: no rotation."""
-    name, given = "rope_parameters", whole.get("rope_parameters")
-    old = whole.get("rope_scaling")
+    given, old = whole.get("rope_parameters"), whole.get("rope_scaling")
+    for name, came in (("rope_parameters", given), ("rope_scaling", old)):
+        if not (came is None or isinstance(came, Mapping)):
+            raise TypeError(f"{name} is {came!r}; accepted: a dict")
+    name = "rope_parameters"
     if given and old and given != old:
         raise ValueError("rope_scaling came with rope_parameters; accepted: one of the two")
     if not given and old:
         name, given = "rope_scaling", old
     given = {} if given is None else given
-    if not isinstance(given, Mapping):
-        raise TypeError(f"{name} is {given!r}; accepted: a dict")
     types = [key for key in given if key not in _KEYS]
     nested = any(isinstance(given[key], Mapping) for key in types) or layer_type in types
     nested = nested or (bool(given) and all(value is None for value in given.values()))
     nested = nested and bool(types)
     known = types if nested else whole.get("layer_types")
+    if not (known is None or isinstance(known, list | tuple)):
+        raise TypeError(f"layer_types is {known!r}; accepted: a list")
     if layer_type is not None and known and layer_type not in known:
         accepted = ", ".join(map(repr, dict.fromkeys(known)))
         raise ValueError(f"layer_type is {layer_type!r}; accepted: {accepted}")
@@ -173,15 +212,18 @@ def _rope_of(whole: Keys, layer_type: str | None) -> Keys | None:
         accepted = ", ".join(map(repr, types)) if nested else "'sliding_attention', or another one"
         came = f"{name} has" if nested else "config has a rope_local_base_freq:"
         raise ValueError(f"layer_type is None, and {came} several types; accepted: {accepted}")
+    stray = [key for key in types if not isinstance(given[key], Mapping | None)]
+    check_section(name, [key for key in stray if not (nested and key == layer_type)])
     if nested:
         given, name = given[layer_type], f"{name}[{layer_type!r}]"
         if given is None:
             return None
         if not isinstance(given, Mapping):
             raise TypeError(f"{name} is {given!r}; accepted: a dict, or None")
+        check_section(name, [key for key, value in given.items() if value is not None])
     elif local is not None and layer_type == "sliding_attention":  # Gemma 3, as first published
         given = {"rope_theta": local}
-    return Keys(_with_those_beside(given, whole, nested), name)
+    return Keys(_with_those_beside(given, whole, nested), name, nested)
 
 
 def _with_those_beside(given: Mapping, whole: Keys, nested: bool) -> dict:
@@ -202,12 +244,18 @@ def _head_dim(whole: Keys) -> int:
     """DeepSeek's files have the part of a head that turns instead of `head_dim`."""
     for key in ("head_dim", "qk_rope_head_dim"):
         if whole.get(key) is not None:
-            return whole.integer(key)
+            return _narrow(whole.integer(key))
     for key in ("hidden_size", "num_attention_heads"):
         if whole.get(key) is None:
             accepted = "head_dim, or hidden_size and num_attention_heads"
             raise ValueError(f"head_dim is missing, and so is {key}; accepted: {accepted}")
-    return whole.integer("hidden_size") // whole.integer("num_attention_heads")
+    return _narrow(whole.integer("hidden_size") // whole.integer("num_attention_heads"))
+
+
+def _narrow(head_dim: int) -> int:
+    if head_dim > _WIDEST_HEAD:
+        raise ValueError(f"head_dim is {head_dim}; accepted: up to {_WIDEST_HEAD}")
+    return head_dim
 
 
 def _rotary_dim(whole: Keys, rope: Keys) -> int:
@@ -259,8 +307,25 @@ def _dynamic(whole: Keys, rope: Keys) -> Layer:
     if given["rotary_dim"] < 4:
         came = f"{rope.called('rope_type')} is 'dynamic' with {given['rotary_dim']}"
         raise ValueError(f"{came} rotary dimensions; accepted: at least 4")
+    if rope.unless_zero("alpha") is not None:
+        return _stretched(whole, rope, given)
     factor, length = rope.number("factor", 1, False), whole.integer("max_position_embeddings")
+    if factor > _MOST_OF_DYNAMIC:
+        came = f"{rope.called('factor')} is {factor!r}"
+        raise ValueError(f"{came}; accepted with 'dynamic': up to {_MOST_OF_DYNAMIC:g}")
     return Layer(Dynamic(**given, factor=factor, max_position_embeddings=length), 1.0)
+
+
+def _stretched(whole: Keys, rope: Keys, given: dict) -> Layer:
+    """HunYuan's `alpha`: such a model ignores `factor`, and others ignore `alpha`."""
+    frequencies, model = Stretched(**given, alpha=rope.number("alpha")), whole.get("model_type")
+    came = f"{rope.called('alpha')} is {frequencies.alpha!r}"
+    if isinstance(model, str) and not model.startswith("hunyuan"):
+        came = f"{came} for model_type {model!r}, which ignores it"
+        raise ValueError(f"{came}; accepted: HunYuan's, or no alpha")
+    if frequencies.stretched_base > _MOST:
+        raise ValueError(f"{came}; accepted: a number with which the base stays below {_MOST:g}")
+    return Layer(frequencies, 1.0)
 
 
 def _llama3(whole: Keys, rope: Keys) -> Layer:
@@ -292,15 +357,20 @@ def _proportional(whole: Keys, rope: Keys) -> Layer:
 
 
 def _yarn(whole: Keys, rope: Keys) -> Layer:
+    if lists := [key for key in ("short_factor", "long_factor") if rope.get(key) is not None]:
+        raise ValueError(f"{rope.called(lists[0])} came with 'yarn'; accepted with 'longrope'")
     original, factor = _lengths(whole, rope)
+    if rope.get("factor") is None and factor == 1:
+        raise ValueError(f"{rope.called('factor')} is missing; accepted: a number from 1")
     if factor < 1:
         came = f"{rope.called('original_max_position_embeddings')} is {original}"
         longest = whole.get("max_position_embeddings")
         accepted = f"up to max_position_embeddings = {longest}"
         raise ValueError(f"{came} without factor; accepted: {accepted}, or a factor from 1")
-    fast, slow = rope.get("beta_fast") or 32, rope.get("beta_slow") or 1  # 0 is none, as there
-    betas = Keys({"beta_fast": fast, "beta_slow": slow}, rope.name)
-    fast, slow = betas.number("beta_fast"), betas.number("beta_slow")
+    fast, slow = (
+        default if rope.unless_zero(key) is None else rope.number(key)
+        for key, default in (("beta_fast", 32), ("beta_slow", 1))
+    )
     if fast < slow:
         came = f"{rope.called('beta_fast')} is {fast!r}"
         raise ValueError(f"{came}; accepted: a number from beta_slow = {slow!r} on")
@@ -355,9 +425,9 @@ def _list_of(rope: Keys, key: str, count: int) -> tuple[float, ...]:
     if len(value) != count:
         raise ValueError(f"{rope.called(key)} has {len(value)} numbers; accepted: {accepted}")
     for i, x in enumerate(value):
-        if not (is_number(x) and x > 0):
+        if not (is_number(x) and _LEAST <= x <= _MOST):
             raise ValueError(f"{rope.called(key)}[{i}] is {x!r}; accepted: {accepted}")
-    return tuple(value)
+    return tuple(map(as_number, value))
 
 
 def _attention_factor(rope: Keys, default: Callable[[], float]) -> float:
@@ -367,8 +437,7 @@ def _attention_factor(rope: Keys, default: Callable[[], float]) -> float:
 
 
 def _of_yarn(rope: Keys, factor: float) -> float:
-    scale, scale_all = rope.get("mscale"), rope.get("mscale_all_dim")
-    if not (scale and scale_all):  # 0 is none, as there
+    if any(rope.unless_zero(key) is None for key in ("mscale", "mscale_all_dim")):
         return _magnitude(factor, 1)
     scale, scale_all = rope.number("mscale"), rope.number("mscale_all_dim")
     return float(_magnitude(factor, scale) / _magnitude(factor, scale_all))
@@ -390,8 +459,4 @@ _TYPES: dict[str, Callable[[Keys, Keys], Layer]] = {
 }
 _THEIR_TABLES = "the model's own (cos, sin) as freqs, without a module"
 # of a flat `rope_parameters`; other keys are types of layers, if they hold dicts or None
-_KEYS = {"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor", "truncate"}
-_KEYS |= {"attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"}
-_KEYS |= {"short_factor", "long_factor", "low_freq_factor", "high_freq_factor"}
-_KEYS |= {"original_max_position_embeddings", "mrope_section", "mrope_interleaved"}
-_KEYS |= {"xdrope_section"}
+_KEYS = SECTION | set(OF_ONE_MODEL)

@@ -73,6 +73,21 @@ class Linear(Geometric):
 
 
 @dataclass(frozen=True)
+class Stretched(Geometric):
+    """A larger base, whatever the length. Source: HunYuan, whose files call it 'dynamic', too."""
+
+    alpha: float
+    rope_type: ClassVar[str] = "dynamic"
+
+    @property
+    def stretched_base(self) -> float:
+        return self.base * self.alpha ** (self.rotary_dim / (self.rotary_dim - 2))
+
+    def inv_freq(self) -> Tensor:
+        return 1.0 / powers(self.stretched_base, self.rotary_dim, self.rotary_dim)
+
+
+@dataclass(frozen=True)
 class Proportional(Geometric):
     """The first pairs of a head turn, with the frequencies that they have if all turn.
 
@@ -220,6 +235,9 @@ class Dynamic(Adapting):
     Frequencies grow slower with each longer sequence, and are reset by one that is shorter than the
     original length. Source: `_compute_dynamic_ntk_parameters` and `dynamic_frequency_update` of
     transformers.
+
+    The base of a longer sequence has PyTorch's default dtype, as there. With bfloat16 as that dtype
+    angles at position 9000 are off by half a radian and more.
     """
 
     factor: float

@@ -181,12 +181,15 @@ class RotaryPositionEmbedding(nn.Module):
         Or `rope_scaling`; `rope_theta`, `partial_rotary_factor` and
         `original_max_position_embeddings` may also stand beside that dict. The types: 'default',
         'linear', 'dynamic', 'yarn', 'longrope' (also 'su'), 'llama3', 'proportional';
-        docs/kernels.md has the keys of each. Other keys are ignored. On the CPU `inv_freq` has the
-        bits of transformers 5.17, with one exception: of dicts for each type of layer transformers
-        ignores `truncate`, and this class does not.
+        docs/kernels.md has the keys of each. Any other key of `rope_parameters` raises a warning,
+        or an error if it almost has the name of a key. On the CPU `inv_freq` has the bits of
+        transformers 5.17, with two exceptions. Of dicts for each type of layer transformers ignores
+        `truncate`, and this class does not. HunYuan's `alpha` holds at any length, as from 5.23 on.
 
         Args:
-            config: a configuration of Hugging Face, or a dict with the same keys.
+            config: a configuration of Hugging Face, or a dict with the same keys. Such a dict lacks
+                the defaults of its model's class. With a `model_type` it is refused where that
+                class could add one, and the message names the key.
             layer_type: a key of `rope_parameters` that has a dict for each type of layer.
             interleaved: as in the constructor. Configurations don't say which pairing a model has.
 
