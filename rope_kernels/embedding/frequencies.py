@@ -237,7 +237,7 @@ class Dynamic(Adapting):
     transformers.
 
     The base of a longer sequence has PyTorch's default dtype, as there. With bfloat16 as that dtype
-    angles at position 9000 are off by half a radian and more.
+    angles at position 9000 are off by 0.46 radians (factor 2, 4096 trained positions).
     """
 
     factor: float
