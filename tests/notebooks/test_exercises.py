@@ -125,10 +125,11 @@ def test_all_that_they_show_is_compared():
 
 
 def functions_of(source):
-    """Imports and functions of a cell, without what it runs."""
+    """Imports and functions of a cell, and the kernel that they call, without what it runs."""
     lines, kept = source.splitlines(), []
     for node in ast.parse(source).body:
-        if isinstance(node, ast.FunctionDef | ast.Import | ast.ImportFrom):
+        takes_kernel = ast.unparse(node) == "my_rope = mine_or_ours()"
+        if takes_kernel or isinstance(node, ast.FunctionDef | ast.Import | ast.ImportFrom):
             begin = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
             kept.append("\n".join(lines[begin - 1 : node.end_lineno]))
     return "\n\n\n".join(kept) + "\n"
