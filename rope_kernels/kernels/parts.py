@@ -233,7 +233,11 @@ def tail_elements(
 ):
     """Elements of a row that do not turn, (tail_columns,) int64, and whether there are such."""
     column = tl.arange(0, head.tail_columns)
-    return column.to(tl.int64) + tl.where(column < head.start, 0, 2 * head.half), column < head.tail
+    element = column.to(tl.int64)
+    # Each branch is a whole element: in a sum with `where(..., 0, 2 * half)` Triton 3.9 does not see
+    # that neighbors follow each other, and takes 2 bytes at a time.
+    element = tl.where(column < head.start, element, element + 2 * head.half)
+    return element, column < head.tail
 
 
 @triton.jit

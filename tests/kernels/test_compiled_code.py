@@ -51,6 +51,7 @@ CALLS = {  # what is called, its arguments, and its options
     ),
     "half rotary, new": (rope_fw, (bf16(S, B, H, D), HALF_ROTARY), {}),
     "half rotary, in place": (rope_fw, (bf16(S, B, H, D), HALF_ROTARY), {"inplace": True}),
+    "half rotary, in the middle": (rope_fw, (bf16(S, B, H, D), HALF_ROTARY), {"rotary_start": 32}),
     "d = 80": (rope_fw, (bf16(S, B, 40, 80), RotaryPositionEmbedding(80)), {}),
 }
 
@@ -64,7 +65,7 @@ each_call = pytest.mark.parametrize("name", CALLS)
 # Of 16-bit tensors. ptxas holds a packed call to 96 registers, with room for 20 programs, and for
 # that stores up to 10 of a thread's registers while it searches.
 # registers, programs at a time and instructions, where they are not (64, 32, 700)
-LARGER = {"packed": (64, 32, 1000), "table": (72, 28, 700), "d = 80": (72, 14, 700)}
+LARGER = {"packed": (64, 32, 1000), "table": (96, 20, 700), "d = 80": (72, 14, 700)}
 
 
 @each_call
@@ -236,7 +237,8 @@ def test_all_angles_are_requested_before_the_first_sine(dtype, function):
     begins = "MUFU.SIN" if dtype == torch.bfloat16 else "BRA"
     first_sine = next(i for i, name in enumerate(order) if name.startswith(begins))
     loads = [name for name in order[:first_sine] if name.startswith("LDG")]
-    assert len(loads) == 4 + 2, code  # 16 bytes at a time of the elements, and of both angles
+    of_elements = 8 if dtype == torch.bfloat16 else 4  # 16 bytes at a time
+    assert len(loads) == of_elements + 2, code  # and both angles
 
 
 @pytest.mark.parametrize("freqs", ("on the fly", "one per pair"))
@@ -277,7 +279,8 @@ def test_other_tensors_take_the_exact_sine(dtype):
     exact = dtype == torch.float32
     code = compile_call("sm_90", rope_fw, torch.randn(S, B, H, D, dtype=dtype), ROPE(S))
     assert ("0f47CE4780" in code.stages["ptx"]) == exact
-    assert bool(opcodes(code, "sass", keep="^BRA")) == (code.stack > 0) == exact
+    assert bool(opcodes(code, "sass", keep="^BRA")) == exact
+    assert exact or code.stack == 0  # until Triton 3.8, ptxas keeps a table of the sine's there
     assert code.spilled == 0 and set(code.stores) == {16}, code
 
 
