@@ -65,6 +65,8 @@ def rotations():
     for dtype in (torch.bfloat16, torch.float32):
         t = torch.empty(64, 2, 16, 128, dtype=dtype)
         yield plan_of(rope_qk, t, t.clone(), RotaryPositionEmbedding(128))[0]
+    nine = torch.empty(64, 1, 9, 128, dtype=torch.bfloat16)
+    yield plan_of(rope_fw, nine, RotaryPositionEmbedding(128)(64))[0]
     options = {"cu_seqlens": torch.tensor([0, 128]), "cp_size": 2, "cp_rank": 1}
     yield plan_of(rope_fw, t[:, 0], RotaryPositionEmbedding(128), "thd", **options)[0]
 
