@@ -74,7 +74,7 @@ def test_each_pair_turns_by_the_position_on_its_axis(tensor_format, interleaved,
 
 TILES = {  # format, heads, d, axes -> kernel, and what its tile has
     "several positions": ("sbhd", 1, 16, "rope_kernel", lambda tile: tile.positions > 1),
-    "one position": ("sbhd", 17, 64, "rope_kernel", lambda tile: tile.positions == 1),
+    "one position": ("sbhd", 16, 64, "rope_kernel", lambda tile: tile.positions == 1),
     "pairs over positions": ("bhsd", 3, 96, "rope_kernel", lambda tile: tile.over_positions),
     "pairs side by side": ("bshd", 3, 160, "rope_kernel", lambda tile: tile.side_by_side > 1),
     "whole rows": ("bshd", 40, 72, "whole_rows_kernel", lambda tile: not tile.over_positions),

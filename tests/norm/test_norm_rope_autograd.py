@@ -167,7 +167,11 @@ def test_inputs_that_are_computed_from_one_another(create_graph, device):
 
 @pytest.mark.parametrize("wanted", ((0,), (1,), (2,), (0, 1), (1, 2), (0, 2)), ids=str)
 def test_only_what_requires_a_gradient_gets_one(wanted, device):
-    """Of x, the weight and the sum of squares: those wanted have the same bits as ever."""
+    """Of x, the weight and the sum of squares: those wanted are what they ever are.
+
+    To the last bit, but that another kernel may add up in another order: one of 8 sums of squares
+    differs so with Triton 3.9 on an H200.
+    """
     problem = Problem("sum of squares", "sbhd", device)
     out = problem.call(*problem.leaves)
     grad = torch.randn_like(out)
@@ -175,7 +179,10 @@ def test_only_what_requires_a_gradient_gets_one(wanted, device):
     leaves = [x.detach().requires_grad_(i in wanted) for i, x in enumerate(problem.leaves)]
     problem.call(*leaves).backward(grad)
     for i, (leaf, want) in enumerate(zip(leaves, every, strict=True)):
-        assert torch.equal(leaf.grad, want) if i in wanted else leaf.grad is None
+        if i in wanted:
+            torch.testing.assert_close(leaf.grad, want, rtol=4e-16, atol=0)
+        else:
+            assert leaf.grad is None
 
 
 @pytest.mark.parametrize("frozen", (0, 1), ids=("q", "k"))
