@@ -38,6 +38,7 @@ def calls_of_tests(package) -> Calls:
         "one entry, one head": (bf16(s, 1, 1, d), rope, "sbhd", {}),
         "half rotary, new": (bf16(s, b, h, d), half_rotary, "sbhd", {}),
         "half rotary, in place": (bf16(s, b, h, d), half_rotary, "sbhd", {"inplace": True}),
+        "half rotary, in the middle": (bf16(s, b, h, d), half_rotary, "sbhd", {"rotary_start": 32}),
         "d = 80": (bf16(s, b, 40, 80), make(80), "sbhd", {}),
         "odd address": (odd, rope, "sbhd", {}),
         "fp32, table": (torch.randn(s, b, h, d), rope(s), "sbhd", {}),
