@@ -19,7 +19,7 @@ import torch
 
 from rope_kernels.machine.engine import interpreter_is_on, triton_is_installed
 
-from .interpreter import speed_up
+from .interpreter import let_masks_be_numbers, speed_up
 
 COMPILED, INTERPRETED, PYTORCH = "compiled", "interpreted", "PyTorch alone"
 
@@ -165,6 +165,7 @@ def need_triton() -> None:
         raise ImportError(_how_to_get_triton(ENGINE.machine))
     if ENGINE.kind == INTERPRETED:
         speed_up()
+        let_masks_be_numbers()
 
 
 def start() -> Engine:

@@ -30,6 +30,29 @@ def speed_up() -> None:
     _skip_overflow_checks(interpreter)
 
 
+def let_masks_be_numbers() -> None:
+    """Let `mask=i < n` of two numbers run in an interpreted kernel, from now on, with any Triton.
+
+    The interpreter gives the comparison the dtype of `i`, and makes integers of it when it spreads
+    it over a block. Until Triton 3.8 a load takes them for a mask; that of 3.9 raises `ValueError:
+    mask has unsupported dtype`. Compiled, such a mask runs.
+    """
+    from triton.runtime import interpreter
+
+    spread = interpreter.InterpreterBuilder.create_splat
+    if hasattr(spread, "keeps_bools"):
+        return
+
+    def create_splat(self, block_type, number):
+        block = spread(self, block_type, number)
+        if number.data.dtype == bool:
+            block.data = block.data.astype(bool)
+        return block
+
+    create_splat.keeps_bools = True
+    interpreter.InterpreterBuilder.create_splat = create_splat
+
+
 def _replace_functions_once_a_launch(interpreter) -> None:
     from triton import language as tl
 

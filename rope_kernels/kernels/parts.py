@@ -234,7 +234,7 @@ def tail_elements(
     """Elements of a row that do not turn, (tail_columns,) int64, and whether there are such."""
     column = tl.arange(0, head.tail_columns)
     element = column.to(tl.int64)
-    # Each branch is a whole element: in a sum with `where(..., 0, 2 * half)` Triton 3.9 does not see
+    # Each branch is a whole element: in a sum with `where(..., 0, 2 * half)` Triton 3.9 doesn't see
     # that neighbors follow each other, and takes 2 bytes at a time.
     element = tl.where(column < head.start, element, element + 2 * head.half)
     return element, column < head.tail

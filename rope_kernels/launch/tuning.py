@@ -260,8 +260,8 @@ ROTATION = (
             and 2048 < facts.rows * facts.width_bytes <= 4096
         ),
         tile=RotationTile(Kind.PADDED, tile_bytes=4096, warp_bytes=4096, most_empty=1.0),
-        why="All rows of a position, so nobody else reads its row of the table: 9 to 16 heads of 128 "
-        "gain 1 to 5 points, and nothing with 65 536 tokens.",
+        why="All rows of a position, so nobody else reads its row of the table: 9 to 16 heads of "
+        "128 gain 1 to 5 points, and nothing with 65 536 tokens.",
         measured=ALL_HEADS,
     ),
     *PADDED_ROWS,

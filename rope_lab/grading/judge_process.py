@@ -22,7 +22,7 @@ from torch import Tensor
 
 from rope_kernels.machine.engine import interpreter_is_on, triton_is_installed
 
-from ..interpreter import speed_up
+from ..interpreter import let_masks_be_numbers, speed_up
 from .check import compare, is_right
 from .counts import ONE_INDEX_AND_ONE_PRODUCT, Operators, Run, broken_rule, wasted
 from .diagnose.evidence import Evidence
@@ -37,6 +37,7 @@ ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
     "exceeds dtype primitive_bitwidth": "a flag or a size is NAME: tl.constexpr",
     "has no attribute 'grid_idx'": WITHOUT_GRID,
     "has no attribute 'scalar'": WITHOUT_GRID,  # the same, after another launch
+    "has no attribute 'is_ptr'": WITHOUT_GRID,  # the same, since Triton 3.9
 }
 NO_KERNEL = "no kernel ran: PyTorch computed the result; launch your kernel"
 NOT_BY_THE_KERNEL = "PyTorch computed the result: your kernel ran, and stored nothing in it"
@@ -58,6 +59,7 @@ def main(folder: Path) -> None:
         from .trace import let_numbers_be_indices
 
         let_numbers_be_indices()
+        let_masks_be_numbers()
         speed_up()
     print("ready", file=answers, flush=True)
     for number, line in enumerate(jobs):

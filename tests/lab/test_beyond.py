@@ -194,6 +194,9 @@ def test_rows_are_given_a_result_of_their_own(device):
 
 
 def test_what_the_notebook_says_of_rows():
+    triton = pytest.importorskip("triton", reason="needs Triton")
+    if not triton.__version__.startswith(("3.6.", "3.7.")):
+        pytest.skip("the notebook has the figures of Triton 3.6 and 3.7")
     code = {block_r: rows.compiled(rung_7_loads_first, block_r) for block_r in rows.ROWS}
     assert [code[r].programs_at_a_time for r in rows.ROWS] == [32, 28, 16, 8, 8]
     assert [r for r in rows.ROWS if code[r].spilled] == [32]

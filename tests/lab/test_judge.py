@@ -454,6 +454,7 @@ def test_numbers_are_indices_whatever_triton_and_numpy(monkeypatch):
     from triton.runtime import interpreter
 
     from rope_lab.grading.trace import let_numbers_be_indices
+    from rope_lab.interpreter import let_masks_be_numbers
 
     def refuse(number):
         raise TypeError("only 0-dimensional arrays can be converted")
@@ -463,6 +464,7 @@ def test_numbers_are_indices_whatever_triton_and_numpy(monkeypatch):
         scope.set_attr(tensor, "__index__", refuse)
 
     monkeypatch.setattr(interpreter, "_patch_lang_tensor", of_triton_3_6)
+    let_masks_be_numbers()
     x = torch.randn(5)
     with pytest.raises(Exception, match="only 0-dimensional arrays"):
         wrong_kernels.by_whole_blocks(x)
