@@ -20,6 +20,7 @@ from ..machine.modes import (
 )
 from .arguments import EXACT, check_dtype, check_positive, check_rotary_dim, check_span, short
 from .axes import check_position_ids, checked_axes
+from .compiled_turns import REFUSED, turns_of_first_run
 from .configuration import read_layer
 from .frequencies import Geometric, Given
 from .tables import AnglesPerPair, CosSinPerPair
@@ -317,8 +318,7 @@ class RotaryPositionEmbedding(nn.Module):
         Under `torch.utils.checkpoint` with `use_reentrant=False`, a layer that is recomputed has
         the frequencies of its first run. Reentrant checkpointing keeps nothing to know them by, so
         calls that take this module raise in its second run, as do this method and methods that make
-        tables: make the table before, by `cos_sin_at`, and pass it to the layer. A layer that was
-        compiled by itself, within an eager checkpoint, can't tell: compile the checkpoint with it.
+        tables: make the table before, by `cos_sin_at`, and pass it to the layer.
 
         Frequencies and the longest sequence are buffers. DistributedDataParallel gives every rank
         those of rank 0 before each forward, which changes 'dynamic' on the other ranks, and
@@ -554,7 +554,8 @@ class RotaryPositionEmbedding(nn.Module):
         scale = self.position_scale(max_seq_len)
         if is_traced() or is_transformed():
             self._refuse_in_backward()
-            return in_turns(_require_exact(self.inv_freq), scale)
+            turns = in_turns(_require_exact(self.inv_freq), scale)
+            return turns_of_first_run(turns) if self._source.adapts and is_traced() else turns
         filled = self._filled if self._is_filled() else self._refill()
         if filled is None or scale != filled.scale:
             turns = in_turns(_require_exact(self.inv_freq), scale)
@@ -580,12 +581,7 @@ class RotaryPositionEmbedding(nn.Module):
     def _refuse_in_backward(self) -> None:
         """Raise where a checkpoint recomputes, and the frequencies may be of another forward."""
         if self._source.adapts and not is_traced() and is_in_backward():
-            raise RuntimeError(
-                "freqs adapts to positions, and is used in a backward, where another forward may "
-                "have changed it; accepted: adapt first, then torch.utils.checkpoint with "
-                "use_reentrant=False around calls with freqs, or around calls with a table that "
-                "was made before, such as freqs.cos_sin_at(position_ids)"
-            )
+            raise RuntimeError(REFUSED)
 
     def _is_filled(self) -> bool:
         """Whether the buffer holds the turns of today's `inv_freq`."""

@@ -33,9 +33,14 @@ def is_transformed() -> bool:
     return torch._C._get_tracing_state() is not None
 
 
+def backward_that_runs() -> int:
+    """The number of the backward that makes this call, as a checkpoint's second run; -1: none."""
+    return _backward()
+
+
 def is_in_backward() -> bool:
     """Whether autograd runs a backward, and this call within it, as a checkpoint's second run."""
-    return _backward() != -1
+    return backward_that_runs() != -1
 
 
 def may_be_checkpointed() -> bool:

@@ -274,6 +274,30 @@ def test_a_recomputed_layer_has_the_frequencies_of_its_first_run(
             torch.testing.assert_close(one, other)
 
 
+@pytest.mark.parametrize("order", ((0, 1), (1, 0, 1)), ids=str)
+@each_type
+def test_a_layer_compiled_within_a_checkpoint_is_recomputed_alike(rope_type, order, device):
+    torch._dynamo.reset()
+    compiled = torch.compile(
+        lambda *given: layer(*given).exp() + layer(*given), backend="aot_eager"
+    )
+    module, got, want = module_of(rope_type, device), [], []
+    for length in (9, 100):
+        module.adapt(positions(length, device))
+        leaf, weight = (torch.randn(5, 2, 3, D, device=device) for _ in range(2))
+        leaf.requires_grad_()
+        plain = compiled(leaf, weight, fixed(module))
+        want.append(torch.autograd.grad(plain.sum(), leaf))
+        out = checkpoint(compiled, leaf, weight, module, use_reentrant=False)
+        got.append((out, leaf))
+    module.adapt(positions(700, device))
+    for i in order:
+        out, leaf = got[i]
+        found = torch.autograd.grad(out.sum(), leaf, retain_graph=True)
+        torch.testing.assert_close(found, want[i])
+    torch._dynamo.reset()
+
+
 @each_type
 def test_turns_of_a_checkpoint_are_kept_until_its_backward(rope_type, device):
     module, t = module_of(rope_type, device), torch.randn(5, 2, 1, D, device=device)
