@@ -1,6 +1,7 @@
 """What was measured, with the GPU, the versions and the date; replayed where there is no GPU.
 
-`make notebooks` on a GPU writes the records, one file for each notebook; nothing else does.
+`make notebooks` on a GPU writes the records, one file for each notebook; nothing else does. While
+recording, what was written is replayed, so stored outputs are those of a machine without a GPU.
 """
 
 import datetime
@@ -101,8 +102,7 @@ def bench(
         records: the folder of the records; by default `records_folder()`.
 
     Returns:
-        A `Measurement`; its `source` says whether it was measured or replayed. While recording it
-        is the replay of what was just written.
+        A `Measurement`; its `source` says whether it was measured or replayed.
 
     Raises:
         ValueError: the key is not of that form, or the clock is unknown.
@@ -117,7 +117,8 @@ def bench(
     take = measure if clock == "device" else measure_host
     measurement = Measurement(key=key, cases=take(make_cases()), clock=clock, **circumstances())
     if os.environ.get(RECORD_SWITCH) == "1":
-        return _record(path, measurement)
+        _write(path, measurement)
+        return _read(path, key)
     return measurement
 
 
@@ -155,7 +156,11 @@ def observe(
         why = " ".join(dict.fromkeys((lines[0], lines[-1])))  # they may be the same line
         return replace(_read(path, key), why_replayed=why)
     observation = Observation(key=key, values=values, **circumstances())
-    return _record(path, observation) if recording else observation
+    if recording:
+        _write(path, observation)
+        if gpus:  # what needs none is replayed nowhere
+            return _read(path, key)
+    return observation
 
 
 def recorded(key: str, records: Path | None = None) -> Measurement | Observation:
@@ -228,8 +233,7 @@ def _all_of(path: Path) -> dict:
     return json.loads(path.read_text()) if path.exists() else {}
 
 
-def _record(path: Path, taken: Taken) -> Measurement | Observation:
-    """Write it, and return its replay: stored outputs are what a machine without a GPU prints."""
+def _write(path: Path, taken: Taken) -> None:
     path.parent.mkdir(exist_ok=True)
     recorded = _all_of(path)
     fields = asdict(taken)
@@ -237,7 +241,6 @@ def _record(path: Path, taken: Taken) -> Measurement | Observation:
         fields.pop(name, None)
     recorded[taken.key] = fields
     path.write_text(json.dumps(dict(sorted(recorded.items())), indent=2) + "\n")
-    return _read(path, taken.key)
 
 
 def _driver_version() -> str:

@@ -488,7 +488,7 @@ def test_an_experiment_that_cannot_run_is_replayed_but_never_recorded(tmp_path, 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setenv("ROPE_KERNELS_RECORD", "1")
     seen = lab.observe("03/ranks", lambda: {"sum": 3}, records=tmp_path, gpus=0)
-    assert seen.origin.startswith("no GPU, torch")
+    assert seen.source.startswith("Measured here: no GPU, torch")
     with pytest.raises(CannotRunHere):
         lab.observe("03/ranks", refuse, records=tmp_path, gpus=0)
     monkeypatch.delenv("ROPE_KERNELS_RECORD")
