@@ -1,6 +1,7 @@
 """What was measured, with the GPU, the versions and the date; replayed where there is no GPU.
 
-`make notebooks` on a GPU writes the records, one file for each notebook; nothing else does.
+`make notebooks` on a GPU writes the records, one file for each notebook; nothing else does. While
+recording, what was written is replayed, so stored outputs are those of a machine without a GPU.
 """
 
 import datetime
@@ -117,6 +118,7 @@ def bench(
     measurement = Measurement(key=key, cases=take(make_cases()), clock=clock, **circumstances())
     if os.environ.get(RECORD_SWITCH) == "1":
         _write(path, measurement)
+        return _read(path, key)
     return measurement
 
 
@@ -156,6 +158,8 @@ def observe(
     observation = Observation(key=key, values=values, **circumstances())
     if recording:
         _write(path, observation)
+        if gpus:  # what needs none is replayed nowhere
+            return _read(path, key)
     return observation
 
 

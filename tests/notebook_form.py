@@ -24,7 +24,8 @@ import reading_time
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "notebooks"
 
-TAGS = {"nbval-ignore-output", "nbval-skip", "raises-exception"}
+UNCOMPARED = {"nbval-ignore-output", "nbval-skip"}
+TAGS = UNCOMPARED | {"measures", "raises-exception"}  # conftest.py reads `measures`
 INDEX = notebook_index.read()
 # notebooks that measure much may leave more cells uncompared
 MEASURING = {"03", "05", "08", "09", "11", "12"}
@@ -158,17 +159,19 @@ def names_that_hold_measurements(notebook: Notebook) -> set[str]:
 
 
 def little_is_left_uncompared(notebook: Notebook) -> list[str]:
-    """Only cells that measure or name the machine are ignored, and few of them."""
-    ignored = [c for c in notebook.code if tags_of(c) & {"nbval-ignore-output", "nbval-skip"}]
+    """On a GPU, few cells and only those that measure; elsewhere, only those that need no GPU."""
+    ignored = [c for c in notebook.code if tags_of(c) & (UNCOMPARED | {"measures"})]
     limit = 0.40 if notebook.number in MEASURING else 0.15
     complaints = []
     if len(ignored) > limit * len(notebook.code):
         complaints.append(f"{len(ignored)} of {len(notebook.code)} code cells are not compared")
     measured = "|".join(names_that_hold_measurements(notebook)) or "$^"
-    reason = re.compile(rf"lab\.(?:bench|observe|ENGINE)\b|\b(?:{measured})\b")
+    reason = re.compile(rf"lab\.(?:bench|observe)\b|\b(?:{measured})\b")
     for cell in ignored:
         if not reason.search(cell.source):
-            complaints.append(f"{cell.id} is ignored, and neither measures nor names the machine")
+            complaints.append(f"{cell.id} is ignored, and does not measure")
+        if tags_of(cell) & UNCOMPARED and "gpus=0" not in cell.source:
+            complaints.append(f"{cell.id} is never compared, and without a GPU it replays")
     return complaints
 
 

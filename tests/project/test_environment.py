@@ -552,12 +552,16 @@ NBVAL_SAYS_NOTHING = {
 }
 
 
-def nbval_options(**given):
+def root_conftest():
     spec = importlib.util.spec_from_file_location("root_conftest", ROOT / "conftest.py")
     conftest = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(conftest)
+    return conftest
+
+
+def nbval_options(**given):
     option = SimpleNamespace(**given)
-    conftest.pytest_configure(SimpleNamespace(option=option))
+    root_conftest().pytest_configure(SimpleNamespace(option=option))
     return vars(option)
 
 
@@ -581,6 +585,18 @@ def test_what_the_reader_chose_for_nbval_stays():
     assert chosen["nbval_cell_timeout"] == 300
     assert chosen["nbval_current_env"] is False
     assert nbval_options(keyword="x") == {"keyword": "x"}  # nbval is absent
+
+
+@pytest.mark.parametrize(
+    ("tags", "gpu", "compared"),
+    [(["measures"], True, False), (["measures"], False, True), ([], True, True)],
+)
+def test_a_cell_that_measures_is_compared_where_it_replays(tags, gpu, compared, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
+    cell = SimpleNamespace(metadata={"tags": tags})
+    item = SimpleNamespace(cell=cell, options={"check": True})
+    root_conftest().pytest_itemcollected(item)
+    assert item.options == {"check": compared}
 
 
 def test_nbval_still_has_the_options_that_conftest_sets(pytestconfig):
