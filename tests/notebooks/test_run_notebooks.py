@@ -9,8 +9,7 @@ from rope_lab.run_notebooks import keep_what_a_gpu_showed
 
 def cell(name, printed, source="x", tags=()):
     output = new_output("stream", text=printed)
-    made = new_code_cell(source, id=name, outputs=[output], metadata={"tags": list(tags)})
-    return made | {"execution_count": 1}
+    return new_code_cell(source, id=name, outputs=[output], metadata={"tags": list(tags)})
 
 
 def printed(notebook):
