@@ -5,6 +5,7 @@
 #   BENCH_FLAGS=... options of the benchmark:                     make bench BENCH_FLAGS=--help
 #   FRESH=1         new copies; a backup and your kernels stay:   make lab FRESH=1
 #   LAB_FLAGS=...   more options for JupyterLab:                  make lab LAB_FLAGS=--no-browser
+#   N=...           the notebook that is meant, by its number:    make notebook N=04
 #   VENV=...        use an environment of your own, make none:    make test VENV=$CONDA_PREFIX
 
 VENV ?= .venv
@@ -37,7 +38,7 @@ ONCE_MORE = $(if $(shell command -v nvidia-smi),$(OF_THE_PACKAGE) --slices \
 	$(SHARED) --dist worksteal,$(WITHOUT_FAST_PATH))
 
 .DEFAULT_GOAL := help
-.PHONY: help environment lab test test-all notebooks index tiles compile_matrix bench hub first_screen site docker_image clean
+.PHONY: help environment lab test test-all notebook notebooks index tiles compile_matrix bench hub first_screen site docker_image clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -73,6 +74,14 @@ test-all: environment $(if $(CI),$(FOR_THE_SITE)) ## the same with every case; o
 	$(VENV)/bin/python -m pytest tests $(SHARED) --dist worksteal $(OR_EXPLAIN)
 	ROPE_KERNELS_FAST_PATH=0 $(VENV)/bin/python -m pytest $(ONCE_MORE) $(OR_EXPLAIN)
 	$(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope $(OR_EXPLAIN)
+
+# A notebook of the road, its detours and its solutions; N=04_naive leaves the detours out.
+OF_N = $(if $(N),$(wildcard notebooks/$(N)*.ipynb notebooks/*/$(N)*.ipynb))
+
+notebook: environment ## run, store and check one notebook and its solutions: make notebook N=04
+	@[ -n "$(OF_N)" ] || { echo "error: no notebook N=$(N); say which one: make notebook N=04"; exit 1; }
+	$(VENV)/bin/python -m rope_lab.run_notebooks $(OF_N)
+	$(VENV)/bin/python -m pytest --nbval $(OF_N)
 
 notebooks: environment ## run the notebooks and store their output (on a GPU: the measurements too)
 	$(VENV)/bin/python -m rope_lab.run_notebooks notebooks

@@ -1,7 +1,6 @@
 """The text that notebook 12's model reads: this repository's own prose, as it was in November 2026.
 
 `rope_lab/data/prose.txt` is frozen, because the records of notebook 12 depend on it.
-`tools/freeze_prose.py` made it.
 """
 
 from pathlib import Path

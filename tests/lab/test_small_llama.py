@@ -7,7 +7,6 @@ import torch
 
 pytest.importorskip("triton", reason="needs Triton")
 
-import freeze_prose
 from rope_lab.profiling import model_runs
 from rope_lab.profiling.launches import launches_of
 from rope_lab.rungs import rung_8_rows
@@ -64,19 +63,12 @@ def test_training_learns_and_is_the_same_every_time():
 
 def test_the_text_is_frozen_and_its_parts_do_not_overlap():
     data = PATH.read_bytes()
-    assert 100_000 < len(data) <= freeze_prose.MOST_BYTES
+    assert 100_000 < len(data) <= 500_000
     both = torch.cat((prose(), prose("held out")))
     assert bytes(both.tolist()) == data
     assert 0.09 < len(prose("held out")) / len(data) < 0.11
     with pytest.raises(ValueError, match="part is 'test'; accepted: 'train', 'held out'"):
         prose("test")
-
-
-def test_it_is_the_repositorys_own_prose():
-    """Most of the text that there was then is there today."""
-    known = PATH.read_text(encoding="utf-8")
-    pieces = [piece for text in freeze_prose.texts() for piece in text.split("\n\n")]
-    assert sum(piece in known for piece in pieces) > 0.5 * len(pieces)
 
 
 @pytest.mark.parametrize("rounding", model_runs.ROUNDINGS)

@@ -75,14 +75,3 @@ def test_no_line_of_the_verdict_leaves_its_box(shown):
     assert max(map(len, lines[1:])) <= first_screen.LETTERS
     bar = re.search(r'y="([\d.]+)" width="4.0" height="([\d.]+)"', picture)
     assert float(bar[1]) + float(bar[2]) <= first_screen.HIGH - 8
-
-
-def test_the_first_screen_is_short():
-    """Title, one sentence, the pictures, the two commands, and nothing between them."""
-    start = README[: README.index("```\n\n")]
-    prose = re.sub(r"<!-- pictures: begin.*pictures: end -->", "", start, flags=re.DOTALL)
-    prose = re.sub("<!--.*?-->", "", prose)
-    paragraphs = [part for part in prose.split("\n\n") if part.strip()]
-    assert len(paragraphs) == 5, paragraphs
-    assert len(paragraphs[1].split()) <= 60
-    assert "make lab " in paragraphs[4] and "make test " in paragraphs[4]

@@ -8,13 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "rope_kernels"
-MOST_FILES_ON_THE_GROUND_FLOOR = 6
 KERNELS = sorted(path.stem for path in (PACKAGE / "kernels").glob("*_kernel.py"))
-
-
-def test_the_ground_floor_is_small():
-    files = [path.name for path in PACKAGE.iterdir() if path.is_file()]
-    assert len(files) <= MOST_FILES_ON_THE_GROUND_FLOOR, files
 
 
 def test_two_functions_alone_import_by_name():

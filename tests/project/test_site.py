@@ -2,7 +2,7 @@
 
 The checks read the files and need nothing; those that build with Sphinx are skipped without it
 (`pip install -c constraints.txt -e '.[site]'`). Where the variable CI is set, `make test` installs
-it, and a missing Sphinx or npm is a failure. Each check also sees a sample that breaks its rule.
+it, and a missing Sphinx or npm is a failure.
 """
 
 import ast
@@ -15,15 +15,12 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import tarfile
-import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
 import pytest
-import yaml
 
 import notebook_index
 import rope_kernels
@@ -61,200 +58,31 @@ def make_site():
 # docs/conf.py
 
 
-def plain_settings(conf):
-    """What conf.py assigns at its top level, where it is a plain value."""
-    settings = {}
-    for statement in ast.parse(conf).body:
-        if isinstance(statement, ast.Assign):
-            try:
-                value = ast.literal_eval(statement.value)
-            except ValueError:
-                continue
-            settings |= {target.id: value for target in statement.targets}
-    return settings
-
-
-def complaints_about_conf(conf):
-    settings = plain_settings(conf)
-    complaints = []
-    if settings.get("nb_execution_mode") != "off":
-        complaints.append("the notebooks would be run")
-    if settings.get("nb_ipywidgets_js") != {}:
-        complaints.append("widgets would load scripts from another host")
-    if "//" in settings.get("mathjax_path", "https://"):
-        complaints.append("MathJax is not served from the site")
-    if "suppress_warnings" in settings:
-        complaints.append("warnings are silenced")
-    if "intersphinx" in conf:
-        complaints.append("a build asks other sites")
-    return complaints
-
-
-def test_nothing_is_run_and_nothing_comes_from_elsewhere():
-    conf = read("docs/conf.py")
-    assert complaints_about_conf(conf) == []
-    for good, bad in [
-        ('nb_execution_mode = "off"', 'nb_execution_mode = "auto"'),
-        ("nb_ipywidgets_js = {}", ""),
-        ('mathjax_path = "', 'mathjax_path = "https://host/'),
-        ("mathjax_path =", "other ="),
-        ("language =", 'suppress_warnings = ["myst.xref_missing"]\nlanguage ='),
-    ]:
-        assert good in conf
-        assert complaints_about_conf(conf.replace(good, bad)) != [], bad
-
-
-def test_the_script_that_the_pages_load_is_unpacked(make_site):
-    folder, script = plain_settings(read("docs/conf.py"))["mathjax_path"].split("/")
-    assert (folder, script) == ("mathjax", make_site.MATHJAX_PARTS[0])
-
-
-# docs/index.md
-
-FOLDED = ("detours", "solutions")
-
-
-def notebooks_not_listed_once(index):
-    """Notebooks that the tables of contents do not name exactly once.
-
-    Those of the first page, and of the pages which its sidebar folds.
-    """
-    folded = [read(f"docs/{name}.md") for name in FOLDED if f"\n{name}\n" in index]
-    lists = re.findall(r"```{toctree}\n(.*?)```", "".join([index, *folded]), re.DOTALL)
-    patterns = [line for text in lists for line in text.split() if line.startswith("notebooks/")]
-    found = [p.relative_to(ROOT).as_posix() for x in patterns for p in ROOT.glob(f"{x}.ipynb")]
-    return sorted(name for name in NOTEBOOKS | set(found) if found.count(name) != 1)
-
-
-def test_every_notebook_is_listed_once():
-    index = read("docs/index.md")
-    assert notebooks_not_listed_once(index) == []
-    assert notebooks_not_listed_once(index.replace("notebooks/[0-9]*", "")) != []
-    assert notebooks_not_listed_once(index.replace("\nsolutions\n", "\n")) != []
-    assert notebooks_not_listed_once(index.replace("[0-9]*", "[0-9]*\nnotebooks/03*")) == [
-        "notebooks/03_first_triton_kernel.ipynb"
-    ]
-
-
-def part_shown(readme, page):
-    """The lines of the README between the two headings that a page names."""
-    start, end = re.findall(r'^:(?:start-after|end-before): "(.*)"$', page, re.MULTILINE)
-    lines = readme.splitlines()
-    once = lines.count(start) == lines.count(end) == 1
-    return lines[lines.index(start) + 1 : lines.index(end)] if once else []
-
-
-@pytest.mark.parametrize("page", ["docs/index.md", "docs/kernels.md"])
-def test_the_readme_has_the_part_that_a_page_shows(page):
-    readme = read("README.md")
-    assert len(part_shown(readme, read(page))) > 10
-    assert part_shown(readme.replace("## The kernels", "## Kernels"), read(page)) == []
+def test_nothing_is_run_and_nothing_comes_from_elsewhere(make_site):
+    """The build shows what is stored, and asks nobody; `dead_links` looks at its pages."""
+    assigned = [x for x in ast.parse(read("docs/conf.py")).body if isinstance(x, ast.Assign)]
+    settings = {ast.unparse(x.targets[0]): ast.unparse(x.value).strip("'") for x in assigned}
+    assert settings["nb_execution_mode"] == "off"
+    assert settings["mathjax_path"] == f"mathjax/{make_site.MATHJAX_PARTS[0]}"
+    assert not {"suppress_warnings", "intersphinx_mapping"} & settings.keys()
 
 
 # What the forge shows
 
 
-def dead_on_the_forge(page, text):
-    links = re.findall(r"\]\((?!https?:|#)([^)\s#]+)", text)
-    return [link for link in links if not (page.parent / link).exists()]
-
-
 def test_links_of_pages_lead_somewhere_on_the_forge():
     folders = ("*.md", "docs/*.md", "benchmarks/**/*.md", "integrations/**/*.md")
-    pages = [page for folder in folders for page in ROOT.glob(folder)]
-    dead = {page.name: dead_on_the_forge(page, page.read_text("utf-8")) for page in pages}
-    assert {name: links for name, links in dead.items() if links} == {}
-    sample = "[a](benchmarks/NOTES.md) [b](../benchmarks/NOTES.md#x) [c](#d) [e](https://f)"
-    assert dead_on_the_forge(ROOT / "docs/kernels.md", sample) == ["benchmarks/NOTES.md"]
-
-
-# Makefile, pyproject.toml and the workflow
-
-
-def test_make_site_installs_from_the_constraints_and_builds():
-    makefile = read("Makefile")
-    assert re.search(r"^FOR_THE_SITE := .*made-for-site", makefile, re.MULTILINE)
-    assert "\nsite: environment $(FOR_THE_SITE) ##" in makefile
-    for tests in ("test", "test-all"):  # with CI set they build it, too
-        assert f"\n{tests}: environment $(if $(CI),$(FOR_THE_SITE)) ##" in makefile
-    assert "\t$(VENV)/bin/python tools/make_site.py\n" in makefile
-    assert "pip install --quiet -c constraints.txt -e '.[site]'" in makefile
-    extras = tomllib.loads(read("pyproject.toml"))["project"]["optional-dependencies"]
-    assert {"myst-nb", "sphinx", "sphinx-book-theme"} <= set(extras["site"])
-
-
-def test_what_the_build_leaves_is_ignored_and_cleaned(make_site):
-    place = make_site.BUILD.relative_to(ROOT).as_posix()
-    assert f"/{place}/" in read(".gitignore").splitlines()
-    assert re.search(rf"^\trm -rf .*\b{place}\b", read("Makefile"), re.MULTILINE)
-
-
-def complaints_about_workflow(text):
-    workflow = yaml.safe_load(text)
-    jobs = workflow["jobs"]
-    ran = [step.get("run") for step in jobs["build"]["steps"]]
-    uploaded = [
-        step["with"]["path"]
-        for step in jobs["build"]["steps"]
-        if step.get("uses", "").startswith("actions/upload-pages-artifact@")
+    dead = [
+        f"{page.relative_to(ROOT)}: {link}"
+        for folder in folders
+        for page in ROOT.glob(folder)
+        for link in re.findall(r"\]\((?!https?:|#)([^)\s#]+)", page.read_text("utf-8"))
+        if not (page.parent / link).exists()
     ]
-    complaints = [] if "make site CPU=1" in ran else ["the site is not built by make"]
-    if uploaded != ["build/site"]:
-        complaints.append("something else is published")
-    if workflow["permissions"] != {"contents": "read"} or "permissions" in jobs["build"]:
-        complaints.append("the build may write")
-    if jobs["publish"]["permissions"] != {"pages": "write", "id-token": "write"}:
-        complaints.append("publishing may do more than it has to")
-    if jobs["publish"].get("if") != "github.ref == 'refs/heads/main'":
-        complaints.append("another branch is published")
-    if jobs["publish"].get("needs") != "build":
-        complaints.append("what did not build is published")
-    if "pull_request" not in workflow[True]:  # in YAML 1.1 the key `on` is a boolean
-        complaints.append("pull requests are not built")
-    actions = re.findall(r"uses: (\S+)", text)
-    complaints += [action for action in actions if not re.fullmatch(r"actions/[\w-]+@v\d+", action)]
-    return complaints
-
-
-def test_the_workflow_publishes_what_make_site_builds():
-    text = read(".github/workflows/site.yml")
-    assert complaints_about_workflow(text) == []
-    for good, bad in [
-        ("make site CPU=1", "make help"),
-        ("path: build/site", "path: ."),
-        ("contents: read", "contents: write"),
-        ("      pages: write", "      pages: write\n      contents: write"),
-        ("    if: github.ref == 'refs/heads/main'\n", ""),
-        ("needs: build", "needs: []"),
-        ("pull_request:", "schedule:"),
-        ("deploy-pages@v5", "deploy-pages@main"),
-    ]:
-        assert good in text
-        assert complaints_about_workflow(text.replace(good, bad)) != [], bad
-
-
-def actions_in(workflows):
-    found = {
-        tuple(action.split("@"))
-        for text in workflows
-        for action in re.findall(r"uses: (\S+)", text)
-    }
-    return sorted(found)
-
-
-def test_the_workflows_use_one_version_of_each_action():
-    texts = [path.read_text() for path in (ROOT / ".github/workflows").glob("*.yml")]
-    names = [name for name, version in actions_in(texts)]
-    assert len(names) == len(set(names))
-    assert len(actions_in([*texts, "uses: actions/checkout@v1"])) == len(names) + 1
+    assert dead == []
 
 
 # tools/make_site.py: MathJax
-
-
-def test_mathjax_is_pinned_with_its_hash(make_site):
-    assert re.fullmatch(r"mathjax@\d+\.\d+\.\d+", make_site.MATHJAX)
-    assert re.fullmatch(r"[A-Za-z0-9+/]{86}==", make_site.MATHJAX_SHA512)
 
 
 @pytest.fixture
@@ -303,23 +131,6 @@ def test_sphinx_reads_every_notebook_where_it_is_in_the_repository(make_site, tm
     make_site.copy_source(tmp_path)
     copied = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*.ipynb")}
     assert copied == NOTEBOOKS
-    pages = {p.name for p in tmp_path.iterdir() if p.suffix in (".md", ".rst")}
-    own = ("index", "install", "kernels", "hugging_face", "hub", "checklist", "tiles")
-    own += ("compile_matrix",)
-    assert pages == {f"{name}.md" for name in (*own, *FOLDED)} | {"api.rst", "lab.rst"}
-
-
-def test_any_warning_is_an_error(make_site, tmp_path, monkeypatch):
-    commands = []
-
-    def run(command, **options):
-        commands.append(command)
-        return subprocess.CompletedProcess(command, returncode=1)
-
-    monkeypatch.setattr(make_site.subprocess, "run", run)
-    with pytest.raises(SystemExit, match="error: the site was not built"):
-        make_site.run_sphinx(tmp_path, tmp_path, tmp_path / "site")
-    assert {"--fail-on-warning", "--nitpicky"} <= set(commands[0])
 
 
 # tools/make_site.py: every link of every page
@@ -442,17 +253,9 @@ def a_diff():
     return Diff(STEPS["fast sine"].kernel, STEPS["on the fly"].kernel)._repr_html_()
 
 
-def test_a_contrast_is_computed_as_wcag_does():
-    assert contrast((0, 0, 0), (255, 255, 255)) == pytest.approx(21)
-    assert contrast(rgb("#767676"), rgb("#fff")) == pytest.approx(4.54, abs=0.01)
-    assert over(rgb("rgba(0, 0, 0, 0.5)"), rgb("#ffffff")) == (127.5, 127.5, 127.5)
-
-
 def test_diffs_are_legible_in_jupyterlab():
     found = contrasts_of_a_diff(a_diff(), PAGES_OF_JUPYTERLAB)
     assert len(found) >= 4 and min(found.values()) >= 4.5, found
-    faint = a_diff().replace("0.22)", "0.95)")
-    assert min(contrasts_of_a_diff(faint, PAGES_OF_JUPYTERLAB).values()) < 4.5
 
 
 @needs_sphinx
@@ -689,19 +492,7 @@ def test_the_whole_site_builds(make_site, tmp_path, monkeypatch):
         html = (site / notebook).with_suffix(".html").read_text(encoding="utf-8")
         assert complaints_about_page(html) == [], notebook
         assert r"\begin{split}" not in html, notebook  # \tag is not allowed in it
-    broken = {
-        'alt="': 'title="',
-        'class="prev-next-area"': "",
-        '<meta name="description"': "<meta",
-        "copy.js": "other.js",
-        "scroll.js": "other.js",
-        "<body": "<p>Explorer: run this cell to move its sliders.</p><body",
-    }
-    with_pictures = (site / "notebooks/01_roformer_math.html").read_text("utf-8")
-    for good, bad in broken.items():
-        assert len(complaints_about_page(with_pictures.replace(good, bad))) == 1, good
-    assert solutions_are_folded(with_pictures)
-    assert not solutions_are_folded(with_pictures.replace("<details>", "<details open>"))
+    assert solutions_are_folded((site / "notebooks/01_roformer_math.html").read_text("utf-8"))
     # what a helper shows has colors, and a link to a solution leads to its exercise
     tile = (site / "notebooks/05_fused_half_split.html").read_text("utf-8")
     assert re.search(r'<div class="cell_output.*?highlight-python', tile, re.DOTALL)

@@ -5,8 +5,7 @@ To add an exercise to notebook 05:
 1. Write its specification in `exercises_05.py` and import it below. `spec.py` explains the letters
    of its shapes and the options of `@spec`. What several notebooks need is in `definitions.py`.
 2. Write the task and a stub in the notebook. The stub ends in
-   `lab.check_exercise(mine, lab.exercises.NAME)`. The solution is in `notebooks/solutions/`
-   (CONTRIBUTING.md, *Add a notebook*).
+   `lab.check_exercise(mine, lab.exercises.NAME)`. The solution is in `notebooks/solutions/`.
 3. Write five wrong answers, and what each must be told, in `tests/notebooks/wrong_answers.py`, or
    in `wrong_answers_first.py` there for notebooks 00 to 03.
 
