@@ -1,0 +1,401 @@
+"""Deliberate bugs, one at a time, in a copy: which test turns red, and after how many seconds?
+
+    python tools/mutants.py                 the list, mutants.toml, then 100 drawn by a seed
+    python tools/mutants.py listed          the list alone; or `drawn`
+    python tools/mutants.py listed --list   what there is, and what is known of it
+    python tools/mutants.py map             which tests run which line, for those that survive
+
+`--only TEXT` keeps mutants with that text in their file, edit or words; with `map` it names tests.
+`--quick` runs the tests that the list names and no others. Results go to build/mutants/state.json
+after each mutant, by the edit and by the contents of all files, so a run can be interrupted and
+continued. `--again` runs what has a result.
+
+A mutant counts as killed if its red test is green without the edit, which is tried once for each
+such test. What its named tests don't find goes to those that the map has for its lines; without
+a map, to the tests of its room. The map needs hours, and leaves out what runs in child processes.
+"""
+
+import argparse
+import ast
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import islice, zip_longest
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock
+
+ROOT = Path(__file__).resolve().parents[1]
+LIST = ROOT / "tools/mutants.toml"
+OWN = "tools/mutants.py", "tools/mutants.toml", "tests/project/test_mutants.py"
+DRAWN, SEED = 100, 20
+# Tests of a room, where they are not in a folder of its name.
+ROOMS = {
+    "rope_kernels/norm": ["tests/norm"],
+    "rope_kernels/api": ["tests/call"],
+    "rope_kernels/reference": ["tests/kernels"],
+    "rope_kernels/machine": ["tests/launch", "tests/autograd"],
+    "rope_kernels/sharded": ["tests/distributed"],
+    "rope_kernels/": ["tests/project"],
+    "rope_lab/": ["tests/lab", "tests/notebooks"],
+    "notebooks/": ["tests/notebooks"],
+    "benchmarks/": ["tests/benchmarks"],
+}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """An edit that makes something wrong."""
+
+    file: str
+    old: str  # occurs once in the file
+    new: str
+    wrong: str = ""
+    tests: tuple[str, ...] = ()  # files, notebooks or single tests that should find it
+
+    def applied(self, text: str) -> str:
+        if self.old == self.new or (count := text.count(self.old)) != 1:
+            found = "equals the new one" if self.old == self.new else f"occurs {count} times"
+            raise ValueError(f"the old text {found} in {self.file}; accepted: once: {self.old!r}")
+        return text.replace(self.old, self.new)
+
+    @property
+    def key(self) -> str:
+        return digest(self.file, self.old, self.new)
+
+    @property
+    def title(self) -> str:
+        return f"{self.file}: {self.wrong or f'{self.old.strip()} -> {self.new.strip()}'}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a mutant."""
+
+    mutant: str
+    state: str  # "killed", "survived", "unfinished", or "no verdict": the test is always red
+    by: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """What pytest said."""
+
+    red: str = ""  # the first red test
+    ended: bool = True
+
+
+def digest(*parts: str | bytes) -> str:
+    parts = [part.encode() if isinstance(part, str) else part for part in parts]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+
+
+def listed() -> list[Mutant]:
+    entries = tomllib.loads(LIST.read_text())["mutant"]
+    return [Mutant(**{**entry, "tests": tuple(entry["tests"])}) for entry in entries]
+
+
+def equivalents() -> dict[str, str]:
+    """Why edits change nothing that a test could see, by their keys."""
+    entries = tomllib.loads(LIST.read_text()).get("equivalent", [])
+    return {Mutant(x["file"], x["old"], x["new"]).key: x["because"] for x in entries}
+
+
+# Mutants that are drawn: the operators of mutmut, over syntax trees.
+
+SWAPPED = {
+    **{ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult},
+    **{ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv, ast.And: ast.Or, ast.Or: ast.And},
+    **{ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.LShift: ast.RShift},
+    **{ast.RShift: ast.LShift, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE},
+    **{ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot},
+    **{ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In},
+}
+
+
+def changed(node: ast.AST) -> Iterator[ast.AST]:
+    """What may stand in its place."""
+    new = copy(node)
+    match node:
+        case ast.Constant(value=bool()):
+            new.value = not node.value
+            yield new
+        case ast.Constant(value=int() | float()):
+            new.value = node.value + 1
+            yield new
+        case ast.Constant(value=str()):
+            new.value = f"XX{node.value}XX"
+            yield new
+        case ast.BinOp() | ast.BoolOp() if type(node.op) in SWAPPED:
+            new.op = SWAPPED[type(node.op)]()
+            yield new
+        case ast.Compare(ops=[op]):
+            new.ops = [SWAPPED[type(op)]()]
+            yield new
+        case ast.UnaryOp(op=ast.Not() | ast.USub()):
+            yield node.operand
+        case ast.Return(value=ast.expr()):
+            yield ast.Return(ast.Constant(None))
+        case ast.Call():
+            for keyword in node.keywords:
+                shorter = copy(node)
+                shorter.keywords = [x for x in node.keywords if x is not keyword]
+                yield shorter
+
+
+def code_of(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes below but docstrings, annotations, and what is within an f-string."""
+    for name, value in ast.iter_fields(node):
+        for child in value if isinstance(value, list) else [value]:
+            text = isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)
+            if not isinstance(child, ast.AST) or text or name in ("annotation", "returns"):
+                continue
+            if not isinstance(child, ast.JoinedStr):
+                yield child
+                yield from code_of(child)
+
+
+def mutants_of(file: str, text: str) -> Iterator[Mutant]:
+    """One for each change of each node; its text has as many lines before it as make it unique."""
+    source = text.encode()  # columns count bytes
+    starts = [0, *(found.end() for found in re.finditer(b"\n", source))]
+    for node in code_of(ast.parse(text)):
+        for new in changed(node):
+            begin = starts[node.lineno - 1] + node.col_offset
+            end = starts[node.end_lineno - 1] + node.end_col_offset
+            line_end = source.find(b"\n", end)
+            first = node.lineno - 1
+            while first and source.count(source[starts[first] : line_end]) > 1:
+                first -= 1
+            words = ast.unparse(new)
+            before, after = source[starts[first] : begin], source[end:line_end]
+            put = f"({words})" if isinstance(node, ast.UnaryOp) else words
+            old, whole = source[starts[first] : line_end], before + put.encode() + after
+            was = " ".join(source[begin:end].decode().split())
+            yield Mutant(file, old.decode(), whole.decode(), f"{was} -> {words}")
+
+
+def drawn(count: int = DRAWN, seed: int = SEED) -> list[Mutant]:
+    """As many of each room, by a hash: a change in one file leaves those of the others."""
+    files = [x for x in tracked() if re.fullmatch(r"rope_(kernels|lab)/.*\.py", x)]
+    rooms: dict[str, list[Mutant]] = {}
+    for file in files:
+        room = rooms.setdefault("/".join(file.split("/")[:-1][:2]), [])
+        room += [m for m in mutants_of(file, (ROOT / file).read_text()) if m.old != m.new]
+    for room in rooms.values():
+        room.sort(key=lambda m: digest(str(seed), m.key))
+    in_turn = (m for turn in zip_longest(*rooms.values()) for m in turn if m)
+    return list(islice(in_turn, count))
+
+
+# Copies, and what runs in them.
+
+
+def tracked() -> list[str]:
+    names = subprocess.check_output(("git", "ls-files", "-z"), cwd=ROOT, text=True).split("\0")
+    return [name for name in names if name and (ROOT / name).exists()]
+
+
+@dataclass(frozen=True)
+class Copy:
+    """The tracked files in a folder of their own."""
+
+    folder: Path
+    limit: float  # seconds
+
+    def pytest(self, *arguments: str) -> Run:
+        """Bytecode is not written: an edit within a second, of the same size, would not be seen."""
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-rfE", *arguments]
+        here = {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "1000"}
+        process = subprocess.Popen(
+            [*command, "-p", "no:cacheprovider"],
+            cwd=self.folder,
+            env=os.environ | here,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            said, _ = process.communicate(timeout=self.limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # kernels of notebooks too
+            process.communicate()
+            return Run(ended=False)
+        if process.returncode in (0, 5):  # 5: all were deselected
+            return Run()
+        found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said, re.MULTILINE)
+        return Run(red=found[1] if found else f"pytest: {said.strip()[-300:]}")
+
+    def run(self, tests: list[str]) -> Run:
+        """Tests first, then notebooks."""
+        found = Run()
+        for option in ([], ["--nbval"]):
+            some = [test for test in tests if bool(option) == (".ipynb" in test)]
+            if some and found == Run():
+                found = self.pytest(*option, *some)
+        return found
+
+
+class Bench:
+    """Runs mutants and remembers what came out."""
+
+    def __init__(self, folder: Path, limit: float, quick: bool, jobs: int) -> None:
+        self.state, self.coverage = folder / "state.json", folder / "coverage"
+        self.quick, self.lock, self.free = quick, Lock(), SimpleQueue()
+        folder.mkdir(parents=True, exist_ok=True)
+        self.known = json.loads(self.state.read_text()) if self.state.exists() else {}
+        self.scratch = tempfile.TemporaryDirectory(prefix="mutants-")
+        for number in range(jobs):
+            place = Path(self.scratch.name) / str(number)
+            for name in tracked():
+                (place / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, place / name)
+            self.free.put(Copy(place, limit))
+
+    @cached_property
+    def tree(self) -> str:
+        """All files but this tool's own."""
+        names = [name for name in tracked() if name not in OWN]
+        return digest(*(part for name in names for part in (name, (ROOT / name).read_bytes())))
+
+    def recall(self, mutant: Mutant) -> Outcome | None:
+        found = self.known.get(f"{self.tree} {mutant.key}")
+        return Outcome(**found) if found else None
+
+    def remember(self, name: str, value: object) -> None:
+        with self.lock:
+            self.known[f"{self.tree} {name}"] = value
+            unfinished = self.state.with_suffix(".new")
+            unfinished.write_text(json.dumps(self.known, indent=1))
+            unfinished.replace(self.state)
+
+    def try_one(self, mutant: Mutant) -> Outcome:
+        place = self.free.get()
+        try:
+            outcome = self.outcome(place, mutant)
+        finally:
+            self.free.put(place)
+        self.remember(mutant.key, asdict(outcome))
+        print(f"{outcome.state:10} {outcome.seconds:6.1f} s  {mutant.title}  {outcome.by}")
+        return outcome
+
+    def outcome(self, place: Copy, mutant: Mutant) -> Outcome:
+        path, begin = place.folder / mutant.file, time.monotonic()
+        right, found, ran = path.read_text(), Run(), []
+        path.write_text(mutant.applied(right))
+        try:
+            for tests in (list(mutant.tests), [] if self.quick else self.others(mutant, right)):
+                if tests and found == Run():
+                    found, ran = place.run(tests), tests
+        finally:
+            path.write_text(right)
+        seconds = round(time.monotonic() - begin, 1)
+        if found == Run():
+            return Outcome(mutant.title, "survived", "", seconds)
+        red = [found.red.split("::")[0] if ".ipynb" in found.red else found.red]
+        if not self.is_green(place, red if found.ended else ran):
+            state = "no verdict" if found.ended else "unfinished"
+            return Outcome(mutant.title, state, found.red, seconds)
+        by = found.red or f"no end in {place.limit:.0f} s"
+        return Outcome(mutant.title, "killed", by, seconds)
+
+    def is_green(self, place: Copy, tests: list[str]) -> bool:
+        """Without an edit; asked once of each."""
+        name = "green " + " ".join(tests)
+        if (found := self.known.get(f"{self.tree} {name}")) is None:
+            found = place.run(tests) == Run()
+            self.remember(name, found)
+        return found
+
+    def others(self, mutant: Mutant, right: str) -> list[str]:
+        """Tests that run its lines, by the map; without one those of its room."""
+        if self.coverage.exists() and mutant.file.endswith(".py"):
+            from coverage import CoverageData
+
+            data = CoverageData(str(self.coverage))
+            data.read()
+            first = right[: right.index(mutant.old)].count("\n") + 1
+            lines = range(first, first + mutant.old.count("\n") + 1)
+            by_line = data.contexts_by_lineno(mutant.file)
+            contexts = {context for line in lines for context in by_line.get(line, ())}
+            return sorted({re.split(r"[\[|]", context)[0] for context in contexts if context})
+        return room_of(mutant.file)
+
+    def make_map(self, tests: list[str], jobs: int) -> None:
+        """Which tests run which line."""
+        place = self.free.get()
+        options = "[run]\nrelative_files = true\nsource = rope_kernels,rope_lab\n"
+        (place.folder / ".coveragerc").write_text(options)
+        command = [sys.executable, "-m", "pytest", "-q", "--cov", "--cov-context=test"]
+        command += ["--cov-report=", "-n", str(jobs), *(tests or ["tests"])]
+        env = os.environ | {"PYTHONPATH": str(place.folder)}
+        subprocess.run(command, cwd=place.folder, env=env, check=False)
+        shutil.copy(place.folder / ".coverage", self.coverage)
+
+
+def room_of(file: str) -> list[str]:
+    """Folders of tests: that of its room's name, or what `ROOMS` says."""
+    parts = file.split("/")
+    if file.startswith("rope_kernels/") and (ROOT / "tests" / parts[1]).is_dir():
+        return [f"tests/{parts[1]}"]
+    return next((tests for name, tests in ROOMS.items() if file.startswith(name)), ["tests"])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("what", nargs="?", default="all", choices=("all", "listed", "drawn", "map"))
+    parser.add_argument("--only", action="append", default=[], metavar="TEXT")
+    parser.add_argument("--list", action="store_true", help="run nothing")
+    parser.add_argument("--again", action="store_true", help="run what has a result")
+    parser.add_argument("--quick", action="store_true", help="only the tests that the list names")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=600, help="seconds of one run of pytest")
+    parser.add_argument("--state", type=Path, default=ROOT / "build/mutants")
+    options = parser.parse_args()
+    bench = Bench(options.state, options.limit, options.quick, 0 if options.list else options.jobs)
+    if options.what == "map":
+        bench.make_map(options.only, options.jobs)
+        return 0
+    mutants = listed() if options.what in ("all", "listed") else []
+    mutants += drawn() if options.what in ("all", "drawn") else []
+    reasons = equivalents()
+    for mutant in mutants:
+        mutant.applied((ROOT / mutant.file).read_text())
+    mutants = [m for m in mutants if m.key not in reasons]
+    if options.only:
+        mutants = [m for m in mutants if any(x in f"{m.title}{m.old}" for x in options.only)]
+    if options.list:
+        for mutant in mutants:
+            known = bench.recall(mutant)
+            print(f"{known.state if known else '-':10} {mutant.title}")
+        return 0
+    waiting = [m for m in mutants if options.again or not bench.recall(m)]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(bench.try_one, waiting))
+    outcomes = [bench.recall(m) for m in mutants]
+    alive = [x for x in outcomes if x.state != "killed"]
+    print(f"{len(outcomes) - len(alive)} of {len(outcomes)} killed")
+    for outcome in alive:
+        print(f"{outcome.state:10} {outcome.mutant}  {outcome.by}")
+    return 1 if alive else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
