@@ -7,8 +7,8 @@
 
 `--only TEXT` keeps mutants with that text in their file, edit or words; with `map` it names tests.
 `--quick` runs the tests that the list names and no others. Results go to build/mutants/state.json
-after each mutant, by the edit and by the contents of all files, so a run can be interrupted and
-continued. `--again` runs what has a result.
+after each mutant, by the edit and by the contents of all other files, so a run can be interrupted
+and continued. `--again` runs what has a result: give it after the list names other tests.
 
 A mutant counts as killed if its red test is green without the edit, which is tried once for each
 such test. What its named tests don't find goes to those that the map has for its lines; without
@@ -16,7 +16,6 @@ a map, to the tests of its room. The map needs hours, and leaves out what runs i
 """
 
 import argparse
-import ast
 import hashlib
 import json
 import os
@@ -28,15 +27,15 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from copy import copy
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import islice, zip_longest
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
+
+from mutant_operators import edits_of
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tools/mutants.toml"
@@ -63,7 +62,7 @@ class Mutant:
     file: str
     old: str  # occurs once in the file
     new: str
-    wrong: str = ""
+    wrong: str
     tests: tuple[str, ...] = ()  # files, notebooks or single tests that should find it
 
     def applied(self, text: str) -> str:
@@ -78,7 +77,7 @@ class Mutant:
 
     @property
     def title(self) -> str:
-        return f"{self.file}: {self.wrong or f'{self.old.strip()} -> {self.new.strip()}'}"
+        return f"{self.file}: {self.wrong}"
 
 
 @dataclass(frozen=True)
@@ -112,81 +111,7 @@ def listed() -> list[Mutant]:
 def equivalents() -> dict[str, str]:
     """Why edits change nothing that a test could see, by their keys."""
     entries = tomllib.loads(LIST.read_text()).get("equivalent", [])
-    return {Mutant(x["file"], x["old"], x["new"]).key: x["because"] for x in entries}
-
-
-# Mutants that are drawn: the operators of mutmut, over syntax trees.
-
-SWAPPED = {
-    **{ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult},
-    **{ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv, ast.And: ast.Or, ast.Or: ast.And},
-    **{ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.LShift: ast.RShift},
-    **{ast.RShift: ast.LShift, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE},
-    **{ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot},
-    **{ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In},
-}
-
-
-def changed(node: ast.AST) -> Iterator[ast.AST]:
-    """What may stand in its place."""
-    new = copy(node)
-    match node:
-        case ast.Constant(value=bool()):
-            new.value = not node.value
-            yield new
-        case ast.Constant(value=int() | float()):
-            new.value = node.value + 1
-            yield new
-        case ast.Constant(value=str()):
-            new.value = f"XX{node.value}XX"
-            yield new
-        case ast.BinOp() | ast.BoolOp() if type(node.op) in SWAPPED:
-            new.op = SWAPPED[type(node.op)]()
-            yield new
-        case ast.Compare(ops=[op]):
-            new.ops = [SWAPPED[type(op)]()]
-            yield new
-        case ast.UnaryOp(op=ast.Not() | ast.USub()):
-            yield node.operand
-        case ast.Return(value=ast.expr()):
-            yield ast.Return(ast.Constant(None))
-        case ast.Call():
-            for keyword in node.keywords:
-                shorter = copy(node)
-                shorter.keywords = [x for x in node.keywords if x is not keyword]
-                yield shorter
-
-
-def code_of(node: ast.AST) -> Iterator[ast.AST]:
-    """All nodes below but docstrings, annotations, and what is within an f-string."""
-    for name, value in ast.iter_fields(node):
-        for child in value if isinstance(value, list) else [value]:
-            text = isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)
-            if not isinstance(child, ast.AST) or text or name in ("annotation", "returns"):
-                continue
-            if not isinstance(child, ast.JoinedStr):
-                yield child
-                yield from code_of(child)
-
-
-def mutants_of(file: str, text: str) -> Iterator[Mutant]:
-    """One for each change of each node; its text has as many lines before it as make it unique."""
-    source = text.encode()  # columns count bytes
-    starts = [0, *(found.end() for found in re.finditer(b"\n", source))]
-    for node in code_of(ast.parse(text)):
-        for new in changed(node):
-            begin = starts[node.lineno - 1] + node.col_offset
-            end = starts[node.end_lineno - 1] + node.end_col_offset
-            line_end = source.find(b"\n", end)
-            first = node.lineno - 1
-            while first and source.count(source[starts[first] : line_end]) > 1:
-                first -= 1
-            words = ast.unparse(new)
-            before, after = source[starts[first] : begin], source[end:line_end]
-            put = f"({words})" if isinstance(node, ast.UnaryOp) else words
-            old, whole = source[starts[first] : line_end], before + put.encode() + after
-            was = " ".join(source[begin:end].decode().split())
-            yield Mutant(file, old.decode(), whole.decode(), f"{was} -> {words}")
+    return {Mutant(x["file"], x["old"], x["new"], "").key: x["because"] for x in entries}
 
 
 def drawn(count: int = DRAWN, seed: int = SEED) -> list[Mutant]:
@@ -195,7 +120,8 @@ def drawn(count: int = DRAWN, seed: int = SEED) -> list[Mutant]:
     rooms: dict[str, list[Mutant]] = {}
     for file in files:
         room = rooms.setdefault("/".join(file.split("/")[:-1][:2]), [])
-        room += [m for m in mutants_of(file, (ROOT / file).read_text()) if m.old != m.new]
+        edits = edits_of((ROOT / file).read_text())
+        room += [Mutant(file, x.old, x.new, f"{x.words}, in {x.line}") for x in edits]
     for room in rooms.values():
         room.sort(key=lambda m: digest(str(seed), m.key))
     in_turn = (m for turn in zip_longest(*rooms.values()) for m in turn if m)
@@ -388,7 +314,13 @@ def main() -> int:
         return 0
     waiting = [m for m in mutants if options.again or not bench.recall(m)]
     with ThreadPoolExecutor(options.jobs) as pool:
-        list(pool.map(bench.try_one, waiting))
+        running = [pool.submit(bench.try_one, m) for m in waiting]
+        try:
+            for one in running:
+                one.result()
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)  # after those that run
+            raise
     outcomes = [bench.recall(m) for m in mutants]
     alive = [x for x in outcomes if x.state != "killed"]
     print(f"{len(outcomes) - len(alive)} of {len(outcomes)} killed")
