@@ -10,9 +10,9 @@
 after each mutant, by the edit and by the contents of all other files, so a run can be interrupted
 and continued. `--again` runs what has a result: give it after the list names other tests.
 
-A mutant counts as killed if its red test is green without the edit, which is tried once for each
-such test. What its named tests don't find goes to those that the map has for its lines; without
-a map, to the tests of its room. The map needs hours, and leaves out what runs in child processes.
+A mutant counts as killed if its red test is green without the edit. That is tried at the end, once
+for each such test. What the named tests don't find goes to those that run its lines by the map;
+where that has none, to the tests of its room. The map needs hours, and leaves out child processes.
 """
 
 import argparse
@@ -27,8 +27,9 @@ import sys
 import tempfile
 import time
 import tomllib
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -39,7 +40,7 @@ from mutant_operators import edits_of
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tools/mutants.toml"
-OWN = "tools/mutants.py", "tools/mutants.toml", "tests/project/test_mutants.py"
+OWN = "tools/mutant", "tests/project/test_mutants"
 DRAWN, SEED = 100, 20
 # Tests of a room, where they are not in a folder of its name.
 ROOMS = {
@@ -85,16 +86,21 @@ class Outcome:
     """What became of a mutant."""
 
     mutant: str
-    state: str  # "killed", "survived", "unfinished", or "no verdict": the test is always red
+    state: str  # "killed", "survived", "unfinished", or "no verdict": its test is red anyway
     by: str = ""
     seconds: float = 0.0
+
+    @property
+    def test(self) -> str:
+        """What was red; of a notebook all cells, for one needs those before."""
+        return self.by.split("::")[0] if ".ipynb" in self.by else self.by
 
 
 @dataclass(frozen=True)
 class Run:
     """What pytest said."""
 
-    red: str = ""  # the first red test
+    red: tuple[str, ...] = ()  # tests
     ended: bool = True
 
 
@@ -143,9 +149,9 @@ class Copy:
     folder: Path
     limit: float  # seconds
 
-    def pytest(self, *arguments: str) -> Run:
+    def pytest(self, *arguments: str, limit: float | None) -> Run:
         """Bytecode is not written: an edit within a second, of the same size, would not be seen."""
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-rfE", *arguments]
+        command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rfE", *arguments]
         here = {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "1000"}
         process = subprocess.Popen(
             [*command, "-p", "no:cacheprovider"],
@@ -157,24 +163,28 @@ class Copy:
             start_new_session=True,
         )
         try:
-            said, _ = process.communicate(timeout=self.limit)
+            said, _ = process.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)  # kernels of notebooks too
             process.communicate()
             return Run(ended=False)
         if process.returncode in (0, 5):  # 5: all were deselected
             return Run()
-        found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said, re.MULTILINE)
-        return Run(red=found[1] if found else f"pytest: {said.strip()[-300:]}")
+        red = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said, re.MULTILINE)
+        return Run(tuple(red) or (f"pytest: {said.strip()[-300:]}",))
 
-    def run(self, tests: list[str]) -> Run:
-        """Tests first, then notebooks."""
-        found = Run()
-        for option in ([], ["--nbval"]):
-            some = [test for test in tests if bool(option) == (".ipynb" in test)]
-            if some and found == Run():
-                found = self.pytest(*option, *some)
-        return found
+    def first_red(self, tests: list[str]) -> Run:
+        """Of tests, then of notebooks; none if all are green."""
+        return next((run for run in self._runs(tests, self.limit, "-x") if run != Run()), Run())
+
+    def all_red(self, tests: list[str]) -> list[str]:
+        return [red for run in self._runs(tests, None) for red in run.red]
+
+    def _runs(self, tests: list[str], limit: float | None, *options: str) -> Iterator[Run]:
+        for nbval in ([], ["--nbval"]):
+            some = [test for test in tests if bool(nbval) == (".ipynb" in test)]
+            if some:
+                yield self.pytest(*options, *nbval, *some, limit=limit)
 
 
 class Bench:
@@ -196,7 +206,7 @@ class Bench:
     @cached_property
     def tree(self) -> str:
         """All files but this tool's own."""
-        names = [name for name in tracked() if name not in OWN]
+        names = [name for name in tracked() if not name.startswith(OWN)]
         return digest(*(part for name in names for part in (name, (ROOT / name).read_bytes())))
 
     def recall(self, mutant: Mutant) -> Outcome | None:
@@ -222,31 +232,33 @@ class Bench:
 
     def outcome(self, place: Copy, mutant: Mutant) -> Outcome:
         path, begin = place.folder / mutant.file, time.monotonic()
-        right, found, ran = path.read_text(), Run(), []
+        right, found = path.read_text(), Run()
         path.write_text(mutant.applied(right))
         try:
             for tests in (list(mutant.tests), [] if self.quick else self.others(mutant, right)):
                 if tests and found == Run():
-                    found, ran = place.run(tests), tests
+                    found = place.first_red(tests)
         finally:
             path.write_text(right)
+        state = "killed" if found.red else "survived" if found.ended else "unfinished"
         seconds = round(time.monotonic() - begin, 1)
-        if found == Run():
-            return Outcome(mutant.title, "survived", "", seconds)
-        red = [found.red.split("::")[0] if ".ipynb" in found.red else found.red]
-        if not self.is_green(place, red if found.ended else ran):
-            state = "no verdict" if found.ended else "unfinished"
-            return Outcome(mutant.title, state, found.red, seconds)
-        by = found.red or f"no end in {place.limit:.0f} s"
-        return Outcome(mutant.title, "killed", by, seconds)
+        return Outcome(mutant.title, state, "".join(found.red[:1]), seconds)
 
-    def is_green(self, place: Copy, tests: list[str]) -> bool:
-        """Without an edit; asked once of each."""
-        name = "green " + " ".join(tests)
-        if (found := self.known.get(f"{self.tree} {name}")) is None:
-            found = place.run(tests) == Run()
-            self.remember(name, found)
-        return found
+    def confirm(self, mutants: list[Mutant]) -> None:
+        """Run each test that was red without an edit: all of them at once, and each only once."""
+        killed = {m: x for m in mutants if (x := self.recall(m)) and x.state == "killed"}
+        green = {*self.known.get(f"{self.tree} green", ())}
+        asked = sorted({x.test for x in killed.values()} - green)
+        if not asked:
+            return
+        print(f"{len(asked)} red tests, without an edit")
+        place = self.free.get()
+        red = {Outcome("", "", by=test).test for test in place.all_red(asked)}
+        self.free.put(place)
+        for mutant, outcome in killed.items():
+            if outcome.test in red:
+                self.remember(mutant.key, asdict(replace(outcome, state="no verdict")))
+        self.remember("green", sorted(green | {*asked} - red))
 
     def others(self, mutant: Mutant, right: str) -> list[str]:
         """Tests that run its lines, by the map; without one those of its room."""
@@ -259,7 +271,9 @@ class Bench:
             lines = range(first, first + mutant.old.count("\n") + 1)
             by_line = data.contexts_by_lineno(mutant.file)
             contexts = {context for line in lines for context in by_line.get(line, ())}
-            return sorted({re.split(r"[\[|]", context)[0] for context in contexts if context})
+            tests = {re.split(r"[\[|]", context)[0] for context in contexts if context}
+            if tests:
+                return sorted(tests)
         return room_of(mutant.file)
 
     def make_map(self, tests: list[str], jobs: int) -> None:
@@ -321,6 +335,7 @@ def main() -> int:
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)  # after those that run
             raise
+    bench.confirm(mutants)
     outcomes = [bench.recall(m) for m in mutants]
     alive = [x for x in outcomes if x.state != "killed"]
     print(f"{len(outcomes) - len(alive)} of {len(outcomes)} killed")

@@ -100,12 +100,16 @@ def test_a_mutant_is_killed_or_survives_and_that_is_remembered(bench):
 
 def test_a_test_that_is_always_red_kills_nothing(bench):
     place = bench.free.get()
-    (place.folder / "tests/test_code.py").write_text("def test_red(): assert False\n")
+    (place.folder / "tests/test_code.py").write_text(TEST + "def test_red(): assert False\n")
     bench.free.put(place)
-    mutant = Mutant("code.py", "1 + 1", "1 - 1", "a sign", ("tests/test_code.py",))
-    assert bench.try_one(mutant).state == "no verdict"
+    tests = ("tests/test_code.py",)
+    wrong = Mutant("code.py", "1 + 1", "1 - 1", "a sign", tests)
+    equal = Mutant("code.py", "1 + 1", "2", "equal", tests)
+    assert [bench.try_one(mutant).state for mutant in (wrong, equal)] == ["killed", "killed"]
+    bench.confirm([wrong, equal])
+    assert [bench.recall(mutant).state for mutant in (wrong, equal)] == ["killed", "no verdict"]
 
 
 def test_a_run_that_does_not_end_is_ended(tmp_path):
     (tmp_path / "test_slow.py").write_text("import time\ndef test_it(): time.sleep(60)\n")
-    assert Copy(tmp_path, limit=1).run(["test_slow.py"]) == Run(ended=False)
+    assert Copy(tmp_path, limit=1).first_red(["test_slow.py"]) == Run(ended=False)
