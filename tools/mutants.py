@@ -12,7 +12,8 @@ and continued. `--again` runs what has a result: give it after the list names ot
 
 A mutant counts as killed if its red test is green without the edit. That is tried at the end, once
 for each such test. What the named tests don't find goes to those that run its lines by the map;
-where that has none, to the tests of its room. The map needs hours, and leaves out child processes.
+where that has none, to the tests of its room. The map needs hours. It leaves out child processes,
+and bodies of kernels, which the interpreter compiles by itself.
 """
 
 import argparse
@@ -149,9 +150,9 @@ class Copy:
     folder: Path
     limit: float  # seconds
 
-    def pytest(self, *arguments: str, limit: float | None) -> Run:
+    def pytest(self, tests: list[str], *options: str, limit: float | None) -> Run:
         """Bytecode is not written: an edit within a second, of the same size, would not be seen."""
-        command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rfE", *arguments]
+        command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rfE", *options, *tests]
         here = {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "1000"}
         process = subprocess.Popen(
             [*command, "-p", "no:cacheprovider"],
@@ -170,8 +171,10 @@ class Copy:
             return Run(ended=False)
         if process.returncode in (0, 5):  # 5: all were deselected
             return Run()
+        if "ERROR: not found:" in said or "file or directory not found:" in said:
+            return Run(("a test that is not there",), ended=False)
         red = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said, re.MULTILINE)
-        return Run(tuple(red) or (f"pytest: {said.strip()[-300:]}",))
+        return Run(tuple(red or tests))  # without a line: it broke before the first test, or died
 
     def first_red(self, tests: list[str]) -> Run:
         """Of tests, then of notebooks; none if all are green."""
@@ -184,7 +187,7 @@ class Copy:
         for nbval in ([], ["--nbval"]):
             some = [test for test in tests if bool(nbval) == (".ipynb" in test)]
             if some:
-                yield self.pytest(*options, *nbval, *some, limit=limit)
+                yield self.pytest(some, *options, *nbval, limit=limit)
 
 
 class Bench:
@@ -240,7 +243,7 @@ class Bench:
                     found = place.first_red(tests)
         finally:
             path.write_text(right)
-        state = "killed" if found.red else "survived" if found.ended else "unfinished"
+        state = "unfinished" if not found.ended else "killed" if found.red else "survived"
         seconds = round(time.monotonic() - begin, 1)
         return Outcome(mutant.title, state, "".join(found.red[:1]), seconds)
 

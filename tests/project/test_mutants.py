@@ -82,7 +82,7 @@ def bench(tmp_path, monkeypatch):
     (root / "tests/test_code.py").write_text(TEST)
     monkeypatch.setattr(mutants, "ROOT", root)
     monkeypatch.setattr(mutants, "tracked", lambda: ["code.py", "tests/test_code.py"])
-    monkeypatch.syspath_prepend(root)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take a second of each run
     return mutants.Bench(tmp_path / "state", limit=60, quick=True, jobs=1)
 
 
@@ -113,3 +113,14 @@ def test_a_test_that_is_always_red_kills_nothing(bench):
 def test_a_run_that_does_not_end_is_ended(tmp_path):
     (tmp_path / "test_slow.py").write_text("import time\ndef test_it(): time.sleep(60)\n")
     assert Copy(tmp_path, limit=1).first_red(["test_slow.py"]) == Run(ended=False)
+
+
+def test_a_test_that_is_gone_kills_nothing(bench):
+    gone = Mutant("code.py", "1 + 1", "1 - 1", "a sign", ("tests/test_code.py::test_gone",))
+    assert bench.try_one(gone).state == "unfinished"
+
+
+def test_a_file_that_cannot_be_imported_is_red(bench):
+    broken = Mutant("code.py", "return", "retrun", "a typo", ("tests/test_code.py",))
+    outcome = bench.try_one(broken)
+    assert (outcome.state, outcome.by) == ("killed", "tests/test_code.py")
