@@ -10,10 +10,10 @@ from mutants import Copy, Mutant, Run
 
 LISTED = mutants.listed()
 SOURCE = '''
-def f(x: int = 3) -> bool:
+def f(x: A[7] = 3) -> A[8]:
     """A docstring with 3."""
     α, c = a[1] + True, 'b'
-    return not (x < 3 and g(by=-x)) or f"{x}"
+    return not (x < 3 and g(by=-x)) or f"{x+5}"
 '''
 TEST = """
 from code import two
@@ -46,8 +46,8 @@ def test_every_operator_has_its_turn_and_only_its_line_changes():
     assert {edit.words for edit in edits} == {
         "3 -> 4",
         "1 -> 2",
-        """return not (x < 3 and g(by=-x)) or f"{x}" -> return None""",
-        """not (x < 3 and g(by=-x)) or f"{x}" -> not (x < 3 and g(by=-x)) and f'{x}'""",
+        """return not (x < 3 and g(by=-x)) or f"{x+5}" -> return None""",
+        """not (x < 3 and g(by=-x)) or f"{x+5}" -> not (x < 3 and g(by=-x)) and f'{x + 5}'""",
         "not (x < 3 and g(by=-x)) -> x < 3 and g(by=-x)",
         "x < 3 and g(by=-x) -> x < 3 or g(by=-x)",
         "x < 3 -> x <= 3",
