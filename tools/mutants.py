@@ -51,7 +51,7 @@ ROOMS = {
     "rope_kernels/machine": ["tests/launch", "tests/autograd"],
     "rope_kernels/sharded": ["tests/distributed"],
     "rope_kernels/": ["tests/project"],
-    "rope_lab/": ["tests/lab", "tests/notebooks"],
+    "rope_lab/": ["tests/lab", "tests/notebooks", "notebooks"],
     "notebooks/": ["tests/notebooks"],
     "benchmarks/": ["tests/benchmarks"],
 }
@@ -185,7 +185,7 @@ class Copy:
 
     def _runs(self, tests: list[str], limit: float | None, *options: str) -> Iterator[Run]:
         for nbval in ([], ["--nbval"]):
-            some = [test for test in tests if bool(nbval) == (".ipynb" in test)]
+            some = [test for test in tests if bool(nbval) == test.startswith("notebooks")]
             if some:
                 yield self.pytest(some, *options, *nbval, limit=limit)
 
@@ -275,8 +275,8 @@ class Bench:
             by_line = data.contexts_by_lineno(mutant.file)
             contexts = {context for line in lines for context in by_line.get(line, ())}
             tests = {re.split(r"[\[|]", context)[0] for context in contexts if context}
-            if tests:
-                return sorted(tests)
+            if tests:  # kernels of notebooks are processes of their own
+                return sorted(tests) + ["notebooks"] * mutant.file.startswith("rope_lab/")
         return room_of(mutant.file)
 
     def make_map(self, tests: list[str], jobs: int) -> None:
