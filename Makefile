@@ -38,7 +38,7 @@ ONCE_MORE = $(if $(shell command -v nvidia-smi),$(OF_THE_PACKAGE) --slices \
 	$(SHARED) --dist worksteal,$(WITHOUT_FAST_PATH))
 
 .DEFAULT_GOAL := help
-.PHONY: help environment lab test test-all notebook notebooks index tiles compile_matrix bench hub first_screen site docker_image clean
+.PHONY: help environment lab test test-all mutants notebook notebooks index tiles compile_matrix bench hub first_screen site docker_image clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -82,6 +82,9 @@ notebook: environment ## run, store and check one notebook and its solutions: ma
 	@[ -n "$(OF_N)" ] || { echo "error: no notebook N=$(N); say which one: make notebook N=04"; exit 1; }
 	$(VENV)/bin/python -m rope_lab.run_notebooks $(OF_N)
 	$(VENV)/bin/python -m pytest --nbval $(OF_N)
+
+mutants: environment ## apply deliberate bugs, one at a time; each must turn a test red (hours)
+	$(VENV)/bin/python tools/mutants.py
 
 notebooks: environment ## run the notebooks and store their output (on a GPU: the measurements too)
 	$(VENV)/bin/python -m rope_lab.run_notebooks notebooks

@@ -1,0 +1,126 @@
+"""The list of deliberate bugs fits the files of today, and the tool that applies them is right."""
+
+import ast
+
+import pytest
+
+import mutants
+from mutant_operators import edits_of
+from mutants import Copy, Mutant, Run
+
+LISTED = mutants.listed()
+SOURCE = '''
+def f(x: A[7] = 3) -> A[8]:
+    """A docstring with 3."""
+    α, c = a[1] + True, 'b'
+    return not (x < 3 and g(by=-x)) or f"{x+5}"
+'''
+TEST = """
+from code import two
+def test_first(): pass
+def test_two(): assert two() == 2
+"""
+
+
+@pytest.mark.parametrize("mutant", LISTED, ids=lambda mutant: mutant.wrong)
+def test_each_edit_fits_its_file_and_names_tests_that_exist(mutant):
+    text = (mutants.ROOT / mutant.file).read_text()
+    assert mutant.applied(text) != text
+    assert mutant.tests
+    assert all((mutants.ROOT / test.split("::")[0]).is_file() for test in mutant.tests)
+
+
+def test_no_edit_is_listed_twice_and_each_has_its_words():
+    assert len({mutant.key for mutant in LISTED}) == len(LISTED) >= 60
+    assert all(mutant.wrong for mutant in LISTED)
+
+
+@pytest.mark.parametrize("old", ["b", "not there", "c"])
+def test_an_edit_that_is_not_one_change_is_refused(old):
+    with pytest.raises(ValueError, match="accepted"):
+        Mutant("x.py", old, "c", "").applied("a b b c")
+
+
+def test_every_operator_has_its_turn_and_only_its_line_changes():
+    edits = list(edits_of(SOURCE))
+    assert {edit.words for edit in edits} == {
+        "3 -> 4",
+        "1 -> 2",
+        """return not (x < 3 and g(by=-x)) or f"{x+5}" -> return None""",
+        """not (x < 3 and g(by=-x)) or f"{x+5}" -> not (x < 3 and g(by=-x)) and f'{x + 5}'""",
+        "not (x < 3 and g(by=-x)) -> x < 3 and g(by=-x)",
+        "x < 3 and g(by=-x) -> x < 3 or g(by=-x)",
+        "x < 3 -> x <= 3",
+        "g(by=-x) -> g()",
+        "-x -> x",
+        "a[1] + True -> a[1] - True",
+        "True -> False",
+        "'b' -> 'XXbXX'",
+    }
+    for edit in edits:
+        changed = Mutant("x.py", edit.old, edit.new, "").applied(SOURCE)
+        ast.parse(changed)
+        same = [a == b for a, b in zip(SOURCE.splitlines(), changed.splitlines(), strict=True)]
+        assert same.count(False) == 1
+
+
+def test_what_is_drawn_can_be_applied_and_is_of_every_room():
+    drawn = mutants.drawn()
+    assert len({mutant.key for mutant in drawn}) == 100
+    for mutant in drawn:
+        ast.parse(mutant.applied((mutants.ROOT / mutant.file).read_text()))
+    rooms = {mutant.file.rpartition("/")[0] for mutant in drawn}
+    assert {"rope_kernels/kernels", "rope_kernels/call", "rope_lab/grading", "rope_lab"} <= rooms
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch):
+    """A bench for a tree of two files."""
+    root = tmp_path / "root"
+    (root / "tests").mkdir(parents=True)
+    (root / "code.py").write_text("def two():\n    return 1 + 1\n")
+    (root / "tests/test_code.py").write_text(TEST)
+    monkeypatch.setattr(mutants, "ROOT", root)
+    monkeypatch.setattr(mutants, "tracked", lambda: ["code.py", "tests/test_code.py"])
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take a second of each run
+    return mutants.Bench(tmp_path / "state", limit=60, quick=True, jobs=1)
+
+
+def test_a_mutant_is_killed_or_survives_and_that_is_remembered(bench):
+    tests = ("tests/test_code.py",)
+    wrong = Mutant("code.py", "1 + 1", "1 - 1", "a sign", tests)
+    killed = bench.try_one(wrong)
+    assert (killed.state, killed.by) == ("killed", "tests/test_code.py::test_two")
+    assert bench.try_one(Mutant("code.py", "1 + 1", "2", "equal", tests)).state == "survived"
+    again = mutants.Bench(bench.state.parent, limit=60, quick=True, jobs=0)
+    assert again.recall(wrong) == killed
+    (mutants.ROOT / "code.py").write_text("def two():\n    return 1 + 1  # another tree\n")
+    assert mutants.Bench(bench.state.parent, limit=60, quick=True, jobs=0).recall(wrong) is None
+
+
+def test_a_test_that_is_always_red_kills_nothing(bench):
+    place = bench.free.get()
+    (place.folder / "tests/test_code.py").write_text(TEST + "def test_red(): assert False\n")
+    bench.free.put(place)
+    tests = ("tests/test_code.py",)
+    wrong = Mutant("code.py", "1 + 1", "1 - 1", "a sign", tests)
+    equal = Mutant("code.py", "1 + 1", "2", "equal", tests)
+    assert [bench.try_one(mutant).state for mutant in (wrong, equal)] == ["killed", "killed"]
+    bench.confirm([wrong, equal])
+    assert [bench.recall(mutant).state for mutant in (wrong, equal)] == ["killed", "no verdict"]
+
+
+def test_a_run_that_does_not_end_is_ended(tmp_path):
+    (tmp_path / "test_slow.py").write_text("import time\ndef test_it(): time.sleep(60)\n")
+    assert Copy(tmp_path, limit=1).first_red(["test_slow.py"]) == Run(ended=False)
+
+
+def test_a_test_that_is_gone_kills_nothing(bench):
+    gone = Mutant("code.py", "1 + 1", "1 - 1", "a sign", ("tests/test_code.py::test_gone",))
+    assert bench.try_one(gone).state == "unfinished"
+
+
+def test_a_file_that_cannot_be_imported_is_red(bench):
+    broken = Mutant("code.py", "return", "retrun", "a typo", ("tests/test_code.py",))
+    outcome = bench.try_one(broken)
+    assert (outcome.state, outcome.by) == ("killed", "tests/test_code.py")

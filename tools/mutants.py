@@ -1,0 +1,351 @@
+"""Deliberate bugs, one at a time, in a copy: which test turns red, and after how many seconds?
+
+    python tools/mutants.py                 the list, mutants.toml, then 100 drawn by a seed
+    python tools/mutants.py listed          the list alone; or `drawn`
+    python tools/mutants.py listed --list   what there is, and what is known of it
+    python tools/mutants.py map             which tests run which line, for those that survive
+
+`--only TEXT` keeps mutants with that text in their file, edit or words; with `map` it names tests.
+`--quick` runs the tests that the list names and no others. Results go to build/mutants/state.json
+after each mutant, by the edit and by the contents of all other files, so a run can be interrupted
+and continued. `--again` runs what has a result: give it after the list names other tests.
+
+A mutant counts as killed if its red test is green without the edit. That is tried at the end, once
+for each such test. What the named tests don't find goes to those that run its lines by the map;
+where that has none, to the tests of its room. The map needs hours. It leaves out child processes,
+and bodies of kernels, which the interpreter compiles by itself.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from itertools import islice, zip_longest
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock
+
+from mutant_operators import edits_of
+
+ROOT = Path(__file__).resolve().parents[1]
+LIST = ROOT / "tools/mutants.toml"
+OWN = "tools/mutant", "tests/project/test_mutants"
+DRAWN, SEED = 100, 20
+# Tests of a room, where they are not in a folder of its name.
+ROOMS = {
+    "rope_kernels/norm": ["tests/norm"],
+    "rope_kernels/api": ["tests/call"],
+    "rope_kernels/reference": ["tests/kernels"],
+    "rope_kernels/machine": ["tests/launch", "tests/autograd"],
+    "rope_kernels/sharded": ["tests/distributed"],
+    "rope_kernels/": ["tests/project"],
+    "rope_lab/": ["tests/lab", "tests/notebooks", "notebooks"],
+    "notebooks/": ["tests/notebooks"],
+    "benchmarks/": ["tests/benchmarks"],
+}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """An edit that makes something wrong."""
+
+    file: str
+    old: str  # occurs once in the file
+    new: str
+    wrong: str
+    tests: tuple[str, ...] = ()  # files, notebooks or single tests that should find it
+
+    def applied(self, text: str) -> str:
+        if self.old == self.new or (count := text.count(self.old)) != 1:
+            found = "equals the new one" if self.old == self.new else f"occurs {count} times"
+            raise ValueError(f"the old text {found} in {self.file}; accepted: once: {self.old!r}")
+        return text.replace(self.old, self.new)
+
+    @property
+    def key(self) -> str:
+        return digest(self.file, self.old, self.new)
+
+    @property
+    def title(self) -> str:
+        return f"{self.file}: {self.wrong}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a mutant."""
+
+    mutant: str
+    state: str  # "killed", "survived", "unfinished", or "no verdict": its test is red anyway
+    by: str = ""
+    seconds: float = 0.0
+
+    @property
+    def test(self) -> str:
+        """What was red; of a notebook all cells, for one needs those before."""
+        return self.by.split("::")[0] if ".ipynb" in self.by else self.by
+
+
+@dataclass(frozen=True)
+class Run:
+    """What pytest said."""
+
+    red: tuple[str, ...] = ()  # tests
+    ended: bool = True
+
+
+def digest(*parts: str | bytes) -> str:
+    parts = [part.encode() if isinstance(part, str) else part for part in parts]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+
+
+def listed() -> list[Mutant]:
+    entries = tomllib.loads(LIST.read_text())["mutant"]
+    return [Mutant(**{**entry, "tests": tuple(entry["tests"])}) for entry in entries]
+
+
+def equivalents() -> dict[str, str]:
+    """Why edits change nothing that a test could see, by their keys."""
+    entries = tomllib.loads(LIST.read_text()).get("equivalent", [])
+    return {Mutant(x["file"], x["old"], x["new"], "").key: x["because"] for x in entries}
+
+
+def drawn(count: int = DRAWN, seed: int = SEED) -> list[Mutant]:
+    """As many of each room, by a hash: a change in one file leaves those of the others."""
+    files = [x for x in tracked() if re.fullmatch(r"rope_(kernels|lab)/.*\.py", x)]
+    rooms: dict[str, list[Mutant]] = {}
+    for file in files:
+        room = rooms.setdefault("/".join(file.split("/")[:-1][:2]), [])
+        edits = edits_of((ROOT / file).read_text())
+        room += [Mutant(file, x.old, x.new, f"{x.words}, in {x.line}") for x in edits]
+    for room in rooms.values():
+        room.sort(key=lambda m: digest(str(seed), m.key))
+    in_turn = (m for turn in zip_longest(*rooms.values()) for m in turn if m)
+    return list(islice(in_turn, count))
+
+
+# Copies, and what runs in them.
+
+
+def tracked() -> list[str]:
+    names = subprocess.check_output(("git", "ls-files", "-z"), cwd=ROOT, text=True).split("\0")
+    return [name for name in names if name and (ROOT / name).exists()]
+
+
+@dataclass(frozen=True)
+class Copy:
+    """The tracked files in a folder of their own."""
+
+    folder: Path
+    limit: float  # seconds
+
+    def pytest(self, tests: list[str], *options: str, limit: float | None) -> Run:
+        """Bytecode is not written: an edit within a second, of the same size, would not be seen."""
+        command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rfE", *options, *tests]
+        here = {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "1000"}
+        process = subprocess.Popen(
+            [*command, "-p", "no:cacheprovider"],
+            cwd=self.folder,
+            env=os.environ | here,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            said, _ = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # kernels of notebooks too
+            process.communicate()
+            return Run(ended=False)
+        if process.returncode in (0, 5):  # 5: all were deselected
+            return Run()
+        if "ERROR: not found:" in said or "file or directory not found:" in said:
+            return Run(("a test that is not there",), ended=False)
+        red = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said, re.MULTILINE)
+        return Run(tuple(red or tests))  # without a line: it broke before the first test, or died
+
+    def first_red(self, tests: list[str]) -> Run:
+        """Of tests, then of notebooks; none if all are green."""
+        return next((run for run in self._runs(tests, self.limit, "-x") if run != Run()), Run())
+
+    def all_red(self, tests: list[str]) -> list[str]:
+        return [red for run in self._runs(tests, None) for red in run.red]
+
+    def _runs(self, tests: list[str], limit: float | None, *options: str) -> Iterator[Run]:
+        for nbval in ([], ["--nbval"]):
+            some = [test for test in tests if bool(nbval) == test.startswith("notebooks")]
+            if some:
+                yield self.pytest(some, *options, *nbval, limit=limit)
+
+
+class Bench:
+    """Runs mutants and remembers what came out."""
+
+    def __init__(self, folder: Path, limit: float, quick: bool, jobs: int) -> None:
+        self.state, self.coverage = folder / "state.json", folder / "coverage"
+        self.quick, self.lock, self.free = quick, Lock(), SimpleQueue()
+        folder.mkdir(parents=True, exist_ok=True)
+        self.known = json.loads(self.state.read_text()) if self.state.exists() else {}
+        self.scratch = tempfile.TemporaryDirectory(prefix="mutants-")
+        for number in range(jobs):
+            place = Path(self.scratch.name) / str(number)
+            for name in tracked():
+                (place / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, place / name)
+            self.free.put(Copy(place, limit))
+
+    @cached_property
+    def tree(self) -> str:
+        """All files but this tool's own."""
+        names = [name for name in tracked() if not name.startswith(OWN)]
+        return digest(*(part for name in names for part in (name, (ROOT / name).read_bytes())))
+
+    def recall(self, mutant: Mutant) -> Outcome | None:
+        found = self.known.get(f"{self.tree} {mutant.key}")
+        return Outcome(**found) if found else None
+
+    def remember(self, name: str, value: object) -> None:
+        with self.lock:
+            self.known[f"{self.tree} {name}"] = value
+            unfinished = self.state.with_suffix(".new")
+            unfinished.write_text(json.dumps(self.known, indent=1))
+            unfinished.replace(self.state)
+
+    def try_one(self, mutant: Mutant) -> Outcome:
+        place = self.free.get()
+        try:
+            outcome = self.outcome(place, mutant)
+        finally:
+            self.free.put(place)
+        self.remember(mutant.key, asdict(outcome))
+        print(f"{outcome.state:10} {outcome.seconds:6.1f} s  {mutant.title}  {outcome.by}")
+        return outcome
+
+    def outcome(self, place: Copy, mutant: Mutant) -> Outcome:
+        path, begin = place.folder / mutant.file, time.monotonic()
+        right, found = path.read_text(), Run()
+        path.write_text(mutant.applied(right))
+        try:
+            for tests in (list(mutant.tests), [] if self.quick else self.others(mutant, right)):
+                if tests and found == Run():
+                    found = place.first_red(tests)
+        finally:
+            path.write_text(right)
+        state = "unfinished" if not found.ended else "killed" if found.red else "survived"
+        seconds = round(time.monotonic() - begin, 1)
+        return Outcome(mutant.title, state, "".join(found.red[:1]), seconds)
+
+    def confirm(self, mutants: list[Mutant]) -> None:
+        """Run each test that was red without an edit: all of them at once, and each only once."""
+        killed = {m: x for m in mutants if (x := self.recall(m)) and x.state == "killed"}
+        green = {*self.known.get(f"{self.tree} green", ())}
+        asked = sorted({x.test for x in killed.values()} - green)
+        if not asked:
+            return
+        print(f"{len(asked)} red tests, without an edit")
+        place = self.free.get()
+        red = {Outcome("", "", by=test).test for test in place.all_red(asked)}
+        self.free.put(place)
+        for mutant, outcome in killed.items():
+            if outcome.test in red:
+                self.remember(mutant.key, asdict(replace(outcome, state="no verdict")))
+        self.remember("green", sorted(green | {*asked} - red))
+
+    def others(self, mutant: Mutant, right: str) -> list[str]:
+        """Tests that run its lines, by the map; without one those of its room."""
+        if self.coverage.exists() and mutant.file.endswith(".py"):
+            from coverage import CoverageData
+
+            data = CoverageData(str(self.coverage))
+            data.read()
+            first = right[: right.index(mutant.old)].count("\n") + 1
+            lines = range(first, first + mutant.old.count("\n") + 1)
+            by_line = data.contexts_by_lineno(mutant.file)
+            contexts = {context for line in lines for context in by_line.get(line, ())}
+            tests = {re.split(r"[\[|]", context)[0] for context in contexts if context}
+            if tests:  # kernels of notebooks are processes of their own
+                return sorted(tests) + ["notebooks"] * mutant.file.startswith("rope_lab/")
+        return room_of(mutant.file)
+
+    def make_map(self, tests: list[str], jobs: int) -> None:
+        """Which tests run which line."""
+        place = self.free.get()
+        options = "[run]\nrelative_files = true\nsource = rope_kernels,rope_lab\n"
+        (place.folder / ".coveragerc").write_text(options)
+        command = [sys.executable, "-m", "pytest", "-q", "--cov", "--cov-context=test"]
+        command += ["--cov-report=", "-n", str(jobs), *(tests or ["tests"])]
+        env = os.environ | {"PYTHONPATH": str(place.folder)}
+        subprocess.run(command, cwd=place.folder, env=env, check=False)
+        shutil.copy(place.folder / ".coverage", self.coverage)
+
+
+def room_of(file: str) -> list[str]:
+    """Folders of tests: that of its room's name, or what `ROOMS` says."""
+    parts = file.split("/")
+    if file.startswith("rope_kernels/") and (ROOT / "tests" / parts[1]).is_dir():
+        return [f"tests/{parts[1]}"]
+    return next((tests for name, tests in ROOMS.items() if file.startswith(name)), ["tests"])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("what", nargs="?", default="all", choices=("all", "listed", "drawn", "map"))
+    parser.add_argument("--only", action="append", default=[], metavar="TEXT")
+    parser.add_argument("--list", action="store_true", help="run nothing")
+    parser.add_argument("--again", action="store_true", help="run what has a result")
+    parser.add_argument("--quick", action="store_true", help="only the tests that the list names")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=600, help="seconds of one run of pytest")
+    parser.add_argument("--state", type=Path, default=ROOT / "build/mutants")
+    options = parser.parse_args()
+    bench = Bench(options.state, options.limit, options.quick, 0 if options.list else options.jobs)
+    if options.what == "map":
+        bench.make_map(options.only, options.jobs)
+        return 0
+    mutants = listed() if options.what in ("all", "listed") else []
+    mutants += drawn() if options.what in ("all", "drawn") else []
+    reasons = equivalents()
+    for mutant in mutants:
+        mutant.applied((ROOT / mutant.file).read_text())
+    mutants = [m for m in mutants if m.key not in reasons]
+    if options.only:
+        mutants = [m for m in mutants if any(x in f"{m.title}{m.old}" for x in options.only)]
+    if options.list:
+        for mutant in mutants:
+            known = bench.recall(mutant)
+            print(f"{known.state if known else '-':10} {mutant.title}")
+        return 0
+    waiting = [m for m in mutants if options.again or not bench.recall(m)]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        running = [pool.submit(bench.try_one, m) for m in waiting]
+        try:
+            for one in running:
+                one.result()
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)  # after those that run
+            raise
+    bench.confirm(mutants)
+    outcomes = [bench.recall(m) for m in mutants]
+    alive = [x for x in outcomes if x.state != "killed"]
+    print(f"{len(outcomes) - len(alive)} of {len(outcomes)} killed")
+    for outcome in alive:
+        print(f"{outcome.state:10} {outcome.mutant}  {outcome.by}")
+    return 1 if alive else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
