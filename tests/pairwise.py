@@ -6,9 +6,14 @@ what a part says, never to what the part leaves open.
 
 import random
 from collections import Counter
-from itertools import combinations
+from itertools import combinations, product
+
+import pytest
+
+ParameterSet = type(pytest.param())
 
 TRIES = 4  # candidates for a case, of which the best is taken
+EVERY = False  # the full products instead: pytest's `--every`
 
 
 def pairs_of(case):
@@ -23,11 +28,79 @@ def pairs_between(axes):
             yield from (((one, value), (other, another)) for another in others)
 
 
-def all_pairs(axes, is_legal, seed=0):
+def cover(is_legal=lambda case: True, triples=(), **axes):
+    """Parametrize a test by cases that hold every legal pair of values; by all with `--every`.
+
+    The values of an axis are a sequence or, with names, a dict. Of three axes in `triples` every
+    combination occurs. Values with marks (`gpu`) occur in every combination, too.
+    """
+    values = {axis: _named(values) for axis, values in axes.items()}
+    names = {axis: tuple(of_axis) for axis, of_axis in values.items()}
+    marks = {
+        (axis, name): value.marks
+        for axis, of_axis in values.items()
+        for name, value in of_axis.items()
+        if value.marks
+    }
+
+    def valued(case):
+        return {axis: values[axis][name].values[0] for axis, name in case.items()}
+
+    def named_is_legal(case):
+        return is_legal(valued(case))
+
+    cases = every = cases_of_all(names, named_is_legal)
+    if not EVERY:
+        plain = {axis: [x for x in xs if (axis, x) not in marks] for axis, xs in names.items()}
+        cases = all_pairs(plain, named_is_legal, triples=triples)
+        cases += [case for case in every if case.items() & marks.keys()]
+    return pytest.mark.parametrize(
+        tuple(axes),
+        [
+            pytest.param(
+                *valued(case).values(),
+                id="-".join(case.values()),
+                marks=[mark for item in case.items() for mark in marks.get(item, ())],
+            )
+            for case in cases
+        ],
+    )
+
+
+def _named(values):
+    """name -> pytest.param"""
+    if not isinstance(values, dict):
+        values = {_name(value): value for value in values}
+    params = {str(name): value for name, value in values.items()}
+    return {
+        name: value if isinstance(value, ParameterSet) else pytest.param(value)
+        for name, value in params.items()
+    }
+
+
+def _name(value):
+    if isinstance(value, ParameterSet):
+        return value.id or _name(value.values[0])
+    return getattr(value, "__name__", None) or str(value).removeprefix("torch.")
+
+
+def cases_of_all(axes, is_legal):
+    """The full product, but for what is not legal."""
+    cases = (dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
+    return [case for case in cases if is_legal(case)]
+
+
+def all_pairs(axes, is_legal, seed=0, triples=()):
     """Cases in which every legal pair occurs, greedily few; the first ones hold the most pairs."""
     rng = random.Random(seed)
     missing = {pair: None for pair in pairs_between(axes) if is_legal(dict(pair))}  # in this order
     cases = []
+    for triple in triples:
+        for part in cases_of_all({axis: axes[axis] for axis in triple}, is_legal):
+            if not any(part.items() <= case.items() for case in cases):
+                cases.append(_grown(part, axes, is_legal, missing, rng))
+                for pair in pairs_of(cases[-1]):
+                    missing.pop(pair, None)
     while missing:
         left = list(missing)
         starts = [left[int(rng.random() * len(left))] for _ in range(TRIES)]
