@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 import pairwise
-from pairwise import all_pairs, cover, pairs_between, pairs_of
+from pairwise import all_pairs, cover, each_pair, pairs_between, pairs_of
 
 AXES = {"a": ("0", "1", "2"), "b": ("x", "y"), "c": ("p", "q", "r", "s"), "d": (2, 3)}
 
@@ -16,7 +16,7 @@ def is_legal(case):
 
 def cases_of(mark):
     names, parameters = mark.args
-    return [dict(zip(names, parameter.values, strict=True)) for parameter in parameters]
+    return [dict(zip(names.split(","), parameter.values, strict=True)) for parameter in parameters]
 
 
 def test_every_legal_pair_and_triple_occurs_and_no_other():
@@ -41,3 +41,19 @@ def test_a_marked_value_keeps_all_its_combinations_and_its_mark():
     assert len(marked) == 2 * 4 * 2 and {case.values[0] for case in marked} == {"2"}
     assert marked[0].id == "two-x-p-2"
     assert len({case.id for case in mark.args[1]}) == len(mark.args[1])
+
+
+def test_decorators_are_axes_too():
+    @each_pair
+    @pytest.mark.parametrize("a", AXES["a"])
+    @pytest.mark.parametrize("b,c", [("x", 1), ("y", 2)], ids=("one", "two"))
+    @pytest.mark.parametrize("d", AXES["c"], ids=str.upper)
+    def test(a, b, c, d):
+        pass
+
+    (mark,) = test.pytestmark
+    cases = cases_of(mark)
+    assert set(cases[0]) == {"a", "b", "c", "d"} and {case["c"] for case in cases} == {1, 2}
+    pairs = {pair for case in cases for pair in pairs_of({k: case[k] for k in "abd"})}
+    assert pairs == set(pairs_between({"a": AXES["a"], "b": ("x", "y"), "d": AXES["c"]}))
+    assert len(cases) < 24 and mark.args[1][0].id.split("-")[1] in ("one", "two")
