@@ -7,6 +7,7 @@ from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
+from pairwise import each_pair
 from rope_kernels import apply_rotary_pos_emb, reference, rope_bw, rope_fw
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
@@ -49,6 +50,7 @@ def tiny(tensor_format, device, **options):
 # the gradient
 
 
+@each_pair
 @each_dtype
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
 @each_format

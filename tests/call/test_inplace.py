@@ -25,6 +25,7 @@ from inputs import (
     sliced_with_offset,
     transposed,
 )
+from pairwise import each_pair
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
@@ -122,6 +123,7 @@ def test_the_rotary_slice_is_rotated_and_nothing_else_is_touched(
     assert_rounded_once(t, rotate_fp64(before, freqs, tensor_format, **options))
 
 
+@each_pair
 @each_way
 @each_pairing
 @each_format
@@ -295,6 +297,7 @@ FUNCTIONS = {
 each_function = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS.keys())
 
 
+@each_pair
 @each_way
 @pytest.mark.parametrize("requires_grad", (False, True), ids=("plain", "with a gradient"))
 @each_function

@@ -11,6 +11,7 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from inputs import FORMATS, angles, contiguous, sequence_starts, shape_of, transposed
+from pairwise import each_pair
 from rope_kernels import (
     CpOrder,
     RotaryPositionEmbedding,
@@ -517,6 +518,7 @@ def test_the_tokens_of_a_rank_in_the_other_orders():
     assert tokens_of_rank([6, 0, 3], 3, 1, "round_robin").tolist() == [1, 4, 7]
 
 
+@each_pair
 @pytest.mark.parametrize("cp_order", CP_ORDERS)
 @pytest.mark.parametrize(
     "cp_size,added",

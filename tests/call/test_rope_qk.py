@@ -17,6 +17,7 @@ from inputs import (
     sliced_with_offset,
     transposed,
 )
+from pairwise import each_pair
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_qk
 from rope_kernels.launch import launch_rope
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
@@ -282,6 +283,7 @@ def test_who_gets_a_gradient(wants, used, device):
             assert x.grad is None
 
 
+@each_pair
 @pytest.mark.parametrize("wants", ("q and k", "q", "k"))
 @pytest.mark.parametrize("used", ("q and k", "q", "k"))
 @pytest.mark.parametrize("kind", ("angles", "cos and sin", "a table each"))

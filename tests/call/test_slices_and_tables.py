@@ -11,6 +11,7 @@ import torch
 from torch import func
 
 from inputs import FORMATS, angles, contiguous, sequence_starts, shape_of
+from pairwise import each_pair
 from rope_kernels import (
     RotaryPositionEmbedding,
     api,
@@ -81,6 +82,7 @@ def where_tokens_are(positions, device):
 # gradients of the table
 
 
+@each_pair
 @pytest.mark.parametrize("positions", ("in order", "ids", "starts"))
 @each_kind
 @each_keyword
@@ -230,6 +232,7 @@ def test_one_graph_for_any_start(device):
 # where tokens are
 
 
+@each_pair
 @pytest.mark.parametrize("cp", ((1, 0), (2, 1)), ids=("alone", "a rank"))
 @pytest.mark.parametrize("tensor_format", FORMATS)
 @each_keyword
@@ -403,6 +406,7 @@ def test_angles_per_pair_are_columns_of_the_table(scaling, interleaved, device):
         rope.angles_per_pair(-1)
 
 
+@each_pair
 @pytest.mark.parametrize("scaling", ({}, {"seq_len_interpolation_factor": 4.0}), ids=str)
 @pytest.mark.parametrize("offset", (0, 1_000_000))
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.float64), ids=str)
@@ -473,6 +477,7 @@ def without_its_kind(table):
     return table.angles if len(table) == 1 else tuple(table)
 
 
+@each_pair
 @each_per_pair
 @pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
 @pytest.mark.parametrize("function", TURNED)

@@ -12,6 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, packed_qkv, sequence_starts, shape_of
+from pairwise import each_pair
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_qk
 from rope_kernels.launch import launch_rope
 from rope_kernels.launch.run import kernel_of, options_of
@@ -548,6 +549,7 @@ def rotate_any(tensor_format, device, s, b, heads, head_dim, on_the_fly=False, *
     apply_rotary_pos_emb(t, freqs.to(device), tensor_format, **options)
 
 
+@each_pair
 @pytest.mark.parametrize("on_the_fly", (False, True), ids=("a table", "on the fly"))
 @pytest.mark.parametrize("heads", (1, 8, 41))
 @pytest.mark.parametrize("tensor_format", FORMATS)

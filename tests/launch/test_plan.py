@@ -14,6 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal.two_tensor import TwoTensor
 
 from inputs import angles, contiguous, negative_view, packed_qkv
+from pairwise import each_pair
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
@@ -235,6 +236,7 @@ KERNEL_OF = {  # (head dimension, rotary dimension, first element, dtype): whole
 }
 
 
+@each_pair
 @pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
 @pytest.mark.parametrize("inplace", (False, True), ids=("new", "in place"))
 @pytest.mark.parametrize("case", KERNEL_OF, ids=str)
@@ -298,6 +300,7 @@ def test_a_plan_says_how_rows_are_aligned(head_dim, shift, strides, aligned):
     assert plan.constants["order"].out_aligned == of_new_rows
 
 
+@each_pair
 @pytest.mark.parametrize("heads", ((8, 1), (4, 1), (9, 3), (14, 2), (1, 1)))
 @pytest.mark.parametrize("tensor_format", ("sbhd", "bshd", "bhsd", "thd"))
 @pytest.mark.parametrize("on_the_fly", (False, True))

@@ -5,6 +5,7 @@ import torch
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
 from norm_yardstick import assert_as_in_new_memory, check
+from pairwise import each_pair
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope, reference
 from rope_kernels.call.normalization import Normalization
 from rope_kernels.launch import launch_norm, norm_plan
@@ -59,6 +60,7 @@ class Sample:
 # formats, pairings, head dimensions
 
 
+@each_pair
 @pytest.mark.parametrize("heads", ((H,), (H, 1)), ids=("t", "q and k"))
 @each_order
 @each_pairing
@@ -73,6 +75,7 @@ HEAD_AND_ROTARY_DIMS += [(100, 100), (100, 50), (120, 120), (128, 128), (128, 32
 HEAD_AND_ROTARY_DIMS += [(256, 256), (256, 64), (512, 128)]
 
 
+@each_pair
 @each_order
 @pytest.mark.parametrize("head_dim,rotary_dim", HEAD_AND_ROTARY_DIMS)
 @pytest.mark.parametrize("tensor_format", ("sbhd", "thd"))
@@ -83,6 +86,7 @@ def test_any_head_dim(tensor_format, head_dim, rotary_dim, norm_after, device):
     sample.check(norm_after=norm_after)
 
 
+@each_pair
 @each_order
 @each_pairing
 @pytest.mark.parametrize("start", (1, 4, 8))
@@ -101,6 +105,7 @@ def test_interleaved_pairs_written_as_halves(tensor_format, inverse, norm_after,
     sample.check(norm_after=norm_after, rotary_start=2, **options)
 
 
+@each_pair
 @each_order
 @pytest.mark.parametrize("heads", ((1,), (1, 1), (17, 5), (41, 3), (2, 5), (8, 8)), ids=str)
 @pytest.mark.parametrize("tensor_format", ("sbhd", "bhsd"))
@@ -127,6 +132,7 @@ def test_more_heads_than_32_bits_count_are_refused(device, monkeypatch, whole_wa
 # memory and dtypes
 
 
+@each_pair
 @each_dtype
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
 @each_format
@@ -151,6 +157,7 @@ def test_the_middle_heads_of_a_packed_projection(tensor_format, device):
     sample.check()
 
 
+@each_pair
 @each_dtype
 @pytest.mark.parametrize("weights", ("(d,)", "(h, d)"))
 @each_format
@@ -179,6 +186,7 @@ PACKED = {
 }
 
 
+@each_pair
 @each_order
 @pytest.mark.parametrize("where", POSITIONS.values(), ids=POSITIONS.keys())
 @pytest.mark.parametrize("tensor_format", ("sbhd", "bshd", "bhsd"))
@@ -229,6 +237,7 @@ def test_tables(table, norm_after, device):
     Sample(device, "bshd").check(freqs=table(device), norm_after=norm_after)
 
 
+@each_pair
 @each_pairing
 @each_order
 @pytest.mark.parametrize("table", HALF_TABLES.values(), ids=HALF_TABLES.keys())
@@ -261,6 +270,7 @@ def outs_and_gradients(tensors, weights, freqs):
     return *outs, *grads
 
 
+@each_pair
 @pytest.mark.parametrize("heads", ((H, 1), (8, 1)), ids=str)
 @pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float32), ids=str)
 @each_format

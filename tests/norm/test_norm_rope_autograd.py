@@ -6,6 +6,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from inputs import FORMATS, angles, sequence_starts, shape_of
 from norm_yardstick import norm_rope_fp64
+from pairwise import each_pair
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
 
 S, B, D, D2 = 2, 2, 6, 4
@@ -85,6 +86,7 @@ class Problem:
         return lambda *leaves: (function(*leaves) ** 3).sum()
 
 
+@each_pair
 @each_pairing
 @each_format
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -110,6 +112,7 @@ def test_only_one_of_the_two_results_is_used(device):
     assert got[1] is got[3] is None
 
 
+@each_pair
 @each_pairing
 @each_format
 @pytest.mark.parametrize("recipe", RECIPES)

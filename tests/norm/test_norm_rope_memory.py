@@ -10,6 +10,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from inputs import FORMATS, shape_of
 from norm_yardstick import check
+from pairwise import each_pair
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
 from rope_kernels.launch import launch_norm, norm_plan
 from rope_kernels.machine.engine import Engine
@@ -51,6 +52,7 @@ def bytes_beyond_gradients(plans, per_head):
     return sum(x.numel() * x.element_size() for x in partials)
 
 
+@each_pair
 @pytest.mark.parametrize("per_head", (False, True), ids=("(d,)", "(h, d)"))
 @pytest.mark.parametrize("starts", (False, True), ids=("shared angles", "own angles"))
 @pytest.mark.parametrize(
@@ -77,6 +79,7 @@ def sample(tensor_format, device, per_head, heads=(5, 2), s=11, b=3, dtype=torch
     return tensors, weights, options
 
 
+@each_pair
 @pytest.mark.parametrize("per_head", (False, True), ids=("(d,)", "(h, d)"))
 @pytest.mark.parametrize("chunks", (1, 2))
 @pytest.mark.parametrize("own_angles,rotary_dim", ((False, 10), (True, D)))

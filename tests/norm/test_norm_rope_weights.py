@@ -8,6 +8,7 @@ import torch
 
 from inputs import FORMATS, shape_of
 from norm_yardstick import check, norm_rope_fp64
+from pairwise import each_pair
 from rope_kernels import norm_rope, qk_norm_rope, sum_of_squares
 from rope_kernels.launch import launch_norm, norm_plan
 from test_norm_rope import DTYPES, S, Sample, each_format, each_order
@@ -31,6 +32,7 @@ KEPT = {"contiguous": lambda weight: weight, "transposed": transposed}
 KEPT |= {"negative": negative, "expanded": expanded}
 
 
+@each_pair
 @each_order
 @pytest.mark.parametrize("offset", (0.0, 1.0, -0.5))
 @pytest.mark.parametrize("weights", (None, "(d,)", "(h, d)"))
@@ -55,6 +57,7 @@ MIXED = {
 }
 
 
+@each_pair
 @each_order
 @pytest.mark.parametrize("kinds", MIXED.values(), ids=MIXED.keys())
 @pytest.mark.parametrize("tensor_format", ("bhsd", "thd"))
@@ -107,6 +110,7 @@ def test_gradients_have_the_same_bits_in_every_run(tensor_format, weights, devic
 # eps
 
 
+@each_pair
 @each_order
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("size", (0.0, 1e-4, 1e-2, 100.0))
@@ -132,6 +136,7 @@ def test_no_eps(device):
 # sums of squares from elsewhere
 
 
+@each_pair
 @each_order
 @pytest.mark.parametrize("shared", (False, True), ids=("of each head", "of all heads"))
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -255,6 +260,7 @@ WRONG = {
 }
 
 
+@each_pair
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @each_order
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG.keys())
