@@ -90,9 +90,10 @@ class Problem:
 @each_pairing
 @each_format
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_gradcheck(recipe, tensor_format, interleaved, device):
+def test_gradcheck_and_gradgradcheck(recipe, tensor_format, interleaved, device):
     problem = Problem(recipe, tensor_format, device, interleaved=interleaved)
     assert gradcheck(problem.call, problem.leaves, **FAST)
+    assert gradgradcheck(problem.call, problem.leaves, **FAST)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -110,15 +111,6 @@ def test_only_one_of_the_two_results_is_used(device):
     want = torch.autograd.grad((problem.expected(*problem.leaves) ** 3).sum(), (q, q_weight))
     torch.testing.assert_close((got[0], got[2]), want)
     assert got[1] is got[3] is None
-
-
-@each_pair
-@each_pairing
-@each_format
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_gradgradcheck(recipe, tensor_format, interleaved, device):
-    problem = Problem(recipe, tensor_format, device, interleaved=interleaved)
-    assert gradgradcheck(problem.call, problem.leaves, **FAST)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

@@ -32,16 +32,6 @@ KEPT = {"contiguous": lambda weight: weight, "transposed": transposed}
 KEPT |= {"negative": negative, "expanded": expanded}
 
 
-@each_pair
-@each_order
-@pytest.mark.parametrize("offset", (0.0, 1.0, -0.5))
-@pytest.mark.parametrize("weights", (None, "(d,)", "(h, d)"))
-@each_format
-def test_weights(tensor_format, weights, offset, norm_after, device):
-    sample = Sample(device, tensor_format, heads=(3, 2), weights=weights)
-    sample.check(weight_offset=offset, norm_after=norm_after, interleaved=norm_after)
-
-
 @pytest.mark.parametrize("kept", KEPT.values(), ids=KEPT.keys())
 @pytest.mark.parametrize("weights", ("(d,)", "(h, d)"))
 def test_weights_of_any_strides(weights, kept, device):
@@ -134,24 +124,6 @@ def test_no_eps(device):
 
 
 # sums of squares from elsewhere
-
-
-@each_pair
-@each_order
-@pytest.mark.parametrize("shared", (False, True), ids=("of each head", "of all heads"))
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@each_format
-def test_a_sum_of_squares_that_is_given(tensor_format, dtype, shared, norm_after, device):
-    """Rows are divided by it, whatever they hold; it has a gradient of its own."""
-    sample = Sample(device, tensor_format, dtype=dtype, heads=(3, 2))
-    sumsqs = []
-    for t in sample.tensors:
-        rows = list(t.shape[:-1])
-        if shared:
-            rows[tensor_format.index("h")] = 1
-        exact = torch.promote_types(dtype, torch.float32)
-        sumsqs.append(10 + 50 * torch.rand(rows, device=device, dtype=exact))
-    sample.check(sumsqs=sumsqs, norm_dim=(37, 23) if shared else 37, norm_after=norm_after)
 
 
 @pytest.mark.parametrize("weights", (None, "(d,)", "(h, d)"))
