@@ -66,33 +66,6 @@ def test_gradient_of_a_random_upstream_gradient(tensor_format, layout, dtype, de
     assert_rounded_once(grad_t, sample.expected_gradient(grad))
 
 
-@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=str)
-@each_format
-def test_gradient_of_an_interleaved_rotation(tensor_format, dtype, device):
-    sample = Sample(tensor_format, device, dtype, interleaved=True)
-    grad = LAYOUTS["transposed"](sample.t.shape, dtype, device)
-    out = sample.rotate(sample.t)
-    assert_rounded_once(out.detach(), sample.expected(sample.t.detach()))
-    assert_rounded_once(torch.autograd.grad(out, sample.t, grad)[0], sample.expected_gradient(grad))
-
-
-@each_format
-def test_gradient_of_sum(tensor_format, device):
-    sample = Sample(tensor_format, device, torch.float32)
-    out = sample.rotate(sample.t)
-    out.sum().backward()
-    assert_rounded_once(sample.t.grad, sample.expected_gradient(torch.ones_like(out)))
-
-
-@each_format
-def test_gradient_of_a_transposed_t(tensor_format, device):
-    sample = Sample(tensor_format, device)
-    t = sample.t.detach().transpose(0, 1).contiguous().transpose(0, 1).requires_grad_()
-    grad = torch.randn_like(t)
-    (grad_t,) = torch.autograd.grad(sample.rotate(t), t, grad)
-    assert_rounded_once(grad_t, sample.expected_gradient(grad))
-
-
 def test_the_gradient_is_linear_in_the_upstream_gradient(device):
     sample = Sample("sbhd", device)
     out = sample.rotate(sample.t)
