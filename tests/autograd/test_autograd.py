@@ -7,7 +7,7 @@ from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
-from pairwise import each_pair
+from pairwise import cover
 from rope_kernels import apply_rotary_pos_emb, reference, rope_bw, rope_fw
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
@@ -50,14 +50,11 @@ def tiny(tensor_format, device, **options):
 # the gradient
 
 
-@each_pair
-@each_dtype
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
-@each_format
+@cover(tensor_format=FORMATS, layout=LAYOUTS, dtype=DTYPES, interleaved=(False, True))
 @pytest.mark.usefixtures("needs_triton")
-def test_gradient_of_a_random_upstream_gradient(tensor_format, layout, dtype, device):
+def test_gradient_of_a_random_upstream_gradient(tensor_format, layout, dtype, interleaved, device):
     """In every memory layout: transposed, sliced, and with the strides 0 that `.sum()` sends."""
-    sample = Sample(tensor_format, device, dtype)
+    sample = Sample(tensor_format, device, dtype, interleaved=interleaved)
     out = sample.rotate(sample.t)
     assert_rounded_once(out.detach(), sample.expected(sample.t.detach()))
     grad = layout(out.shape, dtype, device)

@@ -5,6 +5,7 @@ launches, and PyTorch's dispatcher tells of every operator that makes or writes 
 """
 
 from functools import cache
+from itertools import cycle
 from math import log2
 
 import pytest
@@ -185,8 +186,10 @@ def backward_alone(device):
 CALLS = {
     **{
         f"{tensor_format}, {layout}": of_layout(layout, tensor_format)
-        for tensor_format in FORMATS
-        for layout in LAYOUTS
+        for tensor_format, layout in (
+            *((tensor_format, "contiguous") for tensor_format in FORMATS),
+            *zip(cycle(FORMATS), LAYOUTS, strict=False),
+        )
         if layout != "negative_view"  # whose sign must be written down first
     },
     **{

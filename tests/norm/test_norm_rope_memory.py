@@ -220,11 +220,8 @@ def test_memory_of_a_backward(name, per_head):
     assert peak <= wanted + max(2**22, wanted // 100) + 2**12
 
 
-@pytest.mark.parametrize("tensor_format", FORMATS)
-def test_shapes_that_only_the_run_knows(tensor_format, device):
+def test_shapes_that_only_the_run_knows(device):
     """Tokens chosen by a mask, packed: their number is in no graph."""
-    if tensor_format != "thd":
-        pytest.skip("a mask packs tokens")
     torch._dynamo.reset()
     rope, weight = RotaryPositionEmbedding(D).to(device), torch.randn(D, device=device)
 
