@@ -6,6 +6,7 @@ import zlib
 import pytest
 import torch
 
+import pairwise
 from rope_lab.interpreter import speed_up
 
 HAS_GPU = torch.cuda.is_available()
@@ -37,6 +38,15 @@ def pytest_addoption(parser):
         action="store_true",
         help=f"run half the cases of a test with more than {SMALL}, 1 in {ONE_IN} above {LARGE}",
     )
+    parser.addoption(
+        "--every",
+        action="store_true",
+        help="run every combination of a test's parameters, not only every pair of two values",
+    )
+
+
+def pytest_configure(config):
+    pairwise.EVERY = config.getoption("every")
 
 
 def slices(items):

@@ -85,10 +85,7 @@ def row_of(call: str, target: str) -> Row:
 
 
 def cells() -> Iterator[tuple[str, str]]:
-    """Every call with every GPU, call by call for one GPU after another.
-
-    The number of calls has no divisor in common with 13: one cell in 13 still has every call.
-    """
+    """Every call with every GPU, call by call for one GPU after another."""
     for target in TARGETS:
         for call in calls():
             yield call, target

@@ -7,6 +7,7 @@ from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
+from pairwise import cover
 from rope_kernels import apply_rotary_pos_emb, reference, rope_bw, rope_fw
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
@@ -49,45 +50,16 @@ def tiny(tensor_format, device, **options):
 # the gradient
 
 
-@each_dtype
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
-@each_format
+@cover(tensor_format=FORMATS, layout=LAYOUTS, dtype=DTYPES, interleaved=(False, True))
 @pytest.mark.usefixtures("needs_triton")
-def test_gradient_of_a_random_upstream_gradient(tensor_format, layout, dtype, device):
+def test_gradient_of_a_random_upstream_gradient(tensor_format, layout, dtype, interleaved, device):
     """In every memory layout: transposed, sliced, and with the strides 0 that `.sum()` sends."""
-    sample = Sample(tensor_format, device, dtype)
+    sample = Sample(tensor_format, device, dtype, interleaved=interleaved)
     out = sample.rotate(sample.t)
     assert_rounded_once(out.detach(), sample.expected(sample.t.detach()))
     grad = layout(out.shape, dtype, device)
     (grad_t,) = torch.autograd.grad(out, sample.t, grad)
     assert grad_t.dtype == dtype and grad_t.is_contiguous()
-    assert_rounded_once(grad_t, sample.expected_gradient(grad))
-
-
-@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=str)
-@each_format
-def test_gradient_of_an_interleaved_rotation(tensor_format, dtype, device):
-    sample = Sample(tensor_format, device, dtype, interleaved=True)
-    grad = LAYOUTS["transposed"](sample.t.shape, dtype, device)
-    out = sample.rotate(sample.t)
-    assert_rounded_once(out.detach(), sample.expected(sample.t.detach()))
-    assert_rounded_once(torch.autograd.grad(out, sample.t, grad)[0], sample.expected_gradient(grad))
-
-
-@each_format
-def test_gradient_of_sum(tensor_format, device):
-    sample = Sample(tensor_format, device, torch.float32)
-    out = sample.rotate(sample.t)
-    out.sum().backward()
-    assert_rounded_once(sample.t.grad, sample.expected_gradient(torch.ones_like(out)))
-
-
-@each_format
-def test_gradient_of_a_transposed_t(tensor_format, device):
-    sample = Sample(tensor_format, device)
-    t = sample.t.detach().transpose(0, 1).contiguous().transpose(0, 1).requires_grad_()
-    grad = torch.randn_like(t)
-    (grad_t,) = torch.autograd.grad(sample.rotate(t), t, grad)
     assert_rounded_once(grad_t, sample.expected_gradient(grad))
 
 

@@ -8,6 +8,7 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from inputs import FORMATS, contiguous, packed_qkv, sequence_starts, shape_of, transposed
+from pairwise import each_pair
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
@@ -61,6 +62,7 @@ def check(t, rope, tensor_format, **options):
         assert_rounded_once(grad_t, want_grad)
 
 
+@each_pair
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @each_pairing
 @each_format

@@ -20,6 +20,7 @@ from inputs import (
     shape_of,
     transposed,
 )
+from pairwise import each_pair
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
@@ -305,6 +306,7 @@ def watched(device):
             yield trace
 
 
+@each_pair
 @each_pairing
 @pytest.mark.parametrize("inplace", (False, True), ids=("out of place", "in place"))
 @pytest.mark.parametrize("rotary_dim", (80, 96, 112))

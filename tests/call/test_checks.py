@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from inputs import angles
+from pairwise import cover
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
@@ -728,8 +729,26 @@ def check_message(error, bad, t_name):
     assert bad.accepted.format(t=t_name) in message, message
 
 
-@each_call
-@pytest.mark.parametrize("bad", BAD, ids=lambda bad: f"{bad.argument.strip('{}')}: {bad.what}")
+def of_each_kind(bads):
+    """One of each argument, error and format: the functions share the checks, not the calls."""
+    kinds = {(bad.argument, bad.error, str(bad.tensor_format), bad.on_cpu): bad for bad in bads}
+    return list(kinds.values())
+
+
+def all_for_one(bads, calls):
+    """All for the first function, one of each kind for every other one."""
+    first = next(iter(calls))
+    return pytest.mark.parametrize(
+        ("call", "bad"),
+        [
+            pytest.param(call, bad, id=f"{name}-{bad.argument.strip('{}')}: {bad.what}")
+            for name, call in calls.items()
+            for bad in (bads if name == first else of_each_kind(bads))
+        ],
+    )
+
+
+@all_for_one(BAD, CALLS)
 def test_bad_argument(bad, call, device, nothing_may_run):
     arguments = {"t": t(), "freqs": table(), **bad.change}
     if not bad.on_cpu:
@@ -740,8 +759,7 @@ def test_bad_argument(bad, call, device, nothing_may_run):
     check_message(error, bad, name_of_t(call))
 
 
-@pytest.mark.parametrize("call", (apply_rotary_pos_emb, unfused, rope_fw, rope_bw))
-@pytest.mark.parametrize("bad", BAD_SLICES, ids=lambda bad: f"{bad.argument}: {bad.what}")
+@all_for_one(BAD_SLICES, {name: call for name, call in CALLS.items() if name != "rope_qk"})
 def test_nothing_is_written_by_a_call_that_fails(bad, call, device):
     """In place, after good calls of the same kind, whose signatures are remembered."""
     freqs = to(device, bad.change.get("freqs", table() + 1))
@@ -837,13 +855,12 @@ GOOD = {
 }
 
 
-@each_call
 @pytest.mark.parametrize("which", GOOD)
-def test_each_new_argument_can_be_good(which, call, device, nothing_may_run):
+def test_each_new_argument_can_be_good(which, device, nothing_may_run):
     arguments = {"t": t(), "freqs": table(), **GOOD[which]}
     arguments = {name: to(device, value) for name, value in arguments.items()}
     with pytest.raises(Reached):
-        call(arguments.pop("t"), arguments.pop("freqs"), **arguments)
+        apply_rotary_pos_emb(**arguments)
 
 
 @each_call
@@ -885,9 +902,7 @@ BAD_K = {
 }
 
 
-@pytest.mark.parametrize("inplace", (False, True))
-@pytest.mark.parametrize("fused", (True, False))
-@pytest.mark.parametrize("which", BAD_K)
+@cover(which=tuple(BAD_K), fused=(True, False), inplace=(False, True))
 def test_bad_k(which, fused, inplace, device, nothing_may_run):
     k, kind, came, accepted = BAD_K[which]
     k = k if which == "elsewhere" else to(device, k)

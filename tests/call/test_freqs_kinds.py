@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from inputs import FORMATS, angles, contiguous, sequence_starts, shape_of
+from pairwise import each_pair
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
 from test_positions import WAYS, check, each_pairing, each_place, places, random_ids
 from yardstick import assert_rounded_once, rotate_fp64
@@ -40,6 +41,7 @@ def sequences(tensor_format, device):
 # cosines and sines
 
 
+@each_pair
 @each_pairing
 @pytest.mark.parametrize("entries", ("none", "one", "all"))
 @each_format

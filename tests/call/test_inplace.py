@@ -25,8 +25,8 @@ from inputs import (
     sliced_with_offset,
     transposed,
 )
+from pairwise import each_pair
 from rope_kernels import (
-    RotaryPositionEmbedding,
     apply_rotary_pos_emb,
     norm_rope,
     qk_norm_rope,
@@ -104,24 +104,20 @@ def nothing_touched(*tensors):
 # what is written
 
 
-@pytest.mark.parametrize(
-    "layout,interleaved",
-    [(layout, False) for layout in LAYOUTS] + [(layout, True) for layout in LAYOUTS[:3:2]],
-)
+@pytest.mark.parametrize("layout", (packed_qkv, negative_view))
 @each_format
-def test_the_rotary_slice_is_rotated_and_nothing_else_is_touched(
-    tensor_format, layout, interleaved, device
-):
+def test_the_rotary_slice_is_rotated_and_nothing_else_is_touched(tensor_format, layout, device):
+    """`test_superset_matrix.py` has the other layouts, with every option."""
     t = layout(shape_of(tensor_format, S, B, H, D), DTYPE[tensor_format], device)
     poison_beside_the_rotary_slice(t)
     before, freqs = t.clone(), angles(S * B, D2, device)
-    cu_seqlens = sequence_starts(tensor_format, S, B, device)
-    options = {"cu_seqlens": cu_seqlens, "interleaved": interleaved}
+    options = {"cu_seqlens": sequence_starts(tensor_format, S, B, device)}
     with nothing_else_touched(t):
         assert apply_rotary_pos_emb(t, freqs, tensor_format, inplace=True, **options) is t
     assert_rounded_once(t, rotate_fp64(before, freqs, tensor_format, **options))
 
 
+@each_pair
 @each_way
 @each_pairing
 @each_format
@@ -151,34 +147,6 @@ def test_the_unfused_function_too(tensor_format, interleaved, device):
     with nothing_else_touched(t):
         assert apply_rotary_pos_emb(t, freqs, tensor_format, inplace=True, **options) is t
     torch.testing.assert_close(t, want, rtol=0, atol=0, equal_nan=True)
-
-
-@pytest.mark.parametrize("positions", ("position_ids", "start_positions"))
-@pytest.mark.parametrize("kind", ("angles", "cos and sin", "a table each", "on the fly"))
-def test_positions_and_every_kind_of_freqs(kind, positions, device):
-    values = {"position_ids": [[3, 1, 4, 1, 5], [8, 2, 0, 7, 6]], "start_positions": [4, 1]}
-    options = {positions: torch.tensor(values[positions], device=device)}
-    freqs = {
-        "angles": angles(9, D2, device),
-        "cos and sin": tuple(torch.randn(2, 9, D2, device=device)),
-        "a table each": tuple(torch.randn(2, B, 9, D2, device=device)),
-        "on the fly": RotaryPositionEmbedding(D2).to(device),
-    }[kind]
-    t = sliced_with_offset((B, S, H, D), torch.float32, device)
-    poison_beside_the_rotary_slice(t)
-    before = t.clone()
-    with nothing_else_touched(t):
-        apply_rotary_pos_emb(t, freqs, "bshd", inplace=True, **options)
-    assert_rounded_once(t, rotate_fp64(before, freqs, "bshd", **options))
-
-
-@pytest.mark.parametrize("cp_rank", (0, 1))
-def test_the_chunks_of_a_context_parallel_rank(cp_rank, device):
-    t = sliced_with_offset((B, 6, H, D), torch.float32, device)
-    before, freqs, cp = t.clone(), angles(12, D2, device), {"cp_size": 2, "cp_rank": cp_rank}
-    with nothing_else_touched(t):
-        apply_rotary_pos_emb(t, freqs, "bshd", inplace=True, **cp)
-    assert_rounded_once(t, rotate_fp64(before, freqs, "bshd", **cp))
 
 
 def test_padding_behind_the_last_sequence_keeps_its_bits(device):
@@ -295,6 +263,7 @@ FUNCTIONS = {
 each_function = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS.keys())
 
 
+@each_pair
 @each_way
 @pytest.mark.parametrize("requires_grad", (False, True), ids=("plain", "with a gradient"))
 @each_function

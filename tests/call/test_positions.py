@@ -11,6 +11,7 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from inputs import FORMATS, angles, contiguous, sequence_starts, shape_of, transposed
+from pairwise import cover, each_pair
 from rope_kernels import (
     CpOrder,
     RotaryPositionEmbedding,
@@ -297,24 +298,22 @@ def check_one_start(one, start, tensor_format, freqs, device):
         assert all(map(torch.equal, got, want))
 
 
-@each_one_start
-@each_format
-def test_one_start_is_that_of_every_sequence(tensor_format, one, device):
-    check_one_start(one, 7, tensor_format, angles(S2, D2, device), device)
+@cover(tensor_format=("bhsd", "thd"), one=ONE_START, start=(7, -3))
+def test_one_start_is_that_of_every_sequence(tensor_format, one, start, device):
+    """Negative ones, too, where a module turns."""
+    freqs = angles(S2, D2, device) if start > 0 else RotaryPositionEmbedding(D2).to(device)
+    check_one_start(one, start, tensor_format, freqs, device)
 
 
-@each_one_start
 @each_format
-def test_a_module_turns_by_negative_starts(tensor_format, one, device):
-    """As by negative ids."""
+def test_a_module_turns_by_negative_starts_as_by_negative_ids(tensor_format, device):
     freqs, t = RotaryPositionEmbedding(D2).to(device), tensor(tensor_format, device)
-    check_one_start(one, -3, tensor_format, freqs, device)
     if tensor_format == "thd":
         by_starts = {"cu_seqlens": torch.tensor([0, S * B], device=device)}
         ids = torch.arange(S * B, device=device) - 3
     else:
         by_starts, ids = {}, torch.arange(S, device=device)[None] - 3
-    by_starts["start_positions"] = one(-3, device)
+    by_starts["start_positions"] = -3
     for fused in (True, False):
         out = apply_rotary_pos_emb(t, freqs, tensor_format, fused=fused, **by_starts)
         by_ids = apply_rotary_pos_emb(t, freqs, tensor_format, fused=fused, position_ids=ids)
@@ -339,10 +338,13 @@ def test_one_start_among_ranks_and_without_sequences(one, device):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@each_one_start
-@pytest.mark.parametrize("tensor_format", ("bshd", "thd"))
+@pytest.mark.parametrize(
+    "tensor_format,one",
+    (("bshd", "an int"), ("thd", "an int"), ("bshd", "of no dimension"), ("thd", "in int8")),
+)
 def test_one_start_in_a_compiled_function(tensor_format, one, device):
     """A growing int makes no new graph after the second."""
+    one = ONE_START[one]
     torch._dynamo.reset()
     freqs = RotaryPositionEmbedding(D2).to(device)
     cu_seqlens = sequence_starts(tensor_format, S, B, device)
@@ -517,6 +519,7 @@ def test_the_tokens_of_a_rank_in_the_other_orders():
     assert tokens_of_rank([6, 0, 3], 3, 1, "round_robin").tolist() == [1, 4, 7]
 
 
+@each_pair
 @pytest.mark.parametrize("cp_order", CP_ORDERS)
 @pytest.mark.parametrize(
     "cp_size,added",

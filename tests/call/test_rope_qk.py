@@ -17,6 +17,7 @@ from inputs import (
     sliced_with_offset,
     transposed,
 )
+from pairwise import each_pair
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_qk
 from rope_kernels.launch import launch_rope
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
@@ -87,17 +88,9 @@ def leaves(q, k, wants="q and k"):
 
 
 @pytest.mark.parametrize("heads", HEADS, ids=lambda heads: f"{heads[0]} and {heads[1]}")
-@each_format
-def test_any_two_numbers_of_heads(tensor_format, heads, device):
-    q, k = (torch.randn(shape_of(tensor_format, 2, B, h, 16), device=device) for h in heads)
-    cu_seqlens = sequence_starts(tensor_format, 2, B, device)
-    check(q, k, angles(S * B, D2, device), tensor_format, cu_seqlens=cu_seqlens)
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_every_dtype(dtype, device):
-    q, k = make_q_and_k("bshd", device, dtype=dtype)
-    check(q, k, angles(S, D2, device), "bshd")
+def test_any_two_numbers_of_heads(heads, device):
+    q, k = (torch.randn(2, B, h, 16, device=device) for h in heads)
+    check(q, k, angles(S, D2, device), "sbhd")
 
 
 @pytest.mark.parametrize("heads", ((40, 12), (12, 41), (17, 24)), ids=str)
@@ -135,11 +128,9 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("layouts", LAYOUTS.values(), ids=LAYOUTS.keys())
-@pytest.mark.parametrize("tensor_format", ("bhsd", "thd"))
-def test_each_has_strides_of_its_own(tensor_format, layouts, device):
-    q, k = make_q_and_k(tensor_format, device, layouts=layouts)
-    cu_seqlens = sequence_starts(tensor_format, S, B, device)
-    check(q, k, angles(S * B, D2, device), tensor_format, cu_seqlens=cu_seqlens)
+def test_each_has_strides_of_its_own(layouts, device):
+    q, k = make_q_and_k("bhsd", device, layouts=layouts)
+    check(q, k, angles(S, D2, device), "bhsd")
 
 
 PACKED = {
@@ -282,6 +273,7 @@ def test_who_gets_a_gradient(wants, used, device):
             assert x.grad is None
 
 
+@each_pair
 @pytest.mark.parametrize("wants", ("q and k", "q", "k"))
 @pytest.mark.parametrize("used", ("q and k", "q", "k"))
 @pytest.mark.parametrize("kind", ("angles", "cos and sin", "a table each"))

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from inputs import shape_of
+from pairwise import each_pair
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
@@ -121,6 +122,7 @@ def assert_same(got, wanted):
         assert one.dtype == other.dtype and torch.equal(one, other)
 
 
+@each_pair
 @each_dtype
 @each_shape
 @each_family
@@ -129,6 +131,7 @@ def test_a_kernel_has_the_bits_of_the_function(family, shape, dtype, device):
     assert_same(problem.with_gradients(problem.call()), problem.with_gradients(problem.wanted()))
 
 
+@each_pair
 @pytest.mark.parametrize("dtype", (BF16, FP16, FP32, FP64), ids=str)
 @each_shape
 @each_family
@@ -138,6 +141,7 @@ def test_plain_pytorch_has_the_bits_of_the_function(family, shape, dtype, device
     assert_same(got, problem.with_gradients(problem.wanted()))
 
 
+@each_pair
 @pytest.mark.parametrize("fused", (True, False))
 @pytest.mark.parametrize("shape", ("sbhd", "sbhd, whole rows"))
 @each_family
@@ -152,6 +156,7 @@ def test_other_roundings_have_other_bits(family, shape, fused, device):
         assert not all(map(torch.equal, got, wanted)), rounding
 
 
+@each_pair
 @each_dtype
 @pytest.mark.parametrize("shape", ("bhsd, 10 of 17 from 5, interleaved", "sbhd, whole rows"))
 @each_family
@@ -165,6 +170,7 @@ def test_in_place_and_one_direction_alone(family, shape, dtype, device):
         assert out is problem.tensors[0] and torch.equal(out, want)
 
 
+@each_pair
 @pytest.mark.parametrize("dtype", IN_A_KERNEL[:2], ids=str)
 @pytest.mark.parametrize("shape", ("bhsd, interleaved", "bhsd, whole rows, 36 of 72"))
 @each_family
@@ -210,6 +216,7 @@ def test_a_column_per_pair_and_a_negated_sine(shape, dtype, device):
 # By default, and from angles
 
 
+@each_pair
 @each_dtype
 @pytest.mark.parametrize("shape", ("sbhd", "sbhd, whole rows"))
 @pytest.mark.parametrize("family", ("llama", "olmo"))
@@ -293,6 +300,7 @@ def test_the_plan_says_what_is_rounded(rounding, in_fp32, d):
         assert plan.constants["steps"].rounds_cos_sin is (rounding == "model")
 
 
+@each_pair
 @pytest.mark.parametrize("d", (128, 72))
 @pytest.mark.parametrize("dtype", (BF16, FP16, FP32), ids=str)
 @pytest.mark.parametrize("function", (rope_fw, rope_bw))

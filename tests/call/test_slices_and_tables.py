@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import func
 
-from inputs import FORMATS, angles, contiguous, sequence_starts, shape_of
+from inputs import angles, contiguous
+from pairwise import each_pair
 from rope_kernels import (
     RotaryPositionEmbedding,
     api,
@@ -23,7 +24,7 @@ from rope_kernels import (
 )
 from rope_kernels.embedding import AnglesPerPair
 from rope_lab.compiler.plans import plan_of
-from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
+from yardstick import assert_rounded_once, rotate_fp64
 
 S, B, H, D, D2, S2 = 4, 2, 3, 13, 8, 9
 ALL = {"rotary_dim": D2, "rotary_start": 3, "inverse": True}
@@ -81,6 +82,7 @@ def where_tokens_are(positions, device):
 # gradients of the table
 
 
+@each_pair
 @pytest.mark.parametrize("positions", ("in order", "ids", "starts"))
 @each_kind
 @each_keyword
@@ -228,23 +230,6 @@ def test_one_graph_for_any_start(device):
 
 
 # where tokens are
-
-
-@pytest.mark.parametrize("cp", ((1, 0), (2, 1)), ids=("alone", "a rank"))
-@pytest.mark.parametrize("tensor_format", FORMATS)
-@each_keyword
-def test_every_format_and_context_parallelism(options, tensor_format, cp, device):
-    dtype = torch.bfloat16 if cp[0] == 1 else torch.float32
-    t, grad = (contiguous(shape_of(tensor_format, 6, B, H, D), dtype, device) for _ in "tg")
-    starts = sequence_starts(tensor_format, 6, B, device)
-    if starts is not None and cp[0] > 1:
-        starts = starts // 2 * 4
-    options = options | {"cu_seqlens": starts, "cp_size": cp[0], "cp_rank": cp[1]}
-    freqs = angles(24, columns_of(options), device)
-    out = rope_fw(t, freqs, tensor_format, **options)
-    assert_rounded_once(out, rotate_fp64(t, freqs, tensor_format, **options))
-    grad_t = rope_bw(grad, freqs, tensor_format, **options)
-    assert_rounded_once(grad_t, gradient_fp64(t, freqs, tensor_format, grad, **options))
 
 
 def test_padding_is_permuted_and_not_turned(device):
@@ -403,6 +388,7 @@ def test_angles_per_pair_are_columns_of_the_table(scaling, interleaved, device):
         rope.angles_per_pair(-1)
 
 
+@each_pair
 @pytest.mark.parametrize("scaling", ({}, {"seq_len_interpolation_factor": 4.0}), ids=str)
 @pytest.mark.parametrize("offset", (0, 1_000_000))
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.float64), ids=str)
@@ -473,6 +459,7 @@ def without_its_kind(table):
     return table.angles if len(table) == 1 else tuple(table)
 
 
+@each_pair
 @each_per_pair
 @pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
 @pytest.mark.parametrize("function", TURNED)

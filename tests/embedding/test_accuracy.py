@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from inputs import contiguous
+from pairwise import each_pair
 from rope_kernels import RotaryPositionEmbedding, reference, rope_bw, rope_fw
 from rope_kernels.embedding import in_turns
 from yardstick import gradient_fp64, rotate_fp64
@@ -58,6 +59,7 @@ def errors(t, grad, freqs, true_freqs, where=None, truly_where=None):
 # on the fly
 
 
+@each_pair
 @each_position
 @each_dtype
 @pytest.mark.parametrize("d,where", ((64, "start_positions"), (128, "position_ids")))
@@ -119,6 +121,7 @@ def test_negative_and_huge_positions_on_the_fly(engine, dtype, device):
 # tables
 
 
+@each_pair
 @each_position
 @each_dtype
 @pytest.mark.parametrize("kind", ("cos_sin", "angles"))

@@ -10,6 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
+from pairwise import each_pair
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, norm_rope, rope_fw, rope_qk
 from rope_kernels.embedding import in_turns
 
@@ -249,6 +250,7 @@ def layer(t, weight, module, rotate=apply_rotary_pos_emb):
     return (rotate(t, module) * weight).sin()
 
 
+@each_pair
 @pytest.mark.parametrize("order", ((0, 1, 2, 3, 4), (4, 2, 0, 3, 1)), ids=str)
 @pytest.mark.parametrize("frozen", (False, True), ids=("", "frozen"))
 @pytest.mark.parametrize("rotate", (apply_rotary_pos_emb, in_plain_pytorch, with_a_norm))

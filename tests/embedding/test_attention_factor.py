@@ -8,6 +8,7 @@ import torch
 
 from inputs import FORMATS, angles, sequence_starts, shape_of
 from norm_yardstick import check
+from pairwise import each_pair
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
@@ -39,6 +40,7 @@ def rotated_and_gradient(t, freqs, grad, *args, **options):
 # values and gradients against fp64
 
 
+@each_pair
 @pytest.mark.parametrize("inverse", (False, True), ids=("plus", "inverse"))
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @each_pairing
@@ -83,6 +85,7 @@ def test_a_second_derivative(device):
     assert torch.equal(second, rope_fw(t.detach(), freqs))
 
 
+@each_pair
 @pytest.mark.parametrize("fused", (True, False), ids=("kernel", "plain PyTorch"))
 @each_pairing
 @pytest.mark.parametrize("norm_after", (False, True), ids=("norm first", "norm after"))
@@ -119,6 +122,7 @@ def module_with(module, factor):
     return other
 
 
+@each_pair
 @pytest.mark.parametrize("fused", (True, False), ids=("kernel", "plain PyTorch"))
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float16), ids=str)
 @pytest.mark.parametrize("rounding", ("model", "upcast", "promoted"))

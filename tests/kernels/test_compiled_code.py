@@ -10,6 +10,7 @@ import re
 import pytest
 import torch
 
+from pairwise import each_pair
 from rope_kernels import RotaryPositionEmbedding, mrope_axes, rope_bw, rope_fw, rope_qk
 from rope_lab.compiler.compile import compile_call
 from rope_lab.compiler.plans import plan_of
@@ -94,6 +95,7 @@ def whole_rows_code(head_dim, freqs, t=None, **more):
     return code
 
 
+@each_pair
 @pytest.mark.parametrize("inplace", (False, True), ids=("new", "in place"))
 @pytest.mark.parametrize("freqs", FREQS)
 @pytest.mark.parametrize("head_dim", WHOLE_ROWS)
@@ -170,6 +172,7 @@ def test_in_place_every_load_is_done_before_the_first_store(head_dim, freqs):
         assert ptx.count("bar.sync") == elsewhere.count("bar.sync") + 1
 
 
+@each_pair
 @pytest.mark.parametrize("inplace", (False, True), ids=("new", "in place"))
 @pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
 @pytest.mark.parametrize(("head_dim", "width"), ((2044, 8), (600, 16), (2046, 4)))

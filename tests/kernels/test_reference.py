@@ -7,15 +7,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
+from pairwise import cover
 from rope_kernels import reference, rotate_half
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 S, B, H, D, D2 = 7, 2, 3, 20, 12
 
-each_format = pytest.mark.parametrize("tensor_format", FORMATS)
-each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
-each_pairing = pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
+PAIRINGS = {"halves": False, "interleaved": True}
 
 
 def sample(tensor_format, dtype, device, layout=contiguous):
@@ -38,8 +37,7 @@ def test_rotate_half_interleaved_swaps_neighbors_and_negates_the_first(device):
     assert rotate_half(x, interleaved=True).tolist() == want
 
 
-@each_pairing
-@each_dtype
+@cover(dtype=DTYPES, interleaved=PAIRINGS)
 def test_rotate_half_twice_is_minus_one(dtype, interleaved, device):
     x = contiguous((3, 5, 6), dtype, device)
     assert rotate_half(x, interleaved).dtype == dtype
@@ -84,10 +82,7 @@ def test_rotate_half_refuses_what_is_no_tensor():
 # apply_rotary_pos_emb: values
 
 
-@each_pairing
-@each_dtype
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
-@each_format
+@cover(tensor_format=FORMATS, layout=LAYOUTS, dtype=DTYPES, interleaved=PAIRINGS)
 def test_rounded_once_it_is_the_definition(tensor_format, layout, dtype, interleaved, device):
     t, freqs, cu_seqlens = sample(tensor_format, dtype, device, layout)
     options = {"cu_seqlens": cu_seqlens, "interleaved": interleaved}
@@ -96,9 +91,7 @@ def test_rounded_once_it_is_the_definition(tensor_format, layout, dtype, interle
     assert_rounded_once(out, rotate_fp64(t, freqs, tensor_format, **options))
 
 
-@each_pairing
-@each_dtype
-@each_format
+@cover(tensor_format=FORMATS, dtype=DTYPES, interleaved=PAIRINGS)
 def test_rounded_at_each_step_it_is_the_definition_but_for_a_few_roundings(
     tensor_format, dtype, interleaved, device
 ):
@@ -126,10 +119,7 @@ def transformer_engine_unfused(t, freqs, interleaved=False):
     return torch.cat((t, t_pass), dim=-1)
 
 
-@each_pairing
-@pytest.mark.parametrize("dtype", (torch.float32, torch.float16, torch.bfloat16), ids=str)
-@pytest.mark.parametrize("rotary_dim", (D, D2))
-@each_format
+@cover(tensor_format=FORMATS, rotary_dim=(D, D2), dtype=DTYPES[:3], interleaved=PAIRINGS)
 def test_unfused_is_transformer_engines_bit_for_bit(
     tensor_format, rotary_dim, dtype, interleaved, device
 ):
@@ -210,10 +200,12 @@ def test_an_empty_table_will_do_where_every_sequence_is_empty(device):
 # apply_rotary_pos_emb: gradients
 
 
-@each_dtype
-@each_pairing
-@pytest.mark.parametrize("layout", ("contiguous", "transposed", "expanded_scalar"))
-@each_format
+@cover(
+    tensor_format=FORMATS,
+    layout=("contiguous", "transposed", "expanded_scalar"),
+    interleaved=PAIRINGS,
+    dtype=DTYPES,
+)
 def test_transpose_is_autograds_gradient_for_unlike_members_of_a_pair(
     tensor_format, layout, interleaved, dtype, device
 ):
@@ -227,9 +219,7 @@ def test_transpose_is_autograds_gradient_for_unlike_members_of_a_pair(
     assert_rounded_once(got, gradient_fp64(t, freqs, tensor_format, grad, **options))
 
 
-@pytest.mark.parametrize("transpose", (False, True))
-@pytest.mark.parametrize("round_once", (False, True))
-@each_format
+@cover(tensor_format=FORMATS, round_once=(False, True), transpose=(False, True))
 def test_gradients_in_t_and_freqs(tensor_format, round_once, transpose, device):
     t = contiguous(shape_of(tensor_format, 3, 2, 1, 6), torch.float64, device).requires_grad_()
     freqs = angles(6, 4, device, torch.float64).requires_grad_()

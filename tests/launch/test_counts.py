@@ -5,6 +5,7 @@ launches, and PyTorch's dispatcher tells of every operator that makes or writes 
 """
 
 from functools import cache
+from itertools import cycle
 from math import log2
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, packed_qkv, sequence_starts, shape_of
+from pairwise import each_pair
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_qk
 from rope_kernels.launch import launch_rope
 from rope_kernels.launch.run import kernel_of, options_of
@@ -184,8 +186,10 @@ def backward_alone(device):
 CALLS = {
     **{
         f"{tensor_format}, {layout}": of_layout(layout, tensor_format)
-        for tensor_format in FORMATS
-        for layout in LAYOUTS
+        for tensor_format, layout in (
+            *((tensor_format, "contiguous") for tensor_format in FORMATS),
+            *zip(cycle(FORMATS), LAYOUTS, strict=False),
+        )
         if layout != "negative_view"  # whose sign must be written down first
     },
     **{
@@ -548,6 +552,7 @@ def rotate_any(tensor_format, device, s, b, heads, head_dim, on_the_fly=False, *
     apply_rotary_pos_emb(t, freqs.to(device), tensor_format, **options)
 
 
+@each_pair
 @pytest.mark.parametrize("on_the_fly", (False, True), ids=("a table", "on the fly"))
 @pytest.mark.parametrize("heads", (1, 8, 41))
 @pytest.mark.parametrize("tensor_format", FORMATS)

@@ -6,6 +6,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 from inputs import FORMATS, contiguous, sequence_starts, shape_of
 from norm_yardstick import assert_close, check, norm_rope_fp64, outs_and_grads
+from pairwise import each_pair
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
 from rope_kernels.launch import launch_norm
 
@@ -29,6 +30,7 @@ def rows(tensor_format, dtype, device, d=D):
     return tensors, [contiguous((d,), dtype, device) for _ in tensors]
 
 
+@each_pair
 @pytest.mark.parametrize("norm_after", (False, True), ids=("norm first", "norm after"))
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=str)
 @each_format

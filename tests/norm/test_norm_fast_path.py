@@ -9,6 +9,7 @@ import torch
 
 from inputs import FORMATS, angles, shape_of
 from norm_yardstick import check
+from pairwise import each_pair
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope, sum_of_squares
 from rope_kernels.launch import fastpath, launch_norm
 from rope_kernels.launch.run import kernel_of
@@ -59,6 +60,7 @@ def sample(tensor_format, device, heads=(3, 1), weights="(d,)"):
     return tensors, given, options
 
 
+@each_pair
 @pytest.mark.parametrize("weights", (None, "(d,)", "(h, d)"))
 @pytest.mark.parametrize("freqs", ("on the fly", "angles"))
 @pytest.mark.parametrize("heads", ((3,), (3, 1)))

@@ -9,6 +9,7 @@ import torch
 
 from inputs import angles
 from norm_yardstick import check
+from pairwise import each_pair
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
 from rope_kernels.launch import launch_norm, norm_plan, tuning
 from rope_kernels.launch.run import kernel_of, options_of
@@ -86,6 +87,7 @@ def test_plans_go_by_the_kernels_names_and_are_launched(name, device, monkeypatc
         assert list(map(kind, tensors)) == list(map(kind, given))
 
 
+@each_pair
 @pytest.mark.parametrize("tail", (0, 16), ids=("no tail", "a tail"))
 @pytest.mark.parametrize("sms", (4, 132))
 @pytest.mark.parametrize(("s", "d"), [(4096, 128), (4096, 72), (4096, 256), (3, 128)])
@@ -297,6 +299,7 @@ def test_tiles_on_the_fly_do_not(along_positions, monkeypatch):
     assert found == TILES_ON_THE_FLY
 
 
+@each_pair
 @pytest.mark.parametrize("along_positions", (True, False))
 @pytest.mark.parametrize("d", (64, 80, 128, 256))
 @pytest.mark.parametrize("tensor_format", ("sbhd", "bhsd", "thd"))

@@ -5,7 +5,8 @@ import torch
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
 from norm_yardstick import assert_as_in_new_memory, check
-from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope, reference
+from pairwise import cover, each_pair
+from rope_kernels import norm_rope, qk_norm_rope, reference
 from rope_kernels.call.normalization import Normalization
 from rope_kernels.launch import launch_norm, norm_plan
 
@@ -13,7 +14,6 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 S, B, H, D, D2 = 3, 2, 3, 20, 12  # tiles with rows and positions that are not there
 
 each_format = pytest.mark.parametrize("tensor_format", FORMATS)
-each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 each_pairing = pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
 each_order = pytest.mark.parametrize("norm_after", (False, True), ids=("norm first", "norm after"))
 
@@ -59,20 +59,12 @@ class Sample:
 # formats, pairings, head dimensions
 
 
-@pytest.mark.parametrize("heads", ((H,), (H, 1)), ids=("t", "q and k"))
-@each_order
-@each_pairing
-@each_format
-def test_every_format_and_pairing(tensor_format, interleaved, norm_after, heads, device):
-    sample = Sample(device, tensor_format, heads=heads)
-    sample.check(interleaved=interleaved, norm_after=norm_after)
-
-
 HEAD_AND_ROTARY_DIMS = [(2, 2), (30, 10), (64, 64), (72, 72), (80, 80), (80, 32), (92, 46)]
 HEAD_AND_ROTARY_DIMS += [(100, 100), (100, 50), (120, 120), (128, 128), (128, 32), (192, 64)]
 HEAD_AND_ROTARY_DIMS += [(256, 256), (256, 64), (512, 128)]
 
 
+@each_pair
 @each_order
 @pytest.mark.parametrize("head_dim,rotary_dim", HEAD_AND_ROTARY_DIMS)
 @pytest.mark.parametrize("tensor_format", ("sbhd", "thd"))
@@ -83,24 +75,7 @@ def test_any_head_dim(tensor_format, head_dim, rotary_dim, norm_after, device):
     sample.check(norm_after=norm_after)
 
 
-@each_order
-@each_pairing
-@pytest.mark.parametrize("start", (1, 4, 8))
-def test_a_slice_anywhere_in_the_row(start, interleaved, norm_after, device):
-    sample = Sample(device, "bshd")
-    sample.check(rotary_start=start, interleaved=interleaved, norm_after=norm_after)
-
-
-@each_order
-@pytest.mark.parametrize("inverse", (False, True), ids=("plus", "inverse"))
-@pytest.mark.parametrize("tensor_format", ("bhsd", "thd"))
-def test_interleaved_pairs_written_as_halves(tensor_format, inverse, norm_after, device):
-    """The weight belongs to the elements it is multiplied with: after the norm, to the output's."""
-    sample = Sample(device, tensor_format)
-    options = {"interleaved": True, "output_pairing": "half", "inverse": inverse}
-    sample.check(norm_after=norm_after, rotary_start=2, **options)
-
-
+@each_pair
 @each_order
 @pytest.mark.parametrize("heads", ((1,), (1, 1), (17, 5), (41, 3), (2, 5), (8, 8)), ids=str)
 @pytest.mark.parametrize("tensor_format", ("sbhd", "bhsd"))
@@ -127,77 +102,25 @@ def test_more_heads_than_32_bits_count_are_refused(device, monkeypatch, whole_wa
 # memory and dtypes
 
 
-@each_dtype
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
-@each_format
-def test_any_strides_of_input_and_gradient(tensor_format, layout, dtype, device):
+@cover(
+    tensor_format=FORMATS,
+    layout=LAYOUTS,
+    dtype=DTYPES,
+    interleaved=(False, True),
+    norm_after=(False, True),
+)
+def test_any_strides_of_input_and_gradient(
+    tensor_format, layout, dtype, interleaved, norm_after, device
+):
     sample = Sample(device, tensor_format, dtype=dtype, layout=layout)
-    sample.check(gradient=layout)
+    sample.check(gradient=layout, interleaved=interleaved, norm_after=norm_after)
 
 
-@each_order
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
-def test_any_strides_interleaved_and_with_the_norm_after(layout, norm_after, device):
-    sample = Sample(device, layout=layout)
-    sample.check(gradient=layout, interleaved=True, norm_after=norm_after)
-
-
-@each_format
-def test_the_middle_heads_of_a_packed_projection(tensor_format, device):
-    shape = shape_of(tensor_format, S, B, 9, D)
-    projection = torch.randn(shape, device=device)
-    sample = Sample(device, tensor_format, heads=(4, 2))
-    sample.tensors = projection.split((1, 4, 2, 2), dim=tensor_format.index("h"))[1:3]
-    sample.check()
-
-
-@each_dtype
 @pytest.mark.parametrize("weights", ("(d,)", "(h, d)"))
-@each_format
-def test_a_weight_in_fp32(tensor_format, weights, dtype, device):
+def test_a_weight_in_fp32_for_rows_in_fp64(weights, device):
     """The output has the dtype of x, and the weight's gradient that of the weight."""
-    sample = Sample(device, tensor_format, dtype=dtype, weights=weights, weight_dtype=torch.float32)
+    sample = Sample(device, dtype=torch.float64, weights=weights, weight_dtype=torch.float32)
     sample.check()
-
-
-# where tokens are
-
-
-POSITIONS = {
-    "starts": lambda device: {"start_positions": torch.tensor([3, 0], device=device)},
-    "ids": lambda device: {"position_ids": torch.randint(0, S, (B, S), device=device)},
-    "shared ids": lambda device: {"position_ids": torch.randint(0, S, (1, S), device=device).int()},
-}
-PACKED = {
-    "starts": lambda device: {"start_positions": torch.tensor([3, 0, 2, 1], device=device)},
-    "ids": lambda device: {"position_ids": torch.randint(0, S, (S * B,), device=device)},
-    "a rank": lambda device: {
-        "cu_seqlens": torch.tensor([0, 4, 4, 8], device=device),
-        "cp_size": 2,
-        "cp_rank": 1,
-    },
-}
-
-
-@each_order
-@pytest.mark.parametrize("where", POSITIONS.values(), ids=POSITIONS.keys())
-@pytest.mark.parametrize("tensor_format", ("sbhd", "bshd", "bhsd"))
-def test_positions(tensor_format, where, norm_after, device):
-    Sample(device, tensor_format).check(norm_after=norm_after, **where(device))
-
-
-@each_order
-@pytest.mark.parametrize("where", PACKED.values(), ids=PACKED.keys())
-def test_positions_of_packed_sequences(where, norm_after, device):
-    """Tokens past the last sequence are normalized, not rotated: in every case but the ids."""
-    Sample(device, "thd").check(norm_after=norm_after, **where(device))
-
-
-@pytest.mark.parametrize("rank", (0, 1, 2))
-@pytest.mark.parametrize("tensor_format", ("sbhd", "bhsd"))
-def test_context_parallelism(tensor_format, rank, device):
-    sample = Sample(device, tensor_format, s=6)
-    sample.check(cp_size=3, cp_rank=rank, freqs=angles(18, D2, device))
 
 
 # tables
@@ -208,33 +131,10 @@ def cos_sin(*shape, device):
     return angle.cos(), angle.sin()
 
 
-TABLES = {
-    "angles": lambda device: angles(S, D2, device),
-    "cos and sin": lambda device: cos_sin(S, D2, device=device),
-    "of each entry": lambda device: cos_sin(B, S, D2, device=device),
-    "scaled": lambda device: tuple(1.4 * x for x in cos_sin(S, D2, device=device)),
-    "on the fly": lambda device: RotaryPositionEmbedding(D2).to(device),
-    "in bf16": lambda device: tuple(x.bfloat16() for x in cos_sin(S, D2, device=device)),
-}
-HALF_TABLES = {
-    "angles": lambda device: angles(S, D2 // 2, device),
-    "cos and sin": lambda device: cos_sin(S, D2 // 2, device=device),
-    "of each entry": lambda device: cos_sin(B, S, D2 // 2, device=device),
-}
-
-
 @each_order
-@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES.keys())
-def test_tables(table, norm_after, device):
-    Sample(device, "bshd").check(freqs=table(device), norm_after=norm_after)
-
-
-@each_pairing
-@each_order
-@pytest.mark.parametrize("table", HALF_TABLES.values(), ids=HALF_TABLES.keys())
-def test_tables_of_an_angle_for_each_pair(table, norm_after, interleaved, device):
-    options = {"norm_after": norm_after, "interleaved": interleaved}
-    Sample(device, "bshd").check(freqs=table(device), rotary_dim=D2, **options)
+def test_cosines_and_sines_that_are_scaled(norm_after, device):
+    table = tuple(1.4 * x for x in cos_sin(S, D2, device=device))
+    Sample(device, "bshd").check(freqs=table, norm_after=norm_after)
 
 
 # what comes to nothing, and what both functions share
@@ -261,6 +161,7 @@ def outs_and_gradients(tensors, weights, freqs):
     return *outs, *grads
 
 
+@each_pair
 @pytest.mark.parametrize("heads", ((H, 1), (8, 1)), ids=str)
 @pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float32), ids=str)
 @each_format

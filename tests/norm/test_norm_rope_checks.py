@@ -13,7 +13,7 @@ import torch
 
 from rope_kernels import norm_rope, qk_norm_rope, reference, rope_qk
 from rope_kernels.launch import launch_norm
-from test_checks import BAD, D, H, S, check_message, t, table, to
+from test_checks import BAD, D, H, S, check_message, of_each_kind, t, table, to
 from test_checks import B as BATCH
 from test_checks import nothing_may_run as nothing_may_run_of_others
 
@@ -50,7 +50,7 @@ each_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
 
 
 @each_call
-@pytest.mark.parametrize("bad", BAD, ids=lambda bad: f"{bad.argument.strip('{}')}: {bad.what}")
+@pytest.mark.parametrize("bad", of_each_kind(BAD), ids=lambda bad: f"{bad.argument}: {bad.what}")
 def test_bad_arguments_of_the_rotation(bad, call, device, nothing_may_run):
     arguments = {"t": t(), "freqs": table(), **bad.change}
     if not bad.on_cpu:
@@ -160,8 +160,16 @@ OF_THE_NORM = {
 }
 
 
-@each_call
-@pytest.mark.parametrize("name", OF_THE_NORM)
+OF_EACH_ARGUMENT = {name.split()[0]: name for name in OF_THE_NORM}.values()
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        *((of_two, name) for name in OF_THE_NORM),
+        *((call, name) for call in (of_one, of_one_unfused) for name in OF_EACH_ARGUMENT),
+    ],
+)
 def test_bad_arguments_of_the_norm(name, call, device, nothing_may_run):
     change, begins, accepted, kind = OF_THE_NORM[name]
     arguments = {"t": t(), "weight": ones(D), "freqs": table(), **change}

@@ -10,6 +10,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from inputs import FORMATS, shape_of
 from norm_yardstick import check
+from pairwise import each_pair
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
 from rope_kernels.launch import launch_norm, norm_plan
 from rope_kernels.machine.engine import Engine
@@ -51,6 +52,7 @@ def bytes_beyond_gradients(plans, per_head):
     return sum(x.numel() * x.element_size() for x in partials)
 
 
+@each_pair
 @pytest.mark.parametrize("per_head", (False, True), ids=("(d,)", "(h, d)"))
 @pytest.mark.parametrize("starts", (False, True), ids=("shared angles", "own angles"))
 @pytest.mark.parametrize(
@@ -77,6 +79,7 @@ def sample(tensor_format, device, per_head, heads=(5, 2), s=11, b=3, dtype=torch
     return tensors, weights, options
 
 
+@each_pair
 @pytest.mark.parametrize("per_head", (False, True), ids=("(d,)", "(h, d)"))
 @pytest.mark.parametrize("chunks", (1, 2))
 @pytest.mark.parametrize("own_angles,rotary_dim", ((False, 10), (True, D)))
@@ -217,11 +220,8 @@ def test_memory_of_a_backward(name, per_head):
     assert peak <= wanted + max(2**22, wanted // 100) + 2**12
 
 
-@pytest.mark.parametrize("tensor_format", FORMATS)
-def test_shapes_that_only_the_run_knows(tensor_format, device):
+def test_shapes_that_only_the_run_knows(device):
     """Tokens chosen by a mask, packed: their number is in no graph."""
-    if tensor_format != "thd":
-        pytest.skip("a mask packs tokens")
     torch._dynamo.reset()
     rope, weight = RotaryPositionEmbedding(D).to(device), torch.randn(D, device=device)
 

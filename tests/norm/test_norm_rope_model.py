@@ -5,6 +5,7 @@ import torch
 
 from inputs import FORMATS, angles, sequence_starts, shape_of
 from norm_yardstick import answers_fp64, assert_close, outs_and_grads
+from pairwise import each_pair
 from rope_kernels import norm_rope, qk_norm_rope, reference, rotate_half
 from rope_kernels.call.normalization import Normalization
 from rope_kernels.call.rotation import Rotation
@@ -124,6 +125,7 @@ def test_given_rstd_the_models_bits(dtype, weight_dtype, device):
     torch.testing.assert_close(rstd, want, rtol=4 * torch.finfo(exact).eps, atol=0)
 
 
+@each_pair
 @pytest.mark.parametrize("dtype", EACH_DTYPE, ids=str)
 @pytest.mark.parametrize("inverse", (False, True), ids=("plus", "inverse"))
 @each_order
@@ -151,6 +153,7 @@ def test_given_rstd_the_references_bits(
     assert torch.equal(got, want)
 
 
+@each_pair
 @pytest.mark.parametrize("casts_last", (False, True), ids=("cast first", "cast last"))
 @pytest.mark.parametrize("weight_dtype", (torch.float16, torch.float32), ids=str)
 @pytest.mark.parametrize("promoted", (False, True), ids=("table as x", "fp32 table"))

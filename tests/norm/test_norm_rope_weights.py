@@ -6,8 +6,9 @@ Values and gradients are compared with fp64.
 import pytest
 import torch
 
-from inputs import FORMATS, shape_of
+from inputs import shape_of
 from norm_yardstick import check, norm_rope_fp64
+from pairwise import each_pair
 from rope_kernels import norm_rope, qk_norm_rope, sum_of_squares
 from rope_kernels.launch import launch_norm, norm_plan
 from test_norm_rope import DTYPES, S, Sample, each_format, each_order
@@ -31,15 +32,6 @@ KEPT = {"contiguous": lambda weight: weight, "transposed": transposed}
 KEPT |= {"negative": negative, "expanded": expanded}
 
 
-@each_order
-@pytest.mark.parametrize("offset", (0.0, 1.0, -0.5))
-@pytest.mark.parametrize("weights", (None, "(d,)", "(h, d)"))
-@each_format
-def test_weights(tensor_format, weights, offset, norm_after, device):
-    sample = Sample(device, tensor_format, heads=(3, 2), weights=weights)
-    sample.check(weight_offset=offset, norm_after=norm_after, interleaved=norm_after)
-
-
 @pytest.mark.parametrize("kept", KEPT.values(), ids=KEPT.keys())
 @pytest.mark.parametrize("weights", ("(d,)", "(h, d)"))
 def test_weights_of_any_strides(weights, kept, device):
@@ -55,6 +47,7 @@ MIXED = {
 }
 
 
+@each_pair
 @each_order
 @pytest.mark.parametrize("kinds", MIXED.values(), ids=MIXED.keys())
 @pytest.mark.parametrize("tensor_format", ("bhsd", "thd"))
@@ -107,6 +100,7 @@ def test_gradients_have_the_same_bits_in_every_run(tensor_format, weights, devic
 # eps
 
 
+@each_pair
 @each_order
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("size", (0.0, 1e-4, 1e-2, 100.0))
@@ -130,23 +124,6 @@ def test_no_eps(device):
 
 
 # sums of squares from elsewhere
-
-
-@each_order
-@pytest.mark.parametrize("shared", (False, True), ids=("of each head", "of all heads"))
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@each_format
-def test_a_sum_of_squares_that_is_given(tensor_format, dtype, shared, norm_after, device):
-    """Rows are divided by it, whatever they hold; it has a gradient of its own."""
-    sample = Sample(device, tensor_format, dtype=dtype, heads=(3, 2))
-    sumsqs = []
-    for t in sample.tensors:
-        rows = list(t.shape[:-1])
-        if shared:
-            rows[tensor_format.index("h")] = 1
-        exact = torch.promote_types(dtype, torch.float32)
-        sumsqs.append(10 + 50 * torch.rand(rows, device=device, dtype=exact))
-    sample.check(sumsqs=sumsqs, norm_dim=(37, 23) if shared else 37, norm_after=norm_after)
 
 
 @pytest.mark.parametrize("weights", (None, "(d,)", "(h, d)"))
@@ -255,10 +232,11 @@ WRONG = {
 }
 
 
+@each_pair
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @each_order
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG.keys())
-@pytest.mark.parametrize("tensor_format", FORMATS)
+@pytest.mark.parametrize("tensor_format", ("bhsd", "thd"))
 @pytest.mark.usefixtures("needs_triton", "whole_way")
 def test_a_wrong_kernel_is_noticed(tensor_format, wrong, norm_after, device, monkeypatch):
     sample = Sample(device, tensor_format, s=9)  # several tiles
