@@ -3,6 +3,7 @@
 #   CPU=1, CPU=0    insist on torch's CPU build, or on the other: make lab CPU=0
 #   PYTHON=...      make the environment with another Python:     make lab PYTHON=python3.13
 #   BENCH_FLAGS=... options of the benchmark:                     make bench BENCH_FLAGS=--help
+#   EVERY=1         every combination, not every pair of values:  make test EVERY=1
 #   FRESH=1         new copies; a backup and your kernels stay:   make lab FRESH=1
 #   LAB_FLAGS=...   more options for JupyterLab:                  make lab LAB_FLAGS=--no-browser
 #   N=...           the notebook that is meant, by its number:    make notebook N=04
@@ -25,20 +26,22 @@ ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 LAB_SETTINGS := JUPYTER_CONFIG_PATH=tools/jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH} \
 	JUPYTER_PATH=tools/jupyter$${JUPYTER_PATH:+:$$JUPYTER_PATH}
 
-# A few tests run a second time, with the fast path switched off; gpu.yml runs whole files so. On a
-# machine without an NVIDIA GPU no call takes that path, so `make test-all` leaves it at these, too.
+# A few tests run a second time, with the fast path switched off. On a machine without an NVIDIA GPU
+# no call takes that path, so there is little to see.
 WITHOUT_FAST_PATH := tests/kernels/test_kernels.py tests/autograd/test_autograd.py \
 	tests/launch/test_fast_path.py -k "sbhd and (strides or upstream) or signature or fast_backward"
 
 # The rooms whose tests launch what this changes. The compile matrix launches nothing.
 OF_THE_PACKAGE := tests/autograd tests/call tests/embedding tests/kernels tests/launch tests/norm \
-	--ignore=tests/kernels/test_compile_matrix.py
+	--ignore=tests/kernels/test_compile_matrix.py $(SHARED) --dist worksteal
 
-ONCE_MORE = $(if $(shell command -v nvidia-smi),$(OF_THE_PACKAGE) --slices \
-	$(SHARED) --dist worksteal,$(WITHOUT_FAST_PATH))
+ONCE_MORE = $(if $(shell command -v nvidia-smi),$(OF_THE_PACKAGE),$(WITHOUT_FAST_PATH))
+
+# make test EVERY=1 runs every combination of parameters, where else each pair of values occurs.
+EVERY_CASE = $(if $(filter-out 0,$(EVERY)),--every)
 
 .DEFAULT_GOAL := help
-.PHONY: help environment lab test test-all mutants notebook notebooks index tiles compile_matrix bench hub first_screen site docker_image clean
+.PHONY: help environment lab test mutants notebook notebooks index tiles compile_matrix bench hub first_screen site docker_image clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -59,19 +62,11 @@ OR_EXPLAIN := || { $(VENV)/bin/python tools/edited_notebooks.py; exit 1; }
 # Where CI is set, tests build the site too; elsewhere they are skipped without Sphinx.
 FOR_THE_SITE := $(if $(filter .venv,$(VENV)),.venv/made-for-site)
 
-test: environment $(if $(CI),$(FOR_THE_SITE)) ## lint, a slice of the tests, then every notebook against its stored output
+test: environment $(if $(CI),$(FOR_THE_SITE)) ## lint, all tests, then every notebook against its stored output
 	$(VENV)/bin/ruff check $(OR_EXPLAIN)
 	$(VENV)/bin/ruff format --check $(OR_EXPLAIN)
 	$(VENV)/bin/lint-imports $(OR_EXPLAIN)
-	$(VENV)/bin/python -m pytest tests --slices --durations=10 $(SHARED) --dist worksteal $(OR_EXPLAIN)
-	ROPE_KERNELS_FAST_PATH=0 $(VENV)/bin/python -m pytest $(WITHOUT_FAST_PATH) $(OR_EXPLAIN)
-	$(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope $(OR_EXPLAIN)
-
-test-all: environment $(if $(CI),$(FOR_THE_SITE)) ## the same with every case; on a GPU once more without the fast path
-	$(VENV)/bin/ruff check $(OR_EXPLAIN)
-	$(VENV)/bin/ruff format --check $(OR_EXPLAIN)
-	$(VENV)/bin/lint-imports $(OR_EXPLAIN)
-	$(VENV)/bin/python -m pytest tests $(SHARED) --dist worksteal $(OR_EXPLAIN)
+	$(VENV)/bin/python -m pytest tests $(EVERY_CASE) --durations=10 $(SHARED) --dist worksteal $(OR_EXPLAIN)
 	ROPE_KERNELS_FAST_PATH=0 $(VENV)/bin/python -m pytest $(ONCE_MORE) $(OR_EXPLAIN)
 	$(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope $(OR_EXPLAIN)
 
