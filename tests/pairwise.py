@@ -6,7 +6,7 @@ what a part says, never to what the part leaves open.
 
 import random
 from collections import Counter
-from itertools import combinations
+from itertools import combinations, product
 
 TRIES = 4  # candidates for a case, of which the best is taken
 
@@ -37,6 +37,13 @@ def all_pairs(axes, is_legal, seed=0):
             missing.pop(pair, None)
         cases.append(best)
     return cases
+
+
+def cover(*lists):
+    """Tuples of an argument from each list; of three lists every two arguments meet in one."""
+    if len(lists) < 3:
+        return [*product(*lists)]
+    return [tuple(case.values()) for case in all_pairs(dict(enumerate(lists)), lambda case: True)]
 
 
 def with_axis(cases, axis, values, is_legal, each):
