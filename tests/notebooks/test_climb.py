@@ -6,7 +6,6 @@ import pytest
 
 import notebook_form
 import notebook_index
-import reading_time
 from rope_lab.rungs import RUNGS
 from test_wrong_answers import GRADED, SOLVED
 
@@ -80,15 +79,3 @@ def test_its_stub_opens_with_our_kernel_of_the_rung_below(rung):
     assert lines[0].startswith(f"# lab.mine({rung})")
     text = "\n".join(lines).replace(", transpose=False)", ")")  # which rung 4's launcher has
     assert RUNGS[rung - 1].source.strip().replace(", transpose=False)", ")") in text
-
-
-def test_the_road_takes_six_hours():
-    """By the honest count; a longer one is told in README, and here."""
-    total = sum(
-        reading_time.core_minutes(
-            reading_time._cells(notebook_form.FOLDER / entry.file), entry.core_sections
-        )
-        for entry in INDEX.entries()
-        if not entry.is_deeper and not entry.beyond
-    )
-    assert total <= 360
