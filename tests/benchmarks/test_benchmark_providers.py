@@ -70,18 +70,19 @@ def run_of(provider, case, direction, device="cpu"):
 
 
 def calls_of(names):
-    """Calls that the providers have: name, case and direction, of which every two meet."""
-    axes = {"name": names, "label": CASES, "direction": DIRECTIONS}
+    """Name, case and direction of calls: every two meet, in place and not in place."""
+    axes = {"name": names, "label": CASES, "way": [*product(DIRECTIONS, (False, True))]}
     parts = {
         frozenset(part)
-        for case in map(dict, product(*([(axis, x) for x in axes[axis]] for axis in axes)))
-        if not PROVIDERS[case["name"]].cannot(CASES[case["label"]], case["direction"])
+        for name, label, (direction, inplace) in product(*axes.values())
+        if CASES[label].inplace == inplace and not PROVIDERS[name].cannot(CASES[label], direction)
         for size in (1, 2, 3)
-        for part in combinations(case.items(), size)
+        for part in combinations(
+            [("name", name), ("label", label), ("way", (direction, inplace))], size
+        )
     }
-    return [
-        tuple(case.values()) for case in all_pairs(axes, lambda x: frozenset(x.items()) in parts)
-    ]
+    chosen = all_pairs(axes, lambda part: frozenset(part.items()) in parts)
+    return [(case["name"], case["label"], case["way"][0]) for case in chosen]
 
 
 @pytest.mark.parametrize(

@@ -139,9 +139,15 @@ def uneven_shards(tensor_format, letter, kind, device):
     check_both_ways(rotate, [t], [given], mesh, placements)
 
 
-@cases.for_each(2, ("module", "angles"), ((0, 3, 5, 8), (0, 7, 7), (0, 8)), ("s", "h"), (None, 3))
-def packed_sequences(kind, bounds, letter, start, device):
+@cases.for_each(
+    2,
+    ("module", "angles"),
+    ((0, 3, 5, 8), (0, 7, 7), (0, 8)),
+    (("s", None), ("s", 3), ("h", 3)),
+)
+def packed_sequences(kind, bounds, letter_and_start, device):
     """Tokens past the last sequence too."""
+    letter, start = letter_and_start
     mesh, placements = mesh_of(device, 2), on("thd", letter)
     t = torch.randn(9 if letter == "s" else 8, 4, D, device=device)
     cu_seqlens = torch.tensor(bounds, device=device)
@@ -152,10 +158,11 @@ def packed_sequences(kind, bounds, letter, start, device):
 
 
 @cases.for_each(
-    2, ("int", "starts", "sharded starts", "ids", "shared ids"), ("b", "s", "h"), (4, 5)
+    2, ("int", "starts", "sharded starts", "ids", "shared ids"), ("b 4", "s 4", "s 5", "h 4")
 )
-def given_positions(kind, letter, s, device):
+def given_positions(kind, letter_and_size, device):
     """A start is added to the offset of a shard; ids are sharded as the tokens are."""
+    letter, s = letter_and_size[0], int(letter_and_size[-1])
     mesh, placements = mesh_of(device, 2), on("bshd", letter)
     t, freqs = torch.randn(4, s, 4, D, device=device), freqs_of("angles", device)
     starts = torch.tensor([3, 0, 7, 2], device=device, dtype=torch.int8)
