@@ -133,6 +133,13 @@ def all_pairs(axes, is_legal, seed=0, triples=()):
     return cases
 
 
+def chosen_from(*lists):
+    """Tuples of an argument from each list; of three lists every two arguments meet in one."""
+    if len(lists) < 3:
+        return [*product(*lists)]
+    return [tuple(case.values()) for case in all_pairs(dict(enumerate(lists)), lambda case: True)]
+
+
 def with_axis(cases, axis, values, is_legal, each):
     """Every case again with `each` values of one more axis: those that bring the rarest pairs."""
     times, longer = Counter(), []

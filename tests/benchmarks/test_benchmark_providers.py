@@ -6,6 +6,7 @@ functions are tested where they are installed. bf16 is left to the GPU: the inte
 
 import importlib.util
 from dataclasses import replace
+from itertools import combinations, product
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ import stand_ins
 from benchmarks.case import Case
 from benchmarks.providers import LIMITS, OURS, PROVIDERS, pytorch
 from benchmarks.workload import Layout, Workload, allowed_error
+from pairwise import all_pairs
 from rope_kernels import RotaryPositionEmbedding, reference
 
 DENSE = Case(7, 2, 4, 16, dtype="float32")
@@ -68,30 +70,35 @@ def run_of(provider, case, direction, device="cpu"):
 
 
 def calls_of(names):
-    """(name, case, direction) of every call that a provider has."""
-    return [
-        pytest.param(name, case, direction, id=f"{name}, {label}, {direction}")
-        for name in names
-        for label, case in CASES.items()
-        for direction in DIRECTIONS
-        if not PROVIDERS[name].cannot(case, direction)
-    ]
+    """Name, case and direction of calls: every two meet, in place and not in place."""
+    axes = {"name": names, "label": CASES, "way": [*product(DIRECTIONS, (False, True))]}
+    parts = {
+        frozenset(part)
+        for name, label, (direction, inplace) in product(*axes.values())
+        if CASES[label].inplace == inplace and not PROVIDERS[name].cannot(CASES[label], direction)
+        for size in (1, 2, 3)
+        for part in combinations(
+            [("name", name), ("label", label), ("way", (direction, inplace))], size
+        )
+    }
+    chosen = all_pairs(axes, lambda part: frozenset(part.items()) in parts)
+    return [(case["name"], case["label"], case["way"][0]) for case in chosen]
 
 
 @pytest.mark.parametrize(
-    ("name", "case", "direction"),
-    calls_of(n for n in PROVIDERS if n not in (*LIMITS, *STOOD_IN_FOR)),
+    ("name", "label", "direction"),
+    calls_of([n for n in PROVIDERS if n not in (*LIMITS, *STOOD_IN_FOR)]),
 )
-def test_a_provider_rotates_as_fp64_does(name, case, direction, device):
+def test_a_provider_rotates_as_fp64_does(name, label, direction, device):
     skip_unless_here(PROVIDERS[name])
     needs_the_gpu = name == "Liger-Kernel"  # if there is one; the others would only compile more
-    check(PROVIDERS[name], case, direction, device if needs_the_gpu else "cpu")
+    check(PROVIDERS[name], CASES[label], direction, device if needs_the_gpu else "cpu")
 
 
-@pytest.mark.parametrize(("name", "case", "direction"), calls_of(STOOD_IN_FOR))
-def test_an_adapter_hands_over_what_its_package_takes(name, case, direction, monkeypatch):
+@pytest.mark.parametrize(("name", "label", "direction"), calls_of(STOOD_IN_FOR))
+def test_an_adapter_hands_over_what_its_package_takes(name, label, direction, monkeypatch):
     stand_ins.plant_all(monkeypatch)
-    check(PROVIDERS[name], case, direction)
+    check(PROVIDERS[name], CASES[label], direction)
 
 
 def check(provider, case, direction, device="cpu"):

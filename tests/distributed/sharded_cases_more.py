@@ -41,15 +41,13 @@ CASES = cases.by_world_size
 # Norms
 
 
-@cases.for_each(2, "bsh", ("once", "model"))
-def a_norm_of_q_and_k(letter, rounding, device):
-    mesh = mesh_of(device, 2)
-    for tensor_format in (*DENSE, DENSE[0]):
-        placements, freqs = on(tensor_format, letter), freqs_of("module", device)
-        q, k, *gradients = (torch.randn(shape_of(tensor_format), device=device) for _ in range(4))
-        weights = [torch.rand(D, device=device) for _ in range(2)]
-        run = partial(qk_norm_rope, freqs=freqs, tensor_format=tensor_format, rounding=rounding)
-        check_both_ways(run, [q, k], gradients, mesh, placements, weights)
+@cases.for_each(2, DENSE, "bsh", ("once", "model"))
+def a_norm_of_q_and_k(tensor_format, letter, rounding, device):
+    mesh, placements = mesh_of(device, 2), on(tensor_format, letter)
+    q, k, *gradients = (torch.randn(shape_of(tensor_format), device=device) for _ in range(4))
+    weights, freqs = [torch.rand(D, device=device) for _ in range(2)], freqs_of("module", device)
+    run = partial(qk_norm_rope, freqs=freqs, tensor_format=tensor_format, rounding=rounding)
+    check_both_ways(run, [q, k], gradients, mesh, placements, weights)
 
 
 @cases.for_each(2, (4, 5))
@@ -225,33 +223,32 @@ def compiled(function):
     return torch.compile(function, fullgraph=True, backend=aot_autograd(fw_compiler=look)), found
 
 
-@cases.for_each(2, ("rope s 5", "rope h 4", "rope b 4", "norm h 5", "norm s 4"))
+@cases.for_each(2, ("rope s 5 bshd", "rope b 4 bhsd", "norm h 5 bshd", "norm s 4 bhsd"))
 def compiled_in_one_graph(what, device):
-    kind, letter, size = what.split()
+    kind, letter, size, tensor_format = what.split()
     mesh, freqs = mesh_of(device, 2), freqs_of("module", device)
     weights = [torch.rand(D, device=device) for _ in range(2)] if kind == "norm" else []
     function = qk_norm_rope if weights else rope_qk
-    for tensor_format in ("bshd", "bhsd"):
-        run = partial(function, freqs=freqs, tensor_format=tensor_format)
-        placements = on(tensor_format, letter)
-        shape = shape_of(tensor_format, **{letter: int(size)})
-        q, k, *gradients = (torch.randn(shape, device=device) for _ in range(4))
-        rows = [placed(x, mesh, *placements, requires_grad=True) for x in (q, k)]
-        mine = [*rows, *[placed(x, mesh, Replicate(), requires_grad=True) for x in weights]]
-        given = [placed(x, mesh, *placements) for x in gradients]
-        wanted = run(*mine)
-        grads = torch.autograd.grad(wanted, mine, given)
-        in_a_graph, collectives = compiled(run)
-        outs = in_a_graph(*mine)
-        found = torch.autograd.grad(outs, mine, given)
-        assert collectives == []
-        for got, want, whole in zip(outs, wanted, run(q, k, *weights), strict=True):
-            assert got.stride() == want.stride()
-            assert_placed(got, whole, placements)
-            assert torch.equal(got.to_local(), want.to_local())
-        for got, want in zip(found, grads, strict=True):
-            assert got.placements == want.placements and got.shape == want.shape
-            assert torch.equal(got.to_local(), want.to_local())
+    run = partial(function, freqs=freqs, tensor_format=tensor_format)
+    placements = on(tensor_format, letter)
+    shape = shape_of(tensor_format, **{letter: int(size)})
+    q, k, *gradients = (torch.randn(shape, device=device) for _ in range(4))
+    rows = [placed(x, mesh, *placements, requires_grad=True) for x in (q, k)]
+    mine = [*rows, *[placed(x, mesh, Replicate(), requires_grad=True) for x in weights]]
+    given = [placed(x, mesh, *placements) for x in gradients]
+    wanted = run(*mine)
+    grads = torch.autograd.grad(wanted, mine, given)
+    in_a_graph, collectives = compiled(run)
+    outs = in_a_graph(*mine)
+    found = torch.autograd.grad(outs, mine, given)
+    assert collectives == []
+    for got, want, whole in zip(outs, wanted, run(q, k, *weights), strict=True):
+        assert got.stride() == want.stride()
+        assert_placed(got, whole, placements)
+        assert torch.equal(got.to_local(), want.to_local())
+    for got, want in zip(found, grads, strict=True):
+        assert got.placements == want.placements and got.shape == want.shape
+        assert torch.equal(got.to_local(), want.to_local())
 
 
 @cases.for_each(2)
@@ -261,7 +258,7 @@ def a_graph_for_other_shards(device):
     in_a_graph, collectives = compiled(lambda t, x: apply_rotary_pos_emb(t, freqs, x))
     # in a graph for every length, torch 2.11 reads strides of DTensors from sizes, of t * 2 too
     check = assert_placed if torch.__version__ >= (2, 13) else assert_gradient
-    for s, dim, tensor_format in ((4, 1, "bshd"), (6, 1, "bshd"), (6, 2, "bshd"), (6, 2, "bhsd")):
+    for s, dim, tensor_format in ((4, 1, "bshd"), (6, 1, "bshd"), (6, 2, "bhsd")):
         t = torch.randn(2, s, 6, D, device=device)
         want = apply_rotary_pos_emb(t, freqs, tensor_format)
         got = in_a_graph(placed(t, mesh, Shard(dim)), tensor_format)

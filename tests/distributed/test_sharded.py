@@ -21,18 +21,13 @@ import ranks
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-MOST_SECONDS = 900  # of a launch; alone on two cores all cases take less than four minutes
-MOST_SECONDS_OF_A_CASE = 120
+MOST_SECONDS = 900  # of a launch; alone on two cores all cases take about one minute
 CASES = ranks.cases()
-IN_EVERY_SLICE = (
-    (4, "a_small_llama, (2, 2), dtensors, torch.float32"),
-    (2, "compiled_with, position_ids"),
-)
 
 
 def launch(world_sizes, folder, device, names):
     """What became of each case on each rank, by world size: {case: (error, seconds)}."""
-    rooms = [ROOT, HERE, os.environ.get("PYTHONPATH", "")]
+    rooms = [ROOT, HERE.parent, HERE, os.environ.get("PYTHONPATH", "")]
     pattern = "^(" + "|".join(map(re.escape, names)) + ")$"
     sizes = ",".join(map(str, world_sizes))
     command = [sys.executable, HERE / "ranks.py", sizes, folder, device, pattern]
@@ -85,9 +80,8 @@ def is_nccl(item):
 
 def check_case(found, name):
     for rank, cases in enumerate(found):
-        error, seconds = cases.get(name, ("it did not run\n" + cases.get("", ("", 0))[0], 0))
+        error, _ = cases.get(name, ("it did not run\n" + cases.get("", ("", 0))[0], 0))
         assert not error, f"rank {rank}: {error}"
-        assert seconds < MOST_SECONDS_OF_A_CASE, seconds
 
 
 on_a_cpu = pytest.mark.skipif(
@@ -98,12 +92,6 @@ on_a_cpu = pytest.mark.skipif(
 @on_a_cpu
 @pytest.mark.parametrize("world_size,name", [(n, name) for n in CASES for name in CASES[n]])
 def test_on_gloo(world_size, name, became):
-    check_case(became(world_size, "cpu"), name)
-
-
-@on_a_cpu
-@pytest.mark.parametrize("world_size,name", IN_EVERY_SLICE)
-def test_in_every_slice_on_gloo(world_size, name, became):
     check_case(became(world_size, "cpu"), name)
 
 

@@ -1,10 +1,9 @@
-"""The widgets by value: what they say is counted here in another way, and a move is quick."""
+"""The widgets by value: what they say is counted here in another way."""
 
 import base64
 import io
 import math
 import re
-import time
 
 import pytest
 
@@ -47,18 +46,6 @@ def test_every_slider_changes_what_is_seen(make):
         slider.value = another_value(slider)
         assert (explorer.said.value, explorer.picture.value) != before, slider.description
         assert explorer.picture.value != before[1], slider.description
-
-
-@pytest.mark.parametrize("make", EXPLORERS)
-def test_a_move_answers_at_once(make):
-    explorer, times = make(), []
-    slider = explorer.sliders[0]
-    for value in (slider.min, slider.max) * 4:
-        begin = time.thread_time()  # other processes may have the CPU meanwhile
-        slider.value = value
-        times.append(time.thread_time() - begin)
-    # 0.06 to 0.1 s where nothing else runs; twice that beside other work on the same cores
-    assert min(t for t in times if t > 1e-3) < 0.3
 
 
 @pytest.mark.parametrize("make", EXPLORERS)

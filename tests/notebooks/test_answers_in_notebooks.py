@@ -1,9 +1,9 @@
-"""Solutions and wrong answers in a reader's place: in their notebook, after all cells before them.
+"""Wrong answers, and right ones in other words, in their notebook, after all cells before them.
 
-Elsewhere an answer is judged alone. Here the cells before it have run, in a kernel, and what they
-left behind is in the way. Each notebook runs once. Answers are pasted over their stub, which is
-gone: first the wrong ones, each in a cell of its own, and then the solution, as if a reader had
-found it last. A number or a choice is asked for by its stub, so there the solution comes first.
+The cells before an answer have run, in a kernel, and what they left behind is in the way. Each
+notebook runs once. Answers are pasted over their stub, each in a cell of its own. A number or a
+choice is asked for by its stub, so there the solution comes first, and proves that the stub takes
+it; other solutions are run, and compared, in notebooks of their own.
 """
 
 import ast
@@ -18,12 +18,12 @@ import wrong_answers
 import wrong_answers_first
 from notebook_form import FOLDER
 from rope_lab.grading.judge import QUIET
-from test_wrong_answers import GRADED, SOLVED, of_rung
+from test_wrong_answers import EXAM, GRADED, SOLVED, of_rung
 from wrong_numbers import WRONG_NUMBERS
+from wrong_rungs import WRONG_RUNGS
 
 pytest.importorskip("triton", reason="needs Triton")
 
-EXAM = "10", 2, "check_exercise"  # its solution is here and not among the solutions
 EXAM_CELLS = "10-b1", "10-b2"
 REPAIR = {"out.numel() // (positions * d)": "t.shape[1] * heads"}
 SECONDS_A_CELL = 300
@@ -67,19 +67,22 @@ def other_texts(key):
         return [("WRONG", one) for one in wrong_answers.WRONG_REPAIRS]
     if key[2] == "check_timer":
         return [("WRONG", one) for one in wrong_answers.WRONG_TIMERS]
-    if key[2] == "check_rung":  # `test_rungs.py` judges all of them
-        return [(one.state, one) for one in of_rung(GRADED[key])[:2]]
+    if key[2] == "check_rung":
+        return [(one.state, one) for one in of_rung(GRADED[key])]
     found = []
     for module in (wrong_answers, wrong_answers_first):
         found += [("WRONG", one) for one in module.WRONG_ANSWERS]
-        found += [("RIGHT, but", one) for one in getattr(module, "WASTEFUL_ANSWERS", ())]
+        found += [("RIGHT, but", one) for one in module.WASTEFUL_ANSWERS]
+        found += [("RIGHT", one) for one in module.RIGHT_ANSWERS]
     return [(state, one) for state, one in found if (one.notebook, one.exercise) == key[:2]]
 
 
 def answers_to(key):
-    """The answers to one stub, the right one last."""
+    """The answers to one stub; a right number or choice, and the exam's repair, are the last."""
     number, exercise, check = key
     solution = exam() if key == EXAM else SOLVED[key].source
+    right = changed(solution, REPAIR) if key == EXAM else solution
+    right = [Answer(f"the solution of {number}-{exercise}", right)]
     if check in ("check_answer", "check_choices"):
         answers = [
             Answer(
@@ -87,13 +90,12 @@ def answers_to(key):
             )
             for given, told in WRONG_NUMBERS[number, exercise]
         ]
-    else:
-        answers = [
-            Answer(f"{number}-{exercise}: {one}", changed(solution, one.instead), state, one.told)
-            for state, one in other_texts(key)
-        ]
-    right = changed(solution, REPAIR) if key == EXAM else solution
-    return [*answers, Answer(f"the solution of {number}-{exercise}", right)]
+        return answers + right
+    answers = [
+        Answer(f"{number}-{exercise}: {one}", changed(solution, one.instead), state, one.told)
+        for state, one in other_texts(key)
+    ]
+    return answers + right if key == EXAM else answers
 
 
 def pasted_over(stub, key):
@@ -178,14 +180,8 @@ def judged_in(number, monkeypatch):
     return complaints(notebook, answers)
 
 
-@pytest.mark.parametrize("number", [number for number in NOTEBOOKS if number < "04"])
-def test_answers_are_judged_rightly_in_the_first_notebooks(number, monkeypatch):
-    found = judged_in(number, monkeypatch)
-    assert not found, "\n\n".join(found)
-
-
-@pytest.mark.parametrize("number", [number for number in NOTEBOOKS if number >= "04"])
-def test_answers_are_judged_rightly_in_the_other_notebooks(number, monkeypatch):
+@pytest.mark.parametrize("number", NOTEBOOKS)
+def test_answers_are_judged_rightly(number, monkeypatch):
     found = judged_in(number, monkeypatch)
     assert not found, "\n\n".join(found)
 
@@ -234,15 +230,13 @@ def test_what_is_complained_about(cell, answer, fine):
 
 
 def test_every_answer_has_its_cell():
-    """Each exercise's solution, and all wrong answers."""
-    answers = [one for number in NOTEBOOKS for one in with_answers(number)[1].values()]
-    wrong = [one for one in answers if one.state == "WRONG"]
-    lists = wrong_answers.WRONG_ANSWERS, wrong_answers_first.WRONG_ANSWERS
-    lists += wrong_answers.WRONG_TIMERS, wrong_answers.WRONG_REPAIRS
-    asked = [cell for key, cell in GRADED.items() if key[2] == "check_rung"]
-    lists += ([one for cell in asked for one in of_rung(cell)[:2] if one.state == "WRONG"],)
-    assert len(wrong) == sum(map(len, (*lists, *WRONG_NUMBERS.values())))
-    assert len([one for one in answers if one.state == "RIGHT"]) == len(GRADED)
+    modules = wrong_answers, wrong_answers_first
+    lists = [x for m in modules for x in (m.WRONG_ANSWERS, m.WASTEFUL_ANSWERS, m.RIGHT_ANSWERS)]
+    lists += [wrong_answers.WRONG_TIMERS, wrong_answers.WRONG_REPAIRS, WRONG_RUNGS]
+    answers = [one.name for number in NOTEBOOKS for one in with_answers(number)[1].values()]
+    solutions = [name for name in answers if name.startswith("the solution of ")]
+    assert len(answers) - len(solutions) == sum(map(len, (*lists, *WRONG_NUMBERS.values())))
+    assert len(solutions) == len(WRONG_NUMBERS) + 1
 
 
 def test_a_cell_that_fails_does_not_hide_the_next():

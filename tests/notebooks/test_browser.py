@@ -1,4 +1,4 @@
-"""In a real browser: JupyterLab as `make lab` starts it, in headless Chromium.
+"""In a real browser: JupyterLab, started once by `make lab` in a reader's clone, and Chromium.
 
 Where the variable CI is set (as by `.ci/run` and GitHub) a missing Chromium is a failure; elsewhere
 it is a skip that says so. Screenshots of every notebook are taken if SCREENSHOTS names a folder.
@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-from contextlib import contextmanager
 from pathlib import Path
 
 import nbformat
@@ -60,31 +59,51 @@ def stopped(address: str) -> None:
     raise AssertionError(f"the server at {address} was not stopped")
 
 
-@contextmanager
-def jupyterlab(command, folder: Path, packages: Path):
-    """Address of a JupyterLab; `command(options)` is the command line that starts it in `folder`.
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """A reader's clone: what git has of this one, or would have."""
+    need_chromium()
+    if not (shutil.which("make") and shutil.which("git")):
+        pytest.skip("a reader's clone needs make and git")
+    root = tmp_path_factory.mktemp("reader") / "checkout"
+    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("there is no git here to ask for the files")
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, root / name)
+    for command in (["init", "--quiet"], ["add", "--all"]):
+        subprocess.run(["git", *command], cwd=root, check=True)
+    return root
 
-    The kernels import this project from `packages`. Log, settings and workspaces go beside
-    `folder`: a workspace of the user's would bring back what an earlier run had open.
+
+@pytest.fixture(scope="module")
+def lab(checkout):
+    """Address of the JupyterLab that `make lab` starts there.
+
+    Log, settings and workspaces go beside the clone: a workspace of the user's would bring back
+    what an earlier run had open.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     theme = os.environ.get("LAB_THEME", "JupyterLab Light")
     environment = os.environ | {
-        "JUPYTERLAB_SETTINGS_DIR": str(settings(folder.parent / "settings", theme)),
-        "JUPYTERLAB_WORKSPACES_DIR": str(folder.parent / "workspaces"),
-        "PYTHONPATH": str(packages),
+        "JUPYTERLAB_SETTINGS_DIR": str(settings(checkout.parent / "settings", theme)),
+        "JUPYTERLAB_WORKSPACES_DIR": str(checkout.parent / "workspaces"),
+        "PYTHONPATH": str(checkout),
     }
     environment.pop("TRITON_INTERPRET", None)  # the notebooks choose their engine themselves
     environment.pop("ROPE_LAB_QUIET", None)  # a reader is told what takes long
     options = ["--no-browser", "--IdentityProvider.token=", f"--port={port}"]
     options += ["--ServerApp.port_retries=0", "--LabApp.expose_app_in_browser=True"]
-    log = folder.parent / "log"
+    log = checkout.parent / "log"
     with log.open("w") as output:
         server = subprocess.Popen(
-            command(options),
-            cwd=folder,
+            ["make", "lab", f"VENV={sys.prefix}", f"LAB_FLAGS={' '.join(options)}"],
+            cwd=checkout,
             env=environment,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -107,22 +126,6 @@ def jupyterlab(command, folder: Path, packages: Path):
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    """Address of a JupyterLab on copies of the notebooks; stored outputs stay as they are."""
-    need_chromium()
-    folder = tmp_path_factory.mktemp("lab") / "checkout"
-    shutil.copytree(ROOT / "notebooks", folder / "notebooks")
-    cells = [nbformat.v4.new_code_cell(source) for source in SCRATCH]
-    python = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
-    scratch = nbformat.v4.new_notebook(cells=cells, metadata=python)
-    nbformat.write(scratch, folder / "notebooks/scratch.ipynb")
-    start = ["env", f"JUPYTER_CONFIG_PATH={ROOT / 'tools/jupyter'}"]
-    start += [sys.executable, "-m", "jupyter", "lab", "--allow-root"]
-    with jupyterlab(lambda options: [*start, *options], folder, packages=ROOT) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
 def browser():
     need_chromium()
     with playwright.sync_playwright() as running:
@@ -142,9 +145,15 @@ class Page:
         self.in_lab("async (app, panel) => { await panel.sessionContext.ready; }")
 
     @classmethod
-    def of(cls, browser, lab: str, name: str, height: int = 1000) -> "Page":
+    def of(cls, browser, lab: str, path: str, height: int = 1000) -> "Page":
         """The page of a notebook, in a workspace of its own."""
-        return cls(browser, f"{lab}/lab/workspaces/{name[:2]}/tree/notebooks/{name}", height)
+        workspace = re.sub(r"\W", "-", path)
+        return cls(browser, f"{lab}/lab/workspaces/{workspace}/tree/{path}", height)
+
+    def close(self) -> None:
+        """With its kernel, which the server would keep."""
+        self.in_lab("async (_, panel) => { await panel?.sessionContext.shutdown(); }")
+        self.page.close()
 
     def in_lab(self, function: str, argument=None):
         """Call a JavaScript function with the application, the notebook's panel, an argument."""
@@ -191,10 +200,14 @@ class Page:
 
 
 def open_and_run(browser, lab, beginning: str) -> Page:
-    (name,) = (name for name in NAMES if name.startswith(beginning))
-    page = Page.of(browser, lab, name)
+    page = Page.of(browser, lab, f"my_notebooks/{named(beginning)}")
     page.run_all()
     return page
+
+
+def named(beginning: str) -> str:
+    (name,) = (name for name in NAMES if name.startswith(beginning))
+    return name
 
 
 IN_CELL = "cell => cell.querySelectorAll('img').length"
@@ -232,7 +245,7 @@ def test_run_all_and_a_slider_that_moves_a_picture(browser, lab):
     page.page.wait_for_timeout(200)
     assert picture.get_attribute("alt") == said.inner_text()
     assert picture.evaluate("image => image.complete && image.naturalWidth > 0")
-    page.page.close()
+    page.close()
 
 
 # A notebook of a few cells, for what would take long in those of the series.
@@ -282,9 +295,13 @@ COLORS = """pre => new Set([...pre.querySelectorAll('span')].map(
 PRESSED = "buttons => buttons.map(button => button.getAttribute('aria-pressed'))"
 
 
-def test_what_helpers_show(browser, lab):
+def test_what_helpers_show(browser, lab, checkout):
     """Source in colors, toggles that say so, what a kernel prints, a word about an endless loop."""
-    page = Page(browser, f"{lab}/lab/workspaces/scratch/tree/notebooks/scratch.ipynb")
+    cells = [nbformat.v4.new_code_cell(source) for source in SCRATCH]
+    python = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    scratch = nbformat.v4.new_notebook(cells=cells, metadata=python)
+    nbformat.write(scratch, checkout / "my_notebooks/scratch.ipynb")
+    page = Page.of(browser, lab, "my_notebooks/scratch.ipynb")
     page.in_lab("app => { app.commands.execute('notebook:run-all-cells'); }")
     cells = page.page.locator(f"{IN_FRONT} .jp-Cell")
     cells.nth(3).locator("text=An endless loop").first.wait_for(timeout=SECONDS * 1000)
@@ -306,7 +323,7 @@ def test_what_helpers_show(browser, lab):
     assert "seen from the kernel" in words and "RIGHT" in words
     # a word about the time that the process took to start was there, and has gone
     assert "endless" not in words and "Starting" not in words
-    page.page.close()
+    page.close()
 
 
 def test_a_rung_is_climbed_turns_green_and_opens_the_next_one(browser, lab):
@@ -328,7 +345,7 @@ def test_a_rung_is_climbed_turns_green_and_opens_the_next_one(browser, lab):
     own = page.cells()[stubs[0]]["source"]
     assert own.startswith("# lab.ours(3)") and "x1 * tl.cos(angle1)" in own
     assert own.endswith("lab.check_rung(3, my_rope)")
-    page.page.close()
+    page.close()
 
 
 def type_and_run(page: Page, number: int, source: str) -> None:
@@ -365,96 +382,68 @@ def is_code(cell: dict) -> bool:
     return cell["cell_type"] == "code"
 
 
-@pytest.fixture
-def checkout(tmp_path):
-    """A reader's clone: what git has of this one, or would have."""
-    if not (shutil.which("make") and shutil.which("git")):
-        pytest.skip("a reader's clone needs make and git")
-    root = tmp_path / "checkout"
-    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
-    listed = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True)
-    if listed.returncode:
-        pytest.skip("there is no git here to ask for the files")
-    for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT / name).is_file():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, root / name)
-    for command in (["init", "--quiet"], ["add", "--all"]):
-        subprocess.run(["git", *command], cwd=root, check=True)
-    return root
-
-
-def make_lab(options: list[str]) -> list[str]:
-    return ["make", "lab", f"VENV={sys.prefix}", f"LAB_FLAGS={' '.join(options)}"]
-
-
 @pytest.mark.parametrize(
     "folder, number, exercise, theme",
     [("my_notebooks", "09", 4, "JupyterLab Light"), ("notebooks", "05", 2, "JupyterLab Dark")],
 )
-def test_a_solution_opens_at_its_exercise(
-    folder, number, exercise, theme, browser, checkout, monkeypatch
-):
+def test_a_solution_opens_at_its_exercise(folder, number, exercise, theme, browser, lab):
     """At the first click, when JupyterLab has yet to open the solutions."""
-    monkeypatch.setenv("LAB_THEME", theme)
-    (name,) = (name for name in NAMES if name.startswith(number))
-    with jupyterlab(make_lab, checkout, packages=checkout) as lab:
-        page = Page(browser, f"{lab}/lab/tree/{folder}/{name}")
-        page.page.wait_for_timeout(4000)  # for the page to settle
-        page.page.locator(f"{IN_FRONT} a:has-text('Solution')").nth(exercise - 1).click()
-        heading = page.page.locator(f"{IN_FRONT} h2[data-jupyter-id^='Exercise-{exercise}:']")
-        page.page.wait_for_function(
-            "heading => Math.abs(heading.getBoundingClientRect().top - 200) < 200",
-            arg=heading.element_handle(),
-            timeout=20_000,
-        )
-        page.page.wait_for_timeout(1000)
-        assert 0 < heading.bounding_box()["y"] < 400
-        assert page.path() == f"{folder}/solutions/{name.removesuffix('.ipynb')}_solutions.ipynb"
-        # cells that grow once the reader has scrolled don't bring the heading back
-        heading.hover()
-        page.page.mouse.wheel(0, -700)
-        page.in_lab("(_, panel) => { panel.content.viewportNode.style.paddingBottom = '99px'; }")
-        page.page.wait_for_timeout(1000)
-        assert heading.bounding_box()["y"] > 600
-        page.page.close()
+    name = named(number)
+    page = Page.of(browser, lab, f"{folder}/{name}")
+    page.in_lab("(app, _, theme) => app.commands.execute('apputils:change-theme', {theme})", theme)
+    page.page.wait_for_timeout(4000)  # for the page to settle
+    page.page.locator(f"{IN_FRONT} a:has-text('Solution')").nth(exercise - 1).click()
+    heading = page.page.locator(f"{IN_FRONT} h2[data-jupyter-id^='Exercise-{exercise}:']")
+    page.page.wait_for_function(
+        "heading => Math.abs(heading.getBoundingClientRect().top - 200) < 200",
+        arg=heading.element_handle(),
+        timeout=20_000,
+    )
+    page.page.wait_for_timeout(1000)
+    assert 0 < heading.bounding_box()["y"] < 400
+    assert page.path() == f"{folder}/solutions/{name.removesuffix('.ipynb')}_solutions.ipynb"
+    # cells that grow once the reader has scrolled don't bring the heading back
+    heading.hover()
+    page.page.mouse.wheel(0, -700)
+    page.in_lab("(_, panel) => { panel.content.viewportNode.style.paddingBottom = '99px'; }")
+    page.page.wait_for_timeout(1000)
+    assert heading.bounding_box()["y"] > 600
+    page.close()
 
 
-def test_links_of_other_pages_lead_to_the_copies(browser, checkout):
+def test_links_of_other_pages_lead_to_the_copies(browser, lab):
     """README and docs/ name the originals. An original's own links stay among them: see above."""
-    with jupyterlab(make_lab, checkout, packages=checkout) as lab:
-        page = Page(browser, lab)
-        page.page.locator(f"{IN_FRONT} a:has-text('README')").click()
-        page.page.locator(".jp-MarkdownViewer a:has-text('04 A naive RoPE kernel')").click()
-        page.page.wait_for_selector(f"{IN_FRONT} h1:has-text('A naive RoPE kernel')")
-        assert page.path() == "my_notebooks/04_naive_rope_kernel.ipynb"
-        page.in_lab(
-            "app => app.commands.execute('docmanager:open',"
-            " { path: 'docs/checklist.md', factory: 'Markdown Preview' })"
-        )
-        page.page.locator(".jp-MarkdownViewer a:has-text('Notebook 08')").click()
-        page.page.wait_for_selector(f"{IN_FRONT} h1:has-text('Profiling')")
-        assert page.path() == "my_notebooks/08_profiling.ipynb"
-        page.page.close()
+    page = Page.of(browser, lab, f"my_notebooks/{NAMES[0]}")
+    page.page.locator(f"{IN_FRONT} a:has-text('README')").click()
+    page.page.locator(".jp-MarkdownViewer a:has-text('04 A naive RoPE kernel')").click()
+    page.page.wait_for_selector(f"{IN_FRONT} h1:has-text('A naive RoPE kernel')")
+    assert page.path() == "my_notebooks/04_naive_rope_kernel.ipynb"
+    page.in_lab(
+        "app => app.commands.execute('docmanager:open',"
+        " { path: 'docs/checklist.md', factory: 'Markdown Preview' })"
+    )
+    page.page.locator(".jp-MarkdownViewer a:has-text('Notebook 08')").click()
+    page.page.wait_for_selector(f"{IN_FRONT} h1:has-text('Profiling')")
+    assert page.path() == "my_notebooks/08_profiling.ipynb"
+    page.close()
 
 
-def test_the_two_commands_in_a_readers_order(browser, checkout):
+def test_the_two_commands_in_a_readers_order(browser, lab, checkout):
     """`make lab`, Run All and save, in a copy and in its original; then some of `make test`."""
     name = NAMES[0]
     original = checkout / "notebooks" / name
     before = original.read_bytes()
-    with jupyterlab(make_lab, checkout, packages=checkout) as lab:
-        mine = Page(browser, lab)
-        assert mine.path() == f"my_notebooks/{name}"
-        assert not any(cell.get("outputs") for cell in mine.cells())
-        mine.page.wait_for_timeout(2000)
-        assert mine.page.locator(".Toastify__toast").count() == 0  # no question about news
-        theirs = Page(browser, f"{lab}/lab/workspaces/original/tree/notebooks/{name}")
-        for page in (mine, theirs):
-            page.run_all()
-            assert page.errors() == []
-            page.save()
-            page.page.close()
+    mine = Page(browser, lab)
+    assert mine.path() == f"my_notebooks/{name}"
+    assert not any(cell.get("outputs") for cell in mine.cells())
+    mine.page.wait_for_timeout(2000)
+    assert mine.page.locator(".Toastify__toast").count() == 0  # no question about news
+    theirs = Page.of(browser, lab, f"notebooks/{name}")
+    for page in (mine, theirs):
+        page.run_all()
+        assert page.errors() == []
+        page.save()
+        page.close()
     saved = json.loads((checkout / "my_notebooks" / name).read_text())
     assert any(cell.get("outputs") for cell in saved["cells"])
     assert original.read_bytes() != before
@@ -470,23 +459,22 @@ def test_the_two_commands_in_a_readers_order(browser, checkout):
         assert ran.returncode == 0, f"{command}: {ran.stdout}{ran.stderr}"
 
 
-def test_a_copy_that_was_only_opened_closes_without_a_question(browser, checkout):
+def test_a_copy_that_was_only_opened_closes_without_a_question(browser, lab, checkout):
     """Once its kernel is there, too: it has nothing to add to what the copy says of it."""
-    with jupyterlab(make_lab, checkout, packages=checkout) as lab:
-        page = Page(browser, lab)
-        copy = checkout / page.path()
-        before = copy.read_bytes()
-        page.in_lab("async (_, panel) => { await panel.sessionContext.session.kernel.info; }")
-        page.page.wait_for_timeout(2000)
-        shown = page.in_lab("(_, panel) => panel.content.model.toJSON().metadata")
-        assert shown == json.loads(before)["metadata"]
-        assert not page.in_lab("(_, panel) => panel.context.model.dirty")
-        assert page.page.locator(".lm-TabBar-tab.jp-mod-dirty").count() == 0
-        page.in_lab("app => { app.commands.execute('application:close'); }")
-        page.page.locator(IN_FRONT).wait_for(state="detached")
-        assert page.page.locator(".jp-Dialog").count() == 0
-        assert copy.read_bytes() == before
-        page.page.close()
+    page = Page.of(browser, lab, f"my_notebooks/{named('02')}")
+    copy = checkout / page.path()
+    before = copy.read_bytes()
+    page.in_lab("async (_, panel) => { await panel.sessionContext.session.kernel.info; }")
+    page.page.wait_for_timeout(2000)
+    shown = page.in_lab("(_, panel) => panel.content.model.toJSON().metadata")
+    assert shown == json.loads(before)["metadata"]
+    assert not page.in_lab("(_, panel) => panel.context.model.dirty")
+    assert page.page.locator(".lm-TabBar-tab.jp-mod-dirty").count() == 0
+    page.in_lab("app => { app.commands.execute('application:close'); }")
+    page.page.locator(IN_FRONT).wait_for(state="detached")
+    assert page.page.locator(".jp-Dialog").count() == 0
+    assert copy.read_bytes() == before
+    page.page.close()
 
 
 def in_checkout(checkout: Path, command: list[str]):
@@ -534,7 +522,7 @@ def test_screenshots(name, browser, lab):
     """The whole of a notebook with its stored outputs, top to bottom; nothing sticks out."""
     folder = Path(os.environ["SCREENSHOTS"])
     folder.mkdir(parents=True, exist_ok=True)
-    page = Page.of(browser, lab, name, height=4000)
+    page = Page.of(browser, lab, f"notebooks/{name}", height=4000)
     page.page.wait_for_timeout(3000)
     outer = page.page.locator(f"{IN_FRONT} .jp-WindowedPanel-outer")
     top, piece = 0, 0

@@ -1,12 +1,10 @@
-"""Exercises of notebooks 04 to 09 and 11 to 13: a kind stub, a solution, and wrong answers told so.
+"""Exercises: a kind stub, a hint, and a solution of the same name with the same check.
 
 What stubs and solutions print is stored in the notebooks, and nbval holds it; here it is read.
+`test_answers_in_notebooks.py` has wrong answers judged.
 """
 
-import ast
 import re
-import types
-from dataclasses import replace
 
 import nbformat
 import pytest
@@ -15,14 +13,12 @@ import notebook_form
 import notebook_index
 import rope_lab as lab
 import wrong_kernels
-from decoys import decoys_for
 from rope_kernels import rope_fw, rope_qk
 from rope_lab.grading import exercises
-from rope_lab.grading.pretend_gpu import check_timer
-from wrong_answers import RIGHT_ANSWERS, WASTEFUL_ANSWERS, WRONG_ANSWERS, WRONG_TIMERS
+from test_wrong_answers import EXAM, GRADED, SOLUTIONS, SOLVED
 
-NUMBERS = ("04", "05", "06", "07", "08", "09", "11", "12", "13")
-SOLUTIONS = notebook_form.FOLDER / "solutions"
+NUMBERS = sorted({number for number, _, _ in GRADED})
+TITLE = re.compile(r"^###? (Exercise (\d): .+?)(?: \(\d+ minutes.*\))?$", re.MULTILINE)
 
 
 def notebook(number):
@@ -36,9 +32,9 @@ def solutions(number):
     return notebook_form.Notebook(path.name, node, SOLUTIONS)
 
 
-def cell(book, suffix):
-    (found,) = (c for c in book.node.cells if c.id.endswith(suffix))
-    return found
+def tasks(book):
+    """title -> cell of each exercise, in order."""
+    return {TITLE.search(c.source)[1]: c for c in book.markdown if TITLE.search(c.source)}
 
 
 def texts(code_cell):
@@ -46,60 +42,52 @@ def texts(code_cell):
     return [o.get("text") or o["data"]["text/plain"] for o in code_cell.outputs]
 
 
-def titles(book, level):
-    return re.findall(
-        rf"^{level} Exercise (\d): (.+?)(?: \(\d+ minutes.*\))?$",
-        "\n".join(c.source for c in book.markdown),
-        re.MULTILINE,
-    )
-
-
-EXERCISES = [(number, int(k)) for number in NUMBERS for k, _ in titles(notebook(number), "###")]
+def check_of(cell):
+    """The lines of a cell from the check on."""
+    return cell.source[cell.source.index("lab.check") :]
 
 
 # stubs and solutions
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_there_are_three_to_five_and_each_has_a_solution(number):
-    found = titles(notebook(number), "###")
-    assert 3 <= len(found) <= 6
-    assert [int(k) for k, _ in found] == list(range(1, len(found) + 1))
-    assert found == titles(solutions(number), "##")
+def test_every_exercise_has_a_hint_and_a_solution_of_its_name(number):
+    asked, solved = tasks(notebook(number)), tasks(solutions(number))
+    numbers = [int(re.search(r"\d", title)[0]) for title in asked]
+    assert numbers == list(range(1, len(asked) + 1))
+    if number == EXAM[0]:
+        asked = dict(list(asked.items())[: EXAM[1] - 1])
+    assert list(asked) == list(solved)
+    for title, cell in asked.items():
+        assert "<details><summary>Hint</summary>\n\n" in cell.source
+        link = f"solutions/{solutions(number).name}#{notebook_index.anchor(title)}"
+        assert f"[Solution]({link})" in cell.source
 
 
-@pytest.mark.parametrize("number, k", EXERCISES)
-def test_a_stub_says_kindly_what_to_do(number, k):
-    book = notebook(number)
-    task, stub = cell(book, f"-ex{k}-task").source, cell(book, f"-ex{k}")
-    assert "<details><summary>Hint</summary>" in task
-    title = f"Exercise {k}: {dict(titles(book, '###'))[str(k)]}"
-    link = f"{solutions(number).name}#{notebook_index.anchor(title)}"
-    assert f"[Solution](solutions/{link})" in task
-    headings = [c.source.splitlines()[0] for c in solutions(number).markdown]
-    assert f"## {title}" in headings  # where the link leads
-    assert stub.outputs and all(text.startswith("NOT YET: ") for text in texts(stub))
+@pytest.mark.parametrize("key", GRADED, ids=lambda key: "-".join(map(str, key)))
+def test_a_stub_says_kindly_what_to_do(key):
+    outputs = texts(GRADED[key])
+    assert outputs and all(text.startswith("NOT YET: ") for text in outputs)
 
 
-@pytest.mark.parametrize("number, k", EXERCISES)
-def test_a_solution_is_right(number, k):
-    outputs = texts(cell(solutions(number), f"-ex{k}"))
-    assert outputs and all(text.startswith("RIGHT: ") for text in outputs)
-    assert check_of(notebook(number), k) == check_of(solutions(number), k)
-
-
-def check_of(book, k):
-    """The lines of a cell from the check on."""
-    source = cell(book, f"-ex{k}").source
-    return source[source.index("lab.check") :]
+@pytest.mark.parametrize(
+    "key", [key for key in GRADED if key in SOLVED], ids=lambda key: "-".join(map(str, key))
+)
+def test_a_solution_is_right_by_the_check_of_its_stub(key):
+    judged = re.findall(
+        "^(RIGHT|RIGHT, but|WRONG|NOT YET)[: ]", "\n".join(texts(SOLVED[key])), re.M
+    )
+    assert judged and set(judged) == {"RIGHT"}
+    assert check_of(GRADED[key]) == check_of(SOLVED[key])
 
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_solutions_keep_the_form(number):
     book = solutions(number)
     assert notebook_form.first_code_cell_picks_the_engine(book) == []
+    assert not any(notebook_form.tags_of(c) for c in book.code)  # all that they show is compared
     for source in (c.source for c in book.markdown):
-        for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", source):
+        for target in re.findall(r"\]\((?!https?:)([^)\s#]+)[^)\s]*\)", source):
             assert (SOLUTIONS / target).exists(), target
 
 
@@ -114,81 +102,6 @@ def test_solutions_are_stored_in_the_normal_form(number):
         notebook_form.nothing_of_the_machine,
     ):
         assert check(stored) == []
-
-
-def test_all_that_they_show_is_compared():
-    for number in NUMBERS:
-        assert not any(notebook_form.tags_of(c) for c in solutions(number).code)
-
-
-# wrong answers
-
-
-def functions_of(source):
-    """Imports and functions of a cell, and the kernel that they call, without what it runs."""
-    lines, kept = source.splitlines(), []
-    for node in ast.parse(source).body:
-        takes_kernel = ast.unparse(node) == "my_rope = mine_or_ours()"
-        if takes_kernel or isinstance(node, ast.FunctionDef | ast.Import | ast.ImportFrom):
-            begin = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
-            kept.append("\n".join(lines[begin - 1 : node.end_lineno]))
-    return "\n\n\n".join(kept) + "\n"
-
-
-def candidate_and_spec(wrong, folder):
-    """A function as a reader would have it in a notebook, and what it is judged by.
-
-    Around it are decoys, as if all other cells had left names that it does not use.
-    """
-    book = solutions(wrong.notebook)
-    source = functions_of(cell(book, f"-ex{wrong.exercise}").source)
-    for right, instead in wrong.instead.items():
-        assert right in source, f"not in the solution any more: {right}"
-        source = source.replace(right, instead)
-    path = folder / "answer.py"
-    path.write_text(functions_of(book.code[0].source) + "\n\n" + source)
-    module = types.ModuleType("answer")
-    vars(module).update(decoys_for(path.read_text()))
-    exec(compile(path.read_text(), path, "exec"), module.__dict__)
-    checks = dict(
-        re.findall(
-            r"lab\.check_exercise\((\w+), lab\.exercises\.(\w+)", check_of(book, wrong.exercise)
-        )
-    )
-    name = wrong.candidate or next(iter(checks))
-    return getattr(module, name), getattr(exercises, checks[name])
-
-
-@pytest.mark.parametrize("wrong", WRONG_ANSWERS, ids=str)
-def test_a_wrong_answer_is_told_what_it_looks_like(wrong, tmp_path):
-    verdict = lab.check_exercise(*candidate_and_spec(wrong, tmp_path))
-    assert not verdict and verdict.state == "wrong"
-    assert wrong.told in verdict.reason, verdict
-
-
-@pytest.mark.parametrize("wasteful", WASTEFUL_ANSWERS, ids=str)
-def test_a_right_answer_that_does_too_much_is_told_so(wasteful, tmp_path):
-    verdict = lab.check_exercise(*candidate_and_spec(wasteful, tmp_path))
-    assert verdict and repr(verdict).startswith("RIGHT, but ")
-    assert wasteful.told in verdict.remark, verdict
-
-
-@pytest.mark.parametrize("right", RIGHT_ANSWERS, ids=str)
-def test_a_right_answer_in_other_words_is_right(right, tmp_path):
-    verdict = lab.check_exercise(*candidate_and_spec(right, tmp_path))
-    assert repr(verdict).startswith(right.told), verdict
-
-
-@pytest.mark.parametrize("wrong", WRONG_TIMERS, ids=str)
-def test_a_wrong_timer_is_told_what_it_forgot(wrong):
-    source = cell(solutions("08"), "-ex2").source
-    for right, instead in wrong.instead.items():
-        assert right in source, f"not in the solution any more: {right}"
-        source = source.replace(right, instead)
-    names = {}
-    exec(functions_of(source), names)
-    verdict = check_timer(names["timer"])
-    assert verdict.state == "wrong" and wrong.told in repr(verdict), verdict
 
 
 # what was added to the judge for them
@@ -263,14 +176,3 @@ def test_a_hint_is_said_only_where_it_helps():
 def test_a_verdict_does_not_give_the_answer_away():
     for answer in (None, 7, "x", [1, 2], True):
         assert "12345" not in repr(lab.check_answer(answer, 12345))
-
-
-# among the names of other cells, as all candidates above
-
-SOLVED = {(one.notebook, one.exercise, one.candidate): one for one in WRONG_ANSWERS}
-
-
-@pytest.mark.parametrize("wrong", SOLVED.values(), ids=lambda one: f"{one.notebook}-{one.exercise}")
-def test_a_solution_is_right_among_decoys(wrong, tmp_path):
-    verdict = lab.check_exercise(*candidate_and_spec(replace(wrong, instead={}), tmp_path))
-    assert verdict, verdict

@@ -1,7 +1,7 @@
 """Wrong answers to the exercises of notebooks 04 to 09, 11 and 12, and what they must be told.
 
 Each is the worked solution with a line or two as readers write them: text of the solution on the
-left, what stands there instead on the right. `test_exercises.py` has them judged.
+left, what stands there instead on the right. `test_answers_in_notebooks.py` has them judged.
 """
 
 from dataclasses import dataclass

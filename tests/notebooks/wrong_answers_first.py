@@ -1,7 +1,7 @@
 """Answers to the exercises of notebooks 00 to 03 that are wrong, and what they must be told.
 
 As in `wrong_answers.py`: the worked solution, and what a reader writes instead of some of its text.
-`test_exercises_first.py` has them judged.
+`test_answers_in_notebooks.py` has them judged.
 """
 
 from wrong_answers import Wrong

@@ -1,6 +1,6 @@
 """Wrong numbers and choices for the exercises that ask for them, and what they must be told.
 
-`test_wrong_answers.py` puts each in place of the answer in the worked solution's cell.
+`test_answers_in_notebooks.py` puts each in place of the answer, in its notebook.
 """
 
 # notebook, exercise -> the answer given, words of the verdict

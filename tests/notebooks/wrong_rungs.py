@@ -1,8 +1,7 @@
 """Kernels that are not on their rung, and what they must be told.
 
 Each is our kernel of the rung with a line or two as readers write them: text of ours on the left,
-what is there instead on the right. `test_rungs.py` has them judged, and `test_answers_in_notebooks`
-the first two of each rung once more, in their notebook.
+what is there instead on the right. `test_answers_in_notebooks.py` has them judged.
 """
 
 from dataclasses import dataclass
