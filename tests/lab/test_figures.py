@@ -273,6 +273,7 @@ def test_drawings_can_be_read_and_say_what_they_show(figure):
 
 H100 = Machine(start_us=4.27, bytes_a_us=3.349e6, instructions_a_us=33.5e6)
 MEMORIES = (4.0, 0.3), (8.0, 1.0), (3.0, 3.35), (2.0, 8.0)
+PEAKS = 3, 10, 33.5, 80
 SHARES_OF_ROOF = [(0.4, 0.4, 0.4), (0.41, 0.84, 0.99), (1.02, 1.02, 1.02)]  # eager, naive, ours
 ROOFLINES = [(H100, shares) for shares in SHARES_OF_ROOF] + [
     (Machine(start_us, 1e6 * bandwidth, 1e6 * peak), shares)
