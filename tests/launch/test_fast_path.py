@@ -592,7 +592,8 @@ def test_calls_with_other_tensors_or_options_have_other_signatures(remembering):
 def test_a_module_that_was_changed_has_another_signature(remembering):
     module = RotaryPositionEmbedding(8)
     entries = [entry_of(T, freqs=module)]
-    for name, value in (("rotary_dim", 6), ("interleaved", True)):
+    changes = ("rotary_dim", 6), ("interleaved", True), ("attention_factor", 1.5), ("axes", [0] * 3)
+    for name, value in changes:
         setattr(module, name, value)
         entries.append(entry_of(T, freqs=module))
     module.inv_freq.requires_grad_()
