@@ -1,9 +1,9 @@
 """Wrong answers, and right ones in other words, in their notebook, after all cells before them.
 
 The cells before an answer have run, in a kernel, and what they left behind is in the way. Each
-notebook runs once. Answers are pasted over their stub, each in a cell of its own. A number or a
-choice is asked for by its stub, so there the solution comes first, and proves that the stub takes
-it; other solutions are run, and compared, in notebooks of their own.
+notebook runs once. Answers are pasted over their stub, each in a cell of its own, the solution
+last. A number or a choice is asked for by its stub, so there the solution comes first, and proves
+that the stub takes it.
 """
 
 import ast
@@ -78,7 +78,7 @@ def other_texts(key):
 
 
 def answers_to(key):
-    """The answers to one stub; a right number or choice, and the exam's repair, are the last."""
+    """The answers to one stub; the right one is the last, for later cells may call it."""
     number, exercise, check = key
     solution = exam() if key == EXAM else SOLVED[key].source
     right = changed(solution, REPAIR) if key == EXAM else solution
@@ -95,7 +95,7 @@ def answers_to(key):
         Answer(f"{number}-{exercise}: {one}", changed(solution, one.instead), state, one.told)
         for state, one in other_texts(key)
     ]
-    return answers + right if key == EXAM else answers
+    return answers + right
 
 
 def pasted_over(stub, key):
@@ -236,7 +236,7 @@ def test_every_answer_has_its_cell():
     answers = [one.name for number in NOTEBOOKS for one in with_answers(number)[1].values()]
     solutions = [name for name in answers if name.startswith("the solution of ")]
     assert len(answers) - len(solutions) == sum(map(len, (*lists, *WRONG_NUMBERS.values())))
-    assert len(solutions) == len(WRONG_NUMBERS) + 1
+    assert len(solutions) == len(GRADED)
 
 
 def test_a_cell_that_fails_does_not_hide_the_next():
