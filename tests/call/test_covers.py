@@ -10,6 +10,11 @@ from pairwise import all_pairs, cover, each_pair, pairs_between, pairs_of
 AXES = {"a": ("0", "1", "2"), "b": ("x", "y"), "c": ("p", "q", "r", "s"), "d": (2, 3)}
 
 
+@pytest.fixture(autouse=True)
+def without_the_option(monkeypatch):
+    monkeypatch.setattr(pairwise, "EVERY", False)
+
+
 def is_legal(case):
     return (case.get("a"), case.get("b")) != ("2", "y")
 
