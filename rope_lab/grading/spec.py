@@ -85,6 +85,7 @@ class Spec:
         has_floats = any(argument.holds == "floats" for argument in self.arguments)
         plain = {"s": 4, "b": 1, "h": 2, "g": 1, "d": 8, "n": 64, "base": 10_000}
         odd = {"s": 7, "b": 3, "h": 5, "g": 2, "d": 24, "n": 1000, "base": 500}
+        few = odd | {"s": 5, "b": 2, "h": 3}  # rows, where their number is not what is asked
         cases = [
             Case("small and plain", plain),
             Case("several sequences", plain | {"b": 3}),
@@ -92,12 +93,12 @@ class Spec:
             Case(
                 "more elements than a block", plain | {"s": 3, "b": 2, "h": 3, "d": 200, "n": 3001}
             ),
-            Case("one head", odd | {"h": 1}),
-            Case("part of the head rotated", odd | {"d": 20, "d2": 12}),
+            Case("one head", few | {"h": 1}),
+            Case("part of the head rotated", few | {"d": 20, "d2": 12}),
             Case("a table longer than the sequence", plain | {"s2": 9}),
-            Case("half precision", odd, torch.float16),
-            *(Case(name, odd, layout=name) for name in STRIDED),
-            Case(TAIL_AND_STRIDE, odd | {"d": 20, "d2": 12}, layout=STRIDED[-1]),
+            Case("half precision", few, torch.float16),
+            *(Case(name, few, layout=name) for name in STRIDED),
+            Case(TAIL_AND_STRIDE, few | {"d": 20, "d2": 12}, layout=STRIDED[-1]),
             Case("one gradient for all", plain, layout="one gradient for all"),
             *self.extra,
         ]

@@ -151,3 +151,31 @@ def test_a_check_that_counts_is_kept(monkeypatch):
     x = torch.tensor([3, -5, 100_000, 2**31 - 1], dtype=torch.int32)
     with pytest.raises(interpreter.InterpreterError, match="overflow"):
         squared_kernel[(1,)](x, torch.zeros_like(x))
+
+
+@triton.jit
+def every_kind_kernel(
+    x_ptr,  # (4,)
+    index_ptr,  # (8,) integers
+    out_ptr,  # (8, 4)
+    SIZE: tl.constexpr,  # 8
+):
+    row, column = tl.arange(0, SIZE), tl.arange(0, 4)
+    x = tl.load(x_ptr + column)
+    index = tl.load(index_ptr + row)
+    sums = x[None, :] + (2 * index)[:, None]
+    tl.static_assert(sums.shape[0] == 8 and sums.numel == 32)
+    wider = tl.where((row % 2 == 0)[:, None], sums, tl.zeros((SIZE, 4), tl.float32))
+    tl.store(out_ptr + row[:, None] * 4 + column[None, :], wider.to(out_ptr.dtype.element_ty))
+
+
+@pytest.mark.parametrize("index", (torch.int8, torch.int32, torch.int64, torch.uint8))
+@pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16, torch.float32, torch.float64))
+def test_types_of_the_same_sizes_stay_apart(dtype, index):
+    """Blocks of 4, 8 and (8, 4), of numbers, flags and pointers, one after the other."""
+    x, i = torch.tensor([0.5, 1, -2, 3], dtype=dtype), torch.arange(8, dtype=index)
+    out = torch.empty(8, 4, dtype=dtype)
+    every_kind_kernel[(1,)](x, i, out, SIZE=8)
+    want = x + 2 * i.to(dtype)[:, None]
+    want[1::2] = 0
+    assert torch.equal(out, want)
