@@ -7,8 +7,8 @@
 
 `--only TEXT` keeps mutants with that text in their file, edit or words; with `map` it names tests.
 `--quick` runs the tests that the list names and no others. Results go to build/mutants/state.json
-after each mutant, by the edit and by the contents of all other files, so a run can be interrupted
-and continued. `--again` runs what has a result: give it after the list names other tests.
+after each mutant, so a run can be interrupted and continued. A killed one is known until its file
+or that of its red test changes, any other until anything does. `--again` runs what has a result.
 
 A mutant counts as killed if its red test is green without the edit. That is tried at the end, once
 for each such test. What the named tests don't find goes to those that run its lines by the map;
@@ -209,16 +209,29 @@ class Bench:
     @cached_property
     def tree(self) -> str:
         """All files but this tool's own."""
-        names = [name for name in tracked() if not name.startswith(OWN)]
+        return self.digest_of(*(name for name in tracked() if not name.startswith(OWN)))
+
+    def digest_of(self, *names: str) -> str:
         return digest(*(part for name in names for part in (name, (ROOT / name).read_bytes())))
 
-    def recall(self, mutant: Mutant) -> Outcome | None:
-        found = self.known.get(f"{self.tree} {mutant.key}")
-        return Outcome(**found) if found else None
+    def basis(self, mutant: Mutant, outcome: Outcome) -> str:
+        """What an outcome hangs on."""
+        file = outcome.by.split("::")[0]
+        alone = outcome.state == "killed" and (ROOT / file).is_file()
+        return self.digest_of(mutant.file, file) if alone else self.tree
 
-    def remember(self, name: str, value: object) -> None:
+    def recall(self, mutant: Mutant) -> Outcome | None:
+        if not (found := self.known.get(mutant.key)):
+            return None
+        outcome = Outcome(**found["outcome"])
+        return outcome if found["basis"] == self.basis(mutant, outcome) else None
+
+    def remember(self, mutant: Mutant, outcome: Outcome) -> None:
+        self.write(mutant.key, {"outcome": asdict(outcome), "basis": self.basis(mutant, outcome)})
+
+    def write(self, name: str, value: object) -> None:
         with self.lock:
-            self.known[f"{self.tree} {name}"] = value
+            self.known[name] = value
             unfinished = self.state.with_suffix(".new")
             unfinished.write_text(json.dumps(self.known, indent=1))
             unfinished.replace(self.state)
@@ -229,7 +242,7 @@ class Bench:
             outcome = self.outcome(place, mutant)
         finally:
             self.free.put(place)
-        self.remember(mutant.key, asdict(outcome))
+        self.remember(mutant, outcome)
         print(f"{outcome.state:10} {outcome.seconds:6.1f} s  {mutant.title}  {outcome.by}")
         return outcome
 
@@ -260,8 +273,8 @@ class Bench:
         self.free.put(place)
         for mutant, outcome in killed.items():
             if outcome.test in red:
-                self.remember(mutant.key, asdict(replace(outcome, state="no verdict")))
-        self.remember("green", sorted(green | {*asked} - red))
+                self.remember(mutant, replace(outcome, state="no verdict"))
+        self.write(f"{self.tree} green", sorted(green | {*asked} - red))
 
     def others(self, mutant: Mutant, right: str) -> list[str]:
         """Tests that run its lines, by the map; without one those of its room."""

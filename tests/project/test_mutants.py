@@ -75,13 +75,15 @@ def test_what_is_drawn_can_be_applied_and_is_of_every_room():
 
 @pytest.fixture
 def bench(tmp_path, monkeypatch):
-    """A bench for a tree of two files."""
+    """A bench for a tree of three files."""
     root = tmp_path / "root"
     (root / "tests").mkdir(parents=True)
     (root / "code.py").write_text("def two():\n    return 1 + 1\n")
     (root / "tests/test_code.py").write_text(TEST)
+    (root / "other.py").write_text("")
+    files = ["code.py", "other.py", "tests/test_code.py"]
     monkeypatch.setattr(mutants, "ROOT", root)
-    monkeypatch.setattr(mutants, "tracked", lambda: ["code.py", "tests/test_code.py"])
+    monkeypatch.setattr(mutants, "tracked", lambda: files)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take a second of each run
     return mutants.Bench(tmp_path / "state", limit=60, quick=True, jobs=1)
 
@@ -91,11 +93,18 @@ def test_a_mutant_is_killed_or_survives_and_that_is_remembered(bench):
     wrong = Mutant("code.py", "1 + 1", "1 - 1", "a sign", tests)
     killed = bench.try_one(wrong)
     assert (killed.state, killed.by) == ("killed", "tests/test_code.py::test_two")
-    assert bench.try_one(Mutant("code.py", "1 + 1", "2", "equal", tests)).state == "survived"
-    again = mutants.Bench(bench.state.parent, limit=60, quick=True, jobs=0)
-    assert again.recall(wrong) == killed
-    (mutants.ROOT / "code.py").write_text("def two():\n    return 1 + 1  # another tree\n")
-    assert mutants.Bench(bench.state.parent, limit=60, quick=True, jobs=0).recall(wrong) is None
+    equal = Mutant("code.py", "1 + 1", "2", "equal", tests)
+    assert bench.try_one(equal).state == "survived"
+
+    def recalled():
+        again = mutants.Bench(bench.state.parent, limit=60, quick=True, jobs=0)
+        return [outcome and outcome.state for outcome in map(again.recall, (wrong, equal))]
+
+    assert recalled() == ["killed", "survived"]
+    (mutants.ROOT / "other.py").write_text("# of another test, perhaps")
+    assert recalled() == ["killed", None]
+    (mutants.ROOT / "tests/test_code.py").write_text(TEST + "# another")
+    assert recalled() == [None, None]
 
 
 def test_a_test_that_is_always_red_kills_nothing(bench):
