@@ -1,9 +1,9 @@
-"""Wrong answers, and right ones in other words, in their notebook, after all cells before them.
+"""Wrong answers, and right ones in other words, in their notebook, after the cells before them.
 
-The cells before an answer have run, in a kernel, and what they left behind is in the way. Each
-notebook runs once. Answers are pasted over their stub, each in a cell of its own, the solution
-last. A number or a choice is asked for by its stub, so there the solution comes first, and proves
-that the stub takes it.
+The cells before an answer have run, in a kernel, and what they left behind is in the way; but for
+those that only show something, which nbval runs. Each notebook runs once. Answers are pasted over
+their stub, each in a cell of its own, the solution last. A number or a choice is asked for by its
+stub, so there the solution comes first, and proves that the stub takes it.
 """
 
 import ast
@@ -121,6 +121,7 @@ def with_answers(number):
     (path,) = FOLDER.glob(f"{number}_*.ipynb")
     notebook = nbformat.read(path, as_version=4)
     stubs = {cell.id: key for key, cell in GRADED.items() if key[0] == number}
+    stub_ids = set(stubs)
     cells, answers = [], {}
     for cell in notebook.cells:
         if cell.cell_type != "code":
@@ -134,8 +135,25 @@ def with_answers(number):
                 answers[pasted.id] = answer
         if not stubs:
             break  # no exercise comes after
-    notebook.cells = cells
+    notebook.cells = without_shows(cells, kept=stub_ids | answers.keys())
     return notebook, answers
+
+
+def without_shows(cells, kept):
+    """Leave out the cells that leave nothing behind which a later one of those that stay names."""
+    stay, named = [], set()
+    for cell in reversed(cells):
+        names = [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Name)]
+        bound = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+        bound |= {node.name for node in ast.walk(ast.parse(cell.source)) if is_definition(node)}
+        if cell.id in kept or cell is cells[0] or "import " in cell.source or bound & named:
+            stay.insert(0, cell)
+            named |= {node.id for node in names}
+    return stay
+
+
+def is_definition(node):
+    return isinstance(node, ast.FunctionDef | ast.ClassDef)
 
 
 def execute(notebook):
@@ -248,6 +266,21 @@ def test_every_answer_has_its_cell():
     lists = [*map(of_this_triton, lists), *WRONG_NUMBERS.values()]
     assert len(answers) - len(solutions) == sum(map(len, lists))
     assert len(solutions) == len(GRADED)
+
+
+def test_cells_that_only_show_something_are_left_out():
+    sources = (
+        "x = 1",
+        "import math\nmath.pi",
+        "print(x)",
+        "def f(): return x",
+        "f()",
+        "y = f()",
+        "y",
+    )
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    stay = without_shows(cells, kept={cells[-1].id})
+    assert [cell.source for cell in stay] == [sources[i] for i in (0, 1, 3, 5, 6)]
 
 
 def test_a_cell_that_fails_does_not_hide_the_next():

@@ -186,7 +186,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("02", 1, "no tail"),
         {"torch.cat([rotated.to(t.dtype), tail], dim=-1)": "rotated.to(t.dtype)"},
-        "shape (7, 3, 5, 12), expected (7, 3, 5, 20)",
+        "shape (5, 2, 3, 12), expected (5, 2, 3, 20)",
     ),
     Wrong(
         *("02", 1, "zeros for a tail"), {", tail]": ", tail * 0]"}, "the tail is wrong: it is zero"
