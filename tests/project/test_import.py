@@ -13,6 +13,8 @@ from textwrap import dedent
 
 import pytest
 
+from rope_kernels.machine.engine import interpreter_is_on
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "rope_kernels"
 LAB = ROOT / "rope_lab"
@@ -28,6 +30,13 @@ def run_python(code, **variables):
     )
     assert result.returncode == 0, result.stderr
     return result.stdout
+
+
+@pytest.mark.parametrize("said", ("1", "true", "Yes", "on", "Y", "0", "off", "no", "2", ""))
+def test_the_interpreter_is_on_where_triton_says_so(said, monkeypatch):
+    knobs = pytest.importorskip("triton.knobs", reason="needs Triton")
+    monkeypatch.setenv("TRITON_INTERPRET", said)
+    assert interpreter_is_on() == knobs.runtime.interpret
 
 
 # what is loaded
