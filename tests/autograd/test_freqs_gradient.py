@@ -103,6 +103,11 @@ def test_every_kind_in_every_format(tensor_format, kind, interleaved, device):
     )
 
 
+@pytest.mark.parametrize("kind", SHAPES)
+def test_of_the_inverse(kind, device):
+    check_every_way(tensor("sbhd", device), tables(kind, device), "sbhd", inverse=True)
+
+
 TABLES_AND_PLACES = [("angles", form, place) for form in FORMATS for place in places(form, "cpu")]
 TABLES_AND_PLACES += [("entries", "bshd", "ids"), ("entries", "bhsd", "shared ids")]
 TABLES_AND_PLACES += [("entries", "sbhd", "starts"), ("one entry", "thd", "starts")]

@@ -26,6 +26,7 @@ from rope_kernels import (
     rope_qk,
 )
 from rope_kernels.autograd import rope_operator
+from rope_kernels.call.cp_orders import rank_of_last
 from yardstick import assert_rounded_once, gradient_fp64, positions_of_rank, rotate_fp64
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -520,6 +521,13 @@ def test_the_tokens_of_a_rank_in_the_other_orders():
 
 
 @each_pair
+@pytest.mark.parametrize("cp_order", CP_ORDERS)
+@pytest.mark.parametrize("cp_size", (1, 2, 3))
+def test_the_rank_of_the_last_position_holds_it(cp_size, cp_order):
+    length, rank = 4 * cp_size, rank_of_last(cp_size, cp_order)
+    assert positions_of_rank(length, cp_size, rank, cp_order).max() == length - 1
+
+
 @pytest.mark.parametrize("cp_order", CP_ORDERS)
 @pytest.mark.parametrize(
     "cp_size,added",

@@ -96,9 +96,10 @@ def test_gradcheck_and_gradgradcheck(recipe, tensor_format, interleaved, device)
     assert gradgradcheck(problem.call, problem.leaves, **FAST)
 
 
+@pytest.mark.parametrize("inverse", (False, True), ids=("plus", "inverse"))
 @pytest.mark.parametrize("recipe", ("qwen 3", "of each head, after", "sum of squares, after"))
-def test_gradcheck_of_q_and_k(recipe, device):
-    problem = Problem(recipe, "bshd", device, heads=(2, 1))
+def test_gradcheck_of_q_and_k(recipe, inverse, device):
+    problem = Problem(recipe, "bshd", device, heads=(2, 1), inverse=inverse)
     assert gradcheck(problem.call, problem.leaves, **FAST)
 
 
