@@ -6,8 +6,8 @@
 - It computes every sum, difference and product of integers twice, with 64 bits for a check of
   overflow. The check asserts only if the option `debug` is on, which it never is here. Compiled
   kernels drop it as dead code: https://github.com/facebookexperimental/triton/pull/769
-- Each operation builds its result's type anew, with a tuple of its sizes, twice. Kernels have few
-  types: the second time it is a copy. And sizes that are equal aren't compared one by one.
+- Each operation builds its result's type once more, with a tuple of its sizes, twice. Kernels have
+  few types: the second time it is a copy. And sizes that are equal aren't compared one by one.
 - NumPy's dtype for Triton's is found in a dict that is built each time.
 
 The first two are half to two thirds of the time of a test that runs kernels, the others 40 % of
