@@ -63,8 +63,10 @@ def run(rank, world_size, folder, device, part):
             case(device)
         except Exception:
             error = traceback.format_exc()
-        found[name] = error, time.perf_counter() - start
+        found[name] = error, (seconds := time.perf_counter() - start)
         (folder / f"rank_{rank}_of_{world_size}.json").write_text(json.dumps(found))
+        if error and seconds > SECONDS:
+            break  # the ranks are in different cases, and each further one would wait as long
     dist.destroy_process_group()
 
 

@@ -8,6 +8,7 @@ import rope_lab as lab
 from rope_lab.grading.climb.readings import counts_of
 from rope_lab.grading.judge import judged
 from rope_lab.grading.spec import Case, spec
+from rope_lab.grading.trace import Trace
 from rope_lab.rungs import RUNGS
 
 pytest.importorskip("triton", reason="needs Triton")
@@ -57,3 +58,59 @@ def test_bytes_evaluations_and_order_are_counted(rung, order, requested, evaluat
     verdict = judged(RUNGS[rung].module.my_rope, wanted, probe=PROBE)
     counts = counts_of(verdict.counted)
     assert counts == {"requested": requested, "evaluations": evaluations, "order": order}
+
+
+@triton.jit
+def last_for_all_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    """Every program loads the last element; the last program also overwrites it."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    last = tl.load(x_ptr + n - 1 + 0 * i)
+    x = tl.load(x_ptr + i, mask=i < n, other=0.0)
+    tl.store(out_ptr + i, x + last, mask=i < n)
+
+
+def last_for_all(x):
+    last_for_all_kernel[(triton.cdiv(len(x), 16),)](x, x, len(x), BLOCK=16)
+
+
+@spec(overwrites=("x",), kernel=True)
+def last_added(x: "(n)"):
+    return x + x[-1]
+
+
+def test_a_race_is_found_where_the_writer_loads_too():
+    """Who overwrites loaded it last: that others have loaded it before has to be kept."""
+    verdict = lab.check_exercise(last_for_all, last_added)
+    assert verdict.state == "wrong"
+    assert "of x_ptr, which another program loads" in repr(verdict)
+
+
+@triton.jit
+def loads_kernel(x_ptr, out_ptr, n, step, OTHER: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    if OTHER:
+        x = tl.load(x_ptr + step * i, mask=i < n, other=0.0)
+    else:
+        x = tl.load(x_ptr + step * i, mask=i < n)
+    tl.store(out_ptr + i, x, mask=i < n)
+
+
+def traced(n, step=1, other=False):
+    x, out = torch.arange(64.0), torch.empty(16)
+    with Trace() as trace:
+        loads_kernel[(1,)](x, out, n, step, OTHER=other, BLOCK=16)
+    torch.testing.assert_close(out[:n], x[step * torch.arange(n)])
+    return trace
+
+
+@pytest.mark.parametrize(
+    "n, other, undefined", ((16, False, False), (7, True, False), (7, False, True))
+)
+def test_a_load_is_undefined_where_its_mask_is_off(n, other, undefined):
+    assert traced(n, other=other).undefined is undefined
+
+
+@pytest.mark.parametrize("step, in_order", ((0, 0), (1, 15), (2, 0), (4, 0)))
+def test_only_steps_to_the_next_element_are_in_order(step, in_order):
+    memory = traced(16, step).memories[0]
+    assert (memory.steps, memory.steps_in_order) == (15, in_order)
