@@ -30,10 +30,8 @@ SECONDS_A_CELL = 300
 
 # Triton 3.9's interpreter takes a flag that isn't a constant, as the compiler always has. And 3.9
 # itself refuses the wrong name, where the kernel is decorated, before there is an answer to judge.
-UNTIL_3_9 = "a flag that isn't a constant", "the launcher's name for the tensor", "sixteen rows"
-FROM_3_9 = ("sixteen rows, Triton 3.9",)
+UNTIL_3_9 = "a flag that isn't a constant", "the launcher's name for the tensor"
 IS_3_9 = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 9)
-OF_OTHERS = UNTIL_3_9 if IS_3_9 else FROM_3_9
 
 NOTEBOOKS = sorted({number for number, _, _ in GRADED})
 
@@ -70,7 +68,7 @@ def another_choice(stub, answer):
 
 
 def of_this_triton(answers):
-    return [one for one in answers if getattr(one, "mistake", "") not in OF_OTHERS]
+    return [one for one in answers if not (IS_3_9 and getattr(one, "mistake", "") in UNTIL_3_9)]
 
 
 def other_texts(key):

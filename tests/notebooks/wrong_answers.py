@@ -163,9 +163,9 @@ WRONG_ANSWERS = [
         "it loads 256 bytes of freqs_ptr, where 128 are asked for",
     ),
     Wrong(
-        *("05", 3, "each angle evaluated twice"),
-        {"x2 * cos + x1 * sin": "x2 * tl.cos(angle + 0.0) + x1 * tl.sin(angle + 0.0)"},
-        "it evaluates 64 sines and 64 cosines, where 32 of each are asked for",
+        *("05", 3, "each cosine evaluated twice"),
+        {"x2 * cos + x1 * sin": "x2 * tl.cos(angle + 0.0) + x1 * sin"},
+        "it evaluates 32 sines and 64 cosines, where 32 of each are asked for",
     ),
     # 05: neighbors in place
     Wrong(

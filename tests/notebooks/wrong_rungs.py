@@ -219,16 +219,6 @@ WRONG_RUNGS = [
     # 5: one warp
     WrongRung(*(5, "four warps"), _FOUR_WARPS, "128 lanes share the angles of a row"),
     WrongRung(
-        *(5, "two warps"),
-        {"num_warps = 8, 1": "num_warps = 8, 2"},
-        "64 lanes share the angles of a row",
-    ),
-    WrongRung(
-        *(5, "eight warps"),
-        {"num_warps = 8, 1": "num_warps = 8, 8"},
-        "256 lanes share the angles of a row",
-    ),
-    WrongRung(
         *(5, "four rows"),
         {"num_warps = 8, 1": "num_warps = 4, 1"},
         "rung 5 wants instruction time at most 42 us",
@@ -307,12 +297,8 @@ WRONG_RUNGS = [
     WrongRung(
         *(8, "eight rows"), {_ROWS_OF_8: "8, 1"}, "128 registers a thread: fewer rows a program"
     ),
-    WrongRung(*(8, "sixteen rows"), {_ROWS_OF_8: "16, 1"}, "231 registers a thread"),
-    WrongRung(*(8, "sixteen rows, Triton 3.9"), {_ROWS_OF_8: "16, 1"}, "227 registers a thread"),
-    WrongRung(*(8, "32 rows"), {_ROWS_OF_8: "32, 1"}, "255 registers a thread"),
     WrongRung(*(8, "two rows"), {_ROWS_OF_8: "2, 1"}, "at 1600 a microsecond, they take 82 us"),
     WrongRung(*(8, "four rows for two warps"), {_ROWS_OF_8: "4, 2"}, "registers for 2 warps: see"),
-    WrongRung(*(8, "one row"), {_ROWS_OF_8: "1, 1"}, "at 1600 a microsecond, they take 164 us"),
     WrongRung(
         *(8, "the same rows for every head"),
         {_ROWS_OF_8: "4, 1"},
