@@ -57,7 +57,7 @@ D_OF_OTHERS = 8, 104, 384, 576
 SMALL_AXES = AXES | {"heads": ("1", "3", "5", "4/2", "2/5"), "s": (1, 2, 5, 6)}
 SMALL_AXES["d"] = (32, 64, 80, 92, 120, 256, 30, 100)
 SMALL_AXES |= {
-    "order": CP_ORDERS,
+    "cp_order": CP_ORDERS,
     "engine": ("kernel", "pytorch"),
     "rows": ("more", "just_enough"),  # of a table
     "trained": ("nothing", "table"),
@@ -98,7 +98,7 @@ def is_legal(case):
         return False
     # a rank has two chunks of equal length; no dense sequence of odd length falls into two
     is_shared = case.get("cp", "1/0") != "1/0" and case.get("format", "thd") != "thd"
-    is_zigzag = case.get("order", "zigzag") == "zigzag"
+    is_zigzag = case.get("cp_order", "zigzag") == "zigzag"
     return not (is_shared and is_zigzag and case.get("s", 2) % 2)
 
 
@@ -110,7 +110,7 @@ MEET = [  # in one line of a kernel
     ("pairing", "angle", "output"),
     ("format", "offset", "cp"),
     ("format", "ids", "cp"),
-    ("format", "order", "cp"),
+    ("format", "cp_order", "cp"),
     ("rotary", "start", "table"),
 ]
 SMALL_CASES = all_pairs(SMALL_AXES, is_legal, triples=MEET)
@@ -191,7 +191,7 @@ class Problem:
         case, device, packed = self.case, self.device, self.format == "thd"
         cp_size, cp_rank = (int(number) for number in case["cp"].split("/"))
         options = {"cp_size": cp_size, "cp_rank": cp_rank}
-        options["cp_order"] = case.get("order", "zigzag")
+        options["cp_order"] = case.get("cp_order", "zigzag")
         options["interleaved"] = case["pairing"] == "interleaved"
         tokens = case["s"] * (batch if packed else 1)
         sequences, positions = batch, tokens * cp_size
