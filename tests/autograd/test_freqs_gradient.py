@@ -449,16 +449,6 @@ def test_func_jacobian(kind, tensor_format, jacobian, device):
         assert_close(got, exact)
 
 
-def test_func_hessian_in_freqs(device):
-    rotate, (t, freqs) = tiny("angles", "sbhd", device)
-
-    def loss(freqs, function=apply_rotary_pos_emb):
-        return (rotate(t.detach(), freqs, function=function) ** 3).sum()
-
-    want = torch.autograd.functional.hessian(lambda x: loss(x, rotate_fp64), freqs.detach())
-    assert_close(func.hessian(loss)(freqs.detach()), want)
-
-
 @each_kind_and_format
 def test_vmap_of_grad_gives_a_gradient_for_each_table(kind, tensor_format, device):
     rotate, (t, *leaves) = tiny(kind, tensor_format, device)
@@ -488,34 +478,3 @@ def test_the_gradient_through_vmap(device):
     ]
     assert_close(got[0], sum(of_t for of_t, _ in want))
     assert_close(got[1], torch.stack([of_freqs for _, of_freqs in want]))
-
-
-class Layer(nn.Module):
-    """A layer that learns its angles."""
-
-    def __init__(self, d, d2, positions):
-        super().__init__()
-        self.project = nn.Linear(d, d)
-        self.angles = nn.Parameter(torch.randn(positions, 1, 1, d2))
-
-    def forward(self, x, rotate=apply_rotary_pos_emb):
-        return rotate(self.project(x), self.angles, "bshd")
-
-
-def test_functional_call_and_an_ensemble_of_layers(device):
-    layers = [Layer(6, 4, 5).double().to(device) for _ in range(3)]
-    x = torch.randn(2, 5, 2, 6, device=device, dtype=torch.float64)
-    parameters, _ = func.stack_module_state(layers)
-
-    def loss(parameters, rotate=apply_rotary_pos_emb):
-        out = func.functional_call(layers[0], parameters, (x,), {"rotate": rotate})
-        return (out**3).sum()
-
-    got = func.vmap(func.grad(loss))(parameters)
-    for i, layer in enumerate(layers):
-        own = {name: value.detach() for name, value in layer.named_parameters()}
-        want = func.grad(lambda p: loss(p, rotate_fp64))(own)
-        (layer(x) ** 3).sum().backward()
-        for name, value in layer.named_parameters():
-            assert_close(got[name][i], want[name])
-            assert_close(value.grad, want[name])

@@ -4,11 +4,9 @@ A wrong order would be a wrong result and no error. So nothing here compares res
 has a value of its own, and is looked for under its name.
 """
 
-import ast
 import inspect
 from dataclasses import fields, replace
 from itertools import combinations
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -34,7 +32,6 @@ from rope_kernels.launch import fastpath, launch_norm, launch_rope
 from rope_kernels.launch.norm_plan import ForwardTensors
 from rope_kernels.launch.plan import RopeTensors
 
-ROOT = Path(__file__).resolve().parents[2]
 WHERE = "cu_seqlens", "start_positions", "position_ids"
 OF_PATCHED_MODELS = "promoted_from", "keeps_strides"  # no argument of a public function
 T = torch.randn(4, 1, 2, 8)
@@ -328,78 +325,3 @@ def test_a_kernel_gets_the_tensors_of_a_rotation_by_their_names():
         for name in ("table", "sin", *WHERE):
             field = names.get(name, name)
             assert kind._make(tensors)[kind._fields.index(field)] is getattr(rotation, name)
-
-
-# No file packs options by position
-
-VALUES = Call, NormCall, Rotation, Normalization, Wanted
-OPTIONS = {
-    field.name
-    for kind in (Call, NormCall, Rotation, Normalization)
-    for field in fields(kind)
-    if field.type in (bool, int, float, str, int | None) or field.name in ("tensor_format",)
-} | {"output_pairing", "rounding", "norm_dim"}
-MOST_BY_POSITION = 2  # a table and its sines
-
-
-def packs_by_position(source):
-    """Lines where options are handed on by their order alone.
-
-    That is where a value with fields is made from a starred tuple, or from more than two arguments
-    without a name; and a tuple of more than two options, unless it is taken apart where it is made.
-    """
-    tree, lines = ast.parse(source), set()
-    nodes = [*ast.walk(tree)]
-    parallel = [
-        node.value
-        for node in nodes
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple)
-    ]
-    for node in nodes:
-        if isinstance(node, ast.Call) and _name(node.func) in {kind.__name__ for kind in VALUES}:
-            starred = any(isinstance(x, ast.Starred) for x in node.args)
-            if starred or len(node.args) > MOST_BY_POSITION:
-                lines.add(node.lineno)
-        elif isinstance(node, ast.Tuple | ast.List) and node not in parallel:
-            packed = OPTIONS & {_name(x) for x in node.elts}
-            if len(packed) > MOST_BY_POSITION:
-                lines.add(node.lineno)
-    return lines
-
-
-def _name(node):
-    return getattr(node, "id", None) or getattr(node, "attr", None)
-
-
-@pytest.mark.parametrize(
-    "source, found",
-    [
-        ("Call(tensors=(t,), inplace=inplace, fused=fused)", False),
-        ("Rotation(cos, sin, inverse=inverse)", False),
-        ("Rotation(cos, sin, cu_seqlens)", True),
-        ("Rotation(*tables, inverse=inverse)", True),
-        ("rotation.Rotation(*values)", True),
-        ("Wanted(*what)", True),
-        ("Normalization(eps, offset, after)", True),
-        ("rest = cu_seqlens, interleaved, cp_size, cp_rank", True),
-        ("rest += rotary_dim, rotary_start, inverse", True),
-        ("f(*(eps, weight_offset, norm_after))", True),
-        ("return_ = [self.eps, self.weight_offset, self.after, self.dim]", True),
-        ("eps, offset, after = self.eps, self.weight_offset, self.after", False),
-        ("cp = rotation.cp_size, rotation.cp_rank", False),
-    ],
-)
-def test_options_by_position_are_found(source, found):
-    assert bool(packs_by_position(source)) == found
-
-
-def test_no_file_packs_options_by_position():
-    assert len(OPTIONS) == 26
-    paths = [path for room in ("rope_kernels", "rope_lab") for path in (ROOT / room).rglob("*.py")]
-    assert len(paths) > 40
-    found = {
-        f"{path.relative_to(ROOT).as_posix()}:{line}"
-        for path in paths
-        for line in packs_by_position(path.read_text(encoding="utf-8"))
-    }
-    assert found == set()

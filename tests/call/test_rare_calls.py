@@ -1,6 +1,5 @@
 """Rare calls that were once wrong, refused or crashed, each found by a review of the package."""
 
-
 import pytest
 import torch
 from torch import func, nn
