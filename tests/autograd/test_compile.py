@@ -13,7 +13,6 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch._dynamo.utils import counters, warn_once_cache
 from torch._inductor.utils import run_and_get_code
-from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from inputs import FORMATS, angles, contiguous, sequence_starts, shape_of, transposed
@@ -169,15 +168,6 @@ def test_the_same_bits_as_eager_in_one_graph(case, device):
         grads = [torch.randn_like(t) for t in inputs] if case.grad else ()
         assert_same_bits(run(function, inputs, grads), run(case.rotate, inputs, grads))
     assert counter.frame_count == 1
-
-
-def test_the_same_bits_with_fused_false(device):
-    t, freqs = contiguous((S, B, H, D), torch.bfloat16, device), angles(S, D2, device)
-
-    def rotate(t):
-        return (apply_rotary_pos_emb(t, freqs, fused=False),)
-
-    assert_same_bits(run(compiled(rotate)[0], [t]), run(rotate, [t]))
 
 
 def test_a_rotation_among_other_operators(device):
@@ -518,15 +508,6 @@ def test_interpolation_compiles_no_graph_for_each_length(device):
         t = torch.randn(s, B, H, 16, device=device)
         torch.testing.assert_close(function(t), apply_rotary_pos_emb(t, module))
     assert counter.frame_count <= 2
-
-
-def test_fake_tensors_give_shapes(device):
-    """They have no memory: neither the kernel nor what remembers turns may ask for it."""
-    with warnings.catch_warnings(), FakeTensorMode():
-        warnings.simplefilter("error")
-        module, t = RotaryPositionEmbedding(D), torch.randn(S, B, H, D)
-        for freqs in (module, module(S)):
-            assert apply_rotary_pos_emb(t, freqs).shape == (S, B, H, D)
 
 
 def test_make_fx_writes_the_operator_down(device):

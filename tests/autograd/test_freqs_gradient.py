@@ -188,16 +188,6 @@ def test_a_row_of_a_table_adds_thousands_of_tokens_up_in_fp32(dtype, device):
 # who gets one
 
 
-@each_kind
-def test_freqs_get_one_where_t_wants_none(kind, device):
-    t, leaves = tensor("sbhd", device), tables(kind, device)
-    grad = torch.randn_like(t)
-    out = apply_rotary_pos_emb(t.detach(), as_freqs(leaves))
-    _, *want = expected(t, leaves, "sbhd", grad)
-    for got, exact in zip(torch.autograd.grad(out, leaves, grad), want, strict=True):
-        assert_close(got, exact)
-
-
 @pytest.mark.parametrize("wanted", (0, 1), ids=("cos", "sin"))
 def test_one_of_cos_and_sin_alone(wanted, device):
     t, leaves = tensor("bshd", device), tables("entries", device)
@@ -208,14 +198,6 @@ def test_one_of_cos_and_sin_alone(wanted, device):
     got = torch.autograd.grad(out, (t, freqs[wanted]), grad)
     assert_close(got[0], want[0])
     assert_close(got[1], want[1 + wanted])
-
-
-def test_the_same_tensor_as_cos_and_as_sin(device):
-    t, (table, _) = tensor("bshd", device), tables("cos, sin", device)
-    exact, grad = table.detach().clone().requires_grad_(), torch.randn_like(t)
-    out = apply_rotary_pos_emb(t, (table, table), "bshd")
-    (want,) = torch.autograd.grad(rotate_fp64(t, (exact, exact), "bshd"), exact, grad)
-    assert_close(torch.autograd.grad(out, table, grad)[0], want)
 
 
 @cover(
@@ -239,15 +221,6 @@ def test_rope_qk_adds_up_the_shares_of_what_is_used(kind, used, wants, device):
     want = gradients(*(rotate_fp64(x, freqs, "bshd", **ids) for x in rotated.values()))
     for one, exact in zip(got, want, strict=True):
         assert_close(one, exact)
-
-
-def test_gradients_accumulate_and_are_taken_twice(device):
-    t, (freqs,) = tensor("sbhd", device), tables("angles", device)
-    out, grad = apply_rotary_pos_emb(t, freqs), torch.randn_like(t)
-    out.backward(grad, retain_graph=True)
-    once = freqs.grad.clone()
-    out.backward(grad)
-    assert torch.equal(freqs.grad, 2 * once)
 
 
 # it costs nothing where it is not wanted

@@ -329,26 +329,6 @@ def test_inference_mode(device):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("known", (True, False))
-def test_a_module_in_a_cuda_graph(known):
-    """Captured before or after its turns are known; and used outside of the graph in between."""
-    t, freqs, other = sbhd("cuda"), module("cuda"), module("cuda")
-    want = rope_fw(t, other)  # compiles
-    if known:
-        rope_fw(t, freqs)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        out = rope_fw(t, freqs)
-    assert torch.equal(rope_fw(t, freqs), want)
-    graph.replay()
-    assert torch.equal(out, want)
-    t.mul_(2)
-    graph.replay()
-    assert torch.equal(out, 2 * want)
-
-
-@pytest.mark.gpu
 def test_a_module_used_on_two_streams():
     """What one stream has made and remembered, another must not read too early."""
     t, other = sbhd("cuda"), module("cuda")

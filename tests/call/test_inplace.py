@@ -5,7 +5,7 @@ with every option, layout and gradient; here is what may be overwritten, and wha
 """
 
 import random
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
-from inputs import angles, contiguous, negative_view, sequence_starts, sliced_with_offset
+from inputs import angles, contiguous, negative_view, sequence_starts
 from pairwise import each_pair
 from rope_kernels import (
     apply_rotary_pos_emb,
@@ -74,17 +74,6 @@ def nothing_touched(*tensors):
 # what is written
 
 
-def test_padding_behind_the_last_sequence_keeps_its_bits(device):
-    t = sliced_with_offset((7, H, D), torch.float32, device)
-    t[4:] = float("nan")
-    cu_seqlens = torch.tensor([0, 1, 4], device=device)
-    before, freqs = t.clone(), angles(4, D2, device)
-    with nothing_else_touched(t):
-        apply_rotary_pos_emb(t, freqs, "thd", cu_seqlens=cu_seqlens, inplace=True)
-    assert torch.equal(bits(t[4:]), bits(before[4:]))
-    assert_rounded_once(t, rotate_fp64(before, freqs, "thd", cu_seqlens))
-
-
 @pytest.mark.parametrize("expanded", (False, True))
 @pytest.mark.parametrize("shape", ((0, B, H, D), (S, 0, H, D), (S, B, 0, D)), ids=str)
 def test_empty_tensors(shape, expanded, device):
@@ -98,43 +87,6 @@ def test_empty_tensors(shape, expanded, device):
 
 
 # packed q, k and v
-
-PACKED = {  # format, shape of all three, how to see q, k and v in it
-    "sbhd (s, b, 3, h, d)": ("sbhd", (S, B, 3, H, D), lambda qkv: qkv.unbind(2)),
-    "sbhd slices along d": (
-        "sbhd",
-        (S, B, H, 3 * D + 4),
-        lambda qkv: (qkv[..., 1 : D + 1], qkv[..., D + 2 : 2 * D + 2], qkv[..., 2 * D + 3 :]),
-    ),
-    "sbhd of neighbors (s, b, h, d, 3)": ("sbhd", (S, B, H, D, 3), lambda qkv: qkv.unbind(-1)),
-    "bhsd of a projection (b, s, 4 d), MQA": (
-        "bhsd",
-        (B, S, 4 * D),
-        lambda qkv: (
-            qkv[..., : 2 * D].unflatten(-1, (2, D)).transpose(1, 2),
-            qkv[..., 2 * D : 3 * D].unsqueeze(1),
-            qkv[..., 3 * D :].unsqueeze(1),
-        ),
-    ),
-    "thd (t, 3, h, d)": ("thd", (S * B, 3, H, D), lambda qkv: qkv.unbind(1)),
-}
-
-
-@pytest.mark.parametrize("packing", PACKED.values(), ids=PACKED.keys())
-def test_packed_q_and_k_are_rotated_where_they_are_and_v_is_not(packing, device):
-    tensor_format, shape, split = packing
-    qkv = contiguous(shape, torch.float32, device)
-    q, k, v = split(qkv)
-    v.fill_(float("nan"))
-    freqs, cu_seqlens = angles(S * B, D2, device), sequence_starts(tensor_format, S, B, device)
-    want = [rotate_fp64(x, freqs, tensor_format, cu_seqlens) for x in (q, k)]
-    beside = beside_the_rotary_slice(q) & beside_the_rotary_slice(k)
-    before, options = bits(memory_of(qkv)), {"cu_seqlens": cu_seqlens, "inplace": True}
-    q_out, k_out = rope_qk(q, k, freqs, tensor_format, **options)
-    assert q_out is q and k_out is k
-    for got, wanted in zip(split(qkv)[:2], want, strict=True):
-        assert_rounded_once(got, wanted)
-    assert torch.equal(bits(memory_of(qkv))[beside], before[beside])
 
 
 @pytest.mark.gpu
@@ -237,12 +189,10 @@ class Sample:
 SLICES = {  # format, shape of the base, one slice of it of shape (S, B, H, D), or alike
     "heads": ("sbhd", (S, B, H + 3, D), lambda base: base[:, :, 2 : H + 2]),
     "head dimension": ("sbhd", (S, B, H, D + 5), lambda base: base[..., 3 : D + 3]),
-    "positions": ("sbhd", (S + 4, B, H, D), lambda base: base[1 : S + 1]),
     "every other position": ("sbhd", (2 * S, B, H, D), lambda base: base[1::2]),
     "q of (s, b, 3, h, d)": ("sbhd", (S, B, 3, H, D), lambda base: base[:, :, 0]),
     "select": ("bshd", (B, S, 3, H, D), lambda base: base.select(2, 2)),
     "a slice of a slice": ("bhsd", (B, H + 4, S + 2, D), lambda base: base[:, 1:][:, :H, 2:]),
-    "the whole of it, viewed": ("bshd", (B, S, H * D), lambda base: base.view(B, S, H, D)),
     "the whole of it, transposed": ("bhsd", (B, S, H, D), lambda base: base.transpose(1, 2)),
     "packed tokens": ("thd", (S * B, 3, H, D), lambda base: base[:, 1]),
 }
@@ -647,24 +597,12 @@ def test_the_bare_functions_overwrite_a_leaf(function, device):
     torch.testing.assert_close(t.detach(), want)
 
 
-def test_the_data_of_a_leaf(device):
-    t = leaf(device)
-    check_allowed(t.data, device)
-    check_allowed(t.detach(), device)
-
-
 @pytest.mark.parametrize("made_in_it", (False, True), ids=("before", "inside"))
 def test_under_inference_mode(made_in_it, device):
-    with nullcontext() if not made_in_it else torch.inference_mode():
-        t, qkv = plain(device), torch.randn(S, B, 3, H, D, device=device)
+    with torch.inference_mode(made_in_it):
+        t = plain(device)
     with torch.inference_mode():
         check_allowed(t, device)
-        q, k, _ = qkv.unbind(2)
-        before, freqs = (q.clone(), k.clone()), angles(S, D2, device)
-        q_out, k_out = rope_qk(q, k, freqs, inplace=True)
-        assert q_out is q and k_out is k
-        for got, x in zip((q, k), before, strict=True):
-            assert_rounded_once(got, rotate_fp64(x, freqs, "sbhd"))
 
 
 def test_a_minus_sign_that_is_noted_and_not_stored(device):
@@ -774,14 +712,6 @@ def test_transformed_it_is_right_or_refused(transform, kind, device):
     want = transform(case.expected, case)
     with nothing_touched(case.batch, case.weight, case.freqs):
         right_or_refused(lambda: transform(case.rotate, case), want)
-
-
-def test_one_tensor_overwritten_for_many_freqs_is_refused(device):
-    """It cannot hold a result for each of them."""
-    case = Functional("own memory", device)
-    freqs = torch.stack([case.freqs, 2 * case.freqs])
-    with nothing_touched(case.t), pytest.raises((ValueError, RuntimeError), match=r"in ?place"):
-        func.vmap(lambda freqs: apply_rotary_pos_emb(case.t, freqs, inplace=True))(freqs)
 
 
 def test_the_argument_of_a_transformed_function_itself(device):

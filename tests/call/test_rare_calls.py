@@ -105,7 +105,8 @@ def test_make_fx_in_place(tracing_mode, device):
 def test_positions_in_fake_tensors_are_not_read():
     with FakeTensorMode():
         t, table, starts = torch.randn(6, H, D), torch.randn(9, 1, 1, D), torch.tensor([0, 6])
-        assert apply_rotary_pos_emb(t, table, "thd", cu_seqlens=starts).shape == t.shape
+        for freqs in (table, RotaryPositionEmbedding(D)):
+            assert apply_rotary_pos_emb(t, freqs, "thd", cu_seqlens=starts).shape == t.shape
 
 
 def test_one_tensor_as_q_and_k_under_compile(device):

@@ -8,7 +8,6 @@ from functools import partial
 
 import pytest
 import torch
-from torch import func
 
 from inputs import angles, contiguous
 from pairwise import each_pair
@@ -118,28 +117,6 @@ def test_double_backward(options, kind, device):
         torch.testing.assert_close(got, want)
 
 
-@each_keyword
-def test_torch_func(options, device):
-    t, table = sbhd(device), table_of("angles", options, device)
-    tangents = torch.randn_like(t), torch.randn_like(table)
-
-    def ours(t, table):
-        return apply_rotary_pos_emb(t, table, **options)
-
-    def wanted(t, table):
-        return rotate_fp64(t, table, "sbhd", **options)
-
-    for got, want in zip(*(func.jvp(f, (t, table), tangents) for f in (ours, wanted)), strict=True):
-        torch.testing.assert_close(got, want)
-    many = torch.stack([t, 2 * t, -t])
-    got = func.vmap(ours, in_dims=(0, None))(many, table)
-    torch.testing.assert_close(got, torch.stack([wanted(x, table) for x in many]))
-    small = t[:2, :1, :1]
-    for argument in (0, 1):
-        got, want = (func.jacrev(f, argument)(small, table[:2]) for f in (ours, wanted))
-        torch.testing.assert_close(got, want)
-
-
 # torch.compile
 
 
@@ -160,18 +137,6 @@ def test_in_one_graph_forward_and_backward(name, device):
     gots, wants = (torch.autograd.grad(x, leaves, grad) for x in (out, want))
     assert torch.equal(gots[0], wants[0])
     torch.testing.assert_close(gots[1], wants[1])
-
-
-def test_in_one_graph_in_place(device):
-    torch.compiler.reset()
-    options = ALL | {"inplace": True}
-    t, freqs = sbhd(device, torch.float32), table_of("angles", options, device, torch.float32)
-    want, got = rope_fw(t.clone(), freqs, **options), t.clone()
-    rotate = torch.compile(
-        lambda t: apply_rotary_pos_emb(t, freqs, **options), fullgraph=True, backend="aot_eager"
-    )
-    rotate(got)
-    assert torch.equal(got, want)
 
 
 def test_one_graph_for_any_start(device):
