@@ -356,18 +356,6 @@ each_kind_and_format = pytest.mark.parametrize("kind,tensor_format", KIND_AND_FO
 
 
 @each_kind_and_format
-def test_gradcheck_and_gradgradcheck_in_t_and_freqs(kind, tensor_format, device):
-    rotate, inputs = tiny(kind, tensor_format, device)
-    interleaved = tensor_format in ("bhsd", "thd")
-
-    def rotated(*inputs):
-        return rotate(*inputs, interleaved=interleaved)
-
-    assert torch.autograd.gradcheck(rotated, inputs, check_forward_ad=True, fast_mode=True)
-    assert torch.autograd.gradgradcheck(rotated, inputs, fast_mode=True)
-
-
-@each_kind_and_format
 def test_the_second_derivative_is_the_definitions(kind, tensor_format, device):
     """Of |d/d(t, freqs) sum(rotated ** 3)|^2."""
     rotate, inputs = tiny(kind, tensor_format, device)

@@ -17,7 +17,7 @@ from rope_kernels import (
     rope_fw,
     rope_qk,
 )
-from rope_kernels.launch import fastpath, launch_rope
+from rope_kernels.launch import launch_rope
 from rope_lab.compiler.plans import plan_of
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
@@ -237,33 +237,19 @@ def test_compiled_with_the_same_bits(tensor_format, device):
     torch._dynamo.reset()
 
 
-def signature_of(rope, ids, monkeypatch):
-    """What tells a call from others on the fast path, and the entry of its launch."""
-    seen = []
-    original = fastpath._entry_of
-
-    def note(signature, tensors):
-        entry = original(signature, tensors)
-        seen.append(entry)
-        return entry
-
-    with monkeypatch.context() as patch:
-        patch.setattr(fastpath, "ENABLED", True)
-        patch.setattr(fastpath, "_entry_of", note)
-        rope_fw(contiguous((B, S, H, D), torch.float32, ids.device), rope, "bshd", position_ids=ids)
-    return seen[0]
-
-
-def test_calls_with_other_axes_have_other_signatures(monkeypatch, device):
-    rope, ids = module(device), ids_of("bshd", device)
-    entry = signature_of(rope, ids, monkeypatch)
-    assert signature_of(module(device, AXES[::-1]), ids, monkeypatch) is entry  # other values
-    others = [
-        signature_of(rope, ids[0], monkeypatch),
-        signature_of(one_axis(rope), ids[0], monkeypatch),
-        signature_of(module(device, [0, 1] * 4), ids[:2], monkeypatch),
-    ]
-    assert len({id(x) for x in (entry, *others)}) == 4
+def test_a_call_with_other_axes_is_not_taken_for_one_seen_before(device):
+    """All have one shape of t; twice, so that the second time is the fast path's."""
+    t, rope, ids = torch.randn(B, S, H, D, device=device), module(device), ids_of("bshd", device)
+    for _ in range(2):
+        for freqs, given in (
+            (rope, ids),
+            (module(device, AXES[::-1]), ids),
+            (rope, ids[0]),
+            (one_axis(rope), ids[0]),
+            (module(device, [0, 1] * 4), ids[:2]),
+        ):
+            out = rope_fw(t, freqs, "bshd", position_ids=given)
+            assert_rounded_once(out, rotate_fp64(t, freqs, "bshd", position_ids=given))
 
 
 def test_a_remembered_call_checks_positions_too(device):

@@ -101,9 +101,9 @@ def trained_module():
     return made
 
 
-def module_with_inv_freq(dtype):
+def bf16_module():
     made = module()
-    made._buffers["inv_freq"] = made.inv_freq.to(dtype)  # as FSDP's buffer_dtype does
+    made._buffers["inv_freq"] = made.inv_freq.bfloat16()  # as FSDP's buffer_dtype does
     return made
 
 
@@ -163,6 +163,15 @@ T_DTYPES = "accepted: float32, float16, bfloat16, float64"
 I_DTYPES = "accepted: int32, int64, int16, int8, uint8"
 RISING = "values that start at 0 and never fall"
 ROOM = "an integer from 0 to 2, for 8 elements within {t}'s head dimension d = 10"
+IN_ORDER = {"cp_size": 2, "cp_order": "contiguous"}
+NO_BF16 = (
+    "accepted with {t} of float32: float32. TransformerEngine casts such angles to float32, which "
+    "does not bring back what they lost to bfloat16"
+)
+SHORT = "has angles for s2 = 3 positions"
+UNEVEN = "[0, 4, 7]", "lengths that cp_size = 2 divides"
+IN_ONE_PLACE = "elements in one place, or may have, by its strides", "{t}.clone()"
+TRAINED = "inv_freq that requires a gradient", "freqs.cos_sin_per_pair(max_seq_len)"
 A_FLAG = "accepted: False, True"
 OWN_TABLE = "accepted: its table, freqs(max_seq_len)"
 AN_INT = "an int from -2^62 to 2^62"
@@ -213,12 +222,7 @@ BAD = [
         ("a scalar", {"t": torch.tensor(1.0)}, "(), 0 dimensions", "'sbhd' needs 4"),
         ("packed, of rank 4", packed(cu(0, 4), t=t()), "4 dimensions", "'thd' needs 3"),
         ("sparse", {"t": t().to_sparse()}, "torch.sparse_coo", "torch.strided"),
-        (
-            "expanded",
-            {"t": t(S, B, 1, D).expand(S, B, H, D), "inplace": True},
-            "elements in one place, or may have, by its strides",
-            "{t}.clone()",
-        ),
+        ("expanded", {"t": t(S, B, 1, D).expand(S, B, H, D), "inplace": True}, *IN_ONE_PLACE),
     ),
     # freqs, of any kind
     *of(
@@ -227,12 +231,7 @@ BAD = [
         ("a dict", {"freqs": {"cos": cos(), "sin": cos()}}, "type dict", FREQS),
         ("a class", {"freqs": RotaryPositionEmbedding}, "type type", FREQS),
         ("of others", {"freqs": ModuleOfAnotherLibrary()}, "ModuleOfAnotherLibrary", FREQS),
-        (
-            "of bf16",
-            {"freqs": table(dtype=torch.bfloat16)},
-            "dtype bfloat16",
-            "accepted with {t} of float32: float32. TransformerEngine casts such angles to float32",
-        ),
+        ("of bf16", {"freqs": table(dtype=torch.bfloat16)}, "dtype bfloat16", NO_BF16),
         ("of fp64", {"freqs": table(dtype=torch.float64)}, "float64", "of float32: float32"),
         (
             "of int64",
@@ -240,12 +239,7 @@ BAD = [
             "dtype int64",
             "accepted with {t} of float64: float32, float64",
         ),
-        (
-            "inv_freq of bf16",
-            {"freqs": module_with_inv_freq(torch.bfloat16)},
-            "dtype bfloat16",
-            "accepted for inv_freq: float32, float64",
-        ),
+        ("inv_freq", {"freqs": bf16_module()}, "bfloat16", "for inv_freq: float32, float64"),
         ("own forward", {"freqs": Scaled(D2)}, "a Scaled that overrides forward", OWN_TABLE),
         ("its forward", {"freqs": module_with_own_forward()}, "overrides forward", OWN_TABLE),
         error=TypeError,
@@ -265,44 +259,27 @@ BAD = [
         (
             "short",
             {"freqs": table(3, 1, 1, D2)},
-            "has angles for s2 = 3 positions",
+            SHORT,
             "{t} of shape (4, 2, 3, 10) in format 'sbhd' needs at least s = 4",
         ),
         (
             "short, bhsd",
             {"freqs": table(3, 1, 1, D2), "t": t(B, 2, S, D), "tensor_format": "bhsd"},
-            "has angles for s2 = 3 positions",
+            SHORT,
             "{t} of shape (2, 2, 4, 10) in format 'bhsd' needs at least s = 4",
         ),
         ("cos short", {"freqs": (cos(B, 3, D2), cos(B, 3, D2))}, "s2 = 3", "at least s = 4"),
         ("short for all ranks", {"cp_size": 3, "cp_rank": 1}, "s2 = 4", "at least s = 12"),
         ("interleaved", {"freqs": module(interleaved=True)}, "= True", "the call's, False"),
-        (
-            "not interleaved",
-            {"freqs": module(), "interleaved": True},
-            "interleaved = False",
-            "accepted: the call's, True",
-        ),
-        (
-            "trained",
-            {"freqs": trained_module()},
-            "inv_freq that requires a gradient",
-            "freqs.cos_sin_per_pair(max_seq_len)",
-        ),
-        (
-            "interpolates starts",
-            {"freqs": interpolating_module(), "start_positions": cu(0, 1)},
-            *INTERPOLATES,
-        ),
-        (
-            "interpolates ids",
-            {"freqs": interpolating_module(), "position_ids": cu(0, 1, 2, 3)[None]},
-            *INTERPOLATES,
-        ),
-        (
-            "interpolates packed tokens",
-            packed(cu(0, 4, 8), freqs=interpolating_module()),
-            *INTERPOLATES,
+        ("halves", {"freqs": module(), "interleaved": True}, "= False", "the call's, True"),
+        ("trained", {"freqs": trained_module()}, *TRAINED),
+        *(
+            (f"interpolates {what}", {"freqs": interpolating_module(), **where}, *INTERPOLATES)
+            for what, where in (
+                ("starts", {"start_positions": cu(0, 1)}),
+                ("ids", {"position_ids": cu(0, 1, 2, 3)[None]}),
+                ("packed tokens", packed(cu(0, 4, 8))),
+            )
         ),
     ),
     *of(
@@ -311,25 +288,10 @@ BAD = [
         ("short of ids", {"position_ids": cu(0, 1, 9, 3)[None]}, "s2 = 4", "in use needs 10"),
         ("far ids", {"position_ids": torch.full((1, S), 2**63 - 1)}, "s2 = 4", "use needs 9223"),
         ("short of tokens", packed(cu(0, 2, 7)), "s2 = 4", "in use needs 5"),
-        (
-            "short of packed starts",
-            packed(cu(0, 1, 4), start_positions=cu(3, 2)),
-            "s2 = 4",
-            "in use needs 5",
-        ),
+        ("packed starts", packed(cu(0, 1, 4), start_positions=cu(3, 2)), "s2 = 4", "use needs 5"),
         ("short of ranks", packed(cu(0, 4, 12), cp_size=2), "s2 = 4", "in use needs 8"),
-        (
-            "short of contiguous ranks",
-            packed(cu(0, 4, 10), cp_size=2, cp_order="contiguous"),
-            "s2 = 4",
-            "in use needs 6",
-        ),
-        (
-            "beside t elsewhere",
-            {"t": t().to("meta")},
-            "is on cpu",
-            "must be on {t}'s device, meta",
-        ),
+        ("ranks in order", packed(cu(0, 4, 10), **IN_ORDER), "s2 = 4", "in use needs 6"),
+        ("beside t elsewhere", {"t": t().to("meta")}, "is on cpu", "on {t}'s device, meta"),
         ("a module elsewhere", {"freqs": module(device="meta")}, *ON_META),
         on_cpu=True,
     ),
@@ -395,21 +357,9 @@ BAD = [
         ("falling", packed(cu(0, 1, 2, 3, 4, 5, 4)), "[0, 1, 2, 3, 4, 5, ...]", RISING),
         ("past t", packed(cu(0, 4, 9)), "[0, 4, 9]", "values up to 8, the number of tokens on all"),
         ("past all ranks", packed(cu(0, 4, 20), cp_size=2), "[0, 4, 20]", "values up to 16"),
-        (
-            "uneven",
-            packed(cu(0, 4, 6), cp_size=2),
-            "[0, 4, 6]",
-            "lengths that 2 * cp_size = 4 divides",
-        ),
-        *(
-            (
-                f"uneven, {order}",
-                packed(cu(0, 4, 7), cp_size=2, cp_order=order),
-                "[0, 4, 7]",
-                "lengths that cp_size = 2 divides",
-            )
-            for order in ("contiguous", "round_robin")
-        ),
+        ("uneven", packed(cu(0, 4, 6), cp_size=2), "[0, 4, 6]", "that 2 * cp_size = 4 divides"),
+        ("uneven, in order", packed(cu(0, 4, 7), **IN_ORDER), *UNEVEN),
+        ("uneven, in turn", packed(cu(0, 4, 7), cp_size=2, cp_order="round_robin"), *UNEVEN),
         ("elsewhere", packed(cu(0, 4).to("meta")), *ON_META),
         on_cpu=True,
     ),
