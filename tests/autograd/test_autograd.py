@@ -71,18 +71,6 @@ def test_gradcheck_and_gradgradcheck(device):
     assert torch.autograd.gradgradcheck(sample.rotate, (sample.t,), fast_mode=True)
 
 
-def test_the_second_derivative_goes_on_past_the_rotation(device):
-    """d/dt of |d/dt sum(rotated ** 3)|^2: the backward's own backward is the forward."""
-    sample = Sample("bshd", device)
-
-    def penalty(rotate):
-        loss = (rotate(sample.t) ** 3).sum()
-        (grad_t,) = torch.autograd.grad(loss, sample.t, create_graph=True)
-        return torch.autograd.grad((grad_t**2).sum(), sample.t)[0]
-
-    torch.testing.assert_close(penalty(sample.rotate), penalty(sample.expected))
-
-
 @pytest.mark.parametrize("tensor_format", ("sbhd", "thd"))
 @pytest.mark.usefixtures("needs_triton")
 def test_nothing_of_t_is_saved_for_backward(tensor_format, device):

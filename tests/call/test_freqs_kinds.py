@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from inputs import contiguous
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_fw
 from test_positions import WAYS, check, random_ids
 from yardstick import assert_rounded_once, rotate_fp64
 
@@ -89,27 +89,6 @@ def test_a_list_is_as_good_as_a_tuple(device):
         for fused in (True, False):
             want = call(t, (cos, sin), fused=fused)
             assert torch.equal(call(t, [cos, sin], fused=fused), want)
-
-
-def hugging_face(q, k, cos, sin, unsqueeze_dim=1):
-    """The formula in the models of transformers."""
-
-    def rotate_half(x):
-        return torch.cat((-x[..., x.shape[-1] // 2 :], x[..., : x.shape[-1] // 2]), dim=-1)
-
-    cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
-    return q * cos + rotate_half(q) * sin, k * cos + rotate_half(k) * sin
-
-
-@pytest.mark.parametrize("batch", (1, B))
-def test_hugging_faces_cos_and_sin(batch, device):
-    """Its tensors and layout: q (b, h, s, d), fewer heads in k, cos of both halves (b, s, d)."""
-    half = random_ids((batch, S), device)[:, :, None] * torch.rand(5, device=device)
-    both = torch.cat((half, half), dim=-1)
-    cos, sin = both.cos(), both.sin()
-    q, k = (contiguous((B, h, S, 10), torch.float32, device) for h in (6, 2))
-    got = rope_qk(q, k, (cos, sin), "bhsd")
-    torch.testing.assert_close(got, hugging_face(q, k, cos, sin), rtol=1e-6, atol=2e-6)
 
 
 # the module: angles on the fly

@@ -168,18 +168,6 @@ def test_who_gets_a_gradient(wants, used, device):
             assert x.grad is None
 
 
-def test_gradient_of_sums_and_means(device):
-    """They arrive with strides 0, and with other ones for q than for k."""
-    q, k = leaves(*make_q_and_k("bhsd", device, dtype=torch.float64))
-    freqs = angles(S, D2, device)
-    q_out, k_out = rope_qk(q, k, freqs, "bhsd")
-    weight = torch.randn(S, D, device=device, dtype=torch.float64)
-    ((q_out.sum(1) * weight).sum() + 3 * k_out.sum()).backward()
-    assert_rounded_once(q.grad, gradient_fp64(q, freqs, "bhsd", weight.expand_as(q)))
-    three = torch.full_like(k, 3)
-    assert_rounded_once(k.grad, gradient_fp64(k, freqs, "bhsd", three))
-
-
 def test_gradcheck_and_gradgradcheck(device):
     q, k = (torch.randn(2, 2, h, 6, dtype=torch.float64, device=device) for h in (2, 1))
     freqs = angles(2, 4, device)

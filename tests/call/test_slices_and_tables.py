@@ -169,7 +169,7 @@ def test_padding_is_permuted_and_not_turned(device):
     torch.testing.assert_close(back[2:], t[2:], rtol=0, atol=0, equal_nan=True)
 
 
-# one launch, one column, one sign
+# one launch
 
 
 @pytest.mark.parametrize(
@@ -186,31 +186,6 @@ def test_whole_rows_of_queries_and_keys_have_the_bits_of_each(name, device):
     if name != "to half":
         in_place = rope_qk(q.clone(), k.clone(), freqs, inplace=True, **options)
         assert all(map(torch.equal, in_place, want))
-
-
-@pytest.mark.parametrize("head_dim", (16, 72))
-@pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
-def test_a_column_per_pair_gives_the_bits_of_a_column_per_element(interleaved, head_dim, device):
-    t, half = torch.randn(5, 2, 3, head_dim, device=device), angles(5, head_dim // 2, device)
-    whole = half.repeat_interleave(2, -1) if interleaved else half.repeat(1, 1, 1, 2)
-    pairing = {"interleaved": interleaved}
-    for function in (rope_fw, rope_bw):
-        want = function(t, whole, **pairing)
-        assert torch.equal(function(t, half, rotary_dim=head_dim, **pairing), want)
-        assert torch.equal(function(t, whole, rotary_dim=head_dim, **pairing), want)
-    tables = half[:, 0, 0].cos(), half[:, 0, 0].sin()
-    assert not torch.equal(rope_fw(t, tables, **pairing), want), "silently a narrower slice"
-
-
-def test_half_split_results_are_interleaved_ones_in_another_order(device):
-    t, freqs = sbhd(device, torch.bfloat16), angles(S, D2, device)
-    pairing = {"interleaved": True, "rotary_start": 2}
-    out, same = (rope_fw(t, freqs, output_pairing=o, **pairing) for o in ("half", "same"))
-    order = torch.arange(D, device=device)
-    order[2 : 2 + D2] = 2 + torch.tensor([0, 2, 4, 6, 1, 3, 5, 7], device=device)
-    assert torch.equal(out, same[..., order])
-    back = rope_bw(out, freqs, output_pairing="half", **pairing)
-    assert torch.equal(back, rope_bw(same, freqs, **pairing))
 
 
 # tables of other packages, and of the module
