@@ -22,9 +22,7 @@ from rope_kernels import (
     rotate_half,
 )
 from rope_kernels.embedding import for_both_members
-from rope_kernels.launch.run import options_of
 from rope_lab.compiler.compile import compile_call
-from rope_lab.compiler.plans import plan_of
 
 S, B, H, K = 7, 2, 3, 1
 BF16, FP16, FP32, FP64 = torch.bfloat16, torch.float16, torch.float32, torch.float64
@@ -269,32 +267,7 @@ def test_a_call_that_was_seen_before_has_its_own_rounding(device):
             assert_same(again[rounding], first[rounding])
 
 
-# In a plan, and in machine code
-
-PLANS = {  # rounding, whether the table is in fp32: fused, rounds_cos_sin, and rounds_products
-    (None, False): (True, False, False),  # forward, then backward if that differs
-    ("once", True): (True, False, False),
-    ("upcast", False): (False, False, False),
-    ("model", False): (False, False, True),
-    ("model", True): (False, False, False, True),
-    ("promoted", False): (False, False, False, True),
-    ("promoted", True): (False, False, False, True),
-}
-
-
-@pytest.mark.parametrize("rounding, in_fp32", PLANS)
-@pytest.mark.parametrize("d", (16, 72))
-def test_the_plan_says_what_is_rounded(rounding, in_fp32, d):
-    fused, cos_sin, *products = PLANS[rounding, in_fp32]
-    t, x = torch.randn(S, B, H, d).to(BF16), torch.randn(S, d).to(FP32 if in_fp32 else BF16)
-    for function, rounds_products in ((rope_fw, products[0]), (rope_bw, products[-1])):
-        plan, _ = plan_of(function, t, (x, x), rounding=rounding)
-        assert plan.constants["steps"] == (fused, cos_sin, rounds_products)
-        assert plan.fp_fusion is options_of(plan)["enable_fp_fusion"] is fused
-    angles = RotaryPositionEmbedding(d)
-    for freqs in (angles, angles(S)):
-        plan, _ = plan_of(rope_fw, t, freqs, rounding=rounding)
-        assert plan.constants["steps"].rounds_cos_sin is (rounding == "model")
+# In machine code
 
 
 @pytest.mark.parametrize(
