@@ -13,12 +13,11 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch._dynamo.utils import counters, warn_once_cache
 from torch._inductor.utils import run_and_get_code
-from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from inputs import FORMATS, angles, contiguous, sequence_starts, shape_of, transposed
 from pairwise import all_pairs
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_qk
 from test_counts import OURS, kernels_of
 from yardstick import assert_rounded_once, rotate_fp64
 
@@ -74,7 +73,6 @@ def positions_of(kind, tensor_format, device):
             "from 0": {},
             "starts": {"start_positions": torch.tensor([3, 0], device=device)},
             "ids": {"position_ids": torch.randint(0, S2, (B, S), device=device)},
-            "shared ids": {"position_ids": torch.randint(0, S2, (1, S), device=device).int()},
             "a rank": {"cp_size": 2, "cp_rank": 1},
             "a rank, by turns": {"cp_size": 2, "cp_rank": 1, "cp_order": "round_robin"},
         }[kind]
@@ -86,10 +84,6 @@ def positions_of(kind, tensor_format, device):
             "start_positions": torch.tensor([3, 0, 2, 1], device=device),
         },
         "ids": {"position_ids": torch.randint(0, S2, (S * B,), device=device)},
-        "shared ids": {
-            "cu_seqlens": cu_seqlens,
-            "position_ids": torch.randint(0, S2, (S * B,), device=device).int(),
-        },
         "a rank": {
             "cu_seqlens": torch.tensor([0, 4, 4, 12], device=device),
             "cp_size": 2,
@@ -108,7 +102,7 @@ AXES = {
     "tensor_format": FORMATS,
     "interleaved": (False, True),
     "freqs": ("angles", "(cos, sin)", "(cos, sin) of each entry", "on the fly"),
-    "positions": ("from 0", "starts", "ids", "shared ids", "a rank", "a rank, by turns"),
+    "positions": ("from 0", "starts", "ids", "a rank, by turns"),
     "call": ("apply", "q and k", "in place", "q and k in place", "backward alone"),
     "grad": (False, True),
 }
@@ -176,15 +170,6 @@ def test_the_same_bits_as_eager_in_one_graph(case, device):
     assert counter.frame_count == 1
 
 
-def test_the_same_bits_with_fused_false(device):
-    t, freqs = contiguous((S, B, H, D), torch.bfloat16, device), angles(S, D2, device)
-
-    def rotate(t):
-        return (apply_rotary_pos_emb(t, freqs, fused=False),)
-
-    assert_same_bits(run(compiled(rotate)[0], [t]), run(rotate, [t]))
-
-
 def test_a_rotation_among_other_operators(device):
     """As in a model: projections before it, attention after it, a gradient for the weights."""
     freqs, x = RotaryPositionEmbedding(16).to(device), torch.randn(2, 5, 24, device=device)
@@ -206,9 +191,7 @@ def test_a_rotation_among_other_operators(device):
 @pytest.mark.parametrize(
     "kind,positions",
     (
-        ("angles", "from 0"),
         ("angles", "ids"),
-        ("(cos, sin)", "from 0"),
         ("(cos, sin) of each entry", "starts"),
     ),
 )
@@ -242,34 +225,6 @@ def test_a_second_derivative_is_right_or_refused(device):
         torch.autograd.grad(grad_t.sum(), grad)
 
 
-class OwnFunction(torch.autograd.Function):
-    """A user's own autograd function, whose backward is ours."""
-
-    @staticmethod
-    def forward(ctx, t, freqs, inplace):
-        ctx.save_for_backward(freqs)
-        ctx.inplace = inplace
-        return rope_fw(t, freqs)
-
-    @staticmethod
-    def backward(ctx, grad):
-        (freqs,) = ctx.saved_tensors
-        grad = grad.clone() if ctx.inplace else grad
-        return rope_bw(grad, freqs, inplace=ctx.inplace), None, None
-
-
-@pytest.mark.parametrize("inplace", (False, True))
-def test_rope_bw_in_the_backward_of_a_function_of_ones_own(inplace, device):
-    """Which torch.compile traces strictly: it bans some attributes of tensors there."""
-    t = torch.randn(S, B, H, D, device=device, requires_grad=True)
-    freqs, weight = angles(S, D2, device), torch.randn(S, B, H, D, device=device)
-    function, counter = compiled(lambda t, freqs: OwnFunction.apply(t, freqs, inplace) * weight)
-    got, want = function(t, freqs), apply_rotary_pos_emb(t, freqs) * weight
-    assert_same_bits([got], [want])
-    assert_same_bits(torch.autograd.grad(got.sum(), t), torch.autograd.grad(want.sum(), t))
-    assert counter.frame_count == 1
-
-
 def test_compiling_warns_of_nothing(device):
     t, freqs = torch.randn(S, B, H, D, device=device), angles(S, D2, device)
     warn_once_cache.clear()  # what was said in another test would not be said again
@@ -301,8 +256,9 @@ def assert_compiled_at_most_twice(function, all_inputs):
     assert 1 <= counter.frame_count <= 2
 
 
-@pytest.mark.parametrize("inplace", (False, True), ids=("into new memory", "in place"))
-@pytest.mark.parametrize("tensor_format", FORMATS)
+@pytest.mark.parametrize(
+    "tensor_format,inplace", (("sbhd", True), ("bshd", False), ("bhsd", False), ("thd", True))
+)
 def test_a_new_length_compiles_no_new_graph(tensor_format, inplace, device):
     def rotate(t, freqs, options):
         return apply_rotary_pos_emb(t, freqs, tensor_format, inplace=inplace, **options)
@@ -318,33 +274,20 @@ def test_a_new_length_of_t_and_table_alike(device):
     assert_compiled_at_most_twice(apply_rotary_pos_emb, inputs)
 
 
-def test_a_new_length_on_the_fly(device):
-    freqs = RotaryPositionEmbedding(D2).to(device)
-    inputs = [(torch.randn(s, B, H, D, device=device), freqs) for s in LENGTHS]
-    assert_compiled_at_most_twice(apply_rotary_pos_emb, inputs)
-
-
-def test_a_new_batch_compiles_no_new_graph(device):
-    freqs = angles(S, D2, device)
-    inputs = [(torch.randn(S, b, H, D, device=device), freqs) for b in LENGTHS]
-    assert_compiled_at_most_twice(apply_rotary_pos_emb, inputs)
-
-
-@pytest.mark.parametrize("inplace", (False, True), ids=("into new memory", "in place"))
-def test_a_new_length_of_a_packed_qkv(inplace, device):
+def test_a_new_length_of_a_packed_qkv(device):
     freqs = angles(40, D2, device)
 
     def rotate(qkv):
         q, k, _ = qkv.chunk(3, -1)
-        q, k = rope_qk(q, k, freqs, "bshd", inplace=inplace)
+        q, k = rope_qk(q, k, freqs, "bshd", inplace=True)
         return torch.cat((q, k, qkv), -1)
 
     inputs = [(torch.randn(B, s, H, 3 * D, device=device),) for s in LENGTHS]
     assert_compiled_at_most_twice(rotate, inputs)
 
 
-@pytest.mark.parametrize("positions", ("starts", "ids"))
-def test_new_positions_compile_no_new_graph(positions, device):
+@pytest.mark.parametrize("positions,lengths", (("starts", [1] * 6), ("ids", LENGTHS)))
+def test_new_positions_compile_no_new_graph(positions, lengths, device):
     """Decoding: one token, one more each time. Prompts: other lengths, other starts."""
     freqs = angles(60, D2, device)
 
@@ -352,15 +295,13 @@ def test_new_positions_compile_no_new_graph(positions, device):
         where = {"start_positions" if positions == "starts" else "position_ids": where}
         return apply_rotary_pos_emb(t, freqs, "bshd", **where)
 
-    for lengths in ([1] * 6, LENGTHS):
-        torch._dynamo.reset()
-        inputs = []
-        for i, s in enumerate(lengths):
-            where = torch.tensor([i, 7 * i], device=device)
-            ids = where[:, None] + torch.arange(s, device=device)
-            t = torch.randn(B, s, H, D, device=device)
-            inputs.append((t, where if positions == "starts" else ids))
-        assert_compiled_at_most_twice(rotate, inputs)
+    inputs = []
+    for i, s in enumerate(lengths):
+        where = torch.tensor([i, 7 * i], device=device)
+        ids = where[:, None] + torch.arange(s, device=device)
+        t = torch.randn(B, s, H, D, device=device)
+        inputs.append((t, where if positions == "starts" else ids))
+    assert_compiled_at_most_twice(rotate, inputs)
 
 
 def test_a_new_length_with_a_gradient(device):
@@ -401,7 +342,7 @@ def operator_calls(function, *inputs):
     return calls
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if not case["grad"]][::2], ids=name_of)
+@pytest.mark.parametrize("case", [case for case in CASES if not case["grad"]][::3], ids=name_of)
 def test_opcheck(case, device):
     """Schema, fake tensors and tracing of what each call hands to its operator: all of opcheck."""
     case = Case(case, device)
@@ -422,11 +363,8 @@ def bad(function_kind, argument, good, wrong, **options):
 
 BAD_VALUES = {
     "falling cu_seqlens": bad("packed", "cu_seqlens", [0, 3, 5, 8], [0, 5, 3, 8]),
-    "cu_seqlens from 1": bad("packed", "cu_seqlens", [0, 5, 8], [1, 5, 8]),
-    "cu_seqlens past the end": bad("packed", "cu_seqlens", [0, 5, 8], [0, 5, 9]),
     "uneven chunks": bad("packed", "cu_seqlens", [0, 8, 16], [0, 6, 16], cp_size=2),
     "a start below 0": bad("dense", "start_positions", [0, 1], [0, -1]),
-    "a start too late": bad("dense", "start_positions", [12, 0], [0, 13]),
     "an id below 0": bad("dense", "position_ids", [[0, 1, 2, 3]], [[0, 1, -2, 3]]),
     "an id past the table": bad("dense", "position_ids", [[0, 15, 2, 3]], [[0, 16, 2, 3]]),
 }
@@ -457,7 +395,6 @@ NOT_TO_OVERWRITE = {  # a function in place, and the shape that it takes
         lambda t, freqs: apply_rotary_pos_emb((t * 2).expand(S, B, H, D), freqs, inplace=True),
         (S, 1, H, D),
     ),
-    "q as k": (lambda q, freqs: rope_qk(q, q, freqs, inplace=True), (S, B, H, D)),
     "overlapping q and k": (
         lambda t, freqs: rope_qk(t[:, :, :2], t[:, :, 1:], freqs, inplace=True),
         (S, B, 3, D),
@@ -484,7 +421,7 @@ def test_a_leaf_in_place_is_an_error_under_compile_too(device):
 
 def test_bad_shapes_are_errors_when_the_graph_is_traced():
     t, freqs = torch.randn(S, B, H, D), angles(S, D2, "cpu")
-    for wrong in (freqs[:-1], freqs[..., :-1], freqs.bfloat16()):
+    for wrong in (freqs[:-1], freqs.bfloat16()):
         with pytest.raises(Exception, match="freqs has"):
             compiled(lambda t, freqs: apply_rotary_pos_emb(t, freqs))[0](t, wrong)
 
@@ -524,7 +461,7 @@ def code_of(function, inputs):
 GENERATED = re.compile(r"async_compile\.(?!wait)\w+\(|copy_\(|clone\(|= empty_strided\w*\(")
 
 
-@pytest.mark.parametrize("name", ONE_LAUNCH)
+@pytest.mark.parametrize("name", ("q and k", "in place", "of a packed qkv, in place"))
 def test_inductor_generates_no_kernel_and_no_copy(name, device):
     """Beside the operator there is nothing to do, in place in slices of a tensor too."""
     function, inputs = one_launch(name, device)
@@ -563,39 +500,14 @@ def test_on_the_fly_inductor_computes_the_turns_too():
     assert sorted(name in OURS for name in kernels) == [False, True]
 
 
-@pytest.mark.parametrize("dynamic", (None, True))
-def test_interpolation_compiles_no_graph_for_each_length(dynamic, device):
+def test_interpolation_compiles_no_graph_for_each_length(device):
     """Its factor depends on the length; as a number in the graph it was a guard on each."""
     module = RotaryPositionEmbedding(16, 1.0, 1, 3).to(device)
-    counters.clear()
-    compiled = torch.compile(
-        lambda t: apply_rotary_pos_emb(t, module),
-        fullgraph=True,
-        backend="aot_eager",
-        dynamic=dynamic,
-    )
-    for s in range(5, 17):
+    function, counter = compiled(lambda t: apply_rotary_pos_emb(t, module))
+    for s in range(5, 12):
         t = torch.randn(s, B, H, 16, device=device)
-        torch.testing.assert_close(compiled(t), apply_rotary_pos_emb(t, module))
-    assert counters["stats"]["unique_graphs"] <= 2
-
-
-def test_fake_tensors_give_shapes(device):
-    """They have no memory: neither the kernel nor what remembers turns may ask for it."""
-    with warnings.catch_warnings(), FakeTensorMode():
-        warnings.simplefilter("error")
-        module, t = RotaryPositionEmbedding(D), torch.randn(S, B, H, D)
-        for freqs in (module, module(S)):
-            assert apply_rotary_pos_emb(t, freqs).shape == (S, B, H, D)
-
-
-def test_make_fx_writes_the_operator_down(device):
-    """It traces without compiling; a kernel launched meanwhile would be missing in the graph."""
-    module, t = RotaryPositionEmbedding(D).to(device), torch.randn(S, B, H, D, device=device)
-    graph = make_fx(lambda t: apply_rotary_pos_emb(t, module))(t)
-    assert "rope_kernels.rotate" in graph.code
-    t = torch.randn_like(t)
-    assert_same_bits([graph(t)], [apply_rotary_pos_emb(t, module)])
+        torch.testing.assert_close(function(t), apply_rotary_pos_emb(t, module))
+    assert counter.frame_count <= 2
 
 
 def test_make_fx_reads_no_value_of_cu_seqlens(device):
@@ -607,6 +519,7 @@ def test_make_fx_reads_no_value_of_cu_seqlens(device):
 
     first, other, bad = (torch.tensor(x, device=device) for x in ([0, 4, 9], [0, 1, 8], [1, 4, 9]))
     graph = make_fx(rotate)(t, first)
+    assert "rope_kernels.rotate" in graph.code  # no kernel was launched meanwhile
     assert_same_bits([graph(t, other)], [rotate(t, other)])
     if device == "cpu":
         with pytest.raises(ValueError, match=r"^cu_seqlens is \[1, 4, 9\]"):

@@ -27,6 +27,9 @@ CASES = {  # the call, and which of its arguments is overwritten
     "a norm's weight": (normalize, 1),
     "a norm's input": (normalize, 0),
 }
+each_case_and_backend = pytest.mark.parametrize(
+    "name,backend", [*((name, "aot_eager") for name in CASES), ("a norm's weight", "eager")]
+)
 
 
 def arguments(device):
@@ -61,8 +64,7 @@ def test_in_eager_mode_the_backward_raises(name, device):
         run(inside, *arguments(device), *CASES[name])
 
 
-@pytest.mark.parametrize("backend", ("eager", "aot_eager"))
-@pytest.mark.parametrize("name", CASES)
+@each_case_and_backend
 def test_inside_a_compiled_graph_it_is_an_error(name, backend, device):
     torch._dynamo.reset()
     compiled = torch.compile(inside, backend=backend, fullgraph=True)
@@ -70,8 +72,7 @@ def test_inside_a_compiled_graph_it_is_an_error(name, backend, device):
         run(compiled, *arguments(device), *CASES[name])
 
 
-@pytest.mark.parametrize("backend", ("eager", "aot_eager"))
-@pytest.mark.parametrize("name", CASES)
+@each_case_and_backend
 def test_after_a_compiled_graph_the_backward_raises(name, backend, device):
     torch._dynamo.reset()
     call, which = CASES[name]

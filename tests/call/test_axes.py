@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from inputs import FORMATS, contiguous, packed_qkv, sequence_starts, shape_of, transposed
+from inputs import FORMATS, contiguous, sequence_starts, shape_of, transposed
 from pairwise import each_pair
 from rope_kernels import (
     RotaryPositionEmbedding,
@@ -17,8 +17,7 @@ from rope_kernels import (
     rope_fw,
     rope_qk,
 )
-from rope_kernels.autograd import rope_operator
-from rope_kernels.launch import fastpath, launch_rope
+from rope_kernels.launch import launch_rope
 from rope_lab.compiler.plans import plan_of
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
@@ -87,20 +86,18 @@ TILES = {  # format, heads, d, axes -> kernel, and what its tile has
 }
 
 
-@pytest.mark.parametrize("inplace", (False, True), ids=("new", "in place"))
 @pytest.mark.parametrize("name", TILES)
-def test_every_tile_has_a_position_for_each_pair(name, inplace, device, needs_triton):
+def test_every_tile_has_a_position_for_each_pair(name, device, needs_triton):
     tensor_format, heads, d, kernel, is_such = TILES[name]
     rope = module(device, [(7 * i // 3) % 3 for i in range(d // 2)])
     t = contiguous(shape_of(tensor_format, 5, 1, heads, d), torch.bfloat16, device)
     ids = ids_of(tensor_format, device, b=1)
-    if not inplace or "pairs over" not in name:
-        plan, _ = plan_of(rope_fw, t, rope, tensor_format, position_ids=ids, inplace=inplace)
-        assert plan.kernel == kernel and is_such(plan.constants["tile"]), plan
+    plan, _ = plan_of(rope_fw, t, rope, tensor_format, position_ids=ids)
+    assert plan.kernel == kernel and is_such(plan.constants["tile"]), plan
     want = rotate_fp64(t, rope, tensor_format, position_ids=ids)
-    assert_rounded_once(rope_fw(t, rope, tensor_format, position_ids=ids, inplace=inplace), want)
+    assert_rounded_once(rope_fw(t, rope, tensor_format, position_ids=ids), want)
     want = gradient_fp64(t, rope, tensor_format, t, position_ids=ids)
-    assert_rounded_once(rope_bw(t, rope, tensor_format, position_ids=ids, inplace=inplace), want)
+    assert_rounded_once(rope_bw(t, rope, tensor_format, position_ids=ids, inplace=True), want)
 
 
 def of_one_entry(ids):
@@ -122,8 +119,8 @@ def small(dtype):
 
 @pytest.mark.parametrize(
     "given",
-    (of_one_entry, as_last_dimension, every_second, *map(small, (torch.int32, torch.uint8))),
-    ids=("(axes, 1, s)", "(b, s, axes)", "strided", "int32", "uint8"),
+    (of_one_entry, as_last_dimension, every_second, small(torch.uint8)),
+    ids=("(axes, 1, s)", "(b, s, axes)", "strided", "uint8"),
 )
 def test_ids_of_any_strides_and_integers(given, device):
     q, k = (contiguous((B, S, heads, D), torch.float32, device) for heads in (H, 1))
@@ -137,10 +134,8 @@ def test_ids_of_any_strides_and_integers(given, device):
 
 
 def is_same_as_one_axis(rope, tensor_format, of_axes, of_one, dtype=torch.bfloat16):
-    q, k = (
-        contiguous(shape_of(tensor_format, S, B, heads, D), dtype, rope.inv_freq.device)
-        for heads in (H, 1)
-    )
+    shapes = [shape_of(tensor_format, 3, B, heads, D) for heads in (H, 1)]
+    q, k = (contiguous(shape, dtype, rope.inv_freq.device) for shape in shapes)
     grads = [torch.randn_like(x) for x in (q, k)]
     found = []
     for freqs, options in ((rope, of_axes), (one_axis(rope), of_one)):
@@ -150,13 +145,14 @@ def is_same_as_one_axis(rope, tensor_format, of_axes, of_one, dtype=torch.bfloat
     return all(torch.equal(x, y) for x, y in zip(*found, strict=True))
 
 
-@each_pairing
-@each_format
+@pytest.mark.parametrize(
+    "tensor_format,interleaved", (("sbhd", False), ("bhsd", True), ("thd", False))
+)
 def test_equal_positions_have_the_bits_of_one_axis(tensor_format, interleaved, device):
     rope = module(device, interleaved=interleaved)
-    ids, where = ids_of(tensor_format, device)[0], {}
+    ids, where = ids_of(tensor_format, device, s=3)[0], {}
     if tensor_format == "thd":
-        where["cu_seqlens"] = sequence_starts("thd", S, B, device)
+        where["cu_seqlens"] = sequence_starts("thd", 3, B, device)
     of_one = where | {"position_ids": ids}
     expanded = where | {"position_ids": ids.expand(3, *ids.shape)}  # stride 0, and no copy
     assert is_same_as_one_axis(rope, tensor_format, expanded, of_one)
@@ -184,7 +180,7 @@ def test_positions_without_an_axis_are_those_of_all_axes(device, needs_triton):
     assert torch.equal(rope(9), one_axis(rope)(9))
 
 
-@pytest.mark.parametrize("axes", ([0] * 8, [1, 0] * 4, [5, 0, 3, 1, 2, 4, 4, 5]), ids=str)
+@pytest.mark.parametrize("axes", ([0] * 8, [5, 0, 3, 1, 2, 4, 4, 5]), ids=str)
 def test_other_numbers_of_axes(axes, device):
     t, rope = contiguous((S, B, H, D), torch.float32, device), module(device, axes)
     assert rope.num_axes == max(axes) + 1
@@ -192,16 +188,6 @@ def test_other_numbers_of_axes(axes, device):
 
 
 # derivatives
-
-
-def test_second_derivative(device):
-    t = torch.randn(1, 2, 1, 4, dtype=torch.float64, device=device, requires_grad=True)
-    rope, ids = module(device, [0, 1]), ids_of("bshd", device, 2, s=2, b=1, most=100)
-
-    def rotate(t):
-        return apply_rotary_pos_emb(t, rope, "bshd", position_ids=ids)
-
-    assert torch.autograd.gradgradcheck(rotate, t)
 
 
 def test_a_backward_has_the_axes_of_its_call(device):
@@ -218,15 +204,11 @@ def test_a_backward_has_the_axes_of_its_call(device):
     )
 
 
-def test_the_attention_factor_multiplies_all_axes(device):
-    t = contiguous((S, B, H, D), torch.float32, device)
-    rope = module(device, attention_factor=1.25)
-    check(t, rope, "sbhd", position_ids=ids_of("sbhd", device))
-
-
 @pytest.mark.parametrize("inverse", (False, True))
 def test_with_a_start_an_inverse_and_half_split_results(inverse, device):
-    t, rope = contiguous((B, S, H, D), torch.float32, device), module(device, interleaved=True)
+    """And an attention factor."""
+    t = contiguous((B, S, H, D), torch.float32, device)
+    rope = module(device, interleaved=True, attention_factor=1.25)
     options = {"rotary_start": 3, "inverse": inverse, "output_pairing": "half"}
     check(t, rope, "bshd", position_ids=ids_of("bshd", device), **options)
 
@@ -234,7 +216,7 @@ def test_with_a_start_an_inverse_and_half_split_results(inverse, device):
 # torch.compile and the fast path
 
 
-@each_format
+@pytest.mark.parametrize("tensor_format", ("bhsd", "thd"))
 def test_compiled_with_the_same_bits(tensor_format, device):
     torch._dynamo.reset()
     rope, cu_seqlens = module(device), sequence_starts(tensor_format, S, B, device)
@@ -255,48 +237,19 @@ def test_compiled_with_the_same_bits(tensor_format, device):
     torch._dynamo.reset()
 
 
-def test_operator_in_place(device):
-    q, k = (contiguous((B, S, heads, D), torch.float32, device) for heads in (H, 1))
-    rope, ids = module(device), ids_of("bshd", device)
-    want = rope_qk(q, k, rope, "bshd", position_ids=ids)
-
-    def step(q, k):
-        return rope_qk(q, k, rope, "bshd", position_ids=ids, inplace=True)
-
-    torch._dynamo.reset()
-    outs = torch.compile(step, backend="aot_eager", fullgraph=True)(q, k)
-    assert outs[0] is q and all(torch.equal(x, y) for x, y in zip(outs, want, strict=True))
-    assert "Tensor? axes" in rope_operator.ROTATION
-    torch._dynamo.reset()
-
-
-def signature_of(rope, ids, monkeypatch):
-    """What tells a call from others on the fast path, and the entry of its launch."""
-    seen = []
-    original = fastpath._entry_of
-
-    def note(signature, tensors):
-        entry = original(signature, tensors)
-        seen.append(entry)
-        return entry
-
-    with monkeypatch.context() as patch:
-        patch.setattr(fastpath, "ENABLED", True)
-        patch.setattr(fastpath, "_entry_of", note)
-        rope_fw(contiguous((B, S, H, D), torch.float32, ids.device), rope, "bshd", position_ids=ids)
-    return seen[0]
-
-
-def test_calls_with_other_axes_have_other_signatures(monkeypatch, device):
-    rope, ids = module(device), ids_of("bshd", device)
-    entry = signature_of(rope, ids, monkeypatch)
-    assert signature_of(module(device, AXES[::-1]), ids, monkeypatch) is entry  # other values
-    others = [
-        signature_of(rope, ids[0], monkeypatch),
-        signature_of(one_axis(rope), ids[0], monkeypatch),
-        signature_of(module(device, [0, 1] * 4), ids[:2], monkeypatch),
-    ]
-    assert len({id(x) for x in (entry, *others)}) == 4
+def test_a_call_with_other_axes_is_not_taken_for_one_seen_before(device):
+    """All have one shape of t; twice, so that the second time is the fast path's."""
+    t, rope, ids = torch.randn(B, S, H, D, device=device), module(device), ids_of("bshd", device)
+    for _ in range(2):
+        for freqs, given in (
+            (rope, ids),
+            (module(device, AXES[::-1]), ids),
+            (rope, ids[0]),
+            (one_axis(rope), ids[0]),
+            (module(device, [0, 1] * 4), ids[:2]),
+        ):
+            out = rope_fw(t, freqs, "bshd", position_ids=given)
+            assert_rounded_once(out, rotate_fp64(t, freqs, "bshd", position_ids=given))
 
 
 def test_a_remembered_call_checks_positions_too(device):
@@ -355,14 +308,6 @@ def test_float_positions_name_the_table(device, nothing_runs):
         rope_fw(t, module(device), "bshd", position_ids=ids)
     with pytest.raises(TypeError, match=r"uint8$"):
         rope_fw(t, module(device)(9), "bshd", position_ids=ids[0])
-
-
-def test_q_of_a_packed_qkv_in_place(device):
-    t, rope = packed_qkv((B, S, H, D), torch.float32, device), module(device)
-    ids = ids_of("bshd", device)
-    want = rotate_fp64(t, rope, "bshd", position_ids=ids)
-    assert rope_fw(t, rope, "bshd", position_ids=ids, inplace=True) is t
-    assert_rounded_once(t, want)
 
 
 def test_qwen2_vl_in_one_launch(device, whole_way, monkeypatch, needs_triton):

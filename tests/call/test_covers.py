@@ -24,7 +24,7 @@ def cases_of(mark):
     return [dict(zip(names.split(","), parameter.values, strict=True)) for parameter in parameters]
 
 
-def test_every_legal_pair_and_triple_occurs_and_no_other():
+def test_every_legal_pair_and_triple_occurs_and_no_other(monkeypatch):
     cases = cases_of(cover(is_legal, triples=[("b", "c", "d")], **AXES))
     assert all(is_legal(case) for case in cases) and len(cases) < 24
     found = {pair for case in cases for pair in pairs_of(case)}
@@ -32,9 +32,6 @@ def test_every_legal_pair_and_triple_occurs_and_no_other():
     triples = {(case["b"], case["c"], case["d"]) for case in cases}
     assert triples == set(product(AXES["b"], AXES["c"], AXES["d"]))
     assert len(all_pairs(AXES, is_legal)) < 16
-
-
-def test_an_option_gives_the_product(monkeypatch):
     monkeypatch.setattr(pairwise, "EVERY", True)
     assert len(cases_of(cover(is_legal, **AXES))) == (3 * 2 - 1) * 4 * 2
 

@@ -1,10 +1,11 @@
 """`inplace=True`: the rotary slice overwritten and not one bit beside it, or an error that helps.
 
-What lies in memory beside the rotary slice is poisoned with NaN first and compared bit by bit.
+What is in memory beside the rotary slice is compared bit by bit. `test_superset_matrix.py` does so
+with every option, layout and gradient; here is what may be overwritten, and what may not.
 """
 
 import random
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -13,18 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
-from inputs import (
-    FORMATS,
-    angles,
-    contiguous,
-    head_dim_strided,
-    negative_view,
-    packed_qkv,
-    sequence_starts,
-    shape_of,
-    sliced_with_offset,
-    transposed,
-)
+from inputs import angles, contiguous, negative_view, sequence_starts
 from pairwise import each_pair
 from rope_kernels import (
     apply_rotary_pos_emb,
@@ -38,24 +28,8 @@ from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 S, B, H, D, D2 = 5, 2, 3, 10, 6
 
-LAYOUTS = (
-    contiguous,
-    transposed,
-    head_dim_strided,
-    sliced_with_offset,
-    packed_qkv,
-    negative_view,
-)
-DTYPE = {  # every dtype and every format once, for each is compiled anew on a GPU
-    "sbhd": torch.float32,
-    "bshd": torch.bfloat16,
-    "bhsd": torch.float64,
-    "thd": torch.float16,
-}
 INTEGER = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
-each_format = pytest.mark.parametrize("tensor_format", FORMATS)
-each_pairing = pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "neighbors"))
 each_way = pytest.mark.parametrize("fused", (True, False), ids=("fused", "unfused"))
 
 
@@ -76,10 +50,6 @@ def beside_the_rotary_slice(t, rotary_dim=D2):
     shown = place.as_strided(t.shape, t.stride(), t.storage_offset())
     beside[shown[..., :rotary_dim].flatten()] = False
     return beside
-
-
-def poison_beside_the_rotary_slice(t):
-    memory_of(t)[beside_the_rotary_slice(t)] = float("nan")
 
 
 @contextmanager
@@ -104,62 +74,6 @@ def nothing_touched(*tensors):
 # what is written
 
 
-@pytest.mark.parametrize("layout", (packed_qkv, negative_view))
-@each_format
-def test_the_rotary_slice_is_rotated_and_nothing_else_is_touched(tensor_format, layout, device):
-    """`test_superset_matrix.py` has the other layouts, with every option."""
-    t = layout(shape_of(tensor_format, S, B, H, D), DTYPE[tensor_format], device)
-    poison_beside_the_rotary_slice(t)
-    before, freqs = t.clone(), angles(S * B, D2, device)
-    options = {"cu_seqlens": sequence_starts(tensor_format, S, B, device)}
-    with nothing_else_touched(t):
-        assert apply_rotary_pos_emb(t, freqs, tensor_format, inplace=True, **options) is t
-    assert_rounded_once(t, rotate_fp64(before, freqs, tensor_format, **options))
-
-
-@each_pair
-@each_way
-@each_pairing
-@each_format
-def test_rope_bw_overwrites_the_gradient(tensor_format, interleaved, fused, device):
-    """With the transposed map: the halves of the table differ."""
-    grad = sliced_with_offset(shape_of(tensor_format, S, B, H, D), torch.float32, device)
-    poison_beside_the_rotary_slice(grad)
-    before, freqs = grad.clone(), angles(S * B, D2, device)
-    options = {
-        "cu_seqlens": sequence_starts(tensor_format, S, B, device),
-        "interleaved": interleaved,
-    }
-    with nothing_else_touched(grad):
-        out = rope_bw(grad, freqs, tensor_format, inplace=True, fused=fused, **options)
-    assert out is grad
-    assert_rounded_once(grad, gradient_fp64(before, freqs, tensor_format, before, **options))
-
-
-@each_pairing
-@each_format
-def test_the_unfused_function_too(tensor_format, interleaved, device):
-    t = sliced_with_offset(shape_of(tensor_format, S, B, H, D), torch.float16, device)
-    poison_beside_the_rotary_slice(t)
-    freqs, cu_seqlens = angles(S * B, D2, device), sequence_starts(tensor_format, S, B, device)
-    options = {"fused": False, "cu_seqlens": cu_seqlens, "interleaved": interleaved}
-    want = apply_rotary_pos_emb(t, freqs, tensor_format, **options)
-    with nothing_else_touched(t):
-        assert apply_rotary_pos_emb(t, freqs, tensor_format, inplace=True, **options) is t
-    torch.testing.assert_close(t, want, rtol=0, atol=0, equal_nan=True)
-
-
-def test_padding_behind_the_last_sequence_keeps_its_bits(device):
-    t = sliced_with_offset((7, H, D), torch.float32, device)
-    t[4:] = float("nan")
-    cu_seqlens = torch.tensor([0, 1, 4], device=device)
-    before, freqs = t.clone(), angles(4, D2, device)
-    with nothing_else_touched(t):
-        apply_rotary_pos_emb(t, freqs, "thd", cu_seqlens=cu_seqlens, inplace=True)
-    assert torch.equal(bits(t[4:]), bits(before[4:]))
-    assert_rounded_once(t, rotate_fp64(before, freqs, "thd", cu_seqlens))
-
-
 @pytest.mark.parametrize("expanded", (False, True))
 @pytest.mark.parametrize("shape", ((0, B, H, D), (S, 0, H, D), (S, B, 0, D)), ids=str)
 def test_empty_tensors(shape, expanded, device):
@@ -172,69 +86,7 @@ def test_empty_tensors(shape, expanded, device):
     assert q_out is t and k_out is k
 
 
-@pytest.mark.parametrize("empty", ("q", "k"))
-def test_empty_q_or_k_beside_one_that_is_not(empty, device):
-    full, nothing = contiguous((S, B, H, D), torch.float32, device), torch.empty(S, B, 0, D)
-    nothing, freqs, before = nothing.to(device), angles(S, D2, device), full.clone()
-    q, k = (nothing, full) if empty == "q" else (full, nothing)
-    with nothing_else_touched(full):
-        q_out, k_out = rope_qk(q, k, freqs, inplace=True)
-    assert q_out is q and k_out is k
-    assert_rounded_once(full, rotate_fp64(before, freqs, "sbhd"))
-
-
 # packed q, k and v
-
-PACKED = {  # format, shape of all three, how to see q, k and v in it
-    "sbhd (s, b, 3, h, d)": ("sbhd", (S, B, 3, H, D), lambda qkv: qkv.unbind(2)),
-    "sbhd chunk along d": ("sbhd", (S, B, H, 3 * D), lambda qkv: qkv.chunk(3, -1)),
-    "sbhd split along h": ("sbhd", (S, B, 7, D), lambda qkv: qkv.split((4, 2, 1), 2)),
-    "sbhd slices along d": (
-        "sbhd",
-        (S, B, H, 3 * D + 4),
-        lambda qkv: (qkv[..., 1 : D + 1], qkv[..., D + 2 : 2 * D + 2], qkv[..., 2 * D + 3 :]),
-    ),
-    "sbhd of neighbors (s, b, h, d, 3)": ("sbhd", (S, B, H, D, 3), lambda qkv: qkv.unbind(-1)),
-    "bshd of a projection (b, s, 5 d), GQA": (
-        "bshd",
-        (B, S, 5 * D),
-        lambda qkv: [x.unflatten(-1, (-1, D)) for x in qkv.split((3 * D, D, D), -1)],
-    ),
-    "bhsd of a projection (b, s, 4 d), MQA": (
-        "bhsd",
-        (B, S, 4 * D),
-        lambda qkv: (
-            qkv[..., : 2 * D].unflatten(-1, (2, D)).transpose(1, 2),
-            qkv[..., 2 * D : 3 * D].unsqueeze(1),
-            qkv[..., 3 * D :].unsqueeze(1),
-        ),
-    ),
-    "bhsd (b, s, 3, h, d)": ("bhsd", (B, S, 3, H, D), lambda qkv: qkv.permute(2, 0, 3, 1, 4)),
-    "thd (t, 3, h, d)": ("thd", (S * B, 3, H, D), lambda qkv: qkv.unbind(1)),
-}
-each_packing = pytest.mark.parametrize("packing", PACKED.values(), ids=PACKED.keys())
-
-
-@pytest.mark.parametrize("calls", ("one", "two"))
-@each_packing
-def test_packed_q_and_k_are_rotated_where_they_are_and_v_is_not(packing, calls, device):
-    tensor_format, shape, split = packing
-    qkv = contiguous(shape, torch.float32, device)
-    q, k, v = split(qkv)
-    v.fill_(float("nan"))
-    freqs, cu_seqlens = angles(S * B, D2, device), sequence_starts(tensor_format, S, B, device)
-    want = [rotate_fp64(x, freqs, tensor_format, cu_seqlens) for x in (q, k)]
-    beside = beside_the_rotary_slice(q) & beside_the_rotary_slice(k)
-    before, options = bits(memory_of(qkv)), {"cu_seqlens": cu_seqlens, "inplace": True}
-    if calls == "one":
-        q_out, k_out = rope_qk(q, k, freqs, tensor_format, **options)
-    else:
-        q_out = apply_rotary_pos_emb(q, freqs, tensor_format, **options)
-        k_out = apply_rotary_pos_emb(k, freqs, tensor_format, **options)
-    assert q_out is q and k_out is k
-    for got, wanted in zip(split(qkv)[:2], want, strict=True):
-        assert_rounded_once(got, wanted)
-    assert torch.equal(bits(memory_of(qkv))[beside], before[beside])
 
 
 @pytest.mark.gpu
@@ -291,12 +143,11 @@ def test_out_of_place_leaves_the_version_alone(device):
         rope_qk(t, t, freqs)
 
 
-@each_way
 @each_function
-def test_backward_raises_if_autograd_had_saved_what_was_overwritten(function, fused, device):
+def test_backward_raises_if_autograd_had_saved_what_was_overwritten(function, device):
     t = torch.randn(S, B, H, D, device=device, requires_grad=True) * 1
     out = t.sin()  # whose gradient is t.cos()
-    function(t, angles(S, D2, device), inplace=True, fused=fused)
+    function(t, angles(S, D2, device), inplace=True)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()
 
@@ -311,30 +162,18 @@ def test_backward_raises_if_a_saved_constant_was_overwritten(function, device):
         out.sum().backward()
 
 
-def test_backward_raises_if_the_memory_was_overwritten_through_detach(device):
-    t = torch.randn(S, B, H, D, device=device, requires_grad=True) * 1
-    out = t.exp()
-    apply_rotary_pos_emb(out.detach(), angles(S, D2, device), inplace=True)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        out.sum().backward()
-
-
 # gradients
 
 
 class Sample:
     """A leaf, made longer where a slice is to be cut out, and fp64 to compare with."""
 
-    def __init__(self, device, tensor_format="sbhd", shape=None, interleaved=False):
-        shape = shape_of(tensor_format, S, B, H, D) if shape is None else shape
+    def __init__(self, device, tensor_format="sbhd", shape=(S, B, H, D)):
         self.leaf = contiguous(shape, torch.float64, device).requires_grad_()
         self.weight = contiguous(shape, torch.float64, device)
         self.freqs = angles(S * B, D2, device)
         self.tensor_format = tensor_format
-        self.options = {
-            "cu_seqlens": sequence_starts(tensor_format, S, B, device),
-            "interleaved": interleaved,
-        }
+        self.options = {"cu_seqlens": sequence_starts(tensor_format, S, B, device)}
 
     def rotate(self, t):
         return apply_rotary_pos_emb(t, self.freqs, self.tensor_format, inplace=True, **self.options)
@@ -347,41 +186,23 @@ class Sample:
         return gradient
 
 
-@each_pairing
-@each_format
-def test_gradient_through_a_tensor_that_owns_its_memory(tensor_format, interleaved, device):
-    sample = Sample(device, tensor_format, interleaved=interleaved)
-    t = sample.leaf.exp2().clone()
-    out = sample.rotate(t)
-    assert out is t and t.requires_grad and not t.is_leaf
-    assert_rounded_once(t.detach(), sample.expected(sample.leaf.detach().exp2()))
-    torch.testing.assert_close(
-        sample.gradient(out), sample.gradient(sample.expected(sample.leaf.exp2()))
-    )
-
-
 SLICES = {  # format, shape of the base, one slice of it of shape (S, B, H, D), or alike
     "heads": ("sbhd", (S, B, H + 3, D), lambda base: base[:, :, 2 : H + 2]),
     "head dimension": ("sbhd", (S, B, H, D + 5), lambda base: base[..., 3 : D + 3]),
-    "positions": ("sbhd", (S + 4, B, H, D), lambda base: base[1 : S + 1]),
     "every other position": ("sbhd", (2 * S, B, H, D), lambda base: base[1::2]),
     "q of (s, b, 3, h, d)": ("sbhd", (S, B, 3, H, D), lambda base: base[:, :, 0]),
-    "k of (s, b, 3, h, d)": ("sbhd", (S, B, 3, H, D), lambda base: base[:, :, 1]),
     "select": ("bshd", (B, S, 3, H, D), lambda base: base.select(2, 2)),
-    "narrow": ("bhsd", (B, H + 1, S, D), lambda base: base.narrow(1, 1, H)),
     "a slice of a slice": ("bhsd", (B, H + 4, S + 2, D), lambda base: base[:, 1:][:, :H, 2:]),
-    "the whole of it, viewed": ("bshd", (B, S, H * D), lambda base: base.view(B, S, H, D)),
     "the whole of it, transposed": ("bhsd", (B, S, H, D), lambda base: base.transpose(1, 2)),
     "packed tokens": ("thd", (S * B, 3, H, D), lambda base: base[:, 1]),
 }
 
 
-@each_pairing
 @pytest.mark.parametrize("kind", SLICES.values(), ids=SLICES.keys())
-def test_gradient_of_the_base_of_one_slice(kind, interleaved, device):
+def test_gradient_of_the_base_of_one_slice(kind, device):
     """The rest of the base has a gradient too, by which a forgotten rotation shows."""
     tensor_format, shape, cut = kind
-    sample = Sample(device, tensor_format, shape, interleaved)
+    sample = Sample(device, tensor_format, shape)
     base, want = sample.leaf * 1, sample.leaf * 1
     part = cut(base)
     assert sample.rotate(part) is part
@@ -399,32 +220,23 @@ def test_gradient_through_the_slice_itself_and_its_base(device):
     torch.testing.assert_close(got, sample.gradient(want**2 * want[:, :, :H].sin().sum()))
 
 
-@pytest.mark.parametrize("sliced", ("first", "when needed"))
-def test_gradient_of_the_base_of_two_slices_in_two_calls(sliced, device):
+def test_gradient_of_the_base_of_two_slices_in_two_calls(device):
     sample = Sample(device, shape=(S, B, 2 * H, D))
     base = sample.leaf * 1
-    if sliced == "first":
-        q, k = base[:, :, :H], base[:, :, H:]
-        sample.rotate(q), sample.rotate(k)
-    else:
-        sample.rotate(base[:, :, :H])
-        sample.rotate(base[:, :, H:])
+    q, k = base[:, :, :H], base[:, :, H:]
+    sample.rotate(q), sample.rotate(k)
     want = sample.expected(sample.leaf)  # each head alike
     assert_rounded_once(base.detach(), want.detach())
     assert_rounded_once(sample.gradient(base), sample.gradient(want))
 
 
-@pytest.mark.parametrize(
-    "tensor_format,shape,sliced", (("bshd", (1, 2, 2, 4), True), ("thd", (2, 2, 4), False))
-)
-def test_gradcheck_and_gradgradcheck(tensor_format, shape, sliced, device):
-    leaf, freqs = contiguous(shape, torch.float64, device).requires_grad_(), angles(2, 2, device)
-    starts = torch.tensor([0, 2], device=device) if tensor_format == "thd" else None
+def test_gradcheck_and_gradgradcheck(device):
+    leaf = contiguous((1, 2, 2, 4), torch.float64, device).requires_grad_()
+    freqs = angles(2, 2, device)
 
     def rotate(leaf):
         base = leaf * 1
-        t = base[..., 1:, :] if sliced else base
-        apply_rotary_pos_emb(t, freqs, tensor_format, cu_seqlens=starts, inplace=True)
+        apply_rotary_pos_emb(base[..., 1:, :], freqs, "bshd", inplace=True)
         return base
 
     assert torch.autograd.gradcheck(rotate, (leaf,), fast_mode=True)
@@ -490,25 +302,23 @@ REFUSED_BY_AUTOGRAD = {
     "unbind": lambda device: with_gradient(device, 3, S, B, H, D).unbind(0)[0],
     "a slice of a chunk": lambda device: with_gradient(device, S, B, 8, D).chunk(2, 2)[0][:, :, 1:],
     "a view made under no_grad": view_made_under_no_grad,
+    "a view that was made a leaf": lambda device: plain(device)[:].requires_grad_(),
 }
 
 
-@each_way
+@pytest.mark.parametrize("fused", (True, False), ids=("fused", "unfused"))
 @pytest.mark.parametrize("make", REFUSED_BY_AUTOGRAD.values(), ids=REFUSED_BY_AUTOGRAD.keys())
 def test_what_autograd_forbids_is_refused(make, fused, device):
-    t, freqs = make(device), angles(S, D2, device)
-    with nothing_touched(t), pytest.raises(ValueError, match=r"^t is .*; accepted: .*t\.clone\(\)"):
-        apply_rotary_pos_emb(t, freqs, inplace=True, fused=fused)
-
-
-@pytest.mark.parametrize("bad", ("q", "k"))
-@pytest.mark.parametrize("make", REFUSED_BY_AUTOGRAD.values(), ids=REFUSED_BY_AUTOGRAD.keys())
-def test_what_autograd_forbids_is_refused_as_q_and_as_k(make, bad, device):
-    others = {"q": with_gradient(device), "k": plain(device), bad: make(device)}
-    q, k = others["q"], others["k"]
-    advice = rf"^{bad} is .*; accepted: .*{bad}\.clone\(\)"
-    with nothing_touched(q, k), pytest.raises(ValueError, match=advice):
-        rope_qk(q, k, angles(S, D2, device), inplace=True)
+    x, other, freqs = make(device), with_gradient(device), angles(S, D2, device)
+    options = {"inplace": True, "fused": fused}
+    for name, call in {
+        "t": lambda: apply_rotary_pos_emb(x, freqs, **options),
+        "q": lambda: rope_qk(x, other, freqs, **options),
+        "k": lambda: rope_qk(other, x, freqs, **options),
+    }.items():
+        advice = rf"^{name} is .*; accepted: .*{name}\.clone\(\)"
+        with nothing_touched(x, other), pytest.raises(ValueError, match=advice):
+            call()
 
 
 @pytest.mark.parametrize("bad", ("q", "k"))
@@ -523,8 +333,6 @@ def test_a_sliced_view_is_refused_where_two_tensors_are_rotated(bad, device):
 
 OVERLAPPING = {
     "one number, expanded": lambda device: torch.randn((), device=device).expand(S, B, H, D),
-    "heads, expanded": lambda device: torch.randn(S, B, 1, D, device=device).expand(S, B, H, D),
-    "positions, expanded": lambda device: torch.randn(1, B, H, D, device=device).expand(S, B, H, D),
     "head dimension, expanded": lambda device: torch.randn(S, B, H, 1, device=device).expand(
         S, B, H, D
     ),
@@ -555,7 +363,6 @@ def test_elements_in_one_place_are_refused(make, name, device):
 
 SHARING = {
     "the same tensor": lambda x: (x, x),
-    "the same, viewed": lambda x: (x, x[:]),
     "k within q": lambda x: (x, x[:, :, 2:4]),
     "q within k": lambda x: (x[:, :, :1], x),
     "one head in common": lambda x: (x[:, :, :4], x[:, :, 3:]),
@@ -569,16 +376,6 @@ SHARING = {
 def test_q_and_k_that_share_elements_are_refused(split, device):
     q, k = split(torch.randn(B, B, 7, 2 * D, device=device))
     with nothing_touched(q, k), pytest.raises(ValueError, match=r"^k .*\bq\b.*; accepted: "):
-        rope_qk(q, k, angles(S, D2, device), inplace=True)
-
-
-def test_a_k_that_fits_between_heads_but_meets_the_next_entry_is_refused(device):
-    """Each entry of q begins where k's last head of the entry before it lies."""
-    memory = torch.randn(1000, device=device)
-    strides = (100, 3 * D * H - 2 * D, 3 * D, 1)
-    q, k = (memory.as_strided((1, B, H, D), strides, offset) for offset in (0, D))
-    assert q[0, 1, 0].data_ptr() == k[0, 0, -1].data_ptr()
-    with nothing_touched(q, k), pytest.raises(ValueError, match=r"^k .*; accepted: .*k\.clone\(\)"):
         rope_qk(q, k, angles(S, D2, device), inplace=True)
 
 
@@ -613,37 +410,21 @@ def test_random_neighbors_in_one_memory_are_rotated_rightly_or_refused():
     assert 50 < refused < 350
 
 
-@each_way
 @pytest.mark.parametrize("which", ("angles", "cos", "sin"))
-def test_freqs_that_require_a_gradient_are_refused(which, fused, device):
+def test_freqs_that_require_a_gradient_are_refused(which, device):
     """The gradient of freqs needs what was overwritten."""
     cos, sin = (
         torch.randn(S, D2, device=device, requires_grad=which == name) for name in ("cos", "sin")
     )
     freqs = angles(S, D2, device).requires_grad_() if which == "angles" else (cos, sin)
     t, k = plain(device), plain(device)
+    refused = pytest.raises(ValueError, match=r"^freqs requires a gradient; accepted: .*detach")
     with nothing_touched(t, k):
-        for call in (
-            lambda: apply_rotary_pos_emb(t, freqs, inplace=True, fused=fused),
-            lambda: rope_qk(t, k, freqs, inplace=True, fused=fused),
-        ):
-            with pytest.raises(ValueError, match=r"^freqs requires a gradient; accepted: .*detach"):
-                call()
-
-
-def test_other_bad_arguments_leave_everything_as_it_was(device):
-    t, k = plain(device), plain(device)
-    good, wide = angles(S, D2, device), angles(S, D + 2, device)
-    short = angles(S - 1, D2, device)
-    with nothing_touched(t, k):
-        for freqs, options in ((wide, {}), (short, {}), (good, {"tensor_format": "thd"})):
-            for call in (apply_rotary_pos_emb, rope_fw, rope_bw):
-                with pytest.raises(ValueError):
-                    call(t, freqs, inplace=True, **options)
-            with pytest.raises(ValueError):
-                rope_qk(t, k, freqs, inplace=True, **options)
-        with pytest.raises(ValueError, match=r"^k has shape"):
-            rope_qk(t, k[1:], good, inplace=True)
+        for fused in (True, False):
+            with refused:
+                apply_rotary_pos_emb(t, freqs, inplace=True, fused=fused)
+        with refused:
+            rope_qk(t, k, freqs, inplace=True)
 
 
 # what is read and written at once
@@ -774,17 +555,10 @@ def test_what_only_shares_a_storage_may_be_overwritten(device):
         rope_fw(t, memory[end - 1 : end - 1 + S * D2].view(S, 1, 1, D2), inplace=True)
 
 
-@pytest.mark.parametrize("by", ("torch.compile", "fake tensors"))
-def test_tensors_without_memory_are_not_refused(by, device):
-    case = OneMemory(device)
-    freqs = angles(S, D2, device)
-    if by == "torch.compile":
-        compiled = torch.compile(rope_fw, backend="aot_eager", fullgraph=True)
-        want = rope_fw(case.t, freqs)
-        torch.testing.assert_close(compiled(case.t, freqs, inplace=True), want)
-        return
+def test_fake_tensors_have_no_memory_to_share(device):
+    t, freqs = plain(device), angles(S, D2, device)
     with FakeTensorMode() as mode:
-        fake = mode.from_tensor(case.t)
+        fake = mode.from_tensor(t)
         assert rope_fw(fake, mode.from_tensor(freqs), inplace=True) is fake
 
 
@@ -818,24 +592,12 @@ def test_the_bare_functions_overwrite_a_leaf(function, device):
     torch.testing.assert_close(t.detach(), want)
 
 
-def test_the_data_of_a_leaf(device):
-    t = leaf(device)
-    check_allowed(t.data, device)
-    check_allowed(t.detach(), device)
-
-
 @pytest.mark.parametrize("made_in_it", (False, True), ids=("before", "inside"))
 def test_under_inference_mode(made_in_it, device):
-    with nullcontext() if not made_in_it else torch.inference_mode():
-        t, qkv = plain(device), torch.randn(S, B, 3, H, D, device=device)
+    with torch.inference_mode(made_in_it):
+        t = plain(device)
     with torch.inference_mode():
         check_allowed(t, device)
-        q, k, _ = qkv.unbind(2)
-        before, freqs = (q.clone(), k.clone()), angles(S, D2, device)
-        q_out, k_out = rope_qk(q, k, freqs, inplace=True)
-        assert q_out is q and k_out is k
-        for got, x in zip((q, k), before, strict=True):
-            assert_rounded_once(got, rotate_fp64(x, freqs, "sbhd"))
 
 
 def test_a_minus_sign_that_is_noted_and_not_stored(device):
@@ -872,15 +634,6 @@ def test_strides_too_intricate_to_judge_are_refused(device):
         pytest.raises(ValueError, match=r"^t has .*; accepted: .*t\.clone\(\)"),
     ):
         apply_rotary_pos_emb(t, angles(S, D2, device), inplace=True)
-
-
-def test_freqs_that_require_a_gradient_are_fine_under_no_grad(device):
-    t, freqs = plain(device), angles(S, D2, device).requires_grad_()
-    before = t.clone()
-    with torch.no_grad():
-        assert apply_rotary_pos_emb(t, freqs, inplace=True) is t
-    assert not t.requires_grad
-    assert_rounded_once(t, rotate_fp64(before, freqs.detach(), "sbhd"))
 
 
 # torch.func and forward mode: right, or refused by an error that speaks of in place
@@ -930,9 +683,6 @@ FUNCTIONAL = {
     "vjp": lambda rotate, case: func.vjp(rotate, case.t)[1](case.weight),
     "jvp": lambda rotate, case: func.jvp(rotate, (case.t,), (case.weight,)),
     "vmap": lambda rotate, case: func.vmap(rotate)(case.batch),
-    "vmap along another dimension": lambda rotate, case: func.vmap(rotate, in_dims=2)(
-        case.batch.movedim(0, 2)
-    ),
     "vmap of grad": lambda rotate, case: func.vmap(func.grad(case.loss(rotate)))(case.batch),
     "grad of vmap": lambda rotate, case: func.grad(lambda t: func.vmap(rotate)(t).sin().sum())(
         case.batch
@@ -941,12 +691,11 @@ FUNCTIONAL = {
         lambda t: (func.grad(case.loss(rotate))(t) ** 2).sum()
     )(case.t),
     "dual numbers": lambda rotate, case: dual_numbers(rotate, case),
-    "dual numbers under no_grad": lambda rotate, case: dual_numbers(rotate, case, torch.no_grad()),
 }
 
 
-def dual_numbers(rotate, case, context=None):
-    with forward_ad.dual_level(), context or nullcontext():
+def dual_numbers(rotate, case):
+    with forward_ad.dual_level():
         out = forward_ad.unpack_dual(rotate(forward_ad.make_dual(case.t, case.weight)))
         return out.primal.clone(), out.tangent.clone()
 
@@ -958,14 +707,6 @@ def test_transformed_it_is_right_or_refused(transform, kind, device):
     want = transform(case.expected, case)
     with nothing_touched(case.batch, case.weight, case.freqs):
         right_or_refused(lambda: transform(case.rotate, case), want)
-
-
-def test_one_tensor_overwritten_for_many_freqs_is_refused(device):
-    """It cannot hold a result for each of them."""
-    case = Functional("own memory", device)
-    freqs = torch.stack([case.freqs, 2 * case.freqs])
-    with nothing_touched(case.t), pytest.raises((ValueError, RuntimeError), match=r"in ?place"):
-        func.vmap(lambda freqs: apply_rotary_pos_emb(case.t, freqs, inplace=True))(freqs)
 
 
 def test_the_argument_of_a_transformed_function_itself(device):
@@ -1012,16 +753,6 @@ def test_a_checkpointed_block_that_overwrites_its_input_is_an_error(use_reentran
         out = checkpoint(
             lambda t: sample.rotate(t).sin(), sample.leaf * 1, use_reentrant=use_reentrant
         )
-        out.sum().backward()
-
-
-@each_checkpoint
-@each_function
-def test_overwriting_what_a_checkpoint_saved_is_an_error(function, use_reentrant, device):
-    t = torch.randn(S, B, H, D, device=device, requires_grad=True) * 1
-    out = checkpoint(torch.sin, t, use_reentrant=use_reentrant)
-    function(t, angles(S, D2, device), inplace=True)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()
 
 

@@ -4,11 +4,9 @@ A wrong order would be a wrong result and no error. So nothing here compares res
 has a value of its own, and is looked for under its name.
 """
 
-import ast
 import inspect
 from dataclasses import fields, replace
 from itertools import combinations
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -34,7 +32,6 @@ from rope_kernels.launch import fastpath, launch_norm, launch_rope
 from rope_kernels.launch.norm_plan import ForwardTensors
 from rope_kernels.launch.plan import RopeTensors
 
-ROOT = Path(__file__).resolve().parents[2]
 WHERE = "cu_seqlens", "start_positions", "position_ids"
 OF_PATCHED_MODELS = "promoted_from", "keeps_strides"  # no argument of a public function
 T = torch.randn(4, 1, 2, 8)
@@ -112,12 +109,6 @@ def call_of(**options):
     return Call(**(given | options))
 
 
-@pytest.mark.parametrize("kind", (Call, NormCall))
-def test_what_was_asked_for_comes_by_keyword_alone(kind):
-    with pytest.raises(TypeError, match="takes 1 positional"):
-        kind((T,))
-
-
 def test_a_rotation_has_what_the_call_has_under_the_same_name():
     shared = [name for name in names_of(Rotation) if name in names_of(Call)]
     assert len(shared) == 14
@@ -147,13 +138,7 @@ def test_a_normalization_has_what_the_call_has():
 
 # Through the operators
 
-OPERATORS = {
-    "rotate": (rope_operator, "_rotate_op"),
-    "rotate_inplace": (rope_operator, "_rotate_inplace_op"),
-    "norm_rope": (norm_operator, "_norm_rope_op"),
-    "norm_rope_inplace": (norm_operator, "_norm_rope_inplace_op"),
-    "norm_rope_backward": (norm_operator, "_backward_op"),
-}
+OPERATORS = "rotate", "rotate_inplace", "norm_rope", "norm_rope_inplace", "norm_rope_backward"
 
 
 def run_operator(name, rotation, norm):
@@ -167,26 +152,6 @@ def run_operator(name, rotation, norm):
         by = rope_operator
         run = by.rotate_inplace_by_operator if inplace else by.rotate_by_operator
         run((T,), rotation)
-
-
-@pytest.mark.parametrize("name", OPERATORS)
-def test_every_field_is_the_argument_of_its_name(name, monkeypatch):
-    module, attribute = OPERATORS[name]
-    schema = getattr(module, attribute)._opoverload._schema
-    handed_on = []
-    monkeypatch.setattr(module, attribute, lambda *given: handed_on.append(given) or [T, T])
-    rotation, norm = rotation_with("inverse"), norm_with("after")
-    run_operator(name, rotation, norm)
-    values = dict(zip([a.name for a in schema.arguments], *handed_on, strict=True))
-    words = {int: "SymInt", float: "float", bool: "bool", str: "str", Tensor: "Tensor"}
-    words[Tensor | None] = "Tensor?"
-    for sent in (rotation, norm) if name.startswith("norm") else (rotation,):
-        for field in fields(sent):
-            assert values[field.name] is getattr(sent, field.name), field.name
-            assert f"{words[field.type]} {field.name}" in str(schema), field.name
-    if name == "norm_rope_backward":
-        wanted = [values[f"wants_{name}"] for name in ("inputs", "weights", "sums")]
-        assert wanted == [True, True, False] and values["given_sums"] is False
 
 
 @pytest.fixture
@@ -328,78 +293,3 @@ def test_a_kernel_gets_the_tensors_of_a_rotation_by_their_names():
         for name in ("table", "sin", *WHERE):
             field = names.get(name, name)
             assert kind._make(tensors)[kind._fields.index(field)] is getattr(rotation, name)
-
-
-# No file packs options by position
-
-VALUES = Call, NormCall, Rotation, Normalization, Wanted
-OPTIONS = {
-    field.name
-    for kind in (Call, NormCall, Rotation, Normalization)
-    for field in fields(kind)
-    if field.type in (bool, int, float, str, int | None) or field.name in ("tensor_format",)
-} | {"output_pairing", "rounding", "norm_dim"}
-MOST_BY_POSITION = 2  # a table and its sines
-
-
-def packs_by_position(source):
-    """Lines where options are handed on by their order alone.
-
-    That is where a value with fields is made from a starred tuple, or from more than two arguments
-    without a name; and a tuple of more than two options, unless it is taken apart where it is made.
-    """
-    tree, lines = ast.parse(source), set()
-    nodes = [*ast.walk(tree)]
-    parallel = [
-        node.value
-        for node in nodes
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple)
-    ]
-    for node in nodes:
-        if isinstance(node, ast.Call) and _name(node.func) in {kind.__name__ for kind in VALUES}:
-            starred = any(isinstance(x, ast.Starred) for x in node.args)
-            if starred or len(node.args) > MOST_BY_POSITION:
-                lines.add(node.lineno)
-        elif isinstance(node, ast.Tuple | ast.List) and node not in parallel:
-            packed = OPTIONS & {_name(x) for x in node.elts}
-            if len(packed) > MOST_BY_POSITION:
-                lines.add(node.lineno)
-    return lines
-
-
-def _name(node):
-    return getattr(node, "id", None) or getattr(node, "attr", None)
-
-
-@pytest.mark.parametrize(
-    "source, found",
-    [
-        ("Call(tensors=(t,), inplace=inplace, fused=fused)", False),
-        ("Rotation(cos, sin, inverse=inverse)", False),
-        ("Rotation(cos, sin, cu_seqlens)", True),
-        ("Rotation(*tables, inverse=inverse)", True),
-        ("rotation.Rotation(*values)", True),
-        ("Wanted(*what)", True),
-        ("Normalization(eps, offset, after)", True),
-        ("rest = cu_seqlens, interleaved, cp_size, cp_rank", True),
-        ("rest += rotary_dim, rotary_start, inverse", True),
-        ("f(*(eps, weight_offset, norm_after))", True),
-        ("return_ = [self.eps, self.weight_offset, self.after, self.dim]", True),
-        ("eps, offset, after = self.eps, self.weight_offset, self.after", False),
-        ("cp = rotation.cp_size, rotation.cp_rank", False),
-    ],
-)
-def test_options_by_position_are_found(source, found):
-    assert bool(packs_by_position(source)) == found
-
-
-def test_no_file_packs_options_by_position():
-    assert len(OPTIONS) == 26
-    paths = [path for room in ("rope_kernels", "rope_lab") for path in (ROOT / room).rglob("*.py")]
-    assert len(paths) > 40
-    found = {
-        f"{path.relative_to(ROOT).as_posix()}:{line}"
-        for path in paths
-        for line in packs_by_position(path.read_text(encoding="utf-8"))
-    }
-    assert found == set()

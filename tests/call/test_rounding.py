@@ -22,9 +22,7 @@ from rope_kernels import (
     rotate_half,
 )
 from rope_kernels.embedding import for_both_members
-from rope_kernels.launch.run import options_of
 from rope_lab.compiler.compile import compile_call
-from rope_lab.compiler.plans import plan_of
 
 S, B, H, K = 7, 2, 3, 1
 BF16, FP16, FP32, FP64 = torch.bfloat16, torch.float16, torch.float32, torch.float64
@@ -170,12 +168,10 @@ def test_in_place_and_one_direction_alone(family, shape, dtype, device):
         assert out is problem.tensors[0] and torch.equal(out, want)
 
 
-@each_pair
 @pytest.mark.parametrize("dtype", IN_A_KERNEL[:2], ids=str)
-@pytest.mark.parametrize("shape", ("bhsd, interleaved", "bhsd, whole rows, 36 of 72"))
-@each_family
-def test_compiled_calls_have_the_same_bits(family, shape, dtype, device):
-    problem = Problem(family, shape, dtype, device)
+@pytest.mark.parametrize("family", ("llama", "cohere", "olmo"))
+def test_compiled_calls_have_the_same_bits(family, dtype, device):
+    problem = Problem(family, "bhsd, 10 of 17 from 5, interleaved", dtype, device)
     torch.compiler.reset()
     compiled = torch.compile(lambda: problem.call(), fullgraph=True, backend="aot_eager")
     got = problem.with_gradients(compiled())
@@ -248,8 +244,7 @@ def test_a_model_rounds_the_cosines_of_angles_too(fused, device):
         assert (rotated_by(freqs, fused, "model", device) != wanted).float().mean() < 1e-2
 
 
-@pytest.mark.parametrize("rounding", ("once", "model", "upcast", "promoted"))
-@pytest.mark.parametrize("fused", (True, False))
+@pytest.mark.parametrize("rounding,fused", (("upcast", True), ("promoted", True), ("model", False)))
 def test_second_derivatives(rounding, fused, device):
     problem = Problem("llama", "bhsd, 10 of 17 from 5, interleaved", FP64, device)
 
@@ -265,45 +260,19 @@ def test_a_call_that_was_seen_before_has_its_own_rounding(device):
     problem = Problem("llama", "bhsd, interleaved", FP16, device)
     roundings = (None, "once", "model", "upcast", "promoted")
     first, *later = (
-        {r: problem.with_gradients(problem.call(rounding=r)) for r in roundings} for _ in range(3)
+        {r: problem.with_gradients(problem.call(rounding=r)) for r in roundings} for _ in range(2)
     )
     for again in later:
         for rounding in roundings:
             assert_same(again[rounding], first[rounding])
 
 
-# In a plan, and in machine code
-
-PLANS = {  # rounding, whether the table is in fp32: fused, rounds_cos_sin, and rounds_products
-    (None, False): (True, False, False),  # forward, then backward if that differs
-    ("once", True): (True, False, False),
-    ("upcast", False): (False, False, False),
-    ("model", False): (False, False, True),
-    ("model", True): (False, False, False, True),
-    ("promoted", False): (False, False, False, True),
-    ("promoted", True): (False, False, False, True),
-}
+# In machine code
 
 
-@pytest.mark.parametrize("rounding, in_fp32", PLANS)
-@pytest.mark.parametrize("d", (16, 72))
-def test_the_plan_says_what_is_rounded(rounding, in_fp32, d):
-    fused, cos_sin, *products = PLANS[rounding, in_fp32]
-    t, x = torch.randn(S, B, H, d).to(BF16), torch.randn(S, d).to(FP32 if in_fp32 else BF16)
-    for function, rounds_products in ((rope_fw, products[0]), (rope_bw, products[-1])):
-        plan, _ = plan_of(function, t, (x, x), rounding=rounding)
-        assert plan.constants["steps"] == (fused, cos_sin, rounds_products)
-        assert plan.fp_fusion is options_of(plan)["enable_fp_fusion"] is fused
-    angles = RotaryPositionEmbedding(d)
-    for freqs in (angles, angles(S)):
-        plan, _ = plan_of(rope_fw, t, freqs, rounding=rounding)
-        assert plan.constants["steps"].rounds_cos_sin is (rounding == "model")
-
-
-@each_pair
-@pytest.mark.parametrize("d", (128, 72))
-@pytest.mark.parametrize("dtype", (BF16, FP16, FP32), ids=str)
-@pytest.mark.parametrize("function", (rope_fw, rope_bw))
+@pytest.mark.parametrize(
+    "function,dtype,d", ((rope_fw, BF16, 128), (rope_bw, FP16, 72), (rope_bw, FP32, 128))
+)
 def test_no_multiply_add_is_fused_but_by_default(function, dtype, d, needs_triton):
     t, cos = torch.randn(64, 2, 8, d).to(dtype), torch.randn(64, d)
     for rounding in ("once", "model", "upcast", "promoted"):

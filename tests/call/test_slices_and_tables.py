@@ -1,20 +1,18 @@
 """One column per pair, slices that start anywhere, the inverse, half-split results.
 
-Each keyword through everything that a call may meet: derivatives, transforms, graphs, packed
-sequences, ranks, missing positions. `test_superset_matrix.py` has them with every other option.
+Each keyword through derivatives, transforms and graphs, and the tables that a module makes.
+`test_superset_matrix.py` has them with every other option.
 """
 
 from functools import partial
 
 import pytest
 import torch
-from torch import func
 
 from inputs import angles, contiguous
 from pairwise import each_pair
 from rope_kernels import (
     RotaryPositionEmbedding,
-    api,
     apply_rotary_pos_emb,
     norm_rope,
     qk_norm_rope,
@@ -37,11 +35,9 @@ KEYWORDS = {  # with a table D2 / 2 wide where there is `rotary_dim`
     "all": ALL,
     "all, interleaved": ALL | {"interleaved": True, "output_pairing": "half"},
 }
-IN_PLACE = [name for name, options in KEYWORDS.items() if "output_pairing" not in options]
 KINDS = ("angles", "cos and sin", "per batch entry")
 
 each_keyword = pytest.mark.parametrize("options", KEYWORDS.values(), ids=KEYWORDS)
-each_in_place = pytest.mark.parametrize("name", IN_PLACE)
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -100,44 +96,6 @@ def test_gradients_of_tables(options, kind, positions, device):
         torch.testing.assert_close(got, want)
 
 
-@each_kind
-@each_keyword
-def test_queries_and_keys_add_up_in_the_gradient_of_their_table(options, kind, device):
-    q, k = (sbhd(device, heads=heads).requires_grad_() for heads in (H, 1))
-    leaves, freqs = leaves_of(table_of(kind, options, device))
-    outs = rope_qk(q, k, freqs, **options)
-    wants = [rotate_fp64(t, freqs, "sbhd", **options) for t in (q, k)]
-    grads = [torch.randn_like(out) for out in outs]
-    gots = torch.autograd.grad(outs, (q, k, *leaves), grads)
-    wants = torch.autograd.grad(wants, (q, k, *leaves), grads)
-    for got, want in zip(gots, wants, strict=True):
-        torch.testing.assert_close(got, want)
-
-
-def test_a_gradient_of_a_16_bit_table_is_summed_in_fp32(device):
-    """512 heads: a sum in bf16 would stop growing at 256."""
-    cos, sin = (torch.ones(1, 1, device=device, dtype=torch.bfloat16) for _ in "cs")
-    cos.requires_grad_()
-    t = torch.ones(1, 1, 512, 2, device=device, dtype=torch.bfloat16)
-    out = apply_rotary_pos_emb(t, (cos, sin), rotary_dim=2)
-    (got,) = torch.autograd.grad(out, cos, torch.ones_like(out))
-    assert got.dtype == torch.bfloat16 and got.item() == 1024
-
-
-def test_a_table_per_pair_is_learned(device):
-    """Gradient descent finds the angles that made the targets."""
-    t, target = sbhd(device), 0.3 * torch.randn(S, 1, 1, D2 // 2, device=device).double()
-    learned = torch.zeros_like(target, requires_grad=True)
-    wanted = apply_rotary_pos_emb(t, target, **ALL)
-    optimizer = torch.optim.Adam([learned], lr=0.1)
-    for _ in range(60):
-        loss = (apply_rotary_pos_emb(t, learned, **ALL) - wanted).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert (learned - target).abs().max() < 0.05
-
-
 # second derivatives, torch.func
 
 
@@ -159,34 +117,13 @@ def test_double_backward(options, kind, device):
         torch.testing.assert_close(got, want)
 
 
-@each_keyword
-def test_torch_func(options, device):
-    t, table = sbhd(device), table_of("angles", options, device)
-    tangents = torch.randn_like(t), torch.randn_like(table)
-
-    def ours(t, table):
-        return apply_rotary_pos_emb(t, table, **options)
-
-    def wanted(t, table):
-        return rotate_fp64(t, table, "sbhd", **options)
-
-    for got, want in zip(*(func.jvp(f, (t, table), tangents) for f in (ours, wanted)), strict=True):
-        torch.testing.assert_close(got, want)
-    many = torch.stack([t, 2 * t, -t])
-    got = func.vmap(ours, in_dims=(0, None))(many, table)
-    torch.testing.assert_close(got, torch.stack([wanted(x, table) for x in many]))
-    small = t[:2, :1, :1]
-    for argument in (0, 1):
-        got, want = (func.jacrev(f, argument)(small, table[:2]) for f in (ours, wanted))
-        torch.testing.assert_close(got, want)
-
-
 # torch.compile
 
 
-@each_keyword
-def test_in_one_graph_forward_and_backward(options, device):
+@pytest.mark.parametrize("name", ("one per pair", "all, interleaved"))
+def test_in_one_graph_forward_and_backward(name, device):
     torch.compiler.reset()
+    options = KEYWORDS[name]
     t, freqs = sbhd(device, torch.float32), table_of("angles", options, device, torch.float32)
     leaves = t.requires_grad_(), freqs.requires_grad_()
     rotate = torch.compile(
@@ -200,19 +137,6 @@ def test_in_one_graph_forward_and_backward(options, device):
     gots, wants = (torch.autograd.grad(x, leaves, grad) for x in (out, want))
     assert torch.equal(gots[0], wants[0])
     torch.testing.assert_close(gots[1], wants[1])
-
-
-@each_in_place
-def test_in_one_graph_in_place(name, device):
-    torch.compiler.reset()
-    options = KEYWORDS[name] | {"inplace": True}
-    t, freqs = sbhd(device, torch.float32), table_of("angles", options, device, torch.float32)
-    want, got = rope_fw(t.clone(), freqs, **options), t.clone()
-    rotate = torch.compile(
-        lambda t: apply_rotary_pos_emb(t, freqs, **options), fullgraph=True, backend="aot_eager"
-    )
-    rotate(got)
-    assert torch.equal(got, want)
 
 
 def test_one_graph_for_any_start(device):
@@ -245,112 +169,31 @@ def test_padding_is_permuted_and_not_turned(device):
     torch.testing.assert_close(back[2:], t[2:], rtol=0, atol=0, equal_nan=True)
 
 
-@each_kind
-@each_keyword
-def test_positions_past_the_end_are_nan(options, kind, device, monkeypatch):
-    """In the kernel and in plain PyTorch; on a CPU a check stops the call before that."""
-    t = sbhd(device, torch.float32)
-    freqs = table_of(kind, options, device, torch.float32)
-    ids = torch.tensor([[0, S2 - 1, S2, 2**40], [S2, 1, -1, 0]], device=device)
-    options = options | {"position_ids": ids}
-    if device == "cpu":
-        message = r"^position_ids has -1" if kind else None
-        for fused in (True, False):
-            with pytest.raises(ValueError, match=message):
-                rope_fw(t, freqs, fused=fused, **options)
-        too_far = options | {"position_ids": ids.clamp(min=0)}
-        with pytest.raises(ValueError, match=rf"^freqs has angles for s2 = {S2} positions"):
-            rope_fw(t, freqs, **too_far)
-    monkeypatch.setattr(api, "check_values", lambda *arguments: None)
-    past = ((ids < 0) | (ids >= S2)).t()  # (s, b)
-    start = options.get("rotary_start", 0)
-    turns = torch.arange(D, device=device)
-    turns = (turns >= start) & (turns < start + D2)
-    for fused in (True, False):
-        out = rope_fw(t, freqs, fused=fused, **options)
-        assert torch.equal(out.isnan(), (past[:, :, None, None] & turns).expand_as(out))
-        assert torch.equal(out[..., ~turns], t[..., ~turns])
+# one launch
 
 
-# one launch, one column, one sign
-
-
-@pytest.mark.parametrize("head_dim", (16, 72, 100))
-@each_keyword
-def test_queries_and_keys_in_one_launch_have_the_same_bits(options, head_dim, device):
-    """Rows of 72 and of 100 are taken whole where all of one turns."""
-    rotary_dim = D2 if "rotary_start" in options else head_dim
-    columns = rotary_dim
+@pytest.mark.parametrize(
+    "name", ("one per pair", "one per pair, interleaved", "inverse", "to half")
+)
+def test_whole_rows_of_queries_and_keys_have_the_bits_of_each(name, device):
+    options, columns = KEYWORDS[name], 72
     if "rotary_dim" in options:
-        options, columns = options | {"rotary_dim": rotary_dim}, rotary_dim // 2
-    q, k = (torch.randn(5, 2, heads, head_dim, device=device).bfloat16() for heads in (5, 2))
+        options, columns = options | {"rotary_dim": 72}, 36
+    q, k = (torch.randn(5, 2, heads, 72, device=device).bfloat16() for heads in (5, 2))
     freqs = angles(5, columns, device)
-    for out, t in zip(rope_qk(q, k, freqs, **options), (q, k), strict=True):
-        assert torch.equal(out, rope_fw(t, freqs, **options))
-    if "output_pairing" not in options:
+    want = [rope_fw(t, freqs, **options) for t in (q, k)]
+    assert all(map(torch.equal, rope_qk(q, k, freqs, **options), want))
+    if name != "to half":
         in_place = rope_qk(q.clone(), k.clone(), freqs, inplace=True, **options)
-        for out, t in zip(in_place, (q, k), strict=True):
-            assert torch.equal(out, rope_fw(t, freqs, **options))
-
-
-@pytest.mark.parametrize("head_dim", (16, 72))
-@pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
-def test_a_column_per_pair_gives_the_bits_of_a_column_per_element(interleaved, head_dim, device):
-    t, half = torch.randn(5, 2, 3, head_dim, device=device), angles(5, head_dim // 2, device)
-    whole = half.repeat_interleave(2, -1) if interleaved else half.repeat(1, 1, 1, 2)
-    pairing = {"interleaved": interleaved}
-    for function in (rope_fw, rope_bw):
-        want = function(t, whole, **pairing)
-        assert torch.equal(function(t, half, rotary_dim=head_dim, **pairing), want)
-        assert torch.equal(function(t, whole, rotary_dim=head_dim, **pairing), want)
-    tables = half[:, 0, 0].cos(), half[:, 0, 0].sin()
-    assert not torch.equal(rope_fw(t, tables, **pairing), want), "silently a narrower slice"
-
-
-@pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
-def test_half_split_results_are_interleaved_ones_in_another_order(interleaved, device):
-    t, freqs = sbhd(device, torch.bfloat16), angles(S, D2, device)
-    pairing = {"interleaved": interleaved, "rotary_start": 2}
-    out, same = (rope_fw(t, freqs, output_pairing=o, **pairing) for o in ("half", "same"))
-    order = torch.arange(D)
-    if interleaved:
-        order[2 : 2 + D2] = 2 + torch.tensor([0, 2, 4, 6, 1, 3, 5, 7])
-    assert torch.equal(out, same[..., order.to(device)])
-    back = rope_bw(out, freqs, output_pairing="half", **pairing)
-    assert torch.equal(back, rope_bw(same, freqs, **pairing))
-
-
-@each_keyword
-def test_backward_is_the_transpose(options, device):
-    """Of the inverse too: <A x, y> = <x, A^T y>, with angles that differ within pairs."""
-    freqs = table_of("angles", options, device, rows=S)
-    x, y = sbhd(device), sbhd(device)
-    left = (rope_fw(x, freqs, **options) * y).sum()
-    right = (x * rope_bw(y, freqs, **options)).sum()
-    torch.testing.assert_close(left, right)
-    wrong = (x * rope_bw(y, freqs, **options | {"inverse": not options.get("inverse")})).sum()
-    assert not torch.isclose(left, wrong)
-
-
-@pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
-def test_the_inverse_undoes_only_matching_halves(interleaved, device):
-    t, pairing = sbhd(device), {"interleaved": interleaved}
-    half, whole = (angles(S, columns, device, torch.float64) for columns in (D2 // 2, D2))
-    forth = rope_fw(t, half, rotary_dim=D2, **pairing)
-    torch.testing.assert_close(rope_fw(forth, half, rotary_dim=D2, inverse=True, **pairing), t)
-    forth = rope_fw(t, whole, **pairing)
-    assert not torch.allclose(rope_fw(forth, whole, inverse=True, **pairing), t)
-    negated = rope_fw(t, -whole, **pairing)
-    torch.testing.assert_close(rope_fw(t, whole, inverse=True, **pairing), negated)
+        assert all(map(torch.equal, in_place, want))
 
 
 # tables of other packages, and of the module
 
 
-@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=str)
-def test_cos_and_sin_side_by_side_in_one_tensor(dtype, device):
+def test_cos_and_sin_side_by_side_in_one_tensor(device):
     """As vLLM and flashinfer keep them: two views, which are read where they are."""
-    cache = torch.randn(S2, D2, device=device, dtype=dtype)
+    cache = torch.randn(S2, D2, device=device, dtype=torch.bfloat16)
     t, ids = sbhd(device, torch.bfloat16), torch.randint(S2, (B, S), device=device)
     cos, sin = cache.chunk(2, dim=-1)
     options = {"rotary_dim": D2, "position_ids": ids, "rotary_start": 4}
@@ -359,19 +202,6 @@ def test_cos_and_sin_side_by_side_in_one_tensor(dtype, device):
     assert_rounded_once(out, rotate_fp64(t, (cos, sin), "sbhd", **options))
     _, tensors = plan_of(rope_fw, t, (cos, sin), **options)
     assert tensors.table.data_ptr() == cache.data_ptr() and not tensors.sin.is_contiguous()
-
-
-@pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
-def test_a_module_has_a_rotary_dim_of_its_own(interleaved, device):
-    rope = RotaryPositionEmbedding(D2, interleaved=interleaved).to(device)
-    t, pairing = sbhd(device, torch.float32), {"interleaved": interleaved}
-    want = rope_fw(t, rope, **pairing)
-    assert torch.equal(rope_fw(t, rope, rotary_dim=D2, **pairing), want)
-    table = rope.angles_per_pair(S)
-    torch.testing.assert_close(rope_fw(t, table, rotary_dim=D2, **pairing), want)
-    for other in (D2 // 2, 2, D2 + 2):
-        with pytest.raises(ValueError, match=rf"^rotary_dim is {other}; .* freqs, {D2}$"):
-            rope_fw(t, rope, rotary_dim=other, **pairing)
 
 
 @pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
@@ -410,13 +240,6 @@ def test_cosines_per_pair_are_exact_at_any_position(dtype, offset, scaling, devi
         assert (rounded.cos() - angle.cos()).abs().max() > 1e-3, "fp32 angles are not"
     with pytest.raises(ValueError, match="max_seq_len is -1"):
         rope.cos_sin_per_pair(-1)
-
-
-def test_cosines_per_pair_turn_as_the_module_does(device):
-    rope = RotaryPositionEmbedding(D2).to(device)
-    t = sbhd(device, torch.float32)
-    want = rope_fw(t, rope, start_positions=torch.tensor([5, 5], device=device))
-    torch.testing.assert_close(rope_fw(t, rope.cos_sin_per_pair(S, 5), rotary_dim=D2), want)
 
 
 @pytest.mark.parametrize("make", ("angles_per_pair", "cos_sin_per_pair"))
@@ -469,21 +292,24 @@ def test_a_table_of_the_module_knows_its_width(function, interleaved, make, devi
     t, table, turn = sbhd(device, torch.float32), make(rope), TURNED[function]
     how = {"interleaved": interleaved, "rotary_start": 2}
     narrow = turn(t, without_its_kind(table), **how)  # a call of almost the same signature
-    want = turn(t, rope(S), **how)
+    want = turn(t, rope, **how)
     assert not torch.allclose(narrow, want)
     for _ in range(2):  # the second time by the fast path
         got = turn(t, table, **how)
         torch.testing.assert_close(got, want)
-        assert torch.equal(turn(t, table, rotary_dim=D2, **how), got)
-        assert torch.equal(turn(t, without_its_kind(table), rotary_dim=D2, **how), got)
+    for freqs in (table, without_its_kind(table), rope):
+        torch.testing.assert_close(turn(t, freqs, rotary_dim=D2, **how), want)
     assert torch.equal(turn(t, without_its_kind(table), **how), narrow)
 
 
-@each_per_pair
-@pytest.mark.parametrize("given", ("closed over", "an argument", "made within"))
-def test_a_table_of_the_module_in_a_compiled_function(given, make, device):
+@pytest.mark.parametrize(
+    "given,kind",
+    (("closed over", "angles"), ("an argument", "cosines"), ("made within", "angles")),
+)
+def test_a_table_of_the_module_in_a_compiled_function(given, kind, device):
     torch._dynamo.reset()
     rope, t = RotaryPositionEmbedding(D2).to(device), sbhd(device, torch.float32)
+    make = PER_PAIR[kind]
     table = make(rope)
 
     def turn(t, argument):
@@ -501,7 +327,7 @@ def test_a_table_of_the_module_in_a_compiled_function(given, make, device):
 def test_another_width_than_the_tables_is_refused(make, device):
     rope = RotaryPositionEmbedding(D2).to(device)
     t, table = sbhd(device, torch.float32), make(rope)
-    for other in (D2 // 2, 2, D2 + 2):
+    for other in (D2 // 2, D2 + 2):
         with pytest.raises(ValueError, match=rf"^rotary_dim is {other}; .* freqs, {D2}$"):
             rope_fw(t, table, rotary_dim=other)
     came = rf"^freqs has {D2 // 2} columns, for d2 = {D2}; accepted: an even number from 2 to .* 4$"
@@ -531,9 +357,8 @@ def test_tables_are_not_made_of_rounded_frequencies(dtype, device):
 
 
 @pytest.mark.parametrize(
-    "rotate", [apply_rotary_pos_emb, lambda t, f, **o: norm_rope(t, None, f, **o)]
+    "rotate,inplace", [(rope_fw, True), (lambda t, f, **o: norm_rope(t, None, f, **o), False)]
 )
-@pytest.mark.parametrize("inplace", [False, True])
 def test_a_slice_that_starts_past_2_to_31_elements(rotate, inplace):
     """d is the outermost dimension in memory. Only the pages that are touched take memory."""
     d_stride = 2**26

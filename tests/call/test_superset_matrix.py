@@ -2,6 +2,8 @@
 
 The full product has hundreds of millions of cases. Here every value of every axis occurs, and every
 pair of values of two axes that can go together; a test proves it. Results are compared with fp64.
+The sizes are those of Dao-AILab/flash-attention, quack, flashinfer, Liger-Kernel and
+TransformerEngine. What one option does by itself is in the files of their names.
 """
 
 import math
@@ -12,6 +14,7 @@ import torch
 from inputs import FORMATS, LAYOUTS, angles, expanded_scalar, sequence_starts, shape_of, transposed
 from pairwise import all_pairs, pairs_between, pairs_of, with_axis
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_qk
+from rope_kernels.call.cp_orders import CP_ORDERS
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 
@@ -50,8 +53,15 @@ LENGTHS = (1, 2, 7, 11, 128, 131, 217, 423, 2048, 4096, 8192)
 LONGEST = 65536
 MOST_ELEMENTS = 2**24  # in q and k together; where s and d are large, batch and heads shrink
 
+D_OF_OTHERS = 8, 104, 384, 576
 SMALL_AXES = AXES | {"heads": ("1", "3", "5", "4/2", "2/5"), "s": (1, 2, 5, 6)}
 SMALL_AXES["d"] = (32, 64, 80, 92, 120, 256, 30, 100)
+SMALL_AXES |= {
+    "cp_order": CP_ORDERS,
+    "engine": ("kernel", "pytorch"),
+    "rows": ("more", "just_enough"),  # of a table
+    "trained": ("nothing", "table"),
+}
 
 ODD_ROTARY_DIM = ((30, 0.25), (30, 0.5), (92, 0.25), (92, 0.75), (100, 0.25), (100, 0.75))
 IMPOSSIBLE = {(("d", d), ("rotary", rotary)) for d, rotary in ODD_ROTARY_DIM}
@@ -82,18 +92,25 @@ def is_legal(case):
     not_in_place = case.get("layout") == "expanded_heads" or case.get("output") == "half"
     if not_in_place and case.get("place") == "in_place":
         return False
+    # the gradient of a table needs what was overwritten; and a module's turns are integers
+    not_trained = case.get("place") == "in_place" or case.get("freqs") == "on_the_fly"
+    if not_trained and case.get("trained") == "table":
+        return False
     # a rank has two chunks of equal length; no dense sequence of odd length falls into two
     is_shared = case.get("cp", "1/0") != "1/0" and case.get("format", "thd") != "thd"
-    return not (is_shared and case.get("s", 2) % 2)
+    is_zigzag = case.get("cp_order", "zigzag") == "zigzag"
+    return not (is_shared and is_zigzag and case.get("s", 2) % 2)
 
 
 KERNELS = all_pairs(AXES, is_legal)
 CASES = with_axis(KERNELS, "s", LENGTHS, is_legal, each=4)
 CASES += with_axis(KERNELS[:16], "s", (LONGEST,), is_legal, each=1)  # have every value among them
+CASES += all_pairs(AXES | {"d": D_OF_OTHERS, "s": (17, 198)}, is_legal)
 MEET = [  # in one line of a kernel
     ("pairing", "angle", "output"),
     ("format", "offset", "cp"),
     ("format", "ids", "cp"),
+    ("format", "cp_order", "cp"),
     ("rotary", "start", "table"),
 ]
 SMALL_CASES = all_pairs(SMALL_AXES, is_legal, triples=MEET)
@@ -134,6 +151,11 @@ class Problem:
         self.options, self.positions = self.where_tokens_are(batch)
         self.options |= self.which_elements_turn()
         self.freqs = self.make_freqs(batch)
+        self.trained = ()
+        if case.get("trained") == "table":
+            self.trained = (self.freqs,) if isinstance(self.freqs, torch.Tensor) else self.freqs
+        for table in self.trained:
+            table.requires_grad_()
 
     def batch_and_heads(self):
         """Three batch entries and all heads, or as many as may be."""
@@ -169,6 +191,7 @@ class Problem:
         case, device, packed = self.case, self.device, self.format == "thd"
         cp_size, cp_rank = (int(number) for number in case["cp"].split("/"))
         options = {"cp_size": cp_size, "cp_rank": cp_rank}
+        options["cp_order"] = case.get("cp_order", "zigzag")
         options["interleaved"] = case["pairing"] == "interleaved"
         tokens = case["s"] * (batch if packed else 1)
         sequences, positions = batch, tokens * cp_size
@@ -205,7 +228,8 @@ class Problem:
         return options
 
     def make_freqs(self, batch):
-        kind, rows, fp64 = self.case["freqs"], self.positions + 3, self.dtype == torch.float64
+        kind, fp64 = self.case["freqs"], self.dtype == torch.float64
+        rows = self.positions + (0 if self.case.get("rows") == "just_enough" else 3)
         columns = self.d2 // 2 if self.case["table"] == "one_per_pair" else self.d2
         if kind == "on_the_fly":
             interleaved = self.options["interleaved"]
@@ -223,6 +247,8 @@ class Problem:
     def rotate(self, *tensors, **more):
         """Through the public function for one tensor, or for two; as a tuple."""
         options = {**self.options, **more}
+        if self.case.get("engine") == "pytorch":
+            options |= {"fused": False, "rounding": "once"}
         if len(tensors) == 2:
             return rope_qk(*tensors, self.freqs, self.format, **options)
         return (apply_rotary_pos_emb(*tensors, self.freqs, self.format, **options),)
@@ -252,6 +278,19 @@ class Problem:
     def assert_gradient(self, t, grad, got):
         want = gradient_fp64(t, self.freqs, self.format, grad, **self.options)
         self.assert_close(got, want)
+
+    def assert_gradient_of_table(self, grads, got):
+        """Summed in fp32 or fp64 over heads and tokens, then rounded once."""
+        exact = [x.detach().double().requires_grad_() for x in self.trained]
+        freqs = exact[0] if len(exact) == 1 else tuple(exact)
+        outs = [rotate_fp64(t, freqs, self.format, **self.options) for t in self.tensors]
+        wants = torch.autograd.grad(outs, exact, [grad.double() for grad in grads])
+        for table, one, want in zip(self.trained, got, wants, strict=True):
+            assert one.dtype == table.dtype
+            is_fp64 = one.dtype == self.dtype == torch.float64
+            few = 1e-12 if is_fp64 else max(1e-5, 1.01 * torch.finfo(one.dtype).eps)
+            atol = few * (1 + want.abs().max())
+            torch.testing.assert_close(one.double(), want, rtol=few, atol=atol)
 
     def assert_close(self, got, want):
         if self.dtype == torch.float64 and self.case["freqs"] == "on_the_fly":
@@ -317,10 +356,12 @@ def check_in_place(problem, rotate):
 
 def check_gradients(problem, leaves, outs):
     grads = [problem.gradient_like(out) for out in outs]
-    gradients = torch.autograd.grad(outs, leaves, grads)
-    for leaf, grad, got in zip(leaves, grads, gradients, strict=True):
+    gradients = torch.autograd.grad(outs, [*leaves, *problem.trained], grads)
+    for leaf, grad, got in zip(leaves, grads, gradients, strict=False):
         assert got.dtype == leaf.dtype
         problem.assert_gradient(leaf, grad, got)
+    if problem.trained:
+        problem.assert_gradient_of_table(grads, gradients[len(leaves) :])
 
 
 @pytest.mark.gpu
