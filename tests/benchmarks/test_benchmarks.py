@@ -3,11 +3,14 @@
 The checks are tried, too, on a file that a run with made-up times writes.
 """
 
+import dataclasses
+
 import pytest
 from PIL import Image
 
 from benchmarks import __main__ as command
 from benchmarks import job, record
+from benchmarks.bars import BARS
 from benchmarks.providers import LIMITS, OURS
 from benchmarks.reports import rotation
 from benchmarks.reports.pictures import fingerprint
@@ -100,6 +103,19 @@ def test_the_record_is_whole(path):
                     limit = "x * 2" if case.clock == "host" else "copy_"
                     for provider in (limit, OURS):
                         assert (name, case.label, direction, provider) in found
+
+
+def test_the_bars_are_those_that_were_measured():
+    rows = load(RESULTS / "nvidia-h200-bars.json")["rows"]
+    bars = {
+        (case.label, direction): dataclasses.asdict(bar)
+        for group in BARS
+        for case in group.cases
+        for direction, bar in group.bars
+    }
+    ours = [row for row in rows if row["provider"] == OURS and row["set"] == "bars"]
+    found = {(row["shape"], row["direction"]): row["bar"] for row in ours if row["bar"]}
+    assert found == bars
 
 
 def test_every_provider_was_right_when_it_was_measured(path):
