@@ -176,9 +176,17 @@ def test_without_triton_everything_works_on_the_cpu():
     )
 
 
-def test_without_triton_the_lab_says_in_one_sentence_what_is_needed():
+def test_without_triton_the_lab_says_in_one_sentence_what_is_needed(tmp_path):
     """And it judges functions of PyTorch, whose versions a figure still names."""
-    said = run_without_triton("""
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_TRITON)  # for the process that judges, too
+    (tmp_path / "answers.py").write_text(
+        "import torch\n\n"
+        "def right(x):\n    a, b = x.chunk(2, -1)\n    return torch.cat((-b, a), -1)\n\n"
+        "def wrong(d, base):\n    return base / 0\n"
+    )
+    said = run_python(
+        """
+        import answers
         import rope_lab as lab
         from rope_lab.engine import problems
         from rope_lab.records import versions
@@ -194,8 +202,14 @@ def test_without_triton_the_lab_says_in_one_sentence_what_is_needed():
         else:
             raise AssertionError("a notebook with kernels would go on")
         assert "torch" in versions()
+        assert lab.check_exercise(answers.right, lab.exercises.rotate_half)
+        wrong = lab.check_exercise(answers.wrong, lab.exercises.frequencies)
+        assert "it raises ZeroDivisionError" in repr(wrong)
         print(about_triton[0])
-    """).strip()
+        """,
+        PYTHONPATH=os.pathsep.join((str(tmp_path), str(ROOT))),
+        ROPE_LAB_QUIET="1",
+    ).strip()
     assert said.startswith("Triton ") and said.endswith(".") and ". " not in said
     if sys.platform == "linux":
         assert said == "Triton is not installed: `make lab` installs it."
