@@ -35,7 +35,7 @@ def another_value(slider):
 
 @pytest.fixture(autouse=True)
 def undrawn(request, monkeypatch):
-    """Words alone but where a test is about pictures, which take a quarter of a second each."""
+    """Only tests of pictures draw them: each takes a quarter of a second."""
     if "make" not in request.fixturenames:
         monkeypatch.setattr(Explorer, "_update", lambda self, _=None: None)
 

@@ -114,13 +114,6 @@ def test_options_of_a_launch_are_no_arguments_of_the_kernel():
     assert compiled_tile().registers > 64 and compiled_tile().spilled == 0
 
 
-@pytest.mark.parametrize("fused", (True, False))
-def test_products_and_sums_are_fused_unless_forbidden(fused):
-    code = compile_for("sm_90", fused_kernel, FP32, FP32, D=128, enable_fp_fusion=fused)
-    assert bool(opcodes(code, "ptx", "tl.store", keep=r"^fma")) == fused
-    assert bool(opcodes(code, "sass", "tl.store", keep=r"^FFMA")) == fused
-
-
 def test_registers_are_those_of_code_that_is_not_fused(monkeypatch, tmp_path):
     """The report comes from a second run of ptxas, which must be asked as Triton asks it."""
     from rope_lab.compiler import compile_process
@@ -230,16 +223,6 @@ def inside(x_ptr, out_ptr, BLOCK: tl.constexpr):
     tl.store(memory.target + i, load(memory.source, i))
 
 @triton.jit
-def from_the_host(memory, TILE: tl.constexpr):
-    i = TILE.step * tl.arange(0, TILE.block)
-    tl.store(memory.target + i, load(memory.source, i))
-
-@triton.jit
-def with_constexprs_inside(x_ptr, out_ptr, tile):
-    i = tile.step * tl.arange(0, tile.block)
-    tl.store(out_ptr + i, load(x_ptr, i))
-
-@triton.jit
 def with_numbers(x_ptr, out_ptr, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     x = part(x_ptr, i).to(FP32) * FACTOR
@@ -260,23 +243,6 @@ def cell(tmp_path):
     names |= {"__name__": "__main__", "arange": 3}
     exec(compile(IN_A_CELL, path, "exec"), names)
     return types.SimpleNamespace(**names)
-
-
-@pytest.mark.parametrize("step", (1, 2))
-def test_named_tuples_of_a_cell(cell, step):
-    constexpr = tl.constexpr
-    calls = {
-        "inside": ((FP32, FP32), {"BLOCK": 128}),
-        "from_the_host": ((cell.Memory(FP32, FP32),), {"TILE": cell.Tile(128, step)}),
-        "with_constexprs_inside": (
-            (FP32, FP32, cell.Tile(constexpr(128), constexpr(step))),
-            {},
-        ),
-    }
-    for name, (arguments, constants) in calls.items():
-        code = compile_for("sm_90", getattr(cell, name), *arguments, num_warps=1, **constants)
-        width = 16 if step == 1 or name == "inside" else 4
-        assert (name, code.loads) == (name, {width: 128 // 32 * 4 // width})
 
 
 def test_numbers_and_parts_of_a_cell(cell):
