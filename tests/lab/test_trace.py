@@ -1,10 +1,13 @@
 """What the judge counts while a candidate runs, and the races that its order of programs hides."""
 # ruff: noqa: F821 (the letters of shapes)
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 import rope_lab as lab
+from rope_lab.grading import counts
 from rope_lab.grading.climb.readings import counts_of
 from rope_lab.grading.judge import judged
 from rope_lab.grading.spec import Case, spec
@@ -114,3 +117,13 @@ def test_a_load_is_undefined_where_its_mask_is_off(n, other, undefined):
 def test_only_steps_to_the_next_element_are_in_order(step, in_order):
     memory = traced(16, step).memories[0]
     assert (memory.steps, memory.steps_in_order) == (15, in_order)
+
+
+@pytest.mark.parametrize("sines, cosines", ((33, 32), (32, 33)))
+def test_an_angle_of_half_a_table_is_evaluated_once(sines, cosines):
+    inputs = {"t": torch.zeros(2, 32), "freqs": torch.zeros(2, 32)}
+    for sin, cos, begin in ((32, 32, ""), (sines, cosines, f"it evaluates {sines} sines and ")):
+        trace = SimpleNamespace(memories=[], evaluations={"sin": sin, "cos": cos})
+        run = counts.Run(None, inputs, trace)
+        assert counts.broken_rule(run, ("half the table",)).startswith(begin)
+        assert bool(begin) == bool(counts.broken_rule(run, ("half the table",)))
