@@ -185,26 +185,6 @@ def test_cases_and_origins_are_listed_without_a_gpu(monkeypatch, capsys):
     assert "    copy_" in said and "TransformerEngine: not installed" not in said
 
 
-def test_clocks_are_read_where_they_can_be(monkeypatch):
-    asked = []
-
-    def nvidia_smi(command, **options):
-        asked.append(command)
-        return type("Answer", (), {"stdout": "1980 MHz, 3201 MHz, 1980 MHz, 3201 MHz, 31, 700 W\n"})
-
-    monkeypatch.setattr(instruments.subprocess, "run", nvidia_smi)
-    assert instruments.read_clocks("0")["clocks.sm"] == "1980 MHz"
-    assert all(
-        part.startswith(("nvidia-smi", "-i", "0", "--query", "--format")) for part in asked[0]
-    )
-
-    def absent(command, **options):
-        raise FileNotFoundError("nvidia-smi")
-
-    monkeypatch.setattr(instruments.subprocess, "run", absent)
-    assert instruments.read_clocks("0") == {}
-
-
 @pytest.mark.gpu
 def test_a_run_on_a_gpu(tmp_path):
     status, results, _ = run(tmp_path, gpu=instruments.GPU(rounds=1))

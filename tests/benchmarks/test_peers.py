@@ -15,10 +15,10 @@ from benchmarks import __main__ as command
 from benchmarks.case import Case
 from benchmarks.job import Job
 from benchmarks.kinds import PEERS
-from benchmarks.peers import building, sources
+from benchmarks.peers import building
 from benchmarks.peers.importing import import_file
 from benchmarks.peers.sources import Source, blob_id, unpack
-from benchmarks.providers import FROM_SOURCES, OURS, unsloth
+from benchmarks.providers import FROM_SOURCES, OURS
 from benchmarks.providers.base import Provider
 from benchmarks.providers.from_sources import FromSources
 from benchmarks.reports.peers import README, page, tables
@@ -84,19 +84,6 @@ def test_another_content_is_refused_and_nothing_written(kind, request, tmp_path)
     assert not (tmp_path / "peers").exists()
 
 
-def test_the_command_unpacks_and_says_what_is_missing(folder, tmp_path, monkeypatch, capsys):
-    other = replace(MADE_UP, name="Other")
-    monkeypatch.setattr(sources, "SOURCES", {"Made up": MADE_UP, "Other": other})
-    monkeypatch.setattr(sources, "PEERS", tmp_path / "peers")
-    assert command.main(["sources", f"Made up={folder}"]) == 0
-    first, second = capsys.readouterr().out.splitlines()
-    assert first.split()[:3] == ["Made", "up", "unpacked"]
-    assert second.split()[:2] == ["Other", "missing"]
-    for wrong in ("Nobody=here", "Made up"):
-        assert command.main(["sources", wrong]) == 1
-        assert f"origins has {wrong!r}; accepted: NAME=PATH" in capsys.readouterr().err
-
-
 # compiling and importing
 
 
@@ -106,37 +93,6 @@ def test_without_a_compiler_the_message_says_so(monkeypatch):
     with pytest.raises(RuntimeError, match="there is no nvcc"):
         building.build("vllm", [], capability=(9, 0))
     assert building.nvcc_version() is None
-
-
-@pytest.fixture
-def compiler(tmp_path, monkeypatch):
-    """An nvcc of ours: writes its arguments to the output, or fails where a flag asks for it."""
-    path = tmp_path / "bin" / "nvcc"
-    path.parent.mkdir()
-    path.write_text(
-        '#!/bin/sh\nfor last; do :; done\necho run >> "$0.log"\n'
-        'case "$*" in *--fail*) echo "in file x"; echo "x.cu: error: none such"; exit 1;; esac\n'
-        'echo "$*" > "$last"\n'
-    )
-    path.chmod(0o755)
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    monkeypatch.setattr(building, "PEERS", tmp_path / "peers")
-    return path
-
-
-def test_a_launcher_is_compiled_once_for_its_sources_and_its_gpu(compiler, tmp_path):
-    header = tmp_path / "peers" / "some" / "header.h"
-    header.parent.mkdir(parents=True)
-    header.write_text("one")
-    first = building.build("vllm", [header.parent], ["-O3"], capability=(9, 0))
-    assert "-arch=sm_90" in first.read_text() and f"-I{header.parent}" in first.read_text()
-    assert building.build("vllm", [header.parent], ["-O3"], capability=(9, 0)) == first
-    assert len((compiler.parent / "nvcc.log").read_text().split()) == 1
-    assert building.build("vllm", [header.parent], ["-O3"], capability=(8, 0)) != first
-    header.write_text("two")
-    assert building.build("vllm", [header.parent], ["-O3"], capability=(9, 0)) != first
-    with pytest.raises(RuntimeError, match=r"^nvcc failed: x\.cu: error: none such$"):
-        building.build("vllm", [], ["--fail"], capability=(9, 0))
 
 
 def test_arguments_go_as_c_has_them(monkeypatch):
@@ -162,13 +118,6 @@ def test_a_file_is_imported_with_stand_ins(tmp_path):
         import_file(path, "elsewhere.ops.deep", {"elsewhere.near": {"FOUR": 4}})
     with pytest.raises(ValueError, match=r"^path is .*none.py'; accepted: a file"):
         import_file(tmp_path / "none.py", "none")
-
-
-def test_unsloth_gets_long_indices_where_it_needs_them():
-    large = SimpleNamespace(numel=lambda: 2**31 - 8)
-    assert not unsloth.needs_long_indices(torch.ones(3), block=8)
-    assert not unsloth.needs_long_indices(large, block=7)
-    assert unsloth.needs_long_indices(torch.ones(3), large, block=8)
 
 
 # checking and timing

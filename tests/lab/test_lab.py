@@ -533,36 +533,6 @@ def test_each_kernel_reads_and_writes_so_many_bytes(function, kernels_of_it):
     assert traffic.bytes_moved == sum(read + written for _, read, written in kernels_of_it)
 
 
-def test_the_text_of_a_count(device):
-    x = torch.zeros(1000, device=device)
-    assert repr(lab.count_eager_traffic(lambda x: (x * 2).cos(), x)).splitlines() == [
-        "kernel            bytes read   bytes written",
-        "mul                    4,000           4,000",
-        "cos                    4,000           4,000",
-        "2 kernels              8,000           8,000",
-    ]
-
-
-@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=str)
-def test_the_reference_functions_traffic(dtype, device):
-    """Notebook 02's table. n elements in the rotary slice of t, a angles."""
-    t = torch.zeros(10, 2, 4, 16, device=device, dtype=dtype)
-    freqs = torch.zeros(10, 1, 1, 8, device=device)
-    n, a, size = 10 * 2 * 4 * 8, 10 * 8, t.element_size()
-    rounding = [("_to_copy", 4 * a, size * a)] * 2 if dtype != torch.float32 else []
-    assert kernels(reference.apply_rotary_pos_emb, t, freqs) == [
-        ("cos", 4 * a, 4 * a),
-        ("sin", 4 * a, 4 * a),
-        *rounding,
-        ("mul", size * (n + a), size * n),  # t cos
-        ("neg", size * n // 2, size * n // 2),  # rotate_half
-        ("cat", size * n, size * n),
-        ("mul", size * (n + a), size * n),  # rotate_half(t) sin
-        ("add", size * 2 * n, size * n),
-        ("cat", size * 2 * n, size * 2 * n),  # with the tail, as long as the rotary slice
-    ]
-
-
 def test_a_verdict_on_complex_numbers_sees_both_parts(device):
     right = torch.tensor([1 + 2j, 3 + 4j], device=device)
     assert lab.compare(right, right.clone())
