@@ -4,7 +4,6 @@ Those are judged in their notebooks: `tests/notebooks/test_answers_in_notebooks.
 """
 
 import functools
-import html
 import importlib
 import pkgutil
 import time
@@ -249,21 +248,6 @@ def test_two_values_for_one_element_are_wrong_and_the_same_one_twice_is_said(how
     said = "it stores 64 elements of out_ptr twice, the same value each time"
     assert verdict and verdict.remark == f"{said} (in the case 'small and plain')"
     assert repr(verdict).startswith(f"RIGHT, but {verdict.remark}\n  4 cases: small and plain, ")
-
-
-@pytest.mark.parametrize(
-    "candidate, state, color",
-    (
-        (wrong_kernels.right, "right", "#009e73"),
-        (numbered(1), "wrong", "#d55e00"),
-        (wrong_kernels.stub, "not-yet", "#e69f00"),
-    ),
-)
-def test_a_verdict_has_its_color_on_a_page(candidate, state, color):
-    verdict = judge(candidate, exercises.rope)
-    page, outcome = verdict._repr_html_(), state.upper().replace("-", " ")
-    assert f"lab-{state}" in page and color in page and page.startswith("<pre")
-    assert f">{repr(verdict).replace(outcome, f'<b>{outcome}</b>', 1)}</pre>" in html.unescape(page)
 
 
 @spec(leave_out=STRIDED)

@@ -48,16 +48,6 @@ def test_a_kernel_is_kept_as_a_module_with_all_that_it_uses(folder, tmp_path):
         assert comment in stored
 
 
-def test_ours_comes_where_there_is_none_of_the_reader(capsys):
-    kept.mine(4)
-    shown = capsys.readouterr().out
-    assert (
-        shown.startswith("# no kernel of yours below rung 4 is kept")
-        and RUNGS[3].source.strip() in shown
-    )
-    assert shown.strip().endswith("lab.check_rung(4, my_rope)")
-
-
 def test_the_readers_own_comes_first_and_ours_is_a_line_away(capsys, tmp_path):
     kept.keep(2, written(RUNGS[2].source.replace("exists", "is_there"), tmp_path))
     kept.mine(4)  # rung 3 was left out

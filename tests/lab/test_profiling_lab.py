@@ -65,7 +65,7 @@ def test_operators_launches_and_kernels_are_told_apart():
         event("cudaLaunchKernel", 110.0, 3.0, parent=outer),
         event("cuLaunchKernelEx", 120.0, 3.0),
         event("cudaDeviceSynchronize", 125.0, 60.0),
-        event("copy_kernel", 115.0, 10.0, CUDA),
+        event("void at::native::copy_kernel<4, a::b<char*>>(int, a::c<2>)", 115.0, 10.0, CUDA),
     ]
     rows = timeline.in_rows(events)
     assert rows["operators"] == [["aten::mul", 0.0, 9.0]]
