@@ -104,11 +104,17 @@ def test_named_tuples_of_a_cell_are_made_again(cell):
 
 
 USED = {
-    "names in defaults": (
-        "sign = -1",
-        "def rotated(x, sign=sign, *, join=torch.cat):",
+    "values of many kinds": (
+        "from collections import namedtuple",
+        "Signs = namedtuple('Signs', 'first second', defaults=(1,))",
+        "signs, shape = [Signs(-1)], torch.ones(2, 3).shape",
+        "parts = {'most': [(0, float('inf'))], 'dtype': torch.float64, 'on': torch.device('cpu')}",
+        "@torch.no_grad()",
+        "def rotated(x, number=shape.numel(), *, join=torch.cat):",
         "    a, b = x.chunk(2, -1)",
-        "    return join((sign * b, a), -1)",
+        "    assert parts['most'][0][1] == float('inf') and parts['dtype'] is torch.float64",
+        "    assert torch.empty(shape, device=parts['on']).numel() == number",
+        "    return join((signs[0].first * b, signs[0].second * a), -1)",
     ),
     "a name of Python's, given another meaning": (
         "def sum(a, b):",
@@ -143,36 +149,6 @@ USED = {
     "lambdas": (
         "halves, join = lambda x: x.chunk(2, -1), lambda a, b: torch.cat((-b, a), -1)",
         "rotated = lambda x: join(*halves(x))",
-    ),
-    "what PyTorch wraps": (
-        "sign = -1",
-        "@torch.no_grad()",
-        "def rotated(x):",
-        "    a, b = x.chunk(2, -1)",
-        "    return torch.cat((sign * b, a), -1)",
-    ),
-    "containers": (
-        "parts = {'sign': [(-1, float('inf'))], 'dtype': torch.float64, 'cat': torch.cat}",
-        "def rotated(x):",
-        "    a, b = x.chunk(2, -1)",
-        "    sign, most = parts['sign'][0]",
-        "    assert most == float('inf') and parts['dtype'] is torch.float64",
-        "    return parts['cat']((sign * b, a), -1)",
-    ),
-    "a device and a shape": (
-        "cpu, shape = torch.device('cpu'), torch.ones(2, 3).shape",
-        "def rotated(x):",
-        "    a, b = x.chunk(2, -1)",
-        "    assert torch.empty(shape, device=cpu).numel() == shape.numel()",
-        "    return torch.cat((-b, a), -1)",
-    ),
-    "a NamedTuple that the cell filled": (
-        "from collections import namedtuple",
-        "Signs = namedtuple('Signs', 'first second', defaults=(1,))",
-        "signs = [Signs(-1)]",
-        "def rotated(x):",
-        "    a, b = x.chunk(2, -1)",
-        "    return torch.cat((signs[0].first * b, signs[0].second * a), -1)",
     ),
 }
 

@@ -196,6 +196,8 @@ def test_the_largest_error_is_that_of_a_value_that_counts(device):
     assert "got nan, expected 1; largest error nan" in repr(verdict)
     expected = torch.tensor([1.0, NAN, INF], dtype=torch.float64, device=device)
     assert lab.compare(expected + 0.5, expected).largest_error == 0.5
+    finite = expected.clone().nan_to_num(posinf=3.0, nan=NAN)
+    assert lab.compare(finite, expected).largest_error == INF
     verdict = lab.compare(expected + 1e-13, expected)
     assert verdict and 0.5e-13 < verdict.largest_error < 2e-13
 
