@@ -257,14 +257,6 @@ def test_the_record_has_what_a_reader_needs(tmp_path):
             assert 0 < row["error"] < 1e-6 and 0 < row["max_error"] < 1e-5
 
 
-def test_part_of_a_run_is_no_record(tmp_path):
-    providers = StandIn("one"), StandIn("two")
-    _, record, timed = run(tmp_path, *providers, arguments=["--providers", "two"])
-    assert not record["record"] and timed[0] == {"copy_", "two"}
-    with pytest.raises(SystemExit):
-        run(tmp_path, *providers, arguments=["--providers", "three"])
-
-
 def test_where_nobody_can_be_timed_the_command_fails(tmp_path, monkeypatch):
     def broken(self, calls):
         raise RuntimeError("a case's result is not on cuda:0")

@@ -13,9 +13,8 @@ import pytest
 import torch
 
 import rope_lab as lab
-from rope_kernels import RotaryPositionEmbedding, rope_fw
 from rope_lab.compiler import compile as compile_module
-from rope_lab.compiler.compile import Compiled, _Child, compile_call, compile_for, nvdisasm
+from rope_lab.compiler.compile import Compiled, _Child, compile_for, nvdisasm
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 
@@ -23,7 +22,6 @@ import triton.language as tl  # noqa: E402
 
 from rope_lab.compiler.stages import (  # noqa: E402
     STAGES,
-    accesses_in_loop,
     jumped_over,
     kernel_lines,
     layout_of,
@@ -33,7 +31,6 @@ from rope_lab.compiler.stages import (  # noqa: E402
 )
 from rope_lab.figures.stages import StageExplorer  # noqa: E402
 from rope_lab.steps.journey import half_split_tile_kernel  # noqa: E402
-from rope_lab.steps.norm_backward import compiled_for_h200  # noqa: E402
 
 MEMORY = torch.zeros(4096, dtype=torch.bfloat16)
 FP32 = torch.zeros(4096)
@@ -183,13 +180,6 @@ def test_the_gpu_is_the_one_that_was_named():
     assert ".target sm_90" in copied().stages["ptx"]
 
 
-def test_a_call_of_the_package_is_planned_and_compiled():
-    t = torch.zeros(8, 2, 8, 256, dtype=torch.bfloat16)
-    code = compile_call("sm_90", rope_fw, t, RotaryPositionEmbedding(256))
-    assert code.kernel == "rope_kernel" and set(code.stores) == {16}
-    assert code.num_warps == 1
-
-
 # What a kernel in a cell may use
 
 IN_A_CELL = """
@@ -335,15 +325,6 @@ def test_a_layout_is_read_from_the_line(calling):
     assert layout.warps == (1, 1) and layout.order == (1, 0)
     assert layout_of(compiled_tile(num_warps=4), "x1 =").warps == (4, 1)
     assert layout_of(calling, "tl.load").size_per_thread == (4,)
-
-
-@pytest.mark.parametrize(("stages", "missing"), [(2, 0), (3, 6)])
-def test_a_pipelined_loop_waits_loads_stores_and_requests(stages, missing):
-    found = accesses_in_loop(compiled_for_h200(stages))
-    assert list(found) == [
-        *(f"wait for all but {missing}", "load from shared", "store", "request a copy"),
-    ]
-    assert found["request a copy"] == 6 and found["store"] == 2
 
 
 @knows_lines
