@@ -1,5 +1,7 @@
 """Beyond the rungs of notebook 09: kernels that are right, and counted; and its drawings."""
 
+from types import SimpleNamespace
+
 import matplotlib.pyplot as plt
 import pytest
 import torch
@@ -88,10 +90,11 @@ SASS = """
 
 
 def test_a_walk_through_machine_code():
-    class Code:
-        sass = SASS
-
-    assert warp_instructions(Code) == 5  # MOV, BRA taken, IADD3, BRA not taken, EXIT
+    """Without its loop first: who follows that would never come to an end."""
+    loop = "        /*0050*/               @P2 BRA `(.L_x_1) ;\n"
+    assert loop in SASS
+    assert warp_instructions(SimpleNamespace(sass=SASS.replace(loop, ""))) == 4
+    assert warp_instructions(SimpleNamespace(sass=SASS)) == 5  # MOV, BRA, IADD3, BRA back, EXIT
 
 
 @pytest.mark.parametrize(
