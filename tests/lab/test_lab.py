@@ -410,6 +410,16 @@ def test_what_needs_more_gpus_is_replayed(here, tmp_path, monkeypatch):
     assert lab.observe("03/ranks", never, records=tmp_path, gpus=2).cases == TIMES
 
 
+def test_an_observation_runs_where_there_are_enough_gpus(tmp_path, with_gpu, monkeypatch):
+    monkeypatch.setenv("ROPE_KERNELS_RECORD", "1")
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.delitem(sys.modules, "rope_kernels.kernels.rope_kernel", raising=False)
+    seen = lab.observe("04/race", lambda: {"wrong runs": 3}, records=tmp_path)
+    assert seen.replayed and seen["wrong runs"] == 3
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert lab.observe("04/race", never, records=tmp_path).values == seen.values
+
+
 def test_an_experiment_that_cannot_run_is_replayed_but_never_recorded(tmp_path, monkeypatch):
     """It needs no GPU. The reason is one line, of two that an error has."""
 

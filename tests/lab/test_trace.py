@@ -10,7 +10,7 @@ import rope_lab as lab
 from rope_lab.grading import counts
 from rope_lab.grading.climb.readings import counts_of
 from rope_lab.grading.judge import judged
-from rope_lab.grading.spec import Case, spec
+from rope_lab.grading.spec import STRIDED, Case, spec
 from rope_lab.grading.trace import Trace
 from rope_lab.rungs import RUNGS
 
@@ -86,6 +86,40 @@ def test_a_race_is_found_where_the_writer_loads_too():
     verdict = lab.check_exercise(last_for_all, last_added)
     assert verdict.state == "wrong"
     assert "of x_ptr, which another program loads" in repr(verdict)
+
+
+@triton.jit
+def doubled_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+
+def four_times(x):
+    for block in (16, 32):
+        doubled_kernel[(triton.cdiv(len(x), block),)](x, x, len(x), BLOCK=block)
+
+
+@spec(overwrites=("x",), kernel=True, leave_out=STRIDED)
+def times_four(x: "(n)"):
+    return 4 * x
+
+
+def test_programs_of_two_launches_do_not_race():
+    assert lab.check_exercise(four_times, times_four)
+
+
+@triton.jit
+def cosines_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    undefined, zeros = tl.load(x_ptr + i, i < n), tl.load(x_ptr + i, i < n, other=0.0)
+    tl.store(out_ptr + i, tl.cos(undefined) + tl.cos(zeros), i < n)
+
+
+def test_angles_where_a_mask_is_off_are_not_counted():
+    x, out = torch.arange(1.0, 17), torch.empty(16)
+    with Trace() as trace:
+        cosines_kernel[(1,)](x, out, 7, BLOCK=16)
+    assert trace.evaluations["cos"] == 2 * 7
 
 
 @triton.jit
