@@ -94,6 +94,8 @@ def test_a_walk_through_machine_code():
     loop = "        /*0050*/               @P2 BRA `(.L_x_1) ;\n"
     assert loop in SASS
     assert warp_instructions(SimpleNamespace(sass=SASS.replace(loop, ""))) == 4
+    straight = SASS.replace(loop, "").replace("@!P0 BRA `(.L_x_1)", "NOP")
+    assert warp_instructions(SimpleNamespace(sass=straight)) == 6  # past an EXIT of some lanes
     assert warp_instructions(SimpleNamespace(sass=SASS)) == 5  # MOV, BRA, IADD3, BRA back, EXIT
 
 
