@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 
 import pytest
-import torch
 
 from benchmarks import shards
 from benchmarks.shards import CASES, FEW_HEADS, NORM, PAGE, PARTS, RESULTS, ROTATE
@@ -31,13 +30,6 @@ def test_few_heads_on_the_cpu(share):
     assert all(0 < row["error"] < shards.LARGEST_ERROR for row in rows)
 
 
-@pytest.mark.parametrize("tensor_format", shards.FORMATS)
-def test_a_part_of_a_sequence_on_the_cpu(tensor_format):
-    share = next(s for s in PARTS if s.tensor_format == tensor_format and s.cp_size == 4)
-    rows = shards.rows_of(tiny(share), shards.OF_A_PART, "cpu", made_up)
-    assert len(rows) == 2 and all(row["cp_size"] == 4 for row in rows)
-
-
 def test_another_rank_is_an_error():
     """The reference takes its positions from `cp_positions`, so it would notice."""
     share = tiny(next(s for s in PARTS if s.cp_size == 4))
@@ -57,13 +49,6 @@ def test_a_wrong_result_is_not_timed(monkeypatch):
     monkeypatch.setattr(shards, "rope_qk", wrong)
     with pytest.raises(ValueError, match=r"error .* against fp64"):
         shards.rows_of(tiny(FEW_HEADS[0]), {(ROTATE, "forward"): 1.0}, "cpu", made_up)
-
-
-def test_the_cases():
-    """As many as the page says, each once."""
-    assert len({share for share, _ in CASES}) == len(CASES) == 8 + 16
-    assert all(share.tokens * share.cp_size == 131072 for share in PARTS)
-    assert {torch.Size(share.shape(8)).numel() for share in FEW_HEADS} == {8192 * 8 * 128}
 
 
 def test_a_record_and_its_table():

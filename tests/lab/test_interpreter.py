@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rope_lab import engine
 from rope_lab.interpreter import speed_up
 
 triton = pytest.importorskip("triton", reason="needs Triton")
@@ -44,44 +43,12 @@ def doubled_often_kernel(
         tl.store(out_ptr + i, x)
 
 
-@pytest.fixture
-def looked(monkeypatch):
-    """How often the interpreter has looked for functions to replace: the modules and classes."""
-    found = []
-    original = interpreter._patch_builtin
-
-    def spy(package, *arguments):
-        found.append(package)
-        return original(package, *arguments)
-
-    monkeypatch.setattr(interpreter, "_patch_builtin", spy)
-    return found
-
-
 def run(times, sums=False, fails=False):
     x = torch.arange(12.0)
     out = torch.full((3,) if sums else (12,), float("nan"))
     doubled_often_kernel[(3,)](x, out, TIMES=times, SUMS=sums, FAILS=fails)
     want = x * 2**times
     torch.testing.assert_close(out, want.view(3, 4).sum(1) if sums else want, rtol=0, atol=0)
-
-
-def test_however_many_functions_a_kernel_calls(looked):
-    run(times=0)
-    once = len(looked)
-    assert once > 0
-    run(times=5)
-    assert len(looked) == 2 * once
-
-
-def test_tritons_own_functions_too(looked):
-    """`tl.sum` sees another module than a kernel does; the first launch may look in that one."""
-    run(times=1, sums=True)
-    looked.clear()
-    run(times=0)
-    once = len(looked)
-    run(times=3, sums=True)
-    assert len(looked) == 2 * once
 
 
 def test_the_language_is_as_before():
@@ -93,12 +60,6 @@ def test_the_language_is_as_before():
     run(times=2)
 
 
-def test_once_is_enough():
-    before = interpreter._patch_lang, interpreter.interpreter_builder.options
-    speed_up()
-    assert before == (interpreter._patch_lang, interpreter.interpreter_builder.options)
-
-
 @pytest.mark.parametrize("name", ["_patch_lang", "_LangPatchScope"])
 def test_a_triton_that_is_built_in_another_way_is_left_alone(monkeypatch, name):
     monkeypatch.setattr(interpreter, "_patch_lang", lambda fn: None)
@@ -106,17 +67,6 @@ def test_a_triton_that_is_built_in_another_way_is_left_alone(monkeypatch, name):
     before = dict(vars(interpreter))
     speed_up()
     assert dict(vars(interpreter)) == before
-
-
-def test_a_notebook_that_needs_triton_interprets_fast(monkeypatch):
-    called = []
-    monkeypatch.setattr(engine, "speed_up", lambda: called.append(True))
-    monkeypatch.setattr(engine, "ENGINE", replace(engine.ENGINE, kind=engine.COMPILED))
-    engine.need_triton()
-    assert not called
-    monkeypatch.setattr(engine, "ENGINE", replace(engine.ENGINE, kind=engine.INTERPRETED))
-    engine.need_triton()
-    assert called
 
 
 @triton.jit
@@ -169,8 +119,15 @@ def every_kind_kernel(
     tl.store(out_ptr + row[:, None] * 4 + column[None, :], wider.to(out_ptr.dtype.element_ty))
 
 
-@pytest.mark.parametrize("index", (torch.int8, torch.int32, torch.int64, torch.uint8))
-@pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16, torch.float32, torch.float64))
+@pytest.mark.parametrize(
+    "dtype, index",
+    (
+        (torch.float16, torch.int8),
+        (torch.bfloat16, torch.uint8),
+        (torch.float32, torch.int32),
+        (torch.float64, torch.int64),
+    ),
+)
 def test_types_of_the_same_sizes_stay_apart(dtype, index):
     """Blocks of 4, 8 and (8, 4), of numbers, flags and pointers, one after the other."""
     x, i = torch.tensor([0.5, 1, -2, 3], dtype=dtype), torch.arange(8, dtype=index)

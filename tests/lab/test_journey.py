@@ -2,6 +2,7 @@
 
 import ast
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,8 +11,8 @@ import rope_lab as lab
 from inputs import angles, contiguous
 from notebook_form import FOLDER, load, names_of_detours, names_of_notebooks
 from rope_kernels import rotate_half
-from rope_lab.rungs import RUNGS, rung_2_row
-from rope_lab.steps import journey
+from rope_lab.rungs import rung_2_row
+from rope_lab.steps import fused_multiply_adds, journey, strided_copy
 from rope_lab.steps.two_bounds import part_of_row
 from yardstick import assert_rounded_once, rotate_fp64
 
@@ -22,11 +23,6 @@ SHAPE = (5, 2, 3, 24)
 def test_rotate_half(block, device):
     x = torch.randn(7, 3, 10, device=device)
     assert torch.equal(journey.rotate_half_gather(x, block), rotate_half(x))
-
-
-def test_first_rope_where_it_is_right(device):
-    t, freqs = contiguous((5, 3, 16), torch.float32, device), angles(5, 16, device)
-    assert_rounded_once(journey.first_rope(t, freqs), rotate_fp64(t[:, None], freqs, "sbhd")[:, 0])
 
 
 @pytest.mark.parametrize("rotary_dim", (24, 10))
@@ -42,13 +38,6 @@ def test_naive_rope(block, rotary_dim, device):
 def test_half_split(function, device):
     t, freqs = contiguous(SHAPE, torch.float32, device), angles(5, 24, device)
     assert_rounded_once(function(t, freqs), rotate_fp64(t, freqs, "sbhd"))
-
-
-def test_half_split_in_place(device):
-    t, freqs = contiguous(SHAPE, torch.float32, device), angles(5, 24, device)
-    want = rotate_fp64(t, freqs, "sbhd")
-    journey.half_split_row(t, freqs, out=t)
-    assert_rounded_once(t, want)
 
 
 @pytest.mark.parametrize("num_warps", (1, 4))
@@ -87,61 +76,31 @@ def functions_in(source):
     return found
 
 
-def functions_in_notebooks():
-    """Name -> list of (notebook, syntax tree): a name may be built more than once on the way.
+def functions_of_notebooks():
+    """Name -> syntax trees: a name may be built more than once on the way, or in a solution.
 
-    Some are built by the reader, in an exercise: then the solution has them.
+    And the names of kernels that a notebook imports and prints.
     """
-    found = {}
+    built, shown = {}, set()
     solutions = [f"solutions/{path.name}" for path in FOLDER.glob("solutions/*.ipynb")]
     for name in [*names_of_notebooks(), *names_of_detours(), *solutions]:
         for cell in load(name).code:
+            shown |= set(re.findall(r"^lab\.show_source\((\w+)\)$", cell.source, re.MULTILINE))
             for function, tree in functions_in(cell.source).items():
-                found.setdefault(function, []).append((name, tree))
-    return found
-
-
-def differences(kept, built):
-    """Functions of the journey that no notebook builds so."""
-    return [
-        name
-        for name, tree in kept.items()
-        if not any(tree == other for _, other in built.get(name, []))
-    ]
-
-
-def functions_shown_in_notebooks():
-    """Names that a notebook imports from the journey and prints, or whose kernel it prints."""
-    sources = [cell.source for name in names_of_notebooks() for cell in load(name).code]
-    kernels = re.findall(r"^lab\.show_source\((\w+)\)$", "\n".join(sources), re.MULTILINE)
-    return {*kernels, *(kernel.removesuffix("_kernel") for kernel in kernels)}
-
-
-# What the reader writes as a rung, in other words: other notebooks compare with these.
-LIKE_A_RUNG = {"naive_rope": 1, "half_split_row": 2}
+                built.setdefault(function, []).append(tree)
+    return built, shown
 
 
 def test_notebooks_and_package_have_the_same_kernels():
     """A notebook builds each in a cell, or prints the package's own; or it is like a rung."""
-    with open(journey.__file__, encoding="utf-8") as file:
-        kept = functions_in(file.read())
-    missing = differences(kept, functions_in_notebooks())
-    like_a_rung = {*LIKE_A_RUNG, *(f"{name}_kernel" for name in LIKE_A_RUNG)}
-    assert set(missing) == like_a_rung | set(missing) & functions_shown_in_notebooks()
-
-
-@pytest.mark.parametrize("name", LIKE_A_RUNG)
-def test_what_is_like_a_rung_has_its_results(name, device):
-    t, freqs = contiguous(SHAPE, torch.bfloat16, device), angles(5, 24, device)
-    rung = RUNGS[LIKE_A_RUNG[name]].module
-    assert torch.equal(getattr(journey, name)(t, freqs), rung.my_rope(t, freqs))
-
-
-def test_a_kernel_that_differs_is_found():
-    source = 'def f(x: int):\n    """Says."""\n    return x + 1  # one more\n'
-    kept = functions_in(source)
-    same = functions_in("def f(x):\n    return x + 1\n")
-    assert differences(kept, {"f": [("00", same["f"])]}) == []
-    other = functions_in(source.replace("+", "-"))
-    assert differences(kept, {"f": [("00", other["f"])]}) == ["f"]
-    assert differences(kept, {}) == ["f"]
+    kept = functions_in(Path(journey.__file__).read_text("utf-8"))
+    for module, name in (
+        (fused_multiply_adds, "fma_kernel"),
+        (strided_copy, "every_eighth_kernel"),
+    ):
+        kept[name] = functions_in(Path(module.__file__).read_text("utf-8"))[name]
+    built, shown = functions_of_notebooks()
+    differ = {name for name, tree in kept.items() if tree not in built.get(name, [])}
+    shown |= {name.removesuffix("_kernel") for name in shown}
+    like_a_rung = {"naive_rope", "naive_rope_kernel", "half_split_row", "half_split_row_kernel"}
+    assert differ - shown == like_a_rung - shown and len(kept) > 8

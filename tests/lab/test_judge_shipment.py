@@ -1,16 +1,13 @@
 """What a function in a cell uses reaches the process that judges it; what cannot is named."""
 
 import functools
-import gc
 import itertools
 import math
-from collections import namedtuple
 
 import pytest
 import torch
 
 import rope_lab as lab
-from rope_lab import shipment
 from rope_lab.grading import exercises
 from rope_lab.shipment import globals_in
 
@@ -30,20 +27,6 @@ def cell(tmp_path):
         return names
 
     return run
-
-
-def test_a_collection_of_garbage_makes_no_method_of_a_field(monkeypatch):
-    """As once: the class that was made for comparison was gone before it was compared."""
-
-    def after_a_collection(*arguments):
-        gc.collect()
-        return isinstance(*arguments)
-
-    monkeypatch.setattr(shipment, "isinstance", after_a_collection, raising=False)
-    columns, passed_on = namedtuple("Columns", ("pair", "exists")), shipment.Shipment()
-    columns.__module__ = "__main__"  # as in a cell: it cannot be imported
-    passed_on.add("Columns", columns)
-    assert "Columns = _made('Columns', ('pair', 'exists')" in passed_on.program
 
 
 # which names a function takes from outside
@@ -73,28 +56,7 @@ def test_names_from_outside(body, names):
     assert globals_in(f"def f(t):\n    {body}\n") == names
 
 
-def test_names_in_decorators_defaults_and_annotations():
-    head = "@jit(size=n)\ndef f(t: Tensor, d=SIZE, *, e: 'text' = tl.end) -> Out:\n    pass\n"
-    assert set(globals_in(head)) == {"jit", "n", "Tensor", "SIZE", "tl", "Out"}
-
-
 # candidates in a cell
-
-KERNEL = """
-import torch
-import triton
-import triton.language as tl
-
-@triton.jit
-def double_kernel(x_ptr, out_ptr, size, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=i < size), mask=i < size)
-
-def double(x):
-    out = torch.empty_like(x)
-    double_kernel[(triton.cdiv(x.numel(), 256),)](x, out, x.numel(), BLOCK=256)
-    return out
-"""
 NAMED_TUPLES = """
 from typing import Any, NamedTuple
 
@@ -133,12 +95,6 @@ def double(x):
 """
 
 
-def test_attributes_are_no_names(cell):
-    pytest.importorskip("triton", reason="needs Triton")
-    verdict = lab.check_exercise(cell(KERNEL, **DECOYS)["double"], exercises.scaled_copy)
-    assert verdict, verdict
-
-
 def test_named_tuples_of_a_cell_are_made_again(cell):
     pytest.importorskip("triton", reason="needs Triton")
     names = cell(NAMED_TUPLES, **DECOYS)
@@ -148,23 +104,17 @@ def test_named_tuples_of_a_cell_are_made_again(cell):
 
 
 USED = {
-    "names in defaults": (
-        "sign = -1",
-        "def rotated(x, sign=sign, *, join=torch.cat):",
+    "values of many kinds": (
+        "from collections import namedtuple",
+        "Signs = namedtuple('Signs', 'first second', defaults=(1,))",
+        "signs, shape = [Signs(-1)], torch.ones(2, 3).shape",
+        "parts = {'most': [(0, float('inf'))], 'dtype': torch.float64, 'on': torch.device('cpu')}",
+        "@torch.no_grad()",
+        "def rotated(x, number=shape.numel(), *, join=torch.cat):",
         "    a, b = x.chunk(2, -1)",
-        "    return join((sign * b, a), -1)",
-    ),
-    "a name in an annotation": (
-        "from torch import Tensor",
-        "def rotated(x: Tensor) -> Tensor:",
-        "    first, second = x.chunk(2, -1)",
-        "    return torch.cat((-second, first), -1)",
-    ),
-    "a function of PyTorch by its own name": (
-        "from torch import cat",
-        "def rotated(x):",
-        "    first, second = x.chunk(2, -1)",
-        "    return cat((-second, first), -1)",
+        "    assert parts['most'][0][1] == float('inf') and parts['dtype'] is torch.float64",
+        "    assert torch.empty(shape, device=parts['on']).numel() == number",
+        "    return join((signs[0].first * b, signs[0].second * a), -1)",
     ),
     "a name of Python's, given another meaning": (
         "def sum(a, b):",
@@ -200,36 +150,6 @@ USED = {
         "halves, join = lambda x: x.chunk(2, -1), lambda a, b: torch.cat((-b, a), -1)",
         "rotated = lambda x: join(*halves(x))",
     ),
-    "what PyTorch wraps": (
-        "sign = -1",
-        "@torch.no_grad()",
-        "def rotated(x):",
-        "    a, b = x.chunk(2, -1)",
-        "    return torch.cat((sign * b, a), -1)",
-    ),
-    "containers": (
-        "parts = {'sign': [(-1, float('inf'))], 'dtype': torch.float64, 'cat': torch.cat}",
-        "def rotated(x):",
-        "    a, b = x.chunk(2, -1)",
-        "    sign, most = parts['sign'][0]",
-        "    assert most == float('inf') and parts['dtype'] is torch.float64",
-        "    return parts['cat']((sign * b, a), -1)",
-    ),
-    "a device and a shape": (
-        "cpu, shape = torch.device('cpu'), torch.ones(2, 3).shape",
-        "def rotated(x):",
-        "    a, b = x.chunk(2, -1)",
-        "    assert torch.empty(shape, device=cpu).numel() == shape.numel()",
-        "    return torch.cat((-b, a), -1)",
-    ),
-    "a NamedTuple that the cell filled": (
-        "from collections import namedtuple",
-        "Signs = namedtuple('Signs', 'first second', defaults=(1,))",
-        "signs = [Signs(-1)]",
-        "def rotated(x):",
-        "    a, b = x.chunk(2, -1)",
-        "    return torch.cat((signs[0].first * b, signs[0].second * a), -1)",
-    ),
 }
 
 
@@ -238,21 +158,6 @@ def test_what_a_candidate_may_use(lines, cell):
     names = cell("\n".join(("import torch", *lines)))
     verdict = lab.check_exercise(names["rotated"], exercises.rotate_half)
     assert verdict, verdict
-
-
-def test_constexprs_of_a_cell(cell):
-    pytest.importorskip("triton", reason="needs Triton")
-    text = KERNEL.replace(
-        "@triton.jit", "FACTOR = tl.constexpr(2)\nFP32 = tl.float32\n\n@triton.jit"
-    )
-    text = text.replace("    tl.store(", "    factor = tl.full((), FACTOR, FP32)\n    tl.store(")
-    text = text.replace("2 * tl.load", "factor * tl.load")
-    assert lab.check_exercise(cell(text)["double"], exercises.scaled_copy)
-
-
-def test_a_lambda_is_judged():
-    verdict = lab.check_exercise(lambda x: x, exercises.rotate_half)
-    assert verdict.state == "wrong" and "unchanged" in repr(verdict)
 
 
 # what cannot be passed on
@@ -317,22 +222,3 @@ def test_one_name_with_two_meanings_is_named(cell):
 
 
 # functions to do without
-
-BORROWED = {
-    "in a lambda": "return (lambda: reference.apply_rotary_pos_emb(t, freqs, round_once=True))()",
-    "in a comprehension": (
-        "return [reference.apply_rotary_pos_emb(x, freqs, round_once=True) for x in (t,)][0]"
-    ),
-    "under another name": "return borrowed(t, freqs, round_once=True)",
-}
-
-
-@pytest.mark.parametrize("line", BORROWED.values(), ids=BORROWED.keys())
-def test_a_function_to_do_without_is_found(line, cell):
-    text = (
-        "from rope_kernels import reference\n"
-        "from rope_kernels.reference import apply_rotary_pos_emb as borrowed\n"
-        f"def mine(t, freqs):\n    {line}"
-    )
-    verdict = lab.check_exercise(cell(text)["mine"], exercises.rope_in_pytorch)
-    assert verdict.reason.startswith("it uses apply_rotary_pos_emb, which you are asked to do")

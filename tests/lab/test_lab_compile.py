@@ -13,9 +13,8 @@ import pytest
 import torch
 
 import rope_lab as lab
-from rope_kernels import RotaryPositionEmbedding, rope_fw
 from rope_lab.compiler import compile as compile_module
-from rope_lab.compiler.compile import Compiled, _Child, compile_call, compile_for, nvdisasm
+from rope_lab.compiler.compile import Compiled, _Child, compile_for, nvdisasm
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 
@@ -23,20 +22,15 @@ import triton.language as tl  # noqa: E402
 
 from rope_lab.compiler.stages import (  # noqa: E402
     STAGES,
-    accesses_in_loop,
-    excerpt,
     jumped_over,
     kernel_lines,
     layout_of,
     opcodes,
     operations,
     signature,
-    with_names,
 )
 from rope_lab.figures.stages import StageExplorer  # noqa: E402
-from rope_lab.source import Source  # noqa: E402
 from rope_lab.steps.journey import half_split_tile_kernel  # noqa: E402
-from rope_lab.steps.norm_backward import compiled_for_h200  # noqa: E402
 
 MEMORY = torch.zeros(4096, dtype=torch.bfloat16)
 FP32 = torch.zeros(4096)
@@ -80,15 +74,6 @@ def calling_kernel(t_ptr, out_ptr, D: tl.constexpr):
     tl.store(out_ptr + column, tl.sin(doubled(x)))
 
 
-@triton.jit
-def summing_kernel(t_ptr, out_ptr, scale, D: tl.constexpr):
-    column = tl.arange(0, D)
-    x = tl.load(t_ptr + column)
-    scaled = x * scale
-    moved = scaled + 1.5
-    tl.store(out_ptr + column, moved)
-
-
 def copied(tensor=MEMORY, stride=256, **options):
     return compile_for("sm_90", copy_kernel, tensor, MEMORY, stride, D=256, num_warps=1, **options)
 
@@ -108,13 +93,9 @@ def calling() -> Compiled:
 
 
 def test_a_launch_is_specialised_on_alignment_and_divisibility():
-    assert copied().loads == {16: 1}
-    assert copied(MEMORY[1:]).loads == {2: 8}
-    assert copied(stride=264).loads == {2: 8}
-    assert copied(stride=264).stores == {16: 1}
-
-
-def test_a_signature_shows_what_is_known_of_each_argument():
+    """And a signature shows what is known of each argument."""
+    assert copied().loads == copied().stores == {16: 1}
+    assert copied(MEMORY[1:]).loads == copied(stride=264).loads == {2: 8}
     first, second, third = signature(copied()).splitlines()
     assert first == "%t_ptr: !tt.ptr<bf16> {tt.divisibility = 16 : i32}"
     assert third == "%stride: i32 {tt.divisibility = 16 : i32}"
@@ -128,13 +109,6 @@ def test_options_of_a_launch_are_no_arguments_of_the_kernel():
     few = compiled_tile(maxnreg=64)
     assert few.registers == 64 and few.spilled > 0 and few.stack > few.spilled / 4
     assert compiled_tile().registers > 64 and compiled_tile().spilled == 0
-
-
-@pytest.mark.parametrize("fused", (True, False))
-def test_products_and_sums_are_fused_unless_forbidden(fused):
-    code = compile_for("sm_90", fused_kernel, FP32, FP32, D=128, enable_fp_fusion=fused)
-    assert bool(opcodes(code, "ptx", "tl.store", keep=r"^fma")) == fused
-    assert bool(opcodes(code, "sass", "tl.store", keep=r"^FFMA")) == fused
 
 
 def test_registers_are_those_of_code_that_is_not_fused(monkeypatch, tmp_path):
@@ -152,32 +126,6 @@ def test_registers_are_those_of_code_that_is_not_fused(monkeypatch, tmp_path):
     assert ["--fmad=false" in command for command in asked] == [False, True]
 
 
-def test_what_ptxas_says_of_a_refusal_reaches_the_reader(tmp_path):
-    pytest.importorskip("triton", reason="needs Triton")
-    from rope_lab.compiler import compile_process
-
-    with pytest.raises(RuntimeError, match="no_such_instruction"):
-        ptx = ".version 8.0\n.target sm_90a\n.address_size 64\nno_such_instruction;\n"
-        compile_process.report_of_ptxas(ptx, True, tmp_path)
-
-
-def test_the_report_comes_from_the_ptxas_that_triton_runs(monkeypatch, tmp_path):
-    """Inductor sets TRITON_PTXAS_PATH: an older ptxas would refuse what is written for a newer."""
-    asked, ptxas = tmp_path / "asked", tmp_path / "ptxas"
-    from rope_lab.compiler.compile_process import ptxas_for
-
-    bundled = ptxas_for("sm_90")
-    ptxas.write_text(f'#!/bin/sh\necho "$*" >> {asked}\nexec {bundled} "$@"\n')
-    ptxas.chmod(0o755)
-    for name in ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"):  # 3.9: the latter for sm_90
-        monkeypatch.setenv(name, str(ptxas))
-    child = _Child()
-    monkeypatch.setattr(_Child, "_current", child)
-    copied()
-    child.end()
-    assert len(re.findall("--gpu-name", asked.read_text())) == 2  # Triton's run, and ours
-
-
 def test_what_the_compiler_refuses_is_said_in_its_words():
     with pytest.raises(
         RuntimeError, match=r"copy_kernel does not compile for sm_90:[\s\S]*power of 2"
@@ -185,15 +133,6 @@ def test_what_the_compiler_refuses_is_said_in_its_words():
         compile_for("sm_90", copy_kernel, MEMORY, MEMORY, 7, D=100)
     with pytest.raises(RuntimeError, match="nonsense"):
         copied(nonsense=1)
-
-
-def test_a_refusal_repeats_nothing_of_the_one_before():
-    messages = []
-    for size in (100, 99):
-        with pytest.raises(RuntimeError) as refused:
-            compile_for("sm_90", copy_kernel, MEMORY, MEMORY, 7, D=size)
-        messages.append(str(refused.value))
-    assert len(messages[1]) == len(messages[0])
 
 
 def test_the_child_stays_and_is_replaced_when_it_has_died():
@@ -241,13 +180,6 @@ def test_the_gpu_is_the_one_that_was_named():
     assert ".target sm_90" in copied().stages["ptx"]
 
 
-def test_a_call_of_the_package_is_planned_and_compiled():
-    t = torch.zeros(8, 2, 8, 256, dtype=torch.bfloat16)
-    code = compile_call("sm_90", rope_fw, t, RotaryPositionEmbedding(256))
-    assert code.kernel == "rope_kernel" and set(code.stores) == {16}
-    assert code.num_warps == 1
-
-
 # What a kernel in a cell may use
 
 IN_A_CELL = """
@@ -281,16 +213,6 @@ def inside(x_ptr, out_ptr, BLOCK: tl.constexpr):
     tl.store(memory.target + i, load(memory.source, i))
 
 @triton.jit
-def from_the_host(memory, TILE: tl.constexpr):
-    i = TILE.step * tl.arange(0, TILE.block)
-    tl.store(memory.target + i, load(memory.source, i))
-
-@triton.jit
-def with_constexprs_inside(x_ptr, out_ptr, tile):
-    i = tile.step * tl.arange(0, tile.block)
-    tl.store(out_ptr + i, load(x_ptr, i))
-
-@triton.jit
 def with_numbers(x_ptr, out_ptr, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     x = part(x_ptr, i).to(FP32) * FACTOR
@@ -311,23 +233,6 @@ def cell(tmp_path):
     names |= {"__name__": "__main__", "arange": 3}
     exec(compile(IN_A_CELL, path, "exec"), names)
     return types.SimpleNamespace(**names)
-
-
-@pytest.mark.parametrize("step", (1, 2))
-def test_named_tuples_of_a_cell(cell, step):
-    constexpr = tl.constexpr
-    calls = {
-        "inside": ((FP32, FP32), {"BLOCK": 128}),
-        "from_the_host": ((cell.Memory(FP32, FP32),), {"TILE": cell.Tile(128, step)}),
-        "with_constexprs_inside": (
-            (FP32, FP32, cell.Tile(constexpr(128), constexpr(step))),
-            {},
-        ),
-    }
-    for name, (arguments, constants) in calls.items():
-        code = compile_for("sm_90", getattr(cell, name), *arguments, num_warps=1, **constants)
-        width = 16 if step == 1 or name == "inside" else 4
-        assert (name, code.loads) == (name, {width: 128 // 32 * 4 // width})
 
 
 def test_numbers_and_parts_of_a_cell(cell):
@@ -375,35 +280,6 @@ def test_programs_at_a_time(registers, num_warps, shared, programs):
     assert code.occupancy == programs * num_warps / 64
 
 
-@pytest.mark.gpu
-def test_the_driver_gives_programs_as_much_room():
-    import ctypes
-
-    driver = ctypes.CDLL("libcuda.so.1")
-    torch.zeros(1, device="cuda")
-    if torch.cuda.get_device_capability() != (9, 0):
-        pytest.skip("the kernels are compiled for sm_90")
-    for rows in (1, 4, 8, 16, 32):
-        for num_warps in (1, 2, 4, 8):
-            code = compiled_tile(rows, num_warps)
-            module, function, room = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
-            assert driver.cuModuleLoadData(ctypes.byref(module), code.binary) == 0
-            name = code.kernel.encode()
-            assert driver.cuModuleGetFunction(ctypes.byref(function), module, name) == 0
-            ask = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor
-            shared = ctypes.c_size_t(code.shared)
-            assert ask(ctypes.byref(room), function, 32 * num_warps, shared) == 0
-            assert code.programs_at_a_time == room.value, (rows, num_warps)
-
-
-def test_a_summary_says_what_counts():
-    text = str(copied())
-    assert re.match(r"copy_kernel for sm_90, 1 warp\n", text)
-    assert "loads     1 of 16 bytes\n" in text and "stores    1 of 16 bytes\n" in text
-    assert "0 bytes spilled" in text and "occupancy 32 programs, 50%" in text
-    assert "occupancy" not in str(with_registers(16, gpu="sm_120"))
-
-
 # Beside the kernel's lines
 
 # A load is inline PTX of several lines. Triton 3.9 gives them the lines below the kernel's own.
@@ -436,65 +312,10 @@ def test_what_is_inlined_belongs_to_the_line_that_called_it(stage, calling):
     assert used <= lines | {0}
 
 
-def test_machine_code_ends_where_the_program_does(calling):
+def test_the_slow_branch_of_a_sine_is_jumped_over(calling):
     names = [operation.opcode for operation in operations(calling, "sass")]
     assert names[-1] == "EXIT" and "NOP" not in names
-    assert not any("`(.L" in o.text and o.opcode != "BRA" for o in operations(copied(), "sass"))
-
-
-def test_predicates_are_not_part_of_a_name():
-    code = compile_for("sm_90", fused_kernel, FP32, FP32, D=128)
-    assert any(o.text.startswith("@") and ".global" in o.opcode for o in operations(code, "ptx"))
-    assert not any(name.startswith("@") for stage in STAGES for name in opcodes(code, stage))
-
-
-def test_the_source_of_a_kernel_is_shown_from_its_decorator_to_its_last_line(capsys):
-    lab.show_source(half_split_tile_kernel)
-    first, second, *_, last = capsys.readouterr().out.splitlines()
-    assert (first, second) == ("@triton.jit", "def half_split_tile_kernel(")
-    assert last.startswith("    tl.store(out_ptr + offset + HALF")
-    lab.show_source(half_split_tile_kernel, copy_kernel)
-    assert "\n\n\n@triton.jit\ndef copy_kernel(" in capsys.readouterr().out
-    with pytest.raises(TypeError):
-        lab.show_source(3)
-
-
-def test_a_page_colors_the_source():
-    shown = Source("x = 1")._repr_markdown_()
-    assert shown.splitlines() == ["```python", "x = 1", "```"]
-
-
-def test_an_excerpt_is_a_line_and_its_operations():
-    first, *rest = excerpt(copied(), "ttir", "x = tl.load").splitlines()
-    assert first == "x = tl.load(t_ptr + tl.program_id(0) * stride + column)"
-    assert any("tt.load" in line for line in rest) and not any("tt.store" in line for line in rest)
-    assert not any("loc(" in line for line in rest)
-    with pytest.raises(ValueError, match="no line of copy_kernel"):
-        opcodes(copied(), "ttir", "y = ")
-
-
-@knows_lines
-@pytest.mark.parametrize(
-    ("fused", "scaled", "moved"),
-    [
-        (True, [], ["fma.rn.f32 moved, scale, x, 1.5"]),
-        (False, ["mul.rn.f32 scaled, scale, x"], ["add.rn.f32 moved, scaled, 1.5"]),
-    ],
-)
-def test_arithmetic_is_shown_with_the_kernels_names(fused, scaled, moved):
-    options = {"D": 32, "num_warps": 1, "enable_fp_fusion": fused}
-    code = compile_for("sm_90", summing_kernel, FP32, FP32, 0.3, **options)
-    assert in_any_order(with_names(code, "scaled =")) == in_any_order(scaled)
-    assert in_any_order(with_names(code, "moved =")) == in_any_order(moved)
-
-
-def in_any_order(instructions):
-    """Of the factors or terms; the compiler may exchange them."""
-    return [sorted(re.split(r",? ", text)) for text in instructions]
-
-
-def test_the_slow_branch_of_a_sine_is_jumped_over(calling):
-    assert 30 < jumped_over(calling) < len(operations(calling, "sass"))
+    assert 30 < jumped_over(calling) < len(names)
     assert jumped_over(copied()) == 0
 
 
@@ -504,34 +325,6 @@ def test_a_layout_is_read_from_the_line(calling):
     assert layout.warps == (1, 1) and layout.order == (1, 0)
     assert layout_of(compiled_tile(num_warps=4), "x1 =").warps == (4, 1)
     assert layout_of(calling, "tl.load").size_per_thread == (4,)
-
-
-@triton.jit
-def row_of_a_tile_kernel(t_ptr, out_ptr, R: tl.constexpr, D: tl.constexpr):
-    row, column = tl.arange(0, R), tl.arange(0, D)
-    x = tl.load(t_ptr + column)
-    tl.store(out_ptr + row[:, None] * D + column[None, :], x[None, :] + row[:, None])
-
-
-@pytest.mark.parametrize(("stages", "missing"), [(2, 0), (3, 6)])
-def test_a_pipelined_loop_waits_loads_stores_and_requests(stages, missing):
-    found = accesses_in_loop(compiled_for_h200(stages))
-    assert list(found) == [
-        *(f"wait for all but {missing}", "load from shared", "store", "request a copy"),
-    ]
-    assert found["request a copy"] == 6 and found["store"] == 2
-
-
-def test_a_plain_loop_loads_and_stores():
-    assert accesses_in_loop(compiled_for_h200(1)) == {"load": 6, "store": 2}
-    with pytest.raises(ValueError):
-        accesses_in_loop(compiled_tile())
-
-
-def test_a_layout_that_is_not_blocked_is_named():
-    code = compile_for("sm_90", row_of_a_tile_kernel, FP32, FP32, R=2, D=32, num_warps=2)
-    with pytest.raises(ValueError, match=r"not a blocked layout: .*#ttg\.slice"):
-        layout_of(code, "x = tl.load")
 
 
 @knows_lines

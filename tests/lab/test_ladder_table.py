@@ -2,13 +2,16 @@
 
 import re
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
 import rope_lab as lab
 from rope_lab.grading.climb import ladder as ladder_module
+from rope_lab.grading.climb.targets import Target
 from rope_lab.rungs import RUNGS, kept
 from rope_lab.rungs.measured import COPY, EAGER, KEY, PACKAGE, make_cases
+from rope_lab.rungs.speed import speed_of_ours
 
 pytest.importorskip("triton", reason="needs Triton")
 
@@ -67,3 +70,21 @@ def test_every_case_rotates_alike(monkeypatch):
         assert name == COPY or lab.compare(case(), expected, (0.02, 0.02)), (
             name
         )  # eager rounds thrice
+
+
+def test_a_target_is_met_at_its_limit():
+    met = {
+        rule: [Target("reading", 3, rule).met(SimpleNamespace(reading=x)) for x in (2, 3, 4)]
+        for rule in ("at most", "at least", "exactly")
+    }
+    assert met == {
+        "at most": [True, True, False],
+        "at least": [False, True, True],
+        "exactly": [False, True, False],
+    }
+
+
+def test_the_speed_of_ours_is_a_share_of_the_copys():
+    times = lab.recorded(KEY)
+    us, copy = times["rung 3"].median_us, times[COPY].median_us
+    assert f"takes {us:.0f} us, {100 * copy / us:.0f}% of a copy" in speed_of_ours(3)

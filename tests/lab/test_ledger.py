@@ -8,7 +8,6 @@ from rope_kernels import reference
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 
-import triton.language as tl  # noqa: E402
 
 from rope_lab.steps.journey import half_split_row_kernel, half_split_tile_kernel  # noqa: E402
 from rope_lab.steps.ledger import run_lines  # noqa: E402
@@ -45,21 +44,3 @@ def test_programs_run_in_the_order_that_is_asked_for():
     want = torch.zeros(S, B * H, dtype=torch.bool)
     want[1, 4:], want[0, :4] = True, True
     assert torch.equal(stored, want)
-
-
-@triton.jit
-def load(pointer, place, exists):
-    return tl.load(pointer + place, exists)
-
-
-@triton.jit
-def doubling_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + place, 2 * load(x_ptr, place, place < n), place < n)
-
-
-def test_a_part_may_have_the_name_of_an_attribute():
-    x = torch.randn(5)
-    out = torch.zeros(5)
-    ledger = run_lines(doubling_kernel, 2, x, out, 5, BLOCK=4)
-    assert torch.equal(out, 2 * x) and ledger.bytes_read == 20

@@ -4,43 +4,10 @@ import pytest
 import torch
 
 import rope_lab as lab
-from rope_kernels import apply_rotary_pos_emb, reference
-from rope_lab.figures import draw_10
+from rope_kernels import apply_rotary_pos_emb
 from rope_lab.grading import nine_checks
-from rope_lab.records import recorded
 from rope_lab.steps.fixed import fixed
 from rope_lab.steps.journey import half_split_row, half_split_row_kernel
-
-
-def answers(rope):
-    return [answer for _, answer in nine_checks.nine_checks(rope).lines]
-
-
-def test_the_package_passes_all_nine():
-    scores = nine_checks.nine_checks(apply_rotary_pos_emb)
-    assert scores and "9 of 9 right" in repr(scores)
-
-
-def test_the_row_kernel_fails_what_its_comments_ask_for():
-    found = answers(half_split_row)
-    assert [answer.startswith("RIGHT") for answer in found] == [True] * 3 + [False, False] + [
-        True, False, False, True,
-    ]  # fmt: skip
-    assert found[3].startswith("WRONG") and found[4].startswith("WRONG")
-
-
-def test_what_cannot_rotate_is_asked_little():
-    def zeros(t, freqs):
-        return 0 * t
-
-    found = answers(zeros)
-    assert found[0].startswith("WRONG") and found[1].startswith("not tried")
-
-
-def test_after_a_wrong_plain_case_no_other_question_is_called_wrong():
-    found = answers(reference.apply_rotary_pos_emb)  # rounds at every step
-    assert found[0] == "WRONG: half precision" and found[3] == "RIGHT"
-    assert [answer for answer in found[1:] if answer.startswith("WRONG")] == []
 
 
 def in_place(t, freqs):
@@ -119,12 +86,3 @@ def test_a_fixed_kernel_has_a_name_and_shows_its_change(capsys):
 def test_what_is_fixed_is_there_once(old):
     with pytest.raises(ValueError, match="not once"):
         fixed(half_split_row_kernel, (old, "x"))
-
-
-def test_a_record_of_another_notebook(tmp_path):
-    with pytest.raises(LookupError):
-        recorded("04/nothing", tmp_path)
-
-
-def test_the_drawing_draws():
-    draw_10.heads_of_tokens(heads=5, block=4, tokens=2)

@@ -1,7 +1,5 @@
 """Notebook 12's long context, small and on a CPU: what is trained, scaled, and evaluated where."""
 
-import json
-
 import pytest
 import torch
 
@@ -64,27 +62,3 @@ def test_the_first_byte_is_right_even_if_positions_are_forgotten(monkeypatch):
     right, forgotten = (record_context.generated(model, PLAN, forgets) for forgets in (False, True))
     assert right[0] == forgotten[0]
     assert seen[:5] == 5 * [None] and all(torch.equal(p, torch.zeros_like(p)) for p in seen[5:])
-
-
-def test_a_record_has_every_scaling_of_every_seed(monkeypatch, tmp_path):
-    monkeypatch.setattr(record_context, "SmallLlama", lambda: new_model(TINY))
-    monkeypatch.setattr(record_context, "LONG", 512)
-    kept = {}
-    monkeypatch.setattr(record_context, "observe", lambda key, made, _: kept.update({key: made()}))
-    record_context.record(PLAN, tmp_path)
-    curves = json.loads(json.dumps(kept["12/long-context"]))
-    assert curves["seeds"] == len(curves["at 256 positions"]) == 2
-    for when in ("as trained", "after fine-tuning"):
-        assert [list(one) for one in curves[when]] == 2 * [list(SCALINGS)]
-        assert {len(curve) for one in curves[when] for curve in one.values()} == {PLAN.bins}
-    assert set(kept["12/long-generation"]) == {"prompt", "right", "forgotten"}
-
-
-def test_no_seed_begins_when_the_time_is_up(monkeypatch, tmp_path):
-    kept, begun = {}, []
-    result = {"as trained": {}, "after fine-tuning": {}, "at 256 positions": 1.0}
-    monkeypatch.setattr(record_context, "one_seed", lambda *a: begun.append(a) or dict(result))
-    monkeypatch.setattr(record_context, "generated", lambda *a: "")
-    monkeypatch.setattr(record_context, "observe", lambda key, made, _: kept.update({key: made()}))
-    record_context.record(Plan(seeds=3, seconds=0.0, device="cpu"), tmp_path)
-    assert len(begun) == kept["12/long-context"]["seeds"] == 1

@@ -13,7 +13,7 @@ from rope_lab.rungs import rung_8_rows
 from rope_lab.steps import small_llama
 from rope_lab.steps.prose import PATH, batch, prose
 from rope_lab.steps.rotations import by_package, by_rung, nothing
-from rope_lab.steps.small_llama import Rotary, Size, rotated_by
+from rope_lab.steps.small_llama import Size, rotated_by
 from rope_lab.steps.training import new_model, train
 
 TINY = Size(layers=2, width=32, heads=4, kv_heads=2, head_dim=8, mlp=48)
@@ -79,14 +79,6 @@ def test_which_rounding_has_the_bits_of_the_model(rounding):
     assert (other == {"logits": 0, "gradients": 0}) is (rounding == "model")
 
 
-def test_under_autocast_the_table_is_fp32_and_the_model_promotes():
-    run = {"autocast": torch.bfloat16, "size": TINY}
-    wanted, none = model_runs.results(OWN, **run), {"logits": 0, "gradients": 0}
-    for rounding, equal in (("model", True), ("promoted", True), ("upcast", False)):
-        found = model_runs.results(by_package(rounding, fused=False), **run)
-        assert (model_runs.different(found, wanted) == none) is equal, rounding
-
-
 @on_a_cpu
 def test_a_kernel_of_the_climb_gives_the_models_values():
     rotate = by_rung(rung_8_rows.my_rope, 6, TINY.head_dim, "cpu")
@@ -95,11 +87,6 @@ def test_a_kernel_of_the_climb_gives_the_models_values():
         model_runs.results(rotate, **run), model_runs.results(OWN, **run), strict=True
     ):
         torch.testing.assert_close(found, wanted)
-
-
-def test_a_rotation_of_nothing_is_another_model():
-    found = model_runs.results(nothing, size=TINY)
-    assert model_runs.different(found, model_runs.results(OWN, size=TINY))["logits"] > 0
 
 
 @on_a_cpu
@@ -118,10 +105,3 @@ def test_every_experiment_runs_small_and_on_a_cpu(monkeypatch):
     assert set(found["tiny"]["eager"]) == {"PyTorch", "rung 8", "package", "none"}
     monkeypatch.setattr(model_runs, "SHAPES", shapes)
     assert set(model_runs.launches("cpu", "tiny")) >= {"PyTorch", "rung 8", "package", "none"}
-
-
-def test_tables_are_those_of_the_formula():
-    cos, sin = Rotary(8, base=100.0)(torch.tensor([[3.0]]), torch.float64)
-    angles = torch.tensor([3 * 100 ** (-2 * i / 8) for i in range(4)] * 2)
-    torch.testing.assert_close(cos[0, 0].float(), angles.cos())
-    torch.testing.assert_close(sin[0, 0].float(), angles.sin())

@@ -1,13 +1,16 @@
 """What the judge counts while a candidate runs, and the races that its order of programs hides."""
 # ruff: noqa: F821 (the letters of shapes)
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 import rope_lab as lab
+from rope_lab.grading import counts
 from rope_lab.grading.climb.readings import counts_of
 from rope_lab.grading.judge import judged
-from rope_lab.grading.spec import Case, spec
+from rope_lab.grading.spec import STRIDED, Case, spec
 from rope_lab.grading.trace import Trace
 from rope_lab.rungs import RUNGS
 
@@ -86,6 +89,40 @@ def test_a_race_is_found_where_the_writer_loads_too():
 
 
 @triton.jit
+def doubled_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+
+def four_times(x):
+    for block in (16, 32):
+        doubled_kernel[(triton.cdiv(len(x), block),)](x, x, len(x), BLOCK=block)
+
+
+@spec(overwrites=("x",), kernel=True, leave_out=STRIDED)
+def times_four(x: "(n)"):
+    return 4 * x
+
+
+def test_programs_of_two_launches_do_not_race():
+    assert lab.check_exercise(four_times, times_four)
+
+
+@triton.jit
+def cosines_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    undefined, zeros = tl.load(x_ptr + i, i < n), tl.load(x_ptr + i, i < n, other=0.0)
+    tl.store(out_ptr + i, tl.cos(undefined) + tl.cos(zeros), i < n)
+
+
+def test_angles_where_a_mask_is_off_are_not_counted():
+    x, out = torch.arange(1.0, 17), torch.empty(16)
+    with Trace() as trace:
+        cosines_kernel[(1,)](x, out, 7, BLOCK=16)
+    assert trace.evaluations["cos"] == 2 * 7
+
+
+@triton.jit
 def loads_kernel(x_ptr, out_ptr, n, step, OTHER: tl.constexpr, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     if OTHER:
@@ -114,3 +151,13 @@ def test_a_load_is_undefined_where_its_mask_is_off(n, other, undefined):
 def test_only_steps_to_the_next_element_are_in_order(step, in_order):
     memory = traced(16, step).memories[0]
     assert (memory.steps, memory.steps_in_order) == (15, in_order)
+
+
+@pytest.mark.parametrize("sines, cosines", ((33, 32), (32, 33)))
+def test_an_angle_of_half_a_table_is_evaluated_once(sines, cosines):
+    inputs = {"t": torch.zeros(2, 32), "freqs": torch.zeros(2, 32)}
+    for sin, cos, begin in ((32, 32, ""), (sines, cosines, f"it evaluates {sines} sines and ")):
+        trace = SimpleNamespace(memories=[], evaluations={"sin": sin, "cos": cos})
+        run = counts.Run(None, inputs, trace)
+        assert counts.broken_rule(run, ("half the table",)).startswith(begin)
+        assert bool(begin) == bool(counts.broken_rule(run, ("half the table",)))

@@ -52,14 +52,6 @@ def test_the_picture_for_links_shows_the_other_two(shown):
         assert picture.text["Shows"] == first_screen.fingerprint(first_screen.share_picture(drawn))
 
 
-def test_the_verdict_names_the_mistake(shown):
-    verdict, _ = shown
-    assert verdict.state == "wrong" and "a wrong stride" in repr(verdict)
-    lines = lines_of(first_screen.pictures(*shown)["verdict.svg"])
-    words = " ".join(" ".join(lines).split())
-    assert " ".join(repr(verdict).split()) in words
-
-
 def test_the_sentence_has_the_speed_of_the_last_rung(shown):
     _, record = shown
     speed = f"{100 * record['copy'].median_us / record['rung 8'].median_us:.0f} %"
@@ -67,11 +59,3 @@ def test_the_sentence_has_the_speed_of_the_last_rung(shown):
     assert re.findall(r"\d+ %", sentence) == [speed]
     title = f"8 rungs to {speed} of a copy's speed"
     assert title in lines_of(first_screen.pictures(*shown)["ladder.svg"])
-
-
-def test_no_line_of_the_verdict_leaves_its_box(shown):
-    picture = first_screen.pictures(*shown)["verdict.svg"]
-    lines = lines_of(picture)
-    assert max(map(len, lines[1:])) <= first_screen.LETTERS
-    bar = re.search(r'y="([\d.]+)" width="4.0" height="([\d.]+)"', picture)
-    assert float(bar[1]) + float(bar[2]) <= first_screen.HIGH - 8

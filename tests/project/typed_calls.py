@@ -1,5 +1,5 @@
-"""Every public name with every keyword, as a type checker should accept it. `test_types.py` runs
-mypy on this file, and the file itself, and holds that no name or keyword is missing."""
+"""Every public name, as a type checker should accept it. `test_types.py` runs mypy on this file,
+and the file itself, and adds a call of each function with all of its keywords."""
 
 from typing import assert_type
 
@@ -83,190 +83,43 @@ def rotate_images() -> Tensor:
     return apply_rotary_pos_emb(torch.randn(S, B, H, D), rope, position_ids=ids)
 
 
-def rotate_by_index() -> Tensor:
-    """On a rank of context parallelism."""
+def rotate_and_back() -> Tensor:
+    """By a table, cos and sin, or the module; the two passes by themselves."""
     rope, angles, cos_sin = make_freqs()
-    t = torch.randn(S, B, H, D)
-    out = apply_rotary_pos_emb(
-        t,
-        angles,
-        "sbhd",
-        fused=True,
-        cu_seqlens=None,
-        start_positions=None,
-        position_ids=None,
-        interleaved=False,
-        inplace=False,
-        cp_size=2,
-        cp_rank=1,
-        cp_order="zigzag",
-        rotary_dim=D,
-        rotary_start=0,
-        inverse=False,
-        output_pairing="same",
-        rounding="promoted",
-    )
-    assert_type(out, Tensor)
-    assert_type(apply_rotary_pos_emb(t=t, freqs=rope, tensor_format="sbhd"), Tensor)
-    return (
-        out + apply_rotary_pos_emb(t, cos_sin) + rotate_half(t) + rotate_half(x=t, interleaved=True)
-    )
+    t, ids = torch.randn(B, S, H, D), torch.arange(S)[None]
+    tensor_format: TensorFormat = "bshd"
+    assert_type(rotate_half(t) + rotate_half(x=t, interleaved=True), Tensor)
+    assert_type(apply_rotary_pos_emb(t, cos_sin, tensor_format, cp_order="zigzag"), Tensor)
+    assert_type(rope_fw(t, angles, tensor_format), Tensor)
+    rotated = rope_fw(t, rope, tensor_format, position_ids=ids)
+    return rope_bw(rotated, rope, tensor_format, position_ids=ids, inplace=True) - t
 
 
 def rotate_packed() -> tuple[Tensor, Tensor]:
-    """Packed sequences that start at positions of their own."""
+    """Packed sequences that start at positions of their own, and a weight for each head."""
     rope, _, _ = make_freqs()
     q, k = torch.randn(S, H, D), torch.randn(S, 1, D)
-    q_out, k_out = rope_qk(
-        q,
-        k,
-        rope,
-        "thd",
-        fused=True,
-        cu_seqlens=torch.tensor([0, 3, S]),
-        start_positions=5,
-        position_ids=None,
-        interleaved=False,
-        inplace=True,
-        cp_size=1,
-        cp_rank=0,
-        cp_order="zigzag",
-        rotary_dim=D,
-        rotary_start=0,
-        inverse=False,
-        output_pairing="same",
-        rounding=None,
-    )
-    assert_type(
-        rope_qk(q=q, k=k, freqs=rope, tensor_format="thd", position_ids=torch.arange(S))[0], Tensor
-    )
-    return q_out, k_out
-
-
-def rotate_and_back() -> Tensor:
-    """The two passes by themselves."""
-    rope, _, _ = make_freqs()
-    t, ids = torch.randn(B, S, H, D), torch.arange(S)[None]
-    tensor_format: TensorFormat = "bshd"
-    rotated = rope_fw(
-        t,
-        rope,
-        tensor_format,
-        fused=True,
-        cu_seqlens=None,
-        start_positions=None,
-        position_ids=ids,
-        interleaved=False,
-        inplace=False,
-        cp_size=1,
-        cp_rank=0,
-        cp_order="zigzag",
-        rotary_dim=D,
-        rotary_start=0,
-        inverse=False,
-        output_pairing="same",
-        rounding=None,
-    )
-    assert_type(rope_fw(t=t, freqs=rope, tensor_format="bshd"), Tensor)
-    assert_type(rope_bw(grad=t, freqs=rope, tensor_format="bhsd"), Tensor)
-    back = rope_bw(
-        rotated,
-        rope,
-        tensor_format,
-        fused=True,
-        cu_seqlens=None,
-        start_positions=None,
-        position_ids=ids,
-        interleaved=False,
-        inplace=True,
-        cp_size=1,
-        cp_rank=0,
-        cp_order="zigzag",
-        rotary_dim=D,
-        rotary_start=0,
-        inverse=False,
-        output_pairing="same",
-        rounding=None,
-    )
-    assert_type(back, Tensor)
-    return back - t
+    cuts = torch.tensor([0, 3, S])
+    pair = rope_qk(q, k, rope, "thd", cu_seqlens=cuts, start_positions=5, inplace=True)
+    assert_type(pair, tuple[Tensor, Tensor])
+    sums = sum_of_squares(q), sum_of_squares(t=k)
+    weights = torch.ones(H, D), torch.ones(1, D)
+    pair = qk_norm_rope(*pair, *weights, rope, "thd", cu_seqlens=cuts, sumsq=sums, eps=1e-6)
+    assert_type(pair, tuple[Tensor, Tensor])
+    return pair
 
 
 def normalize_and_rotate() -> Tensor:
     """A norm after the rotation, over all heads."""
     rope, angles, cos_sin = make_freqs()
     t, weight = torch.randn(B, S, H, D), torch.ones(D)
-    tensor_format: TensorFormat = "bshd"
-    sums = sum_of_squares(t=t)
-    assert_type(sums, Tensor)
+    starts = torch.zeros(B, dtype=torch.int64)
+    sums = sum_of_squares(t).sum(-1, keepdim=True)
     out = norm_rope(
-        t,
-        weight,
-        rope,
-        tensor_format,
-        eps=1e-5,
-        weight_offset=0.0,
-        norm_after=True,
-        rounding="once",
-        sumsq=sums.sum(-1, keepdim=True),
-        norm_dim=H * D,
-        fused=True,
-        cu_seqlens=None,
-        start_positions=torch.zeros(B, dtype=torch.int64),
-        position_ids=None,
-        interleaved=False,
-        inplace=False,
-        cp_size=1,
-        cp_rank=0,
-        cp_order="zigzag",
-        rotary_dim=D,
-        rotary_start=0,
-        inverse=False,
-        output_pairing="same",
+        t, weight, rope, "bshd", norm_after=True, sumsq=sums, norm_dim=H * D, start_positions=starts
     )
-    assert_type(out, Tensor)
-    assert_type(norm_rope(t=t, weight=None, freqs=angles, tensor_format="bshd"), Tensor)
+    assert_type(out + norm_rope(t, None, angles, "bshd"), Tensor)
     return out + norm_rope(t, weight, cos_sin, "bshd", weight_offset=1, rounding="model")
-
-
-def normalize_and_rotate_q_and_k() -> tuple[Tensor, Tensor]:
-    """Packed sequences, a weight for each head."""
-    rope, _, _ = make_freqs()
-    q, k = torch.randn(S, H, D), torch.randn(S, 1, D)
-    q_out, k_out = qk_norm_rope(
-        q,
-        k,
-        torch.ones(H, D),
-        torch.ones(1, D),
-        rope,
-        "thd",
-        eps=1e-6,
-        weight_offset=1.0,
-        norm_after=False,
-        rounding="model",
-        sumsq=(sum_of_squares(q), sum_of_squares(k)),
-        norm_dim=None,
-        fused=True,
-        cu_seqlens=torch.tensor([0, 3, S]),
-        start_positions=5,
-        position_ids=None,
-        interleaved=False,
-        inplace=True,
-        cp_size=1,
-        cp_rank=0,
-        cp_order="zigzag",
-        rotary_dim=D,
-        rotary_start=0,
-        inverse=False,
-        output_pairing="same",
-    )
-    assert_type(q_out, Tensor)
-    ids = torch.arange(S)
-    pair = qk_norm_rope(
-        q=q, k=k, q_weight=None, k_weight=None, freqs=rope, tensor_format="thd", position_ids=ids
-    )
-    assert_type(pair, tuple[Tensor, Tensor])
-    return q_out, k_out
 
 
 def positions_of_a_rank() -> Tensor:
