@@ -1,7 +1,7 @@
 """Bad arguments of `norm_rope` and `qk_norm_rope`: a message that helps, and nothing written.
 
-A message names the argument, what came and what is accepted. What `test_checks.py` says of the
-rotation's arguments is true here, too.
+A message names the argument, what came and what is accepted. `test_checks.py` has all that is wrong
+with the rotation's arguments.
 """
 
 import inspect
@@ -15,6 +15,7 @@ from rope_kernels import norm_rope, qk_norm_rope, reference, rope_qk
 from rope_kernels.launch import launch_norm
 
 S, BATCH, H, D = 4, 2, 3, 10
+NAN = float("nan")
 
 
 @pytest.fixture
@@ -59,8 +60,7 @@ def of_two(x, weight, freqs, tensor_format="sbhd", **options):
     return qk_norm_rope(x, x, weight, None, freqs, tensor_format, **options)
 
 
-CALLS = {"norm_rope": of_one, "unfused": of_one_unfused, "qk_norm_rope": of_two}
-each_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
+each_call = pytest.mark.parametrize("call", (of_one, of_one_unfused, of_two))
 
 
 OF_THE_ROTATION = {  # test_checks.py has the other bad values; here each argument is looked at
@@ -83,24 +83,14 @@ OF_THE_ROTATION = {  # test_checks.py has the other bad values; here each argume
 }
 
 
-@each_call
+@pytest.mark.parametrize("call", (of_one, of_two))
 @pytest.mark.parametrize("begins", OF_THE_ROTATION)
 def test_bad_arguments_of_the_rotation(begins, call, device, nothing_may_run):
-    given = {"x": t(), "weight": None, "freqs": table()} | OF_THE_ROTATION[begins]
-    given["x"] = given.pop("t", given["x"])
-    options = {name: to(device, value) for name, value in given.items()}
-    if begins == "fused " and call is of_one_unfused:
-        return
+    given = {"t": t(), "freqs": table()} | OF_THE_ROTATION[begins]
+    given = {name: to(device, value) for name, value in given.items()}
     with pytest.raises((TypeError, ValueError)) as error:
-        call(**options)
+        call(given.pop("t"), None, given.pop("freqs"), **given)
     assert str(error.value).startswith(begins.format(t="q" if call is of_two else "t"))
-
-
-FLOATS = "accepted: torch.Tensor"
-SHAPES = f"accepted: ({D},), or ({H}, {D}) for a weight of each head"
-ROWS = f"accepted: ({S}, {BATCH}, {H}), or ({S}, {BATCH}, 1) for all heads"
-NUMBER = "accepted: a finite number of fp32"
-DIM = "accepted: an integer from 1, below 2^31"
 
 
 def ones(*shape, dtype=torch.float32):
@@ -111,25 +101,35 @@ def sums(*shape, dtype=torch.float32):
     return torch.ones(shape or (S, BATCH, H), dtype=dtype)
 
 
+NUMBER = "a finite number of fp32"
+SCALARS = {  # what is accepted; values of a wrong type; other wrong values
+    "eps": (f"{NUMBER} from 0", (None, True, "1e-6", torch.tensor(1e-6)), (-1e-6, 10**400, NAN)),
+    "weight_offset": (NUMBER, (None, True), (NAN,)),
+    "norm_after": ("False, True", (1, None, np.True_), ()),
+    "rounding": ("None, once, model, model_cast_last", (), ("twice", "upcast", ["once"])),
+    "norm_dim": ("an integer from 1, below 2^31", (True,), (0, -3, 30.0, 2**31)),
+}
+
+
+@each_call
+@pytest.mark.parametrize("name", SCALARS)
+def test_a_bad_number_or_flag(name, call, device, nothing_may_run):
+    accepted, of_a_wrong_type, wrong = SCALARS[name]
+    x, weight, freqs = (to(device, x) for x in (t(), ones(D), table()))
+    options = {"sumsq": sums().to(device)} if name == "norm_dim" else {}
+    for kind, values in ((TypeError, of_a_wrong_type), (ValueError, wrong)):
+        for value in values:
+            with pytest.raises(kind) as error:
+                call(x, weight, freqs, **options, **{name: value})
+            assert error.type is kind
+            assert str(error.value).startswith(f"{name} is {value!r}; accepted: {accepted}")
+
+
+FLOATS = "accepted: torch.Tensor"
+SHAPES = f"accepted: ({D},), or ({H}, {D}) for a weight of each head"
+ROWS = f"accepted: ({S}, {BATCH}, {H}), or ({S}, {BATCH}, 1) for all heads"
 # what differs from a good call; how the message begins, what it says of what is accepted, its type
-OF_THE_NORM = {
-    "eps below 0": ({"eps": -1e-6}, "eps is -1e-06; ", NUMBER + " from 0", ValueError),
-    "eps beyond fp32": ({"eps": 10**400}, "eps is 1000", NUMBER, ValueError),
-    "eps NaN": ({"eps": float("nan")}, "eps is nan; ", NUMBER, ValueError),
-    "eps None": ({"eps": None}, "eps is None; ", NUMBER, TypeError),
-    "eps True": ({"eps": True}, "eps is True; ", NUMBER, TypeError),
-    "eps a tensor": ({"eps": torch.tensor(1e-6)}, "eps is tensor(", NUMBER, TypeError),
-    "offset NaN": ({"weight_offset": float("nan")}, "weight_offset is nan; ", NUMBER, ValueError),
-    "offset True": ({"weight_offset": True}, "weight_offset is True; ", NUMBER, TypeError),
-    "after 1": ({"norm_after": 1}, "norm_after is 1; ", "accepted: False, True", TypeError),
-    "after numpy's": ({"norm_after": np.True_}, "norm_after is np.True_; ", "False", TypeError),
-    "rounding twice": ({"rounding": "twice"}, "rounding is 'twice'; ", "once, model", ValueError),
-    "rounding upcast": (
-        {"rounding": "upcast"},
-        "rounding is 'upcast'; ",
-        "None, once, model, model_cast_last",
-        ValueError,
-    ),
+TENSORS = {
     "weight a list": ({"weight": [1.0] * D}, "{w} is of type list", FLOATS, TypeError),
     "weight of int64": (
         {"weight": ones(D, dtype=torch.int64)},
@@ -168,47 +168,28 @@ OF_THE_NORM = {
     "sumsq of other heads": ({"sumsq": sums(S, BATCH, 2)}, "{s} has sh", ROWS, ValueError),
     "sumsq of one token": ({"sumsq": sums(1, BATCH, H)}, "{s} has shape (1,", ROWS, ValueError),
     "sumsq elsewhere": ({"sumsq": sums().to("meta")}, "{s} is on meta; ", "must be", ValueError),
-    # norm_dim
-    "dim 0": ({"norm_dim": 0, "sumsq": sums()}, "norm_dim is 0; ", DIM, ValueError),
-    "dim True": ({"norm_dim": True, "sumsq": sums()}, "norm_dim is True; ", DIM, TypeError),
-    "dim a float": ({"norm_dim": 30.0, "sumsq": sums()}, "norm_dim is 30.0; ", DIM, ValueError),
-    "dim too large": ({"norm_dim": 2**31, "sumsq": sums()}, "norm_dim is 2", DIM, ValueError),
     "dim without sumsq": (
         {"norm_dim": 30},
-        *(
-            "norm_dim is 30 without sumsq; ",
-            "accepted: None, or the head dimension, 10",
-            ValueError,
-        ),
+        *("norm_dim is 30 without sumsq; ", f"None, or the head dimension, {D}", ValueError),
     ),
 }
 
 
-OF_EACH_ARGUMENT = {name.split()[0]: name for name in OF_THE_NORM}.values()
-
-
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        *((of_two, name) for name in OF_THE_NORM),
-        *((call, name) for call in (of_one, of_one_unfused) for name in OF_EACH_ARGUMENT),
-    ],
-)
-def test_bad_arguments_of_the_norm(name, call, device, nothing_may_run):
-    change, begins, accepted, kind = OF_THE_NORM[name]
-    arguments = {"t": t(), "weight": ones(D), "freqs": table(), **change}
+@each_call
+@pytest.mark.parametrize("name", TENSORS)
+def test_bad_weights_and_sums(name, call, device, nothing_may_run):
+    change, begins, accepted, kind = TENSORS[name]
+    given = {"t": t(), "weight": ones(D), "freqs": table(), **change}
     if "t" in change and "weight" not in change:
-        arguments["weight"] = arguments["weight"].to(change["t"].dtype)
-    on_cpu = name.endswith("elsewhere") or name == "eps a tensor"
-    arguments = {n: x if on_cpu else to(device, x) for n, x in arguments.items()}
+        given["weight"] = given["weight"].to(change["t"].dtype)
+    if not name.endswith("elsewhere"):
+        given = {n: to(device, x) for n, x in given.items()}
     with pytest.raises(kind) as error:
-        call(arguments.pop("t"), arguments.pop("weight"), arguments.pop("freqs"), **arguments)
+        call(given.pop("t"), given.pop("weight"), given.pop("freqs"), **given)
     assert error.type is kind
-    names = {"w": "weight", "s": "sumsq"}
-    if call is of_two:
-        names = {"w": "q_weight", "s": "sumsq[0]"}
+    names = ("q_weight", "sumsq[0]") if call is of_two else ("weight", "sumsq")
     message = str(error.value)
-    assert message.startswith(begins.format(**names)), message
+    assert message.startswith(begins.format(w=names[0], s=names[1])), message
     assert accepted in message, message
 
 
@@ -260,16 +241,17 @@ def test_nothing_is_written_twice_in_place(name, device):
     assert torch.equal(memory, before)
 
 
-@pytest.mark.parametrize("name", OF_EACH_ARGUMENT)
-def test_nothing_is_written_by_a_call_that_fails(name, device):
+@pytest.mark.parametrize(
+    "change",
+    ({"eps": -1e-6}, {"norm_dim": 0}, {"q_weight": ones(D - 1)}, {"sumsq": (ones(1),) * 2}),
+)
+def test_nothing_is_written_by_a_call_that_fails(change, device):
     q, k = torch.randn(2, S, BATCH, H, D, device=device)
-    change = dict(OF_THE_NORM[name][0])
-    before = q.clone(), k.clone()
-    weight = change.pop("weight", ones(D).to(device))
-    if (sumsq := change.pop("sumsq", None)) is not None:
-        change["sumsq"] = sumsq, sumsq
+    before, weight = (q.clone(), k.clone()), ones(D).to(device)
+    given = {"q_weight": weight, "k_weight": weight, "freqs": table().to(device)}
+    given |= {name: to(device, value) for name, value in change.items()}
     with pytest.raises((TypeError, ValueError)):
-        qk_norm_rope(q, k, weight, weight, table().to(device), inplace=True, **change)
+        qk_norm_rope(q, k, inplace=True, **given)
     assert torch.equal(q, before[0]) and torch.equal(k, before[1])
 
 
