@@ -14,8 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, packed_qkv, sequence_starts, shape_of
 from pairwise import cover
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_qk
-from rope_kernels.launch import launch_rope
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
+from rope_kernels.launch import fastpath, launch_rope
 from rope_kernels.launch.run import kernel_of, options_of
 from yardstick import assert_rounded_once, rotate_fp64
 
@@ -62,6 +62,14 @@ def kernels_of(call):
         torch.cuda.synchronize()
     on_the_gpu = torch.autograd.DeviceType.CUDA
     return [event.name for event in profile.events() if event.device_type == on_the_gpu]
+
+
+def queued_by(call):
+    """Names of kernels, memcpys and memsets of a call, after one that compiles."""
+    call()
+    names = kernels_of(call)
+    memcpys, memsets = ([x for x in names if x.startswith(y)] for y in ("Memcpy", "Memset"))
+    return [x for x in names if x not in memcpys + memsets], memcpys, memsets
 
 
 @cache
@@ -178,6 +186,11 @@ def a_slice_in_place(device):
     return lambda: apply_rotary_pos_emb(t, freqs, inplace=True)
 
 
+def a_slice_in_the_middle(device):
+    t, freqs = torch.randn(S, B, H, D, device=device), angles(S, D2 // 2, device)
+    return lambda: rope_fw(t, freqs, rotary_dim=D2, rotary_start=4)
+
+
 def backward_alone(device):
     grad, freqs = torch.randn(S, B, H, D, device=device), angles(S, D2, device)
     return lambda: rope_bw(grad, freqs)
@@ -207,6 +220,7 @@ CALLS = {
     "packed sequences of a rank": of_packed_sequences(inplace=False, cp_size=2, cp_rank=1),
     "in place": in_place,
     "a slice in place": a_slice_in_place,
+    "a slice in the middle, an angle a pair": a_slice_in_the_middle,
     "backward alone": backward_alone,
 }
 
@@ -264,10 +278,21 @@ def test_nothing_to_rotate_is_no_launch(shape, launches, device):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("fast", (True, False), ids=("fast path", "Triton's JIT"))
 @each_call
-def test_the_gpu_runs_one_kernel_and_no_copy(name):
+def test_the_gpu_runs_one_kernel_and_no_copy(name, fast, monkeypatch):
+    """quack's tests ask that of its rotary."""
+    monkeypatch.setattr(fastpath, "ENABLED", fast)
     call, *_ = warm(name, "cuda")
     assert [name in OURS for name in kernels_of(call)] == [True]
+
+
+@pytest.mark.gpu
+def test_other_kernels_and_copies_are_seen():
+    """So that the test above can fail."""
+    x, y = torch.randn(2, 1024, device="cuda")
+    assert [len(names) for names in queued_by(lambda: x * 2 + 1)] == [2, 0, 0]
+    assert [len(names) for names in queued_by(lambda: y.copy_(x))] == [0, 1, 0]
 
 
 @pytest.mark.gpu
@@ -355,6 +380,15 @@ def test_a_backward_is_one_kernel_on_the_gpu(name, on_the_fly):
     copies = 0 if "in place" not in name else len(backward.tensors)  # of `* 1` in the forward
     names = kernels_of(backward)
     assert sum(name in OURS for name in names) == 1 and len(names) == 1 + copies
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if layout != "negative_view"])
+def test_a_gradient_of_any_strides_is_one_kernel_on_the_gpu(layout):
+    backward = Backward("t", "cuda")
+    backward.grads = [LAYOUTS[layout](t.shape, t.dtype, "cuda") for t in backward.tensors]
+    backward()
+    assert [name in OURS for name in kernels_of(backward)] == [True]
 
 
 @pytest.mark.gpu

@@ -100,6 +100,7 @@ def test_rows_that_fit_badly_give_way_to_positions(rows, over_positions):
         ((64, 0), 8, 8),  # 3 tiles of 24 rows: 8 places left empty; with 4 blocks, 6 of 12: as many
         ((32, 0), 8, 4),  # 2 of 24 leave 16 empty, 3 of 12 leave 4
         ((32, 8), 8, 4),  # and k's 8 rows take 12 places instead of 24
+        ((24, 8), 8, 4),  # though 8 blocks have just the 24 rows of q
         ((3, 0), 8, 1),
         ((6, 0), 8, 2),
         ((4096, 0), 1, 1),

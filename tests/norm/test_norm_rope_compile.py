@@ -23,7 +23,7 @@ from test_compile import (
     positions_of,
 )
 from test_compile import nothing_compiled_before as nothing_compiled_before  # a fixture
-from test_counts_of_launches import queued_by
+from test_counts import queued_by
 
 S, B, D, D2 = 4, 2, 10, 6
 BY_NAME = {None: None, "(d,)": lambda h: (D,), "(h, d)": lambda h: (h, D)}
