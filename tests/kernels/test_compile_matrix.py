@@ -5,7 +5,6 @@ Nothing is run. A call is compiled ahead of time, once for all tests of this fil
 
 import os
 import re
-from collections import Counter
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
@@ -81,10 +80,9 @@ def test_addresses_allow_16_bytes_in_most_of_the_sample():
     assert {call for call, widths in loads.items() if set(widths) != {16}} == narrow
 
 
-@pytest.mark.parametrize("target", ("sm_90", "sm_100"))
-def test_ptxas_keeps_the_widths_of_the_ptx(target):
+def test_ptxas_keeps_the_widths_of_the_ptx():
     """The table counts in PTX; this counts in the machine code, for a call with many widths."""
-    code = compiled("rotary_start 128 of 192, inverse", target)
+    code = compiled("rotary_start 128 of 192, inverse", "sm_90")
     for name, widths in (("LDG", code.loads), ("STG", code.stores)):
         found = re.findall(rf"\b{name}\.E(?:\.(\d+))?[ .]", code.sass)
         found = [int(bits or 32) // 8 for bits in found]
@@ -107,13 +105,6 @@ def test_the_file_and_the_page_are_what_the_command_writes():
     other = compile_matrix.as_page(changed, page)
     spilling = "table of angles on sm_80", "norm, bhsd on sm_100", "norm, bhsd on sm_103"
     assert other != page and f"These spill: {'; '.join(spilling)}." in other
-
-
-def test_some_cells_have_every_call_and_every_gpu():
-    some = some_cells()
-    assert set(some) < set(CELLS) and {call for call, _ in some} == set(calls())
-    count = Counter(target for _, target in some)
-    assert count.keys() == set(TARGETS) and min(count.values()) >= len(calls()) // len(TARGETS)
 
 
 def test_the_sample_has_every_kernel_and_both_values_of_every_flag():
@@ -147,19 +138,16 @@ ROW = Row("a call", "sm_90", "rope_kernel", {8: 2, 16: 4}, {16: 4}, 64, 8, 256)
         ({"spilled": 12}, "spills 12 bytes, not 8"),
         ({"shared": 512}, "512 bytes of shared memory, not 256"),
         ({"kernel": "another"}, "the kernel is another"),
+        ({}, None),
+        ({"loads": {16: 5}}, None),
+        ({"loads": {8: 2, 16: 3}}, None),
+        ({"spilled": 0, "shared": 0}, None),
     ],
 )
-def test_what_is_worse_is_said(changes, says):
-    [sentence] = what_is_worse(replace(ROW, **changes), ROW)
-    assert says in sentence
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{}, {"loads": {16: 5}}, {"loads": {8: 2, 16: 3}}, {"spilled": 0, "shared": 0}],
-)
-def test_what_is_not_worse_is_not_said(changes):
-    assert what_is_worse(replace(ROW, **changes), ROW) == []
+def test_what_is_worse_is_said_and_nothing_else(changes, says):
+    sentences = what_is_worse(replace(ROW, **changes), ROW)
+    assert len(sentences) == (says is not None)
+    assert all(says in sentence for sentence in sentences)
 
 
 def test_a_stride_of_1_where_there_should_be_none_is_found():
@@ -174,9 +162,9 @@ def test_a_stride_of_1_where_there_should_be_none_is_found():
     assert "loads are narrower" in sentence
 
 
-@pytest.mark.parametrize("target", ("gfx942", "gfx1200"))
-def test_the_fast_sine_does_not_compile_for_amd(target):
+def test_the_fast_sine_does_not_compile_for_amd():
     """Which is why the plan for AMD takes the library's."""
+    target = "gfx942"
     plan, tensors = planned("table of angles", target)
     assert plan.constants["lookup"].fast_sine is False
     assert planned("table of angles", "sm_90")[0].constants["lookup"].fast_sine is True

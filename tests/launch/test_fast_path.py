@@ -31,39 +31,6 @@ recorded = pytest.mark.skipif(
 )
 fast_path = pytest.mark.skipif(not fastpath.ENABLED, reason="ROPE_KERNELS_FAST_PATH=0")
 
-CASES = (
-    "table",
-    "cos and sin",
-    "on the fly",
-    "backward alone",
-    "backward",
-    "bf16",
-    "fp64, on the fly",
-    "strided",
-    "a column of a wide tensor",
-    "start positions",
-    "position ids",
-    "positions on three axes",
-    "packed",
-    "context parallel",
-    "interleaved",
-    "one column per pair",
-    "one cosine per pair",
-    "start",
-    "inverse",
-    "half-split results",
-    "whole rows",
-    "whole rows in place",
-    "half rotary",
-    "in place",
-    "q and k",
-    "q and k in place",
-    "norm",
-    "norm of strided rows, in place",
-    "norm of q and k",
-    "norm and three axes",
-)
-
 
 @pytest.fixture(scope="module")
 def run_child(tmp_path_factory):
@@ -95,10 +62,17 @@ def run_child(tmp_path_factory):
     return run
 
 
+@pytest.fixture(scope="module")
+def by_c_functions(run_child):
+    """What a child tried by Triton's C functions, where we know them."""
+    return run_child("private")
+
+
 @pytest.fixture(scope="module", params=("private", "handle"))
-def noted(request, run_child):
-    """What a child tried, by Triton's C functions where we know them, or by handles alone."""
-    return {"way": request.param} | run_child(request.param)
+def noted(request, run_child, by_c_functions):
+    """The same, and what another one tried by handles alone."""
+    found = by_c_functions if request.param == "private" else run_child(request.param)
+    return {"way": request.param} | found
 
 
 @recorded
@@ -108,23 +82,15 @@ def test_the_c_function_where_it_is_known_and_else_the_handle(noted):
 
 
 @recorded
-def test_all_cases_are_looked_at(noted):
-    assert tuple(noted["cases"]) == CASES
-
-
-@recorded
-@pytest.mark.parametrize("case", CASES)
-def test_the_driver_gets_the_same_both_ways(case, noted):
-    whole, fast = noted["cases"][case].values()
-    assert (whole.pop("whole way"), fast.pop("whole way")) == (1, 0)
-    assert whole == fast
-    assert fast["launches"] == 1 and fast["its own stream"]
-    assert "unknown" not in [value for _, value in fast["parameters"]]
-
-
-@recorded
-def test_addresses_are_told_from_each_other(noted):
-    """Or the test above would compare nothing with nothing."""
+def test_the_driver_gets_the_same_both_ways(noted):
+    assert len(noted["cases"]) >= 30
+    for name, ways in noted["cases"].items():
+        whole, fast = dict(ways["whole"]), dict(ways["fast"])
+        assert (whole.pop("whole way"), fast.pop("whole way")) == (1, 0), name
+        assert whole == fast, name
+        assert fast["launches"] == 1 and fast["its own stream"], name
+        assert "unknown" not in [value for _, value in fast["parameters"]], name
+    # addresses are told from each other, or this would compare nothing with nothing
     parameters = dict(noted["cases"]["q and k"]["fast"]["parameters"])
     assert [parameters[name] for name in ("q_ptr", "k_ptr", "q_out_ptr", "k_out_ptr")] == [
         *("q", "k", "out 0", "out 1")
@@ -132,10 +98,33 @@ def test_addresses_are_told_from_each_other(noted):
     assert parameters["table_ptr"] == "freqs"
 
 
+UNKNOWN_VERSIONS = "3.4.0", "3.99.0", "4.0", "3.7.0+git5b1a2c3d", "no version"
+FOUND = {  # what a child tried -> what it has to find
+    # launches, and whole ways: forward, backward, and the sum of the weights' gradients
+    "norm with gradients": [[3, 3], [3, 0], [3, 0]],
+    "with a profiler's hook": {"seen": 3, "whole way without": 0},
+    "debug compiles another kernel": True,
+    "another backend": [None, []],  # is not even looked at
+    "enable_fp_fusion": [True],  # every launch says it: Triton 3.10 changes the default
+    "without what it reads": {"hooks": False, "a tensor": False, "a source": None, "launches": 0},
+    "unknown versions": {version: [[1, 0, 0], ["rope_kernel"]] for version in UNKNOWN_VERSIONS},
+    "other launchers": {
+        "WithoutPrivateNames": [[1, 0, 0], []],
+        "WithMemory": [[1, 0, 0], [1, 1, 1]],  # as much as each program asks for, at every launch
+    },
+}
+
+
 @recorded
-def test_a_norm_with_gradients_takes_the_fast_path_from_its_second_step(noted):
-    """Forward, backward, and the sum of the weights' gradients."""
-    assert noted["norm with gradients"] == [[3, 3], [3, 0], [3, 0]]
+@pytest.mark.parametrize("tried", FOUND)
+def test_what_a_child_finds(tried, noted):
+    assert noted[tried] == FOUND[tried]
+
+
+@recorded
+@pytest.mark.parametrize("tried", ("output off by one", "another current device"))
+def test_what_goes_the_whole_way(tried, noted):
+    assert (noted[tried]["whole way"], noted[tried]["launches"]) == (1, 1)
 
 
 @recorded
@@ -152,25 +141,7 @@ def test_forward_and_backward_new_and_in_place_are_four_kernels(noted):
 
 
 @recorded
-def test_a_profiler_that_asks_triton_sees_every_launch(noted):
-    assert noted["with a profiler's hook"] == {"seen": 3, "whole way without": 0}
-
-
-@recorded
-def test_an_output_that_is_not_aligned_goes_the_whole_way(noted):
-    assert noted["output off by one"]["whole way"] == 1
-    assert noted["output off by one"]["launches"] == 1
-
-
-@recorded
-def test_with_another_current_device_the_fast_path_declines(noted):
-    assert noted["another current device"]["whole way"] == 1
-    assert noted["another current device"]["launches"] == 1
-
-
-@recorded
 def test_the_fast_path_can_be_switched_off(run_child):
-    assert run_child("calls") == [1, 0, 0]
     assert run_child("calls", fast_path="0") == [1, 1, 1]
 
 
@@ -187,40 +158,11 @@ def test_hooks_and_knobs_are_honored_at_every_launch(name, noted):
 
 
 @recorded
-def test_debug_after_the_first_call_compiles_another_kernel(noted):
-    assert noted["debug compiles another kernel"]
-
-
-@recorded
-def test_unknown_versions_of_triton_take_the_handle(noted):
-    versions = noted["unknown versions"]
-    assert len(versions) == 5
-    assert all(x == [[1, 0, 0], ["rope_kernel"]] for x in versions.values())
-
-
-@recorded
-def test_an_unknown_launcher_takes_the_handle(noted):
-    assert noted["other launchers"]["WithoutPrivateNames"] == [[1, 0, 0], []]
-
-
-@recorded
-def test_a_launcher_that_needs_memory_gets_it_at_every_launch(noted):
-    """And as much as each program asks for."""
-    assert noted["other launchers"]["WithMemory"] == [[1, 0, 0], [1, 1, 1]]
-
-
-@recorded
 def test_a_kernel_without_a_handle_goes_the_whole_way_with_one_warning(noted):
     told = noted["without a handle"]
     assert told["whole ways"] == [1, 1, 1, 1]
     (warning,) = told["warnings"]
     assert triton.__version__ in warning and "not subscriptable" in warning
-
-
-@recorded
-def test_a_kernel_of_another_backend_is_not_even_looked_at(noted):
-    answer, attributes_read = noted["another backend"]
-    assert answer is None and attributes_read == []
 
 
 @recorded
@@ -232,27 +174,15 @@ def test_an_error_of_the_driver_is_raised_after_one_launch(noted):
 
 
 @recorded
-def test_every_launch_says_whether_to_fuse(noted):
-    """Triton 3.10 changes the default, and with it last bits."""
-    assert noted["enable_fp_fusion"] == [True]
-
-
-@recorded
-def test_the_machine_code_does_not_hang_on_tritons_default(run_child):
+def test_the_machine_code_does_not_hang_on_tritons_default(run_child, by_c_functions):
     """Of both kernels, forward and backward, called and through torch.compile's operator."""
-    one, other = (run_child("code", TRITON_DEFAULT_FP_FUSION=default) for default in "10")
+    one, other = by_c_functions["code"], run_child("code", TRITON_DEFAULT_FP_FUSION="0")
     assert one["default"] is True and other["default"] is False
     names = ["rope_kernel", "whole_rows_kernel"]
-    assert sorted({name for name, *_ in one["ours"]}) == names and len(one["ours"]) == 8
+    assert sorted({name for name, *_ in one["ours"]}) == names and len(one["ours"]) == 4
     assert one["ours"] == other["ours"]
     assert all(fused for _, _, fused in one["ours"])
     assert one["left to Triton"] != other["left to Triton"]  # or this would compare nothing
-
-
-@recorded
-def test_what_lacks_something_is_declined_before_it_is_launched(noted):
-    told = noted["without what it reads"]
-    assert told == {"hooks": False, "a tensor": False, "a source": None, "launches": 0}
 
 
 @pytest.mark.gpu
@@ -545,48 +475,25 @@ def test_tensors_that_differ_have_another_signature(other, remembering):
     assert None not in (entry_of(other), entry_of(T, freqs=other), entry_of(T, freqs=(T, other)))
 
 
+OPTIONS = (  # 1 == True == 1.0, and 0 == False
+    *({"interleaved": x} for x in (True, 0)),
+    *({"rotary_dim": x} for x in (8, 8.0, 16, True, 1)),
+    *({"rotary_start": x} for x in (8, False, 0.0, True, 1, 1.0)),
+    *({"inverse": x} for x in (True, 1, 0, 0.0, None)),
+    *({"output_pairing": x} for x in ("half", None)),
+    *({"rounding": x} for x in ("once", "model")),
+    *({name: T} for name in ("cu_seqlens", "start_positions", "position_ids")),
+    *({"inplace": True}, {"transpose": True}, {"cp_size": 2}, {"cp_size": 2, "cp_rank": 1}),
+    {"cp_size": 2, "cp_rank": 1, "cp_order": "contiguous"},
+)
+
+
 def test_calls_with_other_tensors_or_options_have_other_signatures(remembering):
-    entries = [
-        entry_of(T),
-        entry_of(T, T),
-        entry_of(T, cu_seqlens=T),
-        entry_of(T, start_positions=T),
-        entry_of(T, position_ids=T),
-        entry_of(T, freqs=(T, T)),
-        entry_of(T, freqs=[T]),
-        entry_of(T, freqs=RotaryPositionEmbedding(8)),
-        entry_of(T, freqs=RotaryPositionEmbedding(10)),
-        entry_of(T, freqs=RotaryPositionEmbedding(8, interleaved=True)),
-        entry_of(T, freqs=None),
-        entry_of(T, interleaved=True),
-        entry_of(T, interleaved=0),
-        entry_of(T, inplace=True),
-        entry_of(T, cp_size=2),
-        entry_of(T, cp_size=2, cp_rank=1),
-        entry_of(T, cp_size=2, cp_rank=1, cp_order="contiguous"),
-        entry_of(T, transpose=True),
-        entry_of(T, rotary_dim=8),
-        entry_of(T, rotary_dim=8.0),
-        entry_of(T, rotary_dim=16),
-        entry_of(T, rotary_dim=True),
-        entry_of(T, rotary_dim=1),
-        entry_of(T, rotary_start=8),
-        entry_of(T, rotary_start=False),
-        entry_of(T, rotary_start=0.0),
-        entry_of(T, rotary_start=True),
-        entry_of(T, rotary_start=1),
-        entry_of(T, rotary_start=1.0),
-        entry_of(T, inverse=True),
-        entry_of(T, inverse=1),
-        entry_of(T, inverse=0),
-        entry_of(T, inverse=0.0),
-        entry_of(T, inverse=None),
-        entry_of(T, output_pairing="half"),
-        entry_of(T, output_pairing=None),
-        entry_of(T, rounding="once"),
-        entry_of(T, rounding="model"),
-    ]
-    assert None not in entries and len(set(entries)) == len(entries)
+    modules = [RotaryPositionEmbedding(8), RotaryPositionEmbedding(10)]
+    modules += [RotaryPositionEmbedding(8, interleaved=True)]
+    entries = [entry_of(T), entry_of(T, T)] + [entry_of(T, **options) for options in OPTIONS]
+    entries += [entry_of(T, freqs=freqs) for freqs in ((T, T), [T], None, *modules)]
+    assert None not in entries and len(set(entries)) == len(entries) == 38
 
 
 def test_a_module_that_was_changed_has_another_signature(remembering):
@@ -618,26 +525,22 @@ def test_what_is_no_plain_tensor_has_no_entry(remembering):
     assert entry_of(T, freqs=module) is None
 
 
-SUBCLASSES = ("t", "freqs", "position_ids", "inplace", "grad", "saved")
-
-
-@pytest.mark.parametrize("which", SUBCLASSES)
+@pytest.mark.parametrize("which", ("t", "freqs", "position_ids", "inplace"))
 def test_tensors_of_a_subclass_are_rotated_too(which, repeated, device):
     freqs, t = RotaryPositionEmbedding(8).to(device)(5), torch.randn(5, 2, 3, 8, device=device)
-    ids = torch.randint(5, (2, 5), device=device)
-    want = call(t, freqs, position_ids=ids)
-    mine = {name: x.as_subclass(Mine) for name, x in {"t": t, "freqs": freqs}.items()}
-    given = {"t": t, "freqs": freqs, "position_ids": ids}
-    if which in mine:
-        given[which] = mine[which]
-    elif which == "position_ids":
-        given[which] = ids.as_subclass(Mine)
-    elif which == "inplace":
+    given = {"t": t, "freqs": freqs, "position_ids": torch.randint(5, (2, 5), device=device)}
+    want = call(**given)
+    if which == "inplace":
         given |= {"t": t.clone().as_subclass(Mine), "inplace": True}
-    if which not in ("grad", "saved"):
-        assert torch.equal(call(**given).as_subclass(torch.Tensor), want)
-        return
-    leaf, grad = t.clone().requires_grad_(), torch.randn_like(t)
+    else:
+        given[which] = given[which].as_subclass(Mine)
+    assert torch.equal(call(**given).as_subclass(torch.Tensor), want)
+
+
+@pytest.mark.parametrize("which", ("grad", "saved"))
+def test_a_backward_takes_tensors_of_a_subclass_too(which, repeated, device):
+    freqs, t = RotaryPositionEmbedding(8).to(device)(5), torch.randn(5, 2, 3, 8, device=device)
+    leaf, grad = t.requires_grad_(), torch.randn_like(t)
     (want,) = torch.autograd.grad(call(leaf, freqs), leaf, grad)
     wrapped = grad.as_subclass(Mine) if which == "grad" else grad
     unpack = (lambda x: x.as_subclass(Mine)) if which == "saved" else (lambda x: x)

@@ -49,17 +49,17 @@ def test_the_first_row_that_matches_is_used():
 
 def rotations():
     """Plans of calls that rotate, of every kind of row."""
-    for tensor_format, inplace, way in product(SHAPES, (False, True), ("table", "fly", "ids")):
-        for d in (64, 72, 88, 96, 100, 160):
-            shape = *SHAPES[tensor_format], d
-            rope = RotaryPositionEmbedding(34 if d == 64 else d)  # 34: a part of a row
-            options = {"inplace": inplace}
+    for d in (64, 72, 88, 96, 100, 160):
+        rope = RotaryPositionEmbedding(34 if d == 64 else d)  # 34: a part of a row
+        table = rope(64)
+        for tensor_format, inplace, way in product(SHAPES, (False, True), ("table", "fly", "ids")):
+            shape, options = (*SHAPES[tensor_format], d), {"inplace": inplace}
             if tensor_format == "thd":
                 options["cu_seqlens"] = torch.tensor([0, 64])
             elif way == "ids":
                 options["position_ids"] = torch.zeros(1, 64, dtype=torch.int64)
             t = torch.empty(shape, dtype=torch.bfloat16)
-            freqs = rope if way == "fly" else rope(64)
+            freqs = rope if way == "fly" else table
             yield plan_of(rope_fw, t, freqs, tensor_format, **options)[0]
             yield plan_of(rope_qk, t, t.clone(), freqs, tensor_format, **options)[0]
     for dtype in (torch.bfloat16, torch.float32):
@@ -87,16 +87,15 @@ def test_every_row_is_taken_by_some_plan(monkeypatch):
     taken = set()
 
     def noted(table, call, lanes=ANY):
-        rows = [row for row in table if row.lanes in (ANY, lanes) and row.when(call)]
-        taken.add(id(rows[0]))
+        """Whichever way the lanes of this Triton go."""
+        for way in (ALONG_POSITIONS, ACROSS_ROWS) if lanes != ANY else (ANY,):
+            rows = [row for row in table if row.lanes in (ANY, way) and row.when(call)]
+            taken.add(id(rows[0]))
         return rows[0].tile
 
     for module in (rope_tiles, norm_tiles, norm_plan):
         monkeypatch.setattr(module, "first_match", noted)
-    for along in (True, False):
-        monkeypatch.setattr(tuning, "lanes_follow_positions", lambda along=along: along)
-        list(rotations())
-        list(norms())
+    assert [*rotations(), *norms()]
     left = {name: [n for n, row in enumerate(rows, 1) if id(row) not in taken]
             for name, rows in TABLES.items()}  # fmt: skip
     assert left == {name: [] for name in TABLES}

@@ -9,7 +9,7 @@ import torch
 
 from inputs import angles
 from norm_yardstick import check
-from pairwise import each_pair
+from pairwise import cover
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
 from rope_kernels.launch import launch_norm, norm_plan, tuning
 from rope_kernels.launch.run import kernel_of, options_of
@@ -87,11 +87,9 @@ def test_plans_go_by_the_kernels_names_and_are_launched(name, device, monkeypatc
         assert list(map(kind, tensors)) == list(map(kind, given))
 
 
-@each_pair
-@pytest.mark.parametrize("tail", (0, 16), ids=("no tail", "a tail"))
-@pytest.mark.parametrize("sms", (4, 132))
-@pytest.mark.parametrize(("s", "d"), [(4096, 128), (4096, 72), (4096, 256), (3, 128)])
-def test_programs_cover_all_rows_and_fill_the_gpu_once(s, d, tail, sms, monkeypatch):
+@cover(sizes=[(4096, 128), (4096, 72), (4096, 256), (3, 128)], sms=(4, 132), tail=(0, 16))
+def test_programs_cover_all_rows_and_fill_the_gpu_once(sizes, sms, tail, monkeypatch):
+    s, d = sizes
     monkeypatch.setattr(norm_plan, "count_sms", lambda device: sms)
     call = *q_and_k("meta", s, (32, 8), d), RotaryPositionEmbedding(d - tail).to("meta")
     plans = plans_of_norm(Engine.NVIDIA, qk_norm_rope, *call).values()
@@ -218,41 +216,27 @@ def test_frozen_weights_take_no_second_launch(device, monkeypatch, whole_way):
 
 # which way lanes run over a tile, and what a forward does about it
 
-FORWARD_TILES = {  # format, d: positions, rows, warps, limit of registers, weights last
-    True: {
-        ("sbhd", 64): (2, 8, 1, None, False),
-        ("sbhd", 80): (1, 8, 1, None, False),
-        ("sbhd", 128): (1, 8, 1, None, False),
-        ("sbhd", 256): (1, 4, 1, None, False),
-        ("sbhd", 512): (1, 2, 1, None, False),
-        ("bhsd", 64): (8, 4, 2, None, False),
-        ("bhsd", 80): (4, 4, 1, None, False),
-        ("bhsd", 128): (8, 2, 2, 72, False),
-        ("bhsd", 256): (4, 2, 1, None, False),
-        ("bhsd", 512): (4, 1, 1, None, False),
-        ("thd", 64): (4, 8, 1, None, False),
-        ("thd", 80): (2, 8, 1, 96, False),
-        ("thd", 128): (2, 8, 1, 96, False),
-        ("thd", 256): (2, 4, 1, 96, False),
-        ("thd", 512): (2, 2, 1, None, False),
-    },
-    False: {
-        ("bhsd", 80): (4, 4, 1, None, True),
-        ("bhsd", 128): (4, 4, 1, None, True),
-        ("thd", 64): (4, 8, 1, None, True),
-        ("thd", 80): (2, 8, 1, None, False),
-        ("thd", 128): (2, 8, 1, 112, True),
-        ("thd", 256): (2, 4, 1, 112, True),
-        ("thd", 512): (2, 2, 1, None, True),
-    },
+TILES = {  # format, d: positions, rows, warps, limit of registers, weights last
+    ("sbhd", 64): (2, 8, 1, None, False),
+    ("sbhd", 128): (1, 8, 1, None, False),
+    ("bhsd", 80): (4, 4, 1, None, False),
+    ("bhsd", 128): (8, 2, 2, 72, False),
+    ("bhsd", 512): (4, 1, 1, None, False),
+    ("thd", 128): (2, 8, 1, 96, False),
+    ("thd", 256): (2, 4, 1, 96, False),
+    ("thd", 512): (2, 2, 1, None, False),
 }
-FORWARD_TILES[False] = FORWARD_TILES[True] | FORWARD_TILES[False]
+ACROSS_ROWS = TILES | {
+    ("bhsd", 80): (4, 4, 1, None, True),
+    ("bhsd", 128): (4, 4, 1, None, True),
+    ("thd", 128): (2, 8, 1, 112, True),
+    ("thd", 256): (2, 4, 1, 112, True),
+    ("thd", 512): (2, 2, 1, None, True),
+}
 TILES_ON_THE_FLY = {
     ("sbhd", 128): (1, 8, 1, None, True),
-    ("sbhd", 256): (1, 4, 1, None, False),
     ("bhsd", 128): (4, 4, 1, 96, True),
     ("bhsd", 256): (4, 2, 1, 96, False),
-    ("bhsd", 512): (4, 1, 1, None, False),
     ("thd", 128): (2, 8, 1, None, False),
 }
 
@@ -279,30 +263,18 @@ def tile_of(tensor_format, d, on_the_fly=False, dtype=torch.bfloat16):
     return tile.positions, tile.rows, plan.num_warps, plan.max_registers, last
 
 
-@pytest.mark.parametrize("along_positions", (True, False))
-def test_tiles_with_a_table_depend_on_the_order_of_lanes(along_positions, monkeypatch):
+@pytest.mark.parametrize("along_positions, tiles", ((True, TILES), (False, ACROSS_ROWS)))
+def test_tiles_with_a_table_depend_on_the_order_of_lanes(along_positions, tiles, monkeypatch):
     monkeypatch.setattr(tuning, "lanes_follow_positions", lambda: along_positions)
-    wanted = FORWARD_TILES[along_positions]
-    assert {call: tile_of(*call) for call in wanted} == wanted
-
-
-def test_each_of_two_warps_has_a_row_of_a_position(monkeypatch):
-    monkeypatch.setattr(tuning, "lanes_follow_positions", lambda: True)
-    assert tile_of("bhsd", 128, dtype=torch.float32) == (4, 2, 2, 72, False)
-    assert tile_of("bhsd", 128, dtype=torch.float64) == (2, 2, 2, None, False)
-
-
-@pytest.mark.parametrize("along_positions", (True, False))
-def test_tiles_on_the_fly_do_not(along_positions, monkeypatch):
-    monkeypatch.setattr(tuning, "lanes_follow_positions", lambda: along_positions)
+    assert {call: tile_of(*call) for call in tiles} == tiles
     found = {call: tile_of(*call, on_the_fly=True) for call in TILES_ON_THE_FLY}
     assert found == TILES_ON_THE_FLY
+    if along_positions:  # each of two warps has a row of a position
+        assert tile_of("bhsd", 128, dtype=torch.float32) == (4, 2, 2, 72, False)
+        assert tile_of("bhsd", 128, dtype=torch.float64) == (2, 2, 2, None, False)
 
 
-@each_pair
-@pytest.mark.parametrize("along_positions", (True, False))
-@pytest.mark.parametrize("d", (64, 80, 128, 256))
-@pytest.mark.parametrize("tensor_format", ("sbhd", "bhsd", "thd"))
+@cover(tensor_format=("sbhd", "bhsd", "thd"), d=(80, 128), along_positions=(True, False))
 def test_tiles_of_either_triton_are_right(
     tensor_format, d, along_positions, device, monkeypatch, whole_way
 ):

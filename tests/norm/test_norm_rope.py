@@ -1,12 +1,15 @@
-"""`norm_rope` and `qk_norm_rope`, values and every gradient, against fp64."""
+"""`norm_rope` and `qk_norm_rope`, values and every gradient, against fp64.
+
+What goes with every other option is in `test_norm_rope_matrix.py`.
+"""
 
 import pytest
 import torch
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
-from norm_yardstick import assert_as_in_new_memory, check
-from pairwise import cover, each_pair
-from rope_kernels import norm_rope, qk_norm_rope, reference
+from norm_yardstick import assert_as_in_new_memory, check, norm_rope_fp64
+from pairwise import cover
+from rope_kernels import norm_rope, qk_norm_rope, reference, sum_of_squares
 from rope_kernels.call.normalization import Normalization
 from rope_kernels.launch import launch_norm, norm_plan
 
@@ -59,27 +62,21 @@ class Sample:
 # formats, pairings, head dimensions
 
 
-HEAD_AND_ROTARY_DIMS = [(2, 2), (30, 10), (64, 64), (72, 72), (80, 80), (80, 32), (92, 46)]
-HEAD_AND_ROTARY_DIMS += [(100, 100), (100, 50), (120, 120), (128, 128), (128, 32), (192, 64)]
-HEAD_AND_ROTARY_DIMS += [(256, 256), (256, 64), (512, 128)]
+# beside those of the matrix
+HEAD_AND_ROTARY_DIMS = [(2, 2), (72, 72), (92, 46), (100, 100), (128, 32), (192, 64), (256, 256)]
+HEAD_AND_ROTARY_DIMS += [(512, 128)]
 
 
-@each_pair
-@each_order
-@pytest.mark.parametrize("head_dim,rotary_dim", HEAD_AND_ROTARY_DIMS)
-@pytest.mark.parametrize("tensor_format", ("sbhd", "thd"))
-def test_any_head_dim(tensor_format, head_dim, rotary_dim, norm_after, device):
+@cover(dims=HEAD_AND_ROTARY_DIMS, tensor_format=("sbhd", "thd"), norm_after=(False, True))
+def test_any_head_dim(dims, tensor_format, norm_after, device):
     """The mean is over the whole head dimension, channels that are not rotated too."""
-    heads = (2, 1) if head_dim <= 128 else (1,)
+    (head_dim, rotary_dim), heads = dims, (2, 1) if dims[0] <= 128 else (1,)
     sample = Sample(device, tensor_format, s=2, heads=heads, d=head_dim, d2=rotary_dim)
     sample.check(norm_after=norm_after)
 
 
-@each_pair
-@each_order
-@pytest.mark.parametrize("heads", ((1,), (1, 1), (17, 5), (41, 3), (2, 5), (8, 8)), ids=str)
-@pytest.mark.parametrize("tensor_format", ("sbhd", "bhsd"))
-def test_any_number_of_heads(tensor_format, heads, norm_after, device):
+@cover(heads=((17, 5), (41, 3), (8, 8)), tensor_format=("sbhd", "bhsd"), norm_after=(False, True))
+def test_any_number_of_heads(heads, tensor_format, norm_after, device):
     Sample(device, tensor_format, s=2, heads=heads).check(norm_after=norm_after)
 
 
@@ -104,23 +101,13 @@ def test_more_heads_than_32_bits_count_are_refused(device, monkeypatch, whole_wa
 
 @cover(
     tensor_format=FORMATS,
-    layout=LAYOUTS,
-    dtype=DTYPES,
-    interleaved=(False, True),
-    norm_after=(False, True),
+    layout=("negative_view", "packed_qkv"),
+    dtype=(torch.float32, torch.float64),
 )
-def test_any_strides_of_input_and_gradient(
-    tensor_format, layout, dtype, interleaved, norm_after, device
-):
-    sample = Sample(device, tensor_format, dtype=dtype, layout=layout)
-    sample.check(gradient=layout, interleaved=interleaved, norm_after=norm_after)
-
-
-@pytest.mark.parametrize("weights", ("(d,)", "(h, d)"))
-def test_a_weight_in_fp32_for_rows_in_fp64(weights, device):
-    """The output has the dtype of x, and the weight's gradient that of the weight."""
-    sample = Sample(device, dtype=torch.float64, weights=weights, weight_dtype=torch.float32)
-    sample.check()
+def test_a_minus_sign_that_is_noted_and_a_view(tensor_format, layout, dtype, device):
+    """The matrix has the other layouts."""
+    sample = Sample(device, tensor_format, dtype=dtype, layout=LAYOUTS[layout])
+    sample.check(gradient=LAYOUTS[layout])
 
 
 # tables
@@ -135,6 +122,126 @@ def cos_sin(*shape, device):
 def test_cosines_and_sines_that_are_scaled(norm_after, device):
     table = tuple(1.4 * x for x in cos_sin(S, D2, device=device))
     Sample(device, "bshd").check(freqs=table, norm_after=norm_after)
+
+
+# weights
+
+
+def transposed(weight):
+    return weight.t().contiguous().t() if weight.dim() == 2 else weight.repeat_interleave(2)[::2]
+
+
+def negative(weight):
+    return torch.view_as_complex(torch.stack([weight, weight], -1)).conj().imag
+
+
+def expanded(weight):
+    return weight[..., :1].expand(weight.shape)
+
+
+KEPT = {"contiguous": lambda weight: weight, "transposed": transposed}
+KEPT |= {"negative": negative, "expanded": expanded}
+
+
+@cover(weights=("(d,)", "(h, d)"), kept=tuple(KEPT))
+def test_weights_of_any_strides(weights, kept, device):
+    sample = Sample(device, heads=(3, 2), weights=weights)
+    sample.weights = [KEPT[kept](weight) for weight in sample.weights]
+    sample.check()
+
+
+MIXED = {
+    "of the row and of each head": ("(d,)", "(h, d)"),
+    "one and none": ("(d,)", None),
+    "in two dtypes": ("(d,)", "(d,)"),
+}
+
+
+@cover(tensor_format=("bhsd", "thd"), kinds=tuple(MIXED), norm_after=(False, True))
+def test_mixed_weights(tensor_format, kinds, norm_after, device):
+    """A launch each: a weight of q says nothing about k's."""
+    sample = Sample(device, tensor_format, dtype=torch.bfloat16, heads=(3, 2))
+    rows = zip(MIXED[kinds], (3, 2), strict=True)
+    sample.weights = [sample.weight(kind, h, D, torch.bfloat16) for kind, h in rows]
+    if kinds == "in two dtypes":
+        sample.weights[1] = sample.weights[1].float()
+    sample.check(norm_after=norm_after)
+
+
+def test_the_same_weight_for_q_and_k(device):
+    """Its gradient is the sum of both."""
+    sample = Sample(device)
+    weight = sample.weights[0]
+    grads = [torch.randn_like(t) for t in sample.tensors]
+    leaf = weight.clone().requires_grad_()
+    outs = qk_norm_rope(*sample.tensors, leaf, leaf, sample.freqs)
+    (got,) = torch.autograd.grad(outs, leaf, grads)
+    wide = weight.double().requires_grad_()
+    outs = [norm_rope_fp64(t, wide, sample.freqs) for t in sample.tensors]
+    (want,) = torch.autograd.grad(outs, wide, [grad.double() for grad in grads])
+    torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # rows that do not exist are divided by 0
+def test_no_eps(device):
+    Sample(device).check(eps=0)
+
+
+@each_order
+def test_rows_of_zeros_stay_zeros(norm_after, device):
+    """And their gradient is divided by sqrt(eps)."""
+    sample = Sample(device)
+    for t in sample.tensors:
+        t[0] = 0
+    assert not sample.check(eps=1e-5, norm_after=norm_after)[0]["out"][0].any()
+
+
+# sums of squares from elsewhere
+
+
+def test_without_norm_dim_the_mean_is_over_the_head(device):
+    sample = Sample(device, heads=(3,))
+    sumsq = sum_of_squares(*sample.tensors)
+    given = norm_rope(*sample.tensors, *sample.weights, sample.freqs, sumsq=sumsq)
+    want = norm_rope(*sample.tensors, *sample.weights, sample.freqs)
+    torch.testing.assert_close(given, want)
+
+
+@pytest.mark.parametrize("strided", ("transposed", "expanded"))
+def test_sums_of_squares_of_any_strides(strided, device):
+    sample = Sample(device, heads=(3,))
+    sumsq = 10 + torch.rand(S, 2, 3, device=device)
+    sumsq = sumsq.mT.contiguous().mT if strided == "transposed" else sumsq[:, :, :1].expand(S, 2, 3)
+    sample.check(sumsqs=[sumsq])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@each_format
+def test_sum_of_squares(tensor_format, dtype, device):
+    t = torch.randn(shape_of(tensor_format, 5, 2, 3, D), dtype=dtype, device=device)
+    leaf = t.clone().requires_grad_()
+    got = sum_of_squares(leaf)
+    assert got.dtype == torch.promote_types(dtype, torch.float32)
+    want = t.double().square().sum(-1)
+    rtol = 1e-14 if dtype == torch.float64 else 1e-6
+    torch.testing.assert_close(got.detach().double(), want, rtol=rtol, atol=0)
+    (grad,) = torch.autograd.grad(got.sum(), leaf)
+    torch.testing.assert_close(grad, 2 * t, rtol=2 * torch.finfo(dtype).eps, atol=0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_sum_of_squares_has_second_derivatives_everywhere(dtype, device):
+    """2 in a row of zeros too, where the root of the sum has none."""
+    t = torch.randn(3, 1, 2, 8, dtype=dtype, device=device)
+    t[1] = 0
+    t.requires_grad_()
+    upstream = torch.rand(3, 1, 2, device=device) + 1
+    upstream = upstream.to(torch.promote_types(dtype, torch.float32))
+    (grad,) = torch.autograd.grad(sum_of_squares(t), t, upstream, create_graph=True)
+    direction = torch.randn_like(grad)
+    (second,) = torch.autograd.grad(grad, t, direction)
+    want = 2 * upstream[..., None] * direction
+    torch.testing.assert_close(second, want.to(dtype), rtol=4 * torch.finfo(dtype).eps, atol=0)
 
 
 # what comes to nothing, and what both functions share
@@ -161,10 +268,7 @@ def outs_and_gradients(tensors, weights, freqs):
     return *outs, *grads
 
 
-@each_pair
-@pytest.mark.parametrize("heads", ((H, 1), (8, 1)), ids=str)
-@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float32), ids=str)
-@each_format
+@cover(tensor_format=FORMATS, dtype=(torch.bfloat16, torch.float32), heads=((H, 1), (8, 1)))
 def test_q_and_k_are_what_each_is_alone(tensor_format, dtype, heads, device):
     """But for the order in which squares are added: k alone, of one head, has another tile."""
     sample = Sample(device, tensor_format, dtype=dtype, heads=heads, d=64)

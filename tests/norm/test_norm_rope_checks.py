@@ -1,7 +1,7 @@
 """Bad arguments of `norm_rope` and `qk_norm_rope`: a message that helps, and nothing written.
 
-A message names the argument, what came and what is accepted. What `test_checks.py` says of the
-rotation's arguments is true here, too.
+A message names the argument, what came and what is accepted. `test_checks.py` has all that is wrong
+with the rotation's arguments.
 """
 
 import inspect
@@ -13,21 +13,36 @@ import torch
 
 from rope_kernels import norm_rope, qk_norm_rope, reference, rope_qk
 from rope_kernels.launch import launch_norm
-from test_checks import BAD, D, H, S, check_message, of_each_kind, t, table, to
-from test_checks import B as BATCH
-from test_checks import nothing_may_run as nothing_may_run_of_others
 
-nothing_may_run_of_others = nothing_may_run_of_others  # a fixture
+S, BATCH, H, D = 4, 2, 3, 10
+NAN = float("nan")
 
 
 @pytest.fixture
-def nothing_may_run(nothing_may_run_of_others, monkeypatch):
+def nothing_may_run(monkeypatch):
     def reached(*_args, **_kwargs):
         raise AssertionError("a bad argument got past the checks")
 
-    monkeypatch.setattr(launch_norm, "run", reached)
-    monkeypatch.setattr(launch_norm, "norm_rope", reached)
-    monkeypatch.setattr(reference, "norm_rope", reached)
+    for module, name in (
+        (launch_norm, "run"),
+        (launch_norm, "norm_rope"),
+        (reference, "norm_rope"),
+    ):
+        monkeypatch.setattr(module, name, reached)
+
+
+def t(*shape, dtype=torch.float32):
+    return torch.zeros(shape or (S, BATCH, H, D), dtype=dtype)
+
+
+def table():
+    return torch.zeros(S, 1, 1, 8)
+
+
+def to(device, value):
+    if isinstance(value, tuple | list):
+        return type(value)(to(device, x) for x in value)
+    return value.to(device) if isinstance(value, torch.Tensor) else value
 
 
 def of_one(x, weight, freqs, tensor_format="sbhd", **options):
@@ -45,28 +60,37 @@ def of_two(x, weight, freqs, tensor_format="sbhd", **options):
     return qk_norm_rope(x, x, weight, None, freqs, tensor_format, **options)
 
 
-CALLS = {"norm_rope": of_one, "unfused": of_one_unfused, "qk_norm_rope": of_two}
-each_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
+each_call = pytest.mark.parametrize("call", (of_one, of_one_unfused, of_two))
 
 
-@each_call
-@pytest.mark.parametrize("bad", of_each_kind(BAD), ids=lambda bad: f"{bad.argument}: {bad.what}")
-def test_bad_arguments_of_the_rotation(bad, call, device, nothing_may_run):
-    arguments = {"t": t(), "freqs": table(), **bad.change}
-    if not bad.on_cpu:
-        arguments = {name: to(device, value) for name, value in arguments.items()}
-    with pytest.raises(bad.error) as error:
-        x, freqs = arguments.pop("t"), arguments.pop("freqs")
-        call(x, None, freqs, bad.tensor_format, **arguments)
-    assert error.type is bad.error
-    check_message(error, bad, "q" if call is of_two else "t")
+OF_THE_ROTATION = {  # test_checks.py has the other bad values; here each argument is looked at
+    "{t} ": {"t": t(S, BATCH, H)},
+    "freqs ": {"freqs": torch.zeros(S - 1, 1, 1, 8)},
+    "tensor_format ": {"tensor_format": "hsbd"},
+    "fused ": {"fused": 1},
+    "cu_seqlens ": {"cu_seqlens": torch.tensor([0, S])},  # of a dense format
+    "start_positions ": {"start_positions": 0.5},
+    "position_ids ": {"position_ids": torch.zeros(1, S)},
+    "interleaved ": {"interleaved": 0},
+    "inplace ": {"inplace": None},
+    "cp_size ": {"cp_size": 0},
+    "cp_rank ": {"cp_size": 2, "cp_rank": 2},
+    "cp_order ": {"cp_order": "reversed"},
+    "rotary_dim ": {"rotary_dim": 7},
+    "rotary_start ": {"rotary_start": 3},
+    "inverse ": {"inverse": 1},
+    "output_pairing ": {"output_pairing": "whole"},
+}
 
 
-FLOATS = "accepted: torch.Tensor"
-SHAPES = f"accepted: ({D},), or ({H}, {D}) for a weight of each head"
-ROWS = f"accepted: ({S}, {BATCH}, {H}), or ({S}, {BATCH}, 1) for all heads"
-NUMBER = "accepted: a finite number of fp32"
-DIM = "accepted: an integer from 1, below 2^31"
+@pytest.mark.parametrize("call", (of_one, of_two))
+@pytest.mark.parametrize("begins", OF_THE_ROTATION)
+def test_bad_arguments_of_the_rotation(begins, call, device, nothing_may_run):
+    given = {"t": t(), "freqs": table()} | OF_THE_ROTATION[begins]
+    given = {name: to(device, value) for name, value in given.items()}
+    with pytest.raises((TypeError, ValueError)) as error:
+        call(given.pop("t"), None, given.pop("freqs"), **given)
+    assert str(error.value).startswith(begins.format(t="q" if call is of_two else "t"))
 
 
 def ones(*shape, dtype=torch.float32):
@@ -77,33 +101,36 @@ def sums(*shape, dtype=torch.float32):
     return torch.ones(shape or (S, BATCH, H), dtype=dtype)
 
 
+NUMBER = "a finite number of fp32"
+SCALARS = {  # what is accepted; values of a wrong type; other wrong values
+    "eps": (f"{NUMBER} from 0", (None, True, "1e-6", torch.tensor(1e-6)), (-1e-6, 10**400, NAN)),
+    "weight_offset": (NUMBER, (None, True), (NAN,)),
+    "norm_after": ("False, True", (1, None, np.True_), ()),
+    "rounding": ("None, once, model, model_cast_last", (), ("twice", "upcast", ["once"])),
+    "norm_dim": ("an integer from 1, below 2^31", (True,), (0, -3, 30.0, 2**31)),
+}
+
+
+@each_call
+@pytest.mark.parametrize("name", SCALARS)
+def test_a_bad_number_or_flag(name, call, device, nothing_may_run):
+    accepted, of_a_wrong_type, wrong = SCALARS[name]
+    x, weight, freqs = (to(device, x) for x in (t(), ones(D), table()))
+    options = {"sumsq": sums().to(device)} if name == "norm_dim" else {}
+    for kind, values in ((TypeError, of_a_wrong_type), (ValueError, wrong)):
+        for value in values:
+            with pytest.raises(kind) as error:
+                call(x, weight, freqs, **options, **{name: value})
+            assert error.type is kind
+            assert str(error.value).startswith(f"{name} is {value!r}; accepted: {accepted}")
+
+
+FLOATS = "accepted: torch.Tensor"
+SHAPES = f"accepted: ({D},), or ({H}, {D}) for a weight of each head"
+ROWS = f"accepted: ({S}, {BATCH}, {H}), or ({S}, {BATCH}, 1) for all heads"
 # what differs from a good call; how the message begins, what it says of what is accepted, its type
-OF_THE_NORM = {
-    "eps below 0": ({"eps": -1e-6}, "eps is -1e-06; ", NUMBER + " from 0", ValueError),
-    "eps infinite": ({"eps": float("inf")}, "eps is inf; ", NUMBER, ValueError),
-    "eps beyond fp32": ({"eps": 10**400}, "eps is 1000", NUMBER, ValueError),
-    "eps NaN": ({"eps": float("nan")}, "eps is nan; ", NUMBER, ValueError),
-    "eps None": ({"eps": None}, "eps is None; ", NUMBER, TypeError),
-    "eps True": ({"eps": True}, "eps is True; ", NUMBER, TypeError),
-    "eps a word": ({"eps": "1e-6"}, "eps is '1e-6'; ", NUMBER, TypeError),
-    "eps a tensor": ({"eps": torch.tensor(1e-6)}, "eps is tensor(", NUMBER, TypeError),
-    "offset NaN": ({"weight_offset": float("nan")}, "weight_offset is nan; ", NUMBER, ValueError),
-    "offset None": ({"weight_offset": None}, "weight_offset is None; ", NUMBER, TypeError),
-    "offset True": ({"weight_offset": True}, "weight_offset is True; ", NUMBER, TypeError),
-    "after 1": ({"norm_after": 1}, "norm_after is 1; ", "accepted: False, True", TypeError),
-    "after None": ({"norm_after": None}, "norm_after is None; ", "False, True", TypeError),
-    "after numpy's": ({"norm_after": np.True_}, "norm_after is np.True_; ", "False", TypeError),
-    "rounding twice": ({"rounding": "twice"}, "rounding is 'twice'; ", "once, model", ValueError),
-    "rounding upcast": (
-        {"rounding": "upcast"},
-        "rounding is 'upcast'; ",
-        "None, once, model, model_cast_last",
-        ValueError,
-    ),
-    "rounding a list": ({"rounding": ["once"]}, "rounding is ['once']; ", "once", ValueError),
-    # weights
+TENSORS = {
     "weight a list": ({"weight": [1.0] * D}, "{w} is of type list", FLOATS, TypeError),
-    "weight a number": ({"weight": 1.0}, "{w} is of type float", FLOATS, TypeError),
     "weight of int64": (
         {"weight": ones(D, dtype=torch.int64)},
         *("{w} has dtype int64", "accepted: float32", TypeError),
@@ -117,7 +144,6 @@ OF_THE_NORM = {
         *("{w} has dtype float64", "accepted: float16, float32", TypeError),
     ),
     "weight too short": ({"weight": ones(D - 1)}, "{w} has shape (9,); ", SHAPES, ValueError),
-    "weight a scalar": ({"weight": ones()}, "{w} has shape (); ", SHAPES, ValueError),
     "weight of a row": ({"weight": ones(1, D)}, "{w} has shape (1, 10); ", SHAPES, ValueError),
     "other heads": ({"weight": ones(H + 1, D)}, "{w} has shape (4, 10); ", SHAPES, ValueError),
     "weight of rank 3": ({"weight": ones(1, H, D)}, "{w} has shape (1, 3,", SHAPES, ValueError),
@@ -140,62 +166,39 @@ OF_THE_NORM = {
         *("{s} has shape (4, 2, 3, 1); ", ROWS, ValueError),
     ),
     "sumsq of other heads": ({"sumsq": sums(S, BATCH, 2)}, "{s} has sh", ROWS, ValueError),
-    "sumsq of no heads": ({"sumsq": sums(S, BATCH)}, "{s} has shape (4, 2); ", ROWS, ValueError),
     "sumsq of one token": ({"sumsq": sums(1, BATCH, H)}, "{s} has shape (1,", ROWS, ValueError),
     "sumsq elsewhere": ({"sumsq": sums().to("meta")}, "{s} is on meta; ", "must be", ValueError),
-    # norm_dim
-    "dim 0": ({"norm_dim": 0, "sumsq": sums()}, "norm_dim is 0; ", DIM, ValueError),
-    "dim below 0": ({"norm_dim": -3, "sumsq": sums()}, "norm_dim is -3; ", DIM, ValueError),
-    "dim True": ({"norm_dim": True, "sumsq": sums()}, "norm_dim is True; ", DIM, TypeError),
-    "dim a float": ({"norm_dim": 30.0, "sumsq": sums()}, "norm_dim is 30.0; ", DIM, ValueError),
-    "dim too large": ({"norm_dim": 2**31, "sumsq": sums()}, "norm_dim is 2", DIM, ValueError),
     "dim without sumsq": (
         {"norm_dim": 30},
-        *(
-            "norm_dim is 30 without sumsq; ",
-            "accepted: None, or the head dimension, 10",
-            ValueError,
-        ),
+        *("norm_dim is 30 without sumsq; ", f"None, or the head dimension, {D}", ValueError),
     ),
 }
 
 
-OF_EACH_ARGUMENT = {name.split()[0]: name for name in OF_THE_NORM}.values()
-
-
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        *((of_two, name) for name in OF_THE_NORM),
-        *((call, name) for call in (of_one, of_one_unfused) for name in OF_EACH_ARGUMENT),
-    ],
-)
-def test_bad_arguments_of_the_norm(name, call, device, nothing_may_run):
-    change, begins, accepted, kind = OF_THE_NORM[name]
-    arguments = {"t": t(), "weight": ones(D), "freqs": table(), **change}
+@each_call
+@pytest.mark.parametrize("name", TENSORS)
+def test_bad_weights_and_sums(name, call, device, nothing_may_run):
+    change, begins, accepted, kind = TENSORS[name]
+    given = {"t": t(), "weight": ones(D), "freqs": table(), **change}
     if "t" in change and "weight" not in change:
-        arguments["weight"] = arguments["weight"].to(change["t"].dtype)
-    on_cpu = name.endswith("elsewhere") or name == "eps a tensor"
-    arguments = {n: x if on_cpu else to(device, x) for n, x in arguments.items()}
+        given["weight"] = given["weight"].to(change["t"].dtype)
+    if not name.endswith("elsewhere"):
+        given = {n: to(device, x) for n, x in given.items()}
     with pytest.raises(kind) as error:
-        call(arguments.pop("t"), arguments.pop("weight"), arguments.pop("freqs"), **arguments)
+        call(given.pop("t"), given.pop("weight"), given.pop("freqs"), **given)
     assert error.type is kind
-    names = {"w": "weight", "s": "sumsq"}
-    if call is of_two:
-        names = {"w": "q_weight", "s": "sumsq[0]"}
+    names = ("q_weight", "sumsq[0]") if call is of_two else ("weight", "sumsq")
     message = str(error.value)
-    assert message.startswith(begins.format(**names)), message
+    assert message.startswith(begins.format(w=names[0], s=names[1])), message
     assert accepted in message, message
 
 
-@pytest.mark.parametrize("k_weight", (1.0, ones(D - 1), ones(H, D)), ids=("float", "short", "q's"))
-def test_a_bad_weight_of_k(k_weight, device, nothing_may_run):
+def test_a_bad_weight_of_k(device, nothing_may_run):
+    """It is asked for the heads of k; q's weight of each head is good."""
     q, k, freqs = (to(device, x) for x in (t(), t(S, BATCH, 1, D), table()))
-    weights = to(device, ones(H, D)), to(device, k_weight)
-    with pytest.raises(
-        (TypeError, ValueError), match=r"^k_weight (is of type|has shape).*; accepted: "
-    ):
-        qk_norm_rope(q, k, *weights, freqs)
+    weight = to(device, ones(H, D))
+    with pytest.raises(ValueError, match=r"^k_weight has shape \(3, 10\); accepted: "):
+        qk_norm_rope(q, k, weight, weight, freqs)
 
 
 @pytest.mark.parametrize(
@@ -216,37 +219,40 @@ def test_a_bad_pair_of_sums(sumsq, message, error, device, nothing_may_run):
         qk_norm_rope(x, x, None, None, freqs, sumsq=sumsq)
 
 
-@pytest.mark.parametrize("name", ["elements in one place", "k shares memory", *OF_THE_NORM])
-def test_nothing_is_written_by_a_call_that_fails(name, device):
-    """In place, all of a row is written: what does not turn must not be shared either."""
-    q, k = torch.randn(2, S, BATCH, H, D, device=device)
-    change = dict(OF_THE_NORM.get(name, ({},))[0])
-    if name == "elements in one place":  # rows share their last element with the next row's first
-        q = torch.randn(S * BATCH * H * D, device=device)
-        q = q.as_strided((S, BATCH, H, D), (BATCH * H * 9, H * 9, 9, 1))
-    elif name == "k shares memory":
-        both = torch.randn(S, BATCH, H, D + 2, device=device)
-        q, k = both[..., :D], both[..., 2:]
-    elif "t" in change:
-        q, k = change["t"].to(device), change.pop("t").to(device).clone()
-    before = q.clone(), k.clone()
-    weight = change.pop("weight", ones(D, dtype=q.dtype).to(device))
-    if (sumsq := change.pop("sumsq", None)) is not None:
-        change["sumsq"] = sumsq, sumsq
-    with pytest.raises((TypeError, ValueError)):
-        qk_norm_rope(q, k, weight, weight, table().to(device), inplace=True, **change)
-    assert torch.equal(q, before[0]) and torch.equal(k, before[1])
+WRITTEN_TWICE = {  # in place a norm writes all of a row, what does not turn too
+    # rows share their last element with the next row's first
+    "elements": lambda x: (x.as_strided((S, BATCH, H, D), (BATCH * H * 9, H * 9, 9, 1)), x[-1:]),
+    # two elements in both: the tail of q, the head of k, which `rope_qk` leaves alone
+    "k": lambda x: [x.view(S, BATCH, H, -1)[..., i : i + D] for i in (0, 8)],
+}
 
 
-def test_a_row_that_overlaps_past_its_rotary_slice_is_refused(device):
-    """`rope_qk` leaves those elements alone; a norm writes them."""
-    both = torch.randn(S, BATCH, H, D + 8, device=device)
-    q, k = both[..., :D], both[..., 8:]  # two elements in both: the tail of q, the head of k
+@pytest.mark.parametrize("name", WRITTEN_TWICE)
+def test_nothing_is_written_twice_in_place(name, device):
+    memory = torch.randn(S * BATCH * H * (D + 8), device=device)
+    before, (q, k) = memory.clone(), WRITTEN_TWICE[name](memory)
     freqs = torch.randn(S, 1, 1, 2, device=device)
-    before = both.clone()
-    with pytest.raises(ValueError, match=r"^k shares memory with q; accepted: .*k\.clone\(\)"):
-        qk_norm_rope(q, k, None, None, freqs, inplace=True)
-    assert torch.equal(both, before)
+    message = r"^k shares memory with q; accepted: .*k\.clone\(\)" if name == "k" else "^t has"
+    with pytest.raises(ValueError, match=message):
+        if name == "k":
+            qk_norm_rope(q, k, None, None, freqs, inplace=True)
+        else:
+            norm_rope(q, None, freqs, inplace=True)
+    assert torch.equal(memory, before)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ({"eps": -1e-6}, {"norm_dim": 0}, {"q_weight": ones(D - 1)}, {"sumsq": (ones(1),) * 2}),
+)
+def test_nothing_is_written_by_a_call_that_fails(change, device):
+    q, k = torch.randn(2, S, BATCH, H, D, device=device)
+    before, weight = (q.clone(), k.clone()), ones(D).to(device)
+    given = {"q_weight": weight, "k_weight": weight, "freqs": table().to(device)}
+    given |= {name: to(device, value) for name, value in change.items()}
+    with pytest.raises((TypeError, ValueError)):
+        qk_norm_rope(q, k, inplace=True, **given)
+    assert torch.equal(q, before[0]) and torch.equal(k, before[1])
 
 
 def test_the_keywords_and_defaults_of_rope_qk_are_here_too():

@@ -34,7 +34,7 @@ AXES = ROTATION_AXES | {
 SMALL_AXES = AXES | {
     "d": (20, 32, 64, 30),
     "heads": ("1", "3", "4/2", "2/5"),
-    "s": (1, 2, 5, 6),
+    "s": (1, 2, 3),
 }
 FEW_LENGTHS = LENGTHS[:9]
 

@@ -10,7 +10,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from inputs import FORMATS, shape_of
 from norm_yardstick import check
-from pairwise import each_pair
+from pairwise import cover
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
 from rope_kernels.launch import launch_norm, norm_plan
 from rope_kernels.machine.engine import Engine
@@ -52,17 +52,17 @@ def bytes_beyond_gradients(plans, per_head):
     return sum(x.numel() * x.element_size() for x in partials)
 
 
-@each_pair
-@pytest.mark.parametrize("per_head", (False, True), ids=("(d,)", "(h, d)"))
-@pytest.mark.parametrize("starts", (False, True), ids=("shared angles", "own angles"))
-@pytest.mark.parametrize(
-    "d,dtype", ((128, torch.bfloat16), (64, torch.float32), (512, torch.float64))
+@cover(
+    name=tuple(SHAPES),
+    tensor_format=FORMATS,
+    d_and_dtype=((128, torch.bfloat16), (64, torch.float32), (512, torch.float64)),
+    starts={"shared angles": False, "own angles": True},
+    per_head={"(d,)": False, "(h, d)": True},
 )
-@pytest.mark.parametrize("tensor_format", FORMATS)
-@pytest.mark.parametrize("name", SHAPES)
-def test_partial_sums_are_small(name, tensor_format, d, dtype, starts, per_head, monkeypatch):
+def test_partial_sums_are_small(name, tensor_format, d_and_dtype, starts, per_head, monkeypatch):
     monkeypatch.setattr(norm_plan, "count_sms", lambda device: 132)
-    arguments, options = call_on_meta(tensor_format, *SHAPES[name], d, dtype, per_head, starts)
+    given = tensor_format, *SHAPES[name], *d_and_dtype, per_head, starts
+    arguments, options = call_on_meta(*given)
     plans = plans_of_norm(Engine.NVIDIA, qk_norm_rope, *arguments, **options)
     gradients = sum(x.numel() * x.element_size() for x in arguments[:2])
     assert bytes_beyond_gradients(plans, per_head) <= max(2**22, gradients // 100)
@@ -79,17 +79,18 @@ def sample(tensor_format, device, per_head, heads=(5, 2), s=11, b=3, dtype=torch
     return tensors, weights, options
 
 
-@each_pair
-@pytest.mark.parametrize("per_head", (False, True), ids=("(d,)", "(h, d)"))
-@pytest.mark.parametrize("chunks", (1, 2))
-@pytest.mark.parametrize("own_angles,rotary_dim", ((False, 10), (True, D)))
-@pytest.mark.parametrize("tensor_format", FORMATS)
+@cover(
+    tensor_format=FORMATS,
+    angles_and_dim={"shared": (False, 10), "own": (True, D)},
+    per_head={"(d,)": False, "(h, d)": True},
+    chunks=(1, 2),
+)
 def test_programs_that_go_through_everything(
-    tensor_format, own_angles, rotary_dim, per_head, chunks, device, monkeypatch, whole_way
+    tensor_format, angles_and_dim, per_head, chunks, device, monkeypatch, whole_way
 ):
     """As if partial sums took too much memory: a program, or two, for all that they can share."""
-    heads = 39, 17  # no tile of rows divides them
-    tensors, weights, options = sample(tensor_format, device, per_head, heads, s=3)
+    heads, (own_angles, rotary_dim) = (39, 17), angles_and_dim  # no tile of rows divides the heads
+    tensors, weights, options = sample(tensor_format, device, per_head, heads, s=2)
     shares = chunks * sum(heads) if per_head else 2 * chunks
     monkeypatch.setattr(norm_plan, "BYTES_OF_PARTIALS", shares * 4 * D)
     monkeypatch.setattr(norm_plan, "GRADIENT_PER_PARTIALS", 10**9)
@@ -99,8 +100,7 @@ def test_programs_that_go_through_everything(
     monkeypatch.setattr(launch_norm, "run", lambda plan, x: plans.append(plan) or run(plan, x))
     rope = RotaryPositionEmbedding(D, rotary_dim / D).to(device)
     check(tensors, weights, rope, **options)
-    backward = [plan for plan in plans if plan.kernel == norm_plan.BACKWARD]
-    (plan,) = backward
+    (plan,) = (plan for plan in plans if plan.kernel == norm_plan.BACKWARD)
     fold = plan.constants["order"].fold
     assert fold or chunks > 1  # few rows fit into two programs' sums as they are
     assert plan.sizes["chunks"] <= chunks
@@ -137,8 +137,13 @@ def trained(names, device, per_head=False):
     return named, options
 
 
-@pytest.mark.parametrize("through", ("eager", "compiled"))
-@pytest.mark.parametrize("name", WANTED)
+@pytest.mark.parametrize(
+    "name, through",
+    [
+        *((name, "eager") for name in WANTED),
+        *((name, "compiled") for name in ("k's weight alone", "q, and k's weight")),
+    ],
+)
 def test_only_gradients_that_are_wanted_are_computed(name, through, device, monkeypatch, whole_way):
     names, launches = WANTED[name]
     named, _ = trained(names, device)

@@ -6,11 +6,10 @@ import torch
 from inputs import FORMATS, angles, sequence_starts, shape_of
 from norm_yardstick import answers_fp64, assert_close, outs_and_grads
 from pairwise import each_pair
-from rope_kernels import norm_rope, qk_norm_rope, reference, rotate_half
+from rope_kernels import reference, rotate_half
 from rope_kernels.call.normalization import Normalization
 from rope_kernels.call.rotation import Rotation
 from rope_kernels.launch import launch_norm
-from rope_kernels.launch.run import options_of
 from test_norm_rope import Sample, each_order, each_pairing
 
 # Triton's interpreter truncates to bf16; a GPU rounds to nearest.
@@ -54,46 +53,6 @@ def assert_equal_but_for_few(got, want):
     larger = torch.maximum(first, second).repeat(*[1] * (want.dim() - 1), 2)
     unit = 2.0 ** larger.log2().ceil() * torch.finfo(got.dtype).eps
     assert ((got.float() - want.float()).abs() <= unit)[differs].all()
-
-
-@pytest.mark.parametrize(
-    "dtype", (torch.float16, pytest.param(torch.bfloat16, marks=pytest.mark.gpu)), ids=str
-)
-def test_the_models_bits_but_for_few(dtype, device):
-    t, weight, (cos, sin) = qwen3_inputs(device, dtype, s=16 if device == "cpu" else 2048)
-    got = norm_rope(t, weight, (cos, sin), "bshd", rounding="model")
-    want = apply_rotary(rms_norm(t, weight), cos[:, None], sin[:, None])
-    assert_equal_but_for_few(got, want)
-    once = norm_rope(t, weight, (cos, sin), "bshd")
-    assert (once != want).float().mean() > 0.01, "else it would be no option"
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16), ids=str)
-def test_transformers_bits_but_for_few(dtype):
-    qwen3 = pytest.importorskip("transformers.models.qwen3.modeling_qwen3")
-    q, weight, (cos, sin) = qwen3_inputs("cuda", dtype, s=2048)
-    k = torch.randn(2, 2048, 2, 128, device="cuda").to(dtype)
-    norms = [qwen3.Qwen3RMSNorm(128).to("cuda", dtype) for _ in "qk"]
-    for norm in norms:
-        norm.weight.data.copy_(weight)
-    with torch.no_grad():
-        wants = [norm(t).transpose(1, 2) for norm, t in zip(norms, (q, k), strict=True)]
-        wants = qwen3.apply_rotary_pos_emb(*wants, cos[None], sin[None])
-        eps = norms[0].variance_epsilon
-        weights = [norm.weight for norm in norms]
-        gots = qk_norm_rope(q, k, *weights, (cos, sin), "bshd", eps=eps, rounding="model")
-    for got, want in zip(gots, wants, strict=True):
-        assert_equal_but_for_few(got, want.transpose(1, 2))
-
-
-def test_unfused_it_is_the_model_bit_for_bit(device):
-    """In bf16 too: plain PyTorch on both sides."""
-    for dtype in (torch.bfloat16, torch.float16, torch.float32):
-        t, weight, (cos, sin) = qwen3_inputs(device, dtype, s=8)
-        options = {"rounding": "model", "fused": False}
-        got = norm_rope(t, weight, (cos, sin), "bshd", **options)
-        assert torch.equal(got, apply_rotary(rms_norm(t, weight), cos[:, None], sin[:, None]))
 
 
 # bit for bit, given 1 / rms
@@ -205,23 +164,3 @@ def test_gradients_are_those_of_the_rounded_table(kind, norm_after, device):
                 assert_close(got[name], want, scale)
         want, scale = wants["out"]
         assert ((got["out"].double() - want).abs() <= 8 * 2.0**-11 * scale).all()
-
-
-@pytest.mark.parametrize("backward", (False, True))
-@pytest.mark.parametrize("rounding", ("once", "model"))
-@pytest.mark.usefixtures("needs_triton")
-def test_fusion_is_off_where_the_model_rounds(rounding, backward, device, monkeypatch):
-    """A fused multiply-add rounds once where the model's operators round twice."""
-    plans, run = [], launch_norm.run
-    monkeypatch.setattr(
-        launch_norm, "run", lambda plan, given: plans.append(plan) or run(plan, given)
-    )
-    sample = Sample(device)
-    t, weight = sample.tensors[0].requires_grad_(backward), sample.weights[0]
-    out = norm_rope(t, weight, sample.freqs, rounding=rounding)
-    if backward:
-        out.sum().backward()
-    assert plans[0].fp_fusion == (rounding == "once")
-    assert options_of(plans[0])["enable_fp_fusion"] == (rounding == "once")
-    assert plans[0].constants["steps"].fused == (rounding == "once")
-    assert all(plan.fp_fusion for plan in plans[1:]), "gradients are rounded once"

@@ -8,16 +8,12 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from inputs import LAYOUTS, angles, contiguous
-from norm_yardstick import (
-    assert_as_in_new_memory,
-    assert_close,
-    norm_rope_fp64,
-)
-from pairwise import each_pair
+from inputs import FORMATS, angles, contiguous
+from norm_yardstick import assert_close, norm_rope_fp64
+from pairwise import cover
 from rope_kernels import norm_rope, qk_norm_rope, reference, sum_of_squares
 from rope_kernels.launch import launch_norm
-from test_norm_rope import DTYPES, Sample, each_format, each_order
+from test_norm_rope import Sample
 
 S, B, H, D, D2 = 3, 2, 3, 20, 12  # of a `Sample`
 
@@ -65,11 +61,12 @@ def test_the_input_may_not_be_overwritten_and_the_output_may(device):
 # a norm over all heads, those of several ranks too
 
 
-@each_pair
-@each_order
-@pytest.mark.parametrize("ranks", (1, 2))
-@pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=str)
-@each_format
+@cover(
+    tensor_format=FORMATS,
+    dtype=(torch.float32, torch.float64),
+    ranks=(1, 2),
+    norm_after=(False, True),
+)
 def test_a_norm_over_all_heads(tensor_format, dtype, ranks, norm_after, device):
     """Each rank has some heads; all have the sum of squares that an all-reduce would give."""
     heads = tensor_format.index("h")
@@ -135,28 +132,6 @@ def test_under_autocast_the_dtype_of_x_is_kept(device):
 # in place
 
 
-@each_pair
-@each_order
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("layout", ("packed_qkv", "negative_view"))
-@pytest.mark.parametrize("tensor_format", ("sbhd", "thd"))
-def test_in_place_gives_the_same(tensor_format, layout, dtype, norm_after, device):
-    """All of the tensor is overwritten, what does not rotate too; and nothing beside it."""
-    sample = Sample(device, tensor_format, dtype=dtype, layout=LAYOUTS[layout])
-    given = *sample.weights, sample.freqs, tensor_format
-    options = {"norm_after": norm_after, **sample.options}
-    wants = qk_norm_rope(*sample.tensors, *given, **options)
-    bases = [None if t._base is None else t._base.clone() for t in sample.tensors]
-    befores = [t.clone() for t in sample.tensors]
-    outs = qk_norm_rope(*sample.tensors, *given, inplace=True, **options)
-    rows = zip(sample.tensors, outs, wants, befores, bases, strict=True)
-    for t, out, want, before, base in rows:
-        assert out is t
-        assert_as_in_new_memory(t, want)
-        t.copy_(before)
-        assert base is None or torch.equal(t._base, base), "elements of others were written to"
-
-
 def test_in_place_raises_the_version(device):
     sample = Sample(device)
     versions = [t._version for t in sample.tensors]
@@ -167,8 +142,7 @@ def test_in_place_raises_the_version(device):
         norm_rope(t, None, sample.freqs, inplace=True)
 
 
-@pytest.mark.parametrize("fused", (True, False), ids=("fused", "unfused"))
-@pytest.mark.parametrize("which", (0, 1, 2, 3))
+@pytest.mark.parametrize("which, fused", ((0, True), (1, False), (2, False), (3, True)))
 def test_in_place_refuses_gradients(which, fused, device):
     """Of x and of the weights; within no_grad they are fine."""
     sample = Sample(device)

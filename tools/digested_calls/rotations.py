@@ -18,7 +18,7 @@ def every_call(package, cases: list[dict]) -> Calls:
 
 
 def calls_of_tests(package) -> Calls:
-    """Those of tests/kernels/test_compiled_code.py, under its names, with their backward passes."""
+    """Calls as those of tests/kernels/test_compiled_code.py, with their backward passes."""
     import torch
 
     s, b, h, d = 64, 2, 8, 128

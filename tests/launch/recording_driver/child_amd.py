@@ -1,7 +1,8 @@
 """A process that believes in an AMD GPU: launches calls both ways and prints what the driver noted.
 
 For `test_amd.py`, which gives it `libamdhip64.so` made from `libamdhip64.c`. Triton's own
-driver for AMD runs, but for what it would ask PyTorch. Arguments: a GPU and its threads a warp.
+driver for AMD runs, but for what it would ask PyTorch. Arguments: a GPU, its threads a warp, and
+names of cases; all cases without names.
 """
 
 import ctypes
@@ -39,9 +40,10 @@ api.runs_in_triton = engine.runs_in_triton = lambda t: True  # they would ask fo
 
 
 if __name__ == "__main__":
+    names = sys.argv[3:] or cases().keys()
     result = {
         "engine": engine.engine_of(torch.empty(0)).name,
-        "cases": {name: both_ways(*case) for name, case in cases().items()},
+        "cases": {name: both_ways(*cases()[name]) for name in names},
         "fast sine": list(whole_ways.fast_sine),
         "targets": list(whole_ways.targets),
     }
