@@ -1,7 +1,6 @@
 """`attention_factor` multiplies cos and sin in every path, forward and backward."""
 
 import copy
-import math
 
 import pytest
 import torch
@@ -243,39 +242,6 @@ def test_under_torch_func(device):
     out, push = torch.func.vjp(lambda t: apply_rotary_pos_emb(t, module), t)
     assert_rounded_once(out, rotate_fp64(t, module, "sbhd"))
     assert_rounded_once(push(t)[0], gradient_fp64(t, module, "sbhd", t))
-
-
-# the argument
-
-
-@pytest.mark.parametrize("bad", (0, -1.0, math.nan, math.inf, None, "1"), ids=str)
-def test_a_bad_factor_is_named(bad):
-    message = rf"^attention_factor is {bad!r}; accepted: a positive number below infinity$"
-    with pytest.raises(ValueError, match=message):
-        RotaryPositionEmbedding(D, attention_factor=bad)
-    module = RotaryPositionEmbedding(D, attention_factor=FACTOR)
-    with pytest.raises(ValueError, match=message):
-        module.attention_factor = bad
-    assert module.attention_factor == FACTOR
-
-
-def test_the_module_says_and_keeps_its_factor(device):
-    words = f"rotary_dim=20, rotary_base=10000.0, attention_factor={FACTOR}"
-    module = module_of(device)
-    for kept in (module, copy.deepcopy(module), module.half(), module.to("meta")):
-        assert kept.attention_factor == FACTOR and repr(kept) == f"RotaryPositionEmbedding({words})"
-    assert "attention_factor" not in repr(RotaryPositionEmbedding(D))
-
-
-def test_a_module_of_an_older_version_has_no_factor():
-    module = RotaryPositionEmbedding(D)
-    state = module.__getstate__()
-    del state["attention_factor"]
-    older = RotaryPositionEmbedding.__new__(RotaryPositionEmbedding)
-    older.__setstate__(state)
-    assert older.attention_factor == 1.0
-    t = torch.randn(S, B, H, D)
-    assert torch.equal(rope_fw(t, older), rope_fw(t, module))
 
 
 def test_tables_of_others_have_no_factor(device):
