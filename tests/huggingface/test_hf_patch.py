@@ -289,14 +289,13 @@ def test_how_a_function_was_written_and_run_does_not_count(way, llama, made):
     assert code_digest(function) == code_digest(function_of(llama.apply_rotary_pos_emb))
 
 
-@pytest.mark.parametrize("options", (("-OO",), ("-X", "no_debug_ranges")))
-def test_options_of_python_do_not_count(options, llama, made):
+def test_options_of_python_do_not_count(llama, made):
     module = made("optioned_rotation", text_of_llama(llama))  # this leaves bytecode for the child
     digest = "from rope_kernels.huggingface.digest import code_digest"
     code = f"import optioned_rotation as m; {digest}; print(code_digest(m.apply_rotary_pos_emb))"
     path = os.pathsep.join((str(Path(module.__file__).parent), *sys.path))
     child = subprocess.run(
-        [sys.executable, *options, "-c", code],
+        [sys.executable, "-OO", "-X", "no_debug_ranges", "-c", code],
         env=os.environ | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
