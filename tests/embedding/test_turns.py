@@ -273,26 +273,15 @@ def patched():
     return module
 
 
-REFUSED = {
-    stretched: (TypeError, r"^freqs is a Stretched that overrides forward; .*freqs\(max_seq_len\)"),
-    patched: (TypeError, r"^freqs is a RotaryPositionEmbedding that overrides forward"),
-}
-
-
-@pytest.mark.parametrize("make", REFUSED)
+@pytest.mark.parametrize("make", (stretched, patched))
 def test_a_module_that_does_more_when_called_is_refused(make, device):
     module, t = make().to(device), tokens(device)
-    error, message = REFUSED[make]
+    name = type(module).__name__
+    message = rf"^freqs is a {name} that overrides forward; .*freqs\(max_seq_len\)"
     rope_fw(t, RotaryPositionEmbedding(D).to(device))  # a call that looks like this one
-    calls = (
-        lambda: apply_rotary_pos_emb(t, module),
-        lambda: apply_rotary_pos_emb(t, module, fused=False),
-        lambda: rope_bw(t, module),
-        lambda: rope_qk(t, t, module),
-    )
-    for call in calls:
-        with pytest.raises(error, match=message):
-            call()
+    for call in (rope_fw, rope_bw, in_plain_pytorch, lambda t, freqs: rope_qk(t, t, freqs)):
+        with pytest.raises(TypeError, match=message):
+            call(t, module)
     rope_fw(t, module(S))
 
 
@@ -302,18 +291,13 @@ def test_hooks_do_not_run_and_the_first_call_says_so(register, device):
     module, t, ran = RotaryPositionEmbedding(D).to(device), tokens(device), []
     want = rope_fw(t, module)
     getattr(module, register)(lambda *arguments: ran.append(arguments) and None)
-    calls = (
-        rope_fw,
-        apply_rotary_pos_emb,
-        lambda *arguments: apply_rotary_pos_emb(*arguments, fused=False),
-    )
     with pytest.warns(
         UserWarning, match=r"freqs has forward hooks, which don't run.*\(max_seq_len"
     ):
         assert torch.equal(rope_fw(t, module), want)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for call in calls:
+        for call in (rope_fw, apply_rotary_pos_emb, in_plain_pytorch):
             torch.testing.assert_close(call(t, module), want)
     assert not ran
     rope_fw(t, module(S))
@@ -358,56 +342,48 @@ def test_a_state_dict_after_the_meta_device(assign, device):
 # inference mode
 
 
-def test_a_module_made_in_inference_mode_computes_its_turns_once(device):
-    t = tokens(device)
-    with torch.inference_mode():
-        module = RotaryPositionEmbedding(D).to(device)
-        assert operators_of(lambda: module.turns(S)) == []
-        module.inv_freq.mul_(2)
-        assert torch.equal(rope_fw(t, module), rope_fw(t, module_of(module.inv_freq)))
-    assert operators_of(lambda: module.turns(S)) == []
+def made_in_it(module, new):
+    return module_of(new)
+
+
+def set_by(change):
+    def setting(module, new):
+        change(module, new)
+        return module
+
+    return setting
 
 
 WAYS_IN = {
-    "made": lambda module, new: setattr(module, "inv_freq", new),
-    "a parameter": lambda module, new: setattr(module, "inv_freq", nn.Parameter(new, False)),
-    "registered": lambda module, new: module.register_buffer("inv_freq", new),
-    "assigned": AT_ONCE["state dict, assigned"],
+    "made": made_in_it,
+    "assigned": set_by(AT_ONCE["assignment"]),
+    "a parameter": set_by(
+        lambda module, new: setattr(module, "inv_freq", nn.Parameter(new, False))
+    ),
+    "registered": set_by(lambda module, new: module.register_buffer("inv_freq", new)),
+    "a state dict, assigned": set_by(AT_ONCE["state dict, assigned"]),
+    "a state dict": set_by(AT_ONCE["state dict"]),
+    "in new memory": set_by(lambda module, new: module.to("meta").to_empty(device=new.device)),
+    "cast": set_by(lambda module, new: module.half()),
+    "reset": set_by(lambda module, new: module.reset_parameters()),
 }
 
 
 @pytest.mark.parametrize("way_in", WAYS_IN.values(), ids=WAYS_IN)
-def test_an_inference_tensor_is_followed_and_trained_with_later(way_in, device):
+def test_what_inference_mode_did_to_a_module_is_followed_and_trained_with_later(way_in, device):
     t, module = tokens(device), RotaryPositionEmbedding(D).to(device)
     with torch.inference_mode():
-        new = other_frequencies(device)
-        way_in(module, new)
+        module = way_in(module, other_frequencies(device))
+        new = module.inv_freq.clone()
         assert torch.equal(rope_fw(t, module), rope_fw(t, module_of(new)))
         assert operators_of(lambda: module.turns(S)) == []
         module.inv_freq.mul_(2)
         assert torch.equal(rope_fw(t, module), rope_fw(t, module_of(2 * new)))
+    assert operators_of(lambda: module.turns(S)) == []
+    assert not module.turns(S).is_inference() and not module.inv_freq.is_inference()
     leaf = t.clone().requires_grad_()
     apply_rotary_pos_emb(leaf, module).backward(t)
-    assert torch.equal(leaf.grad, rope_bw(t, module))
-
-
-INSIDE = {
-    "changed": lambda module: module.inv_freq.mul_(2),
-    "moved": lambda module: module.to("meta").to_empty(device="cpu"),
-    "cast": lambda module: module.half(),
-    "reset": lambda module: module.reset_parameters(),
-}
-
-
-@pytest.mark.parametrize("how", INSIDE)
-def test_what_inference_mode_did_to_a_module_serves_training(how):
-    module, t = RotaryPositionEmbedding(D), tokens("cpu", requires_grad=True)
-    with torch.inference_mode():
-        INSIDE[how](module)
-        apply_rotary_pos_emb(t, module)
-    assert not module.turns(S).is_inference() and not module.inv_freq.is_inference()
-    apply_rotary_pos_emb(t, module).sum().backward()
-    assert torch.equal(t.grad, rope_bw(torch.ones_like(t), module_of(module.inv_freq)))
+    assert torch.equal(leaf.grad, rope_bw(t, module_of(2 * new)))
 
 
 # a buffer among others
