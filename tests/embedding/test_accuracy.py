@@ -74,18 +74,6 @@ def test_on_the_fly(d, where, dtype, position, device):
         assert error <= bar_of(t, position + 1500)
 
 
-def test_the_usual_product_in_fp32_has_lost_its_angles_there(device):
-    """As in nearly all models: position * inv_freq. So the test above can tell."""
-    t, grad = (x[:3] for x in sample(torch.float32, 64, device))  # at position 500 they go already
-    module = RotaryPositionEmbedding(64).to(device)
-    lost = {0: 0.0, 131_071: 1e-4, 1_000_000: 3e-3, 10_000_000: 3e-2}
-    for position in POSITIONS:
-        truly_where = {"position_ids": torch.arange(len(t), device=device)[None] + position}
-        table = module(len(t), offset=position)
-        for error in errors(t, grad, table, module, truly_where=truly_where):
-            assert (error > lost[position]) and (error <= bar_of(t)) == (position == 0)
-
-
 NEGATIVE_AND_HUGE = [-1, -5, -131_071, -10_000_000, 2**31 - 1, 2**31, -(2**31) - 1, 2**33 + 7]
 NEGATIVE_AND_HUGE += [2**40, 2**40 + 123_457, -(2**40), -(2**40) - 99_991]
 
@@ -162,13 +150,6 @@ def test_scaled_frequencies_in_turns(scale):
     """Twice as many pieces: the product of scale and frequency has the 53 bits of fp64."""
     for inv_freq in (RotaryPositionEmbedding(512).inv_freq, 100 * torch.rand(500)):
         assert worst_units(inv_freq, scale) <= 4
-
-
-def test_the_last_piece_of_a_turn_is_needed():
-    """In fp64 alone frequencies are wrong by hundreds of units, so the tests above can tell."""
-    inv_freq = RotaryPositionEmbedding(512).inv_freq
-    in_fp64 = [int(f / (2 * math.pi) * 2**64) for f in inv_freq.tolist()]
-    assert max(map(units_off, inv_freq.tolist(), in_fp64)) > 100
 
 
 def worst_units(inv_freq, scale=1.0):
