@@ -144,21 +144,6 @@ PUBLISHED = {  # without the sizes that don't matter
         "rope_theta": 10000.0,
         "rope_scaling": PHI_3_LISTS | {"type": "longrope"},
     },
-    "GptOssConfig": {
-        "head_dim": 64,
-        "hidden_size": 2880,
-        "num_attention_heads": 64,
-        "max_position_embeddings": 131072,
-        "rope_theta": 150000,
-        "rope_scaling": {
-            "beta_fast": 32.0,
-            "beta_slow": 1.0,
-            "factor": 32.0,
-            "original_max_position_embeddings": 4096,
-            "rope_type": "yarn",
-            "truncate": False,
-        },
-    },
     "Glm4Config": {
         "head_dim": 128,
         "hidden_size": 4096,
@@ -171,7 +156,6 @@ PUBLISHED = {  # without the sizes that don't matter
 MODULES = {
     "DeepseekV3Config": ("deepseek_v3", "DeepseekV3RotaryEmbedding"),
     "Phi3Config": ("phi3", "Phi3RotaryEmbedding"),
-    "GptOssConfig": ("gpt_oss", "GptOssRotaryEmbedding"),
     "Glm4Config": ("glm4", "Glm4RotaryEmbedding"),
     "Gemma3TextConfig": ("gemma3", "Gemma3RotaryEmbedding"),
     "Gemma4TextConfig": ("gemma4", "Gemma4TextRotaryEmbedding"),
