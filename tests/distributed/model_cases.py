@@ -71,9 +71,7 @@ def new_model(device, dtype):
 def of_own_heads(attend, q, k, v, **options):
     """Attention of this rank's heads, which need no others. torchtitan does the same."""
     attend = partial(attend, **options)
-    if isinstance(q, DTensor):
-        attend = local_map(attend, [HEADS], ([HEADS],) * 3, device_mesh=q.device_mesh)
-    return attend(q, k, v)
+    return local_map(attend, [HEADS], ([HEADS],) * 3, device_mesh=q.device_mesh)(q, k, v)
 
 
 def train(model, tokens):
@@ -97,9 +95,9 @@ def in_one_process(device, dtype):
     return train(model, tokens), dict(model.named_parameters())
 
 
-def tensor_parallel(model, mesh, how):
+def tensor_parallel(model, mesh, by_sequence):
     """Heads and columns of the MLP are shared, as in PyTorch's tutorial and in torchtitan."""
-    columns = ColwiseParallel(use_local_output=how == "local")
+    columns = ColwiseParallel(use_local_output=False)
     of_layer = {
         **{f"attention.{name}": columns for name in "qkv"},
         "attention.out": RowwiseParallel(),
@@ -107,7 +105,7 @@ def tensor_parallel(model, mesh, how):
         "down": RowwiseParallel(),
     }
     of_model = {"head": ColwiseParallel(output_layouts=Replicate())}
-    if how == "sequence":  # between attention and MLP each rank has some tokens
+    if by_sequence:  # between attention and MLP each rank has some tokens
         by_tokens, whole = Shard(1), Replicate()
         arguments = (by_tokens, None, None, None), (whole, None, None, None)
         of_layer |= {
@@ -146,7 +144,7 @@ def assert_near(got, want, dtype):
     assert off <= TOLERANCE[dtype], off
 
 
-def assert_rotated_alike(rotations, mesh, kind):
+def assert_rotated_alike(rotations):
     """Each rank's rows bit for bit as one process rotates the same whole tensors, and back.
 
     In the first call of all, and in the last.
@@ -155,8 +153,9 @@ def assert_rotated_alike(rotations, mesh, kind):
         *given, cos, sin = rotations.given[number]
         gradients = [rotations.gradients[number, name] for name in NAMES]
         every = *given, *rotations.turned[number], *gradients
-        assert {type(x) for x in every} == {kind}
-        q, k, *turned, of_q, of_k, of_turned_q, of_turned_k = (of_all_heads(x, mesh) for x in every)
+        assert {(type(x), x.placements) for x in every} == {(DTensor, (HEADS,))}
+        every = [x.detach().full_tensor() for x in every]
+        q, k, *turned, of_q, of_k, of_turned_q, of_turned_k = every
         assert (q.shape[1], k.shape[1]) == (SIZE.heads, SIZE.kv_heads)
         table = cos, sin
         for got, want in zip(turned, rope_qk(q, k, table, "bhsd"), strict=True):
@@ -165,31 +164,16 @@ def assert_rotated_alike(rotations, mesh, kind):
         assert torch.equal(of_k, rope_bw(of_turned_k, table, "bhsd"))
 
 
-def of_all_heads(x, mesh):
-    """The heads of all ranks, whatever class the model had for its own."""
-    x = x.detach()
-    if mesh is None:
-        return x
-    if isinstance(x, DTensor):
-        assert x.placements == (HEADS,)
-        return x.full_tensor()
-    return DTensor.from_local(x, mesh, [HEADS], run_check=False).full_tensor()
-
-
-@cases.for_each(2, [(2, 1)], ["local"], [torch.float32])
-@cases.for_each(2, [(1, 2)], ("dtensors", "local", "sequence"), [torch.float32])
-@cases.for_each(2, [(1, 2)], ["dtensors"], [torch.bfloat16])
-@cases.for_each(4, [(2, 2)], ("dtensors", "local", "sequence"), [torch.float32])
-@cases.for_each(4, [(2, 2)], ["dtensors"], [torch.bfloat16])
-def a_small_llama(sizes, how, dtype, device):
+@cases.for_each(2, [(1, 2)], [False], [torch.bfloat16])
+@cases.for_each(2, [(1, 2)], [True], [torch.float32])
+@cases.for_each(4, [(2, 2)], [False], [torch.float32])
+def a_small_llama(sizes, by_sequence, dtype, device):
     """Losses, all gradients and parameters near one process; rotations bit for bit."""
     mesh = mesh_of(device, *sizes)
     wanted, parameters = in_one_process(device, dtype)
     model, tokens = new_model(device, dtype)
-    tp, rotations = None, Rotations()
-    if sizes[1] > 1:
-        tp = mesh["tp"]
-        tensor_parallel(model, tp, how)
+    tp, rotations = mesh["tp"], Rotations()
+    tensor_parallel(model, tp, by_sequence)
     if sizes[0] > 1:
         fully_sharded(model, mesh["dp"])
     mine = tokens.chunk(sizes[0], dim=1)[mesh.get_local_rank("dp")]
@@ -197,7 +181,7 @@ def a_small_llama(sizes, how, dtype, device):
     with rotated_by(rotations), mock.patch.object(F, "scaled_dot_product_attention", attention):
         found = train(model, mine)
     assert len(rotations.given) == STEPS * SIZE.layers
-    assert_rotated_alike(rotations, tp, torch.Tensor if how == "local" else DTensor)
+    assert_rotated_alike(rotations)
     for (loss, gradients), (of_one, grads) in zip(found, wanted, strict=True):
         loss = whole(loss)
         dist.all_reduce(loss, group=mesh.get_group("dp"))

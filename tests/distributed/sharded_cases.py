@@ -8,7 +8,6 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_module
 
 from on_a_mesh import (
-    assert_gradient,
     assert_placed,
     check_both_ways,
     mesh_of,
@@ -21,6 +20,7 @@ from pairwise import chosen_from
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
+    qk_norm_rope,
     rope_bw,
     rope_fw,
     rope_qk,
@@ -54,12 +54,12 @@ cases = Cases()
 CASES = cases.by_world_size
 
 
-def shape_of(tensor_format, s=4, b=4, h=4, d=D):
+def shape_of(tensor_format, s=4, b=2, h=2, d=D):
     sizes = {"s": s, "b": b, "h": h, "d": d, "t": s}
     return [sizes[letter] for letter in tensor_format]
 
 
-def freqs_of(kind, device, s2=12, b=4):
+def freqs_of(kind, device, s2=12, b=2):
     rope = RotaryPositionEmbedding(D).to(device)
     angles = rope(s2)
     rows = angles[:, 0, 0]
@@ -75,68 +75,71 @@ def freqs_of(kind, device, s2=12, b=4):
     }[kind]
 
 
-@cases.for_each(2, DENSE, "bsh", ("module", "angles", "cos sin"))
-def shards_of_q_and_k(tensor_format, letter, kind, device):
-    """4 of everything, so formats and placements differ where shapes do not."""
+FUNCTIONS = {  # of q and k, with the kind of freqs or the rounding of a norm
+    "by a module": (rope_qk, "module"),
+    "by angles": (rope_qk, "angles"),
+    "by cos and sin": (rope_qk, "cos sin"),
+    "with a norm": (qk_norm_rope, "once"),
+    "with a model's norm": (qk_norm_rope, "model"),
+}
+SIZES = {"even": {}, "uneven": {"s": 5, "b": 3, "h": 3}}
+
+
+def of_q_and_k(which, tensor_format, device):
+    """A function of q and k, and of the weights that come with it."""
+    function, kind = FUNCTIONS[which]
+    if function is rope_qk:
+        freqs = freqs_of(kind, device)
+        return partial(rope_qk, freqs=freqs, tensor_format=tensor_format), []
+    options = {"freqs": freqs_of("module", device), "tensor_format": tensor_format}
+    weights = [torch.rand(D, device=device) for _ in range(2)]
+    return partial(qk_norm_rope, rounding=kind, **options), weights
+
+
+@cases.for_each(2, DENSE, "bsh", FUNCTIONS, SIZES)
+def shards_of_q_and_k(tensor_format, letter, which, sizes, device):
     mesh, placements = mesh_of(device, 2), on(tensor_format, letter)
-    q, k, *gradients = (torch.randn(shape_of(tensor_format), device=device) for _ in range(4))
-    rotate = partial(rope_qk, freqs=freqs_of(kind, device), tensor_format=tensor_format)
-    check_both_ways(rotate, [q, k], gradients, mesh, placements)
+    shape = shape_of(tensor_format, **SIZES[sizes])
+    q, k, *gradients = (torch.randn(shape, device=device) for _ in range(4))
+    run, weights = of_q_and_k(which, tensor_format, device)
+    check_both_ways(run, [q, k], gradients, mesh, placements, weights)
 
 
-@cases.for_each(2, ("angles", "cos sin", "per pair"), "bsh")
-def gradients_of_a_replicated_table(kind, letter, device):
-    mesh, tensor_format = mesh_of(device, 2), "bshd"
-    t = torch.randn(shape_of(tensor_format), device=device)
-    given = torch.randn(shape_of(tensor_format), device=device)
-    freqs = freqs_of(kind, device)
+ROWS = {"angles": 0, "per pair": 0, "cos sin": 0, "cos sin of each": 1}  # their dimension
+REPLICATED = [
+    (kind, letter, "whole") for kind in ("angles", "cos sin", "per pair") for letter in "bsh"
+]
+CUT = [(kind, "s", "cut") for kind in ("angles", "cos sin", "cos sin of each")]
+
+
+@cases.for_each(2, [*REPLICATED, ("cos sin of each", "b", "whole"), *CUT])
+def gradients_of_a_table(kind_letter_and_rows, device):
+    """Replicated, with a part for each entry, or cut with the sequence, which may be uneven."""
+    kind, letter, rows = kind_letter_and_rows
+    mesh, placements = mesh_of(device, 2), on("bshd", letter)
+    s = 5 if rows == "cut" else 4
+    t, given = (torch.randn(shape_of("bshd", s=s), device=device) for _ in range(2))
+    freqs = freqs_of(kind, device, s2=s if rows == "cut" else 12)
     tables = [freqs] if isinstance(freqs, torch.Tensor) else [*freqs]
-    rebuilt = {"angles": lambda x: x, "cos sin": lambda *x: x}.get(kind, type(freqs))
+    rebuilt = type(freqs) if kind == "per pair" else lambda *x: x if len(x) > 1 else x[0]
     leaves = [x.clone().requires_grad_() for x in tables]
-    out = apply_rotary_pos_emb(t, rebuilt(*leaves), tensor_format)
+    out = apply_rotary_pos_emb(t, rebuilt(*leaves), "bshd")
     wanted = torch.autograd.grad(out, leaves, given)
-    placements = on(tensor_format, letter)
-    mine = [placed(x, mesh, Replicate(), requires_grad=True) for x in tables]
+    of_table = of_gradient = Shard(ROWS[kind] if rows == "cut" else 0)
+    if rows == "whole" and kind != "cos sin of each":
+        of_table, of_gradient = Replicate(), Partial()
+    mine = [placed(x, mesh, of_table, requires_grad=True) for x in tables]
     shard, of_out = placed(t, mesh, *placements), placed(given, mesh, *placements)
 
     def run():
-        out = apply_rotary_pos_emb(shard, rebuilt(*mine), tensor_format)
+        out = apply_rotary_pos_emb(shard, rebuilt(*mine), "bshd")
         return out, torch.autograd.grad(out, mine, of_out)
 
     got, of_mine = silently(run)
     assert_placed(got, out, placements)
     for x, want in zip(of_mine, wanted, strict=True):
-        assert x.placements == (Partial(),) and x.shape == want.shape
+        assert x.placements == (of_gradient,) and x.shape == want.shape
         torch.testing.assert_close(x.full_tensor(), want)
-
-
-@cases.for_each(2)
-def a_table_of_each_entry_goes_with_the_batch(device):
-    mesh = mesh_of(device, 2)
-    t, freqs = torch.randn(4, 4, 4, D, device=device), freqs_of("cos sin of each", device)
-    leaves = [x.requires_grad_() for x in freqs]
-    out = apply_rotary_pos_emb(t, tuple(leaves), "bshd")
-    wanted = torch.autograd.grad(out.sum(), leaves)
-    mine = tuple(placed(x, mesh, Shard(0), requires_grad=True) for x in freqs)
-    shard = placed(t, mesh, Shard(0))
-
-    def run():
-        out = apply_rotary_pos_emb(shard, mine, "bshd")
-        return out, torch.autograd.grad(out, mine, torch.ones_like(out))
-
-    got, of_mine = silently(run)
-    assert_placed(got, out, [Shard(0)])
-    for x, want in zip(of_mine, wanted, strict=True):
-        assert_gradient(x, want, [Shard(0)])
-
-
-@cases.for_each(2, DENSE, ("b", "s", "h"), ("module", "cos sin"))
-def uneven_shards(tensor_format, letter, kind, device):
-    mesh, placements = mesh_of(device, 2), on(tensor_format, letter)
-    t = torch.randn(shape_of(tensor_format, s=5, b=3, h=5), device=device)
-    given, freqs = torch.randn_like(t), freqs_of(kind, device)
-    rotate = partial(apply_rotary_pos_emb, freqs=freqs, tensor_format=tensor_format)
-    check_both_ways(rotate, [t], [given], mesh, placements)
 
 
 @cases.for_each(
@@ -149,7 +152,7 @@ def packed_sequences(kind, bounds, letter_and_start, device):
     """Tokens past the last sequence too."""
     letter, start = letter_and_start
     mesh, placements = mesh_of(device, 2), on("thd", letter)
-    t = torch.randn(9 if letter == "s" else 8, 4, D, device=device)
+    t = torch.randn(9 if letter == "s" else 8, 2, D, device=device)
     cu_seqlens = torch.tensor(bounds, device=device)
     options = {"cu_seqlens": cu_seqlens, "start_positions": start}
     freqs = freqs_of(kind, device)
@@ -157,96 +160,60 @@ def packed_sequences(kind, bounds, letter_and_start, device):
     check_both_ways(rotate, [t], [torch.ones_like(t)], mesh, placements)
 
 
-@cases.for_each(
-    2, ("int", "starts", "sharded starts", "ids", "shared ids"), ("b 4", "s 4", "s 5", "h 4")
-)
+POSITIONS = {  # the dimensions of a DTensor beside t, by letters; '-': every rank has all of it
+    "int": "",
+    "starts": "",
+    "sharded starts": "b",
+    "ids": "bs",
+    "shared ids": "-s",
+    "ids on axes": "-bs",
+    "shared ids on axes": "--s",
+    "ids of packed tokens": "s",
+    "packed ids on axes": "-s",
+}
+LETTERS = ("b 4", "s 4", "s 5", "h 2")
+
+
+@cases.for_each(2, [x for x in POSITIONS if "packed" not in x], LETTERS)
+@cases.for_each(2, [x for x in POSITIONS if "packed" in x], ("s 7",))
 def given_positions(kind, letter_and_size, device):
     """A start is added to the offset of a shard; ids are sharded as the tokens are."""
-    letter, s = letter_and_size[0], int(letter_and_size[-1])
-    mesh, placements = mesh_of(device, 2), on("bshd", letter)
-    t, freqs = torch.randn(4, s, 4, D, device=device), freqs_of("angles", device)
-    starts = torch.tensor([3, 0, 7, 2], device=device, dtype=torch.int8)
-    ids = torch.randint(0, 12, (1 if kind == "shared ids" else 4, s), device=device)
-    whole = {
-        "int": {"start_positions": 5},
-        "starts": {"start_positions": starts},
-        "sharded starts": {"start_positions": starts},
-    }.get(kind, {"position_ids": ids})
-    options = dict(whole)
-    if kind == "sharded starts":
-        of_starts = Shard(0) if letter == "b" else Replicate()
-        options = {"start_positions": placed(starts, mesh, of_starts)}
+    letter, size = letter_and_size[0], int(letter_and_size[-1])
+    tensor_format, dims = "thd" if "packed" in kind else "bshd", POSITIONS[kind]
+    sizes = {"s": 3, "b": 4} | {letter: size}
+    mesh, placements = mesh_of(device, 2), on(tensor_format, letter)
+    t, freqs = (
+        torch.randn(shape_of(tensor_format, **sizes), device=device),
+        freqs_of("angles", device),
+    )
+    if "axes" in kind:
+        freqs = RotaryPositionEmbedding(D, axes=[0, 1, 2, 0]).to(device)
+        dims = dims.replace("-", "a", 1)
+    name, x = "start_positions", torch.tensor([3, 0, 7, 2], device=device, dtype=torch.int8)
+    if kind == "int":
+        x = 5
     elif "ids" in kind:
-        batch = Replicate() if kind == "shared ids" else Shard(0)
-        of_ids = {"b": batch, "s": Shard(1), "h": Replicate()}[letter]
-        options = {"position_ids": placed(ids, mesh, of_ids)}
-    out = apply_rotary_pos_emb(t, freqs, "bshd", **whole)
+        count = {"a": 3, "-": 1, **sizes}
+        name, x = "position_ids", torch.randint(0, 12, [count[y] for y in dims], device=device)
+    mine = x
+    if dims:
+        of_x = Shard(dims.index(letter)) if letter in dims else Replicate()
+        mine = placed(x, mesh, of_x)
+    want = apply_rotary_pos_emb(t, freqs, tensor_format, **{name: x})
     shard = placed(t, mesh, *placements)
-    got = silently(lambda: apply_rotary_pos_emb(shard, freqs, "bshd", **options))
-    assert_placed(got, out, placements)
-
-
-@cases.for_each(2)
-def ids_of_packed_tokens(device):
-    mesh = mesh_of(device, 2)
-    t, ids = torch.randn(7, 2, D, device=device), torch.randint(0, 12, (7,), device=device)
-    freqs = freqs_of("module", device)
-    out = apply_rotary_pos_emb(t, freqs, "thd", position_ids=ids)
-    shard, mine = placed(t, mesh, Shard(0)), placed(ids, mesh, Shard(0))
-    got = silently(lambda: apply_rotary_pos_emb(shard, freqs, "thd", position_ids=mine))
-    assert_placed(got, out, [Shard(0)])
-
-
-@cases.for_each(2, "bsh", (1, 4))
-def ids_on_several_axes(letter, entries, device):
-    """(axes, b or 1, s): the dimension of axes comes first, and every rank has all of it."""
-    mesh, placements = mesh_of(device, 2), on("bshd", letter)
-    rope = RotaryPositionEmbedding(D, axes=[0, 1, 2, 0]).to(device)
-    t, ids = torch.randn(4, 4, 4, D, device=device), torch.randint(0, 50, (3, entries, 4))
-    ids = ids.to(device)
-    out = apply_rotary_pos_emb(t, rope, "bshd", position_ids=ids)
-    batch = Replicate() if entries == 1 else Shard(1)
-    of_ids = {"b": batch, "s": Shard(2), "h": Replicate()}[letter]
-    shard, mine = placed(t, mesh, *placements), placed(ids, mesh, of_ids)
-    got = silently(lambda: apply_rotary_pos_emb(shard, rope, "bshd", position_ids=mine))
-    assert_placed(got, out, placements)
-
-
-@cases.for_each(2)
-def ids_of_packed_tokens_on_several_axes(device):
-    mesh = mesh_of(device, 2)
-    rope = RotaryPositionEmbedding(D, axes=[0, 1, 2, 0]).to(device)
-    t, ids = torch.randn(6, 2, D, device=device), torch.randint(0, 50, (3, 6), device=device)
-    out = apply_rotary_pos_emb(t, rope, "thd", position_ids=ids)
-    shard, mine = placed(t, mesh, Shard(0)), placed(ids, mesh, Shard(1))
-    got = silently(lambda: apply_rotary_pos_emb(shard, rope, "thd", position_ids=mine))
-    assert_placed(got, out, [Shard(0)])
+    got = silently(lambda: apply_rotary_pos_emb(shard, freqs, tensor_format, **{name: mine}))
+    assert_placed(got, want, placements)
 
 
 @cases.for_each(2, ("zigzag", "contiguous", "round_robin"))
 def heads_of_a_rank_of_context_parallelism(cp_order, device):
     mesh = mesh_of(device, 2)
-    t, freqs = torch.randn(2, 4, 4, D, device=device), freqs_of("module", device)
+    t, freqs = torch.randn(2, 4, 2, D, device=device), freqs_of("module", device)
     options = {"cp_size": 3, "cp_rank": 1, "cp_order": cp_order}
     out = apply_rotary_pos_emb(t, freqs, "bshd", **options)
     shard = placed(t, mesh, Shard(2))
     got = silently(lambda: apply_rotary_pos_emb(shard, freqs, "bshd", **options))
     assert_placed(got, out, [Shard(2)])
-
-
-@cases.for_each(2, ("cos sin", "cos sin of each", "angles"))
-def a_table_cut_with_the_sequence(kind, device):
-    mesh = mesh_of(device, 2)
-    t, freqs = torch.randn(4, 5, 4, D, device=device), freqs_of(kind, device, s2=5)
-    out = apply_rotary_pos_emb(t, freqs, "bshd")
-    rows = Shard(1 if kind == "cos sin of each" else 0)
-    if kind == "angles":
-        mine = placed(freqs, mesh, rows)
-    else:
-        mine = tuple(placed(x, mesh, rows) for x in freqs)
-    shard = placed(t, mesh, Shard(1))
-    got = silently(lambda: apply_rotary_pos_emb(shard, mine, "bshd"))
-    assert_placed(got, out, [Shard(1)])
 
 
 @cases.for_each(2)
@@ -335,7 +302,7 @@ def q_and_k(mesh, of_q, of_k, q_heads=4, k_heads=4, tensor_format="bshd"):
 PLACEMENTS = {  # of q, of k, heads, and what the message says
     "head dimension": (
         ([Shard(3)], [Shard(3)], 4, 4),
-        r"q of shape \(4, 4, 4, 8\) has placements \(Shard\(dim=3\),\) on mesh \(tp=2\); accepted: "
+        r"q of shape \(2, 4, 4, 8\) has placements \(Shard\(dim=3\),\) on mesh \(tp=2\); accepted: "
         r"on each dimension of a mesh Replicate\(\), Shard\(0\) \(batch\), Shard\(1\) "
         r"\(sequence\), Shard\(2\) \(heads\)",
     ),
@@ -345,7 +312,7 @@ PLACEMENTS = {  # of q, of k, heads, and what the message says
     ),
     "replicated keys": (
         ([Shard(2)], [Replicate()], 4, 2),
-        r"k of shape \(4, 4, 2, 8\) has placements \(Replicate\(\),\) on mesh \(tp=2\); accepted: "
+        r"k of shape \(2, 4, 2, 8\) has placements \(Replicate\(\),\) on mesh \(tp=2\); accepted: "
         r"those of q, \(Shard\(dim=2\),\); Replicate\(\) only with one head of k",
     ),
     "replicated queries": (
@@ -517,58 +484,36 @@ def whole_like(x, freqs):
     return apply_rotary_pos_emb(whole, freqs, "bshd")
 
 
-@cases.for_each(2)
-def refused_another_mesh(device):
-    mesh, other = mesh_of(device, 2), mesh_of(device, 1, 2)
-    freqs = freqs_of("module", device)
-    q = placed(torch.randn(4, 4, 4, D, device=device), mesh, Shard(2))
-    k = placed(torch.randn(4, 4, 4, D, device=device), other, Replicate(), Shard(2))
-    message = refusal(lambda: rope_qk(q, k, freqs, "bshd"))
-    assert message == "k is on mesh (dp=1, tp=2); accepted: the mesh of q, mesh (tp=2)"
-    table = placed(freqs(12), other, Replicate(), Replicate())
-    message = refusal(lambda: apply_rotary_pos_emb(q, table, "bshd"))
-    assert message == "freqs is on mesh (dp=1, tp=2); accepted: the mesh of t, mesh (tp=2)"
-
-
 # Four ranks
 
 
-@cases.for_each(4, DENSE, ("bh", "sh", "hs", "ss", "-h", "hh"), ("module", "cos sin"))
-def a_mesh_of_two_dimensions(tensor_format, letters, kind, device):
+@cases.for_each(
+    4, ("bshd bh", "bhsd sh", "sbhd hs", "bhsd ss", "sbhd -h", "bshd hh"), ("by a module",)
+)
+@cases.for_each(4, ("bhsd bh", "sbhd sh", "bshd ss"), ("by cos and sin",))
+@cases.for_each(4, ("bshd -h", "bhsd hs", "sbhd ss"), ("with a norm",))
+def a_mesh_of_two_dimensions(format_and_letters, which, device):
+    tensor_format, letters = format_and_letters.split()
     mesh, placements = mesh_of(device, 2, 2), on(tensor_format, letters)
-    q, k, *gradients = (torch.randn(shape_of(tensor_format), device=device) for _ in range(4))
-    rotate = partial(rope_qk, freqs=freqs_of(kind, device), tensor_format=tensor_format)
-    check_both_ways(rotate, [q, k], gradients, mesh, placements)
-
-
-@cases.for_each(4, ("b", "s", "h"), (5, 6))
-def uneven_and_empty_shards(letter, size, device):
-    """6 on 4 ranks are 2, 2, 2 and none."""
-    mesh, placements = mesh_of(device, 4), on("bshd", letter)
-    sizes = {"b": 2, "s": 4, "h": 2} | {letter: size}
-    t = torch.randn(shape_of("bshd", **sizes), device=device)
-    rotate = partial(apply_rotary_pos_emb, freqs=freqs_of("angles", device), tensor_format="bshd")
-    check_both_ways(rotate, [t], [torch.ones_like(t)], mesh, placements)
+    h = 4 if letters == "hh" else 2
+    q, k, *gradients = (torch.randn(shape_of(tensor_format, h=h), device=device) for _ in range(4))
+    run, weights = of_q_and_k(which, tensor_format, device)
+    check_both_ways(run, [q, k], gradients, mesh, placements, weights)
 
 
 @cases.for_each(4, ("ss", "s-", "-s", "sh"))
 def packed_tokens_on_a_mesh(letters, device):
     mesh, placements = mesh_of(device, 2, 2), on("thd", letters)
-    t = torch.randn(11, 4, D, device=device)
-    cu_seqlens = torch.tensor([0, 2, 2, 9], device=device)
-    rotate = partial(
-        apply_rotary_pos_emb,
-        freqs=freqs_of("module", device),
-        tensor_format="thd",
-        cu_seqlens=cu_seqlens,
-    )
+    t, freqs = torch.randn(11, 2, D, device=device), freqs_of("module", device)
+    options = {"tensor_format": "thd", "cu_seqlens": torch.tensor([0, 2, 2, 9], device=device)}
+    rotate = partial(apply_rotary_pos_emb, freqs=freqs, **options)
     want, shard = rotate(t), placed(t, mesh, *placements)
     assert_placed(silently(lambda: rotate(shard)), want, placements)
 
 
 @cases.for_each(4)
 def a_mesh_that_does_not_fit(device):
-    """6 heads of q and 2 of k on 4 ranks: every rank says the same, and none waits."""
+    """8 heads of q and 2 of k on 4 ranks: every rank says the same, and none waits."""
     mesh, freqs = mesh_of(device, 4), freqs_of("module", device)
     q, k = q_and_k(mesh, [Shard(2)], [Shard(2)], 8, 2)
     message = refusal(lambda: rope_qk(q, k, freqs, "bshd"))

@@ -42,7 +42,7 @@ def relative_error(got, want_fp64):
 
 def sample(dtype, d, device):
     """(t, grad) of enough elements that their errors average out: (s, b, h, d)."""
-    shape = (512, 2, 24, d) if device == "cuda" else (4, 2, 24, d)
+    shape = (512, 2, 24, d) if device == "cuda" else (3, 2, 12, d)
     return contiguous(shape, dtype, device), contiguous(shape, dtype, device)
 
 
@@ -74,19 +74,6 @@ def test_on_the_fly(d, where, dtype, position, device):
         assert error <= bar_of(t, position + 1500)
 
 
-@pytest.mark.parametrize("d", (64, 128))
-def test_the_usual_product_in_fp32_has_lost_its_angles_there(d, device):
-    """As in nearly all models: position * inv_freq. So the test above can tell."""
-    t, grad = (x[:4] for x in sample(torch.float32, d, device))  # at position 500 they go already
-    module = RotaryPositionEmbedding(d).to(device)
-    lost = {0: 0.0, 131_071: 1e-4, 1_000_000: 3e-3, 10_000_000: 3e-2}
-    for position in POSITIONS:
-        truly_where = {"position_ids": torch.arange(len(t), device=device)[None] + position}
-        table = module(len(t), offset=position)
-        for error in errors(t, grad, table, module, truly_where=truly_where):
-            assert (error > lost[position]) and (error <= bar_of(t)) == (position == 0)
-
-
 NEGATIVE_AND_HUGE = [-1, -5, -131_071, -10_000_000, 2**31 - 1, 2**31, -(2**31) - 1, 2**33 + 7]
 NEGATIVE_AND_HUGE += [2**40, 2**40 + 123_457, -(2**40), -(2**40) - 99_991]
 
@@ -96,7 +83,7 @@ NEGATIVE_AND_HUGE += [2**40, 2**40 + 123_457, -(2**40), -(2**40) - 99_991]
 def test_negative_and_huge_positions_on_the_fly(engine, dtype, device):
     """Position by position, against angles by exact arithmetic."""
     ids = NEGATIVE_AND_HUGE
-    t, grad = (contiguous((len(ids), 1, 64, 64), dtype, device) for _ in "tg")
+    t, grad = (contiguous((len(ids), 1, 16, 64), dtype, device) for _ in "tg")
     module = RotaryPositionEmbedding(64).to(device)
     frequencies = [Fraction(frequency) for frequency in module.inv_freq.tolist()]
     angles = [[exact_angle(position * frequency) for frequency in frequencies] for position in ids]
@@ -127,8 +114,8 @@ def test_negative_and_huge_positions_on_the_fly(engine, dtype, device):
 @pytest.mark.parametrize("kind", ("cos_sin", "angles"))
 def test_tables_that_were_made_in_fp64(kind, dtype, position, device):
     """Good for any position, in fp32 too, where angles lost their whole turns before rounding."""
-    t, grad = sample(dtype, 128, device)
-    module = RotaryPositionEmbedding(128).to(device)
+    t, grad = sample(dtype, 64, device)
+    module = RotaryPositionEmbedding(64).to(device)
     positions = torch.arange(len(t), device=device)[None] + position
     angles = (positions[0, :, None] * module.inv_freq.double()).repeat(1, 2)
     if dtype != torch.float64:
@@ -163,13 +150,6 @@ def test_scaled_frequencies_in_turns(scale):
     """Twice as many pieces: the product of scale and frequency has the 53 bits of fp64."""
     for inv_freq in (RotaryPositionEmbedding(512).inv_freq, 100 * torch.rand(500)):
         assert worst_units(inv_freq, scale) <= 4
-
-
-def test_the_last_piece_of_a_turn_is_needed():
-    """In fp64 alone frequencies are wrong by hundreds of units, so the tests above can tell."""
-    inv_freq = RotaryPositionEmbedding(512).inv_freq
-    in_fp64 = [int(f / (2 * math.pi) * 2**64) for f in inv_freq.tolist()]
-    assert max(map(units_off, inv_freq.tolist(), in_fp64)) > 100
 
 
 def worst_units(inv_freq, scale=1.0):

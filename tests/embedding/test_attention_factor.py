@@ -1,24 +1,20 @@
 """`attention_factor` multiplies cos and sin in every path, forward and backward."""
 
 import copy
-import math
 
 import pytest
 import torch
 
-from inputs import FORMATS, angles, sequence_starts, shape_of
+from inputs import FORMATS, sequence_starts, shape_of
 from norm_yardstick import check
 from pairwise import each_pair
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
     norm_rope,
-    rope_bw,
     rope_fw,
-    rope_qk,
 )
-from rope_kernels.call.arguments import Call
-from rope_kernels.launch import fastpath, launch_rope
+from rope_kernels.launch import launch_rope
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 S, B, H, D = 5, 2, 3, 20
@@ -66,25 +62,6 @@ def test_the_kernel_of_whole_rows_and_the_other_one(dim, device, needs_triton):
     assert_rounded_once(gradient, gradient_fp64(t, freqs, "bshd", grad, **options))
 
 
-def test_in_place_and_the_backward_alone(device):
-    freqs, t = module_of(device), torch.randn(S, B, H, D, device=device)
-    want = rotate_fp64(t, freqs, "sbhd")
-    assert_rounded_once(rope_bw(t, freqs), gradient_fp64(t, freqs, "sbhd", t))
-    q, k = t.clone(), t[:, :, :1].clone()
-    rope_qk(q, k, freqs, inplace=True)
-    assert_rounded_once(q, want)
-    assert_rounded_once(k, want[:, :, :1])
-
-
-def test_a_second_derivative(device):
-    freqs, t = module_of(device), torch.randn(S, B, H, D, device=device, requires_grad=True)
-    upstream = torch.randn(S, B, H, D, device=device, requires_grad=True)
-    out = apply_rotary_pos_emb(t, freqs)
-    (grad,) = torch.autograd.grad(out, t, upstream, create_graph=True)
-    (second,) = torch.autograd.grad(grad, upstream, t)
-    assert torch.equal(second, rope_fw(t.detach(), freqs))
-
-
 @each_pair
 @pytest.mark.parametrize("fused", (True, False), ids=("kernel", "plain PyTorch"))
 @each_pairing
@@ -98,13 +75,6 @@ def test_a_norm_and_its_gradients(tensor_format, norm_after, interleaved, fused,
     options = {"cu_seqlens": sequence_starts(tensor_format, 3, 2, device)}
     options |= {"interleaved": interleaved, "fused": fused, "norm_after": norm_after, "eps": 0.5}
     check(tensors, weights, freqs, tensor_format, **options)
-
-
-def test_a_norm_with_sums_of_squares_from_elsewhere(device):
-    freqs, t = module_of(device), torch.randn(S, B, H, D, device=device)
-    weight, sumsq = torch.randn(D, device=device), t.square().sum(-1) * 1.5
-    for norm_after in (False, True):
-        check([t], [weight], freqs, sumsqs=[sumsq], norm_after=norm_after)
 
 
 # roundings
@@ -184,23 +154,6 @@ def test_an_assigned_factor_is_used_by_the_next_call_and_no_earlier_one(device):
         assert_rounded_once(grad, want)
 
 
-def test_the_fast_path_tells_factors_from_each_other(monkeypatch):
-    monkeypatch.setattr(fastpath, "ENABLED", True)
-    fastpath.forget()
-    module, t = RotaryPositionEmbedding(D), torch.randn(S, B, H, D)
-
-    def entry():
-        given = dict.fromkeys(Call.__dataclass_fields__) | {"tensors": (t,), "fused": True}
-        return fastpath.entry_of_call(Call(**given | {"freqs": module}), (module.inv_freq, None))
-
-    before = entry()
-    assert before is not None and entry() is before
-    module.attention_factor = FACTOR
-    assert entry() is not before
-    module.attention_factor = 1.0
-    assert entry() is before
-
-
 def test_a_factor_of_one_plans_what_no_factor_plans(device, monkeypatch, whole_way):
     plans, t = [], torch.randn(S, B, H, D, device=device)
     monkeypatch.setattr(launch_rope, "run", lambda plan, tensors: plans.append(plan))
@@ -226,7 +179,7 @@ def test_under_torch_compile(rotate, device):
         return apply_rotary_pos_emb(t, module)
 
     compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
-    for factor in (FACTOR, 1.0, 0.5):
+    for factor in (FACTOR, 0.5):
         module.attention_factor = factor
         found = []
         for function in (call, compiled):
@@ -243,42 +196,3 @@ def test_under_torch_func(device):
     out, push = torch.func.vjp(lambda t: apply_rotary_pos_emb(t, module), t)
     assert_rounded_once(out, rotate_fp64(t, module, "sbhd"))
     assert_rounded_once(push(t)[0], gradient_fp64(t, module, "sbhd", t))
-
-
-# the argument
-
-
-@pytest.mark.parametrize("bad", (0, -1.0, math.nan, math.inf, None, "1"), ids=str)
-def test_a_bad_factor_is_named(bad):
-    message = rf"^attention_factor is {bad!r}; accepted: a positive number below infinity$"
-    with pytest.raises(ValueError, match=message):
-        RotaryPositionEmbedding(D, attention_factor=bad)
-    module = RotaryPositionEmbedding(D, attention_factor=FACTOR)
-    with pytest.raises(ValueError, match=message):
-        module.attention_factor = bad
-    assert module.attention_factor == FACTOR
-
-
-def test_the_module_says_and_keeps_its_factor(device):
-    words = f"rotary_dim=20, rotary_base=10000.0, attention_factor={FACTOR}"
-    module = module_of(device)
-    for kept in (module, copy.deepcopy(module), module.half(), module.to("meta")):
-        assert kept.attention_factor == FACTOR and repr(kept) == f"RotaryPositionEmbedding({words})"
-    assert "attention_factor" not in repr(RotaryPositionEmbedding(D))
-
-
-def test_a_module_of_an_older_version_has_no_factor():
-    module = RotaryPositionEmbedding(D)
-    state = module.__getstate__()
-    del state["attention_factor"]
-    older = RotaryPositionEmbedding.__new__(RotaryPositionEmbedding)
-    older.__setstate__(state)
-    assert older.attention_factor == 1.0
-    t = torch.randn(S, B, H, D)
-    assert torch.equal(rope_fw(t, older), rope_fw(t, module))
-
-
-def test_tables_of_others_have_no_factor(device):
-    """A table is taken as it is."""
-    t, table = torch.randn(S, B, H, D, device=device), angles(S, D, device)
-    assert_rounded_once(rope_fw(t, table), rotate_fp64(t, table, "sbhd"))

@@ -1,9 +1,5 @@
 """The axes of a module: what is accepted, what survives, and the tables at given positions."""
 
-import copy
-import io
-import pickle
-
 import numpy as np
 import pytest
 import torch
@@ -28,18 +24,18 @@ WANT = rotate(RotaryPositionEmbedding(8, axes=AXES))
 # mrope_axes
 
 
-def test_contiguous_sections():
-    assert mrope_axes([2, 1, 3]) == [0, 0, 1, 2, 2, 2]
-    assert mrope_axes((0, 2)) == [1, 1]
-    axes = mrope_axes([16, 24, 24])
-    assert axes == [0] * 16 + [1] * 24 + [2] * 24
-
-
-def test_interleaved_sections():
-    assert mrope_axes([3, 2, 2], interleaved=True) == [0, 1, 2, 0, 1, 2, 0]
-    axes = mrope_axes([24, 20, 20], True)
-    assert axes == [0, 1, 2] * 20 + [0] * 4
-    assert mrope_axes([11, 11, 10], True) == [0, 1, 2] * 10 + [0, 1]
+@pytest.mark.parametrize(
+    "sections, interleaved, want",
+    [
+        ([2, 1, 3], False, [0, 0, 1, 2, 2, 2]),
+        ((0, 2), False, [1, 1]),
+        ([3, 2, 2], True, [0, 1, 2, 0, 1, 2, 0]),
+        ([24, 20, 20], True, [0, 1, 2] * 20 + [0] * 4),
+        ([11, 11, 10], True, [0, 1, 2] * 10 + [0, 1]),
+    ],
+)
+def test_the_axes_of_sections(sections, interleaved, want):
+    assert mrope_axes(sections, interleaved) == want
 
 
 @pytest.mark.parametrize(
@@ -64,11 +60,6 @@ def test_arguments_of_other_types():
         mrope_axes(64)
     with pytest.raises(TypeError, match="interleaved is 1; accepted: False, True"):
         mrope_axes([2, 2], interleaved=1)
-
-
-def test_sections_that_do_not_add_up():
-    with pytest.raises(ValueError, match=r"axes has 60 entries; accepted: .* d2 / 2 = 64 integers"):
-        RotaryPositionEmbedding(128, axes=mrope_axes([20, 20, 20]))
 
 
 # grid_positions
@@ -189,71 +180,7 @@ def test_axes_are_not_assigned_within_a_capture(monkeypatch):
     assert rope.axes == AXES and rope.axis_of_pair.tolist() == [*AXES]
 
 
-# what survives
-
-
-def through_a_file(rope):
-    file = io.BytesIO()
-    torch.save(rope, file)
-    file.seek(0)
-    return torch.load(file, weights_only=False)
-
-
-def through_the_meta_device(rope):
-    return rope.to("meta").to_empty(device="cpu")
-
-
-def made_on_the_meta_device(rope):
-    with torch.device("meta"):
-        rope = RotaryPositionEmbedding(8, axes=AXES)
-    assert rope.axis_of_pair.is_meta
-    return rope.to_empty(device="cpu")
-
-
-def emptied(rope):
-    """On the same device all memory is new, and holds whatever it held; a checkpoint follows."""
-    inv_freq = rope.inv_freq.clone()
-    rope = rope.to_empty(device="cpu")
-    rope.inv_freq = inv_freq
-    return rope
-
-
-def with_a_state_dict(rope):
-    """Of a module without axes, as in a checkpoint of a model's own."""
-    state = RotaryPositionEmbedding(8).state_dict()
-    assert list(rope.state_dict()) == list(state) == ["inv_freq"]
-    rope.load_state_dict(state, strict=True)
-    return rope
-
-
-def in_inference_mode(rope):
-    with torch.inference_mode():
-        return RotaryPositionEmbedding(8, axes=AXES).half()
-
-
-SURVIVED = {
-    "half": lambda rope: rope.half(),
-    "bfloat16": lambda rope: rope.to(torch.bfloat16),
-    "deepcopy": copy.deepcopy,
-    "pickle": lambda rope: pickle.loads(pickle.dumps(rope)),
-    "a file": through_a_file,
-    "meta": through_the_meta_device,
-    "made on meta": made_on_the_meta_device,
-    "to_empty": emptied,
-    "a state dict": with_a_state_dict,
-    "inference mode": in_inference_mode,
-    "shared memory": lambda rope: rope.share_memory(),
-    "in a model": lambda rope: copy.deepcopy(nn.Sequential(rope).float())[0],
-}
-
-
-@pytest.mark.parametrize("name", SURVIVED)
-def test_axes_survive(name):
-    rope = SURVIVED[name](RotaryPositionEmbedding(8, axes=AXES))
-    assert rope.axes == AXES and rope.num_axes == 3
-    assert rope.axis_of_pair.tolist() == list(AXES) and rope.axis_of_pair.dtype == torch.int32
-    assert not rope.axis_of_pair.is_inference()
-    assert torch.equal(rotate(rope), WANT)
+# where a module goes; test_frequencies.py has more
 
 
 def test_to_empty_writes_axes_again(monkeypatch):
@@ -271,18 +198,6 @@ def test_frequencies_on_another_device_take_the_axes_along():
     assert rope.axis_of_pair.is_meta
     rope.inv_freq = torch.ones(4)
     assert rope.axis_of_pair.tolist() == list(AXES)
-
-
-def test_a_module_of_an_older_version():
-    state = RotaryPositionEmbedding(8).__getstate__()
-    for name in ("num_axes", "_axes"):
-        state.pop(name, None)
-    del state["_buffers"]["axis_of_pair"]
-    rope = RotaryPositionEmbedding.__new__(RotaryPositionEmbedding)
-    rope.__setstate__(state)
-    assert rope.axes is rope.num_axes is rope.axis_of_pair is None
-    rope.axes = AXES
-    assert torch.equal(rotate(rope), WANT)
 
 
 @pytest.mark.gpu

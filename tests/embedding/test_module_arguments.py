@@ -1,6 +1,7 @@
 """What the module refuses: the message names the argument, what came and what is accepted."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -10,51 +11,95 @@ from rope_kernels import RotaryPositionEmbedding, sum_of_squares
 
 D = 8
 POSITIVE = "accepted: a positive number below infinity"
-AXES = r"accepted: a list or tensor of d2 / 2 = 4 integers from 0 to 15"
+SHARE = "accepted: a number above 0, up to 1"
+NOT_POSITIVE = (0.0, -1.0, None, True, "1e4", math.nan, math.inf)
 OF_THE_CONSTRUCTOR = [
-    ({"dim": None}, "dim is None; accepted: a positive integer"),
-    ({"dim": "8"}, "dim is '8'; accepted: a positive integer"),
-    ({"dim": 8.7}, r"dim is 8\.7; accepted: a positive integer"),
-    ({"dim": True}, "dim is True; accepted: a positive integer"),
+    *[({"dim": x}, f"dim is {x!r}; accepted: a positive integer") for x in (None, "8", 8.7, True)],
     ({"dim": math.inf}, "dim is inf; accepted: a positive integer"),
-    ({"dim": torch.tensor([8, 8])}, r"dim is tensor\(\[8, 8\]\); accepted: a positive integer"),
-    ({"rotary_percent": None}, "rotary_percent is None; accepted: a number above 0, up to 1"),
-    ({"rotary_percent": "1"}, "rotary_percent is '1'; accepted: a number above 0, up to 1"),
-    ({"rotary_base": True}, f"rotary_base is True; {POSITIVE}"),
-    ({"rotary_base": "1e4"}, f"rotary_base is '1e4'; {POSITIVE}"),
+    ({"dim": torch.tensor([8, 8])}, "dim is tensor([8, 8]); accepted: a positive integer"),
+    *[({"dim": x}, f"dim = {x} and rotary_percent = 1.0 give {x} rotary") for x in (0, -8, 7, 1)],
+    ({"dim": 10, "rotary_percent": 0.5}, "dim = 10 and rotary_percent = 0.5 give 5 rotary"),
+    ({"rotary_percent": 0.2}, "dim = 8 and rotary_percent = 0.2 give 1 rotary dimensions; acc"),
+    *[({"rotary_percent": x}, f"rotary_percent is {x!r}; {SHARE}") for x in (0.0, -0.5, 1.5)],
+    *[({"rotary_percent": x}, f"rotary_percent is {x!r}; {SHARE}") for x in (math.nan, None, "1")],
+    *[({"rotary_base": x}, f"rotary_base is {x!r}; {POSITIVE}") for x in NOT_POSITIVE],
+    ({"rotary_base": 1e-300}, "inv_freq has the value inf; accepted: finite numbers"),
     ({"attention_factor": True}, f"attention_factor is True; {POSITIVE}"),
+    ({"seq_len_interpolation_factor": 0.0}, f"seq_len_interpolation_factor is 0.0; {POSITIVE}"),
+    (
+        {"seq_len_interpolation_factor": 4.0},  # TransformerEngine ignores it
+        "seq_len_interpolation_factor is 4.0 without pretrained_max_position_embeddings; ",
+    ),
+    (
+        {"pretrained_max_position_embeddings": 0},
+        f"pretrained_max_position_embeddings is 0; {POSITIVE}",
+    ),
+    ({"persistent": "no"}, "persistent is 'no'; accepted: False, True"),
+    ({"inv_freq": [1.0] * 4}, "inv_freq is of type list; accepted: torch.Tensor"),
+    ({"inv_freq": torch.ones(4).half()}, "inv_freq has dtype float16; accepted: float32, float64"),
     ({"inv_freq": torch.ones(4).to_sparse()}, "inv_freq has layout torch.sparse_coo; accepted: "),
-    ({"axes": torch.zeros(2, 2).int()}, rf"axes has shape \(2, 2\); {AXES}"),
-    ({"axes": torch.zeros(4, device="meta").int()}, f"axes is on meta; {AXES}"),
+    ({"inv_freq": torch.full((4,), math.nan)}, "inv_freq has the value nan; accepted: finite"),
+    ({"inv_freq": torch.ones(4, device="meta")}, "inv_freq is on meta; accepted: a tensor with"),
+    (
+        {"inv_freq": torch.ones(3)},
+        "inv_freq has shape (3,); accepted with dim = 8 and rotary_percent = 1.0: (4,)",
+    ),
+    (
+        {"inv_freq": torch.ones(4), "rotary_base": 500.0},
+        "rotary_base is 500.0, and inv_freq was given; accepted: one of the two",
+    ),
 ]
 
 
 @pytest.mark.parametrize("arguments, message", OF_THE_CONSTRUCTOR, ids=lambda x: str(x)[:40])
 def test_of_the_constructor(arguments, message):
-    with pytest.raises((ValueError, TypeError), match=f"^{message}"):
+    with pytest.raises((ValueError, TypeError), match=f"^{re.escape(message)}"):
         RotaryPositionEmbedding(**{"dim": D, **arguments})
+
+
+# assigned later
+
+
+ASSIGNED = {  # to a module that has all of these
+    "rotary_base": (*NOT_POSITIVE, 1e-300),
+    "attention_factor": (0, "2"),
+    "seq_len_interpolation_factor": (0, math.nan, [2]),
+    "pretrained_max_position_embeddings": (-1.0, True),
+}
+
+
+@pytest.mark.parametrize("name", ASSIGNED)
+def test_an_assigned_number_that_is_refused_changes_nothing(name):
+    interpolated = {"seq_len_interpolation_factor": 2.0, "pretrained_max_position_embeddings": 4}
+    module = RotaryPositionEmbedding(D, attention_factor=1.5, **interpolated)
+    before = getattr(module, name), module.inv_freq.clone()
+    for value in ASSIGNED[name]:
+        message = f"{name} is {value!r}; {POSITIVE}" if value != 1e-300 else "inv_freq has the va"
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+            setattr(module, name, value)
+        assert getattr(module, name) == before[0] and torch.equal(module.inv_freq, before[1])
+
+
+def test_no_interpolation_may_be_assigned():
+    module = RotaryPositionEmbedding(D)
+    module.pretrained_max_position_embeddings = 4
+    for factor in (2.0, None):
+        module.seq_len_interpolation_factor = factor
+    assert torch.equal(module(9), RotaryPositionEmbedding(D)(9))
+
+
+def test_a_base_of_given_frequencies_cannot_be_assigned():
+    module = RotaryPositionEmbedding(D, inv_freq=torch.ones(4))
+    message = "^rotary_base was assigned to a module whose inv_freq was given; accepted: "
+    with pytest.raises(ValueError, match=message):
+        module.rotary_base = 500.0
+    assert math.isnan(module.rotary_base)
 
 
 @pytest.mark.parametrize("dim", (8.0, np.int64(8), torch.tensor(8).item()))
 def test_a_head_dimension_that_is_whole(dim):
     assert RotaryPositionEmbedding(dim).rotary_dim == 8
     assert type(RotaryPositionEmbedding(dim).rotary_dim) is int
-
-
-@pytest.mark.parametrize("value", (0, -1.0, math.nan, "2", [2], True), ids=str)
-@pytest.mark.parametrize(
-    "name", ("seq_len_interpolation_factor", "pretrained_max_position_embeddings")
-)
-def test_an_assigned_interpolation(name, value):
-    module = RotaryPositionEmbedding(
-        D, seq_len_interpolation_factor=2.0, pretrained_max_position_embeddings=4
-    )
-    before = getattr(module, name)
-    with pytest.raises(ValueError, match=f"^{name} is .*; {POSITIVE}$"):
-        setattr(module, name, value)
-    assert getattr(module, name) == before
-    setattr(module, name, None)
-    assert torch.equal(module(9), RotaryPositionEmbedding(D)(9))
 
 
 @pytest.mark.parametrize("value", (None, [1.0] * 4, 3), ids=str)
@@ -65,15 +110,34 @@ def test_assigned_frequencies_that_are_no_tensor(value):
     module(3)
 
 
-@pytest.mark.parametrize("value", (None, "5", 5.5, True, math.inf, torch.tensor(2.5)), ids=str)
-@pytest.mark.parametrize("make", ("__call__", "angles_per_pair", "cos_sin_per_pair"))
-def test_a_length_that_is_no_integer(make, value):
-    make = getattr(RotaryPositionEmbedding(D), make)
-    with pytest.raises(TypeError, match=r"^max_seq_len is .*; accepted: an integer from 0$"):
-        make(value)
-    with pytest.raises(TypeError, match=r"^offset is .*; accepted: an integer$"):
-        make(3, offset=value)
-    assert len(make(np.int64(3), offset=torch.tensor(-2))[0]) in (1, 3)
+NO_LENGTHS = (None, "5", 5.5, True, math.inf, torch.tensor(2.5))
+MAKE = {  # with values of max_seq_len and offset that are refused
+    "__call__": NO_LENGTHS,
+    "angles_per_pair": (5.5,),
+    "cos_sin_per_pair": (5.5,),
+}
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_a_length_that_is_none(name):
+    make = getattr(RotaryPositionEmbedding(D), name)
+    for value in MAKE[name]:
+        with pytest.raises(TypeError, match=r"^max_seq_len is .*; accepted: an integer from 0$"):
+            make(value)
+        with pytest.raises(TypeError, match=r"^offset is .*; accepted: an integer$"):
+            make(3, offset=value)
+    with pytest.raises(ValueError, match=r"^max_seq_len is -1; accepted: "):
+        make(-1)
+    came = r"^max_seq_len is a tensor of shape \(2, 5, 3, 8\); accepted: a number of positions"
+    with pytest.raises(TypeError, match=came + r".* apply_rotary_pos_emb\(t, freqs\)"):
+        make(torch.randn(2, 5, 3, D))  # as one calls a layer
+
+
+def test_a_length_that_is_an_integer():
+    module = RotaryPositionEmbedding(D)
+    want = module(3, offset=-2)
+    assert torch.equal(module(np.int64(3), offset=torch.tensor(-2)), want)
+    assert torch.equal(module(torch.tensor(3), offset=np.int64(-2)), want)
 
 
 @pytest.mark.parametrize("dtype", (None, torch.int64, torch.complex64, "float32"), ids=str)
@@ -84,11 +148,18 @@ def test_a_dtype_that_holds_no_cosines(dtype):
             make(where, dtype=dtype)
 
 
-@pytest.mark.parametrize("ids", ("x", None, torch.rand(3)), ids=("str", "None", "float"))
-def test_adapt_of_frequencies_that_do_not_adapt(ids):
-    """Otherwise the mistake shows once the configuration asks for 'dynamic'."""
-    with pytest.raises(TypeError, match=r"^position_ids is .*; accepted: a tensor of integers$"):
-        RotaryPositionEmbedding(D).adapt(ids)
+@pytest.mark.parametrize(
+    "ids", ([1, 2], None, torch.rand(3), torch.ones(3, dtype=torch.bool)), ids=str
+)
+def test_positions_that_are_none_to_adapt(ids):
+    """Also for frequencies that don't adapt: else the mistake shows with the next configuration."""
+    config = {"head_dim": D, "rope_theta": 1e4, "max_position_embeddings": 64}
+    config["rope_scaling"] = {"type": "dynamic", "factor": 2.0}
+    for module in (RotaryPositionEmbedding(D), RotaryPositionEmbedding.from_config(config)):
+        with pytest.raises(
+            TypeError, match=r"^position_ids is .*; accepted: a tensor of integers$"
+        ):
+            module.adapt(ids)
 
 
 @pytest.mark.parametrize(
