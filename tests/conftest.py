@@ -40,7 +40,7 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(config, items):
     if not HAS_GPU:
         for item in items:
-            if "gpu" in item.keywords:
+            if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU"))
 
 

@@ -45,46 +45,26 @@ def kernel(
     x_ptr = t_ptr + position * stride_s + text * stride_b + head * stride_h
     if MISTAKE == 7:
         x_ptr = t_ptr + position * stride_s + head * stride_h
-    if MISTAKE == 8:
-        x_ptr = t_ptr + row * D
     y_ptr = out_ptr + position * out_s + text * out_b + head * out_h
     x1 = tl.load(x_ptr + first * stride_d, exists)
     x2 = tl.load(x_ptr + second * stride_d, exists)
     turn = position
-    if MISTAKE == 6:
-        turn = row // heads
     if MISTAKE == 13:
         turn = head
-    if MISTAKE == 15:
-        turn = position * 0
     angle1 = tl.load(freqs_ptr + turn * 2 * HALF + first, exists)
     angle2 = tl.load(freqs_ptr + turn * 2 * HALF + second, exists)
-    if MISTAKE == 9:
-        angle2 = angle1
     cos1, sin1, cos2, sin2 = tl.cos(angle1), tl.sin(angle1), tl.cos(angle2), tl.sin(angle2)
-    if MISTAKE == 10:
-        sin1, sin2 = sin2, sin1
     if MISTAKE == 12:
         cos1, sin1 = cos1.to(tl.float16).to(tl.float32), sin1.to(tl.float16).to(tl.float32)
-    if MISTAKE == 1:
-        sin1, sin2 = -sin1, -sin2
-    if MISTAKE == 2:
-        sin2 = -sin2
     y1 = x1 * cos1 - x2 * sin1
     y2 = x2 * cos2 + x1 * sin2
-    if MISTAKE == 3:
-        y1, y2 = y2, y1
-    if MISTAKE == 14:
-        y1, y2 = -y1, -y2
     tl.store(y_ptr + first * out_d, y1, exists)
     tl.store(y_ptr + second * out_d, y2, exists)
-    if D > 2 * HALF and MISTAKE != 4:
+    if D > 2 * HALF:
         tail = 2 * HALF + tl.arange(0, BLOCK_TAIL)
         x = tl.load(x_ptr + tail * stride_d, tail < D)
         if MISTAKE == 17:
             x = tl.load(x_ptr + tail, tail < D)
-        if MISTAKE == 16:
-            x = x * 0
         tl.store(y_ptr + tail * out_d, x, tail < D)
 
 
@@ -103,64 +83,20 @@ def launch(t, freqs, mistake=0, out=None, rows_left_out=0):
     return out
 
 
-def with_mistake(mistake):
-    def candidate(t, freqs):
-        return launch(t, freqs, mistake)
-
-    return candidate
-
-
 def right(t, freqs):
     return launch(t, freqs)
-
-
-def right_in_place(t, freqs):
-    return launch(t, freqs, out=t)
 
 
 def overwrites_its_input(t, freqs):
     return launch(t, freqs, out=t)
 
 
-def copies_in_place(t, freqs):
-    """Leaves the input as it was, where it was asked to overwrite it."""
-    launch(t, freqs)
-
-
 def in_another_dtype(t, freqs):
     return launch(t.float(), freqs)
 
 
-def in_another_shape(t, freqs):
-    return launch(t, freqs).flatten(2)
-
-
 def last_rows_left_out(t, freqs):
     return launch(t, freqs, rows_left_out=1)
-
-
-def of_a_constant(grad, freqs):
-    return launch(torch.ones(grad.shape, dtype=grad.dtype, device=grad.device), -freqs)
-
-
-def forward_for_backward(grad, freqs):
-    return launch(grad, freqs)
-
-
-def minus_the_angle(grad, freqs):
-    """Right for tables whose halves are alike."""
-    return launch(grad, -freqs)
-
-
-def writes_between(t, freqs):
-    """Overwrites the row's memory up to its end, gaps and all."""
-    launch(t, freqs, out=t)
-    if t.stride(-1) == 2:
-        t.as_strided(t.shape, t.stride(), t.storage_offset() + 1)[:] = 0
-
-
-def raises(t, freqs):
-    return launch(t, freqs) + torch.zeros(t.shape[0] + 1, *t.shape[1:])
 
 
 def ends_the_process(t, freqs):
@@ -188,34 +124,6 @@ def stub_with_words(t, freqs):
 
 def stub_that_passes(t, freqs):
     pass
-
-
-@triton.jit
-def racing_kernel(
-    t_ptr,  # (s, b, h, d), contiguous; overwritten
-    freqs_ptr,  # (s2, 1, 1, d2)
-    n,  # elements
-    rows,  # b * h
-    D: tl.constexpr,
-    D2: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    exists, column = i < n, i % D
-    rotates = exists & (column < D2)
-    in_first = column < D2 // 2
-    partner = tl.where(in_first, i + D2 // 2, i - D2 // 2)
-    x = tl.load(t_ptr + i, exists)
-    other = tl.load(t_ptr + partner, rotates, other=0.0)
-    angle = tl.load(freqs_ptr + i // (D * rows) * D2 + column, rotates, other=0.0)
-    y = x * tl.cos(angle) + tl.where(in_first, -other, other) * tl.sin(angle)
-    tl.store(t_ptr + i, tl.where(rotates, y, x), exists)
-
-
-def racing(t, freqs):
-    _, b, h, d = t.shape
-    grid = (triton.cdiv(t.numel(), 8),)
-    racing_kernel[grid](t, freqs, t.numel(), b * h, D=d, D2=freqs.shape[-1], BLOCK=8)
 
 
 @triton.jit
@@ -257,10 +165,6 @@ def stored_twice(x, how, first=1.0):
     grid = (2 if how == "by two programs" else 1,)
     stored_twice_kernel[grid](x, out, x.numel(), HOW=how, FIRST=first, BLOCK=8192)
     return out
-
-
-def nan_stored_twice(x, how):
-    return stored_twice(x * float("nan"), how)
 
 
 @triton.jit

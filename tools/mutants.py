@@ -87,7 +87,7 @@ class Outcome:
     """What became of a mutant."""
 
     mutant: str
-    state: str  # "killed", "survived", "unfinished", or "no verdict": its test is red anyway
+    state: str  # "killed", "survived", "unfinished"; "no verdict": its test is red anyway
     by: str = ""
     seconds: float = 0.0
 
@@ -352,7 +352,7 @@ def main() -> int:
             pool.shutdown(cancel_futures=True)  # after those that run
             raise
     bench.confirm(mutants)
-    outcomes = [bench.recall(m) for m in mutants]
+    outcomes = [bench.recall(m) or Outcome(m.title, "file changed") for m in mutants]
     alive = [x for x in outcomes if x.state != "killed"]
     print(f"{len(outcomes) - len(alive)} of {len(outcomes)} killed")
     for outcome in alive:
