@@ -56,6 +56,8 @@ def kernel(
     cos1, sin1, cos2, sin2 = tl.cos(angle1), tl.sin(angle1), tl.cos(angle2), tl.sin(angle2)
     if MISTAKE == 12:
         cos1, sin1 = cos1.to(tl.float16).to(tl.float32), sin1.to(tl.float16).to(tl.float32)
+    if MISTAKE == 2:
+        sin2 = -sin2
     y1 = x1 * cos1 - x2 * sin1
     y2 = x2 * cos2 + x1 * sin2
     tl.store(y_ptr + first * out_d, y1, exists)
