@@ -251,20 +251,25 @@ def test_a_recomputed_layer_has_the_frequencies_of_its_first_run(
 
 @each_type
 def test_a_layer_compiled_within_a_checkpoint_is_recomputed_alike(rope_type, device):
+    """With two modules, each of its own frequencies, within one checkpoint."""
     torch._dynamo.reset()
-    compiled = torch.compile(
-        lambda *given: layer(*given).exp() + layer(*given), backend="aot_eager"
-    )
-    module, got, want = module_of(rope_type, device), [], []
-    for length in (9, 100):
-        module.adapt(positions(length, device))
+    modules, got, want = [module_of(rope_type, device) for _ in range(2)], [], []
+
+    def both(t, weight, one, other):
+        return layer(t, weight, one).exp() + layer(t, weight, other)
+
+    compiled = torch.compile(both, backend="aot_eager")
+    for lengths in ((9, 100), (100, 200)):
+        for module, length in zip(modules, lengths, strict=True):
+            module.adapt(positions(length, device))
         leaf, weight = (torch.randn(5, 2, 3, D, device=device) for _ in range(2))
         leaf.requires_grad_()
-        plain = compiled(leaf, weight, fixed(module))
+        plain = compiled(leaf, weight, *map(fixed, modules))
         want.append(torch.autograd.grad(plain.sum(), leaf))
-        out = checkpoint(compiled, leaf, weight, module, use_reentrant=False)
+        out = checkpoint(compiled, leaf, weight, *modules, use_reentrant=False)
         got.append((out, leaf))
-    module.adapt(positions(700, device))
+    for module in modules:
+        module.adapt(positions(700, device))
     for i in (1, 0, 1):
         out, leaf = got[i]
         found = torch.autograd.grad(out.sum(), leaf, retain_graph=True)
