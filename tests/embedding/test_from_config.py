@@ -55,7 +55,8 @@ def random_config(rope_type, rng):
             "high_freq_factor": rng.choice((4, 8.0)),
         }
     if rope_type == "yarn":
-        rope |= rng.choice(({}, {"beta_fast": 1000, "beta_slow": 2}, {"beta_fast": 64.0}))
+        no_ramp = {"beta_fast": 8.0, "beta_slow": 8.0}
+        rope |= rng.choice(({}, {"beta_fast": 1000, "beta_slow": 2}, {"beta_fast": 64.0}, no_ramp))
         rope |= rng.choice(({}, {"truncate": False}, {"truncate": True}))
         scales = {"mscale": 0.707, "mscale_all_dim": 1.0}
         rope |= rng.choice(({}, scales, {"mscale": 1.0}, {"mscale": 0, "mscale_all_dim": 1}))
