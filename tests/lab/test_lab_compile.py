@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import threading
+import time
 import types
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -148,7 +149,14 @@ def test_the_child_stays_and_is_replaced_when_it_has_died():
 
 def test_the_answer_to_an_interrupted_job_is_not_taken_for_the_next():
     copied()  # the child is there
-    threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
+    child = _Child.current()
+
+    def interrupt_once_it_is_asked():
+        while not child.busy:
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt_once_it_is_asked).start()
     with pytest.raises(KeyboardInterrupt):
         compile_for("sm_90", calling_kernel, FP32, FP32, D=128)
     assert "calling_kernel" not in copied().stages["ttir"]
