@@ -47,10 +47,11 @@ DRAWN, SEED = 100, 20
 ROOMS = {
     "rope_kernels/norm": ["tests/norm"],
     "rope_kernels/api": ["tests/call"],
-    "rope_kernels/reference": ["tests/kernels"],
+    "rope_kernels/launch": ["tests/launch", "tests/norm"],
+    "rope_kernels/reference": ["tests/kernels", "tests/norm"],
     "rope_kernels/machine": ["tests/launch", "tests/autograd"],
     "rope_kernels/sharded": ["tests/distributed"],
-    "rope_kernels/": ["tests/project"],
+    "rope_kernels/__init__": ["tests/project"],
     "rope_lab/": ["tests/lab", "tests/notebooks", "notebooks"],
     "notebooks/": ["tests/notebooks"],
     "benchmarks/": ["tests/benchmarks"],
@@ -305,11 +306,10 @@ class Bench:
 
 
 def room_of(file: str) -> list[str]:
-    """Folders of tests: that of its room's name, or what `ROOMS` says."""
-    parts = file.split("/")
-    if file.startswith("rope_kernels/") and (ROOT / "tests" / parts[1]).is_dir():
-        return [f"tests/{parts[1]}"]
-    return next((tests for name, tests in ROOMS.items() if file.startswith(name)), ["tests"])
+    """Folders of tests: what `ROOMS` says, or that of its room's name."""
+    named = (tests for name, tests in ROOMS.items() if file.startswith(name))
+    own = f"tests/{file.split('/')[1]}"
+    return next(named, [own] if (ROOT / own).is_dir() else ["tests"])
 
 
 def main() -> int:
