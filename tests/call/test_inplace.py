@@ -410,6 +410,15 @@ def test_random_neighbors_in_one_memory_are_rotated_rightly_or_refused():
     assert 50 < refused < 350
 
 
+def test_the_stride_of_a_single_head_says_nothing_of_what_it_shares(device):
+    q, k = torch.randn(S, B, 5, D, device=device).split((4, 1), dim=2)
+    k = k.as_strided(k.shape, (*k.stride()[:2], 3, 1), k.storage_offset())
+    freqs = angles(S, D2, device)
+    want = rope_qk(q.clone(), k.clone(), freqs)
+    rope_qk(q, k, freqs, inplace=True)
+    assert torch.equal(q, want[0]) and torch.equal(k, want[1])
+
+
 @pytest.mark.parametrize("which", ("angles", "cos", "sin"))
 def test_freqs_that_require_a_gradient_are_refused(which, device):
     """The gradient of freqs needs what was overwritten."""

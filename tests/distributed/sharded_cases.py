@@ -348,7 +348,7 @@ def refused_placements(which, inplace, device):
 @cases.for_each(2)
 def heads_in_unequal_shards_of_equal_groups_are_accepted(device):
     mesh, freqs = mesh_of(device, 2), freqs_of("module", device)
-    for heads in ((5, 5), (8, 2)):
+    for heads in ((5, 5), (8, 2), (1, 1)):
         q, k = q_and_k(mesh, [Shard(2)], [Shard(2)], *heads)
         got = silently(lambda q=q, k=k: rope_qk(q, k, freqs, "bshd"))
         assert [x.shape[2] for x in got] == [*heads]
