@@ -5,6 +5,8 @@ Traced with derivatives and all (`aot_eager`), which needs no compiler; on a GPU
 
 import pytest
 import torch
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
 
 from inputs import FORMATS, angles, packed_qkv, sequence_starts, shape_of
 from norm_yardstick import check, norm_rope_fp64, outs_and_grads
@@ -14,6 +16,7 @@ from rope_kernels.launch import norm_plan
 from test_compile import (
     DTYPE,
     LENGTHS,
+    Recorder,
     assert_compiled_at_most_twice,
     assert_same_bits,
     capture,
@@ -301,3 +304,21 @@ def test_another_rank_is_traced_anew():
     for given in ((x, "sbhd", ids[None].expand(2, 4)), (x[:, 0], "thd", ids)):
         wanted = norm_rope(given[0], weight, rope, given[1], position_ids=given[2])
         torch.testing.assert_close(normalize(*given), wanted)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case["grad"]][::6], ids=name_of)
+def test_opcheck_of_the_backward(case, device):
+    """What is traced has the shapes and dtypes of what is computed, and Inductor allocates it."""
+    case, calls = Case(case, device), []
+    backend = aot_autograd(
+        fw_compiler=lambda graph, _: make_boxed_func(graph.forward),
+        bw_compiler=lambda graph, _: make_boxed_func(
+            lambda *args: Recorder(graph, calls).run(*args)
+        ),
+    )
+    inputs = case.inputs()
+    outs = torch.compile(case.rotate, backend=backend, fullgraph=True)(*inputs)
+    sum(out.sum() for out in outs).backward()
+    assert calls
+    for operator, args, kwargs in calls:
+        torch.library.opcheck(operator, args, kwargs, test_utils=("test_schema", "test_faketensor"))
