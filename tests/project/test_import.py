@@ -3,6 +3,7 @@
 Each case runs in a process of its own: here Triton is loaded long since.
 """
 
+import importlib
 import os
 import re
 import subprocess
@@ -271,3 +272,10 @@ def test_the_lab_lists_each_of_its_rooms():
     assert set(setuptools["packages"]) == {room.replace("/", ".") for room in rooms}
     assert setuptools["package-dir"] == {"rope_lab": "."}
     assert not [line for line in project["project"]["dependencies"] if "rope" in line]
+
+
+def test_what_a_room_exports_is_there():
+    for path in (ROOT / "rope_kernels").rglob("__init__.py"):
+        room = importlib.import_module(".".join(path.parent.relative_to(ROOT).parts))
+        missing = [name for name in getattr(room, "__all__", ()) if not hasattr(room, name)]
+        assert missing == [], room
