@@ -2,6 +2,7 @@
 
 from collections import Counter
 from functools import cache
+from inspect import signature
 
 import pytest
 import torch
@@ -102,6 +103,17 @@ def test_the_table_names_all_functions_and_no_other():
     assert len(every_function()) == count and len(named) == max(x[0] for x in READ.values())
     absent = BODIES.keys() - functions_by_body()
     assert {BODIES[digest].families for digest in absent} == without
+
+
+def test_every_replacement_takes_what_its_original_takes(plain_pytorch):
+    """In the same order, by the same names, and with the same defaults: models leave some out."""
+
+    def taken(function):
+        arguments = signature(function).parameters.values()
+        return [(x.name, x.kind, x.default) for x in arguments]
+
+    for function in every_function():
+        assert taken(replaced(function.itself)[0]) == taken(function.itself), function
 
 
 @cache

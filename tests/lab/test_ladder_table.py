@@ -52,6 +52,7 @@ def test_on_a_gpu_it_has_the_readers_own_times(monkeypatch):
     monkeypatch.setattr(ladder_module, "times_of_the_readers", lambda rungs: {2: 123.4})
     rows = repr(lab.ladder(2)).splitlines()
     assert rows[0].endswith("yours here") and rows[3].endswith("123 us")
+    assert rows[2].rstrip().endswith("33%")  # rung 1, which this reader has not climbed
 
 
 def test_a_climbed_rung_is_marked_unless_outputs_are_compared(monkeypatch, folder):

@@ -3,8 +3,10 @@
 import pytest
 import torch
 
+import rope_lab as lab
 from rope_kernels import RotaryPositionEmbedding, norm_rope
 from rope_lab.profiling import ncu, record_norm
+from rope_lab.steps.norm_backward import norm_rope_backward
 
 
 def test_the_drafts_are_those_of_the_notebook():
@@ -17,6 +19,19 @@ def test_the_drafts_are_those_of_the_notebook():
     half = freqs[..., :8]
     rounded_once = norm_rope(x, weight, freqs, fused=False)
     torch.testing.assert_close(once(x, weight, half.cos(), half.sin()), rounded_once)
+
+
+@pytest.mark.parametrize("atomic", (False, True), ids=("a program's sum", "atomic sums"))
+def test_the_backward_that_is_measured_has_the_right_gradients(atomic, needs_triton):
+    """At a head of 80, which no program of the sums divides."""
+    grad, x = torch.randn(2, 5, 2, 3, 80, device=lab.device)
+    weight = torch.randn(80, device=lab.device)
+    freqs = RotaryPositionEmbedding(80).to(lab.device)(5)
+    got = norm_rope_backward(grad, x, weight, freqs, programs=4, atomic=atomic)
+    inputs = x.requires_grad_(), weight.requires_grad_()
+    norm_rope(*inputs, freqs, fused=False).backward(grad)
+    for ours, right in zip(got, inputs, strict=True):
+        torch.testing.assert_close(ours, right.grad, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", record_norm.REPORTS)

@@ -38,3 +38,14 @@ def test_a_file_of_kernels_has_one_kernel_or_none():
     for path in (PACKAGE / "kernels").glob("*.py"):
         found = re.findall(r"^def (\w+_kernel)\(", path.read_text(encoding="utf-8"), re.M)
         assert found == ([path.stem] if path.stem in KERNELS else []), path.name
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_what_is_not_specialized_is_an_argument(name):
+    """Triton passes over a name that the kernel doesn't have, and compiles for each length anew."""
+    tree = ast.parse((PACKAGE / f"kernels/{name}.py").read_text(encoding="utf-8"))
+    (kernel,) = (x for x in tree.body if getattr(x, "name", "") == name)
+    for decorator in kernel.decorator_list:
+        for keyword in getattr(decorator, "keywords", ()):
+            assert keyword.arg == "do_not_specialize"
+            assert set(ast.literal_eval(keyword.value)) <= {x.arg for x in kernel.args.args}

@@ -15,9 +15,9 @@ a right result, such as no loop, is a rule in `counts.py`. A number or a choice 
 specification: its wrong answers are in `mistakes.py`, and a right one that takes computing is in
 `answers_09.py`.
 
-Three tests in `tests/notebooks/` prove it; try `-k 05` first. `test_exercises.py` judges
-the wrong answers (`test_exercises_first.py` those of 00 to 03), `test_wrong_answers.py` counts
-them, and `test_answers_in_notebooks.py` runs them in their notebook.
+Three tests in `tests/notebooks/` prove it; try `-k 05` first. `test_exercises.py` holds tasks,
+stubs and solutions together, `test_wrong_answers.py` counts the wrong answers, and
+`test_answers_in_notebooks.py` has them judged in their notebook.
 """
 # ruff: noqa: F401 (all names of the room, for `lab.exercises.NAME`)
 
