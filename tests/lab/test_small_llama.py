@@ -26,6 +26,12 @@ def logits(model, tokens, **options):
         return model(tokens, **options)
 
 
+@pytest.mark.parametrize("layer", model_runs.SHAPES)
+def test_the_heads_of_a_measured_layer_fill_its_width(layer):
+    size, *_ = model_runs.SHAPES[layer]
+    assert size.heads * size.head_dim == size.width
+
+
 def test_the_cache_gives_what_the_whole_sequence_gives():
     model, tokens, cache = new_model(TINY), batch(prose(), 3, 12, seed=0), {}
     parts = [logits(model, tokens[:, :9], cache=cache)]
