@@ -34,7 +34,6 @@ TEXT = b"x = 1\n"
 MADE_UP = Source("Made up", "https://example.org/made-up", "release 1.2", {"a/b.py": blob_id(TEXT)})
 RECORDS = sorted(RESULTS.glob("peers-*.json"))
 EVERYBODY = Job(PEERS, PEERS.record).providers()
-OF_A_PEER = [provider for provider in EVERYBODY if isinstance(provider, FromSources)]
 
 
 # unpacking

@@ -91,12 +91,6 @@ def places(tensor_format, device, dtype=torch.int64):
     }
 
 
-PLACES = [
-    (tensor_format, place) for tensor_format in FORMATS for place in places(tensor_format, "cpu")
-]
-each_place = pytest.mark.parametrize("tensor_format,place", PLACES)
-
-
 # starts and ids
 
 

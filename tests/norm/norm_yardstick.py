@@ -12,7 +12,6 @@ from inputs import contiguous
 from rope_kernels import norm_rope, qk_norm_rope
 from yardstick import rotate_fp64
 
-NORM_OPTIONS = ("eps", "weight_offset", "norm_after", "norm_dim")
 NOT_OF_THE_ANSWER = ("rounding", "fused", "inplace")
 
 
