@@ -84,6 +84,11 @@ def says_half_a_line_everywhere(x):
     return x
 
 
+def writes_no_text_everywhere(x):
+    write_everywhere(b"\xff\xfe\n")
+    return x
+
+
 def reads_its_input(x):
     return x * float(input("a factor? "))
 
@@ -225,7 +230,10 @@ def test_where_the_notebook_is_killed_nothing_stays():
 # what is no answer
 
 
-@pytest.mark.parametrize("candidate", (says_right_everywhere, says_half_a_line_everywhere))
+@pytest.mark.parametrize(
+    "candidate",
+    (says_right_everywhere, says_half_a_line_everywhere, writes_no_text_everywhere),
+)
 def test_only_the_judge_says_what_is_right(candidate):
     for _ in range(2):
         verdict = judge(candidate, exercises.rotate_half)
