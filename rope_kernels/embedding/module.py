@@ -19,11 +19,17 @@ from ..machine.modes import (
 )
 from .arguments import EXACT, check_dtype, check_positive, check_rotary_dim, check_span, short
 from .axes import check_position_ids, checked_axes
-from .compiled_turns import REFUSED, turns_of_first_run
 from .configuration import read_layer
 from .frequencies import Geometric, Given
-from .tables import AnglesPerPair, CosSinPerPair
-from .turns import for_both_members, in_turns, radians
+from .turns import (
+    REFUSED,
+    AnglesPerPair,
+    CosSinPerPair,
+    for_both_members,
+    in_turns,
+    radians,
+    turns_of_first_run,
+)
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _OF_ADAPT = "_choices", "_longest"  # buffers: frequencies, and the longest sequence remembered
