@@ -445,12 +445,6 @@ def check_message(error, bad, t_name):
     assert bad.accepted.format(t=t_name) in message, message
 
 
-def of_each_kind(bads):
-    """One of each argument, error and format: the functions share the checks, not the calls."""
-    kinds = {(bad.argument, bad.error, str(bad.tensor_format), bad.on_cpu): bad for bad in bads}
-    return list(kinds.values())
-
-
 def check_bad_argument(bad, call, device):
     arguments = {"t": t(), "freqs": table(), **bad.change}
     if not bad.on_cpu:
