@@ -460,6 +460,7 @@ def _check_memory(
 def _refuse_overlaps(
     names: tuple[str, ...], written: list[range], rotation: Rotation, beside: Named
 ) -> None:
+    """Raise with the names of what is read and of what is written there, if anything is."""
     tables = {"table": "freqs"}
     if rotation.sin is not None:
         tables = {"table": "freqs[0]", "sin": "freqs[1]"}
