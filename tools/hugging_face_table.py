@@ -1,5 +1,6 @@
 """Write the functions of `rope_kernels/huggingface/known.py` into docs/hugging_face.md.
 
+The models that have each function are here: the package finds a function by its code alone.
 tests/huggingface/test_hf_page.py compares.
 """
 
@@ -13,6 +14,65 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = "docs/hugging_face.md"
 BEGIN = "<!-- table: begin (python tools/hugging_face_table.py writes what follows) -->"
 END = "<!-- table: end -->"
+FAMILIES = {  # by the first digest of a row: names of models, in 5.17, in 5.23 or in both
+    "8c71808ee031": (
+        "afmoe apertus arcee aria axk1 axk2 bitnet chameleon cohere_compass cosmos3_edge csm "
+        "cwm dbrx deepseek_ocr2 deepseek_v3 deepseek_v32 dia diffllama doge dots1 "
+        "embedding_gemma2 emu3 esmc esmfold2 eurobert exaone4 exaone4_5 exaone_moe falcon "
+        "falcon_h1 flint gemma gemma2 gemma3 glm4_moe_lite gpt_neox_japanese gradium_phonon_tts "
+        "granite granite4_vision granite_docling granite_swa granitemoe granitemoe_swa "
+        "granitemoehybrid granitemoeshared gte higgs_audio_v2 hrm_text hunyuan_v1_dense "
+        "hunyuan_v1_moe hy_v3 hy_v4 hyperclovax idefics jais2 jamba jetmoe jina_embeddings_v3 "
+        "kolibri1 kyutai_speech_to_text lasr lfm2 lfm2_moe llama mellum mimi minicpm3 minimax "
+        "ministral ministral3 mistral mistral4 mixtral mllama molmo2 moshi muse_glimmer "
+        "muse_spark nemotron_asr_streaming nemotron_h neucodec nomic_bert olmoe paddleocr_vl "
+        "parakeet persimmon phi phimoe pixtral pocket_tts pocket_tts_audio_tokenizer qwen2 "
+        "qwen2_5_omni qwen2_5_vl qwen2_moe qwen2_vl qwen3 qwen3_moe qwen3_omni_moe qwen3_vl "
+        "qwen3_vl_moe seed_oss smollm3 solar_open stablelm starcoder2 t5gemma t5gemma2 "
+        "timesfm2_5 ultrabert unlimited_ocr vaultgemma voxtral_realtime xcodec2 youtu zamba2"
+    ),
+    "1c8a7766a526": (
+        "bamba dots3_note glm4_moe glm4v_moe glm_image gpt_neox laguna mimo_v2_flash minimax_m2 "
+        "minimax_m3_vl nemotron neomme phi3 phi4_multimodal qwen3_5 qwen3_5_moe qwen3_next "
+        "recurrent_gemma step3p7 zaya"
+    ),
+    "5ff7e4fb9d01": "glmasr nemotron3_5_transcribe nemotron3_diarization",
+    "02db01a4243e": "qwen4_exp",
+    "63d99ecb9425": "muse_glimmer_assistant",
+    "d57bb522badf": "clvp",
+    "bc3d64b5f9c6": "dinov3_vit eomt_dinov3 sapiens2",
+    "41a27000e109": "diffusion_gemma gemma3n gemma4 gemma4_unified",
+    "6cbca44a9d41": "minimax_m3_vl",
+    "bf64e19b7517": "minimax_m3_vl",
+    "eaad334444e1": "nanochat",
+    "d12ce5d7de06": "gpt_oss",
+    "fbe164d52ccc": "openai_privacy_filter",
+    "62c9a8db8dcc": "glm glm4 moonshine moonshine_streaming",
+    "345ebc8886cd": "helium",
+    "ffdbd18c499a": "pe_audio pe_audio_video pe_video",
+    "e4922a9fd6c6": "glm4v glm_ocr",
+    "02259b7bce0d": "blt",
+    "4fe4dfdf79e8": "codegen gptj",
+    "4ff01c7a46b3": (
+        "axk1 axk2 bailing_hybrid deepseek_v3 deepseek_v32 dots3_note glm4_moe_lite glm_moe_dsa "
+        "longcat_flash mistral4 youtu"
+    ),
+    "6d7c974d9e1b": "mistral_large4",
+    "ae16e5df6d08": "cohere cohere2 cohere2_moe efficientloftr lightglue",
+    "ff37b5792fec": "hunyuan_vl",
+    "28f2cda89150": (
+        "cohere_compass dots3_note ernie4_5_vl_moe exaone4_5 glm4v glm4v_moe glm5_next glm_ocr "
+        "kimi_k25 lfm3_vl mlcd muse_glimmer muse_spark paddleocr_vl qwen2_5_omni qwen2_5_vl "
+        "qwen2_vl qwen3_5 qwen3_5_moe qwen3_omni_moe qwen3_vl qwen3_vl_moe qwen4_exp step3p7 "
+        "video_llama_3"
+    ),
+    "5c8174b80ffe": "inkling2",
+    "1f9a944aabab": "beam flex_olmo lfm3 olmo olmo2 olmo3 olmo_hybrid",
+    "3456fade8393": "esm evolla modernbert modernbert_decoder",
+    "abdfdc664448": "ernie4_5 ernie4_5_moe",
+    "155f6a1f03f4": "ernie4_5_vl_moe",
+    "87d7b1c992fe": "deepseek_v4",
+}
 COLUMNS = {
     "of elements": "a column an element",
     "first half": "a column a pair, in the first half",
@@ -28,13 +88,18 @@ def as_page(page: str) -> str:
     head = ["models", "how many", "pairs", "elements that turn", "the table has", "`rounding`"]
     families: dict[tuple[str, ...], list[str]] = {}
     for known in KNOWN:
-        families.setdefault(cells(known), []).extend(known.families.split())
+        families.setdefault(cells(known), []).extend(families_of(known))
     lines = [head, ["---"] * len(head)]
     for (name, *how), found in families.items():
         names = sorted({*found})
         lines.append([name + ", ".join(names), str(len(names)), *how])
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return "\n\n".join([before.rstrip(), BEGIN, table, END]) + after
+
+
+def families_of(known: Known) -> list[str]:
+    """The models of transformers that have a row's code."""
+    return FAMILIES[known.digests.split()[0]].split()
 
 
 def cells(known: Known) -> tuple[str, ...]:

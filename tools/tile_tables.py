@@ -1,6 +1,7 @@
 """Write the tables of `rope_kernels/launch/tuning.py` into docs/tiles.md: `make tiles`.
 
-What a row asks is shown as it is written there. tests/launch/test_tuning.py compares.
+What a row asks is shown as it is written there. Where it was measured is here.
+tests/launch/test_tuning.py compares.
 """
 
 import ast
@@ -17,6 +18,24 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = "docs/tiles.md"
 BEGIN = "<!-- tables: begin (make tiles writes what follows) -->"
 END = "<!-- tables: end -->"
+FIRST_RUN = (
+    "2026-11-20: the first complete run of that kernel on an H200, and the variants measured"
+)
+HEAD_DIMS = "2026-11-21: every head dimension"
+PACKED = "2026-11-21: packed sequences wait once"
+NORM = "2026-11-21: normalize and rotate in one kernel"
+LANES = "2026-11-22: which way lanes run over a tile"
+SHARED_LAUNCH = "2026-11-23: q and k with few heads in one launch"
+ALL_HEADS = "2026-11-23: all heads of a position in one program"
+PADDED = [HEAD_DIMS, FIRST_RUN, SHARED_LAUNCH, SHARED_LAUNCH, FIRST_RUN]
+MEASURED = {  # the section of benchmarks/NOTES.md that compares each row's tile with others
+    "ROTATION": [
+        *[PACKED, PACKED, PACKED, HEAD_DIMS, HEAD_DIMS, PACKED, PACKED, HEAD_DIMS, PACKED],
+        *[HEAD_DIMS, SHARED_LAUNCH, ALL_HEADS, *PADDED],
+    ],
+    "NORM_FORWARD": [*[NORM] * 5, *[LANES] * 6, NORM],
+    "NORM_BACKWARD": [NORM, NORM],
+}
 TABLES = {  # names in `tuning`: the class of its tiles, and the title on the page
     "ROTATION": (tuning.RotationTile, "The rotation"),
     "NORM_FORWARD": (tuning.ForwardTile, "The norm, forward"),
@@ -43,8 +62,10 @@ def section(name: str) -> str:
     rows = getattr(tuning, name)
     head = "row, lanes, when, tile, why, measured"
     lines = [
-        (number, row.lanes, f"`{when}`", tile_of(row), row.why, row.measured)
-        for number, (row, when) in enumerate(zip(rows, conditions(name), strict=True), 1)
+        (number, row.lanes, f"`{when}`", tile_of(row), row.why, measured)
+        for number, (row, when, measured) in enumerate(
+            zip(rows, conditions(name), MEASURED[name], strict=True), 1
+        )
     ]
     if all(row.lanes == ANY for row in rows):
         head, lines = head.replace("lanes, ", ""), [line[:1] + line[2:] for line in lines]

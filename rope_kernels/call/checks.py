@@ -6,10 +6,11 @@ there, only shapes, dtypes and devices are checked.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import NoneType
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,11 +18,11 @@ from torch import Tensor
 from ..embedding import PER_PAIR, AnglesPerPair, RotaryPositionEmbedding
 from ..embedding.arguments import EXACT, FLOATS, short
 from ..machine.modes import has_values, is_differentiated, is_traced, wants_grad
-from .arguments import MOST_START, OUTPUT_PAIRINGS, ROUNDINGS, Call
+from .arguments import OUTPUT_PAIRINGS, ROUNDINGS, Call
 from .cp_orders import CP_ORDERS, chunks_of, rank_of_last
 from .formats import FORMATS, view_as_sbhd
 from .positions import positions_of
-from .rotation import Rotation
+from .rotation import TENSORS, Rotation
 
 _INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
 _FREQS = (
@@ -360,15 +361,8 @@ def check_values(rotation: Rotation, seq_len: int) -> None:
     if rotation.cu_seqlens is not None:
         tokens = seq_len * rotation.cp_size
         check_lengths(rotation.cu_seqlens, tokens, rotation.cp_size, rotation.cp_order)
-    starts = rotation.start_positions
-    if starts is not None and _is_far(starts.long()):
-        raise bad(f"start_positions is {_head(starts)}", "values from -2^62 to 2^62")
     if not rotation.on_the_fly:
         _check_reach(rotation, seq_len)
-
-
-def _is_far(starts: Tensor) -> bool:
-    return bool(((starts < -MOST_START) | (starts > MOST_START)).any())
 
 
 def check_lengths(cu_seqlens: Tensor, tokens: int, cp_size: int, cp_order: str) -> None:
@@ -422,58 +416,59 @@ def check_inplace(
     if is_traced():
         return  # PyTorch checks gradients when it traces; the operator comes here when it runs
     transformed = torch._C._are_functorch_transforms_active()  # PyTorch then does the overwriting
-    with_grad, sizes = wants_grad(tensors), []
+    with_grad, spans = wants_grad(tensors), []
     for name, t in zip(names, tensors, strict=True):
         if t.is_inference() and not torch.is_inference_mode_enabled():
             raise bad(f"{name} is an inference tensor outside inference mode", _cloned(name))
         if with_grad:
             _check_autograd(name, t, alone=len(tensors) == 1, transformed=transformed)
-        collide, extent = _layout(t.shape, t.stride())
-        if collide and not transformed:
+        layout = _layout(t.shape, t.stride())
+        if layout.overlaps_itself and not transformed:
             came = f"{name} has elements in one place, or may have, by its strides {t.stride()}"
             raise bad(came, _cloned(name))
-        sizes.append(extent * t.element_size())
+        spans.append(layout.extent * t.element_size())
     if not transformed:
         try:
-            _check_overlaps(names, tensors, sizes, rotation, beside)
+            _check_memory(names, tensors, spans, rotation, beside)
         except RuntimeError:
             return  # no address: a batch of vmap, or a class without memory of its own
 
 
-def _check_overlaps(
+def _check_memory(
     names: tuple[str, ...],
     tensors: tuple[Tensor, ...],
-    sizes: list[int],
+    spans: list[int],
     rotation: Rotation,
     beside: Named,
 ) -> None:
-    """Check that what is written, `tensors` that span so many bytes, has memory of its own."""
+    """Check that what is written has memory of its own. `spans`: bytes from first to last."""
     start = tensors[0].data_ptr()
-    spans, low, high = [(start, start + sizes[0])], start, start + sizes[0]
+    written = [range(start, start + spans[0])]
+    low, high = start, start + spans[0]
     if len(tensors) == 2:
         start = tensors[1].data_ptr()
-        spans.append((start, start + sizes[1]))
-        low, high = min(low, start), max(high, start + sizes[1])
-        if _share_elements(*tensors, *spans):
+        written.append(range(start, start + spans[1]))
+        if _meet(*written) and not _are_neighbors(*tensors):
             raise _shared("k", "q")
+        low, high = min(low, start), max(high, start + spans[1])
     # in every call: few steps, and names only where there is an overlap to name
     for x in (*rotation.tensors, *[x for _, x in beside]) if beside else rotation.tensors:
         if x is not None and 0 < (first := x.data_ptr()) < high and low < first + _bytes_of(x):
-            for name, t_name in _overlaps(names, spans, rotation, beside):
+            _refuse_overlaps(names, written, rotation, beside)
+
+
+def _refuse_overlaps(
+    names: tuple[str, ...], written: list[range], rotation: Rotation, beside: Named
+) -> None:
+    """Raise with the names of what is read and of what is written there, if anything is."""
+    tables = {"table": "freqs"}
+    if rotation.sin is not None:
+        tables = {"table": "freqs[0]", "sin": "freqs[1]"}
+    read = [(tables.get(name, name), getattr(rotation, name)) for name in TENSORS]
+    for name, x in (*read, *beside):
+        for t_name, memory in zip(names, written, strict=True):
+            if x is not None and _meet(range(x.data_ptr(), x.data_ptr() + _bytes_of(x)), memory):
                 raise _shared(name, t_name)
-
-
-def _overlaps(
-    names: tuple[str, ...], spans: list[tuple[int, int]], rotation: Rotation, beside: Named
-) -> Iterator[tuple[str, str]]:
-    """Names of what is read and of what is written there."""
-    tables = ("freqs",) if rotation.sin is None else ("freqs[0]", "freqs[1]")
-    where = "cu_seqlens", "start_positions", "position_ids"
-    named = *zip(tables, (rotation.table, rotation.sin), strict=False), *beside
-    for name, x in (*named, *[(name, getattr(rotation, name)) for name in where]):
-        for t_name, (start, end) in zip(names, spans, strict=True):
-            if x is not None and x.data_ptr() < end and start < x.data_ptr() + _bytes_of(x):
-                yield name, t_name
 
 
 def _shared(name: str, t_name: str) -> Exception:
@@ -525,84 +520,68 @@ def _head(values: Tensor) -> str:
     return f"[{shown}{', ...' if values.numel() > 6 else ''}]"
 
 
+class _Layout(NamedTuple):
+    """What sizes and strides say of a tensor's memory."""
+
+    overlaps_itself: bool  # or may do so
+    extent: int  # elements, from the first to the last
+
+
 @lru_cache(4096)
-def _layout(sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[bool, int]:
-    """Whether elements collide, and how many elements of memory a tensor spans."""
-    return _collide(sizes, strides), _extent(sizes, strides)
+def _layout(sizes: tuple[int, ...], strides: tuple[int, ...]) -> _Layout:
+    """Two indices may lead to one place, unless each stride steps over all that smaller ones reach.
 
-
-def _collide(sizes: tuple[int, ...], strides: tuple[int, ...], reach: int = 1) -> bool:
-    """Whether two indices of dimensions may lead to one place, or to two less than `reach` apart.
-
-    None do if each stride, from the smallest up, steps over all that the smaller ones reach. A few
-    strides fail this and still keep all elements apart; they count as colliding too.
+    A few strides fail this and still keep all elements apart; they count as overlapping too.
     """
     if 0 in sizes:
-        return False
+        return _Layout(False, 0)
+    overlaps, reach = False, 1
     for stride, n in sorted(zip(strides, sizes, strict=True)):
-        if n > 1 and stride < reach:
-            return True
+        overlaps = overlaps or (n > 1 and stride < reach)
         reach += stride * (n - 1)
-    return False
+    return _Layout(overlaps, reach)
 
 
 def _bytes_of(x: Tensor) -> int:
     """Of memory, from the first element of a tensor to its last."""
     if x.is_contiguous():
         return x.nbytes
-    return _extent(x.shape, x.stride()) * x.element_size()
+    return _layout(x.shape, x.stride()).extent * x.element_size()
 
 
-def _share_elements(q: Tensor, k: Tensor, q_span: tuple[int, int], k_span: tuple[int, int]) -> bool:
-    """Whether `q` and `k`, neither of which overlaps itself, may have an element in common."""
-    if not (0 < q_span[0] < k_span[1] and 0 < k_span[0] < q_span[1]):
-        return False  # one ends before the other begins, or they have no memory
-    low, high = q, k
-    distance, itemsize = k_span[0] - q_span[0], q.element_size()
-    if distance < 0:
-        low, high, distance = k, q, -distance
-    if distance % itemsize:
-        return True
-    layouts = low.shape, low.stride(), high.shape, high.stride()
-    return not _interleave(*layouts, distance // itemsize)
+def _meet(one: range, other: range) -> bool:
+    """Whether two ranges of addresses have one in common; those from 0 on are of no memory."""
+    return 0 < one.start < other.stop and 0 < other.start < one.stop
 
 
-@lru_cache(4096)
-def _extent(sizes: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """How many elements of memory a tensor spans, from its first to its last."""
-    if 0 in sizes:
-        return 0
-    return 1 + sum(stride * (n - 1) for stride, n in zip(strides, sizes, strict=True))
+def _are_neighbors(q: Tensor, k: Tensor) -> bool:
+    """Whether `q` and `k` are slices of one packed tensor, such as qkv, that share no element."""
+    first, second = (q, k) if q.data_ptr() <= k.data_ptr() else (k, q)
+    distance, rest = divmod(second.data_ptr() - first.data_ptr(), q.element_size())
+    layouts = first.shape, first.stride(), second.shape, second.stride()
+    return rest == 0 and _are_apart(*layouts, distance)
 
 
 @lru_cache(4096)
-def _interleave(
-    low_sizes: tuple[int, ...],
-    low_strides: tuple[int, ...],
-    high_sizes: tuple[int, ...],
-    high_strides: tuple[int, ...],
+def _are_apart(
+    sizes: tuple[int, ...],
+    strides: tuple[int, ...],
+    next_sizes: tuple[int, ...],
+    next_strides: tuple[int, ...],
     distance: int,
 ) -> bool:
-    """Whether two tensors of equal strides, as q and k of one packed qkv, take turns in memory.
+    """Whether one slice ends, along a dimension, before the next begins `distance` elements later.
 
-    They do if the distance is like one more stride: it steps over what the smaller strides reach in
-    the lower tensor, and each larger stride steps over both tensors.
+    Then the slice that holds both has a place for each element, if it doesn't overlap itself.
     """
-    if 0 in high_sizes:
-        return True
-    low_reach = high_reach = 1
-    outer_sizes, outer_strides = [], []
-    dims = zip(low_sizes, low_strides, high_sizes, high_strides, strict=True)
-    for low_n, low_stride, high_n, high_stride in dims:
-        if low_n > 1 and high_n > 1 and low_stride != high_stride:
-            return False
-        stride = low_stride if low_n > 1 else high_stride
-        if stride <= distance:
-            low_reach += stride * (low_n - 1)
-            high_reach += stride * (high_n - 1)
-        else:
-            outer_sizes.append(max(low_n, high_n))
-            outer_strides.append(stride)
-    if distance < low_reach:
+    dims = list(zip(sizes, strides, next_sizes, next_strides, strict=True))
+    if any(n > 1 and m > 1 and stride != other for n, stride, m, other in dims):
         return False
-    return not _collide(tuple(outer_sizes), tuple(outer_strides), distance + high_reach)
+    common = [stride if n > 1 else other for n, stride, _, other in dims]  # of 1 they say nothing
+    for dim, stride in enumerate(common):
+        if stride and distance % stride == 0 and distance // stride >= sizes[dim]:
+            both = [max(n, m) for n, _, m, _ in dims]
+            both[dim] = distance // stride + next_sizes[dim]
+            if not _layout(tuple(both), tuple(common)).overlaps_itself:
+                return True
+    return False

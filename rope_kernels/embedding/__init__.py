@@ -2,8 +2,14 @@
 
 from .axes import grid_positions, mrope_axes
 from .module import RotaryPositionEmbedding
-from .tables import PER_PAIR, AnglesPerPair, CosSinPerPair
-from .turns import for_both_members, in_turns, radians
+from .turns import (
+    PER_PAIR,
+    AnglesPerPair,
+    CosSinPerPair,
+    for_both_members,
+    in_turns,
+    radians,
+)
 
 __all__ = [
     "PER_PAIR",

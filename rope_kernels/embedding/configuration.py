@@ -14,7 +14,14 @@ from torch import nn
 
 from .arguments import as_number, is_number
 from .axes import mrope_axes
-from .class_defaults import check_class_defaults
+from .config_checks import (
+    OF_ONE_MODEL,
+    SCALES,
+    SECTION,
+    check_beside,
+    check_class_defaults,
+    check_section,
+)
 from .frequencies import (
     Dynamic,
     Geometric,
@@ -25,7 +32,6 @@ from .frequencies import (
     Stretched,
     Yarn,
 )
-from .near_keys import OF_ONE_MODEL, SCALES, SECTION, check_beside, check_section
 
 # The rule of `mrope_section`, by how a configuration's `model_type` begins. Others have their own.
 _CONTIGUOUS = ("qwen2", "glm", "paddleocr")

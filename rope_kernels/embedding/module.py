@@ -1,7 +1,6 @@
 """The module: which frequencies it has, and the buffer of turns that kernels read."""
 
 import math
-import warnings
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,11 +19,17 @@ from ..machine.modes import (
 )
 from .arguments import EXACT, check_dtype, check_positive, check_rotary_dim, check_span, short
 from .axes import check_position_ids, checked_axes
-from .compiled_turns import REFUSED, turns_of_first_run
 from .configuration import read_layer
 from .frequencies import Geometric, Given
-from .tables import AnglesPerPair, CosSinPerPair
-from .turns import for_both_members, in_turns, radians
+from .turns import (
+    REFUSED,
+    AnglesPerPair,
+    CosSinPerPair,
+    for_both_members,
+    in_turns,
+    radians,
+    turns_of_first_run,
+)
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _OF_ADAPT = "_choices", "_longest"  # buffers: frequencies, and the longest sequence remembered
@@ -85,8 +90,9 @@ class RotaryPositionEmbedding(nn.Module):
             NaN if `inv_freq` was given: then it can't be assigned.
         attention_factor: as given, a float. May be assigned.
         axes: a tuple, or None. Assignment takes what the argument does. It writes to the same
-            address, so CUDA graphs that were captured before replay with the new axes. With more
-            axes than before, and to or from None, the address changes: capture them again.
+            address, so CUDA graphs that were captured before replay with the new axes, and the
+            backward of a call made before raises. With more axes than before, and to or from None,
+            the address changes: capture them again.
         num_axes: max(axes) + 1, or None.
         axis_of_pair: (d2 / 2,), int32: `axes` for kernels, or None. A buffer, which is not saved.
             Assign `axes` instead of changing it.
@@ -107,8 +113,7 @@ class RotaryPositionEmbedding(nn.Module):
       subclass with other frequencies overrides that method. What the method reads has to be set
       before `super().__init__`.
     - A module whose `forward` is overridden is refused as `freqs`. Pass its table instead,
-      `freqs(max_seq_len)`. That runs forward hooks, too, which don't run otherwise: the first call
-      warns of them.
+      `freqs(max_seq_len)`. That runs forward hooks, too, which don't run otherwise.
 
     Raises:
         ValueError: an argument is out of range, `seq_len_interpolation_factor` came alone, or both
@@ -122,12 +127,10 @@ class RotaryPositionEmbedding(nn.Module):
     """
 
     inv_freq: Tensor
-    attention_factor: float = 1.0  # of modules that an older version saved
+    attention_factor: float
     axis_of_pair: Tensor | None
     num_axes: int | None = None
-    _axes: tuple[int, ...] | None = None
     _filled: _Filled | None = None
-    _told_of_hooks: bool = False
 
     def __init__(
         self,
@@ -268,9 +271,7 @@ class RotaryPositionEmbedding(nn.Module):
                 return
             if held.is_cuda:
                 torch.cuda.synchronize(held.device)  # kernels on any stream may read it
-            self.axis_of_pair = held.data  # the memory that graphs know
-            held.data = held.clone()  # for backwards of earlier calls, which saved `held`
-            self.axis_of_pair.copy_(new)
+            held.copy_(new)  # the memory that graphs know; a backward that saved it raises
             if held.is_cuda:
                 torch.cuda.current_stream(held.device).synchronize()  # other streams read it next
 
@@ -391,10 +392,7 @@ class RotaryPositionEmbedding(nn.Module):
         self._filled = replace(filled, address=address, version=version, moved=moved)
 
     def extra_repr(self) -> str:
-        first, *more = self._source.words
-        if not self._has_frequencies_of_its_source():
-            first += " (inv_freq has other frequencies)"
-        shown = [f"rotary_dim={self.rotary_dim}", first, *more]
+        shown = [f"rotary_dim={self.rotary_dim}", *self._source.words]
         for name in ("seq_len_interpolation_factor", "pretrained_max_position_embeddings"):
             if (value := getattr(self, name)) is not None:
                 shown.append(f"{name}={value}")
@@ -407,14 +405,6 @@ class RotaryPositionEmbedding(nn.Module):
         if self._axes is not None:
             shown.append(f"axes={list(self._axes)}")
         return ", ".join(shown)
-
-    def _has_frequencies_of_its_source(self) -> bool:
-        """True also where they cannot be read: on the meta device, or in a graph's capture."""
-        inv_freq = self.inv_freq.detach()
-        if _is_captured(inv_freq) or self._source.adapts or not has_values(inv_freq):
-            return True
-        own, inv_freq = self._source.inv_freq().float(), inv_freq.to("cpu", torch.float32)
-        return own.shape == inv_freq.shape and torch.allclose(own, inv_freq, rtol=1e-5, atol=0)
 
     def forward(self, max_seq_len: int, offset: int = 0) -> Tensor:
         """Angles of positions offset, ..., offset + max_seq_len - 1.
@@ -599,7 +589,7 @@ class RotaryPositionEmbedding(nn.Module):
         """Raise where `self(max_seq_len)` would do other things than this class's `forward`.
 
         Functions that take the module itself never call it: they would ignore the rest silently.
-        Of forward hooks the first call warns: they don't run.
+        Forward hooks don't run either: tools such as wandb.watch register them on every module.
 
         Raises:
             TypeError: a subclass, or an assignment to the module, overrides `forward`.
@@ -607,15 +597,6 @@ class RotaryPositionEmbedding(nn.Module):
         if type(self).forward is not RotaryPositionEmbedding.forward or "forward" in self.__dict__:
             came = f"freqs is a {type(self).__name__} that overrides forward"
             raise TypeError(f"{came}; accepted: its table, freqs(max_seq_len)")
-        if (self._forward_hooks or self._forward_pre_hooks) and not self._told_of_hooks:
-            self._tell_of_hooks()
-
-    def _tell_of_hooks(self) -> None:
-        """Warn once, for tools such as wandb.watch register hooks on every module of a model."""
-        if not is_traced():
-            self._told_of_hooks = True
-            came = "freqs has forward hooks, which don't run, because no call of it is made"
-            warnings.warn(f"{came}; to run them, pass its table, freqs(max_seq_len)", stacklevel=2)
 
     def _refill(self, strict: bool = True) -> _Filled | None:
         """Write the turns of `inv_freq` to the buffer, at the same address if possible.
@@ -730,13 +711,7 @@ class RotaryPositionEmbedding(nn.Module):
         return state | {"_buffers": self._buffers | {"_turns": None}}
 
     def __setstate__(self, state):
-        state = dict(state)
-        for name in {"rotary_base", "_rotary_base"} & state.keys():  # saved by an older version
-            state["_source"] = Geometric(state["rotary_dim"], state.pop(name))
         super().__setstate__(state)
-        for name in ("_turns", "axis_of_pair", *_OF_ADAPT):
-            if name not in self._buffers:  # saved by an older version
-                self.register_buffer(name, None, persistent=False)
         self._refill(strict=False)
 
 

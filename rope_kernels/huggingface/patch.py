@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from .digest import REPLACES, UnknownCode, original_of
-from .lookup import function_of, is_known, known_by_code
+from .known import function_of, is_known, known_by_code
 
 ROTATES = re.compile(r"apply_\w*(rotary|rope)|rotate_queries_or_keys")  # by a function's name
 FAMILY = "transformers.models.{0}.modeling_{0}"

@@ -1,8 +1,8 @@
 """Which tile a call gets: tables, read from top to bottom. The first row that matches is used.
 
 A new block size is a new row, above the first row that would take its calls. `when` asks for facts
-of the call (`tile_facts.py`). `measured` is the section of benchmarks/NOTES.md that compares the
-tile with others; all of them are of one H200. After a change, `make tiles` writes docs/tiles.md.
+of the call (`tile_facts.py`). All tiles were measured on one H200: `tools/tile_tables.py` has the
+section of benchmarks/NOTES.md for each row, and `make tiles` writes both into docs/tiles.md.
 `tests/launch/test_tuning.py` wants a call that takes the new row: add one to its `rotations`.
 """
 
@@ -14,15 +14,6 @@ from .tile_facts import FULL_OVER_ROWS, Facts, lanes_follow_positions
 
 FULL_OVER_POSITIONS = 0.85  # rows of a head share few cosines, so their blocks may be large
 ANY, ALONG_POSITIONS, ACROSS_ROWS = "any", "along positions", "across rows"
-FIRST_RUN = (
-    "2026-11-20: the first complete run of that kernel on an H200, and the variants measured"
-)
-HEAD_DIMS = "2026-11-21: every head dimension"
-PACKED = "2026-11-21: packed sequences wait once"
-NORM = "2026-11-21: normalize and rotate in one kernel"
-LANES = "2026-11-22: which way lanes run over a tile"
-SHARED_LAUNCH = "2026-11-23: q and k with few heads in one launch"
-ALL_HEADS = "2026-11-23: all heads of a position in one program"
 
 
 class Row(NamedTuple):
@@ -31,7 +22,6 @@ class Row(NamedTuple):
     when: Callable[[Facts], bool]
     tile: "RotationTile | ForwardTile | BackwardTile"
     why: str
-    measured: str
     lanes: str = ANY  # how neighboring lanes lie in a tile, see `tile_facts.lanes_follow_positions`
 
 
@@ -80,14 +70,12 @@ PADDED_ROWS = (
         when=lambda facts: facts.filled_by_row < 2 / 3,
         tile=RotationTile(Kind.PADDED, tile_bytes=4096, warp_bytes=4096),
         why="A third of the tile is padding, which takes no time to load.",
-        measured=HEAD_DIMS,
     ),
     Row(
         when=lambda facts: facts.looks_up_positions and not (facts.on_the_fly or facts.k_rows),
         tile=RotationTile(Kind.PADDED, tile_bytes=4096, warp_bytes=4096),
         why="It looks up positions, then reads a table: it starts late and gets more to do. With "
         "k the larger tiles would be half empty. On the fly they spill.",
-        measured=FIRST_RUN,
     ),
     Row(
         lanes=ACROSS_ROWS,
@@ -95,20 +83,17 @@ PADDED_ROWS = (
         tile=RotationTile(Kind.PADDED, tile_bytes=2048, warp_bytes=4096, most_empty=1.0),
         why="A lane would search for two positions: 4 x 2 has 95 % with Triton 3.6, and 58 with "
         "3.7.1.",
-        measured=SHARED_LAUNCH,
     ),
     Row(
         when=lambda facts: facts.packed,
         tile=RotationTile(Kind.PADDED, tile_bytes=2048, warp_bytes=4096, most_empty=0.2),
         why="Each program waits for its searches, so fewer and fuller ones gain more: 8 + 1 heads "
         "gain 11 points.",
-        measured=SHARED_LAUNCH,
     ),
     Row(
         when=lambda facts: True,
         tile=RotationTile(Kind.PADDED, tile_bytes=2048, warp_bytes=4096),
         why="Half the registers of 4 KiB let twice as many programs wait for memory.",
-        measured=FIRST_RUN,
     ),
 )
 
@@ -124,7 +109,6 @@ ROTATION = (
         ),
         tile=RotationTile(Kind.PAIRS, tile_bytes=4096, warp_bytes=2048, full=FULL_OVER_POSITIONS),
         why="A third of the registers would hold padding. Rows of 160 gain 2 points, packed 10.",
-        measured=PACKED,
     ),
     Row(
         when=lambda facts: (
@@ -136,7 +120,6 @@ ROTATION = (
         tile=RotationTile(Kind.PAIRS, tile_bytes=2048, warp_bytes=2048, full=FULL_OVER_POSITIONS),
         why="The same where a half ends within a sector. Packed tokens wait longest, so their "
         "programs need the most bytes in flight, even if they read them 8 at a time.",
-        measured=PACKED,
     ),
     Row(
         when=lambda facts: (
@@ -154,7 +137,6 @@ ROTATION = (
         ),
         why="The rows of a head are neighbors in memory: 96 and 192 gain a point. In place they "
         "lose 5.",
-        measured=PACKED,
     ),
     Row(
         when=lambda facts: (
@@ -173,7 +155,6 @@ ROTATION = (
         ),
         why="Programs that share a cache line disturb each other: in place, blocks of 1024 bytes "
         "gain 3 points over 512.",
-        measured=HEAD_DIMS,
     ),
     Row(
         when=lambda facts: (
@@ -190,7 +171,6 @@ ROTATION = (
         ),
         why="Neighbors in memory belong side by side. And 32 heads of 72 in bshd leave 4 of 36 "
         "places empty: 82 %, and 92 % with rows of a head. Packed tokens would each need a search.",
-        measured=HEAD_DIMS,
     ),
     Row(
         when=lambda facts: (
@@ -201,7 +181,6 @@ ROTATION = (
         ),
         tile=RotationTile(Kind.WHOLE, tile_bytes=8192, warp_bytes=4096, full=FULL_OVER_ROWS),
         why="It looks up positions, then reads a table: it starts late and gets more to do.",
-        measured=PACKED,
     ),
     Row(
         when=lambda facts: (
@@ -212,7 +191,6 @@ ROTATION = (
         ),
         tile=RotationTile(Kind.WHOLE, tile_bytes=4096, warp_bytes=4096, full=FULL_OVER_ROWS),
         why="The same without a table to wait for.",
-        measured=PACKED,
     ),
     Row(
         when=lambda facts: (
@@ -221,20 +199,17 @@ ROTATION = (
         tile=RotationTile(Kind.WHOLE, tile_bytes=4096, warp_bytes=4096, full=FULL_OVER_ROWS),
         why="Each of two warps would have too few rows: 88 on the fly reaches 93 % with one, 89 "
         "with two.",
-        measured=HEAD_DIMS,
     ),
     Row(
         when=lambda facts: facts.takes_whole_rows and facts.packed,
         tile=RotationTile(Kind.WHOLE, tile_bytes=2048, warp_bytes=2048, full=FULL_OVER_ROWS),
         why="Rows of 100 are read 8 bytes at a time: 2 KiB are 8 loads a thread already.",
-        measured=PACKED,
     ),
     Row(
         when=lambda facts: facts.takes_whole_rows,
         tile=RotationTile(Kind.WHOLE, tile_bytes=4096, warp_bytes=2048, full=FULL_OVER_ROWS),
         why="At 72, second members start at byte 72 and would be read 8 bytes at a time. Two "
         "warps: at 72 95 %, and 88 with one.",
-        measured=HEAD_DIMS,
     ),
     Row(
         when=lambda facts: (
@@ -248,7 +223,6 @@ ROTATION = (
         why="Sines of 8 positions cost less than the places that the few rows of k would leave "
         "empty: 8 + 1 heads gain 13 to 30 points, 64 + 8 one or two. Ids, padding and "
         "fp32 keep more rows.",
-        measured=SHARED_LAUNCH,
     ),
     Row(
         when=lambda facts: (
@@ -262,7 +236,6 @@ ROTATION = (
         tile=RotationTile(Kind.PADDED, tile_bytes=4096, warp_bytes=4096, most_empty=1.0),
         why="All rows of a position, so nobody else reads its row of the table: 9 to 16 heads of "
         "128 gain 1 to 5 points, and nothing with 65 536 tokens.",
-        measured=ALL_HEADS,
     ),
     *PADDED_ROWS,
 )
@@ -293,78 +266,66 @@ NORM_FORWARD = (
         when=lambda facts: facts.on_the_fly and facts.packed,
         tile=ForwardTile(bytes=2),
         why="91 to 93 % on the fly with weights that come first; a limit of registers costs 3.",
-        measured=NORM,
     ),
     Row(
         when=lambda facts: facts.on_the_fly and facts.rows_outer and facts.padded_half <= 64,
         tile=ForwardTile(bytes=2, positions=4, registers=96, weights_last=True),
         why="20 warps share an SM instead of 16, and late weights wait in no registers.",
-        measured=NORM,
     ),
     Row(
         when=lambda facts: facts.on_the_fly and facts.rows_outer,
         tile=ForwardTile(bytes=2, positions=4, registers=96),
         why="At 256, late weights cost 18 points.",
-        measured=NORM,
     ),
     Row(
         when=lambda facts: facts.on_the_fly and facts.padded_half <= 64,
         tile=ForwardTile(weights_last=True),
         why="Late weights gain 2 points; at 256 they cost 7.",
-        measured=NORM,
     ),
     Row(
         lanes=ALONG_POSITIONS,
         when=lambda facts: facts.packed,
         tile=ForwardTile(bytes=2, registers=96),
         why="The limit gains 5 points.",
-        measured=NORM,
     ),
     Row(
         lanes=ACROSS_ROWS,
         when=lambda facts: facts.packed and facts.fills_its_block,
         tile=ForwardTile(bytes=2, registers=112, weights_last=True),
         why="A thread has more angles. 96 registers would spill 200 bytes: 75 %, and 88 to 92 so.",
-        measured=LANES,
     ),
     Row(
         lanes=ACROSS_ROWS,
         when=lambda facts: facts.packed,
         tile=ForwardTile(bytes=2),
         why="With padding, a limit and late weights cost 6 points at 80.",
-        measured=LANES,
     ),
     Row(
         when=lambda facts: facts.rows_outer and facts.fills_its_block and facts.padded_half < 64,
         tile=ForwardTile(bytes=2, warps=2, positions=8),
         why="8 positions gain 4 points at 64, with either order of lanes.",
-        measured=LANES,
     ),
     Row(
         lanes=ALONG_POSITIONS,
         when=lambda facts: facts.rows_outer and facts.fills_its_block and facts.padded_half == 64,
         tile=ForwardTile(bytes=2, warps=2, positions=8, registers=72),
         why="90 % at 128. Across rows it would spill, and stay at 76.",
-        measured=LANES,
     ),
     Row(
         lanes=ACROSS_ROWS,
         when=lambda facts: facts.rows_outer and facts.padded_half == 64,
         tile=ForwardTile(bytes=2, positions=4, weights_last=True),
         why="Late weights save registers for the angles: 85 % at 128, and 77 without.",
-        measured=LANES,
     ),
     Row(
         when=lambda facts: facts.rows_outer,
         tile=ForwardTile(bytes=2, positions=4),
         why="Positions are neighbors in memory. 8 of them cost 4 points at 80 and 96, 9 at 256.",
-        measured=LANES,
     ),
     Row(
         when=lambda facts: True,
         tile=ForwardTile(),
         why="No more rows than the backward. With a table, weights that come first gain 5 points.",
-        measured=NORM,
     ),
 )
 
@@ -373,13 +334,11 @@ NORM_BACKWARD = (
         when=lambda facts: not facts.fills_its_block,
         tile=BackwardTile(programs_per_sm=8),
         why="With padding a thread takes up to 255 registers.",
-        measured=NORM,
     ),
     Row(
         when=lambda facts: True,
         tile=BackwardTile(programs_per_sm=12),
         why="168 registers a thread: so many warps fill an SM. 10 or 14 lose 6 points and more, "
         "and 2 stages 15.",
-        measured=NORM,
     ),
 )

@@ -384,8 +384,6 @@ BAD = [
     *of(
         "start_positions",
         ("an int below 0", {"start_positions": -2}, "[-2, -2]", "values from 0 with a table"),
-        ("far below 0", {"start_positions": torch.tensor([0, -(2**63)])}, "[0, -92", "-2^62 to"),
-        ("far", {"start_positions": torch.tensor([2**63 - 1, 0])}, "is [92", "-2^62 to 2^62"),
         ("elsewhere", {"start_positions": cu(0, 0).to("meta")}, *ON_META),
         on_cpu=True,
     ),

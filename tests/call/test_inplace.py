@@ -410,6 +410,53 @@ def test_random_neighbors_in_one_memory_are_rotated_rightly_or_refused():
     assert 50 < refused < 350
 
 
+PACKED = {  # format, shape of the packed memory, q and k of it as models cut them
+    "heads of qkv": ("sbhd", (S, B, 8, D), lambda qkv: qkv.split((4, 2, 2), 2)),
+    "few heads first": ("bshd", (B, S, 8, D), lambda qkv: qkv.split((1, 4, 3), 2)),
+    "one head each": ("bshd", (B, S, 3, D), lambda qkv: qkv.split(1, 2)),
+    "a dimension of three": ("bshd", (B, S, 3, H, D), lambda qkv: qkv.unbind(2)),
+    "the same as bhsd": (
+        *("bhsd", (B, S, 3, H, D)),
+        lambda qkv: qkv.permute(2, 0, 3, 1, 4),
+    ),
+    "columns of a projection": (
+        *("bhsd", (B, S, 8 * D)),
+        lambda qkv: [
+            x.view(B, S, -1, D).transpose(1, 2) for x in qkv.split((4 * D, 2 * D, 2 * D), -1)
+        ],
+    ),
+    "within each head": ("sbhd", (S, B, H, 3 * D), lambda qkv: qkv.chunk(3, -1)),
+    "the rotary part of each head": (
+        *("bshd", (B, S, H, 3 * (D + 4))),
+        lambda qkv: [x[..., 4:] for x in qkv.chunk(3, -1)],
+    ),
+    "heads in turns": (
+        *("sbhd", (S, B, 2 * H, D)),
+        lambda qk: [qk[:, :, start::2] for start in (0, 1)],
+    ),
+    "heads of tokens": ("thd", (S * B, 8, D), lambda qkv: qkv.split((4, 2, 2), 1)),
+    "a batch of one": ("bhsd", (1, S, 3, H, D), lambda qkv: qkv.permute(2, 0, 3, 1, 4)),
+    "decoding": ("bshd", (B, 1, 8, D), lambda qkv: qkv.split((4, 2, 2), 2)),
+}
+
+
+@pytest.mark.parametrize("swapped", (False, True), ids=("q first", "k first"))
+@pytest.mark.parametrize("kind", PACKED.values(), ids=PACKED.keys())
+def test_q_and_k_of_one_packed_tensor(kind, swapped, device):
+    """None of them is a copy, and what is beside them stays."""
+    tensor_format, shape, cut = kind
+    memory = torch.randn(shape, device=device)
+    q, k = [*cut(memory)][:2][:: -1 if swapped else 1]
+    freqs = angles(S * B, D2, device)
+    options = {"cu_seqlens": sequence_starts(tensor_format, S, B, device)}
+    want = rope_qk(q.clone(), k.clone(), freqs, tensor_format, **options)
+    expected = memory.clone()
+    for part, turned in zip([*cut(expected)][:2][:: -1 if swapped else 1], want, strict=True):
+        part.copy_(turned)
+    rope_qk(q, k, freqs, tensor_format, inplace=True, **options)
+    assert torch.equal(memory, expected)
+
+
 def test_the_stride_of_a_single_head_says_nothing_of_what_it_shares(device):
     q, k = torch.randn(S, B, 5, D, device=device).split((4, 1), dim=2)
     k = k.as_strided(k.shape, (*k.stride()[:2], 3, 1), k.storage_offset())

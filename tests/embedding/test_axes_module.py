@@ -159,6 +159,16 @@ def test_assigned_axes_have_the_same_memory(device):
     assert rope.axis_of_pair.data_ptr() != address and held.tolist() == [1, 0, 0, 1]
 
 
+@pytest.mark.usefixtures("needs_triton")
+def test_a_backward_raises_once_its_axes_are_overwritten(device):
+    rope = RotaryPositionEmbedding(8, axes=AXES).to(device)
+    t = torch.randn(2, 1, 1, 8, device=device, requires_grad=True)
+    out = rope_qk(t, t, rope, position_ids=torch.ones(3, 1, 2, dtype=torch.int64, device=device))[0]
+    rope.axes = AXES[::-1]
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
 def test_axes_in_shared_memory_are_not_overwritten():
     rope = RotaryPositionEmbedding(8, axes=AXES).share_memory()
     of_another_process = rope.axis_of_pair.detach()

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from rope_kernels import RotaryPositionEmbedding, mrope_axes
-from rope_kernels.embedding.class_defaults import ADDED
+from rope_kernels.embedding.config_checks import ADDED
 from rope_kernels.embedding.configuration import read_layer
 
 from_config = RotaryPositionEmbedding.from_config

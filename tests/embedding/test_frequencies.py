@@ -244,35 +244,6 @@ def test_a_cast_that_changes_nothing_keeps_one_tensor():
     assert dict(nn.Sequential(module).named_buffers())["0.inv_freq"] is held
 
 
-OLDER = {  # what a module that was saved by an older version lacks, and what it has instead
-    "a plain rotary_base": (("_source",), {"rotary_base": 500.0}),
-    "a rotary_base of its own": (("_source",), {"_rotary_base": 500.0}),
-    "no factor": (("attention_factor",), {}),
-    "no axes": (("num_axes", "_axes", "axis_of_pair"), {}),
-    "no turns": (("_turns", "_non_persistent_buffers_set"), {}),
-}
-
-
-@pytest.mark.parametrize("version", OLDER)
-def test_a_module_that_an_older_version_saved(version, device):
-    module, (lacks, has) = RotaryPositionEmbedding(16, rotary_base=500.0), OLDER[version]
-    state = {name: x for name, x in module.__getstate__().items() if name not in lacks} | has
-    state["_buffers"] = {name: x for name, x in state["_buffers"].items() if name not in lacks}
-    older = RotaryPositionEmbedding.__new__(RotaryPositionEmbedding)
-    older.__setstate__(state)
-    assert older.rotary_base == 500.0 and older.attention_factor == 1.0
-    assert older.axes is older.num_axes is older.axis_of_pair is None
-    assert list(older.state_dict()) == ["inv_freq"]
-    older.inv_freq.zero_()
-    older.reset_parameters()
-    t = torch.randn(5, 1, 2, 16, device=device)
-    assert torch.equal(rope_fw(t, older.to(device)), rope_fw(t, module.to(device)))
-    older.axes = module.axes = [0, 1, 2, 0, 1, 2, 0, 1]
-    ids = torch.randint(99, (3, 1, 5), device=device)
-    got, want = (rope_fw(t, x, position_ids=ids) for x in (older, module))
-    assert torch.equal(got, want)
-
-
 # frequencies of a subclass
 
 
@@ -369,23 +340,6 @@ def test_a_module_says_what_it_is(words, device):
     module = RotaryPositionEmbedding(**WORDS[words])
     for kept in (module, module.to(device), module.to("meta")):
         assert repr(kept) == f"RotaryPositionEmbedding({words})"
-
-
-OTHER_FREQUENCIES = {
-    "a checkpoint": lambda module, other: module.load_state_dict(other.state_dict()),
-    "assigned": lambda module, other: setattr(module, "inv_freq", other.inv_freq),
-    "in place": lambda module, other: module.inv_freq.copy_(other.inv_freq),
-    "fewer": lambda module, other: setattr(module, "inv_freq", other.inv_freq[:4]),
-}
-
-
-@pytest.mark.parametrize("change", OTHER_FREQUENCIES.values(), ids=OTHER_FREQUENCIES)
-def test_a_module_with_frequencies_of_another_base_does_not_say_that_base(change, device):
-    module = RotaryPositionEmbedding(16).to(device)
-    change(module, RotaryPositionEmbedding(16, rotary_base=10_010.0).to(device))
-    assert repr(module).endswith("rotary_base=10000.0 (inv_freq has other frequencies))")
-    module.rotary_base = 500.0
-    assert repr(module).endswith("rotary_base=500.0)")
 
 
 # not in the state

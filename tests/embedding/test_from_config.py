@@ -291,7 +291,6 @@ def test_an_assigned_base_scales_the_same_way(rope_type):
     module.rotary_base = 777.0
     config["rope_parameters"]["rope_theta"] = 777.0
     assert torch.equal(module.inv_freq, from_config(config).inv_freq)
-    assert "other frequencies" not in repr(module)
     position = torch.tensor([10**6])
     for one in (module, other := from_config(config)):
         one.adapt(position)
@@ -325,6 +324,5 @@ def test_given_frequencies(dtype, device):
     assert math.isnan(module.rotary_base)
     assert repr(module).startswith("RotaryPositionEmbedding(rotary_dim=8, inv_freq given")
     module.inv_freq = torch.ones(4)
-    assert "other frequencies" in repr(module)
     module.reset_parameters()
     torch.testing.assert_close(module.inv_freq.to(kept), kept, rtol=1e-6, atol=0)

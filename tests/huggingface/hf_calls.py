@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rope_kernels.huggingface.lookup import function_of
+from rope_kernels.huggingface.known import function_of
 from rope_kernels.launch.plan import strides_of
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32

@@ -21,6 +21,7 @@ from hf_calls import (
     outcome,
     version,
 )
+from hugging_face_table import families_of
 from rope_kernels.huggingface.digest import code_digest
 from rope_kernels.huggingface.known import BY_DIGEST, KNOWN
 
@@ -67,7 +68,7 @@ def disagreements(function, some, device):
 
 BODIES = {digest: known for known in KNOWN for digest in known.digests.split()}
 each_body = pytest.mark.parametrize(
-    "digest", BODIES, ids=lambda x: f"{BODIES[x].families.split()[0]}-{x}"
+    "digest", BODIES, ids=lambda x: f"{families_of(BODIES[x])[0]}-{x}"
 )
 
 
@@ -94,15 +95,15 @@ def test_the_table_names_all_functions_and_no_other():
     if version() not in READ:
         pytest.skip(f"the table names functions of transformers {' and '.join(READ)}")
     count, _, without = READ[version()]
-    named = Counter((x, known.name) for known in KNOWN for x in known.families.split())
+    named = Counter((x, known.name) for known in KNOWN for x in families_of(known))
     assert {x for x in named if named[x] > 1} == {("minimax_m3_vl", "apply_rotary_pos_emb_vision")}
     for digest, functions in functions_by_body().items():
         for function in functions:
             assert function.name == BODIES[digest].name
-            assert function.family in BODIES[digest].families.split(), function
+            assert function.family in families_of(BODIES[digest]), function
     assert len(every_function()) == count and len(named) == max(x[0] for x in READ.values())
     absent = BODIES.keys() - functions_by_body()
-    assert {BODIES[digest].families for digest in absent} == without
+    assert {" ".join(families_of(BODIES[digest])) for digest in absent} == without
 
 
 def test_every_replacement_takes_what_its_original_takes(plain_pytorch):

@@ -19,7 +19,7 @@ from hf_calls import READ, Case, Sizes, differs, every_function, outcome, versio
 from hf_models import FAMILIES, in_a_fixed_order, inputs_of, logits_and_gradients, unequal
 from hub_layers import LAYER, NAME, Caller, Hub, calls_of, need_kernels, need_marks
 from rope_kernels.huggingface import calls, patch, unpatch
-from rope_kernels.huggingface.lookup import function_of
+from rope_kernels.huggingface.known import function_of
 from rope_kernels.launch import launch_rope
 
 ROOT = Path(__file__).resolve().parents[2]

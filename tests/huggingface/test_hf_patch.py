@@ -18,10 +18,10 @@ from torch import nn
 
 from hf_calls import Case, Sizes, differs, outcome
 from hf_models import FAMILIES, inputs_of
+from hugging_face_table import families_of
 from rope_kernels.huggingface import Left, Replaced, patch, unpatch
 from rope_kernels.huggingface.digest import UnknownCode, code_digest
-from rope_kernels.huggingface.known import BY_DIGEST
-from rope_kernels.huggingface.lookup import function_of
+from rope_kernels.huggingface.known import BY_DIGEST, function_of
 from test_hf_functions import each_body, functions_with, replaced, usual_cases
 
 LLAMA = "transformers.models.llama.modeling_llama"
@@ -216,7 +216,7 @@ def test_another_code_is_left_and_says_why(change, llama, made):
     module = made("changed_rotation", text.replace(*CHANGES[change], 1))
     original = module.apply_rotary_pos_emb
     known = BY_DIGEST.get(code_digest(original))
-    assert known is None or known.families == "nanochat", change
+    assert known is None or families_of(known) == ["nanochat"], change
     if known is None:
         reason = "its code is not that of a known function"
         assert patch(module).left == (Left("changed_rotation", "apply_rotary_pos_emb", reason),)

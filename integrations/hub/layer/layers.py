@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from .rope_kernels.huggingface.digest import UnknownCode, code_digest
-from .rope_kernels.huggingface.known import BY_DIGEST
-from .rope_kernels.huggingface.lookup import function_held_by
+from .rope_kernels.huggingface.known import BY_DIGEST, function_held_by
 
 
 class apply_rotary_transformers(nn.Module):
