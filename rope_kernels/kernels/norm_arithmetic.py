@@ -3,8 +3,7 @@
 import triton
 import triton.language as tl
 
-from .norm_rows import pointer_of
-from .parts import tail_elements, turn
+from .parts import pointer_of, tail_elements, turn
 from .steps import turn_in_steps
 from .values import Row
 
@@ -60,7 +59,7 @@ def load_weights(
 
 @triton.jit
 def weights_of(
-    mine,  # `Mine`, or `Share`
+    mine,  # `ProgramRows`, or `Share`
     q_ptr,  # (d,) or (h, d), contiguous; or None, then there are no weights
     k_ptr,  # the same of k
     head: tl.constexpr,  # `Head`

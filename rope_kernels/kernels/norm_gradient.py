@@ -75,7 +75,7 @@ def store_sums(
     if PER_HEAD:
         first_row = share.number * share.heads
         pointers = ptr + ((first_row + share.row.to(tl.int64)) * D)[None, :, :]
-        rows = Rows(pointers, 1, share.row_exists[None, :, :])
+        rows = Rows(pointers, 1, (share.row < share.rows)[None, :, :])
         sums = Row(over_positions(sums[0]), over_positions(sums[1]), over_positions(sums[2]))
     else:
         pointers = ptr + share.number * D + tl.zeros((1, 1, 1), tl.int64)

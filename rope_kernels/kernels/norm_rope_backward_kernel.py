@@ -20,13 +20,13 @@ from .norm_gradient import input_gradient, plus_products, store_sums, zeros_of_r
 from .norm_rows import (
     load_numbers,
     load_row,
-    pointer_of,
     rows_of,
     share_of_program,
     store_numbers,
     store_row,
     tile_of_share,
 )
+from .parts import pointer_of, rows_exist
 from .values import GivenPositions, Memory, Sizes, Table
 
 
@@ -85,6 +85,7 @@ def norm_rope_backward_kernel(
     sums = zeros_of_rows(tile, head, COMPUTED)
     for tile_number in tl.range(share.chunk, share.tiles, chunks, num_stages=order.stages):
         mine, tokens = tile_of_share(tile_number, share, sizes, tile, order, norm.per_head)
+        exists = rows_exist(mine)
 
         # Read the gradient, and what the forward kept.
         rows = rows_of(mine, q_grad, k_grad, order.per_batch, order.grad_aligned)
@@ -102,14 +103,14 @@ def norm_rope_backward_kernel(
             does_turn = in_sequence
 
         # Back through the rotation; my share of the weight's gradient; through weights and norm.
-        normal, grad = computed(kept, mine.exists, head), computed(grad, mine.exists, head)
+        normal, grad = computed(kept, exists, head), computed(grad, exists, head)
         if norm.after:
             normal = turn_row(normal, cos_sin, does_turn, TRANSPOSE=False, INVERSE=lookup.inverse)
         else:
             grad = turn_row(grad, cos_sin, does_turn, TRANSPOSE=True, INVERSE=lookup.inverse)
         # Zeros again: what isn't there may have met a NaN.
-        normal = zero_outside(times_number(normal, rstd), mine.exists, head)
-        grad = zero_outside(grad, mine.exists, head)
+        normal = zero_outside(times_number(normal, rstd), exists, head)
+        grad = zero_outside(grad, exists, head)
         if q_partial_ptr is not None:
             sums = plus_products(sums, grad, normal, head.tail)
         out, of_sumsq = input_gradient(grad, normal, rstd, weights, head, norm)

@@ -8,17 +8,16 @@ import triton
 import triton.language as tl
 
 from .parts import (
-    choose_strides,
     from_element,
-    load_pairs,
-    load_tail,
+    load_interleaved,
     pairs_of_block,
-    row_pointers,
-    store_pairs,
-    store_tail,
+    pointers_of,
+    rows_exist,
+    store_interleaved,
+    tail_elements,
     tile_of_program,
 )
-from .values import Mine, Row, Rows, Share, Tokens
+from .values import ProgramRows, Row, Rows, Share, Tokens
 
 
 @triton.jit
@@ -41,13 +40,13 @@ def rows_of_block(
     ROWS: tl.constexpr,  # rows of a tile, a power of two
     PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
 ):
-    """Whether these are rows of k; (ROWS, 1) rows; whether they exist; the tensor's heads."""
+    """Whether these are rows of k; (ROWS, 1) rows; how many a token has; and heads."""
     q_blocks, _, entries = count_row_blocks(sizes, ROWS, PER_BATCH)
     is_k = row_block >= q_blocks
     row_block -= tl.where(is_k, q_blocks, 0)
     heads = tl.where(is_k, sizes.k_heads, sizes.q_heads)
     row = (row_block * ROWS + tl.arange(0, ROWS))[:, None]
-    return is_k, row, row < heads * (sizes.batch // entries), heads
+    return is_k, row, heads * (sizes.batch // entries), heads
 
 
 @triton.jit
@@ -56,19 +55,18 @@ def tile_of_rows(
     tile: tl.constexpr,  # `Tile`
     order: tl.constexpr,  # `Order`
 ):
-    """This program's rows, `Mine`, its `Tokens`, and which block of rows it has."""
+    """This program's rows, `ProgramRows`, its `Tokens`, and which block of rows it has."""
     q_blocks, k_blocks, entries = count_row_blocks(sizes, tile.rows, order.per_batch)
     s_blocks = (sizes.seq_len - 1) // tile.positions + 1
     s_block, row_block, b = tile_of_program(
-        s_blocks, q_blocks + k_blocks, entries, order.rows_outer, order.stretch
+        tl.program_id(0), s_blocks, q_blocks + k_blocks, entries, order.rows_outer, order.stretch
     )
-    is_k, row, row_exists, heads = rows_of_block(row_block, sizes, tile.rows, order.per_batch)
+    is_k, row, rows, heads = rows_of_block(row_block, sizes, tile.rows, order.per_batch)
     first_s, later = s_block.to(tl.int64) * tile.positions, tl.arange(0, tile.positions)
     later, b = later.to(tl.int64), b.to(tl.int64)
-    s = first_s + later
-    exists = (s < sizes.seq_len)[:, None, None] & row_exists[None, :, :]
-    mine = Mine(is_k, first_s, later[:, None], row, b, heads, exists)
-    return mine, Tokens(s, s < sizes.seq_len, b), row_block
+    s, s_exists = first_s + later, first_s + later < sizes.seq_len
+    mine = ProgramRows(is_k, first_s, later[:, None], s_exists[:, None], row, rows, b, heads)
+    return mine, Tokens(s, s_exists, b), row_block
 
 
 @triton.jit
@@ -99,14 +97,14 @@ def share_of_program(
     else:
         row_block, program = program % row_blocks, program // row_blocks
         chunk, b = program % chunks, program // chunks
-    is_k, row, row_exists, heads = rows_of_block(row_block, sizes, tile.rows, order.per_batch)
+    is_k, row, rows, heads = rows_of_block(row_block, sizes, tile.rows, order.per_batch)
     if order.fold:
         chunk, b = chunk.to(tl.int64), tl.full((), 0, tl.int64)
         number = chunk
     else:
         b = b.to(tl.int64)
         number = ((row_block - tl.where(is_k, q_blocks, 0)) * entries + b) * chunks + chunk
-    return Share(is_k, row, row_exists, heads, b, chunk, tiles, number)
+    return Share(is_k, row, rows, heads, b, chunk, tiles, number)
 
 
 @triton.jit
@@ -118,53 +116,36 @@ def tile_of_share(
     order: tl.constexpr,  # `BackwardOrder`
     PER_HEAD: tl.constexpr,  # each head has weights of its own
 ):
-    """One of a program's tiles: its rows, `Mine`, and its `Tokens`."""
-    row, row_exists, b = share.row, share.row_exists, share.b
+    """One of a program's tiles: its rows, `ProgramRows`, and its `Tokens`."""
+    row, rows, b = share.row, share.rows, share.b
     if order.fold:
         if not PER_HEAD:
-            rows = share.heads if order.per_batch else share.heads * sizes.batch
             row_blocks = (rows + tile.rows - 1) // tile.rows
             row_block = (number % row_blocks).to(tl.int32)
             row = (row_block * tile.rows + tl.arange(0, tile.rows))[:, None]
-            row_exists = row < rows
             number = number // row_blocks
         s_blocks = (sizes.seq_len - 1) // tile.positions + 1
         b, number = number // s_blocks, number % s_blocks
     first_s = number * tl.full((), tile.positions, tl.int64)
     later = tl.arange(0, tile.positions).to(tl.int64)
-    s = first_s + later
-    exists = (s < sizes.seq_len)[:, None, None] & row_exists[None, :, :]
-    mine = Mine(share.is_k, first_s, later[:, None], row, b, share.heads, exists)
-    return mine, Tokens(s, s < sizes.seq_len, b)
-
-
-@triton.jit
-def pointer_of(
-    is_k,  # whether this program has rows of k
-    q_ptr,  # or None, then there is none of k either
-    k_ptr,  # or None, then it is q
-):
-    """The pointer of q or of k: `tl.where` takes no None."""
-    ptr = q_ptr
-    if k_ptr is not None:
-        ptr = tl.where(is_k, k_ptr, q_ptr)
-    return ptr
+    s, s_exists = first_s + later, first_s + later < sizes.seq_len
+    mine = ProgramRows(
+        share.is_k, first_s, later[:, None], s_exists[:, None], row, rows, b, share.heads
+    )
+    return mine, Tokens(s, s_exists, b)
 
 
 @triton.jit
 def rows_of(
-    mine,  # `Mine`
+    mine,  # `ProgramRows`
     q,  # `Memory`
     k,  # `Memory`; the pointer may be None, then it is q
     PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
     ALIGNED: tl.constexpr,  # bytes that divide every row's address; 0: what the compiler can see
 ):
     """This program's `Rows` of q or of k."""
-    ptr, strides = pointer_of(mine.is_k, q.ptr, k.ptr), q.strides
-    if k.ptr is not None:
-        strides = choose_strides(mine.is_k, k.strides, q.strides)
-    pointers = row_pointers(ptr, strides, mine, PER_BATCH, ALIGNED)
-    return Rows(pointers, strides[3], mine.exists)
+    pointers, stride = pointers_of(mine, q, k, PER_BATCH, ALIGNED)
+    return Rows(pointers, stride, rows_exist(mine))
 
 
 @triton.jit
@@ -175,11 +156,19 @@ def load_row(
 ):
     """Whole rows, a `Row` in the stored dtype. What is masked is undefined."""
     pairs = pairs_of_block(head, 1)
-    slices = from_element(rows, head.start)
-    first, second = load_pairs(slices, pairs, head.half, INTERLEAVED)
+    pair, stride = pairs.number, rows.stride
+    ptr = from_element(rows.pointers, stride, head.start)
+    if INTERLEAVED:
+        first, second = load_interleaved(ptr, stride, rows.exists, head)
+    else:
+        mask = rows.exists & pairs.exists[None, None, :]
+        first = tl.load(ptr + (pair * stride)[None, None, :], mask)
+        second = tl.load(ptr + ((pair + head.half) * stride)[None, None, :], mask)
     tail = tl.zeros((1, 1, 1), first.dtype)
     if head.tail > 0:
-        tail = load_tail(rows, head)
+        element, is_tail = tail_elements(head)
+        mask = rows.exists & is_tail[None, None, :]
+        tail = tl.load(rows.pointers + (element * stride)[None, None, :], mask)
     return Row(first, second, tail)
 
 
@@ -193,16 +182,24 @@ def store_row(
     """Round rows once, and write them to where `load_row` would read them."""
     STORED: tl.constexpr = rows.pointers.dtype.element_ty
     pairs = pairs_of_block(head, 1)
-    slices = from_element(rows, head.start)
-    first, second, tail = row
-    store_pairs(slices, first.to(STORED), second.to(STORED), pairs, head.half, INTERLEAVED)
+    pair, stride = pairs.number, rows.stride
+    ptr = from_element(rows.pointers, stride, head.start)
+    first, second, tail = row[0].to(STORED), row[1].to(STORED), row[2].to(STORED)
+    if INTERLEAVED:
+        store_interleaved(ptr, stride, rows.exists, first, second, head)
+    else:
+        mask = rows.exists & pairs.exists[None, None, :]
+        tl.store(ptr + (pair * stride)[None, None, :], first, mask)
+        tl.store(ptr + ((pair + head.half) * stride)[None, None, :], second, mask)
     if head.tail > 0:
-        store_tail(rows, tail.to(STORED), head)
+        element, is_tail = tail_elements(head)
+        mask = rows.exists & is_tail[None, None, :]
+        tl.store(rows.pointers + (element * stride)[None, None, :], tail, mask)
 
 
 @triton.jit
 def load_numbers(
-    mine,  # `Mine`
+    mine,  # `ProgramRows`
     q,  # `Memory` of a number for each row
     k,  # `Memory`; the pointer may be None
     PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
@@ -214,7 +211,7 @@ def load_numbers(
 
 @triton.jit
 def store_numbers(
-    mine,  # `Mine`
+    mine,  # `ProgramRows`
     q,  # `Memory` of a number for each row; without a pointer nothing is stored
     k,  # `Memory`; the pointer may be None
     numbers,  # (positions, rows, 1)

@@ -10,11 +10,12 @@ positions, with one position and as many tokens as columns. `values.py` has the 
 import triton
 import triton.language as tl
 
-from .values import Columns, Place, Rows, Tokens
+from .values import Columns, ProgramRows, Tokens
 
 
 @triton.jit
 def tile_of_program(
+    program,  # its number
     s_blocks,  # how many tiles all positions make
     row_blocks,  # how many the rows of a position make, those of k after those of q
     entries,  # batch entries that have row blocks of their own
@@ -25,7 +26,6 @@ def tile_of_program(
 
     Programs start roughly in order, so those in flight share DRAM pages, and table rows in L2.
     """
-    program = tl.program_id(0)
     first_block = program // (row_blocks * entries) // STRETCH * STRETCH
     program -= first_block * row_blocks * entries
     blocks = 1
@@ -78,7 +78,7 @@ def per_token(
 def row_pointers(
     ptr,  # a tensor viewed as (s, b, h, d)
     strides,  # of s, b, h, d; in elements
-    place,  # `Place`, or `Mine`: which rows of it
+    mine,  # `ProgramRows`
     PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
     ALIGNED: tl.constexpr,  # bytes that divide every row's address; 0: what the compiler can see
 ):
@@ -90,53 +90,49 @@ def row_pointers(
         unit: tl.constexpr = max(1, ALIGNED * 8 // ptr.dtype.element_ty.primitive_bitwidth)
         s_stride, b_stride = s_stride // unit * unit, b_stride // unit * unit
         h_stride = h_stride // unit * unit
-    row_batch = (place.row * 0).to(tl.int64) + place.b  # b, in the shape of the rows
-    row_head = place.row.to(tl.int64)
+    row_batch = (mine.row * 0).to(tl.int64) + mine.b  # b, in the shape of the rows
+    row_head = mine.row.to(tl.int64)
     if not PER_BATCH:
-        row_batch = (place.row // place.heads).to(tl.int64)
-        row_head = (place.row % place.heads).to(tl.int64)
-    ptr += place.first_s * s_stride
+        row_batch = (mine.row // mine.heads).to(tl.int64)
+        row_head = (mine.row % mine.heads).to(tl.int64)
+    ptr += mine.first_s * s_stride
     if ALIGNED > 0:
         ptr = tl.multiple_of(ptr, ALIGNED)
-    s_offset, row_offset = place.later * s_stride, row_batch * b_stride + row_head * h_stride
+    s_offset, row_offset = mine.later * s_stride, row_batch * b_stride + row_head * h_stride
     return ptr + (s_offset[:, None, :] + row_offset[None, :, :])
 
 
 @triton.jit
 def rows_of_program(
-    q,  # `Tensors`
-    k,  # `Tensors`; without keys its pointers are None
-    sizes,  # (seq_len, batch)
+    program,  # its number
+    sizes,  # `Sizes`
     columns,  # `Columns` of a block, for rows side by side
-    tile: tl.constexpr,  # `Tile`
-    order: tl.constexpr,  # `Order`
+    tile: tl.constexpr,
+    order: tl.constexpr,
+    HAS_K: tl.constexpr,  # there are keys
 ):
-    """This program's `Rows` of the input, its `Rows` of the output, and its `Tokens`."""
+    """Which rows this program has, `ProgramRows`, and its `Tokens`."""
     POSITIONS: tl.constexpr = tile.positions * (tile.side_by_side if tile.over_positions else 1)
     ROWS: tl.constexpr = tile.rows * (1 if tile.over_positions else tile.side_by_side)
-    seq_len, batch = sizes
 
     # My tile. The rows of k follow those of q: they turn by the same angles.
-    entries = batch if order.per_batch else 1
-    rows, k_rows = q.heads * (batch // entries), k.heads * (batch // entries)
+    entries = sizes.batch if order.per_batch else 1
+    shared = sizes.batch // entries
+    rows, k_rows = sizes.q_heads * shared, sizes.k_heads * shared
     q_blocks = (rows - 1) // ROWS + 1
     row_blocks = q_blocks
-    if k.ptr is not None:
+    if HAS_K:
         row_blocks += (k_rows - 1) // ROWS + 1
-    s_blocks = (seq_len - 1) // POSITIONS + 1
+    s_blocks = (sizes.seq_len - 1) // POSITIONS + 1
     s_block, row_block, b = tile_of_program(
-        s_blocks, row_blocks, entries, order.rows_outer, order.stretch
+        program, s_blocks, row_blocks, entries, order.rows_outer, order.stretch
     )
 
     # My tensor.
-    ptr, out_ptr, heads, strides, out_strides = q
-    if k.ptr is not None:
-        is_k = row_block >= q_blocks
+    heads, is_k = sizes.q_heads, row_block >= q_blocks
+    if HAS_K:
         row_block -= tl.where(is_k, q_blocks, 0)
-        heads, rows = tl.where(is_k, k.heads, heads), tl.where(is_k, k_rows, rows)
-        ptr, out_ptr = tl.where(is_k, k.ptr, ptr), tl.where(is_k, k.out_ptr, out_ptr)
-        strides = choose_strides(is_k, k.strides, strides)
-        out_strides = choose_strides(is_k, k.out_strides, out_strides)
+        heads, rows = tl.where(is_k, sizes.k_heads, heads), tl.where(is_k, k_rows, rows)
 
     # My rows. 64-bit from here on: an offset may pass 2^31 elements.
     b = b.to(tl.int64)
@@ -150,13 +146,48 @@ def rows_of_program(
         later = tl.arange(0, tile.positions).to(tl.int64)
         if tile.side_by_side > 1:
             row += columns.row[None, :]
-    s, s_exists = first_s + later, first_s + later < seq_len
-    place = Place(first_s, per_token(later, tile.over_positions), row, b, heads)
-    pointers = row_pointers(ptr, strides, place, order.per_batch, order.aligned)
-    out_pointers = row_pointers(out_ptr, out_strides, place, order.per_batch, order.out_aligned)
-    exists = per_token(s_exists, tile.over_positions)[:, None, :] & (row < rows)[None, :, :]
-    reads, writes = Rows(pointers, strides[3], exists), Rows(out_pointers, out_strides[3], exists)
-    return reads, writes, Tokens(s, s_exists, b)
+    s, s_exists = first_s + later, first_s + later < sizes.seq_len
+    mine = ProgramRows(
+        is_k,
+        first_s,
+        per_token(later, tile.over_positions),
+        per_token(s_exists, tile.over_positions),
+        row,
+        rows,
+        b,
+        heads,
+    )
+    return mine, Tokens(s, s_exists, b)
+
+
+@triton.jit
+def rows_exist(mine):
+    """Whether there is such a row at such a token, (positions, rows, 1 or columns)."""
+    return mine.s_exists[:, None, :] & (mine.row < mine.rows)[None, :, :]
+
+
+@triton.jit
+def pointer_of(is_k, q_ptr, k_ptr):
+    """The pointer of q or of k: `tl.where` takes no None. Without one of k it is that of q."""
+    ptr = q_ptr
+    if k_ptr is not None:
+        ptr = tl.where(is_k, k_ptr, q_ptr)
+    return ptr
+
+
+@triton.jit
+def pointers_of(
+    mine,  # `ProgramRows`
+    q,  # `Memory`
+    k,  # `Memory`; the pointer may be None, then it is q
+    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
+    ALIGNED: tl.constexpr,  # bytes that divide every row's address; 0: what the compiler can see
+):
+    """Pointers to element 0 of each of this program's rows, of q or of k, and the stride of d."""
+    ptr, strides = pointer_of(mine.is_k, q.ptr, k.ptr), q.strides
+    if k.ptr is not None:
+        strides = choose_strides(mine.is_k, k.strides, q.strides)
+    return row_pointers(ptr, strides, mine, PER_BATCH, ALIGNED), strides[3]
 
 
 @triton.jit
@@ -173,58 +204,32 @@ def pairs_of_block(
 
 
 @triton.jit
-def from_element(
-    rows,  # `Rows`
-    START: tl.constexpr,  # an element
-):
-    """The same rows, counted from one of their elements on."""
-    pointers = rows.pointers + tl.full((), START, tl.int64) * rows.stride  # 64 bits
-    return Rows(pointers, rows.stride, rows.exists)
+def from_element(pointers, stride, START: tl.constexpr):
+    """Pointers to element START of each row, from those to its element 0."""
+    return pointers + tl.full((), START, tl.int64) * stride  # 64 bits
 
 
 @triton.jit
-def load_pairs(
-    rows,  # `Rows`, counted from the first element that turns
-    pairs,  # `Columns`
-    HALF: tl.constexpr,  # number of pairs of a row
-    INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
+def load_interleaved(
+    pointers,  # to the first element that turns, of each row
+    stride,  # from one element to the next
+    row_exists,  # in the shape of the pointers
+    head: tl.constexpr,
 ):
-    """First and second members of all pairs, in the stored dtype."""
-    if INTERLEAVED:
-        # both members come with one wide load, and are separated in registers
-        COLUMNS: tl.constexpr = pairs.number.shape[0]
-        both = tl.arange(0, 2 * COLUMNS).to(tl.int64)[None, None, :]
-        members = tl.load(rows.pointers + both * rows.stride, rows.exists & (both < 2 * HALF))
-        shape: tl.constexpr = (members.shape[0], members.shape[1], COLUMNS, 2)
-        first, second = tl.split(tl.reshape(members, shape))
-    else:
-        mask = rows.exists & pairs.exists[None, None, :]
-        first = tl.load(rows.pointers + (pairs.number * rows.stride)[None, None, :], mask)
-        second = tl.load(rows.pointers + ((pairs.number + HALF) * rows.stride)[None, None, :], mask)
-    return first, second
+    """Elements 2i and 2i + 1 of all pairs: one wide load, separated in registers."""
+    both = tl.arange(0, 2 * head.columns).to(tl.int64)[None, None, :]
+    members = tl.load(pointers + both * stride, row_exists & (both < 2 * head.half))
+    shape: tl.constexpr = (members.shape[0], members.shape[1], head.columns, 2)
+    return tl.split(tl.reshape(members, shape))
 
 
 @triton.jit
-def store_pairs(
-    rows,  # `Rows`, counted from the first element that turns
-    first,  # first members of the pairs, in the stored dtype
-    second,  # second members
-    pairs,  # `Columns`
-    HALF: tl.constexpr,  # number of pairs of a row
-    INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
-):
-    """Write both members of all pairs to where `load_pairs` would read them."""
-    if INTERLEAVED:
-        COLUMNS: tl.constexpr = pairs.number.shape[0]
-        both = tl.arange(0, 2 * COLUMNS).to(tl.int64)[None, None, :]
-        shape: tl.constexpr = (first.shape[0], first.shape[1], 2 * COLUMNS)
-        members = tl.reshape(tl.join(first, second), shape)
-        tl.store(rows.pointers + both * rows.stride, members, rows.exists & (both < 2 * HALF))
-    else:
-        mask = rows.exists & pairs.exists[None, None, :]
-        tl.store(rows.pointers + (pairs.number * rows.stride)[None, None, :], first, mask)
-        second_members = (pairs.number + HALF) * rows.stride
-        tl.store(rows.pointers + second_members[None, None, :], second, mask)
+def store_interleaved(pointers, stride, row_exists, first, second, head: tl.constexpr):
+    """Write pairs, in the stored dtype, to where `load_interleaved` would read them."""
+    both = tl.arange(0, 2 * head.columns).to(tl.int64)[None, None, :]
+    shape: tl.constexpr = (first.shape[0], first.shape[1], 2 * head.columns)
+    members = tl.reshape(tl.join(first, second), shape)
+    tl.store(pointers + both * stride, members, row_exists & (both < 2 * head.half))
 
 
 @triton.jit
@@ -238,29 +243,6 @@ def tail_elements(
     # that neighbors follow each other, and takes 2 bytes at a time.
     element = tl.where(column < head.start, element, element + 2 * head.half)
     return element, column < head.tail
-
-
-@triton.jit
-def load_tail(
-    rows,  # `Rows`
-    head: tl.constexpr,  # `Head` with a tail
-):
-    """The elements that do not turn, (positions, rows, tail_columns)."""
-    element, is_tail = tail_elements(head)
-    mask = rows.exists & is_tail[None, None, :]
-    return tl.load(rows.pointers + (element * rows.stride)[None, None, :], mask)
-
-
-@triton.jit
-def store_tail(
-    rows,  # `Rows`
-    tail,  # in the stored dtype
-    head: tl.constexpr,  # `Head` with a tail
-):
-    """Write the elements that do not turn to where `load_tail` would read them."""
-    element, is_tail = tail_elements(head)
-    mask = rows.exists & is_tail[None, None, :]
-    tl.store(rows.pointers + (element * rows.stride)[None, None, :], tail, mask)
 
 
 @triton.jit

@@ -11,18 +11,19 @@ import triton.language as tl
 from .angles import cos_sin_of_pairs
 from .parts import (
     from_element,
-    load_pairs,
-    load_tail,
+    load_interleaved,
     pairs_of_block,
     per_token,
+    pointers_of,
+    rows_exist,
     rows_of_program,
-    store_pairs,
-    store_tail,
+    store_interleaved,
+    tail_elements,
     turn,
 )
 from .positions import along_axes, find_positions
 from .steps import turn_in_steps
-from .values import GivenPositions, Table, TableRows, Tensors
+from .values import GivenPositions, Memory, Sizes, Table, TableRows
 
 
 # A new length, batch or table compiles no new kernel.
@@ -56,22 +57,34 @@ def rope_kernel(
     STORED: tl.constexpr = q_ptr.dtype.element_ty
     RETURNED: tl.constexpr = q_out_ptr.dtype.element_ty
     PACKED: tl.constexpr = cu_seqlens_ptr is not None
-    q = Tensors(q_ptr, q_out_ptr, q_heads, strides.q, strides.q_out)
-    k = Tensors(k_ptr, k_out_ptr, k_heads, strides.k, strides.k_out)
+    q, k = Memory(q_ptr, strides.q), Memory(k_ptr, strides.k)
+    q_out, k_out = Memory(q_out_ptr, strides.q_out), Memory(k_out_ptr, strides.k_out)
+    sizes = Sizes(seq_len, batch, q_heads, k_heads)
     table = Table(table_ptr, sin_ptr, strides.table, s2)
     given = GivenPositions(
         seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, axes_ptr, strides.ids, cp
     )
 
-    # My tile: pairs of some rows of q or k, at some tokens.
+    # My tile: pairs of some rows of q or of k, at some tokens. From here on t is one of the two.
     pairs = pairs_of_block(head, tile.side_by_side)
-    rows, out_rows, tokens = rows_of_program(q, k, (seq_len, batch), pairs, tile, order)
+    pair, pair_exists = pairs.number, pairs.exists[None, None, :]
+    mine, tokens = rows_of_program(tl.program_id(0), sizes, pairs, tile, order, k_ptr is not None)
+    t_ptr, stride = pointers_of(mine, q, k, order.per_batch, order.aligned)
+    out_ptr, out_stride = pointers_of(mine, q_out, k_out, order.per_batch, order.out_aligned)
+    row_exists = rows_exist(mine)
 
     # Read every element once, first of all: the loads are in flight while cos and sin are computed.
-    rotary_slice = from_element(rows, head.start)
-    x1, x2 = load_pairs(rotary_slice, pairs, head.half, head.reads_interleaved)
+    x_ptr = from_element(t_ptr, stride, head.start)
+    if head.reads_interleaved:
+        x1, x2 = load_interleaved(x_ptr, stride, row_exists, head)
+    else:
+        exists = row_exists & pair_exists
+        x1 = tl.load(x_ptr + (pair * stride)[None, None, :], exists)
+        x2 = tl.load(x_ptr + ((pair + head.half) * stride)[None, None, :], exists)
     if head.tail > 0:
-        tail = load_tail(rows, head)
+        element, is_tail = tail_elements(head)
+        exists = row_exists & is_tail[None, None, :]
+        tail = tl.load(t_ptr + (element * stride)[None, None, :], exists)
 
     # The search for sequences is a loop. ptxas would move the loads above down to their uses, after
     # the loop, and a program would wait for memory twice. It moves no load across a barrier.
@@ -80,11 +93,7 @@ def rope_kernel(
 
     # Cosines and sines of the angles of my tokens.
     position, in_sequence = find_positions(tokens, given)
-    at = TableRows(
-        per_token(position, tile.over_positions),
-        per_token(tokens.exists, tile.over_positions),
-        tokens.b,
-    )
+    at = TableRows(per_token(position, tile.over_positions), mine.s_exists, mine.b)
     at = along_axes(at, tokens, given, pairs, tile.over_positions)
     cos_sin = cos_sin_of_pairs(at, table, pairs, head.half, lookup, STORED)
 
@@ -98,7 +107,13 @@ def rope_kernel(
         y1, y2 = tl.where(does_turn, y1, x1), tl.where(does_turn, y2, x2)
 
     # Write every element once.
-    rotary_slice = from_element(out_rows, head.start)
-    store_pairs(rotary_slice, y1, y2, pairs, head.half, head.writes_interleaved)
+    y_ptr = from_element(out_ptr, out_stride, head.start)
+    if head.writes_interleaved:
+        store_interleaved(y_ptr, out_stride, row_exists, y1, y2, head)
+    else:
+        exists = row_exists & pair_exists
+        tl.store(y_ptr + (pair * out_stride)[None, None, :], y1, exists)
+        tl.store(y_ptr + ((pair + head.half) * out_stride)[None, None, :], y2, exists)
     if head.tail > 0:
-        store_tail(out_rows, tail, head)
+        exists = row_exists & is_tail[None, None, :]
+        tl.store(out_ptr + (element * out_stride)[None, None, :], tail, exists)

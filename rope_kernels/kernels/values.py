@@ -163,16 +163,6 @@ class Memory(NamedTuple):
     strides: Any
 
 
-class Tensors(NamedTuple):
-    """The queries or the keys: where they are read, and where their rotation is written."""
-
-    ptr: Any  # or None: no keys
-    out_ptr: Any
-    heads: Any
-    strides: Any  # of (s, b, h, d)
-    out_strides: Any
-
-
 class Table(NamedTuple):
     """Where angles are read."""
 
@@ -206,12 +196,15 @@ class Columns(NamedTuple):
     exists: Any  # False for those that are left empty
 
 
-class Place(NamedTuple):
-    """Which rows of a tensor this program has, and at which tokens."""
+class ProgramRows(NamedTuple):
+    """Which rows a program has, and at which tokens; `Rows` says where they are."""
 
+    is_k: Any  # whether they are rows of k
     first_s: Any  # int64, its first token
     later: Any  # (positions, 1) or (1, columns), int64: by how much the others are later
+    s_exists: Any  # whether there are such tokens, the same shape
     row: Any  # (rows, 1) or (rows, columns), int32: heads, or heads of all entries
+    rows: Any  # how many there are, of a token
     b: Any  # int64, the batch entry; 0 if rows are those of all entries
     heads: Any  # of the tensor
 
@@ -240,24 +233,12 @@ class TableRows(NamedTuple):
     b: Any  # int64, the batch entry
 
 
-class Mine(NamedTuple):
-    """Which rows a program with a norm has."""
-
-    is_k: Any  # whether they are rows of k
-    first_s: Any  # from here on as in `Place`
-    later: Any
-    row: Any
-    b: Any
-    heads: Any
-    exists: Any  # whether there is such a row, (positions, rows, 1)
-
-
 class Share(NamedTuple):
     """What a program of the backward goes through: the same rows at many positions, or more."""
 
     is_k: Any  # whether they are rows of k
     row: Any  # (rows, 1); the first ones, if it goes through all rows
-    row_exists: Any  # the same shape
+    rows: Any  # how many there are, of a token
     heads: Any  # of the tensor
     b: Any  # int64, the batch entry, the first if it goes through all of them
     chunk: Any  # the first of its tiles

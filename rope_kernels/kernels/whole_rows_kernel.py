@@ -11,10 +11,10 @@ import triton
 import triton.language as tl
 
 from .angles import cos_sin, cos_sin_of_both
-from .parts import from_element, per_token, rows_of_program, unseen_zero
+from .parts import from_element, per_token, pointers_of, rows_exist, rows_of_program, unseen_zero
 from .positions import along_axes, find_positions
 from .steps import product
-from .values import Columns, GivenPositions, Table, TableRows, Tensors
+from .values import Columns, GivenPositions, Memory, Sizes, Table, TableRows
 
 
 @triton.jit
@@ -126,24 +126,29 @@ def whole_rows_kernel(
     STORED: tl.constexpr = q_ptr.dtype.element_ty
     RETURNED: tl.constexpr = q_out_ptr.dtype.element_ty
     PACKED: tl.constexpr = cu_seqlens_ptr is not None
-    q = Tensors(q_ptr, q_out_ptr, q_heads, strides.q, strides.q_out)
-    k = Tensors(k_ptr, k_out_ptr, k_heads, strides.k, strides.k_out)
+    q, k = Memory(q_ptr, strides.q), Memory(k_ptr, strides.k)
+    q_out, k_out = Memory(q_out_ptr, strides.q_out), Memory(k_out_ptr, strides.k_out)
+    sizes = Sizes(seq_len, batch, q_heads, k_heads)
     table = Table(table_ptr, sin_ptr, strides.table, s2)
     given = GivenPositions(
         seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, axes_ptr, strides.ids, cp
     )
 
-    # My tile: elements of some rows of q or k, at some tokens.
+    # My tile: elements of some rows of q or of k, at some tokens.
     elements = elements_of_block(head, tile.side_by_side, IN_PLACE)
-    rows, out_rows, tokens = rows_of_program(q, k, (seq_len, batch), elements, tile, order)
+    mine, tokens = rows_of_program(
+        tl.program_id(0), sizes, elements, tile, order, k_ptr is not None
+    )
+    t_ptr, stride = pointers_of(mine, q, k, order.per_batch, order.aligned)
+    out_ptr, out_stride = pointers_of(mine, q_out, k_out, order.per_batch, order.out_aligned)
 
     # Read every element, and once more as the other member of its pair.
     element, _, in_block = elements
     other = partner_of(element, head.half, head.tail)
-    mask = rows.exists & in_block[None, None, :]
-    rotary_slice = from_element(rows, head.start)
-    x = tl.load(rotary_slice.pointers + (element * rows.stride)[None, None, :], mask)
-    x_other = tl.load(rotary_slice.pointers + (other * rows.stride)[None, None, :], mask)
+    exists = rows_exist(mine) & in_block[None, None, :]
+    x_ptr = from_element(t_ptr, stride, head.start)
+    x = tl.load(x_ptr + (element * stride)[None, None, :], exists)
+    x_other = tl.load(x_ptr + (other * stride)[None, None, :], exists)
 
     # A barrier keeps these loads above the search, as in `rope_kernel`.
     if PACKED:
@@ -179,5 +184,5 @@ def whole_rows_kernel(
     # Write every element once. In place another thread may still need the old value.
     if IN_PLACE:
         tl.debug_barrier()
-    rotary_slice = from_element(out_rows, head.start)
-    tl.store(rotary_slice.pointers + (element * out_rows.stride)[None, None, :], y, mask)
+    y_ptr = from_element(out_ptr, out_stride, head.start)
+    tl.store(y_ptr + (element * out_stride)[None, None, :], y, exists)
