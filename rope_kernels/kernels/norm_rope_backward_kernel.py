@@ -26,7 +26,7 @@ from .norm_rows import (
     store_row,
     tile_of_share,
 )
-from .parts import pointer_of, rows_exist
+from .parts import pointer_of
 from .values import GivenPositions, Memory, Sizes, Table
 
 
@@ -85,7 +85,6 @@ def norm_rope_backward_kernel(
     sums = zeros_of_rows(tile, head, COMPUTED)
     for tile_number in tl.range(share.chunk, share.tiles, chunks, num_stages=order.stages):
         mine, tokens = tile_of_share(tile_number, share, sizes, tile, order, norm.per_head)
-        exists = rows_exist(mine)
 
         # Read the gradient, and what the forward kept.
         rows = rows_of(mine, q_grad, k_grad, order.per_batch, order.grad_aligned)
@@ -103,17 +102,17 @@ def norm_rope_backward_kernel(
             does_turn = in_sequence
 
         # Back through the rotation; my share of the weight's gradient; through weights and norm.
-        normal, grad = computed(kept, exists, head), computed(grad, exists, head)
+        x, grad = computed(kept, mine.exists, head), computed(grad, mine.exists, head)
         if norm.after:
-            normal = turn_row(normal, cos_sin, does_turn, TRANSPOSE=False, INVERSE=lookup.inverse)
+            x = turn_row(x, cos_sin, does_turn, TRANSPOSE=False, INVERSE=lookup.inverse)
         else:
             grad = turn_row(grad, cos_sin, does_turn, TRANSPOSE=True, INVERSE=lookup.inverse)
         # Zeros again: what isn't there may have met a NaN.
-        normal = zero_outside(times_number(normal, rstd), exists, head)
-        grad = zero_outside(grad, exists, head)
+        x_hat = zero_outside(times_number(x, rstd), mine.exists, head)
+        grad = zero_outside(grad, mine.exists, head)
         if q_partial_ptr is not None:
-            sums = plus_products(sums, grad, normal, head.tail)
-        out, of_sumsq = input_gradient(grad, normal, rstd, weights, head, norm)
+            sums = plus_products(sums, grad, x_hat, head.tail)
+        out, of_sumsq = input_gradient(grad, x_hat, rstd, weights, head, norm)
         if norm.after:
             out = turn_row(out, cos_sin, does_turn, TRANSPOSE=True, INVERSE=lookup.inverse)
         if q_out_ptr is not None:

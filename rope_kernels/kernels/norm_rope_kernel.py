@@ -15,7 +15,6 @@ from .norm_angles import (
 )
 from .norm_arithmetic import computed, dot, normalized, turn_forward, weights_of, zero_outside
 from .norm_rows import load_numbers, load_row, rows_of, store_numbers, store_row, tile_of_rows
-from .parts import rows_exist
 from .values import GivenPositions, Memory, Sizes, Table
 
 
@@ -67,7 +66,6 @@ def norm_rope_kernel(
 
     # My tile: rows of q, or of k.
     mine, tokens, row_block = tile_of_rows(Sizes(seq_len, batch, q_heads, k_heads), tile, order)
-    exists = rows_exist(mine)
 
     # Load everything before anything is used. The order decides how many registers it takes:
     # benchmarks/NOTES.md has it measured. The barrier is explained in `rope_kernel`.
@@ -89,10 +87,10 @@ def norm_rope_kernel(
         does_turn = in_sequence
 
     # Normalize and turn in fp32 (fp64 for fp64), or the other way round.
-    y = computed(x, exists, head)
+    y = computed(x, mine.exists, head)
     if norm.after:
         y = turn_forward(y, cos_sin, does_turn, lookup.inverse, steps, STORED)
-        y = zero_outside(y, exists, head)  # what isn't there may have met a NaN
+        y = zero_outside(y, mine.exists, head)  # what isn't there may have met a NaN
     sumsq = dot(y, y, head.tail)
     if q_sumsq_ptr is not None:
         sumsq = load_numbers(mine, q_sumsq, k_sumsq, order.per_batch)

@@ -8,25 +8,25 @@ import triton
 import triton.language as tl
 
 from .parts import (
+    choose_strides,
     from_element,
     load_interleaved,
     pairs_of_block,
-    pointers_of,
-    rows_exist,
+    pointer_of,
+    row_pointers,
     store_interleaved,
     tail_elements,
     tile_of_program,
 )
-from .values import ProgramRows, Row, Rows, Share, Tokens
+from .values import Pieces, ProgramRows, RowPointers, Share, Tokens
 
 
 @triton.jit
-def count_row_blocks(
-    sizes,  # `Sizes`
-    ROWS: tl.constexpr,  # rows of a tile, a power of two
-    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
-):
-    """Blocks of rows of q and of k, and batch entries that have blocks of their own."""
+def count_row_blocks(sizes, ROWS: tl.constexpr, PER_BATCH: tl.constexpr):
+    """Blocks of ROWS rows of q and of k, and batch entries that have blocks of their own.
+
+    PER_BATCH is `per_batch` of an `Order`.
+    """
     entries = sizes.batch if PER_BATCH else 1
     shared = sizes.batch // entries
     q_rows, k_rows = sizes.q_heads * shared, sizes.k_heads * shared
@@ -36,44 +36,41 @@ def count_row_blocks(
 @triton.jit
 def rows_of_block(
     row_block,  # this program's block of rows, those of k after those of q
-    sizes,  # `Sizes`
-    ROWS: tl.constexpr,  # rows of a tile, a power of two
-    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
+    sizes,
+    ROWS: tl.constexpr,  # of a block
+    PER_BATCH: tl.constexpr,  # as in `Order`
 ):
-    """Whether these are rows of k; (ROWS, 1) rows; how many a token has; and heads."""
+    """Whether these are rows of k; (ROWS, 1) rows; whether they exist; the tensor's heads."""
     q_blocks, _, entries = count_row_blocks(sizes, ROWS, PER_BATCH)
     is_k = row_block >= q_blocks
     row_block -= tl.where(is_k, q_blocks, 0)
     heads = tl.where(is_k, sizes.k_heads, sizes.q_heads)
     row = (row_block * ROWS + tl.arange(0, ROWS))[:, None]
-    return is_k, row, heads * (sizes.batch // entries), heads
+    return is_k, row, row < heads * (sizes.batch // entries), heads
 
 
 @triton.jit
-def tile_of_rows(
-    sizes,  # `Sizes`
-    tile: tl.constexpr,  # `Tile`
-    order: tl.constexpr,  # `Order`
-):
-    """This program's rows, `ProgramRows`, its `Tokens`, and which block of rows it has."""
+def tile_of_rows(sizes, tile: tl.constexpr, order: tl.constexpr):
+    """This program's `ProgramRows`, its `Tokens`, and which block of rows it has."""
     q_blocks, k_blocks, entries = count_row_blocks(sizes, tile.rows, order.per_batch)
     s_blocks = (sizes.seq_len - 1) // tile.positions + 1
     s_block, row_block, b = tile_of_program(
         tl.program_id(0), s_blocks, q_blocks + k_blocks, entries, order.rows_outer, order.stretch
     )
-    is_k, row, rows, heads = rows_of_block(row_block, sizes, tile.rows, order.per_batch)
+    is_k, row, row_exists, heads = rows_of_block(row_block, sizes, tile.rows, order.per_batch)
     first_s, later = s_block.to(tl.int64) * tile.positions, tl.arange(0, tile.positions)
     later, b = later.to(tl.int64), b.to(tl.int64)
-    s, s_exists = first_s + later, first_s + later < sizes.seq_len
-    mine = ProgramRows(is_k, first_s, later[:, None], s_exists[:, None], row, rows, b, heads)
-    return mine, Tokens(s, s_exists, b), row_block
+    s = first_s + later
+    exists = (s < sizes.seq_len)[:, None, None] & row_exists[None, :, :]
+    mine = ProgramRows(is_k, first_s, later[:, None], row, b, heads, exists)
+    return mine, Tokens(s, s < sizes.seq_len, b), row_block
 
 
 @triton.jit
 def share_of_program(
-    sizes,  # `Sizes`
+    sizes,
     chunks,  # programs among which the same tiles are divided
-    tile: tl.constexpr,  # `Tile`
+    tile: tl.constexpr,
     order: tl.constexpr,  # `BackwardOrder`
     PER_HEAD: tl.constexpr,  # each head has weights of its own
 ):
@@ -97,69 +94,67 @@ def share_of_program(
     else:
         row_block, program = program % row_blocks, program // row_blocks
         chunk, b = program % chunks, program // chunks
-    is_k, row, rows, heads = rows_of_block(row_block, sizes, tile.rows, order.per_batch)
+    is_k, row, row_exists, heads = rows_of_block(row_block, sizes, tile.rows, order.per_batch)
     if order.fold:
         chunk, b = chunk.to(tl.int64), tl.full((), 0, tl.int64)
         number = chunk
     else:
         b = b.to(tl.int64)
         number = ((row_block - tl.where(is_k, q_blocks, 0)) * entries + b) * chunks + chunk
-    return Share(is_k, row, rows, heads, b, chunk, tiles, number)
+    return Share(is_k, row, row_exists, heads, b, chunk, tiles, number)
 
 
 @triton.jit
 def tile_of_share(
     number,  # of the tile, from 0
-    share,  # `Share`
-    sizes,  # `Sizes`
-    tile: tl.constexpr,  # `Tile`
+    share,
+    sizes,
+    tile: tl.constexpr,
     order: tl.constexpr,  # `BackwardOrder`
     PER_HEAD: tl.constexpr,  # each head has weights of its own
 ):
-    """One of a program's tiles: its rows, `ProgramRows`, and its `Tokens`."""
-    row, rows, b = share.row, share.rows, share.b
+    """One of a program's tiles: its `ProgramRows`, and its `Tokens`."""
+    row, row_exists, b = share.row, share.row_exists, share.b
     if order.fold:
         if not PER_HEAD:
+            rows = share.heads if order.per_batch else share.heads * sizes.batch
             row_blocks = (rows + tile.rows - 1) // tile.rows
             row_block = (number % row_blocks).to(tl.int32)
             row = (row_block * tile.rows + tl.arange(0, tile.rows))[:, None]
+            row_exists = row < rows
             number = number // row_blocks
         s_blocks = (sizes.seq_len - 1) // tile.positions + 1
         b, number = number // s_blocks, number % s_blocks
     first_s = number * tl.full((), tile.positions, tl.int64)
     later = tl.arange(0, tile.positions).to(tl.int64)
-    s, s_exists = first_s + later, first_s + later < sizes.seq_len
-    mine = ProgramRows(
-        share.is_k, first_s, later[:, None], s_exists[:, None], row, rows, b, share.heads
-    )
-    return mine, Tokens(s, s_exists, b)
+    s = first_s + later
+    exists = (s < sizes.seq_len)[:, None, None] & row_exists[None, :, :]
+    mine = ProgramRows(share.is_k, first_s, later[:, None], row, b, share.heads, exists)
+    return mine, Tokens(s, s < sizes.seq_len, b)
 
 
 @triton.jit
-def rows_of(
-    mine,  # `ProgramRows`
-    q,  # `Memory`
-    k,  # `Memory`; the pointer may be None, then it is q
-    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
-    ALIGNED: tl.constexpr,  # bytes that divide every row's address; 0: what the compiler can see
-):
-    """This program's `Rows` of q or of k."""
-    pointers, stride = pointers_of(mine, q, k, PER_BATCH, ALIGNED)
-    return Rows(pointers, stride, rows_exist(mine))
+def rows_of(mine, q, k, PER_BATCH: tl.constexpr, ALIGNED: tl.constexpr):
+    """This program's `RowPointers` of q or of k, which are `Memory`; see `row_pointers`."""
+    ptr, strides = pointer_of(mine.is_k, q.ptr, k.ptr), q.strides
+    if k.ptr is not None:
+        strides = choose_strides(mine.is_k, k.strides, q.strides)
+    pointers = row_pointers(ptr, strides, mine, PER_BATCH, ALIGNED)
+    return RowPointers(pointers, strides[3], mine.exists)
 
 
 @triton.jit
 def load_row(
-    rows,  # `Rows`
-    head: tl.constexpr,  # `Head`
+    rows,
+    head: tl.constexpr,
     INTERLEAVED: tl.constexpr = False,  # a pair is elements 2i and 2i + 1, not i and i + half
 ):
-    """Whole rows, a `Row` in the stored dtype. What is masked is undefined."""
+    """Whole rows in `Pieces`, in the stored dtype. What is masked is undefined."""
     pairs = pairs_of_block(head, 1)
     pair, stride = pairs.number, rows.stride
-    ptr = from_element(rows.pointers, stride, head.start)
+    ptr = from_element(rows, head.start)
     if INTERLEAVED:
-        first, second = load_interleaved(ptr, stride, rows.exists, head)
+        first, second = load_interleaved(ptr, rows, head)
     else:
         mask = rows.exists & pairs.exists[None, None, :]
         first = tl.load(ptr + (pair * stride)[None, None, :], mask)
@@ -169,24 +164,24 @@ def load_row(
         element, is_tail = tail_elements(head)
         mask = rows.exists & is_tail[None, None, :]
         tail = tl.load(rows.pointers + (element * stride)[None, None, :], mask)
-    return Row(first, second, tail)
+    return Pieces(first, second, tail)
 
 
 @triton.jit
 def store_row(
-    rows,  # `Rows`
-    row,  # `Row`
-    head: tl.constexpr,  # `Head`
+    rows,
+    x,
+    head: tl.constexpr,
     INTERLEAVED: tl.constexpr = False,  # a pair is elements 2i and 2i + 1, not i and i + half
 ):
     """Round rows once, and write them to where `load_row` would read them."""
     STORED: tl.constexpr = rows.pointers.dtype.element_ty
     pairs = pairs_of_block(head, 1)
     pair, stride = pairs.number, rows.stride
-    ptr = from_element(rows.pointers, stride, head.start)
-    first, second, tail = row[0].to(STORED), row[1].to(STORED), row[2].to(STORED)
+    ptr = from_element(rows, head.start)
+    first, second, tail = x[0].to(STORED), x[1].to(STORED), x[2].to(STORED)
     if INTERLEAVED:
-        store_interleaved(ptr, stride, rows.exists, first, second, head)
+        store_interleaved(ptr, rows, first, second, head)
     else:
         mask = rows.exists & pairs.exists[None, None, :]
         tl.store(ptr + (pair * stride)[None, None, :], first, mask)
@@ -198,26 +193,18 @@ def store_row(
 
 
 @triton.jit
-def load_numbers(
-    mine,  # `ProgramRows`
-    q,  # `Memory` of a number for each row
-    k,  # `Memory`; the pointer may be None
-    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
-):
-    """A number of each row, (positions, rows, 1), 0 where there is none."""
+def load_numbers(mine, q, k, PER_BATCH: tl.constexpr):
+    """A number of each row, (positions, rows, 1), from `Memory` of q or k; 0 where none is."""
     rows = rows_of(mine, q, k, PER_BATCH, 0)
     return tl.load(rows.pointers, rows.exists, other=0)
 
 
 @triton.jit
-def store_numbers(
-    mine,  # `ProgramRows`
-    q,  # `Memory` of a number for each row; without a pointer nothing is stored
-    k,  # `Memory`; the pointer may be None
-    numbers,  # (positions, rows, 1)
-    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
-):
-    """Write a number of each row to where `load_numbers` would read it."""
+def store_numbers(mine, q, k, numbers, PER_BATCH: tl.constexpr):
+    """Write a number of each row to where `load_numbers` would read it.
+
+    Without a pointer to q nothing is stored.
+    """
     if q.ptr is not None:
         rows = rows_of(mine, q, k, PER_BATCH, 0)
         tl.store(rows.pointers, numbers, rows.exists)

@@ -35,10 +35,7 @@ def find_sequences(
 
 
 @triton.jit
-def find_positions(
-    tokens,  # `Tokens` of this tile
-    given,  # `GivenPositions`
-):
+def find_positions(tokens, given):
     """Each token's position in its sequence, int64, and whether it is in a sequence."""
     s, s_exists, b = tokens
     cp = given.cp
@@ -70,13 +67,7 @@ def find_positions(
 
 
 @triton.jit
-def along_axes(
-    at,  # `TableRows`
-    tokens,  # `Tokens`
-    given,  # `GivenPositions`
-    pairs,  # `Columns` that hold pairs
-    OVER_POSITIONS: tl.constexpr,  # the columns of the tile are of several tokens
-):
+def along_axes(at, tokens, given, pairs, OVER_POSITIONS: tl.constexpr):
     """The same, or if there are several axes, with each pair's position along its own."""
     if given.axes_ptr is not None:
         # Over positions in one dimension, as frequencies are: then Triton evaluates sines in the

@@ -14,8 +14,6 @@ from .parts import (
     load_interleaved,
     pairs_of_block,
     per_token,
-    pointers_of,
-    rows_exist,
     rows_of_program,
     store_interleaved,
     tail_elements,
@@ -68,23 +66,22 @@ def rope_kernel(
     # My tile: pairs of some rows of q or of k, at some tokens. From here on t is one of the two.
     pairs = pairs_of_block(head, tile.side_by_side)
     pair, pair_exists = pairs.number, pairs.exists[None, None, :]
-    mine, tokens = rows_of_program(tl.program_id(0), sizes, pairs, tile, order, k_ptr is not None)
-    t_ptr, stride = pointers_of(mine, q, k, order.per_batch, order.aligned)
-    out_ptr, out_stride = pointers_of(mine, q_out, k_out, order.per_batch, order.out_aligned)
-    row_exists = rows_exist(mine)
+    t, out, tokens = rows_of_program(
+        tl.program_id(0), q, k, q_out, k_out, sizes, pairs, tile, order
+    )
 
     # Read every element once, first of all: the loads are in flight while cos and sin are computed.
-    x_ptr = from_element(t_ptr, stride, head.start)
+    x_ptr = from_element(t, head.start)
     if head.reads_interleaved:
-        x1, x2 = load_interleaved(x_ptr, stride, row_exists, head)
+        x1, x2 = load_interleaved(x_ptr, t, head)
     else:
-        exists = row_exists & pair_exists
-        x1 = tl.load(x_ptr + (pair * stride)[None, None, :], exists)
-        x2 = tl.load(x_ptr + ((pair + head.half) * stride)[None, None, :], exists)
+        exists = t.exists & pair_exists
+        x1 = tl.load(x_ptr + (pair * t.stride)[None, None, :], exists)
+        x2 = tl.load(x_ptr + ((pair + head.half) * t.stride)[None, None, :], exists)
     if head.tail > 0:
         element, is_tail = tail_elements(head)
-        exists = row_exists & is_tail[None, None, :]
-        tail = tl.load(t_ptr + (element * stride)[None, None, :], exists)
+        exists = t.exists & is_tail[None, None, :]
+        tail = tl.load(t.pointers + (element * t.stride)[None, None, :], exists)
 
     # The search for sequences is a loop. ptxas would move the loads above down to their uses, after
     # the loop, and a program would wait for memory twice. It moves no load across a barrier.
@@ -93,7 +90,11 @@ def rope_kernel(
 
     # Cosines and sines of the angles of my tokens.
     position, in_sequence = find_positions(tokens, given)
-    at = TableRows(per_token(position, tile.over_positions), mine.s_exists, mine.b)
+    at = TableRows(
+        per_token(position, tile.over_positions),
+        per_token(tokens.exists, tile.over_positions),
+        tokens.b,
+    )
     at = along_axes(at, tokens, given, pairs, tile.over_positions)
     cos_sin = cos_sin_of_pairs(at, table, pairs, head.half, lookup, STORED)
 
@@ -101,19 +102,19 @@ def rope_kernel(
     if steps.fused:
         y1, y2 = turn(x1, x2, cos_sin, TRANSPOSE, lookup.inverse)
     else:
-        y1, y2 = turn_in_steps((x1, x2), cos_sin, TRANSPOSE, lookup.inverse, RETURNED, steps)
+        y1, y2 = turn_in_steps(x1, x2, cos_sin, TRANSPOSE, lookup.inverse, RETURNED, steps)
     if PACKED:
         does_turn = per_token(in_sequence, tile.over_positions)[:, None, :]
         y1, y2 = tl.where(does_turn, y1, x1), tl.where(does_turn, y2, x2)
 
     # Write every element once.
-    y_ptr = from_element(out_ptr, out_stride, head.start)
+    y_ptr = from_element(out, head.start)
     if head.writes_interleaved:
-        store_interleaved(y_ptr, out_stride, row_exists, y1, y2, head)
+        store_interleaved(y_ptr, out, y1, y2, head)
     else:
-        exists = row_exists & pair_exists
-        tl.store(y_ptr + (pair * out_stride)[None, None, :], y1, exists)
-        tl.store(y_ptr + ((pair + head.half) * out_stride)[None, None, :], y2, exists)
+        exists = out.exists & pair_exists
+        tl.store(y_ptr + (pair * out.stride)[None, None, :], y1, exists)
+        tl.store(y_ptr + ((pair + head.half) * out.stride)[None, None, :], y2, exists)
     if head.tail > 0:
-        exists = row_exists & is_tail[None, None, :]
-        tl.store(out_ptr + (element * out_stride)[None, None, :], tail, exists)
+        exists = out.exists & is_tail[None, None, :]
+        tl.store(out.pointers + (element * out.stride)[None, None, :], tail, exists)

@@ -9,22 +9,22 @@ import triton.language as tl
 
 @triton.jit
 def turn_in_steps(
-    pair,  # first and second members of the pairs
-    cos_sin,  # `CosSin`
-    TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
-    INVERSE: tl.constexpr,  # negate the sines
+    x1,
+    x2,
+    cos_sin,
+    TRANSPOSE: tl.constexpr,
+    INVERSE: tl.constexpr,
     STORED: tl.constexpr,  # the dtype of the results
-    steps: tl.constexpr,  # `Steps` that fuses nothing
+    steps: tl.constexpr,
 ):
-    """Rotate every pair: products, then a sum and a difference, which are rounded."""
-    first, second = pair
+    """As `turn`: products, then a sum and a difference, which are rounded."""
     cos1, sin1, cos2, sin2 = cos_sin
-    of_cos1 = product(first, cos1, STORED, steps)
-    of_cos2 = product(second, cos2, STORED, steps)
+    of_cos1 = product(x1, cos1, STORED, steps)
+    of_cos2 = product(x2, cos2, STORED, steps)
     if TRANSPOSE:
         sin1, sin2 = sin2, sin1
-    of_sin1 = product(second, sin1, STORED, steps)
-    of_sin2 = product(first, sin2, STORED, steps)
+    of_sin1 = product(x2, sin1, STORED, steps)
+    of_sin2 = product(x1, sin2, STORED, steps)
     BACK: tl.constexpr = TRANSPOSE != INVERSE
     if BACK:
         y1, y2 = of_cos1 + of_sin1, of_cos2 - of_sin2
@@ -34,13 +34,8 @@ def turn_in_steps(
 
 
 @triton.jit
-def product(
-    x,  # elements
-    factor,  # cosines or sines, in fp32 or fp64
-    STORED: tl.constexpr,  # the dtype of the results
-    steps: tl.constexpr,  # `Steps`
-):
-    """x * factor in the dtype of the factor, or rounded to that of the results."""
+def product(x, factor, STORED: tl.constexpr, steps: tl.constexpr):
+    """x * factor in the dtype of the factor, fp32 or fp64, or rounded to STORED."""
     if steps.rounds_cos_sin:
         factor = factor.to(STORED).to(factor.dtype)
     found = x.to(factor.dtype) * factor

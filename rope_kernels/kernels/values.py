@@ -196,20 +196,29 @@ class Columns(NamedTuple):
     exists: Any  # False for those that are left empty
 
 
-class ProgramRows(NamedTuple):
-    """Which rows a program has, and at which tokens; `Rows` says where they are."""
+class Place(NamedTuple):
+    """Which rows of a tensor this program has, and at which tokens."""
 
-    is_k: Any  # whether they are rows of k
     first_s: Any  # int64, its first token
     later: Any  # (positions, 1) or (1, columns), int64: by how much the others are later
-    s_exists: Any  # whether there are such tokens, the same shape
     row: Any  # (rows, 1) or (rows, columns), int32: heads, or heads of all entries
-    rows: Any  # how many there are, of a token
     b: Any  # int64, the batch entry; 0 if rows are those of all entries
     heads: Any  # of the tensor
 
 
-class Rows(NamedTuple):
+class ProgramRows(NamedTuple):
+    """Which rows a program with a norm has: a `Place`, of q or of k, and what is there."""
+
+    is_k: Any  # whether they are rows of k
+    first_s: Any  # from here on as in `Place`
+    later: Any
+    row: Any
+    b: Any
+    heads: Any
+    exists: Any  # whether there is such a row, (positions, rows, 1)
+
+
+class RowPointers(NamedTuple):
     """Where this program's rows are, in one tensor."""
 
     pointers: Any  # to element 0 of each row, (positions, rows, 1 or columns)
@@ -238,7 +247,7 @@ class Share(NamedTuple):
 
     is_k: Any  # whether they are rows of k
     row: Any  # (rows, 1); the first ones, if it goes through all rows
-    rows: Any  # how many there are, of a token
+    row_exists: Any  # the same shape
     heads: Any  # of the tensor
     b: Any  # int64, the batch entry, the first if it goes through all of them
     chunk: Any  # the first of its tiles
@@ -246,7 +255,7 @@ class Share(NamedTuple):
     number: Any  # among the programs whose sums are added up, of q or of k
 
 
-class Row(NamedTuple):
+class Pieces(NamedTuple):
     """Whole rows in three pieces, each (positions, rows, columns)."""
 
     first: Any  # first members of pairs

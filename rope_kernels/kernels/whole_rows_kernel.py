@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from .angles import cos_sin, cos_sin_of_both
-from .parts import from_element, per_token, pointers_of, rows_exist, rows_of_program, unseen_zero
+from .parts import from_element, per_token, rows_of_program, unseen_zero
 from .positions import along_axes, find_positions
 from .steps import product
 from .values import Columns, GivenPositions, Memory, Sizes, Table, TableRows
@@ -19,7 +19,7 @@ from .values import Columns, GivenPositions, Memory, Sizes, Table, TableRows
 
 @triton.jit
 def elements_of_block(
-    head: tl.constexpr,  # `Head`
+    head: tl.constexpr,
     SIDE_BY_SIDE: tl.constexpr,  # rows in a block
     IN_PLACE: tl.constexpr,  # rows without their tail
 ):
@@ -35,13 +35,8 @@ def elements_of_block(
 
 
 @triton.jit
-def table_rows_of_columns(
-    position,  # of each token
-    tokens,  # `Tokens`
-    COLUMNS: tl.constexpr,  # of a block
-    tile: tl.constexpr,  # `Tile`
-):
-    """`TableRows` of a tile's tokens. Of a single one, for each column: in one dimension.
+def table_rows_of_columns(position, tokens, COLUMNS: tl.constexpr, tile: tl.constexpr):
+    """`TableRows` of a tile's tokens. Of a single one, for each of its COLUMNS: in one dimension.
 
     Then no two warps evaluate the same sine.
     """
@@ -75,15 +70,15 @@ def partner_of(
 
 @triton.jit
 def turn_element(
-    pair,  # elements, and the other member of the pair of each
+    x,  # elements
+    other,  # the other member of the pair of each
     cos_sin,  # of each element; for the transposed map, the sine of the other member
     is_first,  # whether the element is the first member of its pair
     BACK: tl.constexpr,  # the other way round: transposed or inverse, but not both
     STORED: tl.constexpr,  # the dtype of the results
-    steps: tl.constexpr,  # `Steps`
+    steps: tl.constexpr,
 ):
     """Rotate every element in the dtype of its cosine; the same bits as `turn`, `turn_in_steps`."""
-    x, other = pair
     cos, sin = cos_sin
     if steps.fused:
         sin = tl.where(is_first, sin, -sin) if BACK else tl.where(is_first, -sin, sin)
@@ -136,19 +131,17 @@ def whole_rows_kernel(
 
     # My tile: elements of some rows of q or of k, at some tokens.
     elements = elements_of_block(head, tile.side_by_side, IN_PLACE)
-    mine, tokens = rows_of_program(
-        tl.program_id(0), sizes, elements, tile, order, k_ptr is not None
+    t, out, tokens = rows_of_program(
+        tl.program_id(0), q, k, q_out, k_out, sizes, elements, tile, order
     )
-    t_ptr, stride = pointers_of(mine, q, k, order.per_batch, order.aligned)
-    out_ptr, out_stride = pointers_of(mine, q_out, k_out, order.per_batch, order.out_aligned)
 
     # Read every element, and once more as the other member of its pair.
     element, _, in_block = elements
     other = partner_of(element, head.half, head.tail)
-    exists = rows_exist(mine) & in_block[None, None, :]
-    x_ptr = from_element(t_ptr, stride, head.start)
-    x = tl.load(x_ptr + (element * stride)[None, None, :], exists)
-    x_other = tl.load(x_ptr + (other * stride)[None, None, :], exists)
+    exists = t.exists & in_block[None, None, :]
+    x_ptr = from_element(t, head.start)
+    x = tl.load(x_ptr + (element * t.stride)[None, None, :], exists)
+    x_other = tl.load(x_ptr + (other * t.stride)[None, None, :], exists)
 
     # A barrier keeps these loads above the search, as in `rope_kernel`.
     if PACKED:
@@ -175,7 +168,7 @@ def whole_rows_kernel(
     # Turn in fp32 (fp64 for fp64), and round. Tokens past the last sequence pass through.
     is_first = (element < head.half)[None, None, :]
     BACK: tl.constexpr = TRANSPOSE != lookup.inverse
-    y = turn_element((x, x_other), (cos, sin), is_first, BACK, RETURNED, steps)
+    y = turn_element(x, x_other, (cos, sin), is_first, BACK, RETURNED, steps)
     if head.tail > 0:
         y = tl.where(does_turn[None, None, :], y, x)
     if PACKED:
@@ -184,5 +177,5 @@ def whole_rows_kernel(
     # Write every element once. In place another thread may still need the old value.
     if IN_PLACE:
         tl.debug_barrier()
-    y_ptr = from_element(out_ptr, out_stride, head.start)
-    tl.store(y_ptr + (element * out_stride)[None, None, :], y, exists)
+    y_ptr = from_element(out, head.start)
+    tl.store(y_ptr + (element * out.stride)[None, None, :], y, exists)
