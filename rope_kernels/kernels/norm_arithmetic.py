@@ -6,8 +6,7 @@ They come in three pieces: `x`, `other`, `factors` and `weights` are `Pieces`.
 import triton
 import triton.language as tl
 
-from .parts import pointer_of, tail_elements, turn
-from .steps import turn_in_steps
+from .parts import pointer_of, tail_elements, turn, turn_in_steps
 from .values import Pieces
 
 

@@ -18,9 +18,9 @@ from .parts import (
     store_interleaved,
     tail_elements,
     turn,
+    turn_in_steps,
 )
 from .positions import along_axes, find_positions
-from .steps import turn_in_steps
 from .values import GivenPositions, Memory, Sizes, Table, TableRows
 
 
@@ -43,7 +43,7 @@ def rope_kernel(
     k_heads,  # h of k
     s2,  # positions in the table
     sequences,  # number of packed sequences
-    cp,  # context parallelism, see `GivenPositions`; or None
+    cp,  # `ContextParallel`, or None
     strides,  # `RopeStrides`
     head: tl.constexpr,  # `Head`: which elements turn
     tile: tl.constexpr,  # `Tile`: how much a program takes

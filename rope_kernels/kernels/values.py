@@ -172,6 +172,14 @@ class Table(NamedTuple):
     length: Any  # s2
 
 
+class ContextParallel(NamedTuple):
+    """Which tokens of each sequence this rank holds."""
+
+    size: Any  # ranks that share every sequence evenly
+    rank: Any
+    apart: Any  # from one token to the next; 0: one chunk; None: two chunks, one from each end
+
+
 class GivenPositions(NamedTuple):
     """What says at which position each token is."""
 
@@ -182,10 +190,7 @@ class GivenPositions(NamedTuple):
     ids_ptr: Any  # (b, s): position of each token, or (axes, b, s); or None
     axes_ptr: Any  # (d2 / 2,) int32: by which axis each pair turns; or None: one axis
     ids_strides: Any  # of b, s, and of axes
-    # context parallelism: (cp_size, cp_rank) where this rank holds two chunks of each sequence;
-    # (cp_size, cp_rank, 0) where it holds one, (cp_size, cp_rank, cp_size) where its tokens are
-    # that far apart; or None
-    cp: Any
+    cp: Any  # `ContextParallel`, or None
 
 
 class Columns(NamedTuple):

@@ -11,9 +11,8 @@ import triton
 import triton.language as tl
 
 from .angles import cos_sin, cos_sin_of_both
-from .parts import from_element, per_token, rows_of_program, unseen_zero
+from .parts import from_element, per_token, product, rows_of_program, unseen_zero
 from .positions import along_axes, find_positions
-from .steps import product
 from .values import Columns, GivenPositions, Memory, Sizes, Table, TableRows
 
 
@@ -108,7 +107,7 @@ def whole_rows_kernel(
     k_heads,  # h of k
     s2,  # positions in the table
     sequences,  # number of packed sequences
-    cp,  # context parallelism, see `GivenPositions`; or None
+    cp,  # `ContextParallel`, or None
     strides,  # `RopeStrides`
     head: tl.constexpr,  # `Head`: which elements turn; its block holds whole rows side by side
     tile: tl.constexpr,  # `Tile`: how much a program takes
