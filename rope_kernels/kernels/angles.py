@@ -51,8 +51,8 @@ def angle_from_turns(
 
 @triton.jit
 def load_columns(
-    at,  # `TableRows`
-    table,  # `Table` of angles or cosines
+    at,
+    table,
     column,  # (columns,) int64: which columns
     exists,  # (columns,): whether there is such a column
     UNIT: tl.constexpr,  # elements in which the table's strides of b and s are counted
@@ -74,8 +74,8 @@ def cos_sin_of_loaded(
     loaded,  # angles or cosines
     sines,  # beside cosines
     ARE_ANGLES: tl.constexpr,
-    FAST_SINE: tl.constexpr,  # fewer steps, which the interpreter and fp64 cannot take
-    BITS: tl.constexpr,  # of an element to rotate
+    FAST_SINE: tl.constexpr,
+    BITS: tl.constexpr,
 ):
     """Cosine and sine, ready to meet the elements: (positions or 1, 1, columns)."""
     if ARE_ANGLES:
@@ -86,25 +86,18 @@ def cos_sin_of_loaded(
 
 
 @triton.jit
-def for_all_rows(
-    x,  # (positions, columns), (1, columns) or (columns,)
-):
-    """The same with a dimension for rows: (positions or 1, 1, columns)."""
+def for_all_rows(x):
+    """A block (positions, columns), (1, columns) or (columns,) as (positions or 1, 1, columns)."""
     return x[None, None, :] if len(x.shape) == 1 else x[:, None, :]
 
 
 @triton.jit
-def cos_sin(
-    at,  # `TableRows`
-    table,  # `Table`
-    columns,  # `Columns` of the table, or pairs where frequencies stand in for it
-    lookup: tl.constexpr,  # `Lookup`
-    STORED: tl.constexpr,  # dtype of the elements to rotate
-):
+def cos_sin(at, table, columns, lookup: tl.constexpr, STORED: tl.constexpr):
     """cos and sin of each token at some columns of the table: fp32, or fp64 for fp64 elements.
 
-    Each has shape (positions, 1, columns), or (1, 1, columns) if each column has a position. A
-    position past the table gives NaN.
+    The columns are pairs where frequencies stand in for a table. Each result has shape
+    (positions, 1, columns), or (1, 1, columns) if each column has a position. A position past the
+    table gives NaN.
     """
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
     BITS: tl.constexpr = STORED.primitive_bitwidth
@@ -123,17 +116,11 @@ def cos_sin(
 
 
 @triton.jit
-def cos_sin_of_both(
-    at,  # `TableRows`
-    table,  # `Table` of angles or cosines
-    columns,  # `Columns` of the table
-    others,  # (columns,) int64: other columns, which exist where those do
-    lookup: tl.constexpr,  # `Lookup`
-    STORED: tl.constexpr,  # dtype of the elements to rotate
-):
+def cos_sin_of_both(at, table, columns, others, lookup: tl.constexpr, STORED: tl.constexpr):
     """`CosSin` at two sets of columns, all loaded before the first sine is evaluated.
 
-    With a load after a sine, a program waits for memory twice: 4 to 14 points of a copy's speed.
+    `others` are (columns,) int64, and exist where the first do. With a load after a sine, a program
+    waits for memory twice: 4 to 14 points of a copy's speed.
     """
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
     BITS: tl.constexpr = STORED.primitive_bitwidth
@@ -148,12 +135,7 @@ def cos_sin_of_both(
 
 @triton.jit
 def cos_sin_of_pairs(
-    at,  # `TableRows`
-    table,  # `Table`
-    pairs,  # `Columns` of a block: whose cosines and sines
-    HALF: tl.constexpr,  # number of pairs
-    lookup: tl.constexpr,  # `Lookup`
-    STORED: tl.constexpr,  # dtype of the elements to rotate
+    at, table, pairs, HALF: tl.constexpr, lookup: tl.constexpr, STORED: tl.constexpr
 ):
     """`CosSin` of each pair."""
     if lookup.one_per_pair:

@@ -17,8 +17,8 @@ def not_in_sequence():
 
 @triton.jit
 def positions_of_tokens(
-    tokens,  # `Tokens`
-    given,  # `GivenPositions`
+    tokens,
+    given,
     MARKED: tl.constexpr,  # the ids are from `store_positions`
 ):
     """Each token's position, and whether it is in a sequence, (positions,)."""
@@ -29,34 +29,20 @@ def positions_of_tokens(
 
 
 @triton.jit
-def table_rows_of_tokens(
-    position,  # (positions,) int64, of each token
-    tokens,  # `Tokens`
-    given,  # `GivenPositions`
-    head: tl.constexpr,  # `Head`
-):
+def table_rows_of_tokens(position, tokens, given, head: tl.constexpr):
     """`TableRows` of each token, or along several axes of each of its pairs."""
     at = TableRows(per_token(position, False), per_token(tokens.exists, False), tokens.b)
     return along_axes(at, tokens, given, pairs_of_block(head, 1), False)
 
 
 @triton.jit
-def cos_sin_of_tokens(
-    at,  # `TableRows`
-    table,  # `Table`
-    head: tl.constexpr,  # `Head`
-    lookup: tl.constexpr,  # `Lookup`
-    STORED: tl.constexpr,  # dtype of the elements to rotate
-):
+def cos_sin_of_tokens(at, table, head: tl.constexpr, lookup: tl.constexpr, STORED: tl.constexpr):
     """`CosSin` of each token's pairs, each (positions, 1, columns)."""
     return cos_sin_of_pairs(at, table, pairs_of_block(head, 1), head.half, lookup, STORED)
 
 
 @triton.jit
-def rounded_cos_sin(
-    cos_sin,  # `CosSin`
-    STORED: tl.constexpr,  # a dtype
-):
+def rounded_cos_sin(cos_sin, STORED: tl.constexpr):
     """The same rounded to the stored dtype, as a model does it."""
     cos1, sin1, cos2, sin2 = cos_sin
     COMPUTED: tl.constexpr = cos1.dtype
@@ -68,8 +54,8 @@ def rounded_cos_sin(
 @triton.jit
 def store_positions(
     ptr,  # (s,) or (axes, s) int64
-    tokens,  # `Tokens`
-    given,  # `GivenPositions`
+    tokens,
+    given,
     found,  # position on the first axis, and whether in a packed sequence, each (positions,)
     row_block,  # this program's; the first one of its tokens stores
     AXES: tl.constexpr,  # number of axes; None: one

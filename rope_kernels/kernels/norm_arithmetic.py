@@ -1,51 +1,44 @@
-"""Arithmetic with rows in three pieces (`Row`): weights, products, norm, rotation."""
+"""Arithmetic with the elements of rows: weights, products, norm, rotation.
+
+They come in three pieces: `x`, `other`, `factors` and `weights` are `Pieces`.
+"""
 
 import triton
 import triton.language as tl
 
-from .norm_rows import pointer_of
-from .parts import tail_elements, turn
-from .steps import turn_in_steps
-from .values import Row
+from .parts import pointer_of, tail_elements, turn, turn_in_steps
+from .values import Pieces
 
 
 @triton.jit
-def zero_outside(
-    row,  # `Row` in fp32 or fp64
-    exists,  # whether there is such a row, (positions, rows, 1)
-    head: tl.constexpr,  # `Head`
-):
-    """The same with 0 where there is no element, for sums."""
-    first, second, tail = row
+def zero_outside(x, exists, head: tl.constexpr):
+    """The elements in fp32 or fp64, and 0 where there is none, for sums. `exists` is of rows."""
+    first, second, tail = x
     is_pair = exists & (tl.arange(0, first.shape[2]) < head.half)[None, None, :]
     first, second = tl.where(is_pair, first, 0), tl.where(is_pair, second, 0)
     if head.tail > 0:
         tail = tl.where(exists & (tl.arange(0, tail.shape[2]) < head.tail)[None, None, :], tail, 0)
-    return Row(first, second, tail)
+    return Pieces(first, second, tail)
 
 
 @triton.jit
-def computed(
-    row,  # `Row` in the stored dtype
-    exists,  # whether there is such a row, (positions, rows, 1)
-    head: tl.constexpr,  # `Head`
-):
-    """The same in fp32 (fp64 for fp64), and 0 where there is no element."""
-    first, second, tail = row
+def computed(x, exists, head: tl.constexpr):
+    """Stored elements in fp32 (fp64 for fp64), and 0 where there is none. `exists` is of rows."""
+    first, second, tail = x
     COMPUTED: tl.constexpr = tl.float64 if first.dtype == tl.float64 else tl.float32
-    row = Row(first.to(COMPUTED), second.to(COMPUTED), tail.to(COMPUTED))
-    return zero_outside(row, exists, head)
+    x = Pieces(first.to(COMPUTED), second.to(COMPUTED), tail.to(COMPUTED))
+    return zero_outside(x, exists, head)
 
 
 @triton.jit
 def load_weights(
     ptr,  # of (d,), contiguous; or (1, rows, 1) pointers, one for each head
-    head: tl.constexpr,  # `Head`
+    head: tl.constexpr,
     INTERLEAVED: tl.constexpr = False,  # a pair is elements 2i and 2i + 1, not i and i + half
     OFFSET: tl.constexpr = 0.0,  # is added
     COMPUTED: tl.constexpr = tl.float32,  # fp32 or fp64
 ):
-    """Offset plus weight, a `Row` of (1, rows or 1, columns)."""
+    """Offset plus weight, `Pieces` of (1, rows or 1, columns)."""
     pair = tl.arange(0, head.columns)
     index1, index2 = (2 * pair, 2 * pair + 1) if INTERLEAVED else (pair, pair + head.half)
     is_pair = pair < head.half
@@ -55,21 +48,21 @@ def load_weights(
     if head.tail > 0:
         element, is_tail = tail_elements(head)
         tail = factor_at(ptr, element, is_tail, OFFSET, COMPUTED)
-    return Row(first, second, tail)
+    return Pieces(first, second, tail)
 
 
 @triton.jit
 def weights_of(
-    mine,  # `Mine`, or `Share`
+    mine,  # or a `Share`
     q_ptr,  # (d,) or (h, d), contiguous; or None, then there are no weights
     k_ptr,  # the same of k
-    head: tl.constexpr,  # `Head`
-    norm: tl.constexpr,  # `Norm`, or `NormBackward`
+    head: tl.constexpr,
+    norm: tl.constexpr,  # or a `NormBackward`
     COMPUTED: tl.constexpr,  # fp32 or fp64
 ):
-    """Factors of a row, a `Row`: those of q or of k, or 1."""
+    """Factors of the elements: weights of q or of k, or 1."""
     one = tl.full((1, 1, 1), 1, COMPUTED)
-    factors = Row(one, one, one)
+    factors = Pieces(one, one, one)
     if q_ptr is not None:
         D: tl.constexpr = 2 * head.half + head.tail
         INTERLEAVED: tl.constexpr = (
@@ -83,119 +76,103 @@ def weights_of(
 
 
 @triton.jit
-def factor_at(
-    ptr,  # where the weights start: a pointer, or (1, rows, 1) pointers
-    element,  # (columns,): of which elements
-    exists,  # (columns,): whether there is such an element
-    OFFSET: tl.constexpr,  # is added
-    COMPUTED: tl.constexpr,  # fp32 or fp64
-):
-    """Offset plus weight, (1, rows or 1, columns)."""
+def factor_at(ptr, element, exists, OFFSET: tl.constexpr, COMPUTED: tl.constexpr):
+    """Offset plus weight of some elements, (1, rows or 1, columns).
+
+    `element` and `exists` are (columns,). `ptr` is where the weights start, or such a pointer for
+    each row, (1, rows, 1).
+    """
     weight = tl.load(ptr + element[None, None, :], exists[None, None, :], other=0)
     return weight.to(COMPUTED) + OFFSET
 
 
 @triton.jit
-def times(
-    row,  # `Row`
-    factors,  # `Row` of factors
-):
+def times(x, factors):
     """The product, piece by piece."""
-    return Row(row[0] * factors[0], row[1] * factors[1], row[2] * factors[2])
+    return Pieces(x[0] * factors[0], x[1] * factors[1], x[2] * factors[2])
 
 
 @triton.jit
-def times_number(
-    row,  # `Row`
-    number,  # of each row, (positions, rows, 1)
-):
-    """The product with one number for each row."""
-    return Row(row[0] * number, row[1] * number, row[2] * number)
+def times_number(x, number):
+    """The product with one number for each row, (positions, rows, 1)."""
+    return Pieces(x[0] * number, x[1] * number, x[2] * number)
 
 
 @triton.jit
-def dot(
-    row,  # `Row`
-    other,  # `Row`
-    TAIL: tl.constexpr,  # elements that do not turn
-):
+def dot(x, other, TAIL: tl.constexpr):
     """The sum of the products of all elements of each row, (positions, rows, 1)."""
-    total = tl.sum(row[0] * other[0] + row[1] * other[1], 2)
+    total = tl.sum(x[0] * other[0] + x[1] * other[1], 2)
     if TAIL > 0:
-        total += tl.sum(row[2] * other[2], 2)
+        total += tl.sum(x[2] * other[2], 2)
     return total[:, :, None]
 
 
 @triton.jit
-def rounded(
-    row,  # `Row` in fp32
-    STORED: tl.constexpr,  # a dtype
-):
+def rounded(x, STORED: tl.constexpr):
     """Round to the stored dtype, and go on in the computed one."""
-    first, second, tail = row
+    first, second, tail = x
     COMPUTED: tl.constexpr = first.dtype
     first, second = first.to(STORED).to(COMPUTED), second.to(STORED).to(COMPUTED)
-    return Row(first, second, tail.to(STORED).to(COMPUTED))
+    return Pieces(first, second, tail.to(STORED).to(COMPUTED))
 
 
 @triton.jit
 def normalized(
-    row,  # `Row`
+    x,
     rstd,  # 1 / rms of each row, (positions, rows, 1)
-    weights,  # offset plus weight: `Row`
-    norm: tl.constexpr = None,  # `Norm`: which of the two products are rounded; None: neither
+    weights,  # offset plus weight
+    norm: tl.constexpr = None,  # which of the two products are rounded; None: neither
     STORED: tl.constexpr = None,  # the dtype to which they are rounded
 ):
     """The row over its rms, times the weights."""
     ROUNDS_NORMAL: tl.constexpr = norm is not None and norm.rounds_normal
     ROUNDS_PRODUCT: tl.constexpr = norm is not None and norm.rounds_product
-    row = times_number(row, rstd)
+    x = times_number(x, rstd)
     if ROUNDS_NORMAL:
-        row = rounded(row, STORED)
-    row = times(row, weights)
+        x = rounded(x, STORED)
+    x = times(x, weights)
     if ROUNDS_PRODUCT:
-        row = rounded(row, STORED)
-    return row
+        x = rounded(x, STORED)
+    return x
 
 
 @triton.jit
 def turn_row(
-    row,  # `Row`
-    cos_sin,  # `CosSin`
+    x,
+    cos_sin,
     does_turn,  # (positions,): the other tokens pass through; or None: all turn
-    TRANSPOSE: tl.constexpr = False,  # True: the transposed map, for gradients
-    INVERSE: tl.constexpr = False,  # negate the sines
+    TRANSPOSE: tl.constexpr = False,
+    INVERSE: tl.constexpr = False,
 ):
-    """Rotate the pairs of a row; its tail passes through."""
-    x1, x2, tail = row
+    """Rotate the pairs of a row as `turn` does; its tail passes through."""
+    x1, x2, tail = x
     y1, y2 = turn(x1, x2, cos_sin, TRANSPOSE, INVERSE)
     if does_turn is not None:
         y1 = tl.where(does_turn[:, None, None], y1, x1)
         y2 = tl.where(does_turn[:, None, None], y2, x2)
-    return Row(y1, y2, tail)
+    return Pieces(y1, y2, tail)
 
 
 @triton.jit
 def turn_forward(
-    row,  # `Row`
-    cos_sin,  # `CosSin`
+    x,
+    cos_sin,
     does_turn,  # (positions,): the other tokens pass through; or None: all turn
-    INVERSE: tl.constexpr,  # negate the sines
-    steps: tl.constexpr,  # `Steps`
+    INVERSE: tl.constexpr,
+    steps: tl.constexpr,
     STORED: tl.constexpr,  # the dtype of the row and of its rotation, if products are rounded
 ):
     """Rotate the pairs of a row, forward; in steps, if nothing is fused."""
     if steps.fused:
-        turned = turn_row(row, cos_sin, does_turn, False, INVERSE)
+        turned = turn_row(x, cos_sin, does_turn, False, INVERSE)
     else:
-        x1, x2, tail = row
+        x1, x2, tail = x
         COMPUTED: tl.constexpr = x1.dtype
         MET: tl.constexpr = STORED if steps.rounds_products else COMPUTED
-        met = x1.to(MET), x2.to(MET)
-        y1, y2 = turn_in_steps(met, cos_sin, False, INVERSE, MET, steps)
+        y1, y2 = turn_in_steps(x1.to(MET), x2.to(MET), cos_sin, False, INVERSE, MET, steps)
         y1, y2 = y1.to(COMPUTED), y2.to(COMPUTED)
         if does_turn is not None:
             y1 = tl.where(does_turn[:, None, None], y1, x1)
             y2 = tl.where(does_turn[:, None, None], y2, x2)
-        turned = Row(y1, y2, tail)
+        turned = Pieces(y1, y2, tail)
     return turned

@@ -20,13 +20,13 @@ from .norm_gradient import input_gradient, plus_products, store_sums, zeros_of_r
 from .norm_rows import (
     load_numbers,
     load_row,
-    pointer_of,
     rows_of,
     share_of_program,
     store_numbers,
     store_row,
     tile_of_share,
 )
+from .parts import pointer_of
 from .values import GivenPositions, Memory, Sizes, Table
 
 
@@ -56,7 +56,7 @@ def norm_rope_backward_kernel(
     q_heads,  # h of q
     k_heads,  # h of k
     s2,  # positions in the table
-    cp,  # context parallelism, see `GivenPositions`; or None
+    cp,  # `ContextParallel`, or None
     chunks,  # programs that share the positions of the same rows, or with `order.fold` their tiles
     strides,  # `NormBackwardStrides`
     head: tl.constexpr,  # `Head`: which elements turned
@@ -102,17 +102,17 @@ def norm_rope_backward_kernel(
             does_turn = in_sequence
 
         # Back through the rotation; my share of the weight's gradient; through weights and norm.
-        normal, grad = computed(kept, mine.exists, head), computed(grad, mine.exists, head)
+        x, grad = computed(kept, mine.exists, head), computed(grad, mine.exists, head)
         if norm.after:
-            normal = turn_row(normal, cos_sin, does_turn, TRANSPOSE=False, INVERSE=lookup.inverse)
+            x = turn_row(x, cos_sin, does_turn, TRANSPOSE=False, INVERSE=lookup.inverse)
         else:
             grad = turn_row(grad, cos_sin, does_turn, TRANSPOSE=True, INVERSE=lookup.inverse)
         # Zeros again: what isn't there may have met a NaN.
-        normal = zero_outside(times_number(normal, rstd), mine.exists, head)
+        x_hat = zero_outside(times_number(x, rstd), mine.exists, head)
         grad = zero_outside(grad, mine.exists, head)
         if q_partial_ptr is not None:
-            sums = plus_products(sums, grad, normal, head.tail)
-        out, of_sumsq = input_gradient(grad, normal, rstd, weights, head, norm)
+            sums = plus_products(sums, grad, x_hat, head.tail)
+        out, of_sumsq = input_gradient(grad, x_hat, rstd, weights, head, norm)
         if norm.after:
             out = turn_row(out, cos_sin, does_turn, TRANSPOSE=True, INVERSE=lookup.inverse)
         if q_out_ptr is not None:

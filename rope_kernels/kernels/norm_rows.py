@@ -10,24 +10,23 @@ import triton.language as tl
 from .parts import (
     choose_strides,
     from_element,
-    load_pairs,
-    load_tail,
+    load_interleaved,
     pairs_of_block,
+    pointer_of,
     row_pointers,
-    store_pairs,
-    store_tail,
+    store_interleaved,
+    tail_elements,
     tile_of_program,
 )
-from .values import Mine, Row, Rows, Share, Tokens
+from .values import Pieces, ProgramRows, RowPointers, Share, Tokens
 
 
 @triton.jit
-def count_row_blocks(
-    sizes,  # `Sizes`
-    ROWS: tl.constexpr,  # rows of a tile, a power of two
-    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
-):
-    """Blocks of rows of q and of k, and batch entries that have blocks of their own."""
+def count_row_blocks(sizes, ROWS: tl.constexpr, PER_BATCH: tl.constexpr):
+    """Blocks of ROWS rows of q and of k, and batch entries that have blocks of their own.
+
+    PER_BATCH is `per_batch` of an `Order`.
+    """
     entries = sizes.batch if PER_BATCH else 1
     shared = sizes.batch // entries
     q_rows, k_rows = sizes.q_heads * shared, sizes.k_heads * shared
@@ -37,9 +36,9 @@ def count_row_blocks(
 @triton.jit
 def rows_of_block(
     row_block,  # this program's block of rows, those of k after those of q
-    sizes,  # `Sizes`
-    ROWS: tl.constexpr,  # rows of a tile, a power of two
-    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
+    sizes,
+    ROWS: tl.constexpr,  # of a block
+    PER_BATCH: tl.constexpr,  # as in `Order`
 ):
     """Whether these are rows of k; (ROWS, 1) rows; whether they exist; the tensor's heads."""
     q_blocks, _, entries = count_row_blocks(sizes, ROWS, PER_BATCH)
@@ -51,31 +50,27 @@ def rows_of_block(
 
 
 @triton.jit
-def tile_of_rows(
-    sizes,  # `Sizes`
-    tile: tl.constexpr,  # `Tile`
-    order: tl.constexpr,  # `Order`
-):
-    """This program's rows, `Mine`, its `Tokens`, and which block of rows it has."""
+def tile_of_rows(sizes, tile: tl.constexpr, order: tl.constexpr):
+    """This program's `ProgramRows`, its `Tokens`, and which block of rows it has."""
     q_blocks, k_blocks, entries = count_row_blocks(sizes, tile.rows, order.per_batch)
     s_blocks = (sizes.seq_len - 1) // tile.positions + 1
     s_block, row_block, b = tile_of_program(
-        s_blocks, q_blocks + k_blocks, entries, order.rows_outer, order.stretch
+        tl.program_id(0), s_blocks, q_blocks + k_blocks, entries, order.rows_outer, order.stretch
     )
     is_k, row, row_exists, heads = rows_of_block(row_block, sizes, tile.rows, order.per_batch)
     first_s, later = s_block.to(tl.int64) * tile.positions, tl.arange(0, tile.positions)
     later, b = later.to(tl.int64), b.to(tl.int64)
     s = first_s + later
     exists = (s < sizes.seq_len)[:, None, None] & row_exists[None, :, :]
-    mine = Mine(is_k, first_s, later[:, None], row, b, heads, exists)
+    mine = ProgramRows(is_k, first_s, later[:, None], row, b, heads, exists)
     return mine, Tokens(s, s < sizes.seq_len, b), row_block
 
 
 @triton.jit
 def share_of_program(
-    sizes,  # `Sizes`
+    sizes,
     chunks,  # programs among which the same tiles are divided
-    tile: tl.constexpr,  # `Tile`
+    tile: tl.constexpr,
     order: tl.constexpr,  # `BackwardOrder`
     PER_HEAD: tl.constexpr,  # each head has weights of its own
 ):
@@ -112,13 +107,13 @@ def share_of_program(
 @triton.jit
 def tile_of_share(
     number,  # of the tile, from 0
-    share,  # `Share`
-    sizes,  # `Sizes`
-    tile: tl.constexpr,  # `Tile`
+    share,
+    sizes,
+    tile: tl.constexpr,
     order: tl.constexpr,  # `BackwardOrder`
     PER_HEAD: tl.constexpr,  # each head has weights of its own
 ):
-    """One of a program's tiles: its rows, `Mine`, and its `Tokens`."""
+    """One of a program's tiles: its `ProgramRows`, and its `Tokens`."""
     row, row_exists, b = share.row, share.row_exists, share.b
     if order.fold:
         if not PER_HEAD:
@@ -134,93 +129,82 @@ def tile_of_share(
     later = tl.arange(0, tile.positions).to(tl.int64)
     s = first_s + later
     exists = (s < sizes.seq_len)[:, None, None] & row_exists[None, :, :]
-    mine = Mine(share.is_k, first_s, later[:, None], row, b, share.heads, exists)
+    mine = ProgramRows(share.is_k, first_s, later[:, None], row, b, share.heads, exists)
     return mine, Tokens(s, s < sizes.seq_len, b)
 
 
 @triton.jit
-def pointer_of(
-    is_k,  # whether this program has rows of k
-    q_ptr,  # or None, then there is none of k either
-    k_ptr,  # or None, then it is q
-):
-    """The pointer of q or of k: `tl.where` takes no None."""
-    ptr = q_ptr
-    if k_ptr is not None:
-        ptr = tl.where(is_k, k_ptr, q_ptr)
-    return ptr
-
-
-@triton.jit
-def rows_of(
-    mine,  # `Mine`
-    q,  # `Memory`
-    k,  # `Memory`; the pointer may be None, then it is q
-    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
-    ALIGNED: tl.constexpr,  # bytes that divide every row's address; 0: what the compiler can see
-):
-    """This program's `Rows` of q or of k."""
+def rows_of(mine, q, k, PER_BATCH: tl.constexpr, ALIGNED: tl.constexpr):
+    """This program's `RowPointers` of q or of k, which are `Memory`; see `row_pointers`."""
     ptr, strides = pointer_of(mine.is_k, q.ptr, k.ptr), q.strides
     if k.ptr is not None:
         strides = choose_strides(mine.is_k, k.strides, q.strides)
     pointers = row_pointers(ptr, strides, mine, PER_BATCH, ALIGNED)
-    return Rows(pointers, strides[3], mine.exists)
+    return RowPointers(pointers, strides[3], mine.exists)
 
 
 @triton.jit
 def load_row(
-    rows,  # `Rows`
-    head: tl.constexpr,  # `Head`
+    rows,
+    head: tl.constexpr,
     INTERLEAVED: tl.constexpr = False,  # a pair is elements 2i and 2i + 1, not i and i + half
 ):
-    """Whole rows, a `Row` in the stored dtype. What is masked is undefined."""
+    """Whole rows in `Pieces`, in the stored dtype. What is masked is undefined."""
     pairs = pairs_of_block(head, 1)
-    slices = from_element(rows, head.start)
-    first, second = load_pairs(slices, pairs, head.half, INTERLEAVED)
+    pair, stride = pairs.number, rows.stride
+    ptr = from_element(rows, head.start)
+    if INTERLEAVED:
+        first, second = load_interleaved(ptr, rows, head)
+    else:
+        mask = rows.exists & pairs.exists[None, None, :]
+        first = tl.load(ptr + (pair * stride)[None, None, :], mask)
+        second = tl.load(ptr + ((pair + head.half) * stride)[None, None, :], mask)
     tail = tl.zeros((1, 1, 1), first.dtype)
     if head.tail > 0:
-        tail = load_tail(rows, head)
-    return Row(first, second, tail)
+        element, is_tail = tail_elements(head)
+        mask = rows.exists & is_tail[None, None, :]
+        tail = tl.load(rows.pointers + (element * stride)[None, None, :], mask)
+    return Pieces(first, second, tail)
 
 
 @triton.jit
 def store_row(
-    rows,  # `Rows`
-    row,  # `Row`
-    head: tl.constexpr,  # `Head`
+    rows,
+    x,
+    head: tl.constexpr,
     INTERLEAVED: tl.constexpr = False,  # a pair is elements 2i and 2i + 1, not i and i + half
 ):
     """Round rows once, and write them to where `load_row` would read them."""
     STORED: tl.constexpr = rows.pointers.dtype.element_ty
     pairs = pairs_of_block(head, 1)
-    slices = from_element(rows, head.start)
-    first, second, tail = row
-    store_pairs(slices, first.to(STORED), second.to(STORED), pairs, head.half, INTERLEAVED)
+    pair, stride = pairs.number, rows.stride
+    ptr = from_element(rows, head.start)
+    first, second, tail = x[0].to(STORED), x[1].to(STORED), x[2].to(STORED)
+    if INTERLEAVED:
+        store_interleaved(ptr, rows, first, second, head)
+    else:
+        mask = rows.exists & pairs.exists[None, None, :]
+        tl.store(ptr + (pair * stride)[None, None, :], first, mask)
+        tl.store(ptr + ((pair + head.half) * stride)[None, None, :], second, mask)
     if head.tail > 0:
-        store_tail(rows, tail.to(STORED), head)
+        element, is_tail = tail_elements(head)
+        mask = rows.exists & is_tail[None, None, :]
+        tl.store(rows.pointers + (element * stride)[None, None, :], tail, mask)
 
 
 @triton.jit
-def load_numbers(
-    mine,  # `Mine`
-    q,  # `Memory` of a number for each row
-    k,  # `Memory`; the pointer may be None
-    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
-):
-    """A number of each row, (positions, rows, 1), 0 where there is none."""
+def load_numbers(mine, q, k, PER_BATCH: tl.constexpr):
+    """A number of each row, (positions, rows, 1), from `Memory` of q or k; 0 where none is."""
     rows = rows_of(mine, q, k, PER_BATCH, 0)
     return tl.load(rows.pointers, rows.exists, other=0)
 
 
 @triton.jit
-def store_numbers(
-    mine,  # `Mine`
-    q,  # `Memory` of a number for each row; without a pointer nothing is stored
-    k,  # `Memory`; the pointer may be None
-    numbers,  # (positions, rows, 1)
-    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
-):
-    """Write a number of each row to where `load_numbers` would read it."""
+def store_numbers(mine, q, k, numbers, PER_BATCH: tl.constexpr):
+    """Write a number of each row to where `load_numbers` would read it.
+
+    Without a pointer to q nothing is stored.
+    """
     if q.ptr is not None:
         rows = rows_of(mine, q, k, PER_BATCH, 0)
         tl.store(rows.pointers, numbers, rows.exists)

@@ -4,17 +4,21 @@ A row is one head of one batch entry at one position: d elements. A Triton progr
 rotates a tile of rows. Every part takes and returns values of one tile: tokens have shape
 (positions,), rows (rows, 1), pairs (columns,), and elements (positions, rows, columns). The columns
 may hold several rows side by side: of one position, then rows have shape (rows, columns), or over
-positions, with one position and as many tokens as columns. `values.py` has the fields.
+positions, with one position and as many tokens as columns.
+
+An argument with the name of a value in `values.py` is one: `head` is a `Head`. `mine` is
+`ProgramRows`, `pairs` and `elements` are `Columns`, and `at` is `TableRows`.
 """
 
 import triton
 import triton.language as tl
 
-from .values import Columns, Place, Rows, Tokens
+from .values import Columns, Place, RowPointers, Tokens
 
 
 @triton.jit
 def tile_of_program(
+    program,  # its number
     s_blocks,  # how many tiles all positions make
     row_blocks,  # how many the rows of a position make, those of k after those of q
     entries,  # batch entries that have row blocks of their own
@@ -25,7 +29,6 @@ def tile_of_program(
 
     Programs start roughly in order, so those in flight share DRAM pages, and table rows in L2.
     """
-    program = tl.program_id(0)
     first_block = program // (row_blocks * entries) // STRETCH * STRETCH
     program -= first_block * row_blocks * entries
     blocks = 1
@@ -41,12 +44,8 @@ def tile_of_program(
 
 
 @triton.jit
-def choose_strides(
-    is_k,  # whether this program rotates k
-    k_strides,  # of s, b, h, d
-    q_strides,  # of s, b, h, d
-):
-    """The strides of k or of q: `tl.where` takes no tuples."""
+def choose_strides(is_k, k_strides, q_strides):
+    """The strides of k or of q, of s, b, h and d: `tl.where` takes no tuples."""
     s_stride = tl.where(is_k, k_strides[0], q_strides[0])
     b_stride = tl.where(is_k, k_strides[1], q_strides[1])
     h_stride = tl.where(is_k, k_strides[2], q_strides[2])
@@ -66,23 +65,18 @@ def unseen_zero():
 
 
 @triton.jit
-def per_token(
-    x,  # (positions,), or OVER_POSITIONS (columns,): a value of each token
-    OVER_POSITIONS: tl.constexpr,  # the columns of the tile are of several tokens
-):
-    """The same value with a second dimension: (positions, 1) or (1, columns)."""
+def per_token(x, OVER_POSITIONS: tl.constexpr):
+    """A value of each token with a second dimension: (positions, 1) or (1, columns)."""
     return x[None, :] if OVER_POSITIONS else x[:, None]
 
 
 @triton.jit
-def row_pointers(
-    ptr,  # a tensor viewed as (s, b, h, d)
-    strides,  # of s, b, h, d; in elements
-    place,  # `Place`, or `Mine`: which rows of it
-    PER_BATCH: tl.constexpr,  # rows are the heads of one entry; False: the heads of all entries
-    ALIGNED: tl.constexpr,  # bytes that divide every row's address; 0: what the compiler can see
-):
-    """Pointers to element 0 of each row, (positions, rows, 1 or columns), with 64-bit offsets."""
+def row_pointers(ptr, strides, place, PER_BATCH: tl.constexpr, ALIGNED: tl.constexpr):
+    """Pointers to element 0 of each row, (positions, rows, 1 or columns), with 64-bit offsets.
+
+    `ptr` and `strides` are those of a tensor viewed as (s, b, h, d), `place` is a `Place` or
+    `ProgramRows`. PER_BATCH and ALIGNED are `per_batch` and `aligned` of an `Order`.
+    """
     s_stride, b_stride, h_stride = strides[0], strides[1], strides[2]
     if ALIGNED > 0:
         # In rows of 144 bytes 16 divides every stride in bytes, but not in elements, which is all
@@ -103,40 +97,53 @@ def row_pointers(
 
 
 @triton.jit
+def pointer_of(is_k, q_ptr, k_ptr):
+    """The pointer of q or of k: `tl.where` takes no None. Without one of k it is that of q."""
+    ptr = q_ptr
+    if k_ptr is not None:
+        ptr = tl.where(is_k, k_ptr, q_ptr)
+    return ptr
+
+
+@triton.jit
 def rows_of_program(
-    q,  # `Tensors`
-    k,  # `Tensors`; without keys its pointers are None
-    sizes,  # (seq_len, batch)
-    columns,  # `Columns` of a block, for rows side by side
-    tile: tl.constexpr,  # `Tile`
-    order: tl.constexpr,  # `Order`
+    program,  # its number
+    q,  # `Memory`, as k and the outputs
+    k,
+    q_out,
+    k_out,
+    sizes,
+    columns,  # of a block, for rows side by side
+    tile: tl.constexpr,
+    order: tl.constexpr,
 ):
-    """This program's `Rows` of the input, its `Rows` of the output, and its `Tokens`."""
+    """This program's rows of the input and of the output, `RowPointers`, and its `Tokens`."""
     POSITIONS: tl.constexpr = tile.positions * (tile.side_by_side if tile.over_positions else 1)
     ROWS: tl.constexpr = tile.rows * (1 if tile.over_positions else tile.side_by_side)
-    seq_len, batch = sizes
 
     # My tile. The rows of k follow those of q: they turn by the same angles.
-    entries = batch if order.per_batch else 1
-    rows, k_rows = q.heads * (batch // entries), k.heads * (batch // entries)
+    entries = sizes.batch if order.per_batch else 1
+    shared = sizes.batch // entries
+    rows, k_rows = sizes.q_heads * shared, sizes.k_heads * shared
     q_blocks = (rows - 1) // ROWS + 1
     row_blocks = q_blocks
     if k.ptr is not None:
         row_blocks += (k_rows - 1) // ROWS + 1
-    s_blocks = (seq_len - 1) // POSITIONS + 1
+    s_blocks = (sizes.seq_len - 1) // POSITIONS + 1
     s_block, row_block, b = tile_of_program(
-        s_blocks, row_blocks, entries, order.rows_outer, order.stretch
+        program, s_blocks, row_blocks, entries, order.rows_outer, order.stretch
     )
 
     # My tensor.
-    ptr, out_ptr, heads, strides, out_strides = q
+    ptr, out_ptr, heads = q.ptr, q_out.ptr, sizes.q_heads
+    strides, out_strides = q.strides, q_out.strides
     if k.ptr is not None:
         is_k = row_block >= q_blocks
         row_block -= tl.where(is_k, q_blocks, 0)
-        heads, rows = tl.where(is_k, k.heads, heads), tl.where(is_k, k_rows, rows)
-        ptr, out_ptr = tl.where(is_k, k.ptr, ptr), tl.where(is_k, k.out_ptr, out_ptr)
+        heads, rows = tl.where(is_k, sizes.k_heads, heads), tl.where(is_k, k_rows, rows)
+        ptr, out_ptr = tl.where(is_k, k.ptr, ptr), tl.where(is_k, k_out.ptr, out_ptr)
         strides = choose_strides(is_k, k.strides, strides)
-        out_strides = choose_strides(is_k, k.out_strides, out_strides)
+        out_strides = choose_strides(is_k, k_out.strides, out_strides)
 
     # My rows. 64-bit from here on: an offset may pass 2^31 elements.
     b = b.to(tl.int64)
@@ -150,21 +157,20 @@ def rows_of_program(
         later = tl.arange(0, tile.positions).to(tl.int64)
         if tile.side_by_side > 1:
             row += columns.row[None, :]
-    s, s_exists = first_s + later, first_s + later < seq_len
+    s, s_exists = first_s + later, first_s + later < sizes.seq_len
     place = Place(first_s, per_token(later, tile.over_positions), row, b, heads)
     pointers = row_pointers(ptr, strides, place, order.per_batch, order.aligned)
     out_pointers = row_pointers(out_ptr, out_strides, place, order.per_batch, order.out_aligned)
+    # The mask comes after the pointers: before them, some calls take more registers.
     exists = per_token(s_exists, tile.over_positions)[:, None, :] & (row < rows)[None, :, :]
-    reads, writes = Rows(pointers, strides[3], exists), Rows(out_pointers, out_strides[3], exists)
-    return reads, writes, Tokens(s, s_exists, b)
+    t = RowPointers(pointers, strides[3], exists)
+    out = RowPointers(out_pointers, out_strides[3], exists)
+    return t, out, Tokens(s, s_exists, b)
 
 
 @triton.jit
-def pairs_of_block(
-    head: tl.constexpr,  # `Head`
-    SIDE_BY_SIDE: tl.constexpr,  # rows in a block
-):
-    """The `Columns` of a block of pairs."""
+def pairs_of_block(head: tl.constexpr, SIDE_BY_SIDE: tl.constexpr):
+    """The `Columns` of a block of pairs, for so many rows side by side."""
     column = tl.arange(0, head.columns)
     pair, row = column, column * 0
     if SIDE_BY_SIDE > 1:
@@ -173,64 +179,34 @@ def pairs_of_block(
 
 
 @triton.jit
-def from_element(
-    rows,  # `Rows`
-    START: tl.constexpr,  # an element
-):
-    """The same rows, counted from one of their elements on."""
-    pointers = rows.pointers + tl.full((), START, tl.int64) * rows.stride  # 64 bits
-    return Rows(pointers, rows.stride, rows.exists)
+def from_element(rows, START: tl.constexpr):
+    """Pointers to element START of each row; `rows` are `RowPointers`."""
+    return rows.pointers + tl.full((), START, tl.int64) * rows.stride  # 64 bits
 
 
 @triton.jit
-def load_pairs(
-    rows,  # `Rows`, counted from the first element that turns
-    pairs,  # `Columns`
-    HALF: tl.constexpr,  # number of pairs of a row
-    INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
-):
-    """First and second members of all pairs, in the stored dtype."""
-    if INTERLEAVED:
-        # both members come with one wide load, and are separated in registers
-        COLUMNS: tl.constexpr = pairs.number.shape[0]
-        both = tl.arange(0, 2 * COLUMNS).to(tl.int64)[None, None, :]
-        members = tl.load(rows.pointers + both * rows.stride, rows.exists & (both < 2 * HALF))
-        shape: tl.constexpr = (members.shape[0], members.shape[1], COLUMNS, 2)
-        first, second = tl.split(tl.reshape(members, shape))
-    else:
-        mask = rows.exists & pairs.exists[None, None, :]
-        first = tl.load(rows.pointers + (pairs.number * rows.stride)[None, None, :], mask)
-        second = tl.load(rows.pointers + ((pairs.number + HALF) * rows.stride)[None, None, :], mask)
-    return first, second
+def load_interleaved(slice_ptr, rows, head: tl.constexpr):
+    """Elements 2i and 2i + 1 of all pairs: one wide load, separated in registers.
+
+    `slice_ptr` points to the first element that turns, of each row, and `rows` are `RowPointers`.
+    """
+    both = tl.arange(0, 2 * head.columns).to(tl.int64)[None, None, :]
+    members = tl.load(slice_ptr + both * rows.stride, rows.exists & (both < 2 * head.half))
+    shape: tl.constexpr = (members.shape[0], members.shape[1], head.columns, 2)
+    return tl.split(tl.reshape(members, shape))
 
 
 @triton.jit
-def store_pairs(
-    rows,  # `Rows`, counted from the first element that turns
-    first,  # first members of the pairs, in the stored dtype
-    second,  # second members
-    pairs,  # `Columns`
-    HALF: tl.constexpr,  # number of pairs of a row
-    INTERLEAVED: tl.constexpr,  # a pair is elements 2i and 2i + 1, not i and i + HALF
-):
-    """Write both members of all pairs to where `load_pairs` would read them."""
-    if INTERLEAVED:
-        COLUMNS: tl.constexpr = pairs.number.shape[0]
-        both = tl.arange(0, 2 * COLUMNS).to(tl.int64)[None, None, :]
-        shape: tl.constexpr = (first.shape[0], first.shape[1], 2 * COLUMNS)
-        members = tl.reshape(tl.join(first, second), shape)
-        tl.store(rows.pointers + both * rows.stride, members, rows.exists & (both < 2 * HALF))
-    else:
-        mask = rows.exists & pairs.exists[None, None, :]
-        tl.store(rows.pointers + (pairs.number * rows.stride)[None, None, :], first, mask)
-        second_members = (pairs.number + HALF) * rows.stride
-        tl.store(rows.pointers + second_members[None, None, :], second, mask)
+def store_interleaved(slice_ptr, rows, first, second, head: tl.constexpr):
+    """Write pairs, in the stored dtype, to where `load_interleaved` would read them."""
+    both = tl.arange(0, 2 * head.columns).to(tl.int64)[None, None, :]
+    shape: tl.constexpr = (first.shape[0], first.shape[1], 2 * head.columns)
+    members = tl.reshape(tl.join(first, second), shape)
+    tl.store(slice_ptr + both * rows.stride, members, rows.exists & (both < 2 * head.half))
 
 
 @triton.jit
-def tail_elements(
-    head: tl.constexpr,  # `Head` with a tail
-):
+def tail_elements(head: tl.constexpr):
     """Elements of a row that do not turn, (tail_columns,) int64, and whether there are such."""
     column = tl.arange(0, head.tail_columns)
     element = column.to(tl.int64)
@@ -241,50 +217,62 @@ def tail_elements(
 
 
 @triton.jit
-def load_tail(
-    rows,  # `Rows`
-    head: tl.constexpr,  # `Head` with a tail
-):
-    """The elements that do not turn, (positions, rows, tail_columns)."""
-    element, is_tail = tail_elements(head)
-    mask = rows.exists & is_tail[None, None, :]
-    return tl.load(rows.pointers + (element * rows.stride)[None, None, :], mask)
-
-
-@triton.jit
-def store_tail(
-    rows,  # `Rows`
-    tail,  # in the stored dtype
-    head: tl.constexpr,  # `Head` with a tail
-):
-    """Write the elements that do not turn to where `load_tail` would read them."""
-    element, is_tail = tail_elements(head)
-    mask = rows.exists & is_tail[None, None, :]
-    tl.store(rows.pointers + (element * rows.stride)[None, None, :], tail, mask)
-
-
-@triton.jit
-def turn(
-    first,  # first members of the pairs, in the stored dtype
-    second,  # second members
-    cos_sin,  # `CosSin`
-    TRANSPOSE: tl.constexpr,  # False: forward. True: the transposed map, for gradients
-    INVERSE: tl.constexpr,  # negate the sines
-):
+def turn(x1, x2, cos_sin, TRANSPOSE: tl.constexpr, INVERSE: tl.constexpr):
     """Rotate every pair in the dtype of its cosine, and round once.
 
-    The transpose differs in two signs, and in which sine it takes: it equals the inverse only where
-    both members have the same angle. The fused multiply-adds are written out: `whole_rows_kernel`
-    has the same, so both kernels give the same bits.
+    INVERSE negates the sines. TRANSPOSE, for gradients, differs in two signs, and in which sine it
+    takes: it equals the inverse only where both members have the same angle. The fused
+    multiply-adds are written out: `whole_rows_kernel` has the same, so both give the same bits.
     """
     cos1, sin1, cos2, sin2 = cos_sin
     if INVERSE:
         sin1, sin2 = -sin1, -sin2
-    x1, x2 = first.to(cos1.dtype), second.to(cos1.dtype)
+    STORED: tl.constexpr = x1.dtype
+    x1, x2 = x1.to(cos1.dtype), x2.to(cos1.dtype)
     if TRANSPOSE:
         y1 = tl.fma(x1, cos1, x2 * sin2)
         y2 = tl.fma(x2, cos2, -(x1 * sin1))
     else:
         y1 = tl.fma(x1, cos1, -(x2 * sin1))
         y2 = tl.fma(x2, cos2, x1 * sin2)
-    return y1.to(first.dtype), y2.to(first.dtype)
+    return y1.to(STORED), y2.to(STORED)
+
+
+@triton.jit
+def turn_in_steps(
+    x1,
+    x2,
+    cos_sin,
+    TRANSPOSE: tl.constexpr,
+    INVERSE: tl.constexpr,
+    STORED: tl.constexpr,  # the dtype of the results
+    steps: tl.constexpr,
+):
+    """As `turn`, in the steps of PyTorch's operators, each rounded: the bits of a model's function.
+
+    Products, then a sum and a difference. No multiply-add is fused: the plan tells the compiler so.
+    """
+    cos1, sin1, cos2, sin2 = cos_sin
+    of_cos1 = product(x1, cos1, STORED, steps)
+    of_cos2 = product(x2, cos2, STORED, steps)
+    if TRANSPOSE:
+        sin1, sin2 = sin2, sin1
+    of_sin1 = product(x2, sin1, STORED, steps)
+    of_sin2 = product(x1, sin2, STORED, steps)
+    BACK: tl.constexpr = TRANSPOSE != INVERSE
+    if BACK:
+        y1, y2 = of_cos1 + of_sin1, of_cos2 - of_sin2
+    else:
+        y1, y2 = of_cos1 - of_sin1, of_cos2 + of_sin2
+    return y1.to(STORED), y2.to(STORED)
+
+
+@triton.jit
+def product(x, factor, STORED: tl.constexpr, steps: tl.constexpr):
+    """x * factor in the dtype of the factor, fp32 or fp64, or rounded to STORED."""
+    if steps.rounds_cos_sin:
+        factor = factor.to(STORED).to(factor.dtype)
+    found = x.to(factor.dtype) * factor
+    if steps.rounds_products:
+        found = found.to(STORED).to(factor.dtype)
+    return found

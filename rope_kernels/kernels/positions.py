@@ -35,16 +35,13 @@ def find_sequences(
 
 
 @triton.jit
-def find_positions(
-    tokens,  # `Tokens` of this tile
-    given,  # `GivenPositions`
-):
+def find_positions(tokens, given):
     """Each token's position in its sequence, int64, and whether it is in a sequence."""
     s, s_exists, b = tokens
     cp = given.cp
     sequence, start, length, in_sequence = s * 0 + b, 0, given.seq_len, s_exists
     if given.cu_seqlens_ptr is not None:
-        cp_size = 1 if cp is None else cp[0]
+        cp_size = 1 if cp is None else cp.size
         block_s: tl.constexpr = s.shape[0]
         probes: tl.constexpr = 32 // block_s if block_s < 16 else 2  # one per thread of a warp
         sequence, start, length, in_sequence = find_sequences(
@@ -52,15 +49,14 @@ def find_positions(
         )
     position = s - start
     if cp is not None:
-        if len(cp) == 2:
+        if cp.apart is None:
             # Each sequence has 2 * cp_size chunks. Rank r holds chunk r, and chunk r from the end.
             chunk = length // 2
-            counted_back = 2 * cp[0].to(tl.int64) - 2 - cp[1]
-            position += tl.where(position < chunk, cp[1], counted_back) * chunk
+            counted_back = 2 * cp.size.to(tl.int64) - 2 - cp.rank
+            position += tl.where(position < chunk, cp.rank, counted_back) * chunk
         else:
-            # No distance between tokens: one chunk. (Triton 3.6 takes no None in place of 0.)
-            of_chunk = position + (position * 0 + length) * cp[1]
-            position = tl.where(cp[2] == 0, of_chunk, position * cp[2] + cp[1])
+            of_chunk = position + (position * 0 + length) * cp.rank
+            position = tl.where(cp.apart == 0, of_chunk, position * cp.apart + cp.rank)
     if given.starts_ptr is not None:
         position += tl.load(given.starts_ptr + sequence, in_sequence, other=0).to(tl.int64)
     if given.ids_ptr is not None:
@@ -70,13 +66,7 @@ def find_positions(
 
 
 @triton.jit
-def along_axes(
-    at,  # `TableRows`
-    tokens,  # `Tokens`
-    given,  # `GivenPositions`
-    pairs,  # `Columns` that hold pairs
-    OVER_POSITIONS: tl.constexpr,  # the columns of the tile are of several tokens
-):
+def along_axes(at, tokens, given, pairs, OVER_POSITIONS: tl.constexpr):
     """The same, or if there are several axes, with each pair's position along its own."""
     if given.axes_ptr is not None:
         # Over positions in one dimension, as frequencies are: then Triton evaluates sines in the

@@ -11,18 +11,17 @@ import triton.language as tl
 from .angles import cos_sin_of_pairs
 from .parts import (
     from_element,
-    load_pairs,
-    load_tail,
+    load_interleaved,
     pairs_of_block,
     per_token,
     rows_of_program,
-    store_pairs,
-    store_tail,
+    store_interleaved,
+    tail_elements,
     turn,
+    turn_in_steps,
 )
 from .positions import along_axes, find_positions
-from .steps import turn_in_steps
-from .values import GivenPositions, Table, TableRows, Tensors
+from .values import GivenPositions, Memory, Sizes, Table, TableRows
 
 
 # A new length, batch or table compiles no new kernel.
@@ -44,7 +43,7 @@ def rope_kernel(
     k_heads,  # h of k
     s2,  # positions in the table
     sequences,  # number of packed sequences
-    cp,  # context parallelism, see `GivenPositions`; or None
+    cp,  # `ContextParallel`, or None
     strides,  # `RopeStrides`
     head: tl.constexpr,  # `Head`: which elements turn
     tile: tl.constexpr,  # `Tile`: how much a program takes
@@ -56,22 +55,33 @@ def rope_kernel(
     STORED: tl.constexpr = q_ptr.dtype.element_ty
     RETURNED: tl.constexpr = q_out_ptr.dtype.element_ty
     PACKED: tl.constexpr = cu_seqlens_ptr is not None
-    q = Tensors(q_ptr, q_out_ptr, q_heads, strides.q, strides.q_out)
-    k = Tensors(k_ptr, k_out_ptr, k_heads, strides.k, strides.k_out)
+    q, k = Memory(q_ptr, strides.q), Memory(k_ptr, strides.k)
+    q_out, k_out = Memory(q_out_ptr, strides.q_out), Memory(k_out_ptr, strides.k_out)
+    sizes = Sizes(seq_len, batch, q_heads, k_heads)
     table = Table(table_ptr, sin_ptr, strides.table, s2)
     given = GivenPositions(
         seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, axes_ptr, strides.ids, cp
     )
 
-    # My tile: pairs of some rows of q or k, at some tokens.
+    # My tile: pairs of some rows of q or of k, at some tokens. From here on t is one of the two.
     pairs = pairs_of_block(head, tile.side_by_side)
-    rows, out_rows, tokens = rows_of_program(q, k, (seq_len, batch), pairs, tile, order)
+    pair, pair_exists = pairs.number, pairs.exists[None, None, :]
+    t, out, tokens = rows_of_program(
+        tl.program_id(0), q, k, q_out, k_out, sizes, pairs, tile, order
+    )
 
     # Read every element once, first of all: the loads are in flight while cos and sin are computed.
-    rotary_slice = from_element(rows, head.start)
-    x1, x2 = load_pairs(rotary_slice, pairs, head.half, head.reads_interleaved)
+    x_ptr = from_element(t, head.start)
+    if head.reads_interleaved:
+        x1, x2 = load_interleaved(x_ptr, t, head)
+    else:
+        exists = t.exists & pair_exists
+        x1 = tl.load(x_ptr + (pair * t.stride)[None, None, :], exists)
+        x2 = tl.load(x_ptr + ((pair + head.half) * t.stride)[None, None, :], exists)
     if head.tail > 0:
-        tail = load_tail(rows, head)
+        element, is_tail = tail_elements(head)
+        exists = t.exists & is_tail[None, None, :]
+        tail = tl.load(t.pointers + (element * t.stride)[None, None, :], exists)
 
     # The search for sequences is a loop. ptxas would move the loads above down to their uses, after
     # the loop, and a program would wait for memory twice. It moves no load across a barrier.
@@ -92,13 +102,19 @@ def rope_kernel(
     if steps.fused:
         y1, y2 = turn(x1, x2, cos_sin, TRANSPOSE, lookup.inverse)
     else:
-        y1, y2 = turn_in_steps((x1, x2), cos_sin, TRANSPOSE, lookup.inverse, RETURNED, steps)
+        y1, y2 = turn_in_steps(x1, x2, cos_sin, TRANSPOSE, lookup.inverse, RETURNED, steps)
     if PACKED:
         does_turn = per_token(in_sequence, tile.over_positions)[:, None, :]
         y1, y2 = tl.where(does_turn, y1, x1), tl.where(does_turn, y2, x2)
 
     # Write every element once.
-    rotary_slice = from_element(out_rows, head.start)
-    store_pairs(rotary_slice, y1, y2, pairs, head.half, head.writes_interleaved)
+    y_ptr = from_element(out, head.start)
+    if head.writes_interleaved:
+        store_interleaved(y_ptr, out, y1, y2, head)
+    else:
+        exists = out.exists & pair_exists
+        tl.store(y_ptr + (pair * out.stride)[None, None, :], y1, exists)
+        tl.store(y_ptr + ((pair + head.half) * out.stride)[None, None, :], y2, exists)
     if head.tail > 0:
-        store_tail(out_rows, tail, head)
+        exists = out.exists & is_tail[None, None, :]
+        tl.store(out.pointers + (element * out.stride)[None, None, :], tail, exists)

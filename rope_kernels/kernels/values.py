@@ -163,16 +163,6 @@ class Memory(NamedTuple):
     strides: Any
 
 
-class Tensors(NamedTuple):
-    """The queries or the keys: where they are read, and where their rotation is written."""
-
-    ptr: Any  # or None: no keys
-    out_ptr: Any
-    heads: Any
-    strides: Any  # of (s, b, h, d)
-    out_strides: Any
-
-
 class Table(NamedTuple):
     """Where angles are read."""
 
@@ -180,6 +170,14 @@ class Table(NamedTuple):
     sin_ptr: Any  # sines, beside cosines; or None
     strides: Any  # of b, s, d
     length: Any  # s2
+
+
+class ContextParallel(NamedTuple):
+    """Which tokens of each sequence this rank holds."""
+
+    size: Any  # ranks that share every sequence evenly
+    rank: Any
+    apart: Any  # from one token to the next; 0: one chunk; None: two chunks, one from each end
 
 
 class GivenPositions(NamedTuple):
@@ -192,10 +190,7 @@ class GivenPositions(NamedTuple):
     ids_ptr: Any  # (b, s): position of each token, or (axes, b, s); or None
     axes_ptr: Any  # (d2 / 2,) int32: by which axis each pair turns; or None: one axis
     ids_strides: Any  # of b, s, and of axes
-    # context parallelism: (cp_size, cp_rank) where this rank holds two chunks of each sequence;
-    # (cp_size, cp_rank, 0) where it holds one, (cp_size, cp_rank, cp_size) where its tokens are
-    # that far apart; or None
-    cp: Any
+    cp: Any  # `ContextParallel`, or None
 
 
 class Columns(NamedTuple):
@@ -216,7 +211,19 @@ class Place(NamedTuple):
     heads: Any  # of the tensor
 
 
-class Rows(NamedTuple):
+class ProgramRows(NamedTuple):
+    """Which rows a program with a norm has: a `Place`, of q or of k, and what is there."""
+
+    is_k: Any  # whether they are rows of k
+    first_s: Any  # from here on as in `Place`
+    later: Any
+    row: Any
+    b: Any
+    heads: Any
+    exists: Any  # whether there is such a row, (positions, rows, 1)
+
+
+class RowPointers(NamedTuple):
     """Where this program's rows are, in one tensor."""
 
     pointers: Any  # to element 0 of each row, (positions, rows, 1 or columns)
@@ -240,18 +247,6 @@ class TableRows(NamedTuple):
     b: Any  # int64, the batch entry
 
 
-class Mine(NamedTuple):
-    """Which rows a program with a norm has."""
-
-    is_k: Any  # whether they are rows of k
-    first_s: Any  # from here on as in `Place`
-    later: Any
-    row: Any
-    b: Any
-    heads: Any
-    exists: Any  # whether there is such a row, (positions, rows, 1)
-
-
 class Share(NamedTuple):
     """What a program of the backward goes through: the same rows at many positions, or more."""
 
@@ -265,7 +260,7 @@ class Share(NamedTuple):
     number: Any  # among the programs whose sums are added up, of q or of k
 
 
-class Row(NamedTuple):
+class Pieces(NamedTuple):
     """Whole rows in three pieces, each (positions, rows, columns)."""
 
     first: Any  # first members of pairs

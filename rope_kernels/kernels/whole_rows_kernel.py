@@ -11,15 +11,14 @@ import triton
 import triton.language as tl
 
 from .angles import cos_sin, cos_sin_of_both
-from .parts import from_element, per_token, rows_of_program, unseen_zero
+from .parts import from_element, per_token, product, rows_of_program, unseen_zero
 from .positions import along_axes, find_positions
-from .steps import product
-from .values import Columns, GivenPositions, Table, TableRows, Tensors
+from .values import Columns, GivenPositions, Memory, Sizes, Table, TableRows
 
 
 @triton.jit
 def elements_of_block(
-    head: tl.constexpr,  # `Head`
+    head: tl.constexpr,
     SIDE_BY_SIDE: tl.constexpr,  # rows in a block
     IN_PLACE: tl.constexpr,  # rows without their tail
 ):
@@ -35,13 +34,8 @@ def elements_of_block(
 
 
 @triton.jit
-def table_rows_of_columns(
-    position,  # of each token
-    tokens,  # `Tokens`
-    COLUMNS: tl.constexpr,  # of a block
-    tile: tl.constexpr,  # `Tile`
-):
-    """`TableRows` of a tile's tokens. Of a single one, for each column: in one dimension.
+def table_rows_of_columns(position, tokens, COLUMNS: tl.constexpr, tile: tl.constexpr):
+    """`TableRows` of a tile's tokens. Of a single one, for each of its COLUMNS: in one dimension.
 
     Then no two warps evaluate the same sine.
     """
@@ -75,15 +69,15 @@ def partner_of(
 
 @triton.jit
 def turn_element(
-    pair,  # elements, and the other member of the pair of each
+    x,  # elements
+    other,  # the other member of the pair of each
     cos_sin,  # of each element; for the transposed map, the sine of the other member
     is_first,  # whether the element is the first member of its pair
     BACK: tl.constexpr,  # the other way round: transposed or inverse, but not both
     STORED: tl.constexpr,  # the dtype of the results
-    steps: tl.constexpr,  # `Steps`
+    steps: tl.constexpr,
 ):
     """Rotate every element in the dtype of its cosine; the same bits as `turn`, `turn_in_steps`."""
-    x, other = pair
     cos, sin = cos_sin
     if steps.fused:
         sin = tl.where(is_first, sin, -sin) if BACK else tl.where(is_first, -sin, sin)
@@ -113,7 +107,7 @@ def whole_rows_kernel(
     k_heads,  # h of k
     s2,  # positions in the table
     sequences,  # number of packed sequences
-    cp,  # context parallelism, see `GivenPositions`; or None
+    cp,  # `ContextParallel`, or None
     strides,  # `RopeStrides`
     head: tl.constexpr,  # `Head`: which elements turn; its block holds whole rows side by side
     tile: tl.constexpr,  # `Tile`: how much a program takes
@@ -126,24 +120,27 @@ def whole_rows_kernel(
     STORED: tl.constexpr = q_ptr.dtype.element_ty
     RETURNED: tl.constexpr = q_out_ptr.dtype.element_ty
     PACKED: tl.constexpr = cu_seqlens_ptr is not None
-    q = Tensors(q_ptr, q_out_ptr, q_heads, strides.q, strides.q_out)
-    k = Tensors(k_ptr, k_out_ptr, k_heads, strides.k, strides.k_out)
+    q, k = Memory(q_ptr, strides.q), Memory(k_ptr, strides.k)
+    q_out, k_out = Memory(q_out_ptr, strides.q_out), Memory(k_out_ptr, strides.k_out)
+    sizes = Sizes(seq_len, batch, q_heads, k_heads)
     table = Table(table_ptr, sin_ptr, strides.table, s2)
     given = GivenPositions(
         seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, axes_ptr, strides.ids, cp
     )
 
-    # My tile: elements of some rows of q or k, at some tokens.
+    # My tile: elements of some rows of q or of k, at some tokens.
     elements = elements_of_block(head, tile.side_by_side, IN_PLACE)
-    rows, out_rows, tokens = rows_of_program(q, k, (seq_len, batch), elements, tile, order)
+    t, out, tokens = rows_of_program(
+        tl.program_id(0), q, k, q_out, k_out, sizes, elements, tile, order
+    )
 
     # Read every element, and once more as the other member of its pair.
     element, _, in_block = elements
     other = partner_of(element, head.half, head.tail)
-    mask = rows.exists & in_block[None, None, :]
-    rotary_slice = from_element(rows, head.start)
-    x = tl.load(rotary_slice.pointers + (element * rows.stride)[None, None, :], mask)
-    x_other = tl.load(rotary_slice.pointers + (other * rows.stride)[None, None, :], mask)
+    exists = t.exists & in_block[None, None, :]
+    x_ptr = from_element(t, head.start)
+    x = tl.load(x_ptr + (element * t.stride)[None, None, :], exists)
+    x_other = tl.load(x_ptr + (other * t.stride)[None, None, :], exists)
 
     # A barrier keeps these loads above the search, as in `rope_kernel`.
     if PACKED:
@@ -170,7 +167,7 @@ def whole_rows_kernel(
     # Turn in fp32 (fp64 for fp64), and round. Tokens past the last sequence pass through.
     is_first = (element < head.half)[None, None, :]
     BACK: tl.constexpr = TRANSPOSE != lookup.inverse
-    y = turn_element((x, x_other), (cos, sin), is_first, BACK, RETURNED, steps)
+    y = turn_element(x, x_other, (cos, sin), is_first, BACK, RETURNED, steps)
     if head.tail > 0:
         y = tl.where(does_turn[None, None, :], y, x)
     if PACKED:
@@ -179,5 +176,5 @@ def whole_rows_kernel(
     # Write every element once. In place another thread may still need the old value.
     if IN_PLACE:
         tl.debug_barrier()
-    rotary_slice = from_element(out_rows, head.start)
-    tl.store(rotary_slice.pointers + (element * out_rows.stride)[None, None, :], y, mask)
+    y_ptr = from_element(out, head.start)
+    tl.store(y_ptr + (element * out.stride)[None, None, :], y, exists)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..call.rotation import Rotation
-from ..kernels.values import Lookup
+from ..kernels.values import ContextParallel, Lookup
 from ..machine.engine import Engine
 
 MOST_ROWS = 2**31 - 2**16  # rows are counted in 32 bits, up to the end of the last block
@@ -105,14 +105,12 @@ def alignment(*tensors: Tensor | None) -> int:
     return 0 if known else aligned
 
 
-def cp_of(rotation: Rotation) -> tuple[int, ...] | None:
-    """Context parallelism as the kernels take it: `kernels/values.py`, `GivenPositions`."""
-    size, rank = rotation.cp_size, rotation.cp_rank
-    if size == 1:
+def cp_of(rotation: Rotation) -> ContextParallel | None:
+    """Context parallelism as the kernels take it."""
+    if rotation.cp_size == 1:
         return None
-    if rotation.cp_order == "zigzag":
-        return size, rank
-    return size, rank, size if rotation.cp_order == "round_robin" else 0
+    apart = {"zigzag": None, "contiguous": 0, "round_robin": rotation.cp_size}[rotation.cp_order]
+    return ContextParallel(rotation.cp_size, rotation.cp_rank, apart)
 
 
 def lookup_of(t: Tensor, rotation: Rotation, unit: int, engine: Engine) -> Lookup:

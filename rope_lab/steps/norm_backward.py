@@ -21,7 +21,7 @@ from rope_kernels.kernels.norm_arithmetic import (
 from rope_kernels.kernels.norm_gradient import over_rows
 from rope_kernels.kernels.norm_rows import load_row, store_row
 from rope_kernels.kernels.sum_partials_kernel import sum_partials_kernel
-from rope_kernels.kernels.values import CosSin, Head, Row, Rows
+from rope_kernels.kernels.values import CosSin, Head, Pieces, RowPointers
 from rope_lab.compiler.compile import Compiled, compile_for
 
 
@@ -71,8 +71,8 @@ def norm_rope_backward_kernel(
         position, row = tile // row_blocks, tile % row_blocks * BLOCK_R + first_row
         exists = (row < rows)[None, :, None]
         offset = (position.to(tl.int64) * rows + row)[None, :, None] * (2 * HALF)
-        grad = load_row(Rows(grad_ptr + offset, 1, exists), head)
-        x = load_row(Rows(x_ptr + offset, 1, exists), head)
+        grad = load_row(RowPointers(grad_ptr + offset, 1, exists), head)
+        x = load_row(RowPointers(x_ptr + offset, 1, exists), head)
         angles = angles_at(freqs_ptr, position, head, FAST_SINE)
         grad, x = computed(grad, exists, head), computed(x, exists, head)
         rstd = tl.rsqrt(dot(x, x, 0) / (2 * HALF) + 1e-6)
@@ -83,8 +83,8 @@ def norm_rope_backward_kernel(
         grad = times(grad, weights)
         mean = dot(grad, normal, 0) / (2 * HALF)
         dx1, dx2 = grad[0] - normal[0] * mean, grad[1] - normal[1] * mean
-        dx = Row(dx1 * rstd, dx2 * rstd, grad[2])
-        store_row(Rows(out_ptr + offset, 1, exists), dx, head)
+        dx = Pieces(dx1 * rstd, dx2 * rstd, grad[2])
+        store_row(RowPointers(out_ptr + offset, 1, exists), dx, head)
     share1, share2 = over_rows(sum1), over_rows(sum2)
     columns = pair[None, None, :]
     if ATOMIC:
