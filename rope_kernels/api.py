@@ -15,7 +15,7 @@ from .call.formats import TensorFormat, view_as_sbhd
 from .call.rotation import Rotation
 from .embedding import PER_PAIR, AnglesPerPair, RotaryPositionEmbedding
 from .launch import fastpath, launch_rope
-from .launch.plan import two
+from .launch.plan import q_and_k
 from .machine.engine import runs_in_triton
 from .machine.modes import has_memory, is_dtensor, is_traced, is_transformed, wants_grad
 
@@ -430,7 +430,7 @@ def _rotate(
         run = rotate_inplace_by_operator if inplace else rotate_by_operator
         return run(tensors, rotation)
     if recorded:
-        inputs = *two(tensors), rotation.table, rotation.sin
+        inputs = *q_and_k(tensors), rotation.table, rotation.sin
         outs = apply_to_plain_tensors(*inputs, rotation, inplace, entry, _rotate_gradients)
         return tensors if inplace else outs
     outs = launch_rope.rotate(tensors, rotation, inplace, entry)

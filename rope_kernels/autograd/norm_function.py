@@ -11,7 +11,7 @@ from .. import reference
 from ..call.normalization import Normalization, Wanted
 from ..call.rotation import Rotation
 from ..launch import launch_norm
-from ..launch.plan import two
+from ..launch.plan import q_and_k
 from ..machine.modes import has_memory, is_traced
 
 Tensors = Sequence[Tensor]
@@ -43,7 +43,7 @@ class NormRopeFunction(torch.autograd.Function):
         needs, counts = ctx.needs_input_grad, ctx.counts
         wanted = [needs[2 * i : 2 * i + n] for i, n in enumerate(counts[:3])]
         found = gradients(ctx, grads, wanted, ctx.run_backward)
-        return *two(found[0]), *two(found[1]), *two(found[2]), None, None, None, None
+        return *q_and_k(found[0]), *q_and_k(found[1]), *q_and_k(found[2]), None, None, None, None
 
 
 # `NormRopeFunction.apply` without its search for wrappers of torch.func, which `choose_route` has
@@ -160,4 +160,4 @@ def _differentiable(
 
 def inputs_of(rows: tuple[Tensors, Tensors, Tensors]) -> list[Tensor | None]:
     """The first arguments of `NormRopeFunction`."""
-    return [x for row in rows for x in two(row)]
+    return [x for row in rows for x in q_and_k(row)]

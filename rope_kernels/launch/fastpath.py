@@ -191,7 +191,7 @@ def entry_of_launch(options: tuple, tensors: tuple[Tensor | None, ...]) -> Entry
 
 
 def shortest_launch(
-    compiled, programs: int, arguments: dict[str, Any], unsigned: tuple[int, ...]
+    compiled, programs: int, arguments: dict[str, Any], unkeyed: tuple[int, ...]
 ) -> Callable[[tuple], bool] | None:
     """Return what launches `compiled` again, or None where this file doesn't know how.
 
@@ -199,7 +199,7 @@ def shortest_launch(
         compiled: what a launch through Triton's JIT returned.
         programs: the size of its grid, which has one dimension.
         arguments: the kernel's arguments but for the tensors, which come first; by their names.
-        unsigned: which of the tensors, none of them None, the signature doesn't cover, because they
+        unkeyed: which of the tensors, none of them None, the signature doesn't cover, because they
             are allocated after it is known: outputs, and what a module has. All their addresses
             have to be multiples of 16.
 
@@ -235,7 +235,7 @@ def shortest_launch(
             addresses = [x if x is None else x.data_ptr() for x in tensors]
             if len(addresses) != count:
                 return False
-            for i in unsigned:
+            for i in unkeyed:
                 if addresses[i] % 16:
                     return False
             if _current_device() != device:

@@ -22,7 +22,7 @@ from .norm_plan import (
     plan_sum,
     shares_of,
 )
-from .plan import Plan, as_read, two
+from .plan import Plan, as_read, q_and_k
 from .run import run
 
 # Which of a kernel's tensors no signature covers: those that are allocated after it is known, and
@@ -63,11 +63,17 @@ def norm_rope(
         rstds = tuple([t.new_empty(t.shape[:-1], dtype=dtype) for t in tensors])
     rows = tensors, outs, weights, rstds, sumsqs
     if entry is None:  # of an operator, or of a call that takes two launches
-        signed = *two(tensors), *two(weights), *two(sumsqs), *rotation.tensors
+        signed = *q_and_k(tensors), *q_and_k(weights), *q_and_k(sumsqs), *rotation.tensors
         options = FORWARD, inplace, for_backward, *rotation.options, *norm.values
         entry = fastpath.entry_of_launch(options, signed)
     if entry is not None and entry.launch is not None:
-        given = *two(tensors), *two(outs), *two(weights), *two(rstds), *two(sumsqs)
+        given = (
+            *q_and_k(tensors),
+            *q_and_k(outs),
+            *q_and_k(weights),
+            *q_and_k(rstds),
+            *q_and_k(sumsqs),
+        )
         if entry.launch((*given, positions, *rotation.tensors)):
             return outs, rstds, positions
     if not all([t.numel() for t in tensors]):
@@ -139,7 +145,7 @@ def _launch_backward(
 
     `rows` are the first arguments of `backward_tensors`.
     """
-    grads, kept, outs, weights, rstds, of_sums = map(two, rows)
+    grads, kept, outs, weights, rstds, of_sums = map(q_and_k, rows)
     where = rotation.start_positions, rotation.position_ids, rotation.axes
     tables = rotation.table, rotation.sin, *where
     computed = outs[0] is not None, len(of_weights), of_sums[0] is not None
@@ -148,7 +154,7 @@ def _launch_backward(
     row = kept[0].shape[-1]
     if entry is not None and entry.launch is not None:
         partials = [rstds[0].new_empty(n, row) for n in entry.shares] or of_weights
-        given = *grads, *kept, *outs, *weights, *rstds, *of_sums, *two(partials), *tables
+        given = *grads, *kept, *outs, *weights, *rstds, *of_sums, *q_and_k(partials), *tables
         if entry.launch(given):
             if entry.shares:
                 _sum_partials(partials, of_weights, entry)
@@ -163,7 +169,7 @@ def _launch_backward(
     if entry is not None:
         entry.shares = shares
     partials = [rstds[0].new_empty(n, row) for n in shares] or of_weights
-    q_partial, k_partial = two(partials)
+    q_partial, k_partial = q_and_k(partials)
     given = given._replace(q_partial=q_partial, k_partial=k_partial)
     _launch(entry, given, NEW_BACKWARD, as_read_backward, plan)
     if shares:
@@ -188,7 +194,7 @@ def forward_tensors(
     rotation: Rotation,
 ) -> ForwardTensors:
     """The tensors of a forward launch, as they came."""
-    rows = *two(tensors), *two(outs), *two(weights), *two(rstds), *two(sumsqs)
+    rows = *q_and_k(tensors), *q_and_k(outs), *q_and_k(weights), *q_and_k(rstds), *q_and_k(sumsqs)
     return ForwardTensors(*rows, positions, *rotation.tensors)
 
 
@@ -228,7 +234,14 @@ def backward_tensors(
 
     `rotation` is `at_positions`, if tokens are packed.
     """
-    rows = *two(grads), *two(kept), *two(outs), *two(weights), *two(rstds), *two(sumsq_grads)
+    rows = (
+        *q_and_k(grads),
+        *q_and_k(kept),
+        *q_and_k(outs),
+        *q_and_k(weights),
+        *q_and_k(rstds),
+        *q_and_k(sumsq_grads),
+    )
     where = rotation.start_positions, rotation.position_ids, rotation.axes
     return BackwardTensors(*rows, None, None, rotation.table, rotation.sin, *where)
 
@@ -253,7 +266,7 @@ def as_read_backward(given: BackwardTensors) -> BackwardTensors:
 
 def sum_tensors(partials: Sequence[Tensor], outs: Sequence[Tensor]) -> SumTensors:
     """The tensors of the launch that adds partial sums."""
-    return SumTensors(*two(partials), *two(outs))
+    return SumTensors(*q_and_k(partials), *q_and_k(outs))
 
 
 def at_positions(rotation: Rotation, positions: Tensor) -> Rotation:
@@ -289,9 +302,9 @@ def _launch(
         planned = plan(tensors)
         compiled = run(planned, tensors)
         if entry is not None and _same_memory(given, tensors):
-            unsigned = tuple([i for i in new if given[i] is not None])
+            unkeyed = tuple([i for i in new if given[i] is not None])
             entry.launch = fastpath.shortest_launch(
-                compiled, planned.programs, planned.arguments, unsigned
+                compiled, planned.programs, planned.arguments, unkeyed
             )
 
 
@@ -318,7 +331,7 @@ def _sum_partials(
         return
     if entry is not None:
         entry.then = entry = entry.then or fastpath.Entry()
-        if entry.launch is not None and entry.launch((*two(partials), *two(outs))):
+        if entry.launch is not None and entry.launch((*q_and_k(partials), *q_and_k(outs))):
             return
     _launch(entry, sum_tensors(partials, outs), NEW_SUM, lambda x: x, plan_sum)
 

@@ -46,8 +46,8 @@ def _plan_and_run(
     compiled = run(plan, tensors)
     copied = any(x is not y for x, y in zip(tensors, given, strict=True))
     if entry is not None and not copied:
-        unsigned = tuple([i for i in NOT_IN_A_SIGNATURE if given[i] is not None])
-        entry.launch = fastpath.shortest_launch(compiled, plan.programs, plan.arguments, unsigned)
+        unkeyed = tuple([i for i in NOT_IN_A_SIGNATURE if given[i] is not None])
+        entry.launch = fastpath.shortest_launch(compiled, plan.programs, plan.arguments, unkeyed)
 
 
 def as_stored(given: RopeTensors, inplace: bool) -> RopeTensors:

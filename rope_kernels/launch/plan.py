@@ -82,7 +82,7 @@ def _wrapped(title: str, items: list[str]) -> list[str]:
     return [line.replace("\0", " ") for line in textwrap.wrap(text, 100, **indent)]
 
 
-def two(tensors: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
+def q_and_k(tensors: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
     """Those of q and of k: None where there is none."""
     if not tensors:
         return None, None

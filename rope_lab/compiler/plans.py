@@ -10,7 +10,7 @@ from rope_kernels.api import rotation_of, tables_of
 from rope_kernels.call.arguments import Call
 from rope_kernels.call.checks import check_call
 from rope_kernels.launch.launch_rope import as_stored
-from rope_kernels.launch.plan import Plan, RopeTensors, two
+from rope_kernels.launch.plan import Plan, RopeTensors, q_and_k
 from rope_kernels.launch.rope_plan import make_plan
 from rope_kernels.machine.engine import Engine
 
@@ -57,7 +57,7 @@ def plan_for(
     tensors = outs = call.tensors
     if not call.inplace:
         outs = tuple(torch.empty(t.shape, dtype=t.dtype, device="meta") for t in tensors)
-    given = *two(tensors), *two(outs), *rotation.tensors
+    given = *q_and_k(tensors), *q_and_k(outs), *rotation.tensors
     stored = as_stored(RopeTensors(*given), call.inplace)
     if call.fused is not True or stored.q is None:
         came = "the tensors have no elements" if stored.q is None else f"fused is {call.fused}"

@@ -230,7 +230,7 @@ def repeated(monkeypatch, remembering):
         lambda plan, tensors: kernels.append(kernel_of(plan)) or run(plan, tensors),
     )
 
-    def shortest_launch(compiled, programs, arguments, unsigned):
+    def shortest_launch(compiled, programs, arguments, unkeyed):
         kernel = kernels[-1]
 
         def launch_again(tensors):

@@ -26,7 +26,7 @@ def repeated(monkeypatch):
         launch_norm, "run", lambda plan, tensors: plans.append(plan) or run(plan, tensors)
     )
 
-    def shortest_launch(compiled, programs, arguments, unsigned):
+    def shortest_launch(compiled, programs, arguments, unkeyed):
         plan = plans[-1]
         kernel = kernel_of(plan)
 
