@@ -8,7 +8,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..call.checks import bad
 from ..call.formats import view_as_sbhd
 from ..call.normalization import Normalization
 from ..call.rotation import Rotation
@@ -24,7 +23,6 @@ from ..machine.engine import Engine, engine_of
 from .norm_roundings import roundings_of
 from .norm_tiles import backward_tile, forward_tile, max_registers, wanted_forward
 from .plan import (
-    MOST_ROWS,
     Plan,
     StridesOfTables,
     alignment,
@@ -129,10 +127,7 @@ def _layout(
 ) -> _Layout:
     order = order_of_programs(tensors.q, rotation)
     views = {name: _view(getattr(tensors, name), tensors.q, rotation) for name in names}
-    batch, heads = views["q"].shape[1], max(x.shape[2] for x in views.values() if x is not None)
-    if heads >= MOST_ROWS:
-        raise bad(f"a tensor has {heads} heads", f"fewer than {MOST_ROWS}")
-    per_batch |= order.per_batch or batch * heads >= MOST_ROWS
+    per_batch |= order.per_batch
     if not (per_batch or _is_per_head(tensors.q_weight)):  # a row should tell its head
         merged = with_rows_in_one_dimension(list(views.values()))
         views = dict(zip(names, merged, strict=True))

@@ -1,12 +1,10 @@
 """The plan of a launch that rotates. It needs no GPU and reads no value."""
 
-from ..call.checks import bad
 from ..call.formats import view_as_sbhd
 from ..call.rotation import Rotation
 from ..kernels.values import Order, RopeStrides, Steps
 from ..machine.engine import Engine, engine_of
 from .plan import (
-    MOST_ROWS,
     Plan,
     RopeTensors,
     alignment,
@@ -32,17 +30,13 @@ def make_plan(
     """
     engine = engine_of(tensors.q) if engine is None else engine
     views = [None if x is None else view_as_sbhd(x, rotation.tensor_format) for x in tensors[:4]]
-    heads = max(view.shape[2] for view in views if view is not None)
-    if heads >= MOST_ROWS:
-        raise bad(f"a tensor has {heads} heads", f"fewer than {MOST_ROWS}")
     order = order_of_programs(tensors.q, rotation)
     if not order.per_batch:
         views = with_rows_in_one_dimension(views)
     q_view, k_view = views[:2]
     seq_len, batch, q_heads, head_dim = q_view.shape
     k_heads = 0 if k_view is None else k_view.shape[2]
-    if batch == 1 or batch * max(q_heads, k_heads) >= MOST_ROWS:
-        order = order._replace(per_batch=True)
+    order = order._replace(per_batch=order.per_batch or batch == 1)
     entries, shared = (batch, 1) if order.per_batch else (1, batch)
     rows = shared * q_heads, shared * k_heads
     work = plan_tile(

@@ -80,22 +80,6 @@ def test_any_number_of_heads(heads, tensor_format, norm_after, device):
     Sample(device, tensor_format, s=2, heads=heads).check(norm_after=norm_after)
 
 
-@pytest.mark.parametrize("weights", ("(d,)", "(h, d)", None))
-@pytest.mark.parametrize("tensor_format", ("sbhd", "thd"))
-def test_more_rows_than_32_bits_count(tensor_format, weights, device, monkeypatch, whole_way):
-    """Then each batch entry has programs of its own: here already for 4 rows."""
-    sample = Sample(device, tensor_format, weights=weights)
-    monkeypatch.setattr(norm_plan, "MOST_ROWS", 6)
-    sample.check()
-
-
-def test_more_heads_than_32_bits_count_are_refused(device, monkeypatch, whole_way):
-    sample = Sample(device, "sbhd")
-    monkeypatch.setattr(norm_plan, "MOST_ROWS", 2)
-    with pytest.raises(ValueError, match=r"heads; accepted: fewer than 2"):
-        sample.check()
-
-
 # memory and dtypes
 
 
