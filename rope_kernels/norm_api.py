@@ -14,7 +14,7 @@ from .call.formats import TensorFormat, view_as_sbhd
 from .call.norm_checks import NORM_ROUNDINGS, NormCall, NormRounding, check_norm
 from .call.normalization import Normalization
 from .call.rotation import Rotation
-from .launch import fastpath, launch_norm
+from .launch import fastpath, launch
 from .machine.modes import is_dtensor, is_traced, wants_grad
 
 
@@ -297,7 +297,7 @@ def _norm_rope(
         return norm_rope_by_operator(*rows, rotation, norm, inplace)
     if recorded and wants_grad([x for row in rows for x in row]):  # else another launch's
         return apply_to_plain_tensors(*inputs_of(rows), rotation, norm, entry, _backward)
-    outs, _, _ = launch_norm.norm_rope(*rows, rotation, norm, inplace, False, entry)
+    outs, _, _ = launch.norm_rope(*rows, rotation, norm, inplace, False, entry)
     if inplace:
         torch.autograd.graph.increment_version([t for t in outs if not t.is_inference()])
     return outs
@@ -305,5 +305,5 @@ def _norm_rope(
 
 def _backward(*given):
     """A backward may be traced when the forward was not."""
-    run = norm_rope_backward_by_operator if is_traced() else launch_norm.norm_rope_backward
+    run = norm_rope_backward_by_operator if is_traced() else launch.norm_rope_backward
     return run(*given)

@@ -10,7 +10,7 @@ from torch import Tensor
 from .. import reference
 from ..call.normalization import Normalization, Wanted
 from ..call.rotation import Rotation
-from ..launch import launch_norm
+from ..launch import launch
 from ..launch.plan import q_and_k
 from ..machine.modes import has_memory, is_traced
 
@@ -33,7 +33,7 @@ class NormRopeFunction(torch.autograd.Function):
         weights = () if q_weight is None else (q_weight, k_weight)[:n]
         sumsqs = () if q_sumsq is None else (q_sumsq, k_sumsq)[:n]
         rows = Rows(tensors, weights, sumsqs)
-        found = launch_norm.norm_rope(*rows, rotation, norm, False, True, entry)
+        found = launch.norm_rope(*rows, rotation, norm, False, True, entry)
         keep(ctx, rows, found, rotation, norm)
         ctx.run_backward = run_backward
         return found[0]
@@ -101,7 +101,7 @@ def gradients(
         ctx: after `keep`.
         grads: of the outputs; None of what nobody used.
         wanted: for each of the three: of which gradients are wanted.
-        run: `launch_norm.norm_rope_backward`, or the operator of it.
+        run: `launch.norm_rope_backward`, or the operator of it.
     """
     saved = iter(ctx.saved_tensors)
     tensors, weights, sums, rstds = [tuple(islice(saved, count)) for count in ctx.counts]

@@ -1,4 +1,4 @@
-"""The launches of `launch_norm.py` as operators of PyTorch, for torch.compile."""
+"""The launches of `launch.py` as operators of PyTorch, for torch.compile."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from ..call.formats import view_as_sbhd
 from ..call.normalization import Normalization, Wanted
 from ..call.positions import shape_of_kept
 from ..call.rotation import FIELDS, Rotation
-from ..launch import launch_norm
+from ..launch import launch
 from ..machine.modes import wants_grad
 from ..reference import compute_dtype
 from .norm_function import Rows, gradients, keep
@@ -29,7 +29,7 @@ def norm_rope_by_operator(
     norm: Normalization,
     inplace: bool,
 ) -> tuple[Tensor, ...]:
-    """`launch_norm.norm_rope` as an operator, differentiable as often as you like.
+    """`launch.norm_rope` as an operator, differentiable as often as you like.
 
     In place it is for calls that autograd does not record; `check_norm` refuses the others.
     """
@@ -53,7 +53,7 @@ def norm_rope_backward_by_operator(
     given_sums: bool,
     wanted: Wanted,
 ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """`launch_norm.norm_rope_backward` as an operator."""
+    """`launch.norm_rope_backward` as an operator."""
     values = *wanted, *rotation.tensors, *rotation.options, *norm.values
     found = iter(_backward_op(grads, kept, rstds, positions, weights, given_sums, *values))
     outs = [next(found) for _ in kept] if wanted.inputs else []
@@ -74,7 +74,7 @@ def _run(tensors, weights, sumsqs, values, inplace: bool, for_backward: bool):
         beside = [("weight", w) for w in weights] + [("sumsq", x) for x in sumsqs]
         check_inplace(names, tuple(tensors), rotation, beside)
     check_values(rotation, view_as_sbhd(tensors[0], rotation.tensor_format).shape[0])
-    return launch_norm.norm_rope(tensors, weights, sumsqs, rotation, norm, inplace, for_backward)
+    return launch.norm_rope(tensors, weights, sumsqs, rotation, norm, inplace, for_backward)
 
 
 @torch.library.custom_op(
@@ -140,7 +140,7 @@ def _backward_op(grads, kept, rstds, positions, weights, given_sums, *values):
     n = len(Wanted._fields)
     wanted = Wanted._make(values[:n])
     rotation, norm = _split(values[n:])
-    found = launch_norm.norm_rope_backward(
+    found = launch.norm_rope_backward(
         grads, kept, rstds, positions, weights, rotation, norm, given_sums, wanted
     )
     return [x for row in found for x in row]

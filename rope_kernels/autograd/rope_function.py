@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..call.rotation import TENSORS, Rotation
-from ..launch import launch_rope
+from ..launch import launch
 from .table_gradient import table_gradients
 
 
@@ -26,7 +26,7 @@ class RotationFunction(torch.autograd.Function):
         tensors = (q,) if k is None else (q, k)
         if inplace:
             ctx.mark_dirty(*tensors)
-        outs = launch_rope.rotate(tensors, rotation, inplace, entry)
+        outs = launch.rotate(tensors, rotation, inplace, entry)
         keep(ctx, tensors, outs, rotation)
         ctx.rotate_gradients = rotate_gradients
         return outs

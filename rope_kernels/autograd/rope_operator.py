@@ -15,20 +15,20 @@ from ..call.checks import check_inplace, check_values
 from ..call.formats import view_as_sbhd
 from ..call.returned import memory_for
 from ..call.rotation import FIELDS, Rotation
-from ..launch import fastpath, launch_rope
+from ..launch import launch
 from ..machine.modes import wants_grad
 from .rope_function import gradients, keep
 
 
 def rotate_by_operator(tensors: tuple[Tensor, ...], rotation: Rotation) -> tuple[Tensor, ...]:
-    """`launch_rope.rotate` into new memory as an operator, differentiable as often as you like."""
+    """`launch.rotate` into new memory as an operator, differentiable as often as you like."""
     return tuple(_rotate_op(tensors, *rotation.tensors, *rotation.options))
 
 
 def rotate_inplace_by_operator(
     tensors: tuple[Tensor, ...], rotation: Rotation
 ) -> tuple[Tensor, ...]:
-    """`launch_rope.rotate` in place as an operator, where autograd records nothing.
+    """`launch.rotate` in place as an operator, where autograd records nothing.
 
     Raises:
         RuntimeError: autograd would record it. PyTorch gives no backward to operators in place, and
@@ -45,8 +45,8 @@ def _run(tensors: tuple[Tensor, ...], rotation: Rotation, inplace: bool) -> tupl
     if inplace:
         check_inplace(names_of(tensors, rotation.transpose), tensors, rotation)
     check_values(rotation, view_as_sbhd(tensors[0], rotation.tensor_format).shape[0])
-    entry = fastpath.entry_of_rotation(rotation, tensors, inplace)
-    return launch_rope.rotate(tensors, rotation, inplace, entry)
+    entry = launch.entry_of_rotation(tensors, rotation, inplace)
+    return launch.rotate(tensors, rotation, inplace, entry)
 
 
 def schema_of(kind: type) -> str:

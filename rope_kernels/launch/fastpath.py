@@ -29,7 +29,6 @@ from torch.nn import Parameter
 from ..call.arguments import Call
 from ..call.fields import getter_of
 from ..call.normalization import Normalization
-from ..call.rotation import Rotation
 from ..embedding import RotaryPositionEmbedding
 from ..machine.modes import is_traced, is_transformed
 
@@ -83,17 +82,16 @@ def entry_of_call(
     return _entry_of(signature, tensors)
 
 
-def entry_of_rotation(
-    rotation: Rotation, tensors: tuple[Tensor, ...], inplace: bool
-) -> Entry | None:
-    """The entry of all rotations of checked tensors that look like this one."""
+def entry_of_launch(options: tuple, tensors: tuple[Tensor | None, ...]) -> Entry | None:
+    """The entry of all launches with these options and with tensors that look like these.
+
+    Args:
+        options: the kernel's name, and what else decides a plan.
+        tensors: those that the launch reads.
+    """
     if not ENABLED or is_traced() or is_transformed():
         return None
-    signature = [Rotation, *rotation.options, inplace]
-    tensors = *tensors, rotation.table, rotation.sin
-    if rotation.looks_up_positions:
-        tensors += rotation.where
-    return _entry_of(signature, tensors)
+    return _entry_of(list(options), tensors)
 
 
 def _entry_of(signature: list[Any], tensors: tuple[Tensor | None, ...]) -> Entry | None:
@@ -176,18 +174,6 @@ def _by_handle(compiled, programs: int, numbers: tuple) -> Callable[[int, list],
     """The handle that `kernel[grid](...)` returns to everybody: the same since Triton 3.0."""
     launch = compiled[(programs, 1, 1)]
     return lambda stream, addresses: launch(*addresses, *numbers, stream=stream)
-
-
-def entry_of_launch(options: tuple, tensors: tuple[Tensor | None, ...]) -> Entry | None:
-    """The entry of all launches with these options and with tensors that look like these.
-
-    Args:
-        options: the kernel's name, and what else decides a plan.
-        tensors: those that the launch reads.
-    """
-    if not ENABLED or is_traced() or is_transformed():
-        return None
-    return _entry_of(list(options), tensors)
 
 
 def shortest_launch(

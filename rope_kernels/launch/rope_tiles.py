@@ -16,7 +16,6 @@ from .tile_facts import (
     MOST_EMPTY,
     Facts,
     block_of_rows,
-    facts_of,
     next_power_of_2,
     places,
 )
@@ -89,22 +88,8 @@ class Work(NamedTuple):
         return self.tile.rows * (1 if self.tile.over_positions else self.tile.side_by_side)
 
 
-def plan_tile(
-    rotation: Rotation,
-    head_dim: int,
-    rows: int,
-    element_bytes: int,
-    *,
-    k_rows: int = 0,
-    rows_outer: bool,
-    inplace: bool,
-) -> Work:
-    """Choose the kernel, and its tile: rows of one position, then of several, up to a fixed size.
-
-    `rows` and `k_rows` are those of one position.
-    """
-    order = {"rows_outer": rows_outer, "inplace": inplace}
-    facts = facts_of(rotation, head_dim, (rows, k_rows), element_bytes, **order)
+def rope_tile(rotation: Rotation, facts: Facts) -> Work:
+    """Choose the kernel of a rotation, and its tile."""
     wanted = first_match(ROTATION, facts, lanes_of_a_tile() if facts.packed else ANY)
     if wanted.kind is Kind.PAIRS:
         return tile_of_pairs_side_by_side(rotation, facts, wanted)

@@ -28,9 +28,8 @@ from rope_kernels.call.arguments import Call
 from rope_kernels.call.norm_checks import NormCall
 from rope_kernels.call.normalization import Normalization, Wanted
 from rope_kernels.call.rotation import Rotation
-from rope_kernels.launch import fastpath, launch_norm, launch_rope
-from rope_kernels.launch.norm_plan import ForwardTensors
-from rope_kernels.launch.plan import RopeTensors
+from rope_kernels.launch import fastpath, launch
+from rope_kernels.launch.plan import ForwardTensors, RopeTensors
 
 WHERE = "cu_seqlens", "start_positions", "position_ids"
 OF_PATCHED_MODELS = "promoted_from", "keeps_strides"  # no argument of a public function
@@ -169,11 +168,11 @@ def arrived(monkeypatch):
     for module in (rope_operator, norm_operator):
         monkeypatch.setattr(module, "check_values", lambda *given: None)
         monkeypatch.setattr(module, "check_inplace", lambda *given: None)
-    monkeypatch.setattr(fastpath, "entry_of_rotation", lambda *given: None)
-    monkeypatch.setattr(launch_rope, "rotate", record(lambda: (T.clone(),)))
-    monkeypatch.setattr(launch_norm, "norm_rope", record(lambda: ((T.clone(),), (), None)))
+    monkeypatch.setattr(launch, "entry_of_rotation", lambda *given: None)
+    monkeypatch.setattr(launch, "rotate", record(lambda: (T.clone(),)))
+    monkeypatch.setattr(launch, "norm_rope", record(lambda: ((T.clone(),), (), None)))
     nothing = (torch.empty(0),), (), ()
-    monkeypatch.setattr(launch_norm, "norm_rope_backward", record(lambda: nothing))
+    monkeypatch.setattr(launch, "norm_rope_backward", record(lambda: nothing))
     return found
 
 
@@ -244,7 +243,7 @@ def entry_of(monkeypatch):
         if kind is Call:
             return fastpath.entry_of_call(call_of(**options), (T, None))
         if kind is Rotation:
-            return fastpath.entry_of_rotation(Rotation(T, **options), (T,), False)
+            return launch.entry_of_rotation((T,), Rotation(T, **options), False)
         given = dict.fromkeys(names_of(NormCall)) | options
         return fastpath.entry_of_call(call_of(), (T, None), NormCall(**given).options)
 
@@ -286,8 +285,8 @@ def test_a_call_that_is_not_fused_has_no_entry(entry_of):
 def test_a_kernel_gets_the_tensors_of_a_rotation_by_their_names():
     rotation, given = rotation_with(), []
     entry = fastpath.Entry(launch=lambda tensors: given.append(tensors) or True)
-    launch_rope.rotate((T,), rotation, False, entry)
-    launch_norm.norm_rope((T,), (), (), rotation, norm_with(), False, False, entry)
+    launch.rotate((T,), rotation, False, entry)
+    launch.norm_rope((T,), (), (), rotation, norm_with(), False, False, entry)
     for tensors, kind in zip(given, (RopeTensors, ForwardTensors), strict=True):
         names = {"start_positions": "starts", "position_ids": "ids"}
         for name in ("table", "sin", *WHERE):

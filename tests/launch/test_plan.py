@@ -24,9 +24,9 @@ from rope_kernels import (
     rope_qk,
 )
 from rope_kernels.api import Route, choose_route
-from rope_kernels.launch import launch_rope, tuning
+from rope_kernels.launch import launch, tuning
+from rope_kernels.launch.launch import kernel_of
 from rope_kernels.launch.rope_tiles import WHOLE_ROWS
-from rope_kernels.launch.run import kernel_of
 from rope_kernels.machine import engine
 from rope_kernels.machine.engine import Engine, engine_of
 from rope_lab.compiler.plans import plan_of
@@ -110,8 +110,8 @@ def planned(name, device):
 def test_a_plan_is_what_a_call_launches(name, device, monkeypatch, whole_way):
     """Flags and sizes to the last, and every tensor of the same kind at the same place."""
     function, arguments, options = CALLS[name](device)
-    run, launched = launch_rope.run, []
-    monkeypatch.setattr(launch_rope, "run", lambda *call: launched.append(call) or run(*call))
+    run, launched = launch.run, []
+    monkeypatch.setattr(launch, "run", lambda *call: launched.append(call) or run(*call))
     plan, tensors = plan_of(function, *arguments, **options)
     assert launched == []
     function(*arguments, **options)

@@ -11,7 +11,7 @@ from norm_yardstick import assert_as_in_new_memory, check, norm_rope_fp64
 from pairwise import cover
 from rope_kernels import norm_rope, qk_norm_rope, reference, sum_of_squares
 from rope_kernels.call.normalization import Normalization
-from rope_kernels.launch import launch_norm, norm_plan
+from rope_kernels.launch import kernel_plans, launch
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 S, B, H, D, D2 = 3, 2, 3, 20, 12  # tiles with rows and positions that are not there
@@ -264,12 +264,12 @@ def test_q_and_k_are_what_each_is_alone(tensor_format, dtype, heads, device):
 
 @pytest.mark.parametrize("count", (1, 2))
 def test_one_launch_forward_and_two_backward(count, device, monkeypatch, whole_way):
-    kernels, run = [], launch_norm.run
+    kernels, run = [], launch.run
     monkeypatch.setattr(
-        launch_norm, "run", lambda plan, given: kernels.append(plan.kernel) or run(plan, given)
+        launch, "run", lambda plan, given: kernels.append(plan.kernel) or run(plan, given)
     )
     Sample(device, heads=(H, 1)[:count]).check()
-    assert kernels == [norm_plan.FORWARD, norm_plan.BACKWARD, norm_plan.SUM]
+    assert kernels == [kernel_plans.FORWARD, kernel_plans.BACKWARD, kernel_plans.SUM]
 
 
 @pytest.mark.parametrize("tensor_format", ("sbhd", "bshd", "bhsd", "thd", "hbsd", "hsbd"))

@@ -9,7 +9,7 @@ from pairwise import each_pair
 from rope_kernels import reference, rotate_half
 from rope_kernels.call.normalization import Normalization
 from rope_kernels.call.rotation import Rotation
-from rope_kernels.launch import launch_norm
+from rope_kernels.launch import launch
 from test_norm_rope import Sample, each_order, each_pairing
 
 # Triton's interpreter truncates to bf16; a GPU rounds to nearest.
@@ -73,7 +73,7 @@ def test_given_rstd_the_models_bits(dtype, weight_dtype, device):
         pytest.skip("fp64 everywhere")
     t, weight, (cos, sin) = qwen3_inputs(device, dtype, s=4, weight_dtype=weight_dtype)
     rotation = Rotation(cos, sin, tensor_format="bshd")
-    (got,), (rstd,), _ = launch_norm.norm_rope(
+    (got,), (rstd,), _ = launch.norm_rope(
         [t], [weight], [], rotation, model_norm(dim=128), inplace=False, for_backward=True
     )
     exact = torch.promote_types(dtype, torch.float32)
@@ -106,7 +106,7 @@ def test_given_rstd_the_references_bits(
     )
     norm = model_norm(after=norm_after, weight_offset=1.0, casts_last=True)
     given = [t], [weight], [], rotation, norm
-    (got,), (rstd,), _ = launch_norm.norm_rope(*given, inplace=False, for_backward=True)
+    (got,), (rstd,), _ = launch.norm_rope(*given, inplace=False, for_backward=True)
     monkeypatch.setattr(torch, "rsqrt", lambda mean: rstd[..., None])
     (want,) = reference.norm_rope(*given)
     assert torch.equal(got, want)
@@ -129,7 +129,7 @@ def test_given_rstd_what_is_promoted_stays_in_fp32(
     cu_seqlens = torch.tensor([0, 2, 5], device=device)
     rotation = Rotation(*table, cu_seqlens=cu_seqlens, tensor_format="thd", rounding=rounding)
     given = [t], [weight], [], rotation, model_norm(after=norm_after, casts_last=casts_last)
-    (got,), (rstd,), _ = launch_norm.norm_rope(*given, inplace=False, for_backward=True)
+    (got,), (rstd,), _ = launch.norm_rope(*given, inplace=False, for_backward=True)
     monkeypatch.setattr(torch, "rsqrt", lambda mean: rstd[..., None])
     (want,) = reference.norm_rope(*given)
     assert torch.equal(got, want)
