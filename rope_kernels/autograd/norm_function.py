@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from .. import reference
-from ..call.normalization import Normalization, Wanted
 from ..call.rotation import Rotation
 from ..launch import launch
+from ..launch.launch import Wanted
 from ..launch.plan import q_and_k
 from ..machine.modes import has_memory, is_traced
 
@@ -25,16 +25,14 @@ class NormRopeFunction(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx, q, k, q_weight, k_weight, q_sumsq, k_sumsq, rotation, norm, entry, run_backward
-    ):
+    def forward(ctx, q, k, q_weight, k_weight, q_sumsq, k_sumsq, rotation, entry, run_backward):
         tensors = (q,) if k is None else (q, k)
         n = len(tensors)
         weights = () if q_weight is None else (q_weight, k_weight)[:n]
         sumsqs = () if q_sumsq is None else (q_sumsq, k_sumsq)[:n]
         rows = Rows(tensors, weights, sumsqs)
-        found = launch.norm_rope(*rows, rotation, norm, False, True, entry)
-        keep(ctx, rows, found, rotation, norm)
+        found = launch.norm_rope(*rows, rotation, False, True, entry)
+        keep(ctx, rows, found, rotation)
         ctx.run_backward = run_backward
         return found[0]
 
@@ -43,7 +41,7 @@ class NormRopeFunction(torch.autograd.Function):
         needs, counts = ctx.needs_input_grad, ctx.counts
         wanted = [needs[2 * i : 2 * i + n] for i, n in enumerate(counts[:3])]
         found = gradients(ctx, grads, wanted, ctx.run_backward)
-        return *q_and_k(found[0]), *q_and_k(found[1]), *q_and_k(found[2]), None, None, None, None
+        return *q_and_k(found[0]), *q_and_k(found[1]), *q_and_k(found[2]), None, None, None
 
 
 # `NormRopeFunction.apply` without its search for wrappers of torch.func, which `choose_route` has
@@ -64,7 +62,6 @@ def keep(
     rows: Rows,
     found: tuple[Tensors, Tensors, Tensor | None],
     rotation: Rotation,
-    norm: Normalization,
     beside: Tensors = (),
 ) -> None:
     """Save what `gradients` needs: x, 1 / rms of each row, and positions of packed tokens.
@@ -76,7 +73,7 @@ def keep(
     saved = *tensors, *weights, *sumsqs, *rstds, positions, *rotation.tensors
     ctx.save_for_backward(*saved)
     ctx.counts = len(tensors), len(weights), len(sumsqs), len(rstds)
-    ctx.options, ctx.norm = rotation.options, norm
+    ctx.options = rotation.options
     ctx.set_materialize_grads(False)
     frozen = [
         out
@@ -124,14 +121,14 @@ def gradients(
     # a graph that was traced without gradients has no rstds, and may be run with some
     by_kernel = rstds and not torch.is_grad_enabled()
     if not (by_kernel and (is_traced() or all(map(has_memory, grads)))):
-        return _differentiable(grads, Rows(tensors, weights, sums), rotation, ctx.norm)
+        return _differentiable(grads, Rows(tensors, weights, sums), rotation)
     for what, which in asked.items():
         rows = grads, tensors, rstds, weights, sums
         if len(which) < n:
             rows = [[row[i] for i in which] if row else row for row in rows]
         *given, own_weights, own_sums = rows
         outs, of_weights, of_sums = run(
-            *given, positions, own_weights, rotation, ctx.norm, len(own_sums) > 0, what
+            *given, positions, own_weights, rotation, len(own_sums) > 0, what
         )
         of_sums = [g.sum_to_size(x.shape) for g, x in zip(of_sums, own_sums, strict=False)]
         for row, computed in zip(found, (outs, of_weights, of_sums), strict=True):
@@ -141,14 +138,14 @@ def gradients(
 
 
 def _differentiable(
-    grads: Sequence[Tensor | None], rows: Rows, rotation: Rotation, norm: Normalization
+    grads: Sequence[Tensor | None], rows: Rows, rotation: Rotation
 ) -> tuple[Gradients, Gradients, Gradients]:
     """The gradients as PyTorch computes them: differentiable once more, and in batches."""
     create_graph = torch.is_grad_enabled()
     with torch.enable_grad():
         # one may be computed from another: a view of its own ends each path
         rows = Rows(*([x.view_as(x) for x in row] for row in rows))
-        outs = reference.norm_rope(*rows, rotation, norm)
+        outs = reference.norm_rope(*rows, rotation)
     inputs = [x for row in rows for x in row if x.requires_grad]
     pairs = zip(outs, grads, strict=True)
     pairs = [(out, grad) for out, grad in pairs if out.requires_grad and grad is not None]

@@ -8,14 +8,14 @@ from torch import Tensor
 from ..call.arguments import names_of
 from ..call.checks import check_inplace, check_values
 from ..call.formats import view_as_sbhd
-from ..call.normalization import Normalization, Wanted
 from ..call.positions import shape_of_kept
-from ..call.rotation import FIELDS, Rotation
+from ..call.rotation import Normalization, Rotation
 from ..launch import launch
+from ..launch.launch import Wanted
 from ..machine.modes import wants_grad
 from ..reference import compute_dtype
 from .norm_function import Rows, gradients, keep
-from .rope_operator import NAMESPACE, ROTATION, schema_of
+from .rope_operator import NAMESPACE, ROTATION, from_values, schema_of, values_of
 
 _HOW = f"{ROTATION}, {schema_of(Normalization)}"
 _WANTED = ", ".join([f"bool wants_{name}" for name in Wanted._fields])
@@ -26,14 +26,13 @@ def norm_rope_by_operator(
     weights: Sequence[Tensor],
     sumsqs: Sequence[Tensor],
     rotation: Rotation,
-    norm: Normalization,
     inplace: bool,
 ) -> tuple[Tensor, ...]:
     """`launch.norm_rope` as an operator, differentiable as often as you like.
 
     In place it is for calls that autograd does not record; `check_norm` refuses the others.
     """
-    values = *rotation.tensors, *rotation.options, *norm.values
+    values = values_of(rotation)
     if inplace:
         _norm_rope_inplace_op(tensors, weights, sumsqs, *values)
         return tuple(tensors)
@@ -49,32 +48,26 @@ def norm_rope_backward_by_operator(
     positions: Tensor | None,
     weights: Sequence[Tensor],
     rotation: Rotation,
-    norm: Normalization,
     given_sums: bool,
     wanted: Wanted,
 ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
     """`launch.norm_rope_backward` as an operator."""
-    values = *wanted, *rotation.tensors, *rotation.options, *norm.values
+    values = *wanted, *values_of(rotation)
     found = iter(_backward_op(grads, kept, rstds, positions, weights, given_sums, *values))
     outs = [next(found) for _ in kept] if wanted.inputs else []
     of_weights = [next(found) for _ in weights] if wanted.weights else []
     return outs, of_weights, list(found)
 
 
-def _split(values: tuple) -> tuple[Rotation, Normalization]:
-    n = len(FIELDS)
-    return Rotation.of(values[:n]), Normalization.of(values[n:])
-
-
 def _run(tensors, weights, sumsqs, values, inplace: bool, for_backward: bool):
     """What was not known when PyTorch traced the call is checked now, and then it is launched."""
-    rotation, norm = _split(values)
+    rotation = from_values(values)
     if inplace:
         names = names_of(tensors, rotation.transpose)
         beside = [("weight", w) for w in weights] + [("sumsq", x) for x in sumsqs]
         check_inplace(names, tuple(tensors), rotation, beside)
     check_values(rotation, view_as_sbhd(tensors[0], rotation.tensor_format).shape[0])
-    return launch.norm_rope(tensors, weights, sumsqs, rotation, norm, inplace, for_backward)
+    return launch.norm_rope(tensors, weights, sumsqs, rotation, inplace, for_backward)
 
 
 @torch.library.custom_op(
@@ -91,7 +84,7 @@ def _norm_rope_op(tensors, weights, sumsqs, for_backward, *values):
 
 @_norm_rope_op.register_fake
 def _(tensors, weights, sumsqs, for_backward, *values):
-    rotation, _ = _split(values)
+    rotation = from_values(values)
     outs = [torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in tensors]
     if not for_backward:
         return outs
@@ -105,12 +98,12 @@ def _(tensors, weights, sumsqs, for_backward, *values):
 def _setup_context(ctx, inputs, output):
     tensors, weights, sumsqs, _, *values = inputs
     n = len(tensors)
-    rotation, norm = _split(values)
+    rotation = from_values(values)
     positions = output[2 * n] if len(output) > 2 * n else None
     beside = output[n:]  # what the backward needs and nobody can use
     ctx.others = 1 + len(values)  # inputs that have no gradient
     rows = Rows(tensors, weights, sumsqs)
-    keep(ctx, rows, (output[:n], output[n : 2 * n], positions), rotation, norm, beside)
+    keep(ctx, rows, (output[:n], output[n : 2 * n], positions), rotation, beside)
 
 
 def _backward(ctx, grads):
@@ -139,9 +132,9 @@ def _norm_rope_inplace_op(tensors, weights, sumsqs, *values):
 def _backward_op(grads, kept, rstds, positions, weights, given_sums, *values):
     n = len(Wanted._fields)
     wanted = Wanted._make(values[:n])
-    rotation, norm = _split(values[n:])
+    rotation = from_values(values[n:])
     found = launch.norm_rope_backward(
-        grads, kept, rstds, positions, weights, rotation, norm, given_sums, wanted
+        grads, kept, rstds, positions, weights, rotation, given_sums, wanted
     )
     return [x for row in found for x in row]
 

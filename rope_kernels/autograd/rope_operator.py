@@ -5,7 +5,7 @@ Dynamo traces through it, and then saves no versions, so that a tensor which is 
 forward and backward gives wrong gradients silently (seen with torch 2.11 and 2.13).
 """
 
-from dataclasses import fields
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from ..call.arguments import names_of
 from ..call.checks import check_inplace, check_values
 from ..call.formats import view_as_sbhd
 from ..call.returned import memory_for
-from ..call.rotation import FIELDS, Rotation
+from ..call.rotation import FIELDS, Normalization, Rotation
 from ..launch import launch
 from ..machine.modes import wants_grad
 from .rope_function import gradients, keep
@@ -22,7 +22,7 @@ from .rope_function import gradients, keep
 
 def rotate_by_operator(tensors: tuple[Tensor, ...], rotation: Rotation) -> tuple[Tensor, ...]:
     """`launch.rotate` into new memory as an operator, differentiable as often as you like."""
-    return tuple(_rotate_op(tensors, *rotation.tensors, *rotation.options))
+    return tuple(_rotate_op(tensors, *values_of(rotation)))
 
 
 def rotate_inplace_by_operator(
@@ -36,7 +36,7 @@ def rotate_inplace_by_operator(
     """
     if wants_grad((*tensors, rotation.table, rotation.sin)):
         raise RuntimeError("a traced rotation in place has no gradient; rotate into new memory")
-    _rotate_inplace_op(tensors, *rotation.tensors, *rotation.options)
+    _rotate_inplace_op(tensors, *values_of(rotation))
     return tensors
 
 
@@ -50,8 +50,21 @@ def _run(tensors: tuple[Tensor, ...], rotation: Rotation, inplace: bool) -> tupl
 
 
 def schema_of(kind: type) -> str:
-    """The fields of a dataclass as arguments of an operator: "Tensor table, Tensor? sin, ..."."""
-    return ", ".join([f"{_TYPES[field.type]} {field.name}" for field in fields(kind)])
+    """The fields of a class as arguments of an operator: "Tensor table, Tensor? sin, ..."."""
+    fields = {name: type for name, type in kind.__annotations__.items() if type in _TYPES}
+    return ", ".join([f"{_TYPES[type]} {name}" for name, type in fields.items()])
+
+
+def values_of(rotation: Rotation) -> tuple:
+    """A rotation as arguments of an operator: its fields, then those of its norm."""
+    *options, norm = rotation.options
+    return *rotation.tensors, *options, *(norm or ())
+
+
+def from_values(values: Sequence) -> Rotation:
+    """The rotation that has these `values_of`."""
+    own, norm = values[: len(FIELDS) - 1], values[len(FIELDS) - 1 :]
+    return Rotation.of((*own, Normalization._make(norm) if norm else None))
 
 
 _TYPES = {
@@ -71,23 +84,23 @@ NAMESPACE = __name__.partition(".")[0]
     f"{NAMESPACE}::rotate", mutates_args=(), schema=f"(Tensor[] tensors, {ROTATION}) -> Tensor[]"
 )
 def _rotate_op(tensors, *values):
-    return list(_run(tuple(tensors), Rotation.of(values), inplace=False))
+    return list(_run(tuple(tensors), from_values(values), inplace=False))
 
 
 @_rotate_op.register_fake
 def _(tensors, *values):
-    return list(memory_for(tuple(tensors), Rotation.of(values)))
+    return list(memory_for(tuple(tensors), from_values(values)))
 
 
 def _setup_context(ctx, inputs, output):
     tensors, *values = inputs
-    keep(ctx, tensors, output, Rotation.of(values))
+    keep(ctx, tensors, output, from_values(values))
 
 
 def _backward(ctx, grads):
     found, table, sin = gradients(ctx, grads, ctx.needs_input_grad[0], rotate_by_operator)
     of_fields = {"table": table, "sin": sin}
-    return found, *[of_fields.get(name) for name in FIELDS]
+    return found, *[of_fields.get(name) for name in FIELDS[:-1]]
 
 
 _rotate_op.register_autograd(_backward, setup_context=_setup_context)
@@ -99,4 +112,4 @@ _rotate_op.register_autograd(_backward, setup_context=_setup_context)
     schema=f"(Tensor(a!)[] tensors, {ROTATION}) -> ()",
 )
 def _rotate_inplace_op(tensors, *values):
-    _run(tuple(tensors), Rotation.of(values), inplace=True)
+    _run(tuple(tensors), from_values(values), inplace=True)

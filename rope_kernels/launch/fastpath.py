@@ -28,7 +28,7 @@ from torch.nn import Parameter
 
 from ..call.arguments import Call
 from ..call.fields import getter_of
-from ..call.normalization import Normalization
+from ..call.rotation import Normalization
 from ..embedding import RotaryPositionEmbedding
 from ..machine.modes import is_traced, is_transformed
 

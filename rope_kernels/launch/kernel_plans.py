@@ -6,7 +6,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..call.normalization import Normalization
 from ..call.rotation import Rotation
 from ..kernels.values import (
     BackwardOrder,
@@ -59,21 +58,19 @@ def plan_rope(
     return _forward(kernel, layout, tensors, rotation, own, fp_fusion=steps.fused)
 
 
-def plan_norm(
-    tensors: ForwardTensors, rotation: Rotation, norm: Normalization, engine: Engine | None = None
-) -> Plan:
+def plan_norm(tensors: ForwardTensors, rotation: Rotation, engine: Engine | None = None) -> Plan:
     """Plan a launch that normalizes and rotates; arguments as in `plan_rope`."""
     engine = engine_of(tensors.q) if engine is None else engine
     per_head = is_per_head(tensors.q_weight)
     layout = layout_of(tensors, NormStrides, rotation, forward_tile, engine, per_head=per_head)
-    wanted, special = wanted_forward(layout.facts), norm.like_model or per_head
+    wanted, special = wanted_forward(layout.facts), rotation.norm.like_model or per_head
     registers = max_registers(wanted, rotation, layout.facts, tensors.q.dtype, special, engine)
-    rounds = roundings_of(tensors.q, tensors.q_weight, rotation, norm)
+    rounds = roundings_of(tensors.q, tensors.q_weight, rotation)
     values = Norm(
-        eps=float(norm.eps),
-        weight_offset=float(norm.weight_offset),
-        dim=norm.dim,
-        after=norm.after,
+        eps=float(rotation.norm.eps),
+        weight_offset=float(rotation.norm.weight_offset),
+        dim=rotation.norm.dim,
+        after=rotation.norm.after,
         rounds_normal=rounds.normal,
         rounds_product=rounds.product,
         per_head=per_head,
@@ -139,17 +136,15 @@ class Roundings(NamedTuple):
     steps: Steps  # of the rotation
 
 
-def roundings_of(
-    t: Tensor, weight: Tensor | None, rotation: Rotation, norm: Normalization
-) -> Roundings:
+def roundings_of(t: Tensor, weight: Tensor | None, rotation: Rotation) -> Roundings:
     """What the model's operators round; they promote what meets a weight or cosines in fp32."""
-    if not norm.like_model:
+    if not rotation.norm.like_model:
         once = Steps(fused=True, rounds_cos_sin=False, rounds_products=False)
         return Roundings(normal=False, product=False, steps=once)
-    casts_first, promoted = not norm.casts_last, rotation.rounding == "promoted"
-    in_fp32 = casts_first and not norm.after and _promotes(weight, t)  # what is turned
+    casts_first, promoted = not rotation.norm.casts_last, rotation.rounding == "promoted"
+    in_fp32 = casts_first and not rotation.norm.after and _promotes(weight, t)  # what is turned
     return Roundings(
-        normal=casts_first and not (norm.after and promoted),
+        normal=casts_first and not (rotation.norm.after and promoted),
         product=not in_fp32,
         steps=Steps(
             fused=False,
@@ -174,7 +169,6 @@ def is_per_head(weight: Tensor | None) -> bool:
 def plan_backward(
     tensors: BackwardTensors,
     rotation: Rotation,
-    norm: Normalization,
     wants_weights: bool,
     given_sums: bool,
     packed: bool,
@@ -184,8 +178,7 @@ def plan_backward(
 
     Args:
         tensors: from `as_read`.
-        rotation: by which angles.
-        norm: how rows were normalized.
+        rotation: by which angles, and how rows were normalized.
         wants_weights: gradients of the weights are computed, too.
         given_sums: the sums of squares came from elsewhere.
         packed: the ids are positions that the forward wrote.
@@ -198,7 +191,7 @@ def plan_backward(
     )
     work, order, wanted = layout.work, layout.order, first_match(NORM_BACKWARD, layout.facts)
     division = _divide(layout, wanted.programs_per_sm, tensors, wants_weights)
-    rounds = roundings_of(tensors.q, tensors.q_weight, rotation, norm)
+    rounds = roundings_of(tensors.q, tensors.q_weight, rotation)
     return Plan(
         kernel=BACKWARD,
         programs=division.units * division.chunks,
@@ -219,9 +212,9 @@ def plan_backward(
             ),
             "lookup": layout.lookup,
             "norm": NormBackward(
-                weight_offset=float(norm.weight_offset),
-                dim=norm.dim,
-                after=norm.after,
+                weight_offset=float(rotation.norm.weight_offset),
+                dim=rotation.norm.dim,
+                after=rotation.norm.after,
                 rounds_cos_sin=rounds.steps.rounds_cos_sin,
                 per_head=per_head,
                 given=given_sums,

@@ -6,11 +6,11 @@ The only file that finds a kernel by its name.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..call.normalization import Normalization, Wanted
 from ..call.positions import shape_of_kept
 from ..call.returned import memory_for
 from ..call.rotation import Rotation
@@ -72,8 +72,10 @@ def entry_of_rotation(
     tensors: tuple[Tensor, ...], rotation: Rotation, inplace: bool
 ) -> fastpath.Entry | None:
     """What the fast path remembers of all such calls of `rotate`."""
-    options = ROPE, inplace, *rotation.options
-    return fastpath.entry_of_launch(options, (*tensors, *rotation.tensors))
+    keyed = *tensors, rotation.table, rotation.sin
+    if rotation.looks_up_positions:
+        keyed += rotation.where
+    return fastpath.entry_of_launch((ROPE, inplace, *rotation.options), keyed)
 
 
 def norm_rope(
@@ -81,7 +83,6 @@ def norm_rope(
     weights: Sequence[Tensor],
     sumsqs: Sequence[Tensor],
     rotation: Rotation,
-    norm: Normalization,
     inplace: bool,
     for_backward: bool,
     entry: fastpath.Entry | None = None,
@@ -96,7 +97,7 @@ def norm_rope(
     """
     outs, rstds, positions = tuple(tensors), (), None
     if not inplace:
-        outs = memory_for(tensors, rotation)
+        outs = tuple([torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors])
     if for_backward:
         if rotation.cu_seqlens is not None:
             shape = shape_of_kept(rotation, tensors[0].shape[0])
@@ -105,14 +106,22 @@ def norm_rope(
         rstds = tuple([t.new_empty(t.shape[:-1], dtype=dtype) for t in tensors])
     q_k, of_weights, of_sums = q_and_k(tensors), q_and_k(weights), q_and_k(sumsqs)
     if entry is None:  # of an operator, or of a call that takes two launches
-        options = FORWARD, inplace, for_backward, *rotation.options, *norm.values
+        options = FORWARD, inplace, for_backward, *rotation.options
         keyed = *q_k, *of_weights, *of_sums, *rotation.tensors
         entry = fastpath.entry_of_launch(options, keyed)
     pairs = *q_k, *q_and_k(outs), *of_weights, *q_and_k(rstds), *of_sums
     given = *pairs, positions, *rotation.tensors
     if entry is None or entry.launch is None or not entry.launch(given):
-        _launch(entry, ForwardTensors._make(given), lambda x: plan_norm(x, rotation, norm), inplace)
+        _launch(entry, ForwardTensors._make(given), lambda x: plan_norm(x, rotation), inplace)
     return outs, rstds, positions
+
+
+class Wanted(NamedTuple):
+    """Which gradients a backward computes."""
+
+    inputs: bool
+    weights: bool
+    sums: bool  # of squares, which came from elsewhere
 
 
 def norm_rope_backward(
@@ -122,7 +131,6 @@ def norm_rope_backward(
     positions: Tensor | None,
     weights: Sequence[Tensor],
     rotation: Rotation,
-    norm: Normalization,
     given_sums: bool,
     wanted: Wanted,
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
@@ -135,7 +143,7 @@ def norm_rope_backward(
         grads: of the outputs.
         kept: the inputs.
         rstds, positions: what the forward returned.
-        weights, rotation, norm: as in the forward.
+        weights, rotation: as in the forward.
         given_sums: the forward's sums of squares came from elsewhere.
         wanted: which gradients are computed. What is not wanted is returned as ().
     """
@@ -153,7 +161,7 @@ def norm_rope_backward(
     where = rotation.start_positions, rotation.position_ids, rotation.axes
     tables = rotation.table, rotation.sin, *where
     rows, norms = (*q_and_k(grads), *q_and_k(kept)), (*q_and_k(weights), *q_and_k(rstds))
-    options = BACKWARD, packed, given_sums, wanted, *rotation.options, *norm.values
+    options = BACKWARD, packed, given_sums, wanted, *rotation.options
     entry = fastpath.entry_of_launch(options, (*rows, *norms, *tables))
     pairs = *rows, *q_and_k(outs), *norms, *q_and_k(of_sums)
     if entry is not None and entry.launch is not None:
@@ -171,7 +179,7 @@ def norm_rope_backward(
     if given is not None:
 
         def plan_of(read: BackwardTensors) -> Plan:
-            return plan_backward(read, rotation, norm, wanted.weights, given_sums, packed)
+            return plan_backward(read, rotation, wanted.weights, given_sums, packed)
 
         _launch_backward(entry if given is came else None, given, plan_of)
     return outs, of_weights, of_sums

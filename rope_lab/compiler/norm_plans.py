@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -11,7 +12,6 @@ from rope_kernels.api import rotation_of, tables_of
 from rope_kernels.call.arguments import Call
 from rope_kernels.call.checks import check_call
 from rope_kernels.call.norm_checks import NORM_ROUNDINGS, NormCall, check_norm
-from rope_kernels.call.normalization import Normalization
 from rope_kernels.call.positions import shape_of_kept
 from rope_kernels.call.rotation import Rotation
 from rope_kernels.launch.kernel_plans import plan_backward, plan_norm, plan_sum, shares_of
@@ -65,6 +65,7 @@ def plans_of_norm(
     rotation = rotation_of(call, tables_of(call.freqs), num_positions)
     _refuse_other_ways(call, norm, rotation)
     (((_, weights, sumsqs), how),) = launches_of(call, norm)
+    rotation = replace(rotation, norm=how)
     with_backward = wants_grad((*call.tensors, *weights, *sumsqs))
 
     outs = call.tensors if call.inplace else [_new(t, t.shape) for t in call.tensors]
@@ -77,10 +78,10 @@ def plans_of_norm(
             positions = _new(rotation.cu_seqlens, shape, torch.int64)
     pairs = [x for row in (call.tensors, outs, weights, rstds, sumsqs) for x in q_and_k(row)]
     given = as_read(ForwardTensors(*pairs, positions, *rotation.tensors), call.inplace)
-    plans = {FORWARD: (plan_norm(given, rotation, how, engine), given)}
+    plans = {FORWARD: (plan_norm(given, rotation, engine), given)}
     if with_backward:
         sums = rstds if sumsqs else []
-        plans |= _backward(engine, call.tensors, rstds, positions, weights, sums, rotation, how)
+        plans |= _backward(engine, call.tensors, rstds, positions, weights, sums, rotation)
     return plans
 
 
@@ -92,7 +93,6 @@ def _backward(
     weights: list[Tensor],
     sumsq_grads: list[Tensor],
     rotation: Rotation,
-    norm: Normalization,
 ) -> dict[str, tuple[Plan, NormTensors]]:
     packed, wants_weights = positions is not None, wants_grad(tuple(weights))
     if packed:
@@ -104,7 +104,7 @@ def _backward(
     given = BackwardTensors(*pairs, None, None, rotation.table, rotation.sin, *where)
     given = as_read(given)
     options = wants_weights, len(sumsq_grads) > 0, packed
-    plan = plan_backward(given, rotation, norm, *options, engine)
+    plan = plan_backward(given, rotation, *options, engine)
     if not wants_weights:
         return {BACKWARD: (plan, given)}
     shares = shares_of(plan, len(weights))

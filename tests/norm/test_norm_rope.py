@@ -10,7 +10,7 @@ from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_
 from norm_yardstick import assert_as_in_new_memory, check, norm_rope_fp64
 from pairwise import cover
 from rope_kernels import norm_rope, qk_norm_rope, reference, sum_of_squares
-from rope_kernels.call.normalization import Normalization
+from rope_kernels.call.rotation import Normalization, Rotation
 from rope_kernels.launch import kernel_plans, launch
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -280,8 +280,9 @@ def test_weights_of_heads_meet_their_heads_in_any_format(tensor_format):
     norm = Normalization(
         eps=0.0, weight_offset=0.0, after=False, like_model=False, casts_last=False, dim=4
     )
+    rotation = Rotation(torch.empty(3, 1, 1, 4), tensor_format=tensor_format, norm=norm)
     heads = tensor_format.index("h")
-    by_head = reference.normalize(x, weight, None, tensor_format, norm).unbind(heads)
+    by_head = reference.normalize(x, weight, None, rotation).unbind(heads)
     for i, x_of_head in enumerate(x.unbind(heads)):
         want = torch.nn.functional.rms_norm(x_of_head, (4,), weight[i], eps=0.0)
         torch.testing.assert_close(by_head[i], want)
