@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from . import reference
+from .autograd.operators import rotate_by_operator
 from .autograd.rope_function import apply_to_plain_tensors
-from .autograd.rope_operator import rotate_by_operator, rotate_inplace_by_operator
 from .call.arguments import Call, Freqs, OutputPairing, Rounding
 from .call.checks import check_call, check_inplace, check_values
 from .call.cp_orders import CpOrder
@@ -427,8 +427,7 @@ def _rotate(
     if route is PYTORCH:
         return reference.rotate(tensors, rotation, rotation.rounding)
     if route is OPERATOR:
-        run = rotate_inplace_by_operator if inplace else rotate_by_operator
-        return run(tensors, rotation)
+        return rotate_by_operator(tensors, rotation, inplace)
     if recorded:
         inputs = *q_and_k(tensors), rotation.table, rotation.sin
         outs = apply_to_plain_tensors(*inputs, rotation, inplace, entry, _rotate_gradients)

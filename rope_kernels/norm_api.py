@@ -8,7 +8,7 @@ from torch import Tensor
 from . import reference
 from .api import KERNEL, OPERATOR, PYTORCH, Route, choose_route, rotation_of, tables_of
 from .autograd.norm_function import Rows, Tensors, apply_to_plain_tensors, inputs_of
-from .autograd.norm_operator import norm_rope_backward_by_operator, norm_rope_by_operator
+from .autograd.operators import norm_rope_backward_by_operator, norm_rope_by_operator
 from .call.arguments import CAST_LAST, LIKE_MODELS, Call, Freqs, OutputPairing
 from .call.checks import bad, check_call, check_inplace, check_values
 from .call.cp_orders import CpOrder

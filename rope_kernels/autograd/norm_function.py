@@ -13,6 +13,7 @@ from ..launch import launch
 from ..launch.launch import Wanted
 from ..launch.plan import q_and_k
 from ..machine.modes import has_memory, is_traced
+from .rope_function import keep, kept
 
 Tensors = Sequence[Tensor]
 Gradients = list[Tensor | None]
@@ -21,7 +22,7 @@ Gradients = list[Tensor | None]
 class NormRopeFunction(torch.autograd.Function):
     """y = rope(weight * x / rms(x)), or the norm after the rotation. For eager calls.
 
-    A traced forward takes the operator of `norm_operator.py`, which has the same gradients.
+    A traced forward takes the operator of `operators.py`, which has the same gradients.
     """
 
     @staticmethod
@@ -32,7 +33,7 @@ class NormRopeFunction(torch.autograd.Function):
         sumsqs = () if q_sumsq is None else (q_sumsq, k_sumsq)[:n]
         rows = Rows(tensors, weights, sumsqs)
         found = launch.norm_rope(*rows, rotation, False, True, entry)
-        keep(ctx, rows, found, rotation)
+        keep_norm(ctx, rows, found, rotation)
         ctx.run_backward = run_backward
         return found[0]
 
@@ -53,11 +54,11 @@ class Rows(NamedTuple):
     """The tensors of one launch that may want a gradient."""
 
     tensors: Tensors  # one or two
-    weights: Tensors  # as many, or none
-    sumsqs: Tensors  # as many, or none
+    weights: Tensors = ()  # as many, or none
+    sumsqs: Tensors = ()  # as many, or none
 
 
-def keep(
+def keep_norm(
     ctx,
     rows: Rows,
     found: tuple[Tensors, Tensors, Tensor | None],
@@ -70,18 +71,14 @@ def keep(
     """
     outs, rstds, positions = found
     tensors, weights, sumsqs = rows
-    saved = *tensors, *weights, *sumsqs, *rstds, positions, *rotation.tensors
-    ctx.save_for_backward(*saved)
     ctx.counts = len(tensors), len(weights), len(sumsqs), len(rstds)
-    ctx.options = rotation.options
-    ctx.set_materialize_grads(False)
     frozen = [
         out
         for i, out in enumerate(outs)
         if not (tensors[i].requires_grad or any([x[i].requires_grad for x in rows[1:] if x]))
     ]
-    if frozen or beside:
-        ctx.mark_non_differentiable(*frozen, *beside)
+    saved = *tensors, *weights, *sumsqs, *rstds, positions
+    keep(ctx, rotation, saved, [*frozen, *beside])
 
 
 def gradients(
@@ -95,17 +92,17 @@ def gradients(
     Second derivatives are those of `norm_reference.norm_rope`, by PyTorch.
 
     Args:
-        ctx: after `keep`.
+        ctx: after `keep_norm`.
         grads: of the outputs; None of what nobody used.
         wanted: for each of the three: of which gradients are wanted.
         run: `launch.norm_rope_backward`, or the operator of it.
     """
-    saved = iter(ctx.saved_tensors)
+    rotation, saved = kept(ctx)
+    saved = iter(saved)
     tensors, weights, sums, rstds = [tuple(islice(saved, count)) for count in ctx.counts]
-    positions, *tables = saved
+    (positions,) = saved
     n = len(tensors)
     grads = grads[:n]  # an operator returns more than the results
-    rotation = Rotation.of((*tables, *ctx.options))
     found: tuple[Gradients, ...] = [None] * n, [None] * len(weights), [None] * len(sums)
     asked: dict[Wanted, list[int]] = {}  # q and k are of one launch unless they want other things
     for i in range(n):

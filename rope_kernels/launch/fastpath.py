@@ -82,7 +82,7 @@ def entry_of_call(
     return _entry_of(signature, tensors)
 
 
-def entry_of_launch(options: tuple, tensors: tuple[Tensor | None, ...]) -> Entry | None:
+def entry_of_launch(options: list, tensors: tuple[Tensor | None, ...]) -> Entry | None:
     """The entry of all launches with these options and with tensors that look like these.
 
     Args:
@@ -91,7 +91,7 @@ def entry_of_launch(options: tuple, tensors: tuple[Tensor | None, ...]) -> Entry
     """
     if not ENABLED or is_traced() or is_transformed():
         return None
-    return _entry_of(list(options), tensors)
+    return _entry_of(options, tensors)
 
 
 def _entry_of(signature: list[Any], tensors: tuple[Tensor | None, ...]) -> Entry | None:

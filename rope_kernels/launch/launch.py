@@ -62,7 +62,8 @@ def rotate(
     rotary slice is touched. `entry` is what the fast path remembers of such calls.
     """
     outs = tensors if inplace else memory_for(tensors, rotation)
-    given = *q_and_k(tensors), *q_and_k(outs), *rotation.tensors
+    pairs = (*tensors, *outs) if len(tensors) == 2 else (*tensors, None, *outs, None)
+    given = *pairs, *rotation.tensors
     if entry is None or entry.launch is None or not entry.launch(given):
         _launch(entry, RopeTensors._make(given), lambda x: plan_rope(x, rotation, inplace), inplace)
     return outs
@@ -75,7 +76,7 @@ def entry_of_rotation(
     keyed = *tensors, rotation.table, rotation.sin
     if rotation.looks_up_positions:
         keyed += rotation.where
-    return fastpath.entry_of_launch((ROPE, inplace, *rotation.options), keyed)
+    return fastpath.entry_of_launch([ROPE, inplace, *rotation.options], keyed)
 
 
 def norm_rope(
@@ -106,7 +107,7 @@ def norm_rope(
         rstds = tuple([t.new_empty(t.shape[:-1], dtype=dtype) for t in tensors])
     q_k, of_weights, of_sums = q_and_k(tensors), q_and_k(weights), q_and_k(sumsqs)
     if entry is None:  # of an operator, or of a call that takes two launches
-        options = FORWARD, inplace, for_backward, *rotation.options
+        options = [FORWARD, inplace, for_backward, *rotation.options]
         keyed = *q_k, *of_weights, *of_sums, *rotation.tensors
         entry = fastpath.entry_of_launch(options, keyed)
     pairs = *q_k, *q_and_k(outs), *of_weights, *q_and_k(rstds), *of_sums
@@ -161,7 +162,7 @@ def norm_rope_backward(
     where = rotation.start_positions, rotation.position_ids, rotation.axes
     tables = rotation.table, rotation.sin, *where
     rows, norms = (*q_and_k(grads), *q_and_k(kept)), (*q_and_k(weights), *q_and_k(rstds))
-    options = BACKWARD, packed, given_sums, wanted, *rotation.options
+    options = [BACKWARD, packed, given_sums, wanted, *rotation.options]
     entry = fastpath.entry_of_launch(options, (*rows, *norms, *tables))
     pairs = *rows, *q_and_k(outs), *norms, *q_and_k(of_sums)
     if entry is not None and entry.launch is not None:
@@ -224,7 +225,7 @@ def _sum_partials(
     if len(outs) == 2 and outs[0].shape != outs[1].shape:
         for x, out in zip(partials, outs, strict=True):
             given = SumTensors(x, None, out, None)
-            _launch(fastpath.entry_of_launch((SUM,), given), given, plan_sum)
+            _launch(fastpath.entry_of_launch([SUM], given), given, plan_sum)
         return
     if entry is not None:
         entry.then = entry = entry.then or fastpath.Entry()

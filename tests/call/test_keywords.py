@@ -23,7 +23,7 @@ from rope_kernels import (
     rope_fw,
     rope_qk,
 )
-from rope_kernels.autograd import norm_function, norm_operator, rope_function, rope_operator
+from rope_kernels.autograd import norm_function, operators, rope_function
 from rope_kernels.call.arguments import Call
 from rope_kernels.call.norm_checks import NormCall
 from rope_kernels.call.rotation import Normalization, Rotation
@@ -144,13 +144,11 @@ def run_operator(name, rotation):
     rows, inplace = ([T], [T[0, 0, 0]], [T[..., 0]]), name.endswith("inplace")
     if name == "norm_rope_backward":
         wanted, given = Wanted(inputs=True, weights=True, sums=False), ([T], [T], [T], None, [])
-        norm_operator.norm_rope_backward_by_operator(*given, rotation, False, wanted)
+        operators.norm_rope_backward_by_operator(*given, rotation, False, wanted)
     elif name.startswith("norm"):
-        norm_operator.norm_rope_by_operator(*rows, rotation, inplace)
+        operators.norm_rope_by_operator(*rows, rotation, inplace)
     else:
-        by = rope_operator
-        run = by.rotate_inplace_by_operator if inplace else by.rotate_by_operator
-        run((T,), rotation)
+        operators.rotate_by_operator((T,), rotation, inplace)
 
 
 @pytest.fixture
@@ -165,9 +163,8 @@ def arrived(monkeypatch):
 
         return launch
 
-    for module in (rope_operator, norm_operator):
-        monkeypatch.setattr(module, "check_values", lambda *given: None)
-        monkeypatch.setattr(module, "check_inplace", lambda *given: None)
+    monkeypatch.setattr(operators, "check_values", lambda *given: None)
+    monkeypatch.setattr(operators, "check_inplace", lambda *given: None)
     monkeypatch.setattr(launch, "entry_of_rotation", lambda *given: None)
     monkeypatch.setattr(launch, "rotate", record(lambda: (T.clone(),)))
     monkeypatch.setattr(launch, "norm_rope", record(lambda: ((T.clone(),), (), None)))
@@ -207,7 +204,7 @@ def test_a_backward_has_the_rotation_of_its_forward(flag):
         seen.append(replace(rotation))
         return grads
 
-    rope_function.keep(ctx, (T,), (T,), rotation)
+    rope_function.keep_rotation(ctx, (T,), (T,), rotation)
     rope_function.gradients(ctx, (T,), (True,), rotate)
     assert is_same(seen[0], replace(rotation, transpose=not rotation.transpose))
 
@@ -221,7 +218,7 @@ def test_a_norms_backward_has_the_rotation_of_its_forward(flag):
         seen.append(given)
         return (T,), (), ()
 
-    norm_function.keep(ctx, rows, found, rotation)
+    norm_function.keep_norm(ctx, rows, found, rotation)
     with torch.no_grad():
         norm_function.gradients(ctx, (T,), ((True,), (), ()), run)
     *_, kept_rotation, given_sums, wanted = seen.pop()
