@@ -19,10 +19,16 @@ from ..kernels.values import (
 )
 from ..machine.engine import Engine, engine_of
 from .layout import Layout, alignment, cp_of, layout_of
-from .norm_tiles import backward_tile, forward_tile, max_registers, wanted_forward
 from .plan import BackwardTensors, ForwardTensors, Plan, RopeTensors, SumTensors
-from .rope_tiles import WHOLE_ROWS, rope_tile
 from .tile_facts import next_power_of_2
+from .tiles import (
+    WHOLE_ROWS,
+    backward_tile,
+    forward_tile,
+    max_registers,
+    rope_tile,
+    wanted_forward,
+)
 from .tuning import NORM_BACKWARD, first_match
 
 FORWARD, BACKWARD, SUM = "norm_rope_kernel", "norm_rope_backward_kernel", "sum_partials_kernel"

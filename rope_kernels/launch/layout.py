@@ -13,8 +13,8 @@ from ..call.rotation import Rotation
 from ..kernels.values import Lookup
 from ..machine.engine import Engine
 from .plan import Tensors
-from .rope_tiles import OrderOfPrograms, Work, order_of_programs, rows_run_outer
 from .tile_facts import Facts, facts_of
+from .tiles import OrderOfPrograms, Work, order_of_programs, rows_run_outer
 
 
 @dataclass(frozen=True)

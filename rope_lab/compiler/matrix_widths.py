@@ -14,7 +14,7 @@ from rope_kernels.launch.plan import (
     RopeTensors,
     SumTensors,
 )
-from rope_kernels.launch.rope_tiles import WHOLE_ROWS
+from rope_kernels.launch.tiles import WHOLE_ROWS
 
 from .norm_plans import NormTensors
 

@@ -8,7 +8,7 @@ import torch
 from pairwise import cover
 from rope_kernels import rope_fw
 from rope_kernels.call.rotation import Rotation
-from rope_kernels.launch import rope_tiles
+from rope_kernels.launch import tiles
 from rope_kernels.launch.tile_facts import MAX_WARPS, WARP_BYTES, facts_of
 from rope_lab.compiler.plans import plan_of
 
@@ -25,7 +25,7 @@ def rotation_of(half, where="a table", **more):
 
 
 def tile_of(rotation, *facts, **more):
-    return rope_tiles.rope_tile(rotation, facts_of(rotation, *facts, **more))
+    return tiles.rope_tile(rotation, facts_of(rotation, *facts, **more))
 
 
 @pytest.mark.parametrize("where", WHERE)
@@ -58,7 +58,7 @@ def check_tile(work, half, tail, rows, element_bytes):
     assert work.positions == tile.positions * (side if tile.over_positions else 1)
     assert work.rows == tile.rows * (1 if tile.over_positions else side)
     assert work.rows < 2 * max(rows, side)
-    if work.kernel == rope_tiles.WHOLE_ROWS:
+    if work.kernel == tiles.WHOLE_ROWS:
         assert columns / 2 < side * width <= columns  # at most half of a block is empty
         size = blocks * columns * element_bytes
         assert blocks == 1 or size <= 8192
@@ -111,7 +111,7 @@ def test_rows_that_fit_badly_give_way_to_positions(rows, over_positions):
     ),
 )
 def test_tiles_of_three_rows_side_by_side_leave_few_places_empty(rows, most, blocks):
-    assert rope_tiles.blocks_over_rows(rows, 3, most) == blocks
+    assert tiles.blocks_over_rows(rows, 3, most) == blocks
 
 
 @cover(d=(64, 72, 80, 88, 96, 128), element_bytes=(2, 4), rows_outer=(False, True))
@@ -140,15 +140,15 @@ def test_a_row_of_cosines_is_read_8_bytes_a_thread():
 def order_of(t, tensor_format):
     """Of a tensor that turns by a table for all."""
     rotation = Rotation(torch.empty(2, 1, 1, 8), tensor_format=tensor_format)
-    return rope_tiles.order_of_programs(t, rotation)
+    return tiles.order_of_programs(t, rotation)
 
 
 def test_programs_take_tiles_in_the_order_of_memory():
     """sbhd: position after position; bshd: entry after entry; bhsd: head after head."""
     orders = {
         "sbhd": (False, False, 1),  # per batch, rows outer, stretch
-        "bshd": (True, False, rope_tiles.STRETCH_OF_BATCH),
-        "bhsd": (True, True, rope_tiles.STRETCH_OF_ROWS),
+        "bshd": (True, False, tiles.STRETCH_OF_BATCH),
+        "bhsd": (True, True, tiles.STRETCH_OF_ROWS),
     }
     for tensor_format, order in orders.items():
         # a dimension of one index changes no order, or the first token compiles another kernel
