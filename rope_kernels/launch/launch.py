@@ -258,6 +258,8 @@ def _launch(
             full = with_elements(given)
             if full is None:
                 return
+            if full is not given:
+                entry = None  # it is of a launch of all of them
             tensors = as_read(full, inplace)
         plan = plan_of(tensors)
         compiled = run(plan, tensors)
