@@ -6,16 +6,16 @@ import torch
 from torch import Tensor
 
 from . import reference
+from .autograd.operators import rotate_by_operator
 from .autograd.rope_function import apply_to_plain_tensors
-from .autograd.rope_operator import rotate_by_operator, rotate_inplace_by_operator
 from .call.arguments import Call, Freqs, OutputPairing, Rounding
 from .call.checks import check_call, check_inplace, check_values
 from .call.cp_orders import CpOrder
 from .call.formats import TensorFormat, view_as_sbhd
 from .call.rotation import Rotation
 from .embedding import PER_PAIR, AnglesPerPair, RotaryPositionEmbedding
-from .launch import fastpath, launch_rope
-from .launch.plan import two
+from .launch import fastpath, launch
+from .launch.plan import q_and_k
 from .machine.engine import runs_in_triton
 from .machine.modes import has_memory, is_dtensor, is_traced, is_transformed, wants_grad
 
@@ -401,7 +401,7 @@ def tables_of(freqs: Freqs) -> Tables:
 
 def _rotate_gradients(grads: tuple[Tensor, ...], rotation: Rotation) -> tuple[Tensor, ...]:
     """Rotate the gradients of checked tensors, by the transposed map."""
-    entry = fastpath.entry_of_rotation(rotation, grads, inplace=False)
+    entry = launch.entry_of_rotation(grads, rotation, inplace=False)
     if entry is not None and entry.launch is not None:
         route = KERNEL
     else:
@@ -427,13 +427,12 @@ def _rotate(
     if route is PYTORCH:
         return reference.rotate(tensors, rotation, rotation.rounding)
     if route is OPERATOR:
-        run = rotate_inplace_by_operator if inplace else rotate_by_operator
-        return run(tensors, rotation)
+        return rotate_by_operator(tensors, rotation, inplace)
     if recorded:
-        inputs = *two(tensors), rotation.table, rotation.sin
+        inputs = *q_and_k(tensors), rotation.table, rotation.sin
         outs = apply_to_plain_tensors(*inputs, rotation, inplace, entry, _rotate_gradients)
         return tensors if inplace else outs
-    outs = launch_rope.rotate(tensors, rotation, inplace, entry)
+    outs = launch.rotate(tensors, rotation, inplace, entry)
     if inplace:
         torch.autograd.graph.increment_version([t for t in tensors if not t.is_inference()])
     return outs

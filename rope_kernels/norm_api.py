@@ -1,20 +1,21 @@
 """The public functions that normalize and rotate in one kernel."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from . import reference
 from .api import KERNEL, OPERATOR, PYTORCH, Route, choose_route, rotation_of, tables_of
 from .autograd.norm_function import Rows, Tensors, apply_to_plain_tensors, inputs_of
-from .autograd.norm_operator import norm_rope_backward_by_operator, norm_rope_by_operator
+from .autograd.operators import norm_rope_backward_by_operator, norm_rope_by_operator
 from .call.arguments import CAST_LAST, LIKE_MODELS, Call, Freqs, OutputPairing
 from .call.checks import bad, check_call, check_inplace, check_values
 from .call.cp_orders import CpOrder
 from .call.formats import TensorFormat, view_as_sbhd
 from .call.norm_checks import NORM_ROUNDINGS, NormCall, NormRounding, check_norm
-from .call.normalization import Normalization
-from .call.rotation import Rotation
-from .launch import fastpath, launch_norm
+from .call.rotation import Normalization, Rotation
+from .launch import fastpath, launch
 from .machine.modes import is_dtensor, is_traced, wants_grad
 
 
@@ -226,9 +227,10 @@ def norm_rope_call(call: Call, norm: NormCall) -> tuple[Tensor, ...]:
     if wants_grad((rotation.table, rotation.sin)):
         route = PYTORCH  # the kernels have no gradient of a table
     if known:
+        rotation.norm = entry.norm
         rows = tensors, _given(norm.weights), _given(norm.sumsqs)
         return _norm_rope(
-            rows, rotation, entry.norm, route, inplace=call.inplace, recorded=recorded, entry=entry
+            rows, rotation, route, inplace=call.inplace, recorded=recorded, entry=entry
         )
     launches = launches_of(call, norm)
     if entry is not None:
@@ -237,7 +239,12 @@ def norm_rope_call(call: Call, norm: NormCall) -> tuple[Tensor, ...]:
     for rows, how in launches:
         alone = entry if len(launches) == 1 else None
         outs += _norm_rope(
-            rows, rotation, how, route, inplace=call.inplace, recorded=recorded, entry=alone
+            rows,
+            replace(rotation, norm=how),
+            route,
+            inplace=call.inplace,
+            recorded=recorded,
+            entry=alone,
         )
     return tuple(outs)
 
@@ -279,7 +286,6 @@ def _given(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
 def _norm_rope(
     rows: tuple[Tensors, Tensors, Tensors],
     rotation: Rotation,
-    norm: Normalization,
     route: Route,
     inplace: bool,
     recorded: bool,
@@ -287,17 +293,17 @@ def _norm_rope(
 ) -> tuple[Tensor, ...]:
     """Normalize and rotate checked tensors by the route chosen."""
     if route is PYTORCH:
-        outs = reference.norm_rope(*rows, rotation, norm)
+        outs = reference.norm_rope(*rows, rotation)
         if not inplace:
             return outs
         for t, out in zip(rows[0], outs, strict=True):
             t.copy_(out)
         return rows[0]
     if route is OPERATOR:
-        return norm_rope_by_operator(*rows, rotation, norm, inplace)
+        return norm_rope_by_operator(*rows, rotation, inplace)
     if recorded and wants_grad([x for row in rows for x in row]):  # else another launch's
-        return apply_to_plain_tensors(*inputs_of(rows), rotation, norm, entry, _backward)
-    outs, _, _ = launch_norm.norm_rope(*rows, rotation, norm, inplace, False, entry)
+        return apply_to_plain_tensors(*inputs_of(rows), rotation, entry, _backward)
+    outs, _, _ = launch.norm_rope(*rows, rotation, inplace, False, entry)
     if inplace:
         torch.autograd.graph.increment_version([t for t in outs if not t.is_inference()])
     return outs
@@ -305,5 +311,5 @@ def _norm_rope(
 
 def _backward(*given):
     """A backward may be traced when the forward was not."""
-    run = norm_rope_backward_by_operator if is_traced() else launch_norm.norm_rope_backward
+    run = norm_rope_backward_by_operator if is_traced() else launch.norm_rope_backward
     return run(*given)

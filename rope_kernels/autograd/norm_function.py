@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from .. import reference
-from ..call.normalization import Normalization, Wanted
 from ..call.rotation import Rotation
-from ..launch import launch_norm
-from ..launch.plan import two
+from ..launch import launch
+from ..launch.launch import Wanted
+from ..launch.plan import q_and_k
 from ..machine.modes import has_memory, is_traced
+from .rope_function import keep, kept
 
 Tensors = Sequence[Tensor]
 Gradients = list[Tensor | None]
@@ -21,20 +22,18 @@ Gradients = list[Tensor | None]
 class NormRopeFunction(torch.autograd.Function):
     """y = rope(weight * x / rms(x)), or the norm after the rotation. For eager calls.
 
-    A traced forward takes the operator of `norm_operator.py`, which has the same gradients.
+    A traced forward takes the operator of `operators.py`, which has the same gradients.
     """
 
     @staticmethod
-    def forward(
-        ctx, q, k, q_weight, k_weight, q_sumsq, k_sumsq, rotation, norm, entry, run_backward
-    ):
+    def forward(ctx, q, k, q_weight, k_weight, q_sumsq, k_sumsq, rotation, entry, run_backward):
         tensors = (q,) if k is None else (q, k)
         n = len(tensors)
         weights = () if q_weight is None else (q_weight, k_weight)[:n]
         sumsqs = () if q_sumsq is None else (q_sumsq, k_sumsq)[:n]
         rows = Rows(tensors, weights, sumsqs)
-        found = launch_norm.norm_rope(*rows, rotation, norm, False, True, entry)
-        keep(ctx, rows, found, rotation, norm)
+        found = launch.norm_rope(*rows, rotation, False, True, entry)
+        keep_norm(ctx, rows, found, rotation)
         ctx.run_backward = run_backward
         return found[0]
 
@@ -43,7 +42,7 @@ class NormRopeFunction(torch.autograd.Function):
         needs, counts = ctx.needs_input_grad, ctx.counts
         wanted = [needs[2 * i : 2 * i + n] for i, n in enumerate(counts[:3])]
         found = gradients(ctx, grads, wanted, ctx.run_backward)
-        return *two(found[0]), *two(found[1]), *two(found[2]), None, None, None, None
+        return *q_and_k(found[0]), *q_and_k(found[1]), *q_and_k(found[2]), None, None, None
 
 
 # `NormRopeFunction.apply` without its search for wrappers of torch.func, which `choose_route` has
@@ -55,16 +54,15 @@ class Rows(NamedTuple):
     """The tensors of one launch that may want a gradient."""
 
     tensors: Tensors  # one or two
-    weights: Tensors  # as many, or none
-    sumsqs: Tensors  # as many, or none
+    weights: Tensors = ()  # as many, or none
+    sumsqs: Tensors = ()  # as many, or none
 
 
-def keep(
+def keep_norm(
     ctx,
     rows: Rows,
     found: tuple[Tensors, Tensors, Tensor | None],
     rotation: Rotation,
-    norm: Normalization,
     beside: Tensors = (),
 ) -> None:
     """Save what `gradients` needs: x, 1 / rms of each row, and positions of packed tokens.
@@ -73,18 +71,14 @@ def keep(
     """
     outs, rstds, positions = found
     tensors, weights, sumsqs = rows
-    saved = *tensors, *weights, *sumsqs, *rstds, positions, *rotation.tensors
-    ctx.save_for_backward(*saved)
     ctx.counts = len(tensors), len(weights), len(sumsqs), len(rstds)
-    ctx.options, ctx.norm = rotation.options, norm
-    ctx.set_materialize_grads(False)
     frozen = [
         out
         for i, out in enumerate(outs)
         if not (tensors[i].requires_grad or any([x[i].requires_grad for x in rows[1:] if x]))
     ]
-    if frozen or beside:
-        ctx.mark_non_differentiable(*frozen, *beside)
+    saved = *tensors, *weights, *sumsqs, *rstds, positions
+    keep(ctx, rotation, saved, [*frozen, *beside])
 
 
 def gradients(
@@ -98,17 +92,17 @@ def gradients(
     Second derivatives are those of `norm_reference.norm_rope`, by PyTorch.
 
     Args:
-        ctx: after `keep`.
+        ctx: after `keep_norm`.
         grads: of the outputs; None of what nobody used.
         wanted: for each of the three: of which gradients are wanted.
-        run: `launch_norm.norm_rope_backward`, or the operator of it.
+        run: `launch.norm_rope_backward`, or the operator of it.
     """
-    saved = iter(ctx.saved_tensors)
+    rotation, saved = kept(ctx)
+    saved = iter(saved)
     tensors, weights, sums, rstds = [tuple(islice(saved, count)) for count in ctx.counts]
-    positions, *tables = saved
+    (positions,) = saved
     n = len(tensors)
     grads = grads[:n]  # an operator returns more than the results
-    rotation = Rotation.of((*tables, *ctx.options))
     found: tuple[Gradients, ...] = [None] * n, [None] * len(weights), [None] * len(sums)
     asked: dict[Wanted, list[int]] = {}  # q and k are of one launch unless they want other things
     for i in range(n):
@@ -124,14 +118,14 @@ def gradients(
     # a graph that was traced without gradients has no rstds, and may be run with some
     by_kernel = rstds and not torch.is_grad_enabled()
     if not (by_kernel and (is_traced() or all(map(has_memory, grads)))):
-        return _differentiable(grads, Rows(tensors, weights, sums), rotation, ctx.norm)
+        return _differentiable(grads, Rows(tensors, weights, sums), rotation)
     for what, which in asked.items():
         rows = grads, tensors, rstds, weights, sums
         if len(which) < n:
             rows = [[row[i] for i in which] if row else row for row in rows]
         *given, own_weights, own_sums = rows
         outs, of_weights, of_sums = run(
-            *given, positions, own_weights, rotation, ctx.norm, len(own_sums) > 0, what
+            *given, positions, own_weights, rotation, len(own_sums) > 0, what
         )
         of_sums = [g.sum_to_size(x.shape) for g, x in zip(of_sums, own_sums, strict=False)]
         for row, computed in zip(found, (outs, of_weights, of_sums), strict=True):
@@ -141,14 +135,14 @@ def gradients(
 
 
 def _differentiable(
-    grads: Sequence[Tensor | None], rows: Rows, rotation: Rotation, norm: Normalization
+    grads: Sequence[Tensor | None], rows: Rows, rotation: Rotation
 ) -> tuple[Gradients, Gradients, Gradients]:
     """The gradients as PyTorch computes them: differentiable once more, and in batches."""
     create_graph = torch.is_grad_enabled()
     with torch.enable_grad():
         # one may be computed from another: a view of its own ends each path
         rows = Rows(*([x.view_as(x) for x in row] for row in rows))
-        outs = reference.norm_rope(*rows, rotation, norm)
+        outs = reference.norm_rope(*rows, rotation)
     inputs = [x for row in rows for x in row if x.requires_grad]
     pairs = zip(outs, grads, strict=True)
     pairs = [(out, grad) for out, grad in pairs if out.requires_grad and grad is not None]
@@ -160,4 +154,4 @@ def _differentiable(
 
 def inputs_of(rows: tuple[Tensors, Tensors, Tensors]) -> list[Tensor | None]:
     """The first arguments of `NormRopeFunction`."""
-    return [x for row in rows for x in two(row)]
+    return [x for row in rows for x in q_and_k(row)]

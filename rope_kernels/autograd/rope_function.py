@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..call.rotation import TENSORS, Rotation
-from ..launch import launch_rope
+from ..launch import launch
 from .table_gradient import table_gradients
 
 
@@ -17,7 +17,7 @@ class RotationFunction(torch.autograd.Function):
     unless the table wants a gradient: one function, with a flag, is its own backward.
 
     `rotate_gradients(grads, rotation)` is a call of its own: a backward may be traced when the
-    forward was not. A traced forward takes the operator of `rope_operator.py`, with the same
+    forward was not. A traced forward takes the operator of `operators.py`, with the same
     gradients.
     """
 
@@ -26,8 +26,8 @@ class RotationFunction(torch.autograd.Function):
         tensors = (q,) if k is None else (q, k)
         if inplace:
             ctx.mark_dirty(*tensors)
-        outs = launch_rope.rotate(tensors, rotation, inplace, entry)
-        keep(ctx, tensors, outs, rotation)
+        outs = launch.rotate(tensors, rotation, inplace, entry)
+        keep_rotation(ctx, tensors, outs, rotation)
         ctx.rotate_gradients = rotate_gradients
         return outs
 
@@ -42,24 +42,38 @@ class RotationFunction(torch.autograd.Function):
 apply_to_plain_tensors = super(torch.autograd.Function, RotationFunction).apply
 
 
-def keep(ctx, tensors: Sequence[Tensor], outs: Sequence[Tensor], rotation: Rotation) -> None:
-    """Save what `gradients` needs: of the rotated tensors nothing, unless a table is trained."""
-    tables = rotation.table, rotation.sin
-    table_wants = any([x is not None and x.requires_grad for x in tables])
-    ctx.save_for_backward(*rotation.tensors, *(tensors if table_wants else ()))
+Tensors = Sequence[Tensor | None]
+
+
+def keep(ctx, rotation: Rotation, beside: Tensors, frozen: Tensors) -> None:
+    """Save a rotation and what a backward reads beside it. `frozen` outputs have no gradient."""
+    ctx.save_for_backward(*rotation.tensors, *beside)
     ctx.options = rotation.options
     ctx.set_materialize_grads(False)
-    if not table_wants:
+    if frozen:
+        ctx.mark_non_differentiable(*frozen)
+
+
+def kept(ctx) -> tuple[Rotation, Tensors]:
+    """What `keep` has saved. A checkpoint lets `ctx.saved_tensors` be read once."""
+    saved, n = ctx.saved_tensors, len(TENSORS)
+    return Rotation.of((*saved[:n], *ctx.options)), saved[n:]
+
+
+def keep_rotation(ctx, tensors: Tensors, outs: Tensors, rotation: Rotation) -> None:
+    """Keep of the rotated tensors nothing, unless a table is trained."""
+    if any([x is not None and x.requires_grad for x in (rotation.table, rotation.sin)]):
+        keep(ctx, rotation, tensors, ())
+    else:
         pairs = zip(tensors, outs, strict=True)
-        ctx.mark_non_differentiable(*[out for t, out in pairs if not t.requires_grad])
+        keep(ctx, rotation, (), [out for t, out in pairs if not t.requires_grad])
 
 
 def gradients(
     ctx, grads: Sequence[Tensor | None], wanted: Sequence[bool], rotate: Callable
 ) -> tuple[list[Tensor | None], Tensor | None, Tensor | None]:
     """Gradients of the rotated tensors, as far as `wanted`, and of the table and its sines."""
-    saved, n = ctx.saved_tensors, len(TENSORS)
-    rotation, tensors = Rotation.of((*saved[:n], *ctx.options)), saved[n:]
+    rotation, tensors = kept(ctx)
     found: list[Tensor | None] = [None] * len(grads)
     asked = [i for i, grad in enumerate(grads) if grad is not None and wanted[i]]
     if asked:

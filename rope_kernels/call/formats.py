@@ -2,7 +2,7 @@
 
 Letters: s = position in the sequence, b = batch, h = head, d = head dimension, t = token of a
 packed batch. TransformerEngine's names; the order of the letters is the order of the dimensions.
-A new format is one more string here; `rope_tiles.order_of_programs` finds its order of memory.
+A new format is one more string here; `tiles.order_of_programs` finds its order of memory.
 """
 
 from typing import Literal, get_args

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from itertools import takewhile
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,6 +13,17 @@ from torch.nn.functional import pad
 from ..embedding import for_both_members, radians
 from .fields import getter_of
 from .positions import positions_of
+
+
+class Normalization(NamedTuple):
+    """RMS norm of rows, as one call asks for it. `norm_api.norm_rope` says what the words mean."""
+
+    eps: float
+    weight_offset: float  # is added to the weight
+    after: bool  # normalizes the rotated row
+    like_model: bool  # rounds where a model in PyTorch does, not once
+    casts_last: bool  # a model that rounds after the weight, and not before it
+    dim: int  # number of elements over which a mean is taken: d, or that of all heads
 
 
 @dataclass(slots=True)
@@ -39,9 +51,12 @@ class Rotation:
     attention_factor: float = 1.0  # of cos and sin that are computed from turns
     promoted_from: str = ""  # a dtype: forward reads it and returns that of the table, back reverts
     keeps_strides: bool = False  # of what turns, as operators do; not of gradients
+    norm: Normalization | None = None  # of rows, beside the rotation
 
     @classmethod
-    def of(cls, values: Iterable[Tensor | str | bool | int | float | None]) -> "Rotation":
+    def of(
+        cls, values: Iterable[Tensor | str | bool | int | float | Normalization | None]
+    ) -> "Rotation":
         """The rotation that has these `tensors`, and then these `options`."""
         return cls(*values)
 
@@ -56,7 +71,7 @@ class Rotation:
         return self.cu_seqlens, self.start_positions, self.position_ids
 
     @property
-    def options(self) -> tuple[str | bool | int | float, ...]:
+    def options(self) -> tuple[str | bool | int | float | Normalization | None, ...]:
         """The fields that are not tensors, in their order."""
         return _options_of(self)
 

@@ -28,8 +28,7 @@ from torch.nn import Parameter
 
 from ..call.arguments import Call
 from ..call.fields import getter_of
-from ..call.normalization import Normalization
-from ..call.rotation import Rotation
+from ..call.rotation import Normalization
 from ..embedding import RotaryPositionEmbedding
 from ..machine.modes import is_traced, is_transformed
 
@@ -83,17 +82,16 @@ def entry_of_call(
     return _entry_of(signature, tensors)
 
 
-def entry_of_rotation(
-    rotation: Rotation, tensors: tuple[Tensor, ...], inplace: bool
-) -> Entry | None:
-    """The entry of all rotations of checked tensors that look like this one."""
+def entry_of_launch(options: list, tensors: tuple[Tensor | None, ...]) -> Entry | None:
+    """The entry of all launches with these options and with tensors that look like these.
+
+    Args:
+        options: the kernel's name, and what else decides a plan.
+        tensors: those that the launch reads.
+    """
     if not ENABLED or is_traced() or is_transformed():
         return None
-    signature = [Rotation, *rotation.options, inplace]
-    tensors = *tensors, rotation.table, rotation.sin
-    if rotation.looks_up_positions:
-        tensors += rotation.where
-    return _entry_of(signature, tensors)
+    return _entry_of(options, tensors)
 
 
 def _entry_of(signature: list[Any], tensors: tuple[Tensor | None, ...]) -> Entry | None:
@@ -178,20 +176,8 @@ def _by_handle(compiled, programs: int, numbers: tuple) -> Callable[[int, list],
     return lambda stream, addresses: launch(*addresses, *numbers, stream=stream)
 
 
-def entry_of_launch(options: tuple, tensors: tuple[Tensor | None, ...]) -> Entry | None:
-    """The entry of all launches with these options and with tensors that look like these.
-
-    Args:
-        options: the kernel's name, and what else decides a plan.
-        tensors: those that the launch reads.
-    """
-    if not ENABLED or is_traced() or is_transformed():
-        return None
-    return _entry_of(list(options), tensors)
-
-
 def shortest_launch(
-    compiled, programs: int, arguments: dict[str, Any], unsigned: tuple[int, ...]
+    compiled, programs: int, arguments: dict[str, Any], unkeyed: tuple[int, ...]
 ) -> Callable[[tuple], bool] | None:
     """Return what launches `compiled` again, or None where this file doesn't know how.
 
@@ -199,7 +185,7 @@ def shortest_launch(
         compiled: what a launch through Triton's JIT returned.
         programs: the size of its grid, which has one dimension.
         arguments: the kernel's arguments but for the tensors, which come first; by their names.
-        unsigned: which of the tensors, none of them None, the signature doesn't cover, because they
+        unkeyed: which of the tensors, none of them None, the signature doesn't cover, because they
             are allocated after it is known: outputs, and what a module has. All their addresses
             have to be multiples of 16.
 
@@ -235,7 +221,7 @@ def shortest_launch(
             addresses = [x if x is None else x.data_ptr() for x in tensors]
             if len(addresses) != count:
                 return False
-            for i in unsigned:
+            for i in unkeyed:
                 if addresses[i] % 16:
                     return False
             if _current_device() != device:

@@ -1,34 +1,11 @@
 """What one launch is: the kernel's tensors, and a Plan, which is everything else."""
 
-import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
-
-from ..call.rotation import Rotation
-from ..kernels.values import ContextParallel, Lookup
-from ..machine.engine import Engine
-
-MOST_ROWS = 2**31 - 2**16  # rows are counted in 32 bits, up to the end of the last block
-
-
-class RopeTensors(NamedTuple):
-    """The kernel's tensors, in the order of its arguments."""
-
-    q: Tensor | None
-    k: Tensor | None
-    q_out: Tensor | None
-    k_out: Tensor | None
-    table: Tensor
-    sin: Tensor | None
-    cu_seqlens: Tensor | None
-    starts: Tensor | None
-    ids: Tensor | None
-    axes: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -82,120 +59,134 @@ def _wrapped(title: str, items: list[str]) -> list[str]:
     return [line.replace("\0", " ") for line in textwrap.wrap(text, 100, **indent)]
 
 
-def two(tensors: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
+# Tensors of q and of k come in pairs, whose names begin with q and with k.
+
+
+class RopeTensors(NamedTuple):
+    """The rope kernel's tensors, in the order of its arguments."""
+
+    q: Tensor
+    k: Tensor | None
+    q_out: Tensor
+    k_out: Tensor | None
+    table: Tensor
+    sin: Tensor | None
+    cu_seqlens: Tensor | None
+    starts: Tensor | None
+    ids: Tensor | None
+    axes: Tensor | None
+
+
+class ForwardTensors(NamedTuple):
+    """The norm's forward kernel's tensors, in the order of its arguments."""
+
+    q: Tensor
+    k: Tensor | None
+    q_out: Tensor
+    k_out: Tensor | None
+    q_weight: Tensor | None
+    k_weight: Tensor | None
+    q_rstd: Tensor | None
+    k_rstd: Tensor | None
+    q_sumsq: Tensor | None
+    k_sumsq: Tensor | None
+    positions: Tensor | None
+    table: Tensor
+    sin: Tensor | None
+    cu_seqlens: Tensor | None
+    starts: Tensor | None
+    ids: Tensor | None
+    axes: Tensor | None
+
+
+class BackwardTensors(NamedTuple):
+    """The norm's backward kernel's tensors, in the order of its arguments."""
+
+    q_grad: Tensor
+    k_grad: Tensor | None
+    q: Tensor
+    k: Tensor | None
+    q_out: Tensor | None
+    k_out: Tensor | None
+    q_weight: Tensor | None
+    k_weight: Tensor | None
+    q_rstd: Tensor
+    k_rstd: Tensor | None
+    q_sumsq: Tensor | None
+    k_sumsq: Tensor | None
+    q_partial: Tensor | None
+    k_partial: Tensor | None
+    table: Tensor
+    sin: Tensor | None
+    starts: Tensor | None
+    ids: Tensor | None
+    axes: Tensor | None
+
+
+class SumTensors(NamedTuple):
+    """The tensors of the kernel that adds partial sums, (shares, d), in the order of its arguments.
+
+    With weights of each head d is that of all heads.
+    """
+
+    q_partial: Tensor
+    k_partial: Tensor | None
+    q_out: Tensor
+    k_out: Tensor | None
+
+
+Tensors = RopeTensors | ForwardTensors | BackwardTensors | SumTensors
+
+
+def q_and_k(tensors: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
     """Those of q and of k: None where there is none."""
     if not tensors:
         return None, None
     return (tensors[0], None) if len(tensors) == 1 else tensors
 
 
-def alignment(*tensors: Tensor | None) -> int:
-    """Bytes, up to 16, that divide the address of every row; 0 if Triton finds them by itself.
+def with_elements(given: Tensors) -> Tensors | None:
+    """The same without what belongs to an empty q or k; None if nothing is left.
 
-    Triton knows of a stride only whether 16 divides it. Rows of 72 elements of 2 bytes are 144
-    bytes apart, so 16 bytes are always aligned, yet Triton would load 2 at a time.
+    No program of a kernel has rows of an empty tensor. Where q is empty, k takes its place.
     """
-    aligned, known = 16, True
-    for x in tensors:
-        if x is None:
-            continue
-        size, strides = x.element_size(), [step for step in strides_of(x)[:-1] if step]
-        known &= x.data_ptr() % 16 == 0 and all(step % 16 == 0 for step in strides)
-        aligned = math.gcd(aligned, x.data_ptr(), *(step * size for step in strides))
-    return 0 if known else aligned
-
-
-def cp_of(rotation: Rotation) -> ContextParallel | None:
-    """Context parallelism as the kernels take it."""
-    if rotation.cp_size == 1:
+    q_full = given.q.numel() > 0
+    k_full = given.k is not None and given.k.numel() > 0
+    if q_full and (k_full or given.k is None):
+        return given
+    if not (q_full or k_full):
         return None
-    apart = {"zigzag": None, "contiguous": 0, "round_robin": rotation.cp_size}[rotation.cp_order]
-    return ContextParallel(rotation.cp_size, rotation.cp_rank, apart)
+    pairs = [(name, "k" + name[1:]) for name in given._fields if name[0] == "q"]
+    left = {q: getattr(given, q if q_full else k) for q, k in pairs}
+    return given._replace(**left, **{k: None for _, k in pairs})
 
 
-def lookup_of(t: Tensor, rotation: Rotation, unit: int, engine: Engine) -> Lookup:
-    """How a kernel finds cosines and sines; `unit` is that of `StridesOfTables`."""
-    return Lookup(
-        one_per_pair=rotation.on_the_fly or rotation.one_per_pair,
-        interleaved=rotation.interleaved,
-        unit=unit,
-        fast_sine=has_fast_sine(t, engine),
-        inverse=rotation.inverse,
-        attention_factor=None if rotation.attention_factor == 1.0 else rotation.attention_factor,
-        axes=None if rotation.axes is None else rotation.position_ids.shape[0],
-    )
+_READ_WHOLE = "q", "k", "q_grad", "k_grad"
+_CONTIGUOUS = "q_weight", "k_weight", "cu_seqlens", "starts"
+_SUMS = ("q_sumsq", "q"), ("k_sumsq", "k")
 
 
-def has_fast_sine(t: Tensor, engine: Engine) -> bool:
-    """Whether the hardware's sine may serve: AMD's library, the interpreter and fp64 have none."""
-    return engine is Engine.NVIDIA and t.dtype != torch.float64
+def as_read(given: Tensors, inplace: bool = False) -> Tensors:
+    """The same as a kernel reads them.
 
-
-def with_rows_in_one_dimension(views: list[Tensor | None]) -> list[Tensor | None]:
-    """Views (s, b, h, d) as (s, 1, b * h, d), where every one of them has its rows evenly spaced.
-
-    Otherwise the same views. A program then need not divide to find the addresses of its rows.
+    Pending signs of views are resolved, but in place, where minus x turned is minus what comes out.
+    Weights and lists are contiguous, cosines and sines have equal strides, and there is a sum of
+    squares for each row.
     """
-    for view in views:
-        if view is not None:
-            _, batch, heads, _ = view.shape
-            _, b_stride, h_stride, _ = view.stride()
-            if b_stride != heads * h_stride or batch * heads >= MOST_ROWS:
-                return views
-    return [None if view is None else view.flatten(1, 2).unsqueeze(1) for view in views]
-
-
-def strides_in_units(table: Tensor | None) -> tuple[tuple[int, ...] | None, int]:
-    """Strides of a table (b, s2, columns), those of b and s in units, and the unit in elements.
-
-    The unit is 1 where Triton finds all alignment by itself: where 16 divides the strides.
-    """
-    strides, unit = strides_of(table), 1
-    if strides is not None and any(step % 16 for step in strides[:-1]):
-        unit = math.gcd(16, *strides[:-1])
-        strides = *(step // unit for step in strides[:-1]), strides[-1]
-    return strides, unit
-
-
-class StridesOfTables(NamedTuple):
-    """Those of a table and of position ids, and the unit in which the table's are counted."""
-
-    table: tuple[int, ...] | None
-    ids: tuple[int, ...] | None
-    unit: int
-
-
-def strides_of_tables(
-    table: Tensor | None, ids: Tensor | None, several_axes: bool
-) -> StridesOfTables:
-    """The strides that say where a token's angles are.
-
-    Args:
-        table: (s2, 1, 1, columns), (s2, columns) or (b, s2, columns); None: angles on the fly.
-        ids: (b, s), or (s,) of packed tokens, which are one batch entry; or None. With one more
-            dimension in front, that of axes, their strides have one more at the end.
-        several_axes: whether they have.
-    """
-    if table is not None and table.dim() != 3:
-        table = table.flatten(1)[None]  # (1, s2, columns)
-    if ids is not None and ids.dim() == (2 if several_axes else 1):
-        ids = ids.unsqueeze(-2)
-    if several_axes:
-        ids = ids.movedim(0, -1)
-    strides, unit = strides_in_units(table)
-    return StridesOfTables(strides, strides_of(ids), unit)
-
-
-def as_read(table: Tensor, sin: Tensor | None, *lists: Tensor | None) -> tuple[Tensor | None, ...]:
-    """The same as the kernels read them: cosines and sines of equal strides, contiguous lists."""
+    read = {name: x for name, x in given._asdict().items() if x is not None}
+    if not inplace:
+        read |= {name: read[name].resolve_neg() for name in _READ_WHOLE if name in read}
+    read |= {name: read[name].resolve_neg().contiguous() for name in _CONTIGUOUS if name in read}
+    for sums, rows in _SUMS:
+        if sums in read:  # all heads may share one; the gradients of a backward have all
+            read[sums] = read[sums].resolve_neg().expand(read[rows].shape[:-1])
+    table, sin = given.table, given.sin
     if sin is not None and (table.stride() != sin.stride() or table.is_neg() or sin.is_neg()):
         table, sin = (x.resolve_neg().contiguous() for x in (table, sin))
-    lists = tuple([None if x is None else x.contiguous() for x in lists])
-    return table.resolve_neg(), sin, *lists
+    return given._replace(**read | {"table": table.resolve_neg(), "sin": sin})
 
 
-def strides_of(x: Tensor | None) -> tuple[int, ...] | None:
-    """In elements; 0 for a dimension of one index, where 1 would look unaligned to the compiler."""
-    if x is None:
-        return None
-    return tuple(0 if n == 1 else step for n, step in zip(x.shape, x.stride(), strict=True))
+def same_memory(given: Tensors, read: Tensors) -> bool:
+    """Whether no tensor had to be copied. A copy is another one in the next call."""
+    pairs = zip(given, read, strict=True)
+    return all(x is y or x.data_ptr() == y.data_ptr() for x, y in pairs)

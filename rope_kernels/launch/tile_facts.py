@@ -31,7 +31,7 @@ class Facts(NamedTuple):
     rows_outer: bool  # the positions of a head are neighbors in memory, as in bhsd
     inplace: bool  # results overwrite what was read
     packed: bool  # a program searches `cu_seqlens` for the sequences of its tokens
-    shared: bool  # several ranks share a sequence, and a search divides
+    context_parallel: bool  # several ranks share a sequence, and a search divides
     looks_up_positions: bool  # in `cu_seqlens`, starts or ids, before it can find angles
     on_the_fly: bool  # angles are computed; no table is read
     takes_pairs: bool  # a block can hold pairs of several rows: half-split ones, without a tail
@@ -138,7 +138,7 @@ def facts_of(
         rows_outer=rows_outer,
         inplace=inplace,
         packed=rotation.cu_seqlens is not None,
-        shared=rotation.cp_size > 1,
+        context_parallel=rotation.cp_size > 1,
         looks_up_positions=rotation.looks_up_positions,
         on_the_fly=rotation.on_the_fly,
         takes_pairs=several and tail == 0 and fits,

@@ -79,7 +79,7 @@ PADDED_ROWS = (
     ),
     Row(
         lanes=ACROSS_ROWS,
-        when=lambda facts: facts.packed and facts.shared,
+        when=lambda facts: facts.packed and facts.context_parallel,
         tile=RotationTile(Kind.PADDED, tile_bytes=2048, warp_bytes=4096, most_empty=1.0),
         why="A lane would search for two positions: 4 x 2 has 95 % with Triton 3.6, and 58 with "
         "3.7.1.",

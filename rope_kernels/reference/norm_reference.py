@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from ..call.checks import check_tensor
-from ..call.normalization import Normalization
 from ..call.rotation import Rotation
 from ..embedding.arguments import FLOATS
 from ..machine.modes import is_traced, is_transformed
@@ -18,35 +17,33 @@ def norm_rope(
     weights: Sequence[Tensor],
     sumsqs: Sequence[Tensor],
     rotation: Rotation,
-    norm: Normalization,
 ) -> tuple[Tensor, ...]:
     """Normalize and rotate; differentiable in every tensor, as often as you like.
 
-    Without `norm.like_model` all is computed in fp32 (fp64 for fp64) and rounded once, at the end.
-    With it these are the operators of models in transformers, and PyTorch promotes: what
-    meets a weight or cos and sin in fp32 stays in fp32.
+    Without `like_model` all is computed in fp32 (fp64 for fp64) and rounded once, at the end. With
+    it these are the operators of models in transformers, and PyTorch promotes: what meets a weight
+    or cos and sin in fp32 stays in fp32.
 
     Args:
         tensors: one or two, each as `tensor_format` says.
         weights: as many, (d,) or (h, d); or none.
         sumsqs: as many, a sum of squares of each row; or none.
-        rotation: by which angles.
-        norm: how rows are normalized.
+        rotation: by which angles, and how rows are normalized.
     """
     stored, rows, rounding = tensors[0].dtype, tuple(tensors), "once"
-    if norm.like_model:
+    if rotation.norm.like_model:
         rounding = "promoted" if rotation.rounding == "promoted" else "model"
     else:
         rows = tuple([t.to(rope_reference.compute_dtype(t)) for t in tensors])
-    if norm.after:
+    if rotation.norm.after:
         kept = "kept" if rounding == "promoted" else rounding
         rows = rope_reference.rotate(rows, rotation, kept)
     normal = []
     for i, row in enumerate(rows):
         weight, sumsq = (x[i] if x else None for x in (weights, sumsqs))
-        normal.append(normalize(row, weight, sumsq, rotation.tensor_format, norm))
+        normal.append(normalize(row, weight, sumsq, rotation))
     rows = tuple(normal)
-    if not norm.after:
+    if not rotation.norm.after:
         rows = rope_reference.rotate(rows, rotation, rounding)
     return tuple([row.to(stored).contiguous() for row in rows])
 
@@ -55,8 +52,7 @@ def normalize(
     x: Tensor,
     weight: Tensor | None,
     sumsq: Tensor | None,
-    tensor_format: str,
-    norm: Normalization,
+    rotation: Rotation,
 ) -> Tensor:
     """x / rms(x) * (weight_offset + weight), in the dtype of `x`; sums in fp32 at least.
 
@@ -66,16 +62,16 @@ def normalize(
     if sumsq is None:
         mean = exact.square().mean(-1, keepdim=True)
     else:
-        mean = sumsq.to(exact.dtype).unsqueeze(-1) / norm.dim
-    normal = exact * torch.rsqrt(mean + norm.eps)
+        mean = sumsq.to(exact.dtype).unsqueeze(-1) / rotation.norm.dim
+    normal = exact * torch.rsqrt(mean + rotation.norm.eps)
     if weight is None:
         return normal.to(x.dtype)
     if weight.dim() == 2:  # (h, d), with a dimension for each one between those two
-        between = tensor_format.index("d") - tensor_format.index("h") - 1
+        between = rotation.tensor_format.index("d") - rotation.tensor_format.index("h") - 1
         weight = weight.reshape(weight.shape[0], *[1] * between, weight.shape[1])
-    if norm.like_model and not norm.casts_last:
+    if rotation.norm.like_model and not rotation.norm.casts_last:
         return weight * normal.to(x.dtype)
-    return ((weight.to(exact.dtype) + norm.weight_offset) * normal).to(x.dtype)
+    return ((weight.to(exact.dtype) + rotation.norm.weight_offset) * normal).to(x.dtype)
 
 
 def sum_of_squares(t: Tensor) -> Tensor:

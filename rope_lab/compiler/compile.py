@@ -21,8 +21,8 @@ from pathlib import Path
 
 import torch
 
+from rope_kernels.launch.launch import kernel_of, options_of
 from rope_kernels.launch.plan import Plan, RopeTensors
-from rope_kernels.launch.run import kernel_of, options_of
 
 from ..child import Child
 from ..shipment import CannotPassOn, Shipment, is_named_tuple

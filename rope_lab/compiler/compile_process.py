@@ -79,7 +79,7 @@ def compile_kernel(kernel, target: GPUTarget, job: dict):
     """What `JITFunction.run` does before it launches; Triton has no public name for it."""
     backend = make_backend(target)
     bind = create_function_from_signature(kernel.signature, kernel.params, backend)
-    # `enable_fp_fusion` as `launch/run.py` asks for it: Triton 3.10 changes the default.
+    # `enable_fp_fusion` as `launch/launch.py` asks for it: Triton 3.10 changes the default.
     defaults = {"enable_fp_fusion": True, "num_warps": job["num_warps"]}
     constants = {name: as_argument(value) for name, value in job["constants"].items()}
     named = defaults | constants

@@ -6,9 +6,15 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from rope_kernels.launch.norm_plan import BackwardTensors, ForwardTensors, SumTensors
-from rope_kernels.launch.plan import Plan, RopeTensors, strides_of
-from rope_kernels.launch.rope_tiles import WHOLE_ROWS
+from rope_kernels.launch.layout import strides_of
+from rope_kernels.launch.plan import (
+    BackwardTensors,
+    ForwardTensors,
+    Plan,
+    RopeTensors,
+    SumTensors,
+)
+from rope_kernels.launch.tiles import WHOLE_ROWS
 
 from .norm_plans import NormTensors
 

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -11,27 +12,18 @@ from rope_kernels.api import rotation_of, tables_of
 from rope_kernels.call.arguments import Call
 from rope_kernels.call.checks import check_call
 from rope_kernels.call.norm_checks import NORM_ROUNDINGS, NormCall, check_norm
-from rope_kernels.call.normalization import Normalization
 from rope_kernels.call.positions import shape_of_kept
 from rope_kernels.call.rotation import Rotation
-from rope_kernels.launch.launch_norm import (
-    as_read_backward,
-    as_read_forward,
-    at_positions,
-    backward_tensors,
-    forward_tensors,
-    sum_tensors,
-)
-from rope_kernels.launch.norm_plan import (
+from rope_kernels.launch.kernel_plans import plan_backward, plan_norm, plan_sum, shares_of
+from rope_kernels.launch.launch import at_positions
+from rope_kernels.launch.plan import (
     BackwardTensors,
     ForwardTensors,
+    Plan,
     SumTensors,
-    plan_backward,
-    plan_forward,
-    plan_sum,
-    shares_of,
+    as_read,
+    q_and_k,
 )
-from rope_kernels.launch.plan import Plan
 from rope_kernels.machine.engine import Engine
 from rope_kernels.machine.modes import wants_grad
 from rope_kernels.norm_api import launches_of
@@ -50,7 +42,7 @@ def plans_of_norm(
     """Plan every launch of a call and of its backward, and launch nothing.
 
     How many programs a backward has depends on the number of SMs: that of the GPU the tensors are
-    on, and `rope_kernels.launch.norm_plan.SMS_ELSEWHERE` for other devices.
+    on, and `rope_kernels.launch.kernel_plans.SMS_ELSEWHERE` for other devices.
 
     Args:
         engine: what the plans are for.
@@ -73,6 +65,7 @@ def plans_of_norm(
     rotation = rotation_of(call, tables_of(call.freqs), num_positions)
     _refuse_other_ways(call, norm, rotation)
     (((_, weights, sumsqs), how),) = launches_of(call, norm)
+    rotation = replace(rotation, norm=how)
     with_backward = wants_grad((*call.tensors, *weights, *sumsqs))
 
     outs = call.tensors if call.inplace else [_new(t, t.shape) for t in call.tensors]
@@ -83,12 +76,12 @@ def plans_of_norm(
         if rotation.cu_seqlens is not None:
             shape = shape_of_kept(rotation, call.tensors[0].shape[0])
             positions = _new(rotation.cu_seqlens, shape, torch.int64)
-    given = forward_tensors(call.tensors, outs, weights, rstds, sumsqs, positions, rotation)
-    given = as_read_forward(given, call.inplace)
-    plans = {FORWARD: (plan_forward(given, rotation, how, engine), given)}
+    pairs = [x for row in (call.tensors, outs, weights, rstds, sumsqs) for x in q_and_k(row)]
+    given = as_read(ForwardTensors(*pairs, positions, *rotation.tensors), call.inplace)
+    plans = {FORWARD: (plan_norm(given, rotation, engine), given)}
     if with_backward:
         sums = rstds if sumsqs else []
-        plans |= _backward(engine, call.tensors, rstds, positions, weights, sums, rotation, how)
+        plans |= _backward(engine, call.tensors, rstds, positions, weights, sums, rotation)
     return plans
 
 
@@ -100,26 +93,27 @@ def _backward(
     weights: list[Tensor],
     sumsq_grads: list[Tensor],
     rotation: Rotation,
-    norm: Normalization,
 ) -> dict[str, tuple[Plan, NormTensors]]:
     packed, wants_weights = positions is not None, wants_grad(tuple(weights))
     if packed:
         rotation = at_positions(rotation, positions)
     grads = [_new(t, t.shape) for t in kept]
-    given = as_read_backward(
-        backward_tensors(grads, kept, grads, weights, rstds, sumsq_grads, rotation)
-    )
+    rows = grads, kept, grads, weights, rstds, sumsq_grads
+    pairs = [x for row in rows for x in q_and_k(row)]
+    where = rotation.start_positions, rotation.position_ids, rotation.axes
+    given = BackwardTensors(*pairs, None, None, rotation.table, rotation.sin, *where)
+    given = as_read(given)
     options = wants_weights, len(sumsq_grads) > 0, packed
-    plan = plan_backward(given, rotation, norm, *options, engine)
+    plan = plan_backward(given, rotation, *options, engine)
     if not wants_weights:
         return {BACKWARD: (plan, given)}
     shares = shares_of(plan, len(weights))
     of_weights = [_new(w, w.shape) for w in weights]
     partials = [_new(rstds[0], (n, kept[0].shape[-1])) for n in shares] or of_weights
-    q_partial, k_partial = (*partials, None)[:2]
+    q_partial, k_partial = q_and_k(partials)
     plans = {BACKWARD: (plan, given._replace(q_partial=q_partial, k_partial=k_partial))}
     if weights[0].dim() == 1:
-        added = sum_tensors(partials, of_weights)
+        added = SumTensors(*q_and_k(partials), *q_and_k(of_weights))
         plans[SUM] = plan_sum(added), added
     return plans
 

@@ -9,9 +9,8 @@ from rope_kernels import apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
 from rope_kernels.api import rotation_of, tables_of
 from rope_kernels.call.arguments import Call
 from rope_kernels.call.checks import check_call
-from rope_kernels.launch.launch_rope import as_stored
-from rope_kernels.launch.plan import Plan, RopeTensors, two
-from rope_kernels.launch.rope_plan import make_plan
+from rope_kernels.launch.kernel_plans import plan_rope
+from rope_kernels.launch.plan import Plan, RopeTensors, as_read, q_and_k, with_elements
 from rope_kernels.machine.engine import Engine
 
 from .norm_plans import FORWARD, NORMALIZED, NormTensors, plans_of_norm
@@ -57,12 +56,13 @@ def plan_for(
     tensors = outs = call.tensors
     if not call.inplace:
         outs = tuple(torch.empty(t.shape, dtype=t.dtype, device="meta") for t in tensors)
-    given = *two(tensors), *two(outs), *rotation.tensors
-    stored = as_stored(RopeTensors(*given), call.inplace)
-    if call.fused is not True or stored.q is None:
-        came = "the tensors have no elements" if stored.q is None else f"fused is {call.fused}"
+    given = *q_and_k(tensors), *q_and_k(outs), *rotation.tensors
+    full = with_elements(RopeTensors(*given))
+    if call.fused is not True or full is None:
+        came = "the tensors have no elements" if full is None else f"fused is {call.fused}"
         raise ValueError(f"{came}; such a call launches no kernel, so it has no plan")
-    return make_plan(stored, rotation, call.inplace, engine), stored
+    read = as_read(full, call.inplace)
+    return plan_rope(read, rotation, call.inplace, engine), read
 
 
 def _call_of(function: Callable, *arguments, **options) -> Call:

@@ -21,8 +21,8 @@ from torch import Tensor
 from triton.language.extra import libdevice
 
 from rope_kernels import RotaryPositionEmbedding
+from rope_kernels.launch.launch import run
 from rope_kernels.launch.plan import RopeTensors
-from rope_kernels.launch.run import run
 from rope_kernels.machine.engine import interpreter_is_on
 
 from ..compiler.compile import Compiled, compile_for

@@ -9,7 +9,7 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from rope_kernels import qk_norm_rope, rope_bw, rope_fw, rope_qk
-from rope_kernels.autograd.rope_operator import rotate_inplace_by_operator
+from rope_kernels.autograd.operators import rotate_by_operator
 from rope_kernels.call.rotation import Rotation
 
 
@@ -138,9 +138,9 @@ def test_the_operator_in_place_refuses_what_autograd_records(device):
     x = torch.randn(5, 1, 2, 8, device=device)
     recorded = x.clone().requires_grad_() * 1
     with pytest.raises(RuntimeError, match="a traced rotation in place has no gradient"):
-        rotate_inplace_by_operator((recorded,), rotation)
+        rotate_by_operator((recorded,), rotation, inplace=True)
     with torch.no_grad():
-        rotate_inplace_by_operator((recorded,), rotation)
+        rotate_by_operator((recorded,), rotation, inplace=True)
     torch.testing.assert_close(recorded, rope_fw(x, rotation.table))
 
 

@@ -17,7 +17,7 @@ from rope_kernels import (
     rope_fw,
     rope_qk,
 )
-from rope_kernels.launch import launch_rope
+from rope_kernels.launch import launch
 from rope_lab.compiler.plans import plan_of
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
@@ -270,7 +270,7 @@ def nothing_runs(monkeypatch):
     def run(plan, tensors):
         raise AssertionError("a kernel was launched")
 
-    monkeypatch.setattr(launch_rope, "run", run)
+    monkeypatch.setattr(launch, "run", run)
 
 
 WRONG = {
@@ -312,13 +312,13 @@ def test_float_positions_name_the_table(device, nothing_runs):
 
 def test_qwen2_vl_in_one_launch(device, whole_way, monkeypatch, needs_triton):
     launches = []
-    run = launch_rope.run
+    run = launch.run
 
     def note(plan, tensors):
         launches.append(tensors)
         return run(plan, tensors)
 
-    monkeypatch.setattr(launch_rope, "run", note)
+    monkeypatch.setattr(launch, "run", note)
     rope = RotaryPositionEmbedding(128, axes=mrope_axes([16, 24, 24])).to(device)
     q, k = (contiguous((1, 7, heads, 128), torch.bfloat16, device) for heads in (28, 4))
     ids = torch.randint(0, 40, (1, 1, 7), device=device).expand(3, 1, 7)

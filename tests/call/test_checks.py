@@ -23,7 +23,7 @@ from rope_kernels import (
     rope_fw,
     rope_qk,
 )
-from rope_kernels.launch import launch_rope
+from rope_kernels.launch import launch
 
 S, B, H, D, D2 = 4, 2, 3, 10, 8
 
@@ -69,8 +69,8 @@ def nothing_may_run(monkeypatch):
     def reached(*_args, **_kwargs):
         raise Reached
 
-    monkeypatch.setattr(launch_rope, "rotate", reached)
-    monkeypatch.setattr(launch_rope, "run", reached)
+    monkeypatch.setattr(launch, "rotate", reached)
+    monkeypatch.setattr(launch, "run", reached)
     monkeypatch.setattr(reference, "rotate", reached)
 
 

@@ -23,14 +23,13 @@ from rope_kernels import (
     rope_fw,
     rope_qk,
 )
-from rope_kernels.autograd import norm_function, norm_operator, rope_function, rope_operator
+from rope_kernels.autograd import norm_function, operators, rope_function
 from rope_kernels.call.arguments import Call
 from rope_kernels.call.norm_checks import NormCall
-from rope_kernels.call.normalization import Normalization, Wanted
-from rope_kernels.call.rotation import Rotation
-from rope_kernels.launch import fastpath, launch_norm, launch_rope
-from rope_kernels.launch.norm_plan import ForwardTensors
-from rope_kernels.launch.plan import RopeTensors
+from rope_kernels.call.rotation import Normalization, Rotation
+from rope_kernels.launch import fastpath, launch
+from rope_kernels.launch.launch import Wanted
+from rope_kernels.launch.plan import ForwardTensors, RopeTensors
 
 WHERE = "cu_seqlens", "start_positions", "position_ids"
 OF_PATCHED_MODELS = "promoted_from", "keeps_strides"  # no argument of a public function
@@ -46,21 +45,22 @@ def of_type(kind, *types):
 
 
 FLAGS = of_type(Rotation, bool)
+NORM_FLAGS = "after", "like_model", "casts_last"
 
 
-def rotation_with(flag=None):
+def rotation_with(flag=None, norm=None):
     """A rotation whose fields all differ, but for the flags: one of them is up."""
     tensors = {name: torch.zeros(i + 1) for i, name in enumerate(of_type(Rotation, Tensor | None))}
     numbers = {name: i + 2 for i, name in enumerate(of_type(Rotation, int))}
     numbers |= {name: i + 1.5 for i, name in enumerate(of_type(Rotation, float))}
     flags = {name: name == flag for name in FLAGS}
     table = torch.zeros(4, 1, 1, 8)
-    return Rotation(table, tensor_format="sbhd", **tensors, **numbers, **flags)
+    return Rotation(table, tensor_format="sbhd", norm=norm, **tensors, **numbers, **flags)
 
 
-def norm_with(*true):
-    flags = {name: name in true for name in of_type(Normalization, bool)}
-    return Normalization(eps=0.25, weight_offset=0.5, dim=7, **flags)
+def norm_with(*true, **options):
+    flags = {name: name in true for name in NORM_FLAGS}
+    return Normalization(**{"eps": 0.25, "weight_offset": 0.5, "dim": 7} | options, **flags)
 
 
 def values_of(x):
@@ -131,9 +131,8 @@ def test_a_normalization_has_what_the_call_has():
         for after in (False, True):
             given |= {"weight_offset": offset, "norm_after": after}
             norm = NormCall(weights=(None,), sumsqs=(None,), **given)
-            want = norm_with(*flags, *(["after"] if after else []))
-            want = replace(want, weight_offset=offset)
-            assert is_same(norm_api.normalization_of(call_of(rounding=rounding), norm, 0), want)
+            want = norm_with(*flags, *(["after"] if after else []), weight_offset=offset)
+            assert norm_api.normalization_of(call_of(rounding=rounding), norm, 0) == want
 
 
 # Through the operators
@@ -141,17 +140,15 @@ def test_a_normalization_has_what_the_call_has():
 OPERATORS = "rotate", "rotate_inplace", "norm_rope", "norm_rope_inplace", "norm_rope_backward"
 
 
-def run_operator(name, rotation, norm):
+def run_operator(name, rotation):
     rows, inplace = ([T], [T[0, 0, 0]], [T[..., 0]]), name.endswith("inplace")
     if name == "norm_rope_backward":
         wanted, given = Wanted(inputs=True, weights=True, sums=False), ([T], [T], [T], None, [])
-        norm_operator.norm_rope_backward_by_operator(*given, rotation, norm, False, wanted)
+        operators.norm_rope_backward_by_operator(*given, rotation, False, wanted)
     elif name.startswith("norm"):
-        norm_operator.norm_rope_by_operator(*rows, rotation, norm, inplace)
+        operators.norm_rope_by_operator(*rows, rotation, inplace)
     else:
-        by = rope_operator
-        run = by.rotate_inplace_by_operator if inplace else by.rotate_by_operator
-        run((T,), rotation)
+        operators.rotate_by_operator((T,), rotation, inplace)
 
 
 @pytest.fixture
@@ -161,31 +158,29 @@ def arrived(monkeypatch):
 
     def record(result):
         def launch(*given):
-            found.append([x for x in given if isinstance(x, (Rotation, Normalization, Wanted))])
+            found.append([x for x in given if isinstance(x, (Rotation, Wanted))])
             return result()
 
         return launch
 
-    for module in (rope_operator, norm_operator):
-        monkeypatch.setattr(module, "check_values", lambda *given: None)
-        monkeypatch.setattr(module, "check_inplace", lambda *given: None)
-    monkeypatch.setattr(fastpath, "entry_of_rotation", lambda *given: None)
-    monkeypatch.setattr(launch_rope, "rotate", record(lambda: (T.clone(),)))
-    monkeypatch.setattr(launch_norm, "norm_rope", record(lambda: ((T.clone(),), (), None)))
+    monkeypatch.setattr(operators, "check_values", lambda *given: None)
+    monkeypatch.setattr(operators, "check_inplace", lambda *given: None)
+    monkeypatch.setattr(launch, "entry_of_rotation", lambda *given: None)
+    monkeypatch.setattr(launch, "rotate", record(lambda: (T.clone(),)))
+    monkeypatch.setattr(launch, "norm_rope", record(lambda: ((T.clone(),), (), None)))
     nothing = (torch.empty(0),), (), ()
-    monkeypatch.setattr(launch_norm, "norm_rope_backward", record(lambda: nothing))
+    monkeypatch.setattr(launch, "norm_rope_backward", record(lambda: nothing))
     return found
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-@pytest.mark.parametrize("flag", [*FLAGS, *of_type(Normalization, bool)])
+@pytest.mark.parametrize("flag", [*FLAGS, *NORM_FLAGS])
 def test_an_operator_launches_what_it_was_given(name, flag, arrived):
-    rotation, norm = rotation_with(flag), norm_with(flag)
-    run_operator(name, rotation, norm)
-    (got, *of_norm) = arrived.pop()
+    rotation = rotation_with(flag, norm_with(flag) if name.startswith("norm") else None)
+    run_operator(name, rotation)
+    got, *wanted = arrived.pop()
     assert is_same(got, rotation)
-    assert not name.startswith("norm") or is_same(of_norm[0], norm)
-    assert name != "norm_rope_backward" or of_norm[1] == (True, True, False)
+    assert wanted == ([(True, True, False)] if name == "norm_rope_backward" else [])
 
 
 class Context(SimpleNamespace):
@@ -209,25 +204,25 @@ def test_a_backward_has_the_rotation_of_its_forward(flag):
         seen.append(replace(rotation))
         return grads
 
-    rope_function.keep(ctx, (T,), (T,), rotation)
+    rope_function.keep_rotation(ctx, (T,), (T,), rotation)
     rope_function.gradients(ctx, (T,), (True,), rotate)
     assert is_same(seen[0], replace(rotation, transpose=not rotation.transpose))
 
 
-@pytest.mark.parametrize("flag", [*FLAGS, *of_type(Normalization, bool)])
+@pytest.mark.parametrize("flag", [*FLAGS, *NORM_FLAGS])
 def test_a_norms_backward_has_the_rotation_of_its_forward(flag):
-    rotation, norm, ctx, seen = rotation_with(flag), norm_with(flag), Context(), []
+    rotation, ctx, seen = rotation_with(flag, norm_with(flag)), Context(), []
     rows, found = norm_function.Rows((T,), (), ()), ((T,), (T[..., 0],), None)
 
     def run(*given):
         seen.append(given)
         return (T,), (), ()
 
-    norm_function.keep(ctx, rows, found, rotation, norm)
+    norm_function.keep_norm(ctx, rows, found, rotation)
     with torch.no_grad():
         norm_function.gradients(ctx, (T,), ((True,), (), ()), run)
-    *_, kept_rotation, kept_norm, given_sums, wanted = seen.pop()
-    assert is_same(kept_rotation, rotation) and is_same(kept_norm, norm)
+    *_, kept_rotation, given_sums, wanted = seen.pop()
+    assert is_same(kept_rotation, rotation)
     assert (given_sums, wanted) == (False, (True, False, False))
 
 
@@ -244,7 +239,7 @@ def entry_of(monkeypatch):
         if kind is Call:
             return fastpath.entry_of_call(call_of(**options), (T, None))
         if kind is Rotation:
-            return fastpath.entry_of_rotation(Rotation(T, **options), (T,), False)
+            return launch.entry_of_rotation((T,), Rotation(T, **options), False)
         given = dict.fromkeys(names_of(NormCall)) | options
         return fastpath.entry_of_call(call_of(), (T, None), NormCall(**given).options)
 
@@ -286,8 +281,8 @@ def test_a_call_that_is_not_fused_has_no_entry(entry_of):
 def test_a_kernel_gets_the_tensors_of_a_rotation_by_their_names():
     rotation, given = rotation_with(), []
     entry = fastpath.Entry(launch=lambda tensors: given.append(tensors) or True)
-    launch_rope.rotate((T,), rotation, False, entry)
-    launch_norm.norm_rope((T,), (), (), rotation, norm_with(), False, False, entry)
+    launch.rotate((T,), rotation, False, entry)
+    launch.norm_rope((T,), (), (), rotation, False, False, entry)
     for tensors, kind in zip(given, (RopeTensors, ForwardTensors), strict=True):
         names = {"start_positions": "starts", "position_ids": "ids"}
         for name in ("table", "sin", *WHERE):

@@ -24,7 +24,7 @@ from rope_kernels import (
     rope_bw,
     rope_fw,
 )
-from rope_kernels.autograd import rope_operator
+from rope_kernels.autograd import operators
 from rope_kernels.call.cp_orders import rank_of_last
 from yardstick import assert_rounded_once, gradient_fp64, positions_of_rank, rotate_fp64
 
@@ -515,7 +515,7 @@ def past_the_table(which, device):
 def values_are_not_read(monkeypatch, device):
     """As on a GPU, where it would cost: so the kernel's answer can be seen on a CPU too."""
     if device == "cpu":
-        for module in (api, rope_operator):
+        for module in (api, operators):
             monkeypatch.setattr(module, "check_values", lambda *_: None)
 
 

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from inputs import angles
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_fw, rope_qk
-from rope_kernels.launch import launch_rope
+from rope_kernels.launch import launch
 from rope_lab.compiler.plans import plan_of
 
 S, B, H, D = 5, 2, 3, 8
@@ -123,7 +123,7 @@ def test_a_wrapper_beside_a_plain_tensor_takes_pytorchs_operators(name, device, 
     def no_kernel(*_):
         raise AssertionError("a wrapper has no memory that a kernel could read")
 
-    monkeypatch.setattr(launch_rope, "rotate", no_kernel)
+    monkeypatch.setattr(launch, "rotate", no_kernel)
     q, k = (torch.randn(S, B, H, D, device=device) for _ in "qk")
     table = angles(S, D, device)
     want = rope_qk(q, k, table, fused=False)

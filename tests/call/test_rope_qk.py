@@ -23,7 +23,7 @@ from inputs import (
 )
 from pairwise import cover
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_qk
-from rope_kernels.launch import launch_rope
+from rope_kernels.launch import launch
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 S, B, D, D2 = 6, 2, 10, 6
@@ -33,13 +33,13 @@ each_format = pytest.mark.parametrize("tensor_format", FORMATS)
 @pytest.fixture
 def launches(monkeypatch, whole_way):
     """A list that grows with every launch of a kernel, by the number of tensors it rotates."""
-    run, counted = launch_rope.run, []
+    run, counted = launch.run, []
 
     def counting(plan, tensors):
         counted.append(sum(t is not None for t in (tensors.q, tensors.k)))
         return run(plan, tensors)
 
-    monkeypatch.setattr(launch_rope, "run", counting)
+    monkeypatch.setattr(launch, "run", counting)
     return counted
 
 

@@ -14,7 +14,7 @@ from rope_kernels import (
     norm_rope,
     rope_fw,
 )
-from rope_kernels.launch import launch_rope
+from rope_kernels.launch import launch
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 S, B, H, D = 5, 2, 3, 20
@@ -156,7 +156,7 @@ def test_an_assigned_factor_is_used_by_the_next_call_and_no_earlier_one(device):
 
 def test_a_factor_of_one_plans_what_no_factor_plans(device, monkeypatch, whole_way):
     plans, t = [], torch.randn(S, B, H, D, device=device)
-    monkeypatch.setattr(launch_rope, "run", lambda plan, tensors: plans.append(plan))
+    monkeypatch.setattr(launch, "run", lambda plan, tensors: plans.append(plan))
     for module in (RotaryPositionEmbedding(D), *(module_of("cpu", factor=f) for f in (1, 2.0))):
         rope_fw(t, module.to(device))
     without, one, two = plans

@@ -20,7 +20,7 @@ from hf_models import FAMILIES, in_a_fixed_order, inputs_of, logits_and_gradient
 from hub_layers import LAYER, NAME, Caller, Hub, calls_of, need_kernels, need_marks
 from rope_kernels.huggingface import calls, patch, unpatch
 from rope_kernels.huggingface.known import function_of
-from rope_kernels.launch import launch_rope
+from rope_kernels.launch import launch
 
 ROOT = Path(__file__).resolve().parents[2]
 LLAMA = "transformers.models.llama.modeling_llama"
@@ -147,8 +147,8 @@ def test_a_kernel_of_the_copy_is_launched(hub, modes, device, monkeypatch, needs
     """Interpreted on a CPU. Once forward and once backward, by the copy's own code."""
     of_hub = global_of("llama")
     call = CASE.call_of(function_of(of_hub), device)
-    launches = calls_of(hub.module("launch.launch_rope"), "rotate", monkeypatch)
-    of_others = calls_of(launch_rope, "rotate", monkeypatch)
+    launches = calls_of(hub.module("launch.launch"), "rotate", monkeypatch)
+    of_others = calls_of(launch, "rotate", monkeypatch)
     with hub.kernelized(Caller(of_hub), modes["training"], device) as caller:
         got = outcome(caller, call)
     assert differs(got, outcome(function_of(of_hub), call), strides=True) is None

@@ -15,7 +15,7 @@ from hf_models import (
     logits_and_gradients,
 )
 from rope_kernels.huggingface import patch
-from rope_kernels.launch import launch_rope
+from rope_kernels.launch import launch
 
 SIX = ("llama", "qwen3", "glm4", "gemma3", "deepseek_v3", "qwen2_vl")
 
@@ -51,13 +51,13 @@ def test_a_patched_model_generates_the_same_tokens(name, device):
 @pytest.mark.parametrize("name", SIX)
 def test_a_layer_of_a_patched_model_has_one_launch(name, autocast, device, monkeypatch):
     """One in the forward, one in the backward; the tower of Qwen2-VL has its own layers."""
-    launches, rotate = [], launch_rope.rotate
+    launches, rotate = [], launch.rotate
 
     def counting(tensors, rotation, *rest):
         launches.append(rotation.transpose)
         return rotate(tensors, rotation, *rest)
 
-    monkeypatch.setattr(launch_rope, "rotate", counting)
+    monkeypatch.setattr(launch, "rotate", counting)
     family = FAMILIES[name]
     model, inputs = family.call(device, autocast)
     layers = family.layers * (2 if family.images else 1)

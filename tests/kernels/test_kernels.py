@@ -6,7 +6,7 @@ import torch
 from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
 from pairwise import cover
 from rope_kernels import RotaryPositionEmbedding, rope_bw, rope_fw, rope_qk
-from rope_kernels.launch import rope_tiles
+from rope_kernels.launch import tiles
 from rope_kernels.launch.tuning import ROTATION, Kind
 from rope_lab.compiler.plans import plan_of
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
@@ -56,7 +56,7 @@ WHOLE_LAYOUTS = ("contiguous", "packed_qkv", "sliced_with_offset", "head_dim_str
 
 def check_whole_rows(t, grad, freqs, tensor_format, cu_seqlens, **options):
     plan, _ = plan_of(rope_fw, t, freqs, tensor_format, cu_seqlens=cu_seqlens, **options)
-    assert plan.kernel == rope_tiles.WHOLE_ROWS
+    assert plan.kernel == tiles.WHOLE_ROWS
     check_new_and_in_place(t, grad, freqs, tensor_format, cu_seqlens=cu_seqlens, **options)
 
 
@@ -119,7 +119,7 @@ def test_pairs_side_by_side(
         freqs, options["rotary_dim"] = freqs[..., : head_dim // 2], head_dim
     elif freqs_of == "on the fly":
         freqs = RotaryPositionEmbedding(head_dim).to(device)
-    monkeypatch.setattr(rope_tiles, "ROTATION", all_pairs_side_by_side())
+    monkeypatch.setattr(tiles, "ROTATION", all_pairs_side_by_side())
     plan, _ = plan_of(rope_fw, t, freqs, tensor_format, **options)
     tile = plan.constants["tile"]
     assert plan.kernel == "rope_kernel" and tile.side_by_side >= 3
@@ -144,7 +144,7 @@ def test_pairs_of_q_and_k_side_by_side(
     q, k = (contiguous(size, torch.float32, device) for size in sizes)
     freqs, options = angles(20, head_dim, device), WHERE[where]
     options = {n: x.to(device) if isinstance(x, torch.Tensor) else x for n, x in options.items()}
-    monkeypatch.setattr(rope_tiles, "ROTATION", all_pairs_side_by_side())
+    monkeypatch.setattr(tiles, "ROTATION", all_pairs_side_by_side())
     plan, _ = plan_of(rope_qk, q, k, freqs, tensor_format, **options)
     assert plan.kernel == "rope_kernel" and plan.constants["tile"].side_by_side > 1
     outs = rope_qk(q, k, freqs, tensor_format, **options)
@@ -237,9 +237,9 @@ def test_every_tile_is_rotated_once_in_every_order(
 ):
     """In place: a tile left out stays as it was, and one taken twice is turned twice."""
     for name in ("STRETCH_OF_BATCH", "STRETCH_OF_ROWS"):
-        monkeypatch.setattr(rope_tiles, name, stretch)
+        monkeypatch.setattr(tiles, name, stretch)
     two_rows = ROTATION[-1].tile._replace(tile_bytes=64)
-    monkeypatch.setattr(rope_tiles, "ROTATION", (ROTATION[-1]._replace(tile=two_rows),))
+    monkeypatch.setattr(tiles, "ROTATION", (ROTATION[-1]._replace(tile=two_rows),))
     sizes = {"s": 5, "b": 3, "d": 8}
     q, k = (
         torch.randn([(sizes | {"h": heads})[dim] for dim in tensor_format], device=device)

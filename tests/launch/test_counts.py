@@ -15,8 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from inputs import FORMATS, LAYOUTS, angles, contiguous, packed_qkv, sequence_starts, shape_of
 from pairwise import cover
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
-from rope_kernels.launch import fastpath, launch_rope
-from rope_kernels.launch.run import kernel_of, options_of
+from rope_kernels.launch import fastpath, launch
+from rope_kernels.launch.launch import kernel_of, options_of
 from yardstick import assert_rounded_once, rotate_fp64
 
 S, B, H, D, D2 = 7, 2, 3, 20, 12
@@ -33,7 +33,7 @@ class Launches(list):
 
     def __init__(self, runs):
         super().__init__()
-        self.run = launch_rope.run if runs else lambda plan, tensors: None
+        self.run = launch.run if runs else lambda plan, tensors: None
 
     def __call__(self, plan, tensors):
         self.append((plan, tensors))
@@ -42,15 +42,15 @@ class Launches(list):
 
 @pytest.fixture
 def launches(monkeypatch, whole_way):
-    monkeypatch.setattr(launch_rope, "run", Launches(runs=True))
-    return launch_rope.run
+    monkeypatch.setattr(launch, "run", Launches(runs=True))
+    return launch.run
 
 
 @pytest.fixture
 def launches_that_do_nothing(monkeypatch, whole_way):
     """For tests of what happens around a launch. (The interpreter moves memory of its own.)"""
-    monkeypatch.setattr(launch_rope, "run", Launches(runs=False))
-    return launch_rope.run
+    monkeypatch.setattr(launch, "run", Launches(runs=False))
+    return launch.run
 
 
 def kernels_of(call):

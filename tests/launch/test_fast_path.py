@@ -19,8 +19,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import rope_kernels
 from rope_kernels import RotaryPositionEmbedding, api, apply_rotary_pos_emb, reference, rope_qk
 from rope_kernels.call.arguments import Call
-from rope_kernels.launch import fastpath, launch_rope
-from rope_kernels.launch.run import kernel_of
+from rope_kernels.launch import fastpath, launch
+from rope_kernels.launch.launch import kernel_of
 from yardstick import assert_rounded_once, rotate_fp64
 
 triton = pytest.importorskip("triton", reason="needs Triton")
@@ -201,7 +201,7 @@ def test_offsets_by_turns_on_the_gpu():
 def test_the_second_call_takes_the_fast_path(monkeypatch):
     freqs, t = RotaryPositionEmbedding(32).cuda()(6), torch.randn(6, 2, 4, 32, device="cuda")
     want = apply_rotary_pos_emb(t, freqs)
-    monkeypatch.setattr(launch_rope, "make_plan", None)  # would fail
+    monkeypatch.setattr(launch, "plan_rope", None)  # would fail
     assert torch.equal(apply_rotary_pos_emb(t, freqs), want)
 
 
@@ -223,14 +223,14 @@ def repeated(monkeypatch, remembering):
 
     Its launches, in a list: whether it took gradients back, and how many tensors it rotated.
     """
-    launches, kernels, run = [], [], launch_rope.run
+    launches, kernels, run = [], [], launch.run
     monkeypatch.setattr(
-        launch_rope,
+        launch,
         "run",
         lambda plan, tensors: kernels.append(kernel_of(plan)) or run(plan, tensors),
     )
 
-    def shortest_launch(compiled, programs, arguments, unsigned):
+    def shortest_launch(compiled, programs, arguments, unkeyed):
         kernel = kernels[-1]
 
         def launch_again(tensors):
@@ -266,7 +266,7 @@ def all_close(got, want):
 def test_the_second_backward_takes_the_fast_path(repeated, device, monkeypatch):
     q, k, freqs, outs, grads = q_k_and_more(device)
     assert repeated == []
-    for module, name in ((api, "choose_route"), (launch_rope, "make_plan")):
+    for module, name in ((api, "choose_route"), (launch, "plan_rope")):
         monkeypatch.setattr(module, name, None)  # would fail
     got = torch.autograd.grad(outs, (q, k), grads)
     assert repeated == [(True, 2)]

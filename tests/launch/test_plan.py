@@ -24,9 +24,9 @@ from rope_kernels import (
     rope_qk,
 )
 from rope_kernels.api import Route, choose_route
-from rope_kernels.launch import launch_rope, tuning
-from rope_kernels.launch.rope_tiles import WHOLE_ROWS
-from rope_kernels.launch.run import kernel_of
+from rope_kernels.launch import launch, tuning
+from rope_kernels.launch.launch import kernel_of
+from rope_kernels.launch.tiles import WHOLE_ROWS
 from rope_kernels.machine import engine
 from rope_kernels.machine.engine import Engine, engine_of
 from rope_lab.compiler.plans import plan_of
@@ -110,8 +110,8 @@ def planned(name, device):
 def test_a_plan_is_what_a_call_launches(name, device, monkeypatch, whole_way):
     """Flags and sizes to the last, and every tensor of the same kind at the same place."""
     function, arguments, options = CALLS[name](device)
-    run, launched = launch_rope.run, []
-    monkeypatch.setattr(launch_rope, "run", lambda *call: launched.append(call) or run(*call))
+    run, launched = launch.run, []
+    monkeypatch.setattr(launch, "run", lambda *call: launched.append(call) or run(*call))
     plan, tensors = plan_of(function, *arguments, **options)
     assert launched == []
     function(*arguments, **options)
@@ -380,39 +380,6 @@ def test_a_norm_that_is_not_one_launch_has_no_plan():
     ):
         with pytest.raises(ValueError, match=message):
             plan_of(qk_norm_rope, **call | {"freqs": RotaryPositionEmbedding(8)} | change)
-
-
-def plan_of_rows(batch, heads, d, **options):
-    """Of tensors that nobody has the memory for."""
-    q, *k = (torch.empty(1, batch, n, d, dtype=torch.bfloat16, device="meta") for n in heads)
-    freqs = RotaryPositionEmbedding(d).to("meta")
-    return plan_of(rope_qk if k else rope_fw, q, *k, freqs, **options)[0]
-
-
-def last_row(plan):
-    """The largest row number that a program computes, those past the last row included."""
-    tile = plan.constants["tile"]
-    batch = 1 if plan.constants["order"].per_batch else plan.sizes["batch"]
-    rows = [batch * plan.sizes[heads] for heads in ("q_heads", "k_heads")]
-    tile_rows = tile.rows * (1 if tile.over_positions else tile.side_by_side)
-    return max(-(-n // tile_rows) * tile_rows for n in rows) - 1
-
-
-@pytest.mark.parametrize("d", (2, 10, 64, 72))
-@pytest.mark.parametrize("heads", ((2**30 - 1,), (3, 2**30 - 1), (2**30 - 2**15,)), ids=str)
-def test_no_row_number_wraps_in_the_last_block(heads, d):
-    """Rows of two batch entries, near 2^31 in all: the last block goes past the last row."""
-    assert last_row(plan_of_rows(2, heads, d)) < 2**31
-
-
-@pytest.mark.parametrize("d", (2, 10, 64, 72))
-@pytest.mark.parametrize("heads", ((2**31 - 1,), (1, 2**31 - 2**16)), ids=str)
-def test_more_heads_than_32_bits_count_are_refused(heads, d):
-    """A tile of whole rows ended past 2^31, and the GPU read 40 GiB before the tensor."""
-    most = rf"a tensor has {max(heads)} heads; accepted: fewer than {2**31 - 2**16}"
-    with pytest.raises(ValueError, match=most):
-        plan_of_rows(1, heads, d)
-    assert last_row(plan_of_rows(1, (*heads[:-1], 2**31 - 2**16 - 1), d)) < 2**31
 
 
 # which way a call goes

@@ -8,7 +8,7 @@ import torch
 from pairwise import cover
 from rope_kernels import rope_fw
 from rope_kernels.call.rotation import Rotation
-from rope_kernels.launch import rope_tiles
+from rope_kernels.launch import tiles
 from rope_kernels.launch.tile_facts import MAX_WARPS, WARP_BYTES, facts_of
 from rope_lab.compiler.plans import plan_of
 
@@ -24,6 +24,10 @@ def rotation_of(half, where="a table", **more):
     return Rotation(torch.empty(5, 1, 1, 2 * half, device="meta"), **WHERE[where], **more)
 
 
+def tile_of(rotation, *facts, **more):
+    return tiles.rope_tile(rotation, facts_of(rotation, *facts, **more))
+
+
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("element_bytes", (2, 4, 8))
 def test_a_tile_covers_its_rows_and_fits_its_warps(element_bytes, where):
@@ -34,7 +38,7 @@ def test_a_tile_covers_its_rows_and_fits_its_warps(element_bytes, where):
         for tail, rows in product((0, 1, 5, 64, 254, 2048), (1, 3, 8, 32, 4096)):
             for outer, inplace in product((False, True), repeat=2):
                 more = {"rows_outer": outer, "inplace": inplace}
-                work = rope_tiles.plan_tile(rotation, 2 * half + tail, rows, element_bytes, **more)
+                work = tile_of(rotation, 2 * half + tail, (rows, 0), element_bytes, **more)
                 given = half, 0 if inplace else tail, rows, element_bytes
                 kinds.add(kind := check_tile(work, *given))
                 over = work.tile.over_positions
@@ -54,7 +58,7 @@ def check_tile(work, half, tail, rows, element_bytes):
     assert work.positions == tile.positions * (side if tile.over_positions else 1)
     assert work.rows == tile.rows * (1 if tile.over_positions else side)
     assert work.rows < 2 * max(rows, side)
-    if work.kernel == rope_tiles.WHOLE_ROWS:
+    if work.kernel == tiles.WHOLE_ROWS:
         assert columns / 2 < side * width <= columns  # at most half of a block is empty
         size = blocks * columns * element_bytes
         assert blocks == 1 or size <= 8192
@@ -89,7 +93,7 @@ def check_tile(work, half, tail, rows, element_bytes):
 def test_rows_that_fit_badly_give_way_to_positions(rows, over_positions):
     """Head dimension 72: three rows of 144 bytes in 512."""
     more = {"rows_outer": False, "inplace": False}
-    work = rope_tiles.plan_tile(rotation_of(36), 72, rows[0], 2, k_rows=rows[1], **more)
+    work = tile_of(rotation_of(36), 72, rows, 2, **more)
     assert work.tile.over_positions == over_positions
     assert facts_of(rotation_of(36), 72, rows, 2, **more).rows_fit_badly == over_positions
 
@@ -107,7 +111,7 @@ def test_rows_that_fit_badly_give_way_to_positions(rows, over_positions):
     ),
 )
 def test_tiles_of_three_rows_side_by_side_leave_few_places_empty(rows, most, blocks):
-    assert rope_tiles.blocks_over_rows(rows, 3, most) == blocks
+    assert tiles.blocks_over_rows(rows, 3, most) == blocks
 
 
 @cover(d=(64, 72, 80, 88, 96, 128), element_bytes=(2, 4), rows_outer=(False, True))
@@ -119,7 +123,7 @@ def test_a_tile_of_padded_rows(d, element_bytes, rows_outer):
     """
     more = {"rows_outer": rows_outer, "inplace": False}
     rotation = rotation_of(d // 2, interleaved=True)
-    tile = rope_tiles.plan_tile(rotation, d, 4096, element_bytes, **more).tile
+    tile = tile_of(rotation, d, (4096, 0), element_bytes, **more).tile
     row_bytes = (64 if d == 64 else 128) * element_bytes
     assert tile.positions == (2 if rows_outer and d * element_bytes % 128 else 1)
     assert tile.positions * tile.rows * row_bytes == (4096 if d in (72, 80) else 2048)
@@ -136,15 +140,15 @@ def test_a_row_of_cosines_is_read_8_bytes_a_thread():
 def order_of(t, tensor_format):
     """Of a tensor that turns by a table for all."""
     rotation = Rotation(torch.empty(2, 1, 1, 8), tensor_format=tensor_format)
-    return rope_tiles.order_of_programs(t, rotation)
+    return tiles.order_of_programs(t, rotation)
 
 
 def test_programs_take_tiles_in_the_order_of_memory():
     """sbhd: position after position; bshd: entry after entry; bhsd: head after head."""
     orders = {
         "sbhd": (False, False, 1),  # per batch, rows outer, stretch
-        "bshd": (True, False, rope_tiles.STRETCH_OF_BATCH),
-        "bhsd": (True, True, rope_tiles.STRETCH_OF_ROWS),
+        "bshd": (True, False, tiles.STRETCH_OF_BATCH),
+        "bhsd": (True, True, tiles.STRETCH_OF_ROWS),
     }
     for tensor_format, order in orders.items():
         # a dimension of one index changes no order, or the first token compiles another kernel

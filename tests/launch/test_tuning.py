@@ -9,7 +9,7 @@ import torch
 
 import tile_tables
 from rope_kernels import RotaryPositionEmbedding, norm_rope, rope_fw, rope_qk
-from rope_kernels.launch import norm_plan, norm_tiles, rope_tiles, tuning
+from rope_kernels.launch import kernel_plans, tiles, tuning
 from rope_kernels.launch.tuning import ACROSS_ROWS, ALONG_POSITIONS, ANY, Kind, Row
 from rope_kernels.machine.engine import Engine
 from rope_lab.compiler.norm_plans import plans_of_norm
@@ -98,7 +98,7 @@ def test_every_row_is_taken_by_some_plan(monkeypatch):
             taken.add(id(rows[0]))
         return rows[0].tile
 
-    for module in (rope_tiles, norm_tiles, norm_plan):
+    for module in (tiles, kernel_plans):
         monkeypatch.setattr(module, "first_match", noted)
     assert [*rotations(), *norms()]
     left = {name: [n for n, row in enumerate(rows, 1) if id(row) not in taken]
@@ -115,11 +115,11 @@ def test_plans_take_what_the_tables_say(monkeypatch):
     """A row on top of each table changes every plan."""
     before = [what_tuning_decides(plan) for plan in (*rotations(), *norms())]
     tile = tuning.RotationTile(Kind.PADDED, tile_bytes=16384, warp_bytes=1)
-    monkeypatch.setattr(rope_tiles, "ROTATION", (Row(lambda call: True, tile, ""),))
+    monkeypatch.setattr(tiles, "ROTATION", (Row(lambda call: True, tile, ""),))
     tile = tuning.ForwardTile(bytes=4, warps=4)
-    monkeypatch.setattr(norm_tiles, "NORM_FORWARD", (Row(lambda call: True, tile, ""),))
+    monkeypatch.setattr(tiles, "NORM_FORWARD", (Row(lambda call: True, tile, ""),))
     tile = tuning.BackwardTile(1, stages=7)
-    monkeypatch.setattr(norm_plan, "NORM_BACKWARD", (Row(lambda call: True, tile, ""),))
+    monkeypatch.setattr(kernel_plans, "NORM_BACKWARD", (Row(lambda call: True, tile, ""),))
     after = [what_tuning_decides(plan) for plan in (*rotations(), *norms())]
     same = [old for old, new in zip(before, after, strict=True) if old == new]
     assert all(head is None for head, *_ in same)  # sums of shares, which have no table

@@ -8,7 +8,7 @@ from inputs import FORMATS, contiguous, sequence_starts, shape_of
 from norm_yardstick import assert_close, check, norm_rope_fp64, outs_and_grads
 from pairwise import cover
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
-from rope_kernels.launch import launch_norm
+from rope_kernels.launch import launch
 
 S, B, H, D = 5, 2, 3, 20
 AXES = [0, 0, 2, 1, 1, 2, 0, 2]  # of d2 = 16
@@ -108,8 +108,8 @@ def test_a_backward_of_packed_tokens_does_not_search_again(
     device, whole_way, monkeypatch, needs_triton
 ):
     launched = []
-    run = launch_norm.run
-    monkeypatch.setattr(launch_norm, "run", lambda *x: launched.append(x[1]) or run(*x))
+    run = launch.run
+    monkeypatch.setattr(launch, "run", lambda *x: launched.append(x[1]) or run(*x))
     (t, _), (weight, _) = rows("thd", torch.float32, device)
     t.requires_grad_()
     cu_seqlens, ids = sequence_starts("thd", S, B, device), ids_of("thd", device)

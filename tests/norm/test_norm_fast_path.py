@@ -11,8 +11,8 @@ from inputs import FORMATS, angles, shape_of
 from norm_yardstick import check
 from pairwise import each_pair
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope, sum_of_squares
-from rope_kernels.launch import fastpath, launch_norm
-from rope_kernels.launch.run import kernel_of
+from rope_kernels.launch import fastpath, launch
+from rope_kernels.launch.launch import kernel_of
 
 pytest.importorskip("triton", reason="needs Triton")
 S, B, D = 5, 2, 8
@@ -21,12 +21,12 @@ S, B, D = 5, 2, 8
 @pytest.fixture
 def repeated(monkeypatch):
     """Names of the kernels that the fast path launches."""
-    launches, plans, run = [], [], launch_norm.run
+    launches, plans, run = [], [], launch.run
     monkeypatch.setattr(
-        launch_norm, "run", lambda plan, tensors: plans.append(plan) or run(plan, tensors)
+        launch, "run", lambda plan, tensors: plans.append(plan) or run(plan, tensors)
     )
 
-    def shortest_launch(compiled, programs, arguments, unsigned):
+    def shortest_launch(compiled, programs, arguments, unkeyed):
         plan = plans[-1]
         kernel = kernel_of(plan)
 

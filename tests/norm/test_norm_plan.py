@@ -11,8 +11,8 @@ from inputs import angles
 from norm_yardstick import check
 from pairwise import cover
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
-from rope_kernels.launch import launch_norm, norm_plan, tuning
-from rope_kernels.launch.run import kernel_of, options_of
+from rope_kernels.launch import kernel_plans, launch, tuning
+from rope_kernels.launch.launch import kernel_of, options_of
 from rope_kernels.launch.tile_facts import next_power_of_2
 from rope_kernels.launch.tuning import NORM_BACKWARD
 from rope_kernels.machine.engine import Engine, engine_of
@@ -21,7 +21,7 @@ from rope_lab.compiler.norm_plans import plans_of_norm
 from rope_lab.compiler.plans import plan_of
 
 S, B, H, D, D2 = 7, 2, 3, 20, 12
-KERNELS = norm_plan.FORWARD, norm_plan.BACKWARD, norm_plan.SUM
+KERNELS = kernel_plans.FORWARD, kernel_plans.BACKWARD, kernel_plans.SUM
 
 
 def q_and_k(device, s=S, heads=(H, 1), d=D, per_head=False):
@@ -66,15 +66,15 @@ def gradients(function, arguments, options):
 
 @pytest.mark.parametrize("name", CALLS)
 def test_plans_go_by_the_kernels_names_and_are_launched(name, device, monkeypatch, whole_way):
-    run, launched = launch_norm.run, []
-    monkeypatch.setattr(launch_norm, "run", lambda *x: launched.append(x) or run(*x))
+    run, launched = launch.run, []
+    monkeypatch.setattr(launch, "run", lambda *x: launched.append(x) or run(*x))
     function, arguments, options = CALLS[name][0](device)
     plans = list(plans_of_norm(Engine.NVIDIA, function, *arguments, **options).values())
     assert plan_of(function, *arguments, **options)[0] == plans[0][0] and not launched
     assert tuple(plan.kernel for plan, _ in plans) == KERNELS[: CALLS[name][1]]
     gradients(function, arguments, options)
     if CALLS[name][1] == 2:  # sums of each head's shares, where a GPU has several: not planned
-        launched = [x for x in launched if x[0].kernel != norm_plan.SUM]
+        launched = [x for x in launched if x[0].kernel != kernel_plans.SUM]
     for (plan, tensors), (really, given) in zip(plans, launched, strict=True):
         pointers = [f"{x}_ptr" for x in tensors._fields]
         names = list(inspect.signature(kernel_of(plan).fn).parameters)
@@ -90,7 +90,7 @@ def test_plans_go_by_the_kernels_names_and_are_launched(name, device, monkeypatc
 @cover(sizes=[(4096, 128), (4096, 72), (4096, 256), (3, 128)], sms=(4, 132), tail=(0, 16))
 def test_programs_cover_all_rows_and_fill_the_gpu_once(sizes, sms, tail, monkeypatch):
     s, d = sizes
-    monkeypatch.setattr(norm_plan, "count_sms", lambda device: sms)
+    monkeypatch.setattr(kernel_plans, "count_sms", lambda device: sms)
     call = *q_and_k("meta", s, (32, 8), d), RotaryPositionEmbedding(d - tail).to("meta")
     plans = plans_of_norm(Engine.NVIDIA, qk_norm_rope, *call).values()
     forward, backward, add = (plan for plan, _ in plans)
@@ -105,8 +105,8 @@ def test_programs_cover_all_rows_and_fill_the_gpu_once(sizes, sms, tail, monkeyp
     (rows, all_tiles), most = tiles(backward), per_sm * sms // backward.num_warps
     assert forward.programs == tiles(forward)[1] and per_sm <= 12
     assert backward.programs == min(all_tiles, rows * max(1, most // rows))
-    rows = min(norm_plan.PARTIALS_AT_ONCE, next_power_of_2(max(add.sizes.values())))
-    assert add.programs == 2 * -(-d // (norm_plan.PARTIALS // rows))
+    rows = min(kernel_plans.PARTIALS_AT_ONCE, next_power_of_2(max(add.sizes.values())))
+    assert add.programs == 2 * -(-d // (kernel_plans.PARTIALS // rows))
 
 
 LIMITED = {"tensor_format": "bhsd"}
@@ -148,10 +148,10 @@ def test_what_would_spill_has_no_limit(options):
 
 @pytest.mark.parametrize("name", ("q and k", "a weight for each head", "packed"))
 def test_the_backward_writes_every_planned_share_and_no_more(name, device, monkeypatch, whole_way):
-    run, counts = launch_norm.run, []
+    run, counts = launch.run, []
 
     def run_with_room(plan, given):
-        if plan.kernel != norm_plan.BACKWARD:
+        if plan.kernel != kernel_plans.BACKWARD:
             return run(plan, given)
         partials = [x for x in (given.q_partial, given.k_partial) if x is not None]
         wider = [x.new_full((len(x) + 3, x.shape[1]), torch.nan) for x in partials]
@@ -160,10 +160,10 @@ def test_the_backward_writes_every_planned_share_and_no_more(name, device, monke
         for x, wide in zip(partials, wider, strict=True):
             assert wide[: len(x)].isfinite().all() and wide[len(x) :].isnan().all()
             x.copy_(wide[: len(x)])
-        counts.extend([norm_plan.shares_of(plan, len(partials)), tuple(map(len, partials))])
+        counts.extend([kernel_plans.shares_of(plan, len(partials)), tuple(map(len, partials))])
         return done
 
-    monkeypatch.setattr(launch_norm, "run", run_with_room)
+    monkeypatch.setattr(launch, "run", run_with_room)
     gradients(*CALLS[name][0](device))
     assert counts and counts[0] == counts[1]
 
@@ -185,33 +185,31 @@ def test_the_fast_path_remembers_the_device_of_the_tensors(device, monkeypatch):
             current[0] = "the caller's"
 
     monkeypatch.setattr(torch.cuda, "device", OfTheTensors)
-    monkeypatch.setattr(launch_norm, "run", lambda plan, tensors: seen.append(current[0]))
-    monkeypatch.setattr(
-        launch_norm.fastpath, "shortest_launch", lambda *a, **k: seen.append(current[0])
-    )
-    monkeypatch.setattr(launch_norm.fastpath, "ENABLED", True)
-    launch_norm.fastpath.forget()
+    monkeypatch.setattr(launch, "run", lambda plan, tensors: seen.append(current[0]))
+    monkeypatch.setattr(launch.fastpath, "shortest_launch", lambda *a, **k: seen.append(current[0]))
+    monkeypatch.setattr(launch.fastpath, "ENABLED", True)
+    launch.fastpath.forget()
     norm_rope(x, None, rope)
-    launch_norm.fastpath.forget()
+    launch.fastpath.forget()
     assert seen == ["the tensors'", "the tensors'"]
 
 
 def test_frozen_weights_take_no_second_launch(device, monkeypatch, whole_way):
     launched = []
-    run = launch_norm.run
+    run = launch.run
 
     def noted(plan, tensors):
         launched.append(plan.kernel)
         return run(plan, tensors)
 
-    monkeypatch.setattr(launch_norm, "run", noted)
+    monkeypatch.setattr(launch, "run", noted)
     x = torch.randn(3, 1, 2, 8, requires_grad=True, device=device)
     rope = RotaryPositionEmbedding(8).to(device)
     for trained in (False, True):
         weight = torch.randn(8, device=device, requires_grad=trained)
         norm_rope(x, weight, rope).sum().backward()
-    forward, backward = norm_plan.FORWARD, norm_plan.BACKWARD
-    assert launched == [forward, backward, forward, backward, norm_plan.SUM]
+    forward, backward = kernel_plans.FORWARD, kernel_plans.BACKWARD
+    assert launched == [forward, backward, forward, backward, kernel_plans.SUM]
 
 
 # which way lanes run over a tile, and what a forward does about it

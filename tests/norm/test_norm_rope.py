@@ -10,8 +10,8 @@ from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_
 from norm_yardstick import assert_as_in_new_memory, check, norm_rope_fp64
 from pairwise import cover
 from rope_kernels import norm_rope, qk_norm_rope, reference, sum_of_squares
-from rope_kernels.call.normalization import Normalization
-from rope_kernels.launch import launch_norm, norm_plan
+from rope_kernels.call.rotation import Normalization, Rotation
+from rope_kernels.launch import kernel_plans, launch
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 S, B, H, D, D2 = 3, 2, 3, 20, 12  # tiles with rows and positions that are not there
@@ -78,22 +78,6 @@ def test_any_head_dim(dims, tensor_format, norm_after, device):
 @cover(heads=((17, 5), (41, 3), (8, 8)), tensor_format=("sbhd", "bhsd"), norm_after=(False, True))
 def test_any_number_of_heads(heads, tensor_format, norm_after, device):
     Sample(device, tensor_format, s=2, heads=heads).check(norm_after=norm_after)
-
-
-@pytest.mark.parametrize("weights", ("(d,)", "(h, d)", None))
-@pytest.mark.parametrize("tensor_format", ("sbhd", "thd"))
-def test_more_rows_than_32_bits_count(tensor_format, weights, device, monkeypatch, whole_way):
-    """Then each batch entry has programs of its own: here already for 4 rows."""
-    sample = Sample(device, tensor_format, weights=weights)
-    monkeypatch.setattr(norm_plan, "MOST_ROWS", 6)
-    sample.check()
-
-
-def test_more_heads_than_32_bits_count_are_refused(device, monkeypatch, whole_way):
-    sample = Sample(device, "sbhd")
-    monkeypatch.setattr(norm_plan, "MOST_ROWS", 2)
-    with pytest.raises(ValueError, match=r"heads; accepted: fewer than 2"):
-        sample.check()
 
 
 # memory and dtypes
@@ -280,12 +264,12 @@ def test_q_and_k_are_what_each_is_alone(tensor_format, dtype, heads, device):
 
 @pytest.mark.parametrize("count", (1, 2))
 def test_one_launch_forward_and_two_backward(count, device, monkeypatch, whole_way):
-    kernels, run = [], launch_norm.run
+    kernels, run = [], launch.run
     monkeypatch.setattr(
-        launch_norm, "run", lambda plan, given: kernels.append(plan.kernel) or run(plan, given)
+        launch, "run", lambda plan, given: kernels.append(plan.kernel) or run(plan, given)
     )
     Sample(device, heads=(H, 1)[:count]).check()
-    assert kernels == [norm_plan.FORWARD, norm_plan.BACKWARD, norm_plan.SUM]
+    assert kernels == [kernel_plans.FORWARD, kernel_plans.BACKWARD, kernel_plans.SUM]
 
 
 @pytest.mark.parametrize("tensor_format", ("sbhd", "bshd", "bhsd", "thd", "hbsd", "hsbd"))
@@ -296,8 +280,9 @@ def test_weights_of_heads_meet_their_heads_in_any_format(tensor_format):
     norm = Normalization(
         eps=0.0, weight_offset=0.0, after=False, like_model=False, casts_last=False, dim=4
     )
+    rotation = Rotation(torch.empty(3, 1, 1, 4), tensor_format=tensor_format, norm=norm)
     heads = tensor_format.index("h")
-    by_head = reference.normalize(x, weight, None, tensor_format, norm).unbind(heads)
+    by_head = reference.normalize(x, weight, None, rotation).unbind(heads)
     for i, x_of_head in enumerate(x.unbind(heads)):
         want = torch.nn.functional.rms_norm(x_of_head, (4,), weight[i], eps=0.0)
         torch.testing.assert_close(by_head[i], want)

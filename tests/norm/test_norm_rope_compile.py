@@ -12,7 +12,7 @@ from inputs import FORMATS, angles, packed_qkv, sequence_starts, shape_of
 from norm_yardstick import check, norm_rope_fp64, outs_and_grads
 from pairwise import all_pairs
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope, sum_of_squares
-from rope_kernels.launch import norm_plan
+from rope_kernels.launch import kernel_plans
 from test_compile import (
     DTYPE,
     LENGTHS,
@@ -202,7 +202,7 @@ def qk(
     return leaves, lambda *leaves: qk_norm_rope(*leaves, freqs, tensor_format, **options)
 
 
-OURS = [norm_plan.FORWARD, norm_plan.BACKWARD, norm_plan.SUM]
+OURS = [kernel_plans.FORWARD, kernel_plans.BACKWARD, kernel_plans.SUM]
 COUNTED = {
     **{tensor_format: {"tensor_format": tensor_format} for tensor_format in FORMATS},
     "packed qkv": {"layout": packed_qkv},

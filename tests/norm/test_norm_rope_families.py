@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
-from rope_kernels.launch.run import options_of
+from rope_kernels.launch.launch import options_of
 from rope_kernels.machine.engine import Engine
 from rope_lab.compiler.compile import compile_call
 from rope_lab.compiler.norm_plans import BACKWARD, FORWARD, plans_of_norm

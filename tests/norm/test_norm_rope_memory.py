@@ -12,7 +12,7 @@ from inputs import FORMATS, shape_of
 from norm_yardstick import check
 from pairwise import cover
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
-from rope_kernels.launch import launch_norm, norm_plan
+from rope_kernels.launch import kernel_plans, launch
 from rope_kernels.machine.engine import Engine
 from rope_lab.compiler.norm_plans import BACKWARD, plans_of_norm
 
@@ -47,7 +47,7 @@ def call_on_meta(tensor_format, s, b, heads, d, dtype, per_head, starts):
 def bytes_beyond_gradients(plans, per_head):
     backward, tensors = plans[BACKWARD]
     partials = [x for x in (tensors.q_partial, tensors.k_partial) if x is not None]
-    if per_head and not norm_plan.shares_of(backward, len(partials)):
+    if per_head and not kernel_plans.shares_of(backward, len(partials)):
         return 0  # they are the gradients themselves
     return sum(x.numel() * x.element_size() for x in partials)
 
@@ -60,7 +60,7 @@ def bytes_beyond_gradients(plans, per_head):
     per_head={"(d,)": False, "(h, d)": True},
 )
 def test_partial_sums_are_small(name, tensor_format, d_and_dtype, starts, per_head, monkeypatch):
-    monkeypatch.setattr(norm_plan, "count_sms", lambda device: 132)
+    monkeypatch.setattr(kernel_plans, "count_sms", lambda device: 132)
     given = tensor_format, *SHAPES[name], *d_and_dtype, per_head, starts
     arguments, options = call_on_meta(*given)
     plans = plans_of_norm(Engine.NVIDIA, qk_norm_rope, *arguments, **options)
@@ -92,15 +92,15 @@ def test_programs_that_go_through_everything(
     heads, (own_angles, rotary_dim) = (39, 17), angles_and_dim  # no tile of rows divides the heads
     tensors, weights, options = sample(tensor_format, device, per_head, heads, s=2)
     shares = chunks * sum(heads) if per_head else 2 * chunks
-    monkeypatch.setattr(norm_plan, "BYTES_OF_PARTIALS", shares * 4 * D)
-    monkeypatch.setattr(norm_plan, "GRADIENT_PER_PARTIALS", 10**9)
+    monkeypatch.setattr(kernel_plans, "BYTES_OF_PARTIALS", shares * 4 * D)
+    monkeypatch.setattr(kernel_plans, "GRADIENT_PER_PARTIALS", 10**9)
     if own_angles and tensor_format != "thd":
         options["start_positions"] = torch.tensor([3, 0, 9], device=device)
-    plans, run = [], launch_norm.run
-    monkeypatch.setattr(launch_norm, "run", lambda plan, x: plans.append(plan) or run(plan, x))
+    plans, run = [], launch.run
+    monkeypatch.setattr(launch, "run", lambda plan, x: plans.append(plan) or run(plan, x))
     rope = RotaryPositionEmbedding(D, rotary_dim / D).to(device)
     check(tensors, weights, rope, **options)
-    (plan,) = (plan for plan in plans if plan.kernel == norm_plan.BACKWARD)
+    (plan,) = (plan for plan in plans if plan.kernel == kernel_plans.BACKWARD)
     fold = plan.constants["order"].fold
     assert fold or chunks > 1  # few rows fit into two programs' sums as they are
     assert plan.sizes["chunks"] <= chunks
@@ -108,14 +108,14 @@ def test_programs_that_go_through_everything(
 
 def launched(monkeypatch):
     """What each backward launch was given."""
-    given, run = [], launch_norm.run
+    given, run = [], launch.run
 
     def noted(plan, tensors):
-        if plan.kernel == norm_plan.BACKWARD:
+        if plan.kernel == kernel_plans.BACKWARD:
             given.append(tensors)
         return run(plan, tensors)
 
-    monkeypatch.setattr(launch_norm, "run", noted)
+    monkeypatch.setattr(launch, "run", noted)
     return given
 
 

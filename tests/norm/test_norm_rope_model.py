@@ -7,9 +7,8 @@ from inputs import FORMATS, angles, sequence_starts, shape_of
 from norm_yardstick import answers_fp64, assert_close, outs_and_grads
 from pairwise import each_pair
 from rope_kernels import reference, rotate_half
-from rope_kernels.call.normalization import Normalization
-from rope_kernels.call.rotation import Rotation
-from rope_kernels.launch import launch_norm
+from rope_kernels.call.rotation import Normalization, Rotation
+from rope_kernels.launch import launch
 from test_norm_rope import Sample, each_order, each_pairing
 
 # Triton's interpreter truncates to bf16; a GPU rounds to nearest.
@@ -72,9 +71,9 @@ def test_given_rstd_the_models_bits(dtype, weight_dtype, device):
     if weight_dtype is not None and dtype == torch.float64:
         pytest.skip("fp64 everywhere")
     t, weight, (cos, sin) = qwen3_inputs(device, dtype, s=4, weight_dtype=weight_dtype)
-    rotation = Rotation(cos, sin, tensor_format="bshd")
-    (got,), (rstd,), _ = launch_norm.norm_rope(
-        [t], [weight], [], rotation, model_norm(dim=128), inplace=False, for_backward=True
+    rotation = Rotation(cos, sin, tensor_format="bshd", norm=model_norm(dim=128))
+    (got,), (rstd,), _ = launch.norm_rope(
+        [t], [weight], [], rotation, inplace=False, for_backward=True
     )
     exact = torch.promote_types(dtype, torch.float32)
     assert rstd.dtype == exact and rstd.shape == t.shape[:-1]
@@ -101,12 +100,12 @@ def test_given_rstd_the_references_bits(
     table = angle.cos().to(dtype), angle.sin().to(dtype)
     cu_seqlens = sequence_starts(tensor_format, 3, 2, device)
     options = {"interleaved": interleaved, "inverse": inverse, "to_half_split": interleaved}
+    options["norm"] = model_norm(after=norm_after, weight_offset=1.0, casts_last=True)
     rotation = Rotation(
         *table, cu_seqlens=cu_seqlens, tensor_format=tensor_format, rotary_start=4, **options
     )
-    norm = model_norm(after=norm_after, weight_offset=1.0, casts_last=True)
-    given = [t], [weight], [], rotation, norm
-    (got,), (rstd,), _ = launch_norm.norm_rope(*given, inplace=False, for_backward=True)
+    given = [t], [weight], [], rotation
+    (got,), (rstd,), _ = launch.norm_rope(*given, inplace=False, for_backward=True)
     monkeypatch.setattr(torch, "rsqrt", lambda mean: rstd[..., None])
     (want,) = reference.norm_rope(*given)
     assert torch.equal(got, want)
@@ -127,9 +126,11 @@ def test_given_rstd_what_is_promoted_stays_in_fp32(
     angle, rounding = angles(6, 12, device).view(6, 12), "promoted" if promoted else "model"
     table = [x if promoted else x.half() for x in (angle.cos(), angle.sin())]
     cu_seqlens = torch.tensor([0, 2, 5], device=device)
-    rotation = Rotation(*table, cu_seqlens=cu_seqlens, tensor_format="thd", rounding=rounding)
-    given = [t], [weight], [], rotation, model_norm(after=norm_after, casts_last=casts_last)
-    (got,), (rstd,), _ = launch_norm.norm_rope(*given, inplace=False, for_backward=True)
+    norm = model_norm(after=norm_after, casts_last=casts_last)
+    options = {"rounding": rounding, "norm": norm}
+    rotation = Rotation(*table, cu_seqlens=cu_seqlens, tensor_format="thd", **options)
+    given = [t], [weight], [], rotation
+    (got,), (rstd,), _ = launch.norm_rope(*given, inplace=False, for_backward=True)
     monkeypatch.setattr(torch, "rsqrt", lambda mean: rstd[..., None])
     (want,) = reference.norm_rope(*given)
     assert torch.equal(got, want)

@@ -12,7 +12,7 @@ from inputs import FORMATS, angles, contiguous
 from norm_yardstick import assert_close, norm_rope_fp64
 from pairwise import cover
 from rope_kernels import norm_rope, qk_norm_rope, reference, sum_of_squares
-from rope_kernels.launch import launch_norm
+from rope_kernels.launch import launch
 from test_norm_rope import Sample
 
 S, B, H, D, D2 = 3, 2, 3, 20, 12  # of a `Sample`
@@ -163,7 +163,7 @@ def test_in_place_refuses_gradients(which, fused, device):
 def test_unfused_is_plain_pytorch(device, monkeypatch):
     sample = Sample(device)
     want = qk_norm_rope(*sample.tensors, *sample.weights, sample.freqs)
-    monkeypatch.setattr(launch_norm, "norm_rope", None)
+    monkeypatch.setattr(launch, "norm_rope", None)
     got = qk_norm_rope(*sample.tensors, *sample.weights, sample.freqs, fused=False)
     torch.testing.assert_close(got, want)
     sample.check(fused=False)

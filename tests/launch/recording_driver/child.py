@@ -29,7 +29,7 @@ from triton.compiler import CompiledKernel
 
 from rope_kernels import RotaryPositionEmbedding, api, qk_norm_rope, rope_bw, rope_fw
 from rope_kernels.kernels.rope_kernel import rope_kernel
-from rope_kernels.launch import fastpath, norm_plan, rope_plan, run
+from rope_kernels.launch import fastpath, kernel_plans, launch
 from rope_kernels.machine.engine import Engine
 
 WANTED = sys.argv[1]
@@ -48,7 +48,7 @@ class RecordingDriver(CudaDriver):
 driver.library = ctypes.CDLL("libcuda.so.1")
 triton.runtime.driver.set_active(RecordingDriver())
 api.runs_in_triton = lambda t: True
-rope_plan.engine_of = norm_plan.engine_of = lambda t: Engine.NVIDIA
+kernel_plans.engine_of = lambda t: Engine.NVIDIA
 fastpath._current_device = lambda: 0
 if WANTED == "handle":
     fastpath.LAUNCHERS.clear()
@@ -338,7 +338,7 @@ def machine_code() -> dict:
     for head_dim, *functions in ((32, rope_fw, compiled_bw), (36, compiled_fw, rope_bw)):
         t, table = torch.randn(6, 2, 4, head_dim), RotaryPositionEmbedding(head_dim)(9)
         ours += [code_of(lambda f=f, t=t, table=table: f(t, table)) for f in functions]
-    with replaced(run, "options_of", lambda plan: {"num_warps": plan.num_warps}):
+    with replaced(launch, "options_of", lambda plan: {"num_warps": plan.num_warps}):
         left = code_of(lambda: rope_fw(t, table))
     default = triton.knobs.language.default_fp_fusion
     return {"ours": ours, "left to Triton": left, "default": default}
