@@ -1,6 +1,7 @@
 """The public functions, and the one decision which way a call goes: `choose_route`."""
 
 from enum import Enum
+from typing import Unpack
 
 import torch
 from torch import Tensor
@@ -8,7 +9,15 @@ from torch import Tensor
 from . import reference
 from .autograd.rope_function import apply_to_plain_tensors
 from .autograd.rope_operator import rotate_by_operator, rotate_inplace_by_operator
-from .call.arguments import Call, Freqs, OutputPairing, Rounding
+from .call.arguments import (
+    Call,
+    Freqs,
+    OutputPairing,
+    RopeOptions,
+    Rounding,
+    refuse_unknown,
+    shows_options,
+)
 from .call.checks import check_call, check_inplace, check_values
 from .call.cp_orders import CpOrder
 from .call.formats import TensorFormat, view_as_sbhd
@@ -138,26 +147,13 @@ def apply_rotary_pos_emb(
     return rotate_call(call)[0]
 
 
+@shows_options(RopeOptions)
 def rope_qk(
     q: Tensor,
     k: Tensor,
     freqs: Freqs,
     tensor_format: TensorFormat = "sbhd",
-    *,
-    fused: bool = True,
-    cu_seqlens: Tensor | None = None,
-    start_positions: int | Tensor | None = None,
-    position_ids: Tensor | None = None,
-    interleaved: bool = False,
-    inplace: bool = False,
-    cp_size: int = 1,
-    cp_rank: int = 0,
-    cp_order: CpOrder = "zigzag",
-    rotary_dim: int | None = None,
-    rotary_start: int = 0,
-    inverse: bool = False,
-    output_pairing: OutputPairing = "same",
-    rounding: Rounding | None = None,
+    **options: Unpack[RopeOptions],
 ) -> tuple[Tensor, Tensor]:
     """Apply rotary position embedding to queries and keys, both in one launch.
 
@@ -171,48 +167,15 @@ def rope_qk(
     Raises:
         TypeError, ValueError: as `apply_rotary_pos_emb`.
     """
-    call = Call(
-        tensors=(q, k),
-        freqs=freqs,
-        tensor_format=tensor_format,
-        fused=fused,
-        cu_seqlens=cu_seqlens,
-        start_positions=start_positions,
-        position_ids=position_ids,
-        interleaved=interleaved,
-        inplace=inplace,
-        cp_size=cp_size,
-        cp_rank=cp_rank,
-        cp_order=cp_order,
-        rotary_dim=rotary_dim,
-        rotary_start=rotary_start,
-        inverse=inverse,
-        output_pairing=output_pairing,
-        rounding=rounding,
-    )
+    refuse_unknown(rope_qk, options, RopeOptions)
+    call = Call(tensors=(q, k), freqs=freqs, tensor_format=tensor_format, **options)
     q, k = rotate_call(call)
     return q, k
 
 
+@shows_options(RopeOptions)
 def rope_fw(
-    t: Tensor,
-    freqs: Freqs,
-    tensor_format: TensorFormat = "sbhd",
-    *,
-    fused: bool = True,
-    cu_seqlens: Tensor | None = None,
-    start_positions: int | Tensor | None = None,
-    position_ids: Tensor | None = None,
-    interleaved: bool = False,
-    inplace: bool = False,
-    cp_size: int = 1,
-    cp_rank: int = 0,
-    cp_order: CpOrder = "zigzag",
-    rotary_dim: int | None = None,
-    rotary_start: int = 0,
-    inverse: bool = False,
-    output_pairing: OutputPairing = "same",
-    rounding: Rounding | None = None,
+    t: Tensor, freqs: Freqs, tensor_format: TensorFormat = "sbhd", **options: Unpack[RopeOptions]
 ) -> Tensor:
     """Rotate `t`: the forward pass alone, not recorded by autograd and not for `torch.func`.
 
@@ -220,48 +183,15 @@ def rope_fw(
 
     Source: the study's `rope_fw`; TransformerEngine's `fused_rope_forward`.
     """
-    call = Call(
-        tensors=(t,),
-        freqs=freqs,
-        tensor_format=tensor_format,
-        fused=fused,
-        cu_seqlens=cu_seqlens,
-        start_positions=start_positions,
-        position_ids=position_ids,
-        interleaved=interleaved,
-        inplace=inplace,
-        cp_size=cp_size,
-        cp_rank=cp_rank,
-        cp_order=cp_order,
-        rotary_dim=rotary_dim,
-        rotary_start=rotary_start,
-        inverse=inverse,
-        output_pairing=output_pairing,
-        rounding=rounding,
-    )
+    refuse_unknown(rope_fw, options, RopeOptions)
+    call = Call(tensors=(t,), freqs=freqs, tensor_format=tensor_format, **options)
     with torch.no_grad():
         return rotate_call(call)[0]
 
 
+@shows_options(RopeOptions)
 def rope_bw(
-    grad: Tensor,
-    freqs: Freqs,
-    tensor_format: TensorFormat = "sbhd",
-    *,
-    fused: bool = True,
-    cu_seqlens: Tensor | None = None,
-    start_positions: int | Tensor | None = None,
-    position_ids: Tensor | None = None,
-    interleaved: bool = False,
-    inplace: bool = False,
-    cp_size: int = 1,
-    cp_rank: int = 0,
-    cp_order: CpOrder = "zigzag",
-    rotary_dim: int | None = None,
-    rotary_start: int = 0,
-    inverse: bool = False,
-    output_pairing: OutputPairing = "same",
-    rounding: Rounding | None = None,
+    grad: Tensor, freqs: Freqs, tensor_format: TensorFormat = "sbhd", **options: Unpack[RopeOptions]
 ) -> Tensor:
     """Take the gradient of the rotated tensor to that of `t`: the backward pass alone.
 
@@ -272,25 +202,9 @@ def rope_bw(
 
     Source: the study's `rope_bw`; TransformerEngine's `fused_rope_backward`.
     """
+    refuse_unknown(rope_bw, options, RopeOptions)
     call = Call(
-        tensors=(grad,),
-        freqs=freqs,
-        tensor_format=tensor_format,
-        fused=fused,
-        cu_seqlens=cu_seqlens,
-        start_positions=start_positions,
-        position_ids=position_ids,
-        interleaved=interleaved,
-        inplace=inplace,
-        cp_size=cp_size,
-        cp_rank=cp_rank,
-        cp_order=cp_order,
-        rotary_dim=rotary_dim,
-        rotary_start=rotary_start,
-        inverse=inverse,
-        output_pairing=output_pairing,
-        rounding=rounding,
-        transpose=True,
+        tensors=(grad,), freqs=freqs, tensor_format=tensor_format, transpose=True, **options
     )
     with torch.no_grad():
         return rotate_call(call)[0]

@@ -1,5 +1,7 @@
 """The public functions that normalize and rotate in one kernel."""
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 
@@ -7,9 +9,16 @@ from . import reference
 from .api import KERNEL, OPERATOR, PYTORCH, Route, choose_route, rotation_of, tables_of
 from .autograd.norm_function import Rows, Tensors, apply_to_plain_tensors, inputs_of
 from .autograd.norm_operator import norm_rope_backward_by_operator, norm_rope_by_operator
-from .call.arguments import CAST_LAST, LIKE_MODELS, Call, Freqs, OutputPairing
+from .call.arguments import (
+    CAST_LAST,
+    LIKE_MODELS,
+    Call,
+    Freqs,
+    SharedOptions,
+    refuse_unknown,
+    shows_options,
+)
 from .call.checks import bad, check_call, check_inplace, check_values
-from .call.cp_orders import CpOrder
 from .call.formats import TensorFormat, view_as_sbhd
 from .call.norm_checks import NORM_ROUNDINGS, NormCall, NormRounding, check_norm
 from .call.normalization import Normalization
@@ -18,6 +27,7 @@ from .launch import fastpath, launch_norm
 from .machine.modes import is_dtensor, is_traced, wants_grad
 
 
+@shows_options(SharedOptions)
 def norm_rope(
     t: Tensor,
     weight: Tensor | None,
@@ -30,19 +40,7 @@ def norm_rope(
     rounding: NormRounding | None = None,
     sumsq: Tensor | None = None,
     norm_dim: int | None = None,
-    fused: bool = True,
-    cu_seqlens: Tensor | None = None,
-    start_positions: int | Tensor | None = None,
-    position_ids: Tensor | None = None,
-    interleaved: bool = False,
-    inplace: bool = False,
-    cp_size: int = 1,
-    cp_rank: int = 0,
-    cp_order: CpOrder = "zigzag",
-    rotary_dim: int | None = None,
-    rotary_start: int = 0,
-    inverse: bool = False,
-    output_pairing: OutputPairing = "same",
+    **options: Unpack[SharedOptions],
 ) -> Tensor:
     """Normalize each row by its root mean square, multiply it by a weight, and rotate it.
 
@@ -88,24 +86,9 @@ def norm_rope(
     Source: RMSNorm, https://arxiv.org/abs/1910.07467; on queries and keys, Qwen 3,
     https://arxiv.org/abs/2505.09388.
     """
+    refuse_unknown(norm_rope, options, SharedOptions)
     call = Call(
-        tensors=(t,),
-        freqs=freqs,
-        tensor_format=tensor_format,
-        fused=fused,
-        cu_seqlens=cu_seqlens,
-        start_positions=start_positions,
-        position_ids=position_ids,
-        interleaved=interleaved,
-        inplace=inplace,
-        cp_size=cp_size,
-        cp_rank=cp_rank,
-        cp_order=cp_order,
-        rotary_dim=rotary_dim,
-        rotary_start=rotary_start,
-        inverse=inverse,
-        output_pairing=output_pairing,
-        rounding=rounding,
+        tensors=(t,), freqs=freqs, tensor_format=tensor_format, rounding=rounding, **options
     )
     norm = NormCall(
         weights=(weight,),
@@ -118,6 +101,7 @@ def norm_rope(
     return norm_rope_call(call, norm)[0]
 
 
+@shows_options(SharedOptions)
 def qk_norm_rope(
     q: Tensor,
     k: Tensor,
@@ -132,19 +116,7 @@ def qk_norm_rope(
     rounding: NormRounding | None = None,
     sumsq: tuple[Tensor, Tensor] | None = None,
     norm_dim: int | tuple[int, int] | None = None,
-    fused: bool = True,
-    cu_seqlens: Tensor | None = None,
-    start_positions: int | Tensor | None = None,
-    position_ids: Tensor | None = None,
-    interleaved: bool = False,
-    inplace: bool = False,
-    cp_size: int = 1,
-    cp_rank: int = 0,
-    cp_order: CpOrder = "zigzag",
-    rotary_dim: int | None = None,
-    rotary_start: int = 0,
-    inverse: bool = False,
-    output_pairing: OutputPairing = "same",
+    **options: Unpack[SharedOptions],
 ) -> tuple[Tensor, Tensor]:
     """Normalize and rotate queries and keys: one launch forward, at most two backward.
 
@@ -171,24 +143,9 @@ def qk_norm_rope(
         sumsq = None, None
     elif not (isinstance(sumsq, (tuple, list)) and len(sumsq) == 2):
         raise bad(f"sumsq is {type(sumsq).__name__}", "None, or a pair of tensors", TypeError)
+    refuse_unknown(qk_norm_rope, options, SharedOptions)
     call = Call(
-        tensors=(q, k),
-        freqs=freqs,
-        tensor_format=tensor_format,
-        fused=fused,
-        cu_seqlens=cu_seqlens,
-        start_positions=start_positions,
-        position_ids=position_ids,
-        interleaved=interleaved,
-        inplace=inplace,
-        cp_size=cp_size,
-        cp_rank=cp_rank,
-        cp_order=cp_order,
-        rotary_dim=rotary_dim,
-        rotary_start=rotary_start,
-        inverse=inverse,
-        output_pairing=output_pairing,
-        rounding=rounding,
+        tensors=(q, k), freqs=freqs, tensor_format=tensor_format, rounding=rounding, **options
     )
     norm = NormCall(
         weights=(q_weight, k_weight),

@@ -1,8 +1,9 @@
 """The arguments of a public function, before they are checked."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from inspect import Parameter, signature
+from typing import Literal, TypedDict, TypeVar, get_args, get_type_hints
 
 import torch
 from torch import Tensor
@@ -18,20 +19,13 @@ ROUNDINGS: tuple[str, ...] = get_args(Rounding)
 CAST_LAST = "model_cast_last"  # in a norm alone
 LIKE_MODELS = "model", CAST_LAST
 MOST_START = 2**62  # larger ones could overflow 64 bits
+Function = TypeVar("Function", bound=Callable)
 Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding | AnglesPerPair
 
 
-@dataclass(slots=True, kw_only=True)
-class Call:
-    """Every argument of a call. `api.apply_rotary_pos_emb` says what they mean.
+class SharedOptions(TypedDict, total=False):
+    """The keywords of every public function. `Call` has their defaults."""
 
-    They are as they came, but for one start of all sequences, which becomes a tensor of them.
-    They come by keyword alone: two flags that were swapped would give a wrong result, and no error.
-    """
-
-    tensors: tuple[Tensor, ...]  # one or two, to rotate
-    freqs: Freqs
-    tensor_format: TensorFormat
     fused: bool
     cu_seqlens: Tensor | None
     start_positions: int | Tensor | None
@@ -45,7 +39,39 @@ class Call:
     rotary_start: int
     inverse: bool
     output_pairing: OutputPairing
-    rounding: Rounding | None  # None: what `fused` means by itself
+
+
+class RopeOptions(SharedOptions, total=False):
+    """Those of the functions that only rotate. The ones that normalize round in other places."""
+
+    rounding: Rounding | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """Every argument of a call. `api.apply_rotary_pos_emb` says what they mean.
+
+    They are as they came, but for one start of all sequences, which becomes a tensor of them.
+    They come by keyword alone: two flags that were swapped would give a wrong result, and no error.
+    """
+
+    tensors: tuple[Tensor, ...]  # one or two, to rotate
+    freqs: Freqs
+    tensor_format: TensorFormat = "sbhd"
+    fused: bool = True
+    cu_seqlens: Tensor | None = None
+    start_positions: int | Tensor | None = None
+    position_ids: Tensor | None = None
+    interleaved: bool = False
+    inplace: bool = False
+    cp_size: int = 1
+    cp_rank: int = 0
+    cp_order: CpOrder = "zigzag"
+    rotary_dim: int | None = None
+    rotary_start: int = 0
+    inverse: bool = False
+    output_pairing: OutputPairing = "same"
+    rounding: Rounding | None = None  # None: what `fused` means by itself
     transpose: bool = False  # take gradients back
     promoted_from: str = ""  # as in `Rotation`
     keeps_strides: bool = False
@@ -110,3 +136,39 @@ class Call:
 def names_of(tensors: Sequence[Tensor], transpose: bool) -> tuple[str, ...]:
     """What the public functions call the tensors that they rotate."""
     return ("q", "k") if len(tensors) == 2 else ("grad",) if transpose else ("t",)
+
+
+def shows_options(options: type[SharedOptions]) -> Callable[[Function], Function]:
+    """Name the keywords of `**options`, with types and defaults, where help() looks for them."""
+    defaults = {field.name: field.default for field in fields(Call)}
+    named = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=defaults[name], annotation=hint)
+        for name, hint in get_type_hints(options).items()
+    ]
+
+    def with_signature(function: Function) -> Function:
+        whole = signature(function)
+        *own, _ = whole.parameters.values()  # but for `**options`
+        function.__signature__ = whole.replace(parameters=[*own, *named])
+        return function
+
+    return with_signature
+
+
+def refuse_unknown(
+    function: Callable, options: Mapping[str, object], accepted: type[SharedOptions]
+) -> None:
+    """Refuse keywords that a function does not take, though `Call` may have a field of that name.
+
+    Raises:
+        TypeError: a keyword is not `accepted`.
+    """
+    known = accepted.__optional_keys__
+    if known.issuperset(options):
+        return
+    parameters = signature(function).parameters.values()
+    words = ", ".join([x.name for x in parameters if x.kind is Parameter.KEYWORD_ONLY])
+    name = next(name for name in options if name not in known)
+    raise TypeError(
+        f"{function.__name__}() got an unexpected keyword argument {name!r}; accepted: {words}"
+    )

@@ -104,6 +104,43 @@ def test_every_argument_gets_into_the_field_of_its_name(function, monkeypatch):
     assert call.transpose == (function is rope_bw)
 
 
+KEYWORDS = {
+    function: [
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    ]
+    for function in FUNCTIONS
+}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS[1:], ids=lambda function: function.__name__)
+def test_every_function_shows_the_options_of_the_first(function):
+    """With its types and defaults, though it takes them as `**options`."""
+    of_first = inspect.signature(apply_rotary_pos_emb).parameters
+    here = inspect.signature(function).parameters
+    shared = [name for name in KEYWORDS[apply_rotary_pos_emb] if name != "rounding"]
+    assert [name for name in here if name in shared] == shared
+    assert all(str(here[name]) == str(of_first[name]) for name in shared)
+    assert here["rounding"].default is None
+    assert ("upcast" in str(here["rounding"])) == ("norm" not in function.__name__)
+    assert here["freqs"] == of_first["freqs"].replace(kind=here["freqs"].kind)
+    if "norm" not in function.__name__:
+        assert KEYWORDS[function] == KEYWORDS[apply_rotary_pos_emb]
+
+
+@pytest.mark.parametrize("name", ("interleave", "transpose", "keeps_strides", "tensors"))
+@pytest.mark.parametrize("function", FUNCTIONS[1:], ids=lambda function: function.__name__)
+def test_a_function_refuses_a_keyword_that_it_does_not_show(function, name):
+    """Even one that `Call` has a field for."""
+    given = dict.fromkeys([x for x in inspect.signature(function).parameters if "sumsq" not in x])
+    with pytest.raises(TypeError) as error:
+        function(**given, **{name: True})
+    came, accepted = str(error.value).split("; accepted: ")
+    assert came == f"{function.__name__}() got an unexpected keyword argument {name!r}"
+    assert accepted.split(", ") == KEYWORDS[function]
+
+
 def call_of(**options):
     given = dict.fromkeys(names_of(Call)) | {"tensors": (T,), "freqs": T, "fused": True}
     return Call(**(given | options))
