@@ -31,7 +31,7 @@ def norm_rope_by_operator(
 ) -> tuple[Tensor, ...]:
     """`launch_norm.norm_rope` as an operator, differentiable as often as you like.
 
-    In place it is for calls that autograd does not record; `check_norm` refuses the others.
+    In place it is for calls that autograd does not record; `check_norm_call` refuses the others.
     """
     values = *rotation.tensors, *rotation.options, *norm.values
     if inplace:

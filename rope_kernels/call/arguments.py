@@ -10,13 +10,16 @@ from torch import Tensor
 
 from ..embedding import AnglesPerPair, RotaryPositionEmbedding
 from .cp_orders import CpOrder
+from .fields import getter_of
 from .formats import TensorFormat
 
 OutputPairing = Literal["same", "half"]
 OUTPUT_PAIRINGS: tuple[str, ...] = get_args(OutputPairing)
 Rounding = Literal["once", "model", "upcast", "promoted"]
 ROUNDINGS: tuple[str, ...] = get_args(Rounding)
-CAST_LAST = "model_cast_last"  # in a norm alone
+NormRounding = Literal["once", "model", "model_cast_last"]
+NORM_ROUNDINGS: tuple[str | None, ...] = (None, *get_args(NormRounding))
+CAST_LAST = "model_cast_last"
 LIKE_MODELS = "model", CAST_LAST
 MOST_START = 2**62  # larger ones could overflow 64 bits
 Function = TypeVar("Function", bound=Callable)
@@ -48,6 +51,52 @@ class RopeOptions(SharedOptions, total=False):
 
 
 @dataclass(slots=True, kw_only=True)
+class NormCall:
+    """The arguments that say how rows are normalized, as they came."""
+
+    weights: tuple[Tensor | None, ...]  # as many as tensors
+    sumsqs: tuple[Tensor | None, ...]  # as many as tensors
+    eps: float
+    weight_offset: float
+    norm_after: bool
+    norm_dim: int | tuple[int, int] | None
+
+    @property
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """Weights and sums, beside the tensors to normalize."""
+        return *self.weights, *self.sumsqs
+
+    @property
+    def options(self) -> tuple:
+        """What is not a tensor, and what kinds of numbers a pair has: True == 1."""
+        pair = self.norm_dim if isinstance(self.norm_dim, tuple) else ()
+        return *_options_of(self), *map(type, pair)
+
+    @property
+    def norm_dims(self) -> tuple[int | None, ...]:
+        """Of each tensor."""
+        if isinstance(self.norm_dim, tuple) and len(self.weights) == 2:
+            return self.norm_dim
+        return (self.norm_dim,) * len(self.weights)
+
+    @property
+    def named(self) -> list[tuple[str, Tensor | None]]:
+        """Weights and sums, by the names of their arguments."""
+        sums = ("sumsq",) if len(self.sumsqs) == 1 else ("sumsq[0]", "sumsq[1]")
+        rows = (self.weight_names, self.weights), (sums, self.sumsqs)
+        return [pair for row in rows for pair in zip(*row, strict=True)]
+
+    @property
+    def weight_names(self) -> tuple[str, ...]:
+        """As in the signature of the public function."""
+        return ("weight",) if len(self.weights) == 1 else ("q_weight", "k_weight")
+
+
+_ROWS = "weights", "sumsqs"
+_options_of = getter_of([field.name for field in fields(NormCall) if field.name not in _ROWS])
+
+
+@dataclass(slots=True, kw_only=True)
 class Call:
     """Every argument of a call. `api.apply_rotary_pos_emb` says what they mean.
 
@@ -71,7 +120,8 @@ class Call:
     rotary_start: int = 0
     inverse: bool = False
     output_pairing: OutputPairing = "same"
-    rounding: Rounding | None = None  # None: what `fused` means by itself
+    rounding: Rounding | NormRounding | None = None  # None: what `fused` means by itself
+    norm: NormCall | None = None  # None: rotate alone
     transpose: bool = False  # take gradients back
     promoted_from: str = ""  # as in `Rotation`
     keeps_strides: bool = False

@@ -9,7 +9,7 @@ from .fields import getter_of
 
 @dataclass(frozen=True, slots=True)
 class Normalization:
-    """RMS norm of rows, as one call asks for it. `norm_api.norm_rope` says what the words mean."""
+    """RMS norm of rows, as one call asks for it. `api.norm_rope` says what the words mean."""
 
     eps: float
     weight_offset: float  # is added to the weight

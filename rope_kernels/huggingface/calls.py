@@ -6,10 +6,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..api import rotate_call
 from ..call.arguments import Call, OutputPairing, Rounding
 from ..call.formats import TensorFormat
 from ..machine.modes import is_dtensor
+from ..routes import rotate_call
 
 _NAMES = {torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float32: "float32"}
 

@@ -1,15 +1,15 @@
 """A call with DTensors as the call that this rank makes with its own tensors."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from ..call.arguments import Call
+from ..call.arguments import Call, NormCall
 from ..call.checks import bad, check_call
-from ..call.norm_checks import NORM_ROUNDINGS, NormCall, check_norm
+from ..call.norm_checks import check_norm_call
 from ..embedding import AnglesPerPair, CosSinPerPair, RotaryPositionEmbedding
 from ..machine.modes import is_dtensor, is_traced, is_transformed, wants_grad
 from .placements import (
@@ -34,24 +34,12 @@ class _Table:
 
 
 def rotate_shards(call: Call, rotate: Callable[[Call], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
-    """Rotate DTensors: `rotate` is `api.rotate_call`, for the tensors of this rank."""
+    """Answer a call with DTensors. `rotate` is `routes.rotate_call`, for the tensors of a rank."""
     _check_mode()
-    check_call(call)
+    check = check_call if call.norm is None else check_norm_call
+    check(call)
     shardings = _shardings_of(call)
-    mine = _call_of_rank(call, shardings)
-    return _results(call, shardings, rotate(mine))
-
-
-def norm_rope_shards(
-    call: Call, norm: NormCall, run: Callable[[Call, NormCall], tuple[Tensor, ...]]
-) -> tuple[Tensor, ...]:
-    """Normalize and rotate DTensors: `run` is `norm_api.norm_rope_call`."""
-    _check_mode()
-    check_call(call, NORM_ROUNDINGS)
-    check_norm(call, norm)
-    shardings = _shardings_of(call, norm.named)
-    mine = _norm_of_rank(call, norm, shardings)
-    return _results(call, shardings, run(_call_of_rank(call, shardings), mine))
+    return _results(call, shardings, rotate(_call_of_rank(call, shardings)))
 
 
 def _check_mode() -> None:
@@ -61,12 +49,12 @@ def _check_mode() -> None:
         raise bad(came, "torch.autograd; or to_local() of each tensor")
 
 
-def _shardings_of(call: Call, beside: Sequence[tuple[str, Tensor | None]] = ()) -> list[Sharding]:
-    """How the tensors to rotate are sharded. `beside` are those of a norm, by name."""
+def _shardings_of(call: Call) -> list[Sharding]:
+    """How the tensors to rotate are sharded."""
     found = []
     for name, t in zip(call.names, call.tensors, strict=True):
         if not isinstance(t, DTensor):
-            other, x = next((y, x) for y, x in (*_named(call), *beside) if isinstance(x, DTensor))
+            other, x = next((y, x) for y, x in _named(call) if isinstance(x, DTensor))
             came = f"{name} is of type {type(t).__name__}, and {other} is a DTensor on"
             accepted = "a DTensor, or none in the whole call"
             raise bad(f"{came} {mesh_in_words(x.device_mesh)}", accepted, TypeError)
@@ -87,10 +75,8 @@ def _named(call: Call) -> list[tuple[str, object]]:
         found.append(("freqs.inv_freq", call.freqs.inv_freq))
     else:
         found += [(table.name, table.x) for table in _tables_of(call)]
-    return [
-        *found,
-        *zip(("cu_seqlens", "start_positions", "position_ids"), call.where, strict=True),
-    ]
+    found += zip(("cu_seqlens", "start_positions", "position_ids"), call.where, strict=True)
+    return found if call.norm is None else [*found, *call.norm.named]
 
 
 def _results(call: Call, shardings: list[Sharding], outs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -105,13 +91,14 @@ def _call_of_rank(call: Call, shardings: list[Sharding]) -> Call:
     """The same call with this rank's tensors, at the positions that they have in the whole."""
     first = shardings[0]
     sequence = "t" if call.tensor_format == "thd" else "s"
+    norm = None if call.norm is None else _norm_of_rank(call, shardings)
     changes = _freqs_of_rank(call, shardings, sequence)
     rows_are_sharded = changes.pop("rows_are_sharded")
     changes |= _where_of_rank(call, first, sequence)
     if sequence in first.letters and call.position_ids is None and not rows_are_sharded:
         changes |= _shifted(call, first, sequence, changes)
     tensors = tuple([shard_of(t, t.placements) for t in call.tensors])
-    return replace(call, tensors=tensors, **changes)
+    return replace(call, tensors=tensors, norm=norm, **changes)
 
 
 # Where tokens are
@@ -220,10 +207,10 @@ def _has_sharded_rows(table: _Table, call: Call, sharding: Sharding, sequence: s
 # Norms
 
 
-def _norm_of_rank(call: Call, norm: NormCall, shardings: list[Sharding]) -> NormCall:
+def _norm_of_rank(call: Call, shardings: list[Sharding]) -> NormCall:
     """Weights and sums of squares of this rank's rows."""
     heads, found = call.tensor_format.index("h"), {"weights": [], "sumsqs": []}
-    names = iter(norm.named)
+    norm, names = call.norm, iter(call.norm.named)
     for field, tensors in (("weights", norm.weights), ("sumsqs", norm.sumsqs)):
         for x, sharding, (name, _) in zip(tensors, shardings, names, strict=False):
             if x is None:

@@ -6,13 +6,13 @@ from collections.abc import Callable
 import torch
 
 from rope_kernels import apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
-from rope_kernels.api import rotation_of, tables_of
 from rope_kernels.call.arguments import Call
 from rope_kernels.call.checks import check_call
 from rope_kernels.launch.launch_rope import as_stored
 from rope_kernels.launch.plan import Plan, RopeTensors, two
 from rope_kernels.launch.rope_plan import make_plan
 from rope_kernels.machine.engine import Engine
+from rope_kernels.routes import rotation_of, tables_of
 
 from .norm_plans import FORWARD, NORMALIZED, NormTensors, plans_of_norm
 

@@ -16,16 +16,15 @@ from torch import Tensor
 from rope_kernels import (
     api,
     apply_rotary_pos_emb,
-    norm_api,
     norm_rope,
     qk_norm_rope,
     rope_bw,
     rope_fw,
     rope_qk,
+    routes,
 )
 from rope_kernels.autograd import norm_function, norm_operator, rope_function, rope_operator
-from rope_kernels.call.arguments import Call
-from rope_kernels.call.norm_checks import NormCall
+from rope_kernels.call.arguments import Call, NormCall
 from rope_kernels.call.normalization import Normalization, Wanted
 from rope_kernels.call.rotation import Rotation
 from rope_kernels.launch import fastpath, launch_norm, launch_rope
@@ -83,23 +82,23 @@ FUNCTIONS = (apply_rotary_pos_emb, rope_qk, rope_fw, rope_bw, norm_rope, qk_norm
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
 def test_every_argument_gets_into_the_field_of_its_name(function, monkeypatch):
     calls = []
-    monkeypatch.setattr(api, "rotate_call", lambda *call: calls.append(call) or ("one", "two"))
-    monkeypatch.setattr(norm_api, "norm_rope_call", api.rotate_call)
+    monkeypatch.setattr(api, "rotate_call", lambda call: calls.append(call) or ("one", "two"))
     given = {name: object() for name in inspect.signature(function).parameters}
     rows = (given["sumsq"],) if function is norm_rope else (object(), object())
     if function is qk_norm_rope:
         given["sumsq"] = rows
     function(**given)
-    call, *norms = calls.pop()
+    (call,) = calls
     assert call.tensors == tuple(given.pop(name) for name in call.names)
-    for norm in norms:
+    assert (call.norm is not None) == ("norm" in function.__name__)
+    if norm := call.norm:
         assert norm.weights == tuple(given.pop(name) for name in norm.weight_names)
         assert norm.sumsqs == rows and given.pop("sumsq")
         options = [name for name in names_of(NormCall) if name in given]
         assert len(options) == 4
         assert all(getattr(norm, name) is given.pop(name) for name in options)
     assert {name: getattr(call, name) for name in given} == given
-    assert {*given, "tensors", "transpose", *OF_PATCHED_MODELS} == {*names_of(Call)}
+    assert {*given, "tensors", "norm", "transpose", *OF_PATCHED_MODELS} == {*names_of(Call)}
     assert [getattr(call, name) for name in OF_PATCHED_MODELS] == ["", False]
     assert call.transpose == (function is rope_bw)
 
@@ -151,7 +150,7 @@ def test_a_rotation_has_what_the_call_has_under_the_same_name():
     assert len(shared) == 14
     given = {name: object() for name in shared}
     call = call_of(**given, tensors=(None,), rotary_dim=8, output_pairing="same")
-    rotation = api.rotation_of(call, (T, None), None)
+    rotation = routes.rotation_of(call, (T, None), None)
     assert {name: getattr(rotation, name) for name in shared} == given
     assert rotation.one_per_pair is rotation.to_half_split is False
 
@@ -170,7 +169,8 @@ def test_a_normalization_has_what_the_call_has():
             norm = NormCall(weights=(None,), sumsqs=(None,), **given)
             want = norm_with(*flags, *(["after"] if after else []))
             want = replace(want, weight_offset=offset)
-            assert is_same(norm_api.normalization_of(call_of(rounding=rounding), norm, 0), want)
+            call = call_of(rounding=rounding, norm=norm)
+            assert is_same(routes.normalization_of(call, 0), want)
 
 
 # Through the operators
@@ -282,15 +282,15 @@ def entry_of(monkeypatch):
             return fastpath.entry_of_call(call_of(**options), (T, None))
         if kind is Rotation:
             return fastpath.entry_of_rotation(Rotation(T, **options), (T,), False)
-        given = dict.fromkeys(names_of(NormCall)) | options
-        return fastpath.entry_of_call(call_of(), (T, None), NormCall(**given).options)
+        given = dict.fromkeys(names_of(NormCall)) | {"weights": (T,), "sumsqs": (None,)}
+        return fastpath.entry_of_call(call_of(norm=NormCall(**(given | options))), (T, None))
 
     yield entry_of
     fastpath.forget()
 
 
 ELSEWHERE = {
-    Call: ("tensors", "freqs", "fused"),
+    Call: ("tensors", "freqs", "fused", "norm"),
     Rotation: ("table", "sin", "axes"),  # the format and shape of position_ids tell of axes
     NormCall: ("weights", "sumsqs"),
 }

@@ -17,12 +17,12 @@ from pairwise import cover
 from rope_kernels import (
     CpOrder,
     RotaryPositionEmbedding,
-    api,
     apply_rotary_pos_emb,
     cp_positions,
     norm_rope,
     rope_bw,
     rope_fw,
+    routes,
 )
 from rope_kernels.autograd import rope_operator
 from rope_kernels.call.cp_orders import rank_of_last
@@ -521,7 +521,7 @@ def past_the_table(which, device):
 def values_are_not_read(monkeypatch, device):
     """As on a GPU, where it would cost: so the kernel's answer can be seen on a CPU too."""
     if device == "cpu":
-        for module in (api, rope_operator):
+        for module in (routes, rope_operator):
             monkeypatch.setattr(module, "check_values", lambda *_: None)
 
 
