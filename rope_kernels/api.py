@@ -1,10 +1,11 @@
-"""The public functions. Each hands its arguments, as a `Call`, to `routes.rotate_call`."""
+"""The public functions. Those that rotate hand a `Call` to `routes.rotate_call`."""
 
 from typing import Unpack
 
 import torch
 from torch import Tensor
 
+from . import reference
 from .call.arguments import (
     Call,
     Freqs,
@@ -17,7 +18,7 @@ from .call.arguments import (
     refuse_unknown,
     shows_options,
 )
-from .call.checks import bad
+from .call.checks import bad, check_rotate_half
 from .call.cp_orders import CpOrder
 from .call.formats import TensorFormat
 from .routes import rotate_call
@@ -342,3 +343,23 @@ def qk_norm_rope(
     )
     q, k = rotate_call(call)
     return q, k
+
+
+def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
+    """Turn every pair (x1, x2) of the last dimension by a quarter, to (-x2, x1).
+
+    Args:
+        x: any shape (..., d2) with even d2; any dtype that has negative numbers.
+        interleaved: x1 and x2 are neighbors, elements 2i and 2i + 1, instead of i and i + d2/2.
+
+    Returns:
+        A new tensor like `x`. Applied twice it gives -x.
+
+    Raises:
+        TypeError: `x` is not a tensor, or `interleaved` is not a bool.
+        ValueError: the last dimension is odd.
+
+    Source: TransformerEngine's `_rotate_half`; the quarter turn in RoFormer, equation (34).
+    """
+    check_rotate_half(x, interleaved)
+    return reference.rotate_half(x, interleaved)
