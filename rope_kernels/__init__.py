@@ -2,6 +2,7 @@
 
 from .api import (
     apply_rotary_pos_emb,
+    cp_positions,
     norm_rope,
     qk_norm_rope,
     rope_bw,
@@ -10,9 +11,8 @@ from .api import (
     rotate_half,
 )
 from .call.arguments import Freqs, NormRounding, OutputPairing, Rounding
-from .call.cp_orders import CpOrder
-from .call.cp_positions import cp_positions
 from .call.formats import TensorFormat
+from .call.positions import CpOrder
 from .embedding import RotaryPositionEmbedding, grid_positions, mrope_axes
 from .reference import sum_of_squares
 

@@ -12,8 +12,7 @@ from torch import Tensor
 from .call.checks import check_tensor
 from .call.formats import view_as_sbhd, view_from_sbhd
 from .call.normalization import Normalization
-from .call.returned import returned_dtype
-from .call.rotation import Rotation
+from .call.rotation import Rotation, returned_dtype
 from .embedding.arguments import FLOATS
 from .machine.modes import is_traced, is_transformed
 

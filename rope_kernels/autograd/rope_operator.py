@@ -13,8 +13,7 @@ from torch import Tensor
 from ..call.arguments import names_of
 from ..call.checks import check_inplace, check_values
 from ..call.formats import view_as_sbhd
-from ..call.returned import memory_for
-from ..call.rotation import FIELDS, Rotation
+from ..call.rotation import FIELDS, Rotation, memory_for
 from ..launch import fastpath, launch_rope
 from ..machine.modes import wants_grad
 from .rope_function import gradients, keep

@@ -1,17 +1,16 @@
 """The arguments of a public function, before they are checked."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from inspect import Parameter, signature
-from typing import Literal, TypedDict, TypeVar, get_args, get_type_hints
+from typing import Any, Literal, TypedDict, TypeVar, get_args, get_type_hints
 
 import torch
 from torch import Tensor
 
 from ..embedding import AnglesPerPair, RotaryPositionEmbedding
-from .cp_orders import CpOrder
-from .fields import getter_of
 from .formats import TensorFormat
+from .positions import CpOrder
 
 OutputPairing = Literal["same", "half"]
 OUTPUT_PAIRINGS: tuple[str, ...] = get_args(OutputPairing)
@@ -24,6 +23,15 @@ LIKE_MODELS = "model", CAST_LAST
 MOST_START = 2**62  # larger ones could overflow 64 bits
 Function = TypeVar("Function", bound=Callable)
 Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding | AnglesPerPair
+
+
+def getter_of(names: Iterable[str]) -> Callable[[Any], tuple]:
+    """What reads these attributes into a tuple, as fast as code that names them.
+
+    For what operators take, autograd saves and a signature holds: nobody repeats a class's fields.
+    `operator.attrgetter` would do the same, but torch.compile cannot trace it.
+    """
+    return eval(f"lambda x: ({''.join([f'x.{name}, ' for name in names])})")
 
 
 class SharedOptions(TypedDict, total=False):

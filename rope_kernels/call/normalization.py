@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
-from .fields import getter_of
+from .arguments import getter_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ..call.arguments import Call
-from ..call.fields import getter_of
+from ..call.arguments import Call, getter_of
 from ..call.normalization import Normalization
 from ..call.rotation import Rotation
 from ..embedding import RotaryPositionEmbedding

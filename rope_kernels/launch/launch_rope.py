@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from ..call.returned import memory_for
-from ..call.rotation import Rotation
+from ..call.rotation import Rotation, memory_for
 from . import fastpath
 from .plan import RopeTensors, as_read
 from .rope_plan import make_plan

@@ -25,7 +25,7 @@ from rope_kernels import (
     routes,
 )
 from rope_kernels.autograd import rope_operator
-from rope_kernels.call.cp_orders import rank_of_last
+from rope_kernels.call.positions import rank_of_last
 from yardstick import assert_rounded_once, gradient_fp64, positions_of_rank, rotate_fp64
 
 INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
