@@ -1,15 +1,20 @@
 """Rotary position embedding, fused in Triton. Importing this package never loads Triton."""
 
-from .api import apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
-from .call.arguments import Freqs, OutputPairing, Rounding
-from .call.cp_orders import CpOrder
-from .call.cp_positions import cp_positions
+from .api import (
+    apply_rotary_pos_emb,
+    cp_positions,
+    norm_rope,
+    qk_norm_rope,
+    rope_bw,
+    rope_fw,
+    rope_qk,
+    rotate_half,
+)
+from .call.arguments import Freqs, NormRounding, OutputPairing, Rounding
 from .call.formats import TensorFormat
-from .call.norm_checks import NormRounding
+from .call.positions import CpOrder
 from .embedding import RotaryPositionEmbedding, grid_positions, mrope_axes
-from .norm_api import norm_rope, qk_norm_rope
 from .reference import sum_of_squares
-from .reference.quarter_turn import rotate_half
 
 __version__ = "0.1.0"
 __all__ = [

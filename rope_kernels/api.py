@@ -1,25 +1,34 @@
-"""The public functions, and the one decision which way a call goes: `choose_route`."""
+"""The public functions. Those that rotate hand a `Call` to `routes.rotate_call`."""
 
-from enum import Enum
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from . import reference
-from .autograd.operators import rotate_by_operator
-from .autograd.rope_function import apply_to_plain_tensors
-from .call.arguments import Call, Freqs, OutputPairing, Rounding
-from .call.checks import check_call, check_inplace, check_values
-from .call.cp_orders import CpOrder
-from .call.formats import TensorFormat, view_as_sbhd
-from .call.rotation import Rotation
-from .embedding import PER_PAIR, AnglesPerPair, RotaryPositionEmbedding
-from .launch import fastpath, launch
-from .launch.plan import q_and_k
-from .machine.engine import runs_in_triton
-from .machine.modes import has_memory, is_dtensor, is_traced, is_transformed, wants_grad
-
-Tables = tuple[Tensor, Tensor | None]  # angles or cosines, and sines
+from .call.arguments import (
+    Call,
+    Freqs,
+    NormCall,
+    NormRounding,
+    OutputPairing,
+    RopeOptions,
+    Rounding,
+    SharedOptions,
+    refuse_unknown,
+    shows_options,
+)
+from .call.checks import (
+    bad,
+    check_integer,
+    check_lengths,
+    check_rank,
+    check_rotate_half,
+    check_tensor,
+)
+from .call.formats import TensorFormat
+from .call.positions import CpOrder, chunks_of, find_in_packed, positions_of_rank
+from .routes import rotate_call
 
 
 def apply_rotary_pos_emb(
@@ -138,26 +147,13 @@ def apply_rotary_pos_emb(
     return rotate_call(call)[0]
 
 
+@shows_options(RopeOptions)
 def rope_qk(
     q: Tensor,
     k: Tensor,
     freqs: Freqs,
     tensor_format: TensorFormat = "sbhd",
-    *,
-    fused: bool = True,
-    cu_seqlens: Tensor | None = None,
-    start_positions: int | Tensor | None = None,
-    position_ids: Tensor | None = None,
-    interleaved: bool = False,
-    inplace: bool = False,
-    cp_size: int = 1,
-    cp_rank: int = 0,
-    cp_order: CpOrder = "zigzag",
-    rotary_dim: int | None = None,
-    rotary_start: int = 0,
-    inverse: bool = False,
-    output_pairing: OutputPairing = "same",
-    rounding: Rounding | None = None,
+    **options: Unpack[RopeOptions],
 ) -> tuple[Tensor, Tensor]:
     """Apply rotary position embedding to queries and keys, both in one launch.
 
@@ -171,48 +167,15 @@ def rope_qk(
     Raises:
         TypeError, ValueError: as `apply_rotary_pos_emb`.
     """
-    call = Call(
-        tensors=(q, k),
-        freqs=freqs,
-        tensor_format=tensor_format,
-        fused=fused,
-        cu_seqlens=cu_seqlens,
-        start_positions=start_positions,
-        position_ids=position_ids,
-        interleaved=interleaved,
-        inplace=inplace,
-        cp_size=cp_size,
-        cp_rank=cp_rank,
-        cp_order=cp_order,
-        rotary_dim=rotary_dim,
-        rotary_start=rotary_start,
-        inverse=inverse,
-        output_pairing=output_pairing,
-        rounding=rounding,
-    )
+    refuse_unknown(rope_qk, options, RopeOptions)
+    call = Call(tensors=(q, k), freqs=freqs, tensor_format=tensor_format, **options)
     q, k = rotate_call(call)
     return q, k
 
 
+@shows_options(RopeOptions)
 def rope_fw(
-    t: Tensor,
-    freqs: Freqs,
-    tensor_format: TensorFormat = "sbhd",
-    *,
-    fused: bool = True,
-    cu_seqlens: Tensor | None = None,
-    start_positions: int | Tensor | None = None,
-    position_ids: Tensor | None = None,
-    interleaved: bool = False,
-    inplace: bool = False,
-    cp_size: int = 1,
-    cp_rank: int = 0,
-    cp_order: CpOrder = "zigzag",
-    rotary_dim: int | None = None,
-    rotary_start: int = 0,
-    inverse: bool = False,
-    output_pairing: OutputPairing = "same",
-    rounding: Rounding | None = None,
+    t: Tensor, freqs: Freqs, tensor_format: TensorFormat = "sbhd", **options: Unpack[RopeOptions]
 ) -> Tensor:
     """Rotate `t`: the forward pass alone, not recorded by autograd and not for `torch.func`.
 
@@ -220,48 +183,15 @@ def rope_fw(
 
     Source: the study's `rope_fw`; TransformerEngine's `fused_rope_forward`.
     """
-    call = Call(
-        tensors=(t,),
-        freqs=freqs,
-        tensor_format=tensor_format,
-        fused=fused,
-        cu_seqlens=cu_seqlens,
-        start_positions=start_positions,
-        position_ids=position_ids,
-        interleaved=interleaved,
-        inplace=inplace,
-        cp_size=cp_size,
-        cp_rank=cp_rank,
-        cp_order=cp_order,
-        rotary_dim=rotary_dim,
-        rotary_start=rotary_start,
-        inverse=inverse,
-        output_pairing=output_pairing,
-        rounding=rounding,
-    )
+    refuse_unknown(rope_fw, options, RopeOptions)
+    call = Call(tensors=(t,), freqs=freqs, tensor_format=tensor_format, **options)
     with torch.no_grad():
         return rotate_call(call)[0]
 
 
+@shows_options(RopeOptions)
 def rope_bw(
-    grad: Tensor,
-    freqs: Freqs,
-    tensor_format: TensorFormat = "sbhd",
-    *,
-    fused: bool = True,
-    cu_seqlens: Tensor | None = None,
-    start_positions: int | Tensor | None = None,
-    position_ids: Tensor | None = None,
-    interleaved: bool = False,
-    inplace: bool = False,
-    cp_size: int = 1,
-    cp_rank: int = 0,
-    cp_order: CpOrder = "zigzag",
-    rotary_dim: int | None = None,
-    rotary_start: int = 0,
-    inverse: bool = False,
-    output_pairing: OutputPairing = "same",
-    rounding: Rounding | None = None,
+    grad: Tensor, freqs: Freqs, tensor_format: TensorFormat = "sbhd", **options: Unpack[RopeOptions]
 ) -> Tensor:
     """Take the gradient of the rotated tensor to that of `t`: the backward pass alone.
 
@@ -272,167 +202,222 @@ def rope_bw(
 
     Source: the study's `rope_bw`; TransformerEngine's `fused_rope_backward`.
     """
+    refuse_unknown(rope_bw, options, RopeOptions)
     call = Call(
-        tensors=(grad,),
-        freqs=freqs,
-        tensor_format=tensor_format,
-        fused=fused,
-        cu_seqlens=cu_seqlens,
-        start_positions=start_positions,
-        position_ids=position_ids,
-        interleaved=interleaved,
-        inplace=inplace,
-        cp_size=cp_size,
-        cp_rank=cp_rank,
-        cp_order=cp_order,
-        rotary_dim=rotary_dim,
-        rotary_start=rotary_start,
-        inverse=inverse,
-        output_pairing=output_pairing,
-        rounding=rounding,
-        transpose=True,
+        tensors=(grad,), freqs=freqs, tensor_format=tensor_format, transpose=True, **options
     )
     with torch.no_grad():
         return rotate_call(call)[0]
 
 
-class Route(Enum):
-    KERNEL = "our kernel, launched at once"
-    OPERATOR = "our kernel as an operator, which torch.compile records"
-    PYTORCH = "operators of PyTorch, which have all derivatives and suit tensors of every class"
+@shows_options(SharedOptions)
+def norm_rope(
+    t: Tensor,
+    weight: Tensor | None,
+    freqs: Freqs,
+    tensor_format: TensorFormat = "sbhd",
+    *,
+    eps: float = 1e-6,
+    weight_offset: float = 0.0,
+    norm_after: bool = False,
+    rounding: NormRounding | None = None,
+    sumsq: Tensor | None = None,
+    norm_dim: int | None = None,
+    **options: Unpack[SharedOptions],
+) -> Tensor:
+    """Normalize each row by its root mean square, multiply it by a weight, and rotate it.
 
+    y = rope(x / sqrt(mean(x^2) + eps) * (weight_offset + weight)), in one kernel: x is read once,
+    y is written once. The mean is over the whole head dimension, elements that do not turn too.
+    Differentiable in `t`, `weight`, `sumsq` and `freqs`, as often as you like. Gradients of weights
+    are summed in fp32 in a fixed order: the bits are the same in every run on the same GPU.
 
-KERNEL, OPERATOR, PYTORCH = Route
+    Args:
+        t: as in `apply_rotary_pos_emb`; what is not named here is as there.
+        weight: (d,), or (h, d) with a weight for each head; the dtype of `t`, or fp32. None: no
+            product.
+        freqs: as there. With one that requires a gradient all is computed in plain PyTorch.
+        eps: is added to the mean of squares.
+        weight_offset: is added to the weight: 1 for Gemma 3, Qwen 3.5 and Qwen 3 Next.
+        norm_after: rotate first, then normalize and multiply, as HunYuan, Llama 4 and NanoChat do.
+        rounding: 'once', or None: fp32 math (fp64 for fp64 `t`), one rounding. The others round to
+            the dtype of `t` where PyTorch's operators do in a model; docs/kernels.md names the
+            models. 'model': the normalized row and its product with the weight, then as in
+            `apply_rotary_pos_emb`. 'model_cast_last', and 'model' with a `weight_offset`: the
+            product alone. As in PyTorch, a weight in fp32 (with 'model') and (cos, sin) of another
+            dtype than `t` promote what they meet to fp32, which is rounded at the end. Squares are
+            added in another order than PyTorch's: of 10 000 elements 1 may differ in bf16, 3 in
+            fp16, by one unit. Gradients are computed in fp32 with the same cos and sin, and rounded
+            once. `fused=False` has the model's bits; its gradients go back through all roundings.
+        sumsq: sums of squares, fp32 (fp64 for fp64 `t`), of shape `t.shape[:-1]`, or with h = 1 if
+            all heads share one. Then rows are divided by sqrt(sumsq / norm_dim + eps). For a norm
+            over all heads, as in OLMo 2 and MiniMax: sum `sum_of_squares(t)` over heads, and over
+            ranks if they share the heads.
+        norm_dim: number of squares in `sumsq`; None: d, unless all heads share a sum.
+        fused: False: plain PyTorch.
+        inplace: overwrite `t`, all of it, and return it. Without gradients.
 
+    Returns:
+        A contiguous tensor of the shape and dtype of `t`, or `t` itself with `inplace`. Tokens past
+        `cu_seqlens[-1]` come out normalized, but unrotated. They count in the weight's gradient, so
+        a NaN in one of them reaches it.
 
-def choose_route(fused: bool, tensors: tuple[Tensor | None, ...]) -> Route:
-    """Which way a call goes. `tensors` are all of its tensors, the one to rotate first.
+    Raises:
+        TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
+        ValueError: shapes, devices, values or options do not fit together.
 
-    The fast path skips this for calls that look like one for which KERNEL was chosen. Otherwise the
-    first line that is true decides:
-
-    ===================================================================  ========
-    `fused` is not True, or an argument is not a tensor                  PYTORCH
-    torch.func, forward mode or torch.jit.trace                          PYTORCH
-    no engine: a CPU without the interpreter, no Triton, a meta tensor   PYTORCH
-    torch.compile, make_fx or FakeTensorMode                             OPERATOR
-    a class that overrides operators, a wrapper of torch.func            PYTORCH
-    else                                                                 KERNEL
-    ===================================================================  ========
+    Source: RMSNorm, https://arxiv.org/abs/1910.07467; on queries and keys, Qwen 3,
+    https://arxiv.org/abs/2505.09388.
     """
-    if fused is not True or is_transformed():
-        return PYTORCH
-    if not all(x is None or isinstance(x, Tensor) for x in tensors):
-        return PYTORCH
-    if tensors[0] is None or not runs_in_triton(tensors[0]):
-        return PYTORCH
-    if is_traced():
-        return OPERATOR
-    return KERNEL if all(has_memory(x) for x in tensors) else PYTORCH
-
-
-def rotate_call(call: Call) -> tuple[Tensor, ...]:
-    """What every public function does: check, describe the rotation, choose a route, rotate."""
-    tensors, tables = call.tensors, tables_of(call.freqs)
-    entry = fastpath.entry_of_call(call, tables)
-    if entry is not None and entry.launch is not None:
-        route, num_positions = KERNEL, entry.num_positions
-    else:
-        if entry is None and any(map(is_dtensor, (*tensors, *tables, *call.where))):
-            from .sharded.calls import rotate_shards  # loads torch.distributed.tensor
-
-            return rotate_shards(call, rotate_call)
-        route = choose_route(call.fused, (*tensors, *tables, *call.where))
-        num_positions = check_call(call)
-        if entry is not None:
-            entry.num_positions = num_positions
-    rotation = rotation_of(call, tables, num_positions)
-    if rotation.table.is_cpu and rotation.looks_up_positions and not is_traced():
-        # on a GPU values are not read; if traced, the operator checks them when it runs
-        check_values(rotation, view_as_sbhd(tensors[0], call.tensor_format).shape[0])
-    if call.inplace:
-        check_inplace(call.names, tensors, rotation)
-    return _rotate(tensors, rotation, route, entry, call.inplace)
-
-
-def rotation_of(call: Call, tables: Tables, num_positions: int | None) -> Rotation:
-    """The rotation that a checked call asks for, from `tables_of` and what `check_call` said."""
-    (table, sin), axes = tables, None
-    one_per_pair, attention_factor = isinstance(call.freqs, PER_PAIR), 1.0
-    if isinstance(call.freqs, RotaryPositionEmbedding):
-        table, attention_factor = call.freqs.turns(num_positions), call.freqs.attention_factor
-        axes = None if call.position_ids is None else call.axes
-    elif call.rotary_dim is not None and call.rotary_dim != table.shape[-1]:
-        one_per_pair = True
-    return Rotation(
-        table,
-        sin,
-        cu_seqlens=call.cu_seqlens,
-        start_positions=call.start_positions,
-        position_ids=call.position_ids,
-        axes=axes,
-        tensor_format=call.tensor_format,
-        interleaved=call.interleaved,
-        cp_size=call.cp_size,
-        cp_rank=call.cp_rank,
-        cp_order=call.cp_order,
-        transpose=call.transpose,
-        one_per_pair=one_per_pair,
-        rotary_start=call.rotary_start,
-        inverse=call.inverse,
-        to_half_split=call.output_pairing == "half" and call.interleaved,
-        rounding=call.rounding_with(table, sin),
-        attention_factor=attention_factor,
-        promoted_from=call.promoted_from,
-        keeps_strides=call.keeps_strides,
+    refuse_unknown(norm_rope, options, SharedOptions)
+    norm = NormCall(
+        weights=(weight,),
+        sumsqs=(sumsq,),
+        eps=eps,
+        weight_offset=weight_offset,
+        norm_after=norm_after,
+        norm_dim=norm_dim,
     )
+    call = Call(
+        tensors=(t,),
+        freqs=freqs,
+        tensor_format=tensor_format,
+        rounding=rounding,
+        norm=norm,
+        **options,
+    )
+    return rotate_call(call)[0]
 
 
-def tables_of(freqs: Freqs) -> Tables:
-    """What `freqs` holds: angles, or cosines and sines, or a module's inverse frequencies."""
-    if isinstance(freqs, Tensor):
-        return freqs, None
-    if isinstance(freqs, RotaryPositionEmbedding):
-        return freqs.inv_freq, None
-    if isinstance(freqs, AnglesPerPair):
-        return freqs.angles, None
-    return tuple(freqs) if isinstance(freqs, (tuple, list)) else (freqs, None)
+@shows_options(SharedOptions)
+def qk_norm_rope(
+    q: Tensor,
+    k: Tensor,
+    q_weight: Tensor | None,
+    k_weight: Tensor | None,
+    freqs: Freqs,
+    tensor_format: TensorFormat = "sbhd",
+    *,
+    eps: float = 1e-6,
+    weight_offset: float = 0.0,
+    norm_after: bool = False,
+    rounding: NormRounding | None = None,
+    sumsq: tuple[Tensor, Tensor] | None = None,
+    norm_dim: int | tuple[int, int] | None = None,
+    **options: Unpack[SharedOptions],
+) -> tuple[Tensor, Tensor]:
+    """Normalize and rotate queries and keys: one launch forward, at most two backward.
+
+    Backward it may be three where weights have shape (h, d), and q and k take launches of their own
+    where autograd wants other gradients of q than of k.
+
+    Args:
+        q: queries, as `t` in `norm_rope`; what is not named here is as there.
+        k: keys, like `q` but for the number of heads and the strides.
+        q_weight, k_weight: as `weight` there. If they differ in dtype or in number of dimensions,
+            or one is None, q and k take a launch each.
+        sumsq: sums of squares of q and of k, as there.
+        norm_dim: one number for both, or a pair, which q and k with shared sums and other numbers
+            of heads need. With two different numbers they take a launch each.
+
+    Returns:
+        (q, k), each as `norm_rope` returns it, but for the order in which squares are added: a tile
+        depends on the number of heads. So the last bits of a row may differ.
+
+    Raises:
+        TypeError, ValueError: as `norm_rope`.
+    """
+    refuse_unknown(qk_norm_rope, options, SharedOptions)
+    if sumsq is None:
+        sumsq = None, None
+    elif not (isinstance(sumsq, (tuple, list)) and len(sumsq) == 2):
+        raise bad(f"sumsq is {type(sumsq).__name__}", "None, or a pair of tensors", TypeError)
+    norm = NormCall(
+        weights=(q_weight, k_weight),
+        sumsqs=tuple(sumsq),
+        eps=eps,
+        weight_offset=weight_offset,
+        norm_after=norm_after,
+        norm_dim=norm_dim,
+    )
+    call = Call(
+        tensors=(q, k),
+        freqs=freqs,
+        tensor_format=tensor_format,
+        rounding=rounding,
+        norm=norm,
+        **options,
+    )
+    q, k = rotate_call(call)
+    return q, k
 
 
-def _rotate_gradients(grads: tuple[Tensor, ...], rotation: Rotation) -> tuple[Tensor, ...]:
-    """Rotate the gradients of checked tensors, by the transposed map."""
-    entry = launch.entry_of_rotation(grads, rotation, inplace=False)
-    if entry is not None and entry.launch is not None:
-        route = KERNEL
-    else:
-        route = choose_route(True, (*grads, *rotation.tensors))
-    return _rotate(grads, rotation, route, entry, inplace=False)
+def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
+    """Turn every pair (x1, x2) of the last dimension by a quarter, to (-x2, x1).
+
+    Args:
+        x: any shape (..., d2) with even d2; any dtype that has negative numbers.
+        interleaved: x1 and x2 are neighbors, elements 2i and 2i + 1, instead of i and i + d2/2.
+
+    Returns:
+        A new tensor like `x`. Applied twice it gives -x.
+
+    Raises:
+        TypeError: `x` is not a tensor, or `interleaved` is not a bool.
+        ValueError: the last dimension is odd.
+
+    Source: TransformerEngine's `_rotate_half`; the quarter turn in RoFormer, equation (34).
+    """
+    check_rotate_half(x, interleaved)
+    return reference.rotate_half(x, interleaved)
 
 
-def _rotate(
-    tensors: tuple[Tensor, ...],
-    rotation: Rotation,
-    route: Route,
-    entry: fastpath.Entry | None,
-    inplace: bool,
-) -> tuple[Tensor, ...]:
-    """Rotate checked tensors by the route chosen, with the derivatives that autograd wants."""
-    recorded = wants_grad((*tensors, rotation.table, rotation.sin))
-    if inplace and (route is PYTORCH or (recorded and route is OPERATOR)):
-        outs = _rotate(tensors, rotation, route, entry, inplace=False)
-        for t, out in zip(tensors, outs, strict=True):
-            turned = out.narrow(-1, rotation.rotary_start, rotation.rotary_dim)
-            t.narrow(-1, rotation.rotary_start, rotation.rotary_dim).copy_(turned)
-        return tensors
-    if route is PYTORCH:
-        return reference.rotate(tensors, rotation, rotation.rounding)
-    if route is OPERATOR:
-        return rotate_by_operator(tensors, rotation, inplace)
-    if recorded:
-        inputs = *q_and_k(tensors), rotation.table, rotation.sin
-        outs = apply_to_plain_tensors(*inputs, rotation, inplace, entry, _rotate_gradients)
-        return tensors if inplace else outs
-    outs = launch.rotate(tensors, rotation, inplace, entry)
-    if inplace:
-        torch.autograd.graph.increment_version([t for t in tensors if not t.is_inference()])
-    return outs
+def cp_positions(
+    seq_len: int | None = None,
+    *,
+    cp_size: int,
+    cp_rank: int,
+    cp_order: CpOrder = "zigzag",
+    cu_seqlens: Tensor | None = None,
+    device: torch.device | str | None = None,
+) -> Tensor:
+    """Positions of the tokens that a rank of context parallelism holds, in the order it holds them.
+
+    `cp_size`, `cp_rank` and `cp_order` of a call make a kernel compute these. As `position_ids`
+    they do the same. Of a whole sequence `x[positions]` is what the rank holds.
+
+    Args:
+        seq_len: tokens of the whole sequence, which 2 * cp_size ('zigzag') or cp_size divides.
+        cp_size, cp_rank, cp_order: as in `apply_rotary_pos_emb`.
+        cu_seqlens: instead of `seq_len`, of packed sequences: (sequences + 1,), int32 or int64, as
+            in `apply_rotary_pos_emb`. Its values are read, so the CPU waits for a GPU that has it.
+        device: of the result; None: that of `cu_seqlens`, or PyTorch's default.
+
+    Returns:
+        int64, (seq_len / cp_size,), or (tokens / cp_size,) with `cu_seqlens`; each position counts
+        from 0 in its sequence.
+
+    Raises:
+        TypeError: a bool where an integer is expected, or `cu_seqlens` has another dtype.
+        ValueError: the order is not known, or the ranks cannot share the sequences.
+    """
+    check_rank(cp_size, cp_rank, cp_order)
+    if (seq_len is None) == (cu_seqlens is None):
+        came = "seq_len is None" if seq_len is None else f"seq_len is {seq_len} with cu_seqlens"
+        raise bad(came, "one of seq_len and cu_seqlens")
+    chunks, most = chunks_of(cp_size, cp_order), 2**62
+    if cu_seqlens is None:
+        accepted = f"an integer from 0 that {chunks} divides"
+        check_integer("seq_len", seq_len, 0, most, accepted)
+        if seq_len % chunks:
+            raise bad(f"seq_len is {seq_len}", accepted)
+        index = torch.arange(seq_len // cp_size, device=device)
+        return positions_of_rank(index, seq_len // cp_size, cp_size, cp_rank, cp_order)
+    bounds = check_tensor("cu_seqlens", cu_seqlens, (torch.int32, torch.int64)).long()
+    if bounds.dim() != 1 or not len(bounds):
+        raise bad(f"cu_seqlens has shape {tuple(cu_seqlens.shape)}", "(b + 1,)")
+    tokens = int(bounds[-1])
+    check_lengths(cu_seqlens, tokens, cp_size, cp_order)
+    token = torch.arange(tokens // cp_size, device=bounds.device)
+    _, index, length = find_in_packed(bounds // cp_size, token)
+    return positions_of_rank(index, length, cp_size, cp_rank, cp_order).to(device)

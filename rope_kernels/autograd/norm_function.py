@@ -89,7 +89,7 @@ def gradients(
 ) -> tuple[Gradients, Gradients, Gradients]:
     """Gradients of the tensors, of the weights and of the sums of squares, as far as `wanted`.
 
-    Second derivatives are those of `norm_reference.norm_rope`, by PyTorch.
+    Second derivatives are those of `reference.norm_rope`, by PyTorch.
 
     Args:
         ctx: after `keep_norm`.

@@ -16,8 +16,7 @@ from ..call.arguments import names_of
 from ..call.checks import check_inplace, check_values
 from ..call.formats import view_as_sbhd
 from ..call.positions import shape_of_kept
-from ..call.returned import memory_for
-from ..call.rotation import FIELDS, Normalization, Rotation
+from ..call.rotation import FIELDS, Normalization, Rotation, memory_for
 from ..launch import launch
 from ..launch.launch import Wanted
 from ..machine.modes import wants_grad
@@ -52,7 +51,7 @@ def norm_rope_by_operator(
 ) -> tuple[Tensor, ...]:
     """`launch.norm_rope` as an operator, differentiable as often as you like.
 
-    In place it is for calls that autograd does not record; `check_norm` refuses the others.
+    In place it is for calls that autograd does not record; `check_norm_call` refuses the others.
     """
     rows = tensors, weights, sumsqs
     if not inplace:

@@ -1,37 +1,42 @@
 """The arguments of a public function, before they are checked."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from inspect import Parameter, signature
+from typing import Any, Literal, TypedDict, TypeVar, get_args, get_type_hints
 
 import torch
 from torch import Tensor
 
 from ..embedding import AnglesPerPair, RotaryPositionEmbedding
-from .cp_orders import CpOrder
 from .formats import TensorFormat
+from .positions import CpOrder
 
 OutputPairing = Literal["same", "half"]
 OUTPUT_PAIRINGS: tuple[str, ...] = get_args(OutputPairing)
 Rounding = Literal["once", "model", "upcast", "promoted"]
 ROUNDINGS: tuple[str, ...] = get_args(Rounding)
-CAST_LAST = "model_cast_last"  # in a norm alone
+NormRounding = Literal["once", "model", "model_cast_last"]
+NORM_ROUNDINGS: tuple[str | None, ...] = (None, *get_args(NormRounding))
+CAST_LAST = "model_cast_last"
 LIKE_MODELS = "model", CAST_LAST
 MOST_START = 2**62  # larger ones could overflow 64 bits
+Function = TypeVar("Function", bound=Callable)
 Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding | AnglesPerPair
 
 
-@dataclass(slots=True, kw_only=True)
-class Call:
-    """Every argument of a call. `api.apply_rotary_pos_emb` says what they mean.
+def getter_of(names: Iterable[str]) -> Callable[[Any], tuple]:
+    """What reads these attributes into a tuple, as fast as code that names them.
 
-    They are as they came, but for one start of all sequences, which becomes a tensor of them.
-    They come by keyword alone: two flags that were swapped would give a wrong result, and no error.
+    For what operators take, autograd saves and a signature holds: nobody repeats a class's fields.
+    `operator.attrgetter` would do the same, but torch.compile cannot trace it.
     """
+    return eval(f"lambda x: ({''.join([f'x.{name}, ' for name in names])})")
 
-    tensors: tuple[Tensor, ...]  # one or two, to rotate
-    freqs: Freqs
-    tensor_format: TensorFormat
+
+class SharedOptions(TypedDict, total=False):
+    """The keywords of every public function. `Call` has their defaults."""
+
     fused: bool
     cu_seqlens: Tensor | None
     start_positions: int | Tensor | None
@@ -45,7 +50,86 @@ class Call:
     rotary_start: int
     inverse: bool
     output_pairing: OutputPairing
-    rounding: Rounding | None  # None: what `fused` means by itself
+
+
+class RopeOptions(SharedOptions, total=False):
+    """Those of the functions that only rotate. The ones that normalize round in other places."""
+
+    rounding: Rounding | None
+
+
+@dataclass(slots=True, kw_only=True)
+class NormCall:
+    """The arguments that say how rows are normalized, as they came."""
+
+    weights: tuple[Tensor | None, ...]  # as many as tensors
+    sumsqs: tuple[Tensor | None, ...]  # as many as tensors
+    eps: float
+    weight_offset: float
+    norm_after: bool
+    norm_dim: int | tuple[int, int] | None
+
+    @property
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """Weights and sums, beside the tensors to normalize."""
+        return *self.weights, *self.sumsqs
+
+    @property
+    def options(self) -> tuple:
+        """What is not a tensor, and what kinds of numbers a pair has: True == 1."""
+        pair = self.norm_dim if isinstance(self.norm_dim, tuple) else ()
+        return *_options_of(self), *map(type, pair)
+
+    @property
+    def norm_dims(self) -> tuple[int | None, ...]:
+        """Of each tensor."""
+        if isinstance(self.norm_dim, tuple) and len(self.weights) == 2:
+            return self.norm_dim
+        return (self.norm_dim,) * len(self.weights)
+
+    @property
+    def named(self) -> list[tuple[str, Tensor | None]]:
+        """Weights and sums, by the names of their arguments."""
+        sums = ("sumsq",) if len(self.sumsqs) == 1 else ("sumsq[0]", "sumsq[1]")
+        rows = (self.weight_names, self.weights), (sums, self.sumsqs)
+        return [pair for row in rows for pair in zip(*row, strict=True)]
+
+    @property
+    def weight_names(self) -> tuple[str, ...]:
+        """As in the signature of the public function."""
+        return ("weight",) if len(self.weights) == 1 else ("q_weight", "k_weight")
+
+
+_ROWS = "weights", "sumsqs"
+_options_of = getter_of([field.name for field in fields(NormCall) if field.name not in _ROWS])
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """Every argument of a call. `api.apply_rotary_pos_emb` says what they mean.
+
+    They are as they came, but for one start of all sequences, which becomes a tensor of them.
+    They come by keyword alone: two flags that were swapped would give a wrong result, and no error.
+    """
+
+    tensors: tuple[Tensor, ...]  # one or two, to rotate
+    freqs: Freqs
+    tensor_format: TensorFormat = "sbhd"
+    fused: bool = True
+    cu_seqlens: Tensor | None = None
+    start_positions: int | Tensor | None = None
+    position_ids: Tensor | None = None
+    interleaved: bool = False
+    inplace: bool = False
+    cp_size: int = 1
+    cp_rank: int = 0
+    cp_order: CpOrder = "zigzag"
+    rotary_dim: int | None = None
+    rotary_start: int = 0
+    inverse: bool = False
+    output_pairing: OutputPairing = "same"
+    rounding: Rounding | NormRounding | None = None  # None: what `fused` means by itself
+    norm: NormCall | None = None  # None: rotate alone
     transpose: bool = False  # take gradients back
     promoted_from: str = ""  # as in `Rotation`
     keeps_strides: bool = False
@@ -110,3 +194,39 @@ class Call:
 def names_of(tensors: Sequence[Tensor], transpose: bool) -> tuple[str, ...]:
     """What the public functions call the tensors that they rotate."""
     return ("q", "k") if len(tensors) == 2 else ("grad",) if transpose else ("t",)
+
+
+def shows_options(options: type[SharedOptions]) -> Callable[[Function], Function]:
+    """Name the keywords of `**options`, with types and defaults, where help() looks for them."""
+    defaults = {field.name: field.default for field in fields(Call)}
+    named = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=defaults[name], annotation=hint)
+        for name, hint in get_type_hints(options).items()
+    ]
+
+    def with_signature(function: Function) -> Function:
+        whole = signature(function)
+        *own, _ = whole.parameters.values()  # but for `**options`
+        function.__signature__ = whole.replace(parameters=[*own, *named])
+        return function
+
+    return with_signature
+
+
+def refuse_unknown(
+    function: Callable, options: Mapping[str, object], accepted: type[SharedOptions]
+) -> None:
+    """Refuse keywords that a function does not take, though `Call` may have a field of that name.
+
+    Raises:
+        TypeError: a keyword is not `accepted`.
+    """
+    known = accepted.__optional_keys__
+    if known.issuperset(options):
+        return
+    parameters = signature(function).parameters.values()
+    words = ", ".join([x.name for x in parameters if x.kind is Parameter.KEYWORD_ONLY])
+    name = next(name for name in options if name not in known)
+    raise TypeError(
+        f"{function.__name__}() got an unexpected keyword argument {name!r}; accepted: {words}"
+    )

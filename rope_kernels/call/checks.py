@@ -19,9 +19,8 @@ from ..embedding import PER_PAIR, AnglesPerPair, RotaryPositionEmbedding
 from ..embedding.arguments import EXACT, FLOATS, short
 from ..machine.modes import has_values, is_differentiated, is_traced, wants_grad
 from .arguments import OUTPUT_PAIRINGS, ROUNDINGS, Call
-from .cp_orders import CP_ORDERS, chunks_of, rank_of_last
 from .formats import FORMATS, view_as_sbhd
-from .positions import positions_of
+from .positions import CP_ORDERS, chunks_of, positions_of, rank_of_last
 from .rotation import TENSORS, Rotation
 
 _INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)

@@ -1,70 +1,27 @@
 """What `norm_rope` and `qk_norm_rope` accept beyond the rotation, and the errors for the rest."""
 
-from dataclasses import dataclass, fields
-from typing import Literal, get_args
-
 import torch
 from torch import Tensor
 
 from ..machine.modes import wants_grad
-from .arguments import Call
-from .checks import bad, check_flag, check_integer, check_tensor
-from .fields import getter_of
+from .arguments import NORM_ROUNDINGS, Call, NormCall
+from .checks import bad, check_call, check_flag, check_integer, check_tensor
 from .formats import view_as_sbhd
 
 MOST = torch.finfo(torch.float32).max
-NormRounding = Literal["once", "model", "model_cast_last"]
-NORM_ROUNDINGS: tuple[str | None, ...] = (None, *get_args(NormRounding))
 
 
-@dataclass(slots=True, kw_only=True)
-class NormCall:
-    """The arguments that say how rows are normalized, as they came."""
+def check_norm_call(call: Call) -> int | None:
+    """Check everything about a call that normalizes but the values of its tensors.
 
-    weights: tuple[Tensor | None, ...]  # as many as tensors
-    sumsqs: tuple[Tensor | None, ...]  # as many as tensors
-    eps: float
-    weight_offset: float
-    norm_after: bool
-    norm_dim: int | tuple[int, int] | None
-
-    @property
-    def options(self) -> tuple:
-        """What is not a tensor, and what kinds of numbers a pair has: True == 1."""
-        pair = self.norm_dim if isinstance(self.norm_dim, tuple) else ()
-        return *_options_of(self), *map(type, pair)
-
-    @property
-    def norm_dims(self) -> tuple[int | None, ...]:
-        """Of each tensor."""
-        if isinstance(self.norm_dim, tuple) and len(self.weights) == 2:
-            return self.norm_dim
-        return (self.norm_dim,) * len(self.weights)
-
-    @property
-    def named(self) -> list[tuple[str, Tensor | None]]:
-        """Weights and sums, by the names of their arguments."""
-        sums = ("sumsq",) if len(self.sumsqs) == 1 else ("sumsq[0]", "sumsq[1]")
-        rows = (self.weight_names, self.weights), (sums, self.sumsqs)
-        return [pair for row in rows for pair in zip(*row, strict=True)]
-
-    @property
-    def weight_names(self) -> tuple[str, ...]:
-        """As in the signature of the public function."""
-        return ("weight",) if len(self.weights) == 1 else ("q_weight", "k_weight")
-
-
-_ROWS = "weights", "sumsqs"
-_options_of = getter_of([field.name for field in fields(NormCall) if field.name not in _ROWS])
-
-
-def check_norm(call: Call, norm: NormCall) -> None:
-    """Check everything but the values of tensors, of a call that `check_call` has passed.
+    Returns:
+        The number of positions, as `check_call`.
 
     Raises:
         TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
         ValueError: shapes, devices or options that do not fit together.
     """
+    num_positions, norm = check_call(call, NORM_ROUNDINGS), call.norm
     check_flag("norm_after", norm.norm_after)
     for name, value, least in (("eps", norm.eps, 0), ("weight_offset", norm.weight_offset, None)):
         _check_number(name, value, least)
@@ -72,9 +29,10 @@ def check_norm(call: Call, norm: NormCall) -> None:
         if weight is not None:
             _check_weight(name, weight, t, call.tensor_format)
     _check_sumsqs(call, norm)
-    if call.inplace and wants_grad((*call.tensors, *norm.weights, *norm.sumsqs)):
+    if call.inplace and wants_grad((*call.tensors, *norm.tensors)):
         came = "inplace is True, and a tensor requires a gradient"
         raise bad(came, "inplace=False; or a call within torch.no_grad()")
+    return num_positions
 
 
 def _check_number(name: str, value: object, least: float | None) -> None:

@@ -11,12 +11,12 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ..embedding import for_both_members, radians
-from .fields import getter_of
+from .arguments import getter_of
 from .positions import positions_of
 
 
 class Normalization(NamedTuple):
-    """RMS norm of rows, as one call asks for it. `norm_api.norm_rope` says what the words mean."""
+    """RMS norm of rows, as one call asks for it. `api.norm_rope` says what the words mean."""
 
     eps: float
     weight_offset: float  # is added to the weight
@@ -146,3 +146,21 @@ def _rows_at(table: Tensor, position: Tensor) -> Tensor:
     entry, s2 = torch.arange(table.shape[0], device=table.device)[:, None], table.shape[1]
     row = torch.where(position < 0, s2, position).clamp(max=s2)
     return pad(table, (0, 0, 0, 1), value=math.nan)[entry, row]
+
+
+# What a rotation returns
+
+
+def returned_dtype(rotation: Rotation, t: Tensor) -> torch.dtype:
+    """That of the result, from what turns: another one only if the rotation promotes."""
+    if not rotation.promoted_from:
+        return t.dtype
+    return getattr(torch, rotation.promoted_from) if rotation.transpose else rotation.table.dtype
+
+
+def memory_for(tensors: tuple[Tensor, ...], rotation: Rotation) -> tuple[Tensor, ...]:
+    """Empty tensors for the results of one launch."""
+    keeps = rotation.keeps_strides and not rotation.transpose
+    kind = torch.preserve_format if keeps else torch.contiguous_format
+    dtype = returned_dtype(rotation, tensors[0])
+    return tuple([torch.empty_like(t, dtype=dtype, memory_format=kind) for t in tensors])

@@ -6,10 +6,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..api import rotate_call
 from ..call.arguments import Call, OutputPairing, Rounding
 from ..call.formats import TensorFormat
 from ..machine.modes import is_dtensor
+from ..routes import rotate_call
 
 _NAMES = {torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float32: "float32"}
 
@@ -128,15 +128,7 @@ class Rule:
             tensors=tensors if has_batch else tuple([x[None] for x in tensors]),
             freqs=(cos, sin),
             tensor_format=layout.tensor_format,
-            fused=True,
-            cu_seqlens=None,
-            start_positions=None,
-            position_ids=None,
             interleaved=self.interleaved,
-            inplace=False,
-            cp_size=1,
-            cp_rank=0,
-            cp_order="zigzag",
             rotary_dim=rotary_dim,
             rotary_start=q.shape[-1] - rotary_dim if self.rest == "before" else 0,
             inverse=self.inverse,

@@ -26,8 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ..call.arguments import Call
-from ..call.fields import getter_of
+from ..call.arguments import Call, getter_of
 from ..call.rotation import Normalization
 from ..embedding import RotaryPositionEmbedding
 from ..machine.modes import is_traced, is_transformed
@@ -38,7 +37,7 @@ MAX_ENTRIES = 4096  # a serving loop may meet any sequence length
 
 # All options of a call are in its signature. Of tensors only the looks are, and a call that is not
 # fused has no entry.
-_ELSEWHERE = "tensors", "freqs", "fused", "cu_seqlens", "start_positions", "position_ids"
+_ELSEWHERE = "tensors", "freqs", "fused", "norm", "cu_seqlens", "start_positions", "position_ids"
 _options_of = getter_of([field.name for field in fields(Call) if field.name not in _ELSEWHERE])
 _options_of_module = getter_of(["rotary_dim", "interleaved", "attention_factor", "num_axes"])
 
@@ -60,22 +59,25 @@ class Entry:
 def entry_of_call(
     call: Call,
     tables: tuple[Tensor | None, ...],
-    more: tuple = (),
     beside: tuple[Tensor | None, ...] = (),
+    recorded: bool | None = None,
 ) -> Entry | None:
     """The entry of all calls that look like this one; None for what cannot go to the kernel.
 
     Args:
         call: every argument, as it came.
         tables: what `call.freqs` holds.
-        more, beside: options and tensors that the call has beyond those of a rotation.
+        beside: the tensors of `call.norm`.
+        recorded: whether autograd records a call with a norm, whose kernel then has more outputs.
     """
     if not ENABLED or call.fused is not True or is_traced() or is_transformed():
         return None
-    freqs, count = call.freqs, len(call.tensors)
-    signature = [Call, *_options_of(call), type(freqs), count, len(tables), *more]
+    freqs, norm, count = call.freqs, call.norm, len(call.tensors)
+    signature = [Call, *_options_of(call), type(freqs), count, len(tables)]
     if isinstance(freqs, RotaryPositionEmbedding):
         signature += *_options_of_module(freqs), tables[0].requires_grad
+    if norm is not None:
+        signature += *norm.options, recorded
     tensors = *call.tensors, *tables, *beside
     if not (call.cu_seqlens is call.start_positions is call.position_ids is None):
         tensors += call.where

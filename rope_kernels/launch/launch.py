@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from ..call.positions import shape_of_kept
-from ..call.returned import memory_for
-from ..call.rotation import Rotation
+from ..call.rotation import Rotation, memory_for
 from . import fastpath
 from .kernel_plans import (
     BACKWARD,

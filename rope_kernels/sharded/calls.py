@@ -1,18 +1,21 @@
 """A call with DTensors as the call that this rank makes with its own tensors."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
 
-from ..call.arguments import Call
+from ..call.arguments import Call, NormCall
 from ..call.checks import bad, check_call
-from ..call.norm_checks import NORM_ROUNDINGS, NormCall, check_norm
+from ..call.norm_checks import check_norm_call
 from ..embedding import AnglesPerPair, CosSinPerPair, RotaryPositionEmbedding
 from ..machine.modes import is_dtensor, is_traced, is_transformed, wants_grad
 from .placements import (
+    Placements,
     Sharding,
     check_beside,
     check_pair,
@@ -20,7 +23,9 @@ from .placements import (
     mesh_in_words,
     sharding_of,
 )
-from .shards import shard_of, whole_of
+
+# Before torch 2.12 `to_local` loses the history of gradients, silently.
+HAS_SECOND_DERIVATIVES = torch.__version__ >= (2, 12)
 
 
 @dataclass(slots=True)
@@ -34,24 +39,12 @@ class _Table:
 
 
 def rotate_shards(call: Call, rotate: Callable[[Call], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
-    """Rotate DTensors: `rotate` is `api.rotate_call`, for the tensors of this rank."""
+    """Answer a call with DTensors. `rotate` is `routes.rotate_call`, for the tensors of a rank."""
     _check_mode()
-    check_call(call)
+    check = check_call if call.norm is None else check_norm_call
+    check(call)
     shardings = _shardings_of(call)
-    mine = _call_of_rank(call, shardings)
-    return _results(call, shardings, rotate(mine))
-
-
-def norm_rope_shards(
-    call: Call, norm: NormCall, run: Callable[[Call, NormCall], tuple[Tensor, ...]]
-) -> tuple[Tensor, ...]:
-    """Normalize and rotate DTensors: `run` is `norm_api.norm_rope_call`."""
-    _check_mode()
-    check_call(call, NORM_ROUNDINGS)
-    check_norm(call, norm)
-    shardings = _shardings_of(call, norm.named)
-    mine = _norm_of_rank(call, norm, shardings)
-    return _results(call, shardings, run(_call_of_rank(call, shardings), mine))
+    return _results(call, shardings, rotate(_call_of_rank(call, shardings)))
 
 
 def _check_mode() -> None:
@@ -61,12 +54,12 @@ def _check_mode() -> None:
         raise bad(came, "torch.autograd; or to_local() of each tensor")
 
 
-def _shardings_of(call: Call, beside: Sequence[tuple[str, Tensor | None]] = ()) -> list[Sharding]:
-    """How the tensors to rotate are sharded. `beside` are those of a norm, by name."""
+def _shardings_of(call: Call) -> list[Sharding]:
+    """How the tensors to rotate are sharded."""
     found = []
     for name, t in zip(call.names, call.tensors, strict=True):
         if not isinstance(t, DTensor):
-            other, x = next((y, x) for y, x in (*_named(call), *beside) if isinstance(x, DTensor))
+            other, x = next((y, x) for y, x in _named(call) if isinstance(x, DTensor))
             came = f"{name} is of type {type(t).__name__}, and {other} is a DTensor on"
             accepted = "a DTensor, or none in the whole call"
             raise bad(f"{came} {mesh_in_words(x.device_mesh)}", accepted, TypeError)
@@ -87,10 +80,8 @@ def _named(call: Call) -> list[tuple[str, object]]:
         found.append(("freqs.inv_freq", call.freqs.inv_freq))
     else:
         found += [(table.name, table.x) for table in _tables_of(call)]
-    return [
-        *found,
-        *zip(("cu_seqlens", "start_positions", "position_ids"), call.where, strict=True),
-    ]
+    found += zip(("cu_seqlens", "start_positions", "position_ids"), call.where, strict=True)
+    return found if call.norm is None else [*found, *call.norm.named]
 
 
 def _results(call: Call, shardings: list[Sharding], outs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -105,13 +96,14 @@ def _call_of_rank(call: Call, shardings: list[Sharding]) -> Call:
     """The same call with this rank's tensors, at the positions that they have in the whole."""
     first = shardings[0]
     sequence = "t" if call.tensor_format == "thd" else "s"
+    norm = None if call.norm is None else _norm_of_rank(call, shardings)
     changes = _freqs_of_rank(call, shardings, sequence)
     rows_are_sharded = changes.pop("rows_are_sharded")
     changes |= _where_of_rank(call, first, sequence)
     if sequence in first.letters and call.position_ids is None and not rows_are_sharded:
         changes |= _shifted(call, first, sequence, changes)
     tensors = tuple([shard_of(t, t.placements) for t in call.tensors])
-    return replace(call, tensors=tensors, **changes)
+    return replace(call, tensors=tensors, norm=norm, **changes)
 
 
 # Where tokens are
@@ -220,10 +212,10 @@ def _has_sharded_rows(table: _Table, call: Call, sharding: Sharding, sequence: s
 # Norms
 
 
-def _norm_of_rank(call: Call, norm: NormCall, shardings: list[Sharding]) -> NormCall:
+def _norm_of_rank(call: Call, shardings: list[Sharding]) -> NormCall:
     """Weights and sums of squares of this rank's rows."""
     heads, found = call.tensor_format.index("h"), {"weights": [], "sumsqs": []}
-    names = iter(norm.named)
+    norm, names = call.norm, iter(call.norm.named)
     for field, tensors in (("weights", norm.weights), ("sumsqs", norm.sumsqs)):
         for x, sharding, (name, _) in zip(tensors, shardings, names, strict=False):
             if x is None:
@@ -238,3 +230,50 @@ def _norm_of_rank(call: Call, norm: NormCall, shardings: list[Sharding]) -> Norm
             check_beside(name, x, sharding, dims)
             found[field].append(shard_of(x, grad_placements_beside(sharding, dims)))
     return replace(norm, weights=tuple(found["weights"]), sumsqs=tuple(found["sumsqs"]))
+
+
+# From DTensors to the tensors of this rank, and back: what `local_map` of
+# torch.distributed.tensor.experimental does, but results keep the true shape and stride where
+# shards are uneven.
+
+
+def shard_of(x: Tensor, grad_placements: Placements | None = None) -> Tensor:
+    """This rank's part of a DTensor, or the plain tensor itself.
+
+    Its gradient becomes a DTensor with `grad_placements`; None: with those of `x`.
+    """
+    if not isinstance(x, DTensor):
+        return x
+    if isinstance(x._local_tensor, AsyncCollectiveTensor):
+        x._local_tensor = x._local_tensor.wait()  # a kernel sees no pending communication
+    return x.to_local(grad_placements=grad_placements)
+
+
+def whole_of(shard: Tensor, sharding: Sharding) -> DTensor:
+    """The DTensor of every rank's contiguous results, with the shape and placements of the input.
+
+    Nothing is checked, because that would communicate.
+    """
+    t, stride, step = sharding.t, [], 1
+    for n in reversed(t.shape):
+        stride.insert(0, step)
+        step *= max(n, 1)
+    how = {"run_check": False, "shape": t.shape, "stride": tuple(stride)}
+    whole = DTensor.from_local(shard, t.device_mesh, t.placements, **how)
+    if not is_traced() and whole.requires_grad:
+        whole.register_hook(partial(_keep_history, placements=t.placements))
+    return whole
+
+
+def _keep_history(grad: DTensor, placements: Placements) -> DTensor:
+    """A result's gradient with its placements; `from_local` loses the history of any others.
+
+    Raises:
+        RuntimeError: create_graph=True, where a second derivative would be wrong.
+    """
+    if not torch.is_grad_enabled():  # create_graph=False: there is none
+        return grad
+    if not HAS_SECOND_DERIVATIVES:
+        came = f"create_graph is True in a backward of DTensors, with torch {torch.__version__}"
+        raise bad(came, "torch 2.12 or newer; or plain tensors", RuntimeError)
+    return grad if grad.placements == placements else grad.redistribute(placements=placements)

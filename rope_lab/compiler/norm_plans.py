@@ -8,10 +8,8 @@ import torch
 from torch import Tensor
 
 from rope_kernels import norm_rope, qk_norm_rope
-from rope_kernels.api import rotation_of, tables_of
-from rope_kernels.call.arguments import Call
-from rope_kernels.call.checks import check_call
-from rope_kernels.call.norm_checks import NORM_ROUNDINGS, NormCall, check_norm
+from rope_kernels.call.arguments import Call, NormCall
+from rope_kernels.call.norm_checks import check_norm_call
 from rope_kernels.call.positions import shape_of_kept
 from rope_kernels.call.rotation import Rotation
 from rope_kernels.launch.kernel_plans import plan_backward, plan_norm, plan_sum, shares_of
@@ -26,7 +24,7 @@ from rope_kernels.launch.plan import (
 )
 from rope_kernels.machine.engine import Engine
 from rope_kernels.machine.modes import wants_grad
-from rope_kernels.norm_api import launches_of
+from rope_kernels.routes import launches_of, rotation_of, tables_of
 
 FORWARD, BACKWARD, SUM = "forward", "backward", "sum"
 NormTensors = ForwardTensors | BackwardTensors | SumTensors
@@ -59,13 +57,12 @@ def plans_of_norm(
         TypeError: another function, or arguments that it does not take.
         ValueError: arguments that do not fit together, or a call that is not one launch forward.
     """
-    call, norm = _call_of(function, *arguments, **options)
-    num_positions = check_call(call, NORM_ROUNDINGS)
-    check_norm(call, norm)
+    call = _call_of(function, *arguments, **options)
+    num_positions = check_norm_call(call)
     rotation = rotation_of(call, tables_of(call.freqs), num_positions)
-    _refuse_other_ways(call, norm, rotation)
-    (((_, weights, sumsqs), how),) = launches_of(call, norm)
-    rotation = replace(rotation, norm=how)
+    _refuse_other_ways(call, rotation)
+    (((_, weights, sumsqs), norm),) = launches_of(call)
+    rotation = replace(rotation, norm=norm)
     with_backward = wants_grad((*call.tensors, *weights, *sumsqs))
 
     outs = call.tensors if call.inplace else [_new(t, t.shape) for t in call.tensors]
@@ -118,7 +115,7 @@ def _backward(
     return plans
 
 
-def _call_of(function: Callable, *arguments, **options) -> tuple[Call, NormCall]:
+def _call_of(function: Callable, *arguments, **options) -> Call:
     if function not in NORMALIZED:
         accepted = ", ".join(known.__name__ for known in NORMALIZED)
         raise TypeError(f"function is {function!r}; accepted: {accepted}")
@@ -134,10 +131,10 @@ def _call_of(function: Callable, *arguments, **options) -> tuple[Call, NormCall]
     words = "eps", "weight_offset", "norm_after", "norm_dim"
     options = {word: named.pop(word) for word in words}
     norm = NormCall(weights=weights, sumsqs=sumsqs, **options)
-    return Call(tensors=tensors, **named), norm
+    return Call(tensors=tensors, norm=norm, **named)
 
 
-def _refuse_other_ways(call: Call, norm: NormCall, rotation: Rotation) -> None:
+def _refuse_other_ways(call: Call, rotation: Rotation) -> None:
     """Raise for calls that plain PyTorch does, or that take a launch for each tensor."""
     came = None
     if call.fused is not True:
@@ -148,7 +145,7 @@ def _refuse_other_ways(call: Call, norm: NormCall, rotation: Rotation) -> None:
         came = "a tensor has no elements"
     if came is not None:
         raise ValueError(f"{came}; such a call is not one launch, so it has no plan")
-    if len(launches_of(call, norm)) > 1:
+    if len(launches_of(call)) > 1:
         came = "q and k differ in norm_dim, or in the dtype or number of dimensions of the weight"
         raise ValueError(f"{came}, so q and k take a launch each; plan each as a norm_rope")
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 import torch
 
 from rope_kernels import apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
-from rope_kernels.api import rotation_of, tables_of
 from rope_kernels.call.arguments import Call
 from rope_kernels.call.checks import check_call
 from rope_kernels.launch.kernel_plans import plan_rope
 from rope_kernels.launch.plan import Plan, RopeTensors, as_read, q_and_k, with_elements
 from rope_kernels.machine.engine import Engine
+from rope_kernels.routes import rotation_of, tables_of
 
 from .norm_plans import FORWARD, NORMALIZED, NormTensors, plans_of_norm
 

@@ -16,16 +16,15 @@ from torch import Tensor
 from rope_kernels import (
     api,
     apply_rotary_pos_emb,
-    norm_api,
     norm_rope,
     qk_norm_rope,
     rope_bw,
     rope_fw,
     rope_qk,
+    routes,
 )
 from rope_kernels.autograd import norm_function, operators, rope_function
-from rope_kernels.call.arguments import Call
-from rope_kernels.call.norm_checks import NormCall
+from rope_kernels.call.arguments import Call, NormCall
 from rope_kernels.call.rotation import Normalization, Rotation
 from rope_kernels.launch import fastpath, launch
 from rope_kernels.launch.launch import Wanted
@@ -83,25 +82,62 @@ FUNCTIONS = (apply_rotary_pos_emb, rope_qk, rope_fw, rope_bw, norm_rope, qk_norm
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
 def test_every_argument_gets_into_the_field_of_its_name(function, monkeypatch):
     calls = []
-    monkeypatch.setattr(api, "rotate_call", lambda *call: calls.append(call) or ("one", "two"))
-    monkeypatch.setattr(norm_api, "norm_rope_call", api.rotate_call)
+    monkeypatch.setattr(api, "rotate_call", lambda call: calls.append(call) or ("one", "two"))
     given = {name: object() for name in inspect.signature(function).parameters}
     rows = (given["sumsq"],) if function is norm_rope else (object(), object())
     if function is qk_norm_rope:
         given["sumsq"] = rows
     function(**given)
-    call, *norms = calls.pop()
+    (call,) = calls
     assert call.tensors == tuple(given.pop(name) for name in call.names)
-    for norm in norms:
+    assert (call.norm is not None) == ("norm" in function.__name__)
+    if norm := call.norm:
         assert norm.weights == tuple(given.pop(name) for name in norm.weight_names)
         assert norm.sumsqs == rows and given.pop("sumsq")
         options = [name for name in names_of(NormCall) if name in given]
         assert len(options) == 4
         assert all(getattr(norm, name) is given.pop(name) for name in options)
     assert {name: getattr(call, name) for name in given} == given
-    assert {*given, "tensors", "transpose", *OF_PATCHED_MODELS} == {*names_of(Call)}
+    assert {*given, "tensors", "norm", "transpose", *OF_PATCHED_MODELS} == {*names_of(Call)}
     assert [getattr(call, name) for name in OF_PATCHED_MODELS] == ["", False]
     assert call.transpose == (function is rope_bw)
+
+
+KEYWORDS = {
+    function: [
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    ]
+    for function in FUNCTIONS
+}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS[1:], ids=lambda function: function.__name__)
+def test_every_function_shows_the_options_of_the_first(function):
+    """With its types and defaults, though it takes them as `**options`."""
+    of_first = inspect.signature(apply_rotary_pos_emb).parameters
+    here = inspect.signature(function).parameters
+    shared = [name for name in KEYWORDS[apply_rotary_pos_emb] if name != "rounding"]
+    assert [name for name in here if name in shared] == shared
+    assert all(str(here[name]) == str(of_first[name]) for name in shared)
+    assert here["rounding"].default is None
+    assert ("upcast" in str(here["rounding"])) == ("norm" not in function.__name__)
+    assert here["freqs"] == of_first["freqs"].replace(kind=here["freqs"].kind)
+    if "norm" not in function.__name__:
+        assert KEYWORDS[function] == KEYWORDS[apply_rotary_pos_emb]
+
+
+@pytest.mark.parametrize("name", ("interleave", "transpose", "keeps_strides", "tensors"))
+@pytest.mark.parametrize("function", FUNCTIONS[1:], ids=lambda function: function.__name__)
+def test_a_function_refuses_a_keyword_that_it_does_not_show(function, name):
+    """Even one that `Call` has a field for."""
+    given = dict.fromkeys([x for x in inspect.signature(function).parameters if "sumsq" not in x])
+    with pytest.raises(TypeError) as error:
+        function(**given, **{name: True})
+    came, accepted = str(error.value).split("; accepted: ")
+    assert came == f"{function.__name__}() got an unexpected keyword argument {name!r}"
+    assert accepted.split(", ") == KEYWORDS[function]
 
 
 def call_of(**options):
@@ -114,7 +150,7 @@ def test_a_rotation_has_what_the_call_has_under_the_same_name():
     assert len(shared) == 14
     given = {name: object() for name in shared}
     call = call_of(**given, tensors=(None,), rotary_dim=8, output_pairing="same")
-    rotation = api.rotation_of(call, (T, None), None)
+    rotation = routes.rotation_of(call, (T, None), None)
     assert {name: getattr(rotation, name) for name in shared} == given
     assert rotation.one_per_pair is rotation.to_half_split is False
 
@@ -132,7 +168,8 @@ def test_a_normalization_has_what_the_call_has():
             given |= {"weight_offset": offset, "norm_after": after}
             norm = NormCall(weights=(None,), sumsqs=(None,), **given)
             want = norm_with(*flags, *(["after"] if after else []), weight_offset=offset)
-            assert norm_api.normalization_of(call_of(rounding=rounding), norm, 0) == want
+            call = call_of(rounding=rounding, norm=norm)
+            assert routes.normalization_of(call, 0) == want
 
 
 # Through the operators
@@ -240,15 +277,15 @@ def entry_of(monkeypatch):
             return fastpath.entry_of_call(call_of(**options), (T, None))
         if kind is Rotation:
             return launch.entry_of_rotation((T,), Rotation(T, **options), False)
-        given = dict.fromkeys(names_of(NormCall)) | options
-        return fastpath.entry_of_call(call_of(), (T, None), NormCall(**given).options)
+        given = dict.fromkeys(names_of(NormCall)) | {"weights": (T,), "sumsqs": (None,)}
+        return fastpath.entry_of_call(call_of(norm=NormCall(**(given | options))), (T, None))
 
     yield entry_of
     fastpath.forget()
 
 
 ELSEWHERE = {
-    Call: ("tensors", "freqs", "fused"),
+    Call: ("tensors", "freqs", "fused", "norm"),
     Rotation: ("table", "sin", "axes"),  # the format and shape of position_ids tell of axes
     NormCall: ("weights", "sumsqs"),
 }

@@ -17,15 +17,15 @@ from pairwise import cover
 from rope_kernels import (
     CpOrder,
     RotaryPositionEmbedding,
-    api,
     apply_rotary_pos_emb,
     cp_positions,
     norm_rope,
     rope_bw,
     rope_fw,
+    routes,
 )
 from rope_kernels.autograd import operators
-from rope_kernels.call.cp_orders import rank_of_last
+from rope_kernels.call.positions import rank_of_last
 from yardstick import assert_rounded_once, gradient_fp64, positions_of_rank, rotate_fp64
 
 INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
@@ -515,7 +515,7 @@ def past_the_table(which, device):
 def values_are_not_read(monkeypatch, device):
     """As on a GPU, where it would cost: so the kernel's answer can be seen on a CPU too."""
     if device == "cpu":
-        for module in (api, operators):
+        for module in (routes, operators):
             monkeypatch.setattr(module, "check_values", lambda *_: None)
 
 

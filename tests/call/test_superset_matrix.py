@@ -14,7 +14,7 @@ import torch
 from inputs import FORMATS, LAYOUTS, angles, expanded_scalar, sequence_starts, shape_of, transposed
 from pairwise import all_pairs, pairs_between, pairs_of, with_axis
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_qk
-from rope_kernels.call.cp_orders import CP_ORDERS
+from rope_kernels.call.positions import CP_ORDERS
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 

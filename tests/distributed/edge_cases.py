@@ -24,7 +24,7 @@ from on_a_mesh import (
     silently,
 )
 from rope_kernels import apply_rotary_pos_emb, norm_rope, qk_norm_rope, rope_bw, rope_qk
-from rope_kernels.sharded import shards
+from rope_kernels.sharded import calls as sharded_calls
 from sharded_cases import Cases, D, freqs_of, refusal, shape_of
 
 cases = Cases()
@@ -135,7 +135,7 @@ def second_derivatives(function, letter, device):
     (want,), wanted = of_one_process(device, partial(twice, *leaves, again))
     mine = [placed(y, mesh, *placements, requires_grad=True) for y in (x, given)]
     of_shards = partial(twice, *mine, placed(again, mesh, *placements))
-    if not shards.HAS_SECOND_DERIVATIVES:
+    if not sharded_calls.HAS_SECOND_DERIVATIVES:
         return assert_refused_twice(of_shards)
     (got,), found = silently(of_shards)
     for y, z in zip((got, *found), (want, *wanted), strict=True):
@@ -161,7 +161,7 @@ def gradient_penalties(function, letters, device):
         placed(z, mesh, *on("bshd", letter), requires_grad=True)
         for z, letter in zip((x, y), letters, strict=True)
     ]
-    if not shards.HAS_SECOND_DERIVATIVES:
+    if not sharded_calls.HAS_SECOND_DERIVATIVES:
         return assert_refused_twice(partial(penalized, *mine))
     for got, want in zip(penalized(*mine), wanted, strict=True):
         torch.testing.assert_close(got.full_tensor(), want)
@@ -175,7 +175,7 @@ def refused_second_derivatives(device):
     shard = placed(x, mesh, Shard(1), requires_grad=True)
     ones = placed(torch.ones_like(x), mesh, Shard(1))
     want = rope_bw(torch.ones_like(x), freqs, "bshd")
-    with mock.patch.object(shards, "HAS_SECOND_DERIVATIVES", False):
+    with mock.patch.object(sharded_calls, "HAS_SECOND_DERIVATIVES", False):
         derive = partial(torch.autograd.grad, rotated(shard, freqs), shard, ones)
         assert_refused_twice(partial(derive, retain_graph=True, create_graph=True))
         (got,) = derive()

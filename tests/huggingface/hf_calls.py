@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rope_kernels.huggingface.known import function_of
-from rope_kernels.launch.plan import strides_of
+from rope_kernels.launch.layout import strides_of
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 NAME = re.compile(r"^def (apply_rotary_pos_emb(?:_interleave|_vision)?)\(", re.M)

@@ -17,7 +17,7 @@ from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import rope_kernels
-from rope_kernels import RotaryPositionEmbedding, api, apply_rotary_pos_emb, reference, rope_qk
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, reference, rope_qk, routes
 from rope_kernels.call.arguments import Call
 from rope_kernels.launch import fastpath, launch
 from rope_kernels.launch.launch import kernel_of
@@ -266,7 +266,7 @@ def all_close(got, want):
 def test_the_second_backward_takes_the_fast_path(repeated, device, monkeypatch):
     q, k, freqs, outs, grads = q_k_and_more(device)
     assert repeated == []
-    for module, name in ((api, "choose_route"), (launch, "plan_rope")):
+    for module, name in ((routes, "choose_route"), (launch, "plan_rope")):
         monkeypatch.setattr(module, name, None)  # would fail
     got = torch.autograd.grad(outs, (q, k), grads)
     assert repeated == [(True, 2)]
@@ -415,7 +415,7 @@ def call(t, freqs, **options):
 def test_a_signature_is_checked_once(repeated, monkeypatch, device):
     freqs, t = RotaryPositionEmbedding(8).to(device)(5), torch.randn(5, 1, 2, 8, device=device)
     call(t, freqs)
-    monkeypatch.setattr(api, "check_call", None)  # would fail
+    monkeypatch.setattr(routes, "check_call", None)  # would fail
     call(torch.randn_like(t), freqs.clone())
     assert repeated == [(False, 1)]
     with pytest.raises(TypeError):
@@ -463,7 +463,7 @@ def entry_of(*tensors, freqs=T, **options):
     plain |= {"rotary_dim": None, "rotary_start": 0, "inverse": False, "output_pairing": "same"}
     plain |= {"rounding": None, "cp_order": "zigzag"}
     a_call = Call(tensors=tensors, freqs=freqs, tensor_format="sbhd", **(plain | options))
-    entry, again = (fastpath.entry_of_call(a_call, api.tables_of(freqs)) for _ in range(2))
+    entry, again = (fastpath.entry_of_call(a_call, routes.tables_of(freqs)) for _ in range(2))
     return id(entry) if entry is not None and entry is again else None
 
 

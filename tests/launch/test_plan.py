@@ -23,12 +23,12 @@ from rope_kernels import (
     rope_fw,
     rope_qk,
 )
-from rope_kernels.api import Route, choose_route
 from rope_kernels.launch import launch, tuning
 from rope_kernels.launch.launch import kernel_of
 from rope_kernels.launch.tiles import WHOLE_ROWS
 from rope_kernels.machine import engine
 from rope_kernels.machine.engine import Engine, engine_of
+from rope_kernels.routes import Route, choose_route
 from rope_lab.compiler.plans import plan_of
 
 S, B, H, D, D2 = 7, 2, 3, 20, 12

@@ -36,6 +36,7 @@ WRONG = {  # each is one line that mypy has to refuse, with a word of its compla
     'rope_fw(t, rope, rotary_dim="8")': '"rotary_dim"',
     "rope_qk(t, t, rope, rotary_start=None)": '"rotary_start"',
     "rope_bw(t, rope, invers=True)": '"invers"',
+    "rope_qk(t, t, rope, transpose=True)": '"transpose"',
     "rope_qk(t, rope)": '"freqs"',
     'rope_fw(t, rope, rounding="twice")': "twice",
     'rope_fw(t, rope, cp_order="ring")': "ring",

@@ -27,7 +27,7 @@ from launches import (
 from triton.backends.nvidia.driver import CudaDriver, CudaLauncher
 from triton.compiler import CompiledKernel
 
-from rope_kernels import RotaryPositionEmbedding, api, qk_norm_rope, rope_bw, rope_fw
+from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_bw, rope_fw, routes
 from rope_kernels.kernels.rope_kernel import rope_kernel
 from rope_kernels.launch import fastpath, kernel_plans, launch
 from rope_kernels.machine.engine import Engine
@@ -47,7 +47,7 @@ class RecordingDriver(CudaDriver):
 
 driver.library = ctypes.CDLL("libcuda.so.1")
 triton.runtime.driver.set_active(RecordingDriver())
-api.runs_in_triton = lambda t: True
+routes.runs_in_triton = lambda t: True
 kernel_plans.engine_of = lambda t: Engine.NVIDIA
 fastpath._current_device = lambda: 0
 if WANTED == "handle":

@@ -18,7 +18,7 @@ import triton  # noqa: E402
 from launches import both_ways, cases, driver, whole_ways  # noqa: E402
 from triton.backends.amd.driver import HIPDriver  # noqa: E402
 
-from rope_kernels import api  # noqa: E402
+from rope_kernels import routes  # noqa: E402
 from rope_kernels.launch import fastpath  # noqa: E402
 from rope_kernels.machine import engine  # noqa: E402
 
@@ -36,7 +36,7 @@ driver.library = ctypes.CDLL(os.environ["TRITON_LIBHIP_PATH"])
 driver.library.pretend_to_be(sys.argv[1].encode(), int(sys.argv[2]))
 triton.runtime.driver.set_active(RecordingDriver())
 fastpath._current_device = lambda: 0
-api.runs_in_triton = engine.runs_in_triton = lambda t: True  # they would ask for a GPU's tensor
+routes.runs_in_triton = engine.runs_in_triton = lambda t: True  # they would ask for a GPU's tensor
 
 
 if __name__ == "__main__":

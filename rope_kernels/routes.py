@@ -1,0 +1,299 @@
+"""What every public function does with its `Call`: check it, choose a route, rotate."""
+
+from dataclasses import replace
+from enum import Enum
+
+import torch
+from torch import Tensor
+
+from . import reference
+from .autograd import norm_function, rope_function
+from .autograd.norm_function import Rows
+from .autograd.operators import (
+    norm_rope_backward_by_operator,
+    norm_rope_by_operator,
+    rotate_by_operator,
+)
+from .call.arguments import CAST_LAST, LIKE_MODELS, Call, Freqs
+from .call.checks import check_call, check_inplace, check_values
+from .call.formats import view_as_sbhd
+from .call.norm_checks import check_norm_call
+from .call.rotation import Normalization, Rotation
+from .embedding import PER_PAIR, AnglesPerPair, RotaryPositionEmbedding
+from .launch import fastpath, launch
+from .launch.fastpath import Entry
+from .launch.plan import q_and_k
+from .machine.engine import runs_in_triton
+from .machine.modes import has_memory, is_dtensor, is_traced, is_transformed, wants_grad
+
+Tables = tuple[Tensor, Tensor | None]  # angles or cosines, and sines
+
+
+class Route(Enum):
+    KERNEL = "our kernel, launched at once"
+    OPERATOR = "our kernel as an operator, which torch.compile records"
+    PYTORCH = "operators of PyTorch, which have all derivatives and suit tensors of every class"
+
+
+KERNEL, OPERATOR, PYTORCH = Route
+
+
+def choose_route(fused: bool, tensors: tuple[Tensor | None, ...]) -> Route:
+    """Which way a call goes. `tensors` are all of its tensors, the one to rotate first.
+
+    The fast path skips this for calls that look like one for which KERNEL was chosen. Otherwise the
+    first line that is true decides:
+
+    ===================================================================  ========
+    `fused` is not True, or an argument is not a tensor                  PYTORCH
+    torch.func, forward mode or torch.jit.trace                          PYTORCH
+    no engine: a CPU without the interpreter, no Triton, a meta tensor   PYTORCH
+    torch.compile, make_fx or FakeTensorMode                             OPERATOR
+    a class that overrides operators, a wrapper of torch.func            PYTORCH
+    else                                                                 KERNEL
+    ===================================================================  ========
+    """
+    if fused is not True or is_transformed():
+        return PYTORCH
+    if not all(x is None or isinstance(x, Tensor) for x in tensors):
+        return PYTORCH
+    if tensors[0] is None or not runs_in_triton(tensors[0]):
+        return PYTORCH
+    if is_traced():
+        return OPERATOR
+    return KERNEL if all(has_memory(x) for x in tensors) else PYTORCH
+
+
+def rotate_call(call: Call) -> tuple[Tensor, ...]:
+    """Check a call, describe its rotation, choose a route, and rotate; normalize too if it says so.
+
+    A call that looks like one that launched a kernel before is neither checked again, but for
+    values and memory, nor routed.
+    """
+    tensors, tables, norm = call.tensors, tables_of(call.freqs), call.norm
+    beside, recorded = (), None
+    if norm is not None:
+        beside = norm.tensors
+        recorded = wants_grad((*tensors, *beside))
+    entry = fastpath.entry_of_call(call, tables, beside, recorded)
+    if entry is not None and entry.launch is not None:
+        route, num_positions = KERNEL, entry.num_positions
+    else:
+        given = *tensors, *tables, *call.where, *beside
+        if entry is None and any(map(is_dtensor, given)):
+            from .sharded.calls import rotate_shards  # loads torch.distributed.tensor
+
+            return rotate_shards(call, rotate_call)
+        route = choose_route(call.fused, given)
+        num_positions = check_call(call) if norm is None else check_norm_call(call)
+        if entry is not None:
+            entry.num_positions = num_positions
+    rotation = rotation_of(call, tables, num_positions)
+    if rotation.table.is_cpu and rotation.looks_up_positions and not is_traced():
+        # on a GPU values are not read; if traced, the operator checks them when it runs
+        check_values(rotation, view_as_sbhd(tensors[0], call.tensor_format).shape[0])
+    if call.inplace:
+        check_inplace(call.names, tensors, rotation, () if norm is None else norm.named)
+    if norm is None:
+        return _rotate(tensors, rotation, route, call.inplace, entry)
+    return _normalize_and_rotate(call, rotation, route, recorded, entry)
+
+
+def rotation_of(call: Call, tables: Tables, num_positions: int | None) -> Rotation:
+    """The rotation that a checked call asks for, from `tables_of` and what `check_call` said."""
+    (table, sin), axes = tables, None
+    one_per_pair, attention_factor = isinstance(call.freqs, PER_PAIR), 1.0
+    if isinstance(call.freqs, RotaryPositionEmbedding):
+        table, attention_factor = call.freqs.turns(num_positions), call.freqs.attention_factor
+        axes = None if call.position_ids is None else call.axes
+    elif call.rotary_dim is not None and call.rotary_dim != table.shape[-1]:
+        one_per_pair = True
+    return Rotation(
+        table,
+        sin,
+        cu_seqlens=call.cu_seqlens,
+        start_positions=call.start_positions,
+        position_ids=call.position_ids,
+        axes=axes,
+        tensor_format=call.tensor_format,
+        interleaved=call.interleaved,
+        cp_size=call.cp_size,
+        cp_rank=call.cp_rank,
+        cp_order=call.cp_order,
+        transpose=call.transpose,
+        one_per_pair=one_per_pair,
+        rotary_start=call.rotary_start,
+        inverse=call.inverse,
+        to_half_split=call.output_pairing == "half" and call.interleaved,
+        rounding=call.rounding_with(table, sin),
+        attention_factor=attention_factor,
+        promoted_from=call.promoted_from,
+        keeps_strides=call.keeps_strides,
+    )
+
+
+def tables_of(freqs: Freqs) -> Tables:
+    """What `freqs` holds: angles, or cosines and sines, or a module's inverse frequencies."""
+    if isinstance(freqs, Tensor):
+        return freqs, None
+    if isinstance(freqs, RotaryPositionEmbedding):
+        return freqs.inv_freq, None
+    if isinstance(freqs, AnglesPerPair):
+        return freqs.angles, None
+    return tuple(freqs) if isinstance(freqs, (tuple, list)) else (freqs, None)
+
+
+# A rotation alone
+
+
+def _rotate(
+    tensors: tuple[Tensor, ...],
+    rotation: Rotation,
+    route: Route,
+    inplace: bool,
+    entry: Entry | None,
+) -> tuple[Tensor, ...]:
+    """Rotate checked tensors by the route chosen, with the derivatives that autograd wants."""
+    recorded = wants_grad((*tensors, rotation.table, rotation.sin))
+    if inplace and (route is PYTORCH or (route is OPERATOR and recorded)):
+        return _rotate_and_copy(tensors, rotation, route)
+    if route is PYTORCH:
+        return reference.rotate(tensors, rotation, rotation.rounding)
+    if route is OPERATOR:
+        return rotate_by_operator(tensors, rotation, inplace)
+    if recorded:
+        return _launch_recorded(tensors, rotation, inplace, entry)
+    outs = launch.rotate(tensors, rotation, inplace, entry)
+    if inplace:
+        _count_as_written(outs)
+    return outs
+
+
+def _rotate_and_copy(
+    tensors: tuple[Tensor, ...], rotation: Rotation, route: Route
+) -> tuple[Tensor, ...]:
+    """In place where the route itself can't overwrite: into new memory, and back."""
+    outs = _rotate(tensors, rotation, route, inplace=False, entry=None)
+    for t, out in zip(tensors, outs, strict=True):
+        turned = out.narrow(-1, rotation.rotary_start, rotation.rotary_dim)
+        t.narrow(-1, rotation.rotary_start, rotation.rotary_dim).copy_(turned)
+    return tensors
+
+
+def _launch_recorded(
+    tensors: tuple[Tensor, ...], rotation: Rotation, inplace: bool, entry: Entry | None
+) -> tuple[Tensor, ...]:
+    """Launch the kernel as a Function of autograd."""
+    inputs = *q_and_k(tensors), rotation.table, rotation.sin, rotation, inplace, entry
+    outs = rope_function.apply_to_plain_tensors(*inputs, _rotate_gradients)
+    return tensors if inplace else outs
+
+
+def _rotate_gradients(grads: tuple[Tensor, ...], rotation: Rotation) -> tuple[Tensor, ...]:
+    """Rotate the gradients of checked tensors, by the transposed map."""
+    entry = launch.entry_of_rotation(grads, rotation, inplace=False)
+    if entry is not None and entry.launch is not None:
+        route = KERNEL
+    else:
+        route = choose_route(True, (*grads, *rotation.tensors))
+    return _rotate(grads, rotation, route, inplace=False, entry=entry)
+
+
+def _count_as_written(tensors: tuple[Tensor, ...]) -> None:
+    """Tell autograd what a kernel has overwritten, so that it refuses a backward that needs it."""
+    torch.autograd.graph.increment_version([t for t in tensors if not t.is_inference()])
+
+
+# A norm and a rotation
+
+
+def _normalize_and_rotate(
+    call: Call, rotation: Rotation, route: Route, recorded: bool, entry: Entry | None
+) -> tuple[Tensor, ...]:
+    """Normalize and rotate the tensors of a checked call: in one launch, or in one for each."""
+    if wants_grad((rotation.table, rotation.sin)):
+        route = PYTORCH  # the kernels have no gradient of a table
+    if entry is not None and entry.launch is not None:
+        rotation.norm = entry.norm
+        return _normalize(_rows_of(call), rotation, route, call.inplace, recorded, entry)
+    launches = launches_of(call)
+    if entry is not None:
+        entry.norm = launches[0][1]
+    alone, outs = entry if len(launches) == 1 else None, ()
+    for rows, norm in launches:
+        with_norm = replace(rotation, norm=norm)
+        outs += _normalize(rows, with_norm, route, call.inplace, recorded, alone)
+    return outs
+
+
+def launches_of(call: Call) -> list[tuple[Rows, Normalization]]:
+    """What a checked call normalizes in one launch: q and k together, unless they differ.
+
+    A kernel has one kind of weight, and divides sums by one number.
+    """
+    weights, sumsqs = call.norm.weights, call.norm.sumsqs
+    norms = [normalization_of(call, i) for i in range(len(call.tensors))]
+    kinds = {None if w is None else (w.dtype, w.dim()) for w in weights}
+    if len(kinds) == 1 and norms[0] == norms[-1]:
+        return [(_rows_of(call), norms[0])]
+    rows = zip(call.tensors, weights, sumsqs, strict=True)
+    rows = [Rows((t,), _given((weight,)), _given((sumsq,))) for t, weight, sumsq in rows]
+    return list(zip(rows, norms, strict=True))
+
+
+def normalization_of(call: Call, i: int) -> Normalization:
+    """How a checked call normalizes its tensor number `i`."""
+    norm = call.norm
+    # no model rounds before it multiplies by a weight with an offset
+    with_offset = call.rounding == "model" and norm.weight_offset != 0
+    return Normalization(
+        eps=norm.eps,
+        weight_offset=norm.weight_offset,
+        after=norm.norm_after,
+        like_model=call.rounding in LIKE_MODELS,
+        casts_last=with_offset or call.rounding == CAST_LAST,
+        dim=norm.norm_dims[i] or call.tensors[i].shape[-1],
+    )
+
+
+def _rows_of(call: Call) -> Rows:
+    """The tensors of a call that takes one launch."""
+    return Rows(call.tensors, _given(call.norm.weights), _given(call.norm.sumsqs))
+
+
+def _given(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
+    return () if tensors[0] is None else tensors  # of one launch: all of them, or none
+
+
+def _normalize(
+    rows: Rows,
+    rotation: Rotation,
+    route: Route,
+    inplace: bool,
+    recorded: bool,
+    entry: Entry | None,
+) -> tuple[Tensor, ...]:
+    """Normalize and rotate what takes one launch, by the route chosen."""
+    if route is PYTORCH:
+        outs = reference.norm_rope(*rows, rotation)
+        if not inplace:
+            return outs
+        for t, out in zip(rows.tensors, outs, strict=True):
+            t.copy_(out)
+        return rows.tensors
+    if route is OPERATOR:
+        return norm_rope_by_operator(*rows, rotation, inplace)
+    # q's launch may need no gradient when k's does
+    if recorded and wants_grad([x for row in rows for x in row]):
+        inputs = *norm_function.inputs_of(rows), rotation, entry
+        return norm_function.apply_to_plain_tensors(*inputs, _take_gradients_back)
+    outs, _, _ = launch.norm_rope(*rows, rotation, inplace, False, entry)
+    if inplace:
+        _count_as_written(outs)
+    return outs
+
+
+def _take_gradients_back(*given):
+    """A backward may be traced when the forward was not."""
+    run = norm_rope_backward_by_operator if is_traced() else launch.norm_rope_backward
+    return run(*given)
