@@ -56,7 +56,7 @@ def norm_rope_backward_kernel(
     q_heads,  # h of q
     k_heads,  # h of k
     s2,  # positions in the table
-    cp,  # `ContextParallel`, or None
+    cp,  # context parallelism, `TwoChunks` or `EvenlyApart`; or None
     chunks,  # programs that share the positions of the same rows, or with `order.fold` their tiles
     strides,  # `NormBackwardStrides`
     head: tl.constexpr,  # `Head`: which elements turned

@@ -43,7 +43,7 @@ def norm_rope_kernel(
     k_heads,  # h of k
     s2,  # positions in the table
     sequences,  # number of packed sequences
-    cp,  # `ContextParallel`, or None
+    cp,  # context parallelism, `TwoChunks` or `EvenlyApart`; or None
     strides,  # `NormStrides`
     head: tl.constexpr,  # `Head`: which elements turn
     tile: tl.constexpr,  # `Tile`: how much a program takes

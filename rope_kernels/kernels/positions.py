@@ -49,8 +49,9 @@ def find_positions(tokens, given):
         )
     position = s - start
     if cp is not None:
-        if cp.apart is None:
-            # Each sequence has 2 * cp_size chunks. Rank r holds chunk r, and chunk r from the end.
+        if len(cp) == 2:
+            # `TwoChunks`: each sequence has 2 * cp_size chunks; rank r holds chunk r, and chunk r
+            # from the end.
             chunk = length // 2
             counted_back = 2 * cp.size.to(tl.int64) - 2 - cp.rank
             position += tl.where(position < chunk, cp.rank, counted_back) * chunk

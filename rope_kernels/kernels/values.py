@@ -172,12 +172,22 @@ class Table(NamedTuple):
     length: Any  # s2
 
 
-class ContextParallel(NamedTuple):
-    """Which tokens of each sequence this rank holds."""
+class TwoChunks(NamedTuple):
+    """What this rank holds of each sequence in zigzag order: a chunk counted from each end.
+
+    The number of fields tells a kernel which of the two it got: Triton 3.6 takes no None in here.
+    """
 
     size: Any  # ranks that share every sequence evenly
     rank: Any
-    apart: Any  # from one token to the next; 0: one chunk; None: two chunks, one from each end
+
+
+class EvenlyApart(NamedTuple):
+    """The same in other orders: one chunk, or tokens that lie evenly apart."""
+
+    size: Any
+    rank: Any
+    apart: Any  # from one token to the next; 0: one chunk
 
 
 class GivenPositions(NamedTuple):
@@ -190,7 +200,7 @@ class GivenPositions(NamedTuple):
     ids_ptr: Any  # (b, s): position of each token, or (axes, b, s); or None
     axes_ptr: Any  # (d2 / 2,) int32: by which axis each pair turns; or None: one axis
     ids_strides: Any  # of b, s, and of axes
-    cp: Any  # `ContextParallel`, or None
+    cp: Any  # `TwoChunks`, `EvenlyApart`, or None
 
 
 class Columns(NamedTuple):

@@ -107,7 +107,7 @@ def whole_rows_kernel(
     k_heads,  # h of k
     s2,  # positions in the table
     sequences,  # number of packed sequences
-    cp,  # `ContextParallel`, or None
+    cp,  # context parallelism, `TwoChunks` or `EvenlyApart`; or None
     strides,  # `RopeStrides`
     head: tl.constexpr,  # `Head`: which elements turn; its block holds whole rows side by side
     tile: tl.constexpr,  # `Tile`: how much a program takes

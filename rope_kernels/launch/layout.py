@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..call.formats import view_as_sbhd
 from ..call.rotation import Rotation
-from ..kernels.values import ContextParallel, Lookup
+from ..kernels.values import EvenlyApart, Lookup, TwoChunks
 from ..machine.engine import Engine
 from .plan import Tensors
 from .tile_facts import Facts, facts_of
@@ -114,12 +114,14 @@ def alignment(*tensors: Tensor | None) -> int:
     return 0 if known else aligned
 
 
-def cp_of(rotation: Rotation) -> ContextParallel | None:
+def cp_of(rotation: Rotation) -> TwoChunks | EvenlyApart | None:
     """Context parallelism as the kernels take it."""
-    if rotation.cp_size == 1:
+    size, rank = rotation.cp_size, rotation.cp_rank
+    if size == 1:
         return None
-    apart = {"zigzag": None, "contiguous": 0, "round_robin": rotation.cp_size}[rotation.cp_order]
-    return ContextParallel(rotation.cp_size, rotation.cp_rank, apart)
+    if rotation.cp_order == "zigzag":
+        return TwoChunks(size, rank)
+    return EvenlyApart(size, rank, size if rotation.cp_order == "round_robin" else 0)
 
 
 def lookup_of(t: Tensor, rotation: Rotation, unit: int, engine: Engine) -> Lookup:

@@ -190,20 +190,6 @@ def test_other_numbers_of_axes(axes, device):
 # derivatives
 
 
-def test_a_backward_has_the_axes_of_its_call(device):
-    """Assigned axes are those of calls from then on."""
-    rope, ids = module(device), ids_of("bshd", device)
-    t = torch.randn(B, S, H, D, device=device, requires_grad=True)
-    out, grad = apply_rotary_pos_emb(t, rope, "bshd", position_ids=ids), torch.randn_like(t)
-    want = gradient_fp64(t, rope, "bshd", grad, position_ids=ids)
-    rope.axes = rope.axes[::-1]
-    assert_rounded_once(torch.autograd.grad(out, t, grad)[0], want)
-    assert_rounded_once(
-        rope_fw(t.detach(), rope, "bshd", position_ids=ids),
-        rotate_fp64(t.detach(), rope, "bshd", position_ids=ids),
-    )
-
-
 @pytest.mark.parametrize("inverse", (False, True))
 def test_with_a_start_an_inverse_and_half_split_results(inverse, device):
     """And an attention factor."""

@@ -146,7 +146,7 @@ def call_of(**options):
 
 
 def test_a_rotation_has_what_the_call_has_under_the_same_name():
-    shared = [name for name in names_of(Rotation) if name in names_of(Call)]
+    shared = [name for name in names_of(Rotation) if name in names_of(Call) and name != "norm"]
     assert len(shared) == 14
     given = {name: object() for name in shared}
     call = call_of(**given, tensors=(None,), rotary_dim=8, output_pairing="same")

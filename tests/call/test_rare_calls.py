@@ -26,15 +26,13 @@ def test_context_parallel_positions_beyond_32_bits(cp_rank, device):
 
 
 @pytest.mark.parametrize("evenly_spaced", (True, False))
-@pytest.mark.parametrize(("batch", "per_batch"), ((2**16, True), (2**15, False)))
-def test_rows_beyond_32_bits_are_counted_by_batch_entry(batch, per_batch, evenly_spaced):
-    """Fewer rows are one dimension where they are evenly spaced in memory."""
-    t = torch.zeros(1, batch, 1, 2)[:, : 1 if evenly_spaced else None].expand(1, batch, 2**15, 2)
+def test_rows_that_are_evenly_spaced_are_counted_in_one_dimension(evenly_spaced):
+    batch, heads = 2**15, 2**15
+    t = torch.zeros(1, batch, 1, 2)[:, : 1 if evenly_spaced else None].expand(1, batch, heads, 2)
     plan, _ = plan_of(rope_fw, t, RotaryPositionEmbedding(2), inplace=True)
-    merged = evenly_spaced and not per_batch
-    assert plan.constants["order"].per_batch is (per_batch or merged)
-    assert plan.sizes["batch"] == (1 if merged else batch)
-    assert plan.sizes["q_heads"] == (batch if merged else 1) * 2**15
+    assert plan.constants["order"].per_batch is evenly_spaced
+    assert plan.sizes["batch"] == (1 if evenly_spaced else batch)
+    assert plan.sizes["q_heads"] == (batch if evenly_spaced else 1) * heads
 
 
 def rotated_by(inv_freq, t):
