@@ -1,4 +1,4 @@
-"""What autograd does with a normalized rotation: one launch forward, one to three backward."""
+"""What autograd does with a normalized rotation: one launch forward, a few backward."""
 
 from collections.abc import Callable, Sequence
 from itertools import islice

@@ -1,4 +1,4 @@
-"""What turns, by which angles, and where each token is. Stands on torch alone."""
+"""What turns, by which angles, and where each token is."""
 
 import math
 from collections.abc import Iterable

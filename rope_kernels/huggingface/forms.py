@@ -1,6 +1,6 @@
-"""The functions that replace those of the models: one for each signature, of the same arguments.
+"""What replaces the functions of models, with the same arguments: one for each way to call them.
 
-Each hands a call to the function that it replaces where `Rule.why_not` has a reason.
+Each hands a call to the function that it replaces where `Rule.why_not`, or it itself, has a reason.
 """
 
 from collections.abc import Callable

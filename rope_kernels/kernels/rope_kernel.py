@@ -1,4 +1,4 @@
-"""The Triton kernel, told with the parts. No torch and no launching: `launch/` plans every call.
+"""The kernel that rotates, told with the parts. No torch, no launching: `launch/` plans every call.
 
 One program owns both members of its pairs, so every element is read once, written once, and may be
 overwritten; and rows of a position share cos and sin. A tile is (positions, rows, pairs), mostly of
@@ -24,7 +24,7 @@ from .positions import along_axes, find_positions
 from .values import GivenPositions, Memory, Sizes, Table, TableRows
 
 
-# A new length, batch or table compiles no new kernel.
+# No value of these is compiled in: a new length or table compiles no new kernel.
 @triton.jit(do_not_specialize=["seq_len", "batch", "q_heads", "k_heads", "s2", "sequences"])
 def rope_kernel(
     q_ptr,  # input, viewed as (s, b, h, d)
@@ -38,7 +38,7 @@ def rope_kernel(
     ids_ptr,  # (b, s), or (axes, b, s): position of each token; or None
     axes_ptr,  # (d2 / 2,): by which of several axes each pair turns; or None
     seq_len,  # s, or the number of packed tokens
-    batch,  # b
+    batch,  # b; 1 if its entries are merged into the heads
     q_heads,  # h of q
     k_heads,  # h of k
     s2,  # positions in the table
@@ -63,7 +63,8 @@ def rope_kernel(
         seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, axes_ptr, strides.ids, cp
     )
 
-    # My tile: pairs of some rows of q or of k, at some tokens. From here on t is one of the two.
+    # My tile: pairs of some rows, at some tokens. `t` and `out` have pointers to my rows, of q or
+    # of k, and say which of them exist.
     pairs = pairs_of_block(head, tile.side_by_side)
     pair, pair_exists = pairs.number, pairs.exists[None, None, :]
     t, out, tokens = rows_of_program(
@@ -90,13 +91,14 @@ def rope_kernel(
 
     # Cosines and sines of the angles of my tokens.
     position, in_sequence = find_positions(tokens, given)
-    at = TableRows(
+    # as (positions, 1), or (1, columns), to meet the columns of the table
+    table_rows = TableRows(
         per_token(position, tile.over_positions),
         per_token(tokens.exists, tile.over_positions),
         tokens.b,
     )
-    at = along_axes(at, tokens, given, pairs, tile.over_positions)
-    cos_sin = cos_sin_of_pairs(at, table, pairs, head.half, lookup, STORED)
+    table_rows = along_axes(table_rows, tokens, given, pairs, tile.over_positions)
+    cos_sin = cos_sin_of_pairs(table_rows, table, pairs, head.half, lookup, STORED)
 
     # Turn in fp32 (fp64 for fp64), and round. Tokens past the last sequence pass through.
     if steps.fused:

@@ -30,7 +30,7 @@ class Tile(NamedTuple):
 
     positions: int  # blocks of each row or group of rows, a power of two
     rows: int  # blocks of each position, a power of two
-    side_by_side: int = 1  # rows in a block; more than one only without a tail
+    side_by_side: int = 1  # rows in a block; of pairs more than one only without a tail
     over_positions: bool = False  # those of a block are a head at neighboring positions, not heads
 
 

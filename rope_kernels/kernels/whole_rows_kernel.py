@@ -88,7 +88,7 @@ def turn_element(
     return y.to(STORED)
 
 
-# A new length, batch or table compiles no new kernel.
+# No value of these is compiled in: a new length or table compiles no new kernel.
 @triton.jit(do_not_specialize=["seq_len", "batch", "q_heads", "k_heads", "s2", "sequences"])
 def whole_rows_kernel(
     q_ptr,  # input, viewed as (s, b, h, d)

@@ -10,8 +10,8 @@ host time than all the rest: with Triton 3.9 some 170 to 320 us of a call (H200,
 handle that a launch returns launches the same kernel again. Every release since 3.0 has it, for
 NVIDIA's and AMD's GPUs. For the releases that `LAUNCHERS` names, the C function beneath the handle
 saves some 5 us more. Triton promises nothing about that function, so this is the only file that
-uses private names. What can be launched neither way is declined before anything is launched, and
-the call goes through the JIT.
+uses private names of Triton's. What can be launched neither way is declined before anything is
+launched, and the call goes through the JIT.
 """
 
 import os

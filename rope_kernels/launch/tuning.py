@@ -3,7 +3,7 @@
 A new block size is a new row, above the first row that would take its calls. `when` asks for facts
 of the call (`tile_facts.py`). All tiles were measured on one H200: `tools/tile_tables.py` has the
 section of benchmarks/NOTES.md for each row, and `make tiles` writes both into docs/tiles.md.
-`tests/launch/test_tuning.py` wants a call that takes the new row: add one to its `rotations`.
+`tests/launch/test_tuning.py` wants a call that takes the new row, in `rotations` or `norms`.
 """
 
 from collections.abc import Callable, Sequence
@@ -64,7 +64,7 @@ class RotationTile(NamedTuple):
     least_rows: int = 1  # of a position that a tile keeps, however many places are empty
 
 
-# `tile_of_padded_rows` gives them to the norm, too.
+# The norm's tiles take them, too: `tiles._padded`.
 PADDED_ROWS = (
     Row(
         when=lambda facts: facts.filled_by_row < 2 / 3,
