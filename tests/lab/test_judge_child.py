@@ -18,7 +18,9 @@ from rope_lab.grading import exercises
 from rope_lab.grading import judge as judge_module
 
 ROOT = Path(__file__).resolve().parents[2]
-PLACES = os.pathsep.join((str(ROOT), str(Path(__file__).parent)))
+PLACES = os.pathsep.join(
+    [str(ROOT), str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
 judge = judge_module.check_exercise
 
 
