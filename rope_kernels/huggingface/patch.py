@@ -11,8 +11,9 @@ from typing import Any
 
 from torch import nn
 
+from ..machine.modes import is_traced
 from .digest import REPLACES, UnknownCode, original_of
-from .known import function_of, is_known, known_by_code
+from .known import Known, function_of, is_known, known_by_code
 
 ROTATES = re.compile(r"apply_\w*(rotary|rope)|rotate_queries_or_keys")  # by a function's name
 FAMILY = "transformers.models.{0}.modeling_{0}"
@@ -113,10 +114,12 @@ def patch(target: nn.Module | ModuleType | str) -> Patched:
     nor the values of tables count. So copies in code that came with a model are replaced too, and a
     function with other code is left. docs/kernels.md lists the families.
 
-    Calls that the kernel can't take go to the function that was replaced: with fp64, with a table
-    in bf16 beside fp16 or the reverse, with a table that requires a gradient, with tensors on
-    several devices, and with shapes that PyTorch would broadcast in other ways than a table (s, d2)
-    or (b, s, d2) over heads.
+    Where torch.compile, torch.export, make_fx or torch.jit.trace records a model, it is the model as
+    it was: compilers fuse the function's own operators with those around them. Other calls that the
+    kernel can't take go to the function that was replaced, too: with fp64, with a table in bf16
+    beside fp16 or the reverse, with a table that requires a gradient, with tensors on several
+    devices, and with shapes that PyTorch would broadcast in other ways than a table (s, d2) or
+    (b, s, d2) over heads.
 
     Args:
         target: a model, whose classes say which modules; a modeling module; or the name of a
@@ -235,8 +238,17 @@ def _ours_for(value: Any) -> Callable:
     """
     if original_of(value) is not value:
         return value
-    function = function_of(value)
-    known = known_by_code(function)
-    ours = functools.wraps(function)(known.form(known.rule, value))
+    return _made_for(value, known_by_code(function_of(value)))
+
+
+@functools.cache  # patched again, a compiled model finds the function that it was compiled with
+def _made_for(value: Any, known: Known) -> Callable:
+    by_kernel = known.form(known.rule, value)
+
+    @functools.wraps(function_of(value))
+    def ours(*args, **kwargs):
+        # a compiler fuses the function's own operators with those around them
+        return (value if is_traced() else by_kernel)(*args, **kwargs)
+
     setattr(ours, REPLACES, (ours, value))
     return ours

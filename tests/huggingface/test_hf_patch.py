@@ -16,8 +16,8 @@ import pytest
 import torch
 from torch import nn
 
-from hf_calls import Case, Sizes, differs, outcome
-from hf_models import FAMILIES, inputs_of
+from hf_calls import Case, differs, outcome
+from hf_models import FAMILIES
 from hugging_face_table import families_of
 from rope_kernels.huggingface import Left, Replaced, patch, unpatch
 from rope_kernels.huggingface.digest import UnknownCode, code_digest
@@ -456,28 +456,3 @@ def test_a_trace_is_that_of_the_function_itself(digest):
         return [node.kind() for node in traced.graph.nodes()]
 
     assert graph(ours) == graph(original)
-
-
-def test_a_patched_model_compiles_without_a_break(device, monkeypatch):
-    monkeypatch.setenv("TRITON_INTERPRET", "0")  # a kernel in the interpreter is no operator
-    family = FAMILIES["llama"]
-    model, inputs = family.make(device), inputs_of(family, device)
-
-    def rotated(q, k, cos, sin):
-        return sys.modules[LLAMA].apply_rotary_pos_emb(q, k, cos, sin)
-
-    call = Case(CASE.layout, 1, "fp32", Sizes(s=16, d=32)).call_of(rotated, device)
-    with patch(model), torch.no_grad():
-        torch.compiler.reset()
-        wanted = outcome_without_gradients(rotated, call)
-        compiled = torch.compile(rotated, fullgraph=True, backend="aot_eager")
-        assert all(map(torch.equal, outcome_without_gradients(compiled, call), wanted))
-        explained = torch._dynamo.explain(model)(**inputs)
-        with_ours = explained.graph_break_count
-    torch.compiler.reset()
-    with torch.no_grad():
-        assert with_ours == torch._dynamo.explain(model)(**inputs).graph_break_count
-
-
-def outcome_without_gradients(function, call):
-    return function(*[call[name].detach() for name in ("q", "k", "cos", "sin")])

@@ -1,0 +1,131 @@
+"""A patched model that is compiled, exported or traced is the model as it was."""
+
+import pytest
+import torch
+from torch._inductor.utils import run_and_get_code
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from hf_models import FAMILIES, inputs_of
+from rope_kernels.huggingface import patch, unpatch
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of the tracers, and of transformers
+
+
+@pytest.fixture(autouse=True)
+def everything_is_new():
+    pytest.importorskip("transformers", reason="needs transformers")
+    torch.compiler.reset()
+    yield
+    unpatch()
+    torch.compiler.reset()
+
+
+class Logits(torch.nn.Module):
+    """A model that takes and returns a tensor."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens):
+        return self.model(tokens, use_cache=False).logits
+
+
+class Layer(torch.nn.Module):
+    """The first layer of a model, whose mask depends on no value."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.layer, self.turns = model.model.layers[0], model.model.rotary_emb
+        self.register_buffer("embedding", torch.randn(97, model.config.hidden_size))
+
+    def forward(self, tokens):
+        hidden = self.embedding[tokens]
+        turns = self.turns(hidden, torch.arange(tokens.shape[1], device=tokens.device)[None])
+        return self.layer(hidden, position_embeddings=turns)
+
+
+def nodes_of(graph):
+    return [node.format_node() for node in graph.nodes]
+
+
+def by_dynamo(model, tokens):
+    """The second length makes a second graph, with sizes that vary."""
+    graphs, model = [], Logits(model)
+
+    def keep(module, example):
+        graphs.append(nodes_of(module.graph))
+        return module
+
+    run = torch.compile(model, backend=keep)
+    longer = torch.cat((tokens, tokens), 1)
+    logits = run(tokens), run(longer)
+    assert len(graphs) == 2
+    return graphs, logits
+
+
+def by_inductor(model, tokens):
+    out, codes = run_and_get_code(torch.compile(Layer(model)), tokens)
+    return [without_comments(code) for code in codes], out
+
+
+def without_comments(code):
+    return [line for line in code.splitlines() if not line.lstrip().startswith(("#", "//"))]
+
+
+def by_strict_export(model, tokens):
+    return by_export(model, tokens, strict=True)
+
+
+def by_export(model, tokens, strict=False):
+    program = torch.export.export(Logits(model), (tokens,), strict=strict)
+    return nodes_of(program.graph), program.module()(tokens)
+
+
+def by_make_fx(model, tokens):
+    module = make_fx(Layer(model))(tokens)
+    return nodes_of(module.graph), module(tokens)
+
+
+def by_jit(model, tokens):
+    traced = torch.jit.trace(Logits(model), (tokens,), check_trace=False)
+    return [node.kind() for node in traced.inlined_graph.nodes()], traced(tokens)
+
+
+WAYS = by_dynamo, by_inductor, by_strict_export, by_export, by_make_fx, by_jit
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_what_is_recorded_is_the_model_itself(way, device):
+    family = FAMILIES["qwen3"]
+    model, tokens = family.make(device), inputs_of(family, device)["input_ids"]
+    recorded = []
+    for is_patched in (False, True):
+        torch.compiler.reset()
+        torch.manual_seed(5)
+        with torch.no_grad():
+            if is_patched:
+                assert patch(model).replaced
+            recorded.append(way(model, tokens))
+    (wanted, logits), (got, logits_of_patched) = recorded
+    assert got == wanted and wanted
+    torch.testing.assert_close(logits_of_patched, logits, rtol=0, atol=0)
+
+
+def test_patching_a_compiled_model_compiles_it_once_more(device):
+    """Then both graphs are there."""
+    family, compiled = FAMILIES["qwen3"], []
+    model, tokens = family.make(device), inputs_of(family, device)["input_ids"]
+
+    def count(module, example):
+        compiled.append(module)
+        return module
+
+    run = torch.compile(Logits(model), backend=count)
+    with torch.no_grad():
+        wanted = run(tokens)
+        for _ in range(3):
+            with patch(model):
+                assert torch.equal(run(tokens), wanted)
+            assert torch.equal(run(tokens), wanted)
+    assert len(compiled) <= 2
