@@ -1,12 +1,12 @@
 """A call of a model's rotation function: whether `rope_qk` takes it, and with what options."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from ..call.arguments import Call, OutputPairing, Rounding
+from ..call.arguments import Call, NormCall, NormRounding, OutputPairing, Rounding
 from ..call.formats import TensorFormat
 from ..machine.modes import is_dtensor
 from ..routes import rotate_call
@@ -53,6 +53,9 @@ _LAYOUTS = {
     (3, 2, 0): _Layout("bhsd", 1, (1, 2)),
     (3, 2, 1): _Layout("bshd", 0, (0, 2)),
 }
+
+
+_HEADS_FIRST, _HEADS_LAST = _LAYOUTS[4, 3, 1], _LAYOUTS[4, 3, 2]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,13 +120,56 @@ class Rule:
         self, tensors: tuple[Tensor, ...], cos: Tensor, sin: Tensor, unsqueeze_dim: int
     ) -> tuple[Tensor, ...]:
         """Rotate one or two tensors in one launch: bits, dtype and strides of the function."""
-        q, rotary_dim = tensors[0], self.rotary_dim(cos)
-        layout = _layout_of(q, cos, unsqueeze_dim)
+        promotes = self.promotes(tensors[0], cos)
+        return self._rotate(
+            tensors,
+            cos,
+            sin,
+            _layout_of(tensors[0], cos, unsqueeze_dim),
+            rounding=self.promoted if promotes and self.promoted else self.rounding,
+            promoted_from=_NAMES[tensors[0].dtype] if promotes else "",
+            keeps_strides=self.keeps_strides,
+        )
+
+    def normalize_and_rotate(
+        self,
+        tensors: tuple[Tensor, ...],
+        cos: Tensor,
+        sin: Tensor,
+        unsqueeze_dim: int,
+        norm: NormCall,
+        rounding: NormRounding,
+    ) -> tuple[Tensor, ...]:
+        """Normalize, too: the dtype of q, and the strides that a model's operators give."""
+        layout = _layout_of(tensors[0], cos, unsqueeze_dim)
+        if not (self.keeps_strides and layout == _HEADS_FIRST):
+            return self._rotate(tensors, cos, sin, layout, rounding=rounding, norm=norm)
+        # what comes out is contiguous in the format that is named: in that of a projection's rows
+        rows = tuple([x.transpose(1, 2) for x in tensors])
+        sums = tuple([x if x is None else x.transpose(1, 2) for x in norm.sumsqs])
+        norm = replace(norm, sumsqs=sums)
+        outs = self._rotate(rows, cos, sin, _HEADS_LAST, rounding=rounding, norm=norm)
+        return tuple([x.transpose(1, 2) for x in outs])
+
+    @property
+    def keeps_strides(self) -> bool:
+        """Whether the result has the strides of q; else it is contiguous."""
+        return self.rest == "none" and not self.concatenates
+
+    def _rotate(
+        self,
+        tensors: tuple[Tensor, ...],
+        cos: Tensor,
+        sin: Tensor,
+        layout: _Layout | None,
+        **options: Any,
+    ) -> tuple[Tensor, ...]:
         if layout is None:
             raise ValueError("why_not has a reason against this call")
+        q, rotary_dim = tensors[0], self.rotary_dim(cos)
         if self.columns == "first half":
             cos, sin = cos[..., : rotary_dim // 2], sin[..., : rotary_dim // 2]
-        has_batch, promotes = q.dim() == 4, self.promotes(q, cos)
+        has_batch = q.dim() == 4
         call = Call(
             tensors=tensors if has_batch else tuple([x[None] for x in tensors]),
             freqs=(cos, sin),
@@ -133,9 +179,7 @@ class Rule:
             rotary_start=q.shape[-1] - rotary_dim if self.rest == "before" else 0,
             inverse=self.inverse,
             output_pairing=self.output_pairing,
-            rounding=self.promoted if promotes and self.promoted else self.rounding,
-            promoted_from=_NAMES[q.dtype] if promotes else "",
-            keeps_strides=self.rest == "none" and not self.concatenates,
+            **options,
         )
         outs = rotate_call(call)
         return outs if has_batch else tuple([x[0] for x in outs])

@@ -10,7 +10,7 @@ import hashlib
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 
@@ -44,16 +44,21 @@ def code_digest(function: Callable) -> str:
         UnknownCode: its source is not available or not what runs, or it wraps a function or closes
             over variables.
     """
-    text = " ".join(_words_of_function(function, ()))
-    return hashlib.sha256(text.encode()).hexdigest()[:LETTERS]
+    return _digest_of(_words_of_function(function, ()))
+
+
+def digest_of_parts(parts: Iterable[ast.AST]) -> str:
+    """The digest of parts of a `definition_of` a function; a global is no more than its name."""
+    writer = _Writer()
+    return _digest_of(word for part in parts for word in writer.words_of(part))
+
+
+def _digest_of(words: Iterable[str]) -> str:
+    return hashlib.sha256(" ".join(words).encode()).hexdigest()[:LETTERS]
 
 
 def _words_of_function(function: Callable, callers: tuple[Callable, ...]) -> Iterator[str]:
-    if not isinstance(function, FunctionType):
-        raise UnknownCode(f"{function!r} is no Python function")
-    if function.__closure__ or hasattr(function, "__wrapped__"):
-        raise UnknownCode(f"{function.__name__} wraps another function or closes over variables")
-    node = _definition_of(function)
+    node = definition_of(function)
     scope = _Scope(function, (*callers, function))
     yield "def"
     yield from scope.words_of(node.args)
@@ -62,8 +67,16 @@ def _words_of_function(function: Callable, callers: tuple[Callable, ...]) -> Ite
         yield from scope.words_of(statement)
 
 
-def _definition_of(function: FunctionType) -> ast.FunctionDef:
-    """The definition in the file, if code and defaults are still those that it has there."""
+def definition_of(function: Callable) -> ast.FunctionDef:
+    """The definition in the file, if code and defaults are still those that it has there.
+
+    Raises:
+        UnknownCode: as `code_digest`, but for what the function calls.
+    """
+    if not isinstance(function, FunctionType):
+        raise UnknownCode(f"{function!r} is no Python function")
+    if function.__closure__ or hasattr(function, "__wrapped__"):
+        raise UnknownCode(f"{function.__name__} wraps another function or closes over variables")
     code, name = function.__code__, function.__name__
     try:
         text = "".join(inspect.findsource(function)[0])
@@ -120,18 +133,11 @@ def _has_defaults(function: FunctionType, node: ast.FunctionDef) -> bool:
     )
 
 
-class _Scope:
-    """Writes the syntax tree of one function as words."""
-
-    def __init__(self, function: FunctionType, callers: tuple[Callable, ...]) -> None:
-        code = function.__code__
-        self.globals, self.callers = function.__globals__, callers
-        self.local = {*code.co_varnames, *code.co_cellvars}
+class _Writer:
+    """Writes a syntax tree as words."""
 
     def words_of(self, node: object) -> Iterator[str]:
-        if isinstance(node, ast.Name) and node.id not in self.local and node.id in self.globals:
-            yield from self._words_of_global(node.id)
-        elif isinstance(node, ast.AST):
+        if isinstance(node, ast.AST):
             yield type(node).__name__
             for name in sorted(node._fields):
                 value = getattr(node, name, None)
@@ -145,6 +151,21 @@ class _Scope:
             yield "]"
         else:
             yield repr(node)
+
+
+class _Scope(_Writer):
+    """Writes that of one function: a global as that which it is."""
+
+    def __init__(self, function: FunctionType, callers: tuple[Callable, ...]) -> None:
+        code = function.__code__
+        self.globals, self.callers = function.__globals__, callers
+        self.local = {*code.co_varnames, *code.co_cellvars}
+
+    def words_of(self, node: object) -> Iterator[str]:
+        if isinstance(node, ast.Name) and node.id not in self.local and node.id in self.globals:
+            yield from self._words_of_global(node.id)
+        else:
+            yield from super().words_of(node)
 
     def _words_of_global(self, name: str) -> Iterator[str]:
         value = original_of(self.globals[name])

@@ -11,7 +11,9 @@ from typing import Any
 
 from torch import nn
 
+from ..call.checks import check_flag
 from ..machine.modes import is_traced
+from .attention import normed_forward
 from .digest import REPLACES, UnknownCode, original_of
 from .known import Known, function_of, is_known, known_by_code
 
@@ -22,21 +24,24 @@ METHOD = "a method; only functions of a module are replaced"
 
 @dataclass(frozen=True)
 class Replaced:
-    """A function that rotates by our kernel now."""
+    """A function that rotates by our kernel now, or a forward that normalizes by it, too."""
 
     module: str
     function: str
+
+    @property
+    def is_forward(self) -> bool:
+        """Whether it is the forward of an attention, which normalizes, too."""
+        return self.function.endswith(".forward")
 
     def __str__(self) -> str:
         return f"{self.module}.{self.function}"
 
 
 @dataclass(frozen=True)
-class Left:
+class Left(Replaced):
     """A function that rotates, or may do so by its name, and was left as it is."""
 
-    module: str
-    function: str
     reason: str
 
     def __str__(self) -> str:
@@ -44,22 +49,40 @@ class Left:
 
 
 @dataclass(frozen=True)
-class _Global:
-    """A name in a module: the object that it had, and the function that it has now."""
+class _Place:
+    """A name in a module or in one of its classes."""
 
     module: ModuleType
+    owner: ModuleType | type
     name: str
+
+    @property
+    def value(self) -> Any:
+        return vars(self.owner).get(self.name)
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """The module, and the name within it."""
+        within = "" if self.owner is self.module else f"{self.owner.__qualname__}."
+        return self.module.__name__, within + self.name
+
+
+@dataclass(frozen=True)
+class _Change:
+    """What was in a place, and the function that is there now."""
+
+    place: _Place
     original: object
     ours: Callable
 
     @property
     def is_ours(self) -> bool:
-        return vars(self.module).get(self.name) is self.ours
+        return self.place.value is self.ours
 
     def put_back(self) -> None:
         """The same object again, unless another one has replaced ours since."""
         if self.is_ours:
-            setattr(self.module, self.name, self.original)
+            setattr(self.place.owner, self.place.name, self.original)
 
 
 @dataclass(frozen=True)
@@ -74,12 +97,12 @@ class Patched:
 
     replaced: tuple[Replaced, ...]
     left: tuple[Left, ...]
-    _new: tuple[_Global, ...] = field(default=(), repr=False)
+    _new: tuple[_Change, ...] = field(default=(), repr=False)
 
     def __enter__(self) -> "Patched":
         for one in self._new:
             if not one.is_ours:
-                came = f"{one.module.__name__}.{one.name} was put back or replaced since"
+                came = f"{'.'.join(one.place.words)} was put back or replaced since"
                 raise ValueError(f"{came}; accepted: a new call of patch for each with block")
         return self
 
@@ -98,11 +121,13 @@ class Patched:
         return "\n".join(lines) or "no function that rotates was found"
 
 
-# By module, not by its name, which another module may have too, and by the function's name.
-_patched: dict[tuple[ModuleType, str], _Global] = {}
+# A module, not its name, which another module may have too.
+_patched: dict[_Place, _Change] = {}
 
 
-def patch(target: nn.Module | ModuleType | str) -> Patched:
+def patch(
+    target: nn.Module | ModuleType | str, *, norms: bool = False, strict: bool = False
+) -> Patched:
     """Let the models of Hugging Face rotate by our kernel, with the bits of their own functions.
 
     A model calls a function of its modeling module, mostly `apply_rotary_pos_emb(q, k, cos, sin)`.
@@ -114,45 +139,71 @@ def patch(target: nn.Module | ModuleType | str) -> Patched:
     nor the values of tables count. So copies in code that came with a model are replaced too, and a
     function with other code is left. docs/kernels.md lists the families.
 
-    Where torch.compile, torch.export, make_fx or torch.jit.trace records a model, it is the model as
-    it was: compilers fuse the function's own operators with those around them. Other calls that the
-    kernel can't take go to the function that was replaced, too: with fp64, with a table in bf16
+    Where torch.compile, torch.export, make_fx or torch.jit.trace records a model, it is the model
+    as it was: compilers fuse the function's own operators with those around them. Other calls that
+    the kernel can't take go to the function that was replaced, too: with fp64, with a table in bf16
     beside fp16 or the reverse, with a table that requires a gradient, with tensors on several
     devices, and with shapes that PyTorch would broadcast in other ways than a table (s, d2) or
     (b, s, d2) over heads.
 
+    With `norms` an attention that normalizes queries and keys beside their rotation does both in
+    one launch, forward and backward. Its class gets a forward that is compiled from its own code,
+    with the norms and the rotation as one call. The bits of a row may differ in the last place,
+    because squares are added in another order: `norm_rope` says how often. Where a norm has a hook,
+    a `forward` of its own, another class or a weight that is a shard, the forward runs as it was.
+    In autocast with weights in fp32 the results are in fp32, as before, but have the values that
+    autocast rounds them to before the attention; so do the keys in a cache.
+
     Args:
         target: a model, whose classes say which modules; a modeling module; or the name of a
             module, or of a family: "llama" is "transformers.models.llama.modeling_llama".
+        norms: normalize queries and keys, too.
+        strict: raise if no function was replaced, or with `norms` no forward.
 
     Returns:
         What was replaced and what was left, and why. `with patch(model):` undoes it afterwards.
         Patching twice is harmless.
 
     Raises:
-        TypeError: `target` is none of these.
-        ValueError: no module of that name can be imported.
+        TypeError: `target` is none of these, or a flag is no bool.
+        ValueError: no module of that name can be imported; with `strict`, nothing was replaced. The
+            message says whether nothing was found, or nothing that is known. Nothing is changed.
     """
-    replaced, left, new = [], [], []
-    for module in _modules_of(target):
-        for name, value in _rotations_in(module):
-            names = module.__name__, name
-            if isinstance(value, str):
-                left.append(Left(*names, value))
+    check_flag("norms", norms)
+    check_flag("strict", strict)
+    modules, replaced, left, new = _modules_of(target), [], [], []
+    for module in modules:
+        for place, ours in (*_rotations_in(module), *(_forwards_in(module) if norms else ())):
+            if isinstance(ours, str):
+                left.append(Left(*place.words, ours))
                 continue
-            try:
-                ours = _ours_for(value)
-            except UnknownCode as reason:
-                left.append(Left(*names, str(reason)))
-                continue
-            replaced.append(Replaced(*names))
-            known = _patched.get((module, name))
+            replaced.append(Replaced(*place.words))
+            known = _patched.get(place)
             if known is None or not known.is_ours:
-                one = _Global(module, name, original_of(value), ours)
-                setattr(module, name, ours)
-                _patched[module, name] = one
+                one = _Change(place, original_of(place.value), ours)
+                setattr(place.owner, place.name, ours)
+                _patched[place] = one
                 new.append(one)
-    return Patched(tuple(replaced), tuple(left), tuple(new))
+    patched = Patched(tuple(replaced), tuple(left), tuple(new))
+    if strict and (missing := _missing(patched, norms)):
+        with patched:
+            names = ", ".join([x.__name__ for x in modules]) or "no module of Python"
+        raise ValueError(f"target is {names}, where {missing}")
+    return patched
+
+
+def _missing(patched: Patched, norms: bool) -> str:
+    """What `strict` asks for, and was not replaced; "": nothing."""
+    forwards = [x for x in patched.replaced if x.is_forward]
+    if len(forwards) == len(patched.replaced):
+        found, what = [x for x in patched.left if not x.is_forward], "function that rotates"
+    elif norms and not forwards:
+        found, what = [x for x in patched.left if x.is_forward], "forward that normalizes q and k"
+    else:
+        return ""
+    if not found:
+        return f"no {what} was found"
+    return f"no {what} is known, but found: {'; '.join(map(str, found))}"
 
 
 def unpatch(target: nn.Module | ModuleType | str | None = None) -> None:
@@ -168,14 +219,14 @@ def unpatch(target: nn.Module | ModuleType | str | None = None) -> None:
     """
     modules = None if target is None else _modules_of(target)
     for one in list(_patched.values()):
-        if modules is None or one.module in modules:
+        if modules is None or one.place.module in modules:
             _put_back(one)
 
 
-def _put_back(one: _Global) -> None:
+def _put_back(one: _Change) -> None:
     one.put_back()
-    if _patched.get((one.module, one.name)) is one:
-        del _patched[one.module, one.name]
+    if _patched.get(one.place) is one:
+        del _patched[one.place]
 
 
 def _modules_of(target: object) -> list[ModuleType]:
@@ -201,8 +252,8 @@ def _modules_of(target: object) -> list[ModuleType]:
     return [sys.modules[name] for name in own if name in sys.modules]
 
 
-def _rotations_in(module: ModuleType) -> Iterator[tuple[str, Any]]:
-    """The names in a module that may rotate, with their objects, or with the reason to leave them.
+def _rotations_in(module: ModuleType) -> Iterator[tuple[_Place, Callable | str]]:
+    """The places in a module that may rotate, with what replaces it, or the reason to leave it.
 
     Helpers of a function that is known are part of it, and not listed.
     """
@@ -216,12 +267,33 @@ def _rotations_in(module: ModuleType) -> Iterator[tuple[str, Any]]:
         function = function_of(original_of(value))
         if is_known(function):
             helpers |= {*function.__code__.co_names}
-    yield from ((name, value) for name, value in found.items() if name not in helpers)
-    for cls in list(vars(module).values()):
-        if isinstance(cls, type) and cls.__module__ == module.__name__:
-            for name, method in vars(cls).items():
-                if ROTATES.search(name) and isinstance(method, FunctionType):
-                    yield f"{cls.__name__}.{name}", METHOD
+    for name, value in found.items():
+        if name not in helpers:
+            yield _Place(module, module, name), _ours_or_why(_ours_for, value)
+    for cls in _classes_in(module):
+        for name, method in vars(cls).items():
+            if ROTATES.search(name) and isinstance(method, FunctionType):
+                yield _Place(module, cls, name), METHOD
+
+
+def _forwards_in(module: ModuleType) -> Iterator[tuple[_Place, Callable | str]]:
+    """The same for forwards that normalize what they rotate."""
+    for cls in _classes_in(module):
+        ours = _ours_or_why(normed_forward, cls)
+        if ours is not None:
+            yield _Place(module, cls, "forward"), ours
+
+
+def _classes_in(module: ModuleType) -> list[type]:
+    own = [x for x in vars(module).values() if isinstance(x, type)]
+    return [*dict.fromkeys(x for x in own if x.__module__ == module.__name__)]
+
+
+def _ours_or_why(make: Callable[[Any], Callable | None], value: Any) -> Callable | str | None:
+    try:
+        return make(value)
+    except UnknownCode as reason:
+        return str(reason)
 
 
 def _rotates(name: str, value: FunctionType | nn.Module) -> bool:

@@ -1,0 +1,206 @@
+"""The norms of queries and keys in models: which are known, and what one call does with them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
+
+from ..call.arguments import NormCall, NormRounding
+from ..reference import sum_of_squares
+from .calls import Rule
+from .digest import UnknownCode, code_digest, original_of
+
+# What a norm is given, beside what the rotation is given: the same, the same with heads and
+# positions exchanged, or all heads of a token in one row.
+NormInput = Literal["as rotated", "transposed", "all heads"]
+HEADS = 1  # the dimension of heads where all of them are normalized as one row
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownNorm:
+    """How a class normalizes, in the words of `norm_rope`."""
+
+    eps: str  # the name of its attribute
+    weight_offset: float = 0.0
+    rounding: NormRounding = "model"
+    has_weight: bool = True
+
+    @property
+    def multiplies_last(self) -> bool:
+        """Whether a weight in fp32 promotes the result."""
+        return self.has_weight and self.rounding == "model" and not self.weight_offset
+
+
+# By the digest of `forward`, and of `_norm` if there is one.
+NORMS = {
+    # Llama, and most others
+    "24b3e7412775": KnownNorm(eps="variance_epsilon"),
+    # Gemma 3, Qwen 3.5, MiniMax M3, ...
+    "86acc28dd0d0 cd41bdfcac79": KnownNorm(eps="eps", weight_offset=1.0),
+    # OLMo 2, AFMoE, ...
+    "4866bfe29f4f": KnownNorm(eps="variance_epsilon", rounding="model_cast_last"),
+    # Gemma 3n, Gemma 4, ...
+    "16f8b7ded486 f5e67b50bc70": KnownNorm(eps="eps", rounding="model_cast_last"),
+    # NanoChat, ...
+    "8db50e80c14f cd41bdfcac79": KnownNorm(eps="eps", rounding="model_cast_last", has_weight=False),
+}
+_METHODS = "forward", "_norm"
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A class of norms that was looked at, with the methods that it had then."""
+
+    forward: object
+    helper: object
+    known: KnownNorm | None
+
+
+_seen: dict[type, _Seen] = {}
+
+
+def known_norm(kind: type) -> KnownNorm | None:
+    """What is known of a class by the code that its methods have now; None: nothing."""
+    seen = _seen.get(kind)
+    forward, helper = kind.forward, getattr(kind, "_norm", None)
+    if seen is None or seen.forward is not forward or seen.helper is not helper:
+        methods = [x for x in (forward, helper) if x is not None]
+        try:
+            digest = " ".join([code_digest(original_of(x)) for x in methods])
+        except UnknownCode:
+            digest = ""
+        seen = _seen[kind] = _Seen(forward, helper, NORMS.get(digest))
+    return seen.known
+
+
+def known_norms(module: nn.Module, names: Sequence[str]) -> KnownNorm | None:
+    """What is known of a module's norms, if a kernel may do in this call what they would do.
+
+    None where they have to run themselves: with a hook on one (transformers' tensor parallelism
+    sums the gradients of weights in a hook), with weights that are shards, where a `forward` was
+    set on one, and where they differ.
+
+    Only what is known of a class's code is remembered. All else may change from call to call.
+    """
+    if _has_any_global_hook():
+        return None
+    found, eps, modules = None, None, module._modules
+    for name in names:
+        norm = modules.get(name)
+        if norm is None:
+            return None
+        known, own = known_norm(type(norm)), norm.__dict__
+        if known is None or "forward" in own or "_norm" in own:
+            return None
+        if (
+            norm._forward_hooks
+            or norm._forward_pre_hooks
+            or norm._backward_hooks
+            or norm._backward_pre_hooks
+        ):
+            return None
+        if known.has_weight:
+            weight = norm._parameters.get("weight")
+            if type(weight) is not nn.Parameter or not own.get("with_scale", True):
+                return None
+        if found is None:
+            found, eps = known, own.get(known.eps)
+            if type(eps) is not float:
+                return None
+        elif known is not found or own.get(known.eps) != eps:
+            return None
+    return found
+
+
+@dataclass(slots=True)
+class NormedRotation:
+    """A rotation and the norms beside it, with what forms ask of a `Rule`."""
+
+    rule: Rule
+    norms: tuple[nn.Module, ...]  # of each tensor
+    known: KnownNorm
+    given: NormInput
+    after: bool  # the norms follow the rotation
+
+    def why_not(
+        self, tensors: tuple[Tensor, ...], cos: Tensor, sin: Tensor, unsqueeze_dim: int
+    ) -> str | None:
+        """Why norms and rotation have to run apart, or None: `rotate` takes the call."""
+        reason = self.rule.why_not(tensors, cos, sin, unsqueeze_dim)
+        if reason is not None:
+            return reason
+        for x, weight in zip(tensors, self._weights(), strict=True):
+            if weight is None:
+                continue
+            if weight.dtype != x.dtype and weight.dtype != torch.float32:
+                return "a weight of another dtype"
+            heads = x.shape[HEADS] if self.given == "all heads" else 1
+            if weight.shape != (heads * x.shape[-1],):
+                return "a weight of another width"
+        x = tensors[0]
+        if self._promotes(x, cos) and not torch.is_autocast_enabled(x.device.type):
+            return "a result in fp32, which the kernel would round to the dtype of q"
+        return None
+
+    def rotate(
+        self, tensors: tuple[Tensor, ...], cos: Tensor, sin: Tensor, unsqueeze_dim: int
+    ) -> tuple[Tensor, ...]:
+        """Normalize and rotate one or two tensors in one launch.
+
+        In autocast, where a weight in fp32 promotes, the result is promoted, too. Its values are
+        rounded to the dtype of q, as autocast does before an attention.
+        """
+        weights, sumsqs, norm_dim = self._weights(), (None,) * len(tensors), None
+        if self.given == "all heads":
+            rows = [x.transpose(HEADS, 2).flatten(2) for x in tensors]
+            sumsqs = tuple([sum_of_squares(x).unsqueeze(HEADS) for x in rows])
+            norm_dim = tuple([x.shape[-1] for x in rows])
+            weights = [w.view(x.shape[HEADS], -1) for w, x in zip(weights, tensors, strict=True)]
+        norm = NormCall(
+            weights=tuple(weights),
+            sumsqs=sumsqs,
+            eps=self.norms[0].__dict__[self.known.eps],
+            weight_offset=self.known.weight_offset,
+            norm_after=self.after,
+            norm_dim=norm_dim,
+        )
+        outs = self.rule.normalize_and_rotate(
+            tensors, cos, sin, unsqueeze_dim, norm, self.known.rounding
+        )
+        return tuple([x.float() for x in outs]) if self._promotes(tensors[0], cos) else outs
+
+    def apart(self, rotation: Callable[..., Any]) -> Callable[..., Any]:
+        """What a form calls instead of `rotate`: norms and rotation as the model has them."""
+        count = len(self.norms)
+
+        def norms_and_rotation(*args):
+            if not self.after:
+                return rotation(*self.normalize(args[:count]), *args[count:])
+            outs = rotation(*args)
+            return self.normalize(outs) if count == 2 else self.normalize((outs,))[0]
+
+        return norms_and_rotation
+
+    def normalize(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The norms alone, on tensors such as those that the model gives them."""
+        outs = []
+        for norm, x in zip(self.norms, tensors, strict=True):
+            if self.given == "as rotated":
+                outs.append(norm(x))
+                continue
+            rows = x.transpose(1, 2)  # heads and positions
+            wide = rows.flatten(2) if self.given == "all heads" else rows
+            outs.append(norm(wide).view(rows.shape).transpose(1, 2))
+        return tuple(outs)
+
+    def _weights(self) -> tuple[Tensor | None, ...]:
+        return tuple([norm._parameters.get("weight") for norm in self.norms])
+
+    def _promotes(self, q: Tensor, cos: Tensor) -> bool:
+        """Whether the model's result has another dtype than q: fp32."""
+        weight = self.norms[0]._parameters.get("weight")
+        by_weight = self.known.multiplies_last and weight is not None and weight.dtype != q.dtype
+        return by_weight or self.rule.promotes(q, cos)

@@ -1,0 +1,510 @@
+"""`patch(model, norms=True)`: norms and rotation in one launch, and what runs as it was."""
+
+import copy
+import importlib
+import inspect
+import threading
+import traceback
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from hf_attention import attentions, inputs_of_attention, q_and_k_of, stand_in
+from hf_models import FAMILIES, Family, generated, inputs_of, logits_and_gradients
+from rope_kernels.huggingface import Left, patch, unpatch
+from rope_kernels.huggingface.forms import one_tensor
+from rope_kernels.huggingface.norms import NormedRotation, known_norms
+
+QWEN3 = "transformers.models.qwen3.modeling_qwen3"
+pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_patched():
+    pytest.importorskip("transformers", reason="needs transformers")
+    yield
+    unpatch()
+
+
+@pytest.fixture
+def fused(monkeypatch):
+    """Grows by one with every call that normalizes and rotates."""
+    calls, rotate = [], NormedRotation.rotate
+
+    def counting(self, *args):
+        calls.append(self)
+        return rotate(self, *args)
+
+    monkeypatch.setattr(NormedRotation, "rotate", counting)
+    return calls
+
+
+@pytest.fixture
+def qwen3(device):
+    model = with_other_weights(FAMILIES["qwen3"].make(device))
+    return model, inputs_of(FAMILIES["qwen3"], device)
+
+
+def with_other_weights(model):
+    """Norms that are not all ones: one that is skipped or doubled shows."""
+    generator = torch.Generator().manual_seed(9)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "norm" in name:
+                weight.add_(0.3 * torch.randn(weight.shape, generator=generator).to(weight))
+    return model
+
+
+def first_attention(model):
+    return model.model.layers[0].self_attn
+
+
+def assert_close(got, wanted, dtype):
+    """By the norm of the difference: a sum over tokens has large and small terms."""
+    bound = {torch.float32: 2e-6, torch.float16: 3e-3, torch.bfloat16: 2e-2}[dtype]
+    assert got.keys() == wanted.keys()
+    for name, x in wanted.items():
+        off = (got[name].double() - x.double()).norm() / x.double().norm().clamp(min=1e-30)
+        assert off < bound, (name, off.item())
+
+
+# Every forward that is known
+
+
+def known_attentions():
+    try:
+        return attentions()
+    except ImportError:
+        return []
+
+
+@pytest.mark.parametrize("attention", known_attentions(), ids=str)
+def test_every_known_attention(attention, device, fused, monkeypatch):
+    """q and k as its own norms and rotation give them, their strides, and all gradients."""
+    for dtype in (torch.float32, torch.float16):
+        module = stand_in(attention, dtype, device)
+        hidden, table = inputs_of_attention(attention, dtype, device)
+        outs, grads = q_and_k_of(module, attention, hidden, table, monkeypatch)
+        fused.clear()
+        with patch(attention.module, norms=True, strict=True):
+            got, got_grads = q_and_k_of(module, attention, hidden, table, monkeypatch)
+        assert len(fused) == (2 if attention.normed.known.form is one_tensor else 1)
+        for x, wanted in zip(got, outs, strict=True):
+            torch.testing.assert_close(x, wanted, rtol=2e-3, atol=2e-3 * (dtype != torch.float32))
+            assert (x != wanted).float().mean() < (5e-3 if dtype == torch.float16 else 1)
+            assert x.stride() == wanted.stride()
+        assert_close(got_grads, grads, dtype)
+
+
+CONDITIONS = {
+    "Exaone4Attention": {"is_sliding": False},
+    "ExaoneMoeAttention": {"is_sliding": False},
+    "AfmoeAttention": {"is_local_attention": False},
+    "FlintAttention": {"sliding_window": None},
+    "Glm4MoeAttention": {"use_qk_norm": False},
+    "Gemma3nTextAttention": {"is_kv_shared_layer": True},
+}
+NOWHERE = "OlmoHybridAttention", "BeamAttention"  # without positions
+
+
+@pytest.mark.parametrize("name", [*CONDITIONS, *NOWHERE])
+def test_layers_without_a_rotation_or_without_norms(name, device, monkeypatch):
+    """Norms without a rotation, a rotation without norms, keys of another layer."""
+    found = [x for x in attentions() if x.name == name]
+    if not found:
+        pytest.skip(f"this transformers has no {name}")
+    attention = found[0]
+    module = stand_in(attention, torch.float32, device, **CONDITIONS.get(name, {}))
+    if name == "Glm4MoeAttention":
+        del module.q_norm, module.k_norm
+    hidden, table = inputs_of_attention(attention, torch.float32, device)
+    table = None if name in NOWHERE else table
+    keys = torch.ones(2, 2, 7, 16, device=device, requires_grad=True)
+    shared = {name: (keys, keys) for name in ("full_attention", 0)}
+    if name == "Gemma3nTextAttention":
+        module.kv_shared_layer_index = 0
+        del module.k_norm
+    given = attention, hidden, table, monkeypatch, shared
+    outs, grads = q_and_k_of(module, *given)
+    with patch(attention.module, norms=True):
+        got, got_grads = q_and_k_of(module, *given)
+    torch.testing.assert_close(got, outs, rtol=1e-5, atol=1e-5)
+    assert_close(got_grads, grads, torch.float32)
+
+
+# Whole models
+
+SMALL_MOE = {
+    "use_qk_norm": True,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+    "first_k_dense_replace": 1,
+    "n_group": 1,
+    "topk_group": 1,
+}
+EXAONE4 = {"num_hidden_layers": 4, "sliding_window": 8}
+SIX = {
+    "qwen3": FAMILIES["qwen3"],
+    "gemma3": FAMILIES["gemma3"],
+    "olmo2": FAMILIES["olmo2"],
+    "hunyuan_v1_dense": FAMILIES["hunyuan_v1_dense"],
+    "exaone4": Family("Exaone4Config", "Exaone4ForCausalLM", EXAONE4, layers=3),
+    "glm4_moe": Family("Glm4MoeConfig", "Glm4MoeForCausalLM", SMALL_MOE),
+}
+
+
+@pytest.mark.parametrize("name", SIX)
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=str)
+def test_six_families(name, dtype, device, fused, plain_on_a_cpu):
+    """Logits, all gradients, and tokens with a cache."""
+    family = SIX[name]
+    model = with_other_weights(family.make(device, dtype))
+    inputs = inputs_of(family, device)
+    wanted = logits_and_gradients(model, inputs, autocast=False)
+    tokens = generated(model, inputs)
+    with patch(model, norms=True, strict=True):
+        fused.clear()
+        got = logits_and_gradients(model, inputs, autocast=False)
+        assert len(fused) == family.layers
+        if dtype == torch.float32:
+            assert torch.equal(generated(model, inputs), tokens)
+    assert_close(got, wanted, dtype)
+
+
+@pytest.fixture
+def plain_on_a_cpu(monkeypatch, device):
+    """NumPy has no bf16, and the interpreter rounds it toward zero."""
+    if device == "cpu":
+        monkeypatch.setenv("TRITON_INTERPRET", "0")
+
+
+def test_in_autocast_logits_are_those_of_the_model(qwen3, device, fused, plain_on_a_cpu):
+    """q and k are in fp32, as before; autocast rounds them for the attention."""
+    model, inputs = qwen3
+    wanted = logits_and_gradients(model, inputs, autocast=True)
+    with patch(model, norms=True):
+        got = logits_and_gradients(model, inputs, autocast=True)
+    assert len(fused) == 2
+    assert_close(got, wanted, torch.bfloat16)
+    if device == "cpu":
+        assert torch.equal(got["logits"], wanted["logits"])
+
+
+# When the forward is as it was
+
+
+def hook(*args):
+    return None
+
+
+class OtherNorm(nn.Module):
+    def __init__(self, norm):
+        super().__init__()
+        self.weight = norm.weight
+        self.variance_epsilon = norm.variance_epsilon
+
+    def forward(self, x):
+        return self.weight * x
+
+
+def other_norm(attention):
+    attention.q_norm = OtherNorm(attention.q_norm)
+
+
+def own_forward(attention):
+    attention.k_norm.forward = lambda x: 2 * x
+
+
+def other_eps(attention):
+    attention.q_norm.variance_epsilon = 0.5
+
+
+def weight_is_no_parameter(attention):
+    weight = attention.q_norm.weight.detach()
+    del attention.q_norm.weight
+    attention.q_norm.weight = weight
+
+
+def weight_of_another_dtype(attention):
+    attention.q_norm.bfloat16()
+
+
+def subclass_of_parameter(attention):
+    class Own(nn.Parameter):
+        pass
+
+    attention.k_norm.weight = Own(attention.k_norm.weight.detach())
+
+
+ASIDE = {
+    "another class": other_norm,
+    "a forward of its own": own_forward,
+    "unlike eps": other_eps,
+    "a weight that is no Parameter": weight_is_no_parameter,
+    "a weight of another dtype": weight_of_another_dtype,
+    "a weight of another class": subclass_of_parameter,
+    "a hook": lambda x: x.q_norm.register_forward_hook(hook),
+    "a hook before": lambda x: x.k_norm.register_forward_pre_hook(hook),
+    "a backward hook": lambda x: x.k_norm.register_full_backward_hook(hook),
+    "a backward hook before": lambda x: x.q_norm.register_full_backward_pre_hook(hook),
+}
+
+
+@pytest.mark.parametrize("what", ASIDE)
+def test_norms_that_have_to_run_themselves(what, qwen3, fused):
+    """Also if the first call was fused."""
+    model, inputs = qwen3
+    with torch.no_grad():
+        with patch(model, norms=True):
+            model(**inputs)
+        assert len(fused) == 2
+        for layer in model.model.layers:
+            ASIDE[what](layer.self_attn)
+        wanted = model(**inputs).logits
+        fused.clear()
+        with patch(model, norms=True):
+            got = model(**inputs).logits
+    assert not fused
+    assert torch.equal(got, wanted)
+
+
+def test_a_global_hook_sees_the_norms(qwen3, fused):
+    model, inputs = qwen3
+    seen = []
+    with patch(model, norms=True):
+        handle = nn.modules.module.register_module_forward_hook(lambda m, *x: seen.append(type(m)))
+        try:
+            model(**inputs)
+        finally:
+            handle.remove()
+    assert not fused
+    assert seen.count(type(first_attention(model).q_norm)) == 2 * 4 + 1
+
+
+def test_a_forward_of_a_class_that_is_replaced_later(qwen3, fused, monkeypatch):
+    model, inputs = qwen3
+    with torch.no_grad(), patch(model, norms=True):
+        model(**inputs)
+        fused.clear()
+        monkeypatch.setattr(type(first_attention(model).q_norm), "forward", lambda self, x: 3 * x)
+        got = model(**inputs).logits
+        unpatch()
+        assert not fused and torch.equal(model(**inputs).logits, got)
+
+
+def test_a_rotation_that_is_replaced_later(qwen3, fused, monkeypatch):
+    model, inputs = qwen3
+    with torch.no_grad():
+        patch(model, norms=True)
+        module = importlib.import_module(QWEN3)
+        monkeypatch.setattr(module, "apply_rotary_pos_emb", lambda q, k, *table: (q, -k))
+        got = model(**inputs).logits
+        unpatch(model)
+        assert not fused and torch.equal(model(**inputs).logits, got)
+
+
+@pytest.mark.parametrize("dtype", (torch.float64, torch.float16), ids=str)
+def test_what_no_kernel_takes_runs_apart(dtype, qwen3, fused):
+    """A table that requires a gradient, and fp64: norms, then the rotation, as the model does."""
+    model, _ = qwen3
+    attention = first_attention(model).to(dtype)
+    hidden = torch.randn(2, 5, 64, dtype=dtype, device=model.device)
+    table = [torch.rand(2, 5, 16, dtype=dtype, device=model.device) for _ in range(2)]
+    table[0].requires_grad_(dtype != torch.float64)
+    wanted, _ = attention(hidden, tuple(table), None)
+    with patch(model, norms=True):
+        got, _ = attention(hidden, tuple(table), None)
+    assert not fused and torch.equal(got, wanted)
+
+
+# What a model goes through
+
+
+def test_state_copies_and_subclasses(qwen3, fused):
+    model, inputs = qwen3
+    wanted, names = model(**inputs).logits, list(model.state_dict())
+    cls = type(first_attention(model))
+    with patch(model, norms=True):
+        assert list(model.state_dict()) == names
+        assert inspect.signature(cls.forward) == inspect.signature(cls.forward.__wrapped__)
+        other = copy.deepcopy(model)
+        for layer in other.model.layers:
+            layer.self_attn.__class__ = type("Derived", (cls,), {})
+        torch.testing.assert_close(other(**inputs).logits, wanted)
+    assert len(fused) == 2
+
+
+@pytest.mark.parametrize("reentrant", (False, True))
+def test_checkpointing(reentrant, qwen3, fused):
+    model, inputs = qwen3
+    model.train()
+    wanted = logits_and_gradients(model, inputs, autocast=False)
+    model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    with patch(model, norms=True):
+        got = logits_and_gradients(model, inputs, autocast=False)
+    assert len(fused) == 4
+    assert_close(got, wanted, torch.float32)
+
+
+def test_a_frozen_weight_and_no_gradient(qwen3):
+    model, inputs = qwen3
+    first_attention(model).q_norm.weight.requires_grad_(False)
+    wanted = logits_and_gradients(model, inputs, autocast=False)
+    with patch(model, norms=True):
+        got = logits_and_gradients(model, inputs, autocast=False)
+        with torch.inference_mode():
+            torch.testing.assert_close(model(**inputs).logits, wanted["logits"])
+    assert_close(got, wanted, torch.float32)
+
+
+def test_threads_and_errors_do_not_meet(qwen3):
+    """One thread's calls fail within the attention, the other's are right."""
+    model, inputs = qwen3
+    attention, errors, outs = first_attention(model), [], []
+    with torch.no_grad():
+        wanted = model(**inputs).logits
+
+    def fail():
+        for _ in range(5):
+            try:
+                attention(torch.ones(2, 5, 64, device=model.device), None, None)
+            except TypeError as error:
+                errors.append(error)
+
+    def run():
+        with torch.no_grad():
+            outs.extend(model(**inputs).logits for _ in range(3))
+
+    with patch(model, norms=True):
+        threads = [threading.Thread(target=x) for x in (fail, run)]
+        for x in threads:
+            x.start()
+        for x in threads:
+            x.join()
+    assert len(errors) == 5 and len(outs) == 3
+    for out in outs:
+        torch.testing.assert_close(out, wanted)
+
+
+def test_an_error_names_the_line_of_the_model(qwen3):
+    model, _ = qwen3
+    attention = first_attention(model)
+
+    def where():
+        with pytest.raises(TypeError) as caught:
+            attention(torch.ones(2, 5, 64, device=model.device), None, None)
+        last = traceback.extract_tb(caught.tb)[-1]
+        return last.filename, last.lineno, last.line
+
+    wanted = where()
+    with patch(model, norms=True):
+        assert where() == wanted
+    assert wanted[2] == "cos, sin = position_embeddings"
+
+
+def test_checkpoint_of_an_attention_alone(qwen3, fused):
+    """Its table has no gradient, its norms have."""
+    model, _ = qwen3
+    attention = first_attention(model)
+    hidden = torch.randn(2, 5, 64, device=model.device, requires_grad=True)
+    table = [torch.rand(2, 5, 16, device=model.device) for _ in range(2)]
+    with patch(model, norms=True):
+        out = checkpoint(attention, hidden, tuple(table), None, use_reentrant=False)[0]
+        out.sum().backward()
+    assert attention.q_norm.weight.grad.abs().sum() > 0 and len(fused) == 2
+
+
+# What is replaced, what is left
+
+
+def test_what_is_replaced_and_comes_back():
+    cls = importlib.import_module(QWEN3).Qwen3Attention
+    original = vars(cls)["forward"]
+    with patch("qwen3", norms=True) as patched:
+        assert [str(x) for x in patched.replaced] == [
+            f"{QWEN3}.apply_rotary_pos_emb",
+            f"{QWEN3}.Qwen3Attention.forward",
+        ]
+        ours = vars(cls)["forward"]
+        assert ours is not original
+        assert patch("qwen3", norms=True).replaced == patched.replaced
+        assert vars(cls)["forward"] is ours
+    assert vars(cls)["forward"] is original
+    patch("qwen3", norms=True)
+    assert vars(cls)["forward"] is ours, "a compiled model finds what it was compiled with"
+    unpatch("qwen3")
+    assert vars(cls)["forward"] is original
+    patch("qwen3")
+    assert vars(cls)["forward"] is original
+
+
+def test_another_code_is_left(made_of_qwen3, fused):
+    edits = {
+        "scaled": ("        key_states = self.k_norm", "        query_states = query_states * 2\n"),
+        "with_an_argument": ("        input_shape = ", "        scaling = self.scaling\n"),
+    }
+    for name, (before, line) in edits.items():
+        module = made_of_qwen3(name, before, line + before)
+        assert patch(module, norms=True).left == (
+            Left(name, "Qwen3Attention.forward", "its code is not that of a known function"),
+        )
+    after = "        attn_output = attn_output.reshape"
+    module = made_of_qwen3("after", after, "        attn_output = 2 * attn_output\n" + after)
+    assert not patch(module, norms=True, strict=True).left
+
+
+@pytest.fixture
+def made_of_qwen3(tmp_path, monkeypatch):
+    """Makes a module of Python from Qwen 3's, with one edit."""
+    monkeypatch.syspath_prepend(tmp_path)
+    source = inspect.getsource(importlib.import_module(QWEN3))
+
+    def make(name, before, after):
+        text = source.replace("from ...", "from transformers.").replace("from .conf", "from conf")
+        text = text.replace("from conf", "from transformers.models.qwen3.conf")
+        assert text.count(before) == 1
+        (tmp_path / f"{name}.py").write_text(text.replace(before, after), encoding="utf-8")
+        return importlib.import_module(name)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "target, norms, told",
+    (
+        ("bert", False, "no function that rotates was found"),
+        ("llama4", False, "no function that rotates is known, but found: .*apply_rotary_emb: its"),
+        ("llama", True, "no forward that normalizes q and k was found"),
+        ("olmoe", True, "no forward that normalizes q and k is known, but found: .*OlmoeAttention"),
+        ("hunyuan_vl", True, "apply_rotary_pos_emb rounds where no kernel with a norm does"),
+    ),
+)
+def test_strict_says_what_is_missing(target, norms, told):
+    module = importlib.import_module(f"transformers.models.{target}.modeling_{target}")
+    before = dict(vars(module))
+    with pytest.raises(ValueError, match=rf"target is \S*{target}.* where .*{told}"):
+        patch(target, norms=norms, strict=True)
+    assert vars(module) == before, "nothing stays replaced"
+    patch(target, norms=norms)
+
+
+def test_flags_are_bools():
+    for flag in ("norms", "strict"):
+        with pytest.raises(TypeError, match=f"{flag} is 1; accepted: False, True"):
+            patch("qwen3", **{flag: 1})
+
+
+def test_the_check_remembers_code_alone(qwen3):
+    """Not what a norm has in this call."""
+    model, _ = qwen3
+    attention = first_attention(model)
+    names = "q_norm", "k_norm"
+    assert known_norms(attention, names) is not None
+    handle = attention.k_norm.register_forward_hook(hook)
+    assert known_norms(attention, names) is None
+    handle.remove()
+    assert known_norms(attention, names) is not None
+    assert known_norms(attention, ("q_norm", "v_norm")) is None
