@@ -18,7 +18,7 @@ from torch import nn
 
 from ..machine.modes import is_traced
 from .digest import REPLACES, UnknownCode, definition_of, digest_of_parts, original_of
-from .forms import by_matrices, one_tensor, q_and_k, with_unused_ids
+from .forms import by_matrices, one_tensor, q_and_k
 from .known import UNKNOWN, Known, function_of, known_by_code
 from .norms import NormedRotation, NormInput, known_norms
 
@@ -38,7 +38,7 @@ FORWARDS: dict[NormInput, str] = {
     "all heads": "733c68c02524 3aaf2b65a267",
 }
 BY_DIGEST = {digest: given for given, digests in FORWARDS.items() for digest in digests.split()}
-FORMS = q_and_k, by_matrices, one_tensor, with_unused_ids
+FORMS = q_and_k, by_matrices, one_tensor
 ROTATE, NORMALIZE = "_rope_kernels_rotate", "_rope_kernels_normalize"
 
 
@@ -199,9 +199,9 @@ def normed_forward(cls: type) -> Callable | None:
     if normed is None:
         return None
     given = BY_DIGEST.get(normed.digest)
-    if given is None:
+    if given is None or normed.known.form not in FORMS:
         raise UnknownCode(UNKNOWN)
-    if normed.known.form not in FORMS or normed.known.rule.rounding != "model":
+    if normed.known.rule.rounding != "model":
         raise UnknownCode(f"{normed.rotation} rounds where no kernel with a norm does")
     return _made_for(original, given)
 

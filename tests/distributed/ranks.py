@@ -21,10 +21,11 @@ def cases():
     """All of them, by world size and name."""
     import edge_cases
     import model_cases
+    import patched_cases
     import sharded_cases
     import sharded_cases_more
 
-    every = sharded_cases, sharded_cases_more, edge_cases, model_cases
+    every = sharded_cases, sharded_cases_more, edge_cases, model_cases, patched_cases
     return {n: {k: v for x in every for k, v in x.CASES[n].items()} for n in (2, 4)}
 
 

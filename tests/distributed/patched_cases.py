@@ -1,0 +1,101 @@
+"""Models of transformers on several ranks, with norms and rotation in one launch where they may be.
+
+Each is compared with itself, unpatched, on the same ranks.
+"""
+
+from contextlib import contextmanager
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+
+from on_a_mesh import mesh_of
+from rope_kernels.huggingface import patch
+from rope_kernels.huggingface.norms import NormedRotation
+from sharded_cases import Cases
+
+cases = Cases()
+CASES = cases.by_world_size
+
+LAYERS = 2
+
+
+def new_model():
+    """A small Qwen 3, the same on each rank."""
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    sizes = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "head_dim": 8}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": LAYERS}
+    torch.manual_seed(3)
+    model = Qwen3ForCausalLM(Qwen3Config(**sizes, **heads))
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "norm" in name:
+                weight.add_(0.3 * torch.randn(weight.shape))
+    return model
+
+
+def logits_and_gradients(model, tokens):
+    model.zero_grad()
+    logits = model(tokens, use_cache=False).logits
+    logits.square().sum().backward()
+    found = {"logits": logits.detach()}
+    for name, x in model.named_parameters():
+        found[name] = x.grad.full_tensor() if isinstance(x.grad, DTensor) else x.grad.clone()
+    return found
+
+
+@contextmanager
+def fused():
+    """Counts the calls that normalize and rotate."""
+    calls, rotate = [], NormedRotation.rotate
+    with mock.patch.object(NormedRotation, "rotate", lambda *x: calls.append(1) or rotate(*x)):
+        yield calls
+
+
+def compare(model, tokens, launches):
+    wanted = logits_and_gradients(model, tokens)
+    with patch(model, norms=True, strict=True), fused() as calls:
+        got = logits_and_gradients(model, tokens)
+    assert len(calls) == launches, calls
+    for name, x in wanted.items():
+        torch.testing.assert_close(got[name], x, rtol=1e-4, atol=1e-5, msg=name)
+    return got
+
+
+def tokens_of(rank, device):
+    torch.manual_seed(5 + rank)
+    return torch.randint(0, 64, (2, 6), device=device)
+
+
+@cases.for_each(2, [False, True])
+def a_patched_model_with_fsdp(each_norm, device):
+    """Sharded by layers all is fused; a norm that is sharded by itself has a class of its own."""
+    mesh = mesh_of(device, 2)
+    model = new_model().to(device)
+    for layer in model.model.layers:
+        if each_norm:
+            fully_shard(layer.self_attn.q_norm, mesh=mesh)
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    compare(model, tokens_of(dist.get_rank(), device), 0 if each_norm else LAYERS)
+
+
+@cases.for_each(2)
+def a_patched_model_with_hooks_of_tensor_parallelism(device):
+    """Those with which transformers sums the gradients of norms over ranks: the norms run."""
+    from transformers.distributed.tensor_parallel import ReplicatedWithGradAllReduce
+
+    mesh = mesh_of(device, 2)
+    model, tokens = new_model().to(device), tokens_of(dist.get_rank(), device)
+    name = "model.layers.0.self_attn.q_norm.weight"
+    of_this_rank = logits_and_gradients(model, tokens)[name]
+    for layer in model.model.layers:
+        for norm in (layer.self_attn.q_norm, layer.self_attn.k_norm):
+            ReplicatedWithGradAllReduce().install_forward(norm, mesh)
+    logits_and_gradients(model, tokens)  # from now on there are gradients that a hook finds
+    model.zero_grad = lambda: [x.grad.zero_() for x in model.parameters()]
+    got = compare(model, tokens, 0)[name]
+    assert (got - of_this_rank).norm() > 0.1 * got.norm(), "the hook sums nothing"
