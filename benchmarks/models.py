@@ -1,9 +1,12 @@
-"""Patched models of transformers: bits, launches a layer, tokens a second (needs a GPU).
+"""Patched models of transformers: bits, launches a layer, time of a step (needs a GPU).
 
     python -m benchmarks.models
 
 A training step, forward and backward, of four layers in the shape of Llama 3 8B with random
-weights, one sequence of 4096 tokens, eager. Writes results/models/<gpu>.json, and README's table.
+weights, one sequence of 4096 tokens: as it is, with its rotation patched, and with the norms of
+queries and keys, too. One step of each takes its turn, and the unpatched model takes two, which
+shows the noise. Then a compiled small model, tokens that are generated one by one, and losses of
+small models. Writes results/models/<gpu>.json, README's table and the picture of losses.
 """
 
 import gc
@@ -11,8 +14,10 @@ import json
 import re
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import date
 from pathlib import Path
+from statistics import median
 
 import torch
 import transformers
@@ -25,7 +30,7 @@ from rope_lab.records import versions
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "models"
-LAYERS, TOKENS = 4, 4096
+LAYERS, TOKENS, TURNS = 4, 4096, 20
 SHAPE = {
     "hidden_size": 4096,
     "intermediate_size": 14336,
@@ -39,25 +44,57 @@ SHAPE = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
+SMALL = SHAPE | {
+    "hidden_size": 512,
+    "intermediate_size": 1024,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 64,
+    "vocab_size": 1024,
+}
 DEEPSEEK = {"num_key_value_heads": 32, "first_k_dense_replace": LAYERS, "head_dim": 64}
+GLM4_MOE = {"first_k_dense_replace": LAYERS, "use_qk_norm": True}  # no layer has experts
 MODELS = {  # the name in README -> classes of transformers, options
     "Llama": ("LlamaConfig", "LlamaForCausalLM", {}),
     "Qwen3": ("Qwen3Config", "Qwen3ForCausalLM", {}),
     "GLM4": ("Glm4Config", "Glm4ForCausalLM", {"num_key_value_heads": 2}),
+    "GLM4-MoE, dense": ("Glm4MoeConfig", "Glm4MoeForCausalLM", GLM4_MOE),
     "Gemma 3": ("Gemma3TextConfig", "Gemma3ForCausalLM", {}),
+    "OLMo 2": ("Olmo2Config", "Olmo2ForCausalLM", {}),
     "DeepSeek V3, dense": ("DeepseekV3Config", "DeepseekV3ForCausalLM", DEEPSEEK),
 }
-CASES = [(name, False) for name in MODELS] + [("Llama", True)]
-OURS = re.compile("rope_kernel|whole_rows_kernel")
+WITH_NORMS = "Qwen3", "GLM4-MoE, dense", "Gemma 3", "OLMo 2"
+LEARNING = {  # whose losses are drawn
+    "Qwen3": {},
+    "GLM4-MoE, dense": {},
+    "Gemma 3": {},
+    "OLMo 2": {},
+    "HunYuan": {},
+    "Exaone 4": {"sliding_window": 64},
+}
+MORE = {
+    "HunYuan": ("HunYuanDenseV1Config", "HunYuanDenseV1ForCausalLM", {}),
+    "Exaone 4": ("Exaone4Config", "Exaone4ForCausalLM", {}),
+}
+CASES = [*((name, False) for name in MODELS), ("Llama", True), ("Qwen3", True)]
+OURS = re.compile("rope_kernel|whole_rows_kernel|norm_rope")
 
 
-def model_of(name: str, dtype: torch.dtype) -> nn.Module:
-    config, model, options = MODELS[name]
+def model_of(name: str, dtype: torch.dtype, shape: dict = SHAPE) -> nn.Module:
+    config, model, options = (MODELS | MORE)[name]
     torch.manual_seed(1)
-    asked = getattr(transformers, config)(**SHAPE | options)
+    asked = getattr(transformers, config)(**shape | options)
     with torch.device("cuda"):
         made = getattr(transformers, model)._from_config(asked, attn_implementation="sdpa")
     return made.to(dtype)
+
+
+def ways_of(name: str, model: nn.Module) -> dict[str, Callable[[], AbstractContextManager]]:
+    """How a model may run; each is entered for one step."""
+    ways = {"unpatched": nullcontext, "again": nullcontext, "patched": lambda: patch(model)}
+    if name in WITH_NORMS:
+        ways["norms"] = lambda: patch(model, norms=True, strict=True)
+    return ways
 
 
 def train(model: nn.Module, tokens: Tensor, autocast: bool) -> Tensor:
@@ -98,60 +135,140 @@ def launches(model: nn.Module, tokens: Tensor, autocast: bool) -> tuple[int, int
     return len(kernels), sum(bool(OURS.search(name)) for name in kernels)
 
 
-def seconds(run: Callable[[], object], count: int = 6) -> float:
-    run()
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(count):
-        run()
-    torch.cuda.synchronize()
-    return (time.perf_counter() - start) / count
+def in_turns(
+    ways: dict, run: Callable[[], object], turns: int = TURNS, runs_before: int = 0
+) -> dict[str, list[float]]:
+    """Milliseconds of each way, one run after the other, because clocks drift.
+
+    A class that was patched costs the first call of a compiled model a longer look at its guards:
+    `runs_before` are not timed.
+    """
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    for turn in range(-2, turns):
+        for way, entered in ways.items():
+            with entered():
+                for _ in range(runs_before):
+                    run()
+                torch.cuda.synchronize()
+                start = time.perf_counter()
+                run()
+                torch.cuda.synchronize()
+            if turn >= 0:
+                times[way].append(round((time.perf_counter() - start) * 1e3, 3))
+    return times
 
 
-def measure(name: str, autocast: bool, rounds: int = 4) -> dict:
+def measure(name: str, autocast: bool) -> dict:
     """A row of README's table."""
     model = model_of(name, torch.float32 if autocast else torch.bfloat16)
     tokens = torch.randint(3, SHAPE["vocab_size"], (1, TOKENS), device="cuda")
-    call = model, tokens, autocast
+    call, ways = (model, tokens, autocast), ways_of(name, model)
     wanted, again = results_of(*call), results_of(*call)
-    differ_by_themselves = count_different(wanted, again)
-    del again
-    before, _ = launches(*call)
-    with patch(model):
-        differ = count_different(wanted, results_of(*call))
-        after, ours = launches(*call)
-    tensors = len(wanted)
-    del wanted
-    times: dict[str, list[float]] = {"before": [], "after": []}
-    for _ in range(rounds):  # in turns, because clocks drift
-        times["before"].append(seconds(lambda: train(*call)))
-        with patch(model):
-            times["after"].append(seconds(lambda: train(*call)))
-    return {
+    row = {
         "model": name,
         "precision": "autocast" if autocast else "bf16",
-        "tensors": tensors,
-        "differ": differ,
-        "differ when run twice": differ_by_themselves,
-        "launches before": (before - after + ours) / LAYERS,
-        "launches after": ours / LAYERS,
-        "tokens per second before": [round(TOKENS / t) for t in times["before"]],
-        "tokens per second after": [round(TOKENS / t) for t in times["after"]],
+        "tensors": len(wanted),
+        "differ when run twice": count_different(wanted, again),
+        "launches": {},
+        "ours": {},
     }
+    del again
+    for way, entered in ways.items():
+        with entered():
+            if way == "patched":
+                row["differ"] = count_different(wanted, results_of(*call))
+            if way == "norms":
+                row["off with norms"] = max(map(off, results_of(*call), wanted))
+            if way != "again":
+                row["launches"][way], row["ours"][way] = launches(*call)
+    del wanted
+    turns = TURNS if "norms" in ways else 8
+    return row | {"ms": in_turns(ways, lambda: train(*call), turns)}
+
+
+def off(got: Tensor, wanted: Tensor) -> float:
+    """The norm of a difference, beside that which is wanted."""
+    return float((got.float() - wanted.float()).norm() / wanted.float().norm().clamp(min=1e-30))
+
+
+def measure_compiled() -> dict:
+    """A small model, compiled: patched it is the code that it was."""
+    model = model_of("Qwen3", torch.bfloat16, SMALL)
+    tokens = torch.randint(3, SMALL["vocab_size"], (1, TOKENS), device="cuda")
+    ways = ways_of("Qwen3", model)
+    eager = in_turns(ways, lambda: train(model, tokens, False))
+    model.compile()
+    compiled = in_turns(ways, lambda: train(model, tokens, False), runs_before=2)
+    return {"eager": eager, "compiled": compiled}
+
+
+def measure_generate(shape: dict, new: int = 64) -> dict:
+    """Tokens that come one by one, with a cache."""
+    model = model_of("Qwen3", torch.bfloat16, shape).eval()
+    tokens = torch.randint(3, shape["vocab_size"], (1, 32), device="cuda")
+    options = {"max_new_tokens": new, "min_new_tokens": new, "do_sample": False}
+    return in_turns(ways_of("Qwen3", model), lambda: model.generate(tokens, **options), 5)
+
+
+def losses(name: str, steps: int = 50) -> dict[str, list[float]]:
+    """Of a small model that learns to count, from the same weights each time."""
+    generator = torch.Generator("cuda").manual_seed(2)
+    starts = torch.randint(3, 500, (steps, 8, 1), device="cuda", generator=generator)
+    batches = (starts + 3 * torch.arange(129, device="cuda")) % SMALL["vocab_size"]
+    found = {}
+    for way in ("unpatched", "norms"):
+        model = model_of(name, torch.bfloat16, SMALL | LEARNING[name])
+        descent = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        with patch(model, norms=True, strict=True) if way == "norms" else nullcontext():
+            found[way] = [step(model, descent, batch) for batch in batches]
+    return found
+
+
+def step(model: nn.Module, descent: torch.optim.Optimizer, batch: Tensor) -> float:
+    logits = model(batch[:, :-1], use_cache=False).logits
+    loss = nn.functional.cross_entropy(logits.flatten(0, 1).float(), batch[:, 1:].flatten())
+    loss.backward()
+    descent.step()
+    descent.zero_grad()
+    return round(loss.item(), 5)
+
+
+def draw_losses(record: dict, path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    from rope_lab.figures import style as draw
+
+    draw.style()
+    figure, axes = plt.subplots(2, 3, figsize=(8, 4), sharex=True, sharey=True, layout="tight")
+    for ax, (name, ways) in zip(axes.flat, record["losses"].items(), strict=True):
+        ax.plot(ways["unpatched"], linewidth=4, alpha=0.35, label="unpatched")
+        ax.plot(ways["norms"], linewidth=1, color="black", label="norms=True")
+        ax.set_title(name)
+    axes[0, 0].legend()
+    figure.supxlabel("step")
+    figure.supylabel("loss")
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
 
 
 def table(record: dict) -> str:
-    """README's rows, best of the rounds."""
+    """README's rows: medians of all turns."""
     lines = [
-        "| | differing tensors | launches per layer | tokens per second |",
-        "|---|---|---|---|",
+        "| | differing tensors | launches per layer | tokens per second | with norms |",
+        "|---|---|---|---|---|",
     ]
     for row in record["rows"]:
-        rates = [max(row[f"tokens per second {when}"]) for when in ("before", "after")]
+        rates = {way: f"{TOKENS / median(x) * 1e3:,.0f}" for way, x in row["ms"].items()}
+        all_, ours = row["launches"], row["ours"]
+        before = (all_["unpatched"] - all_["patched"] + ours["patched"]) / LAYERS
+        with_norms = "–"
+        if "norms" in rates:
+            replaced = (all_["unpatched"] - all_["norms"] + ours["norms"]) / LAYERS
+            with_norms = f"{replaced:.0f}→{ours['norms'] / LAYERS:.0f}, {rates['norms']}"
         lines.append(
             f"| {name_of(row)} | {row['differ']}/{row['tensors']} | "
-            f"{row['launches before']:.0f}→{row['launches after']:.0f} | "
-            f"{rates[0]:,}→{rates[1]:,} |"
+            f"{before:.0f}→{ours['patched'] / LAYERS:.0f} | "
+            f"{rates['unpatched']}→{rates['patched']} | {with_norms} |"
         )
     of = ", ".join(
         f"{name} {version}" for name, version in record["versions"].items() if name != "python"
@@ -172,18 +289,35 @@ def into_readme(record: dict) -> None:
     path.write_text(before + begin + table(record) + end + rest.split(end)[1], encoding="utf-8")
 
 
+def fresh_memory() -> None:
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
 def main() -> None:
-    rows = []
-    for name, autocast in CASES:
-        rows.append(measure(name, autocast))
-        print(json.dumps(rows[-1]), flush=True)
-        gc.collect()
-        torch.cuda.empty_cache()
-    gpu = torch.cuda.get_device_name()
     found = versions() | {"transformers": transformers.__version__}
-    record = {"gpu": gpu, "versions": found, "date": str(date.today()), "rows": rows}
-    name = f"{gpu.lower().replace(' ', '-')}.json"
-    (RESULTS / name).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    gpu = torch.cuda.get_device_name()
+    record = {"gpu": gpu, "versions": found, "date": str(date.today()), "rows": []}
+    path = RESULTS / f"{gpu.lower().replace(' ', '-')}.json"
+
+    def keep(what: str, ways: dict[str, list[float]]) -> None:
+        print(what, {way: median(x) for way, x in ways.items()}, flush=True)
+        path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        fresh_memory()
+
+    for name, autocast in CASES:
+        record["rows"].append(measure(name, autocast))
+        keep(name, record["rows"][-1]["ms"])
+    record["losses"] = {}
+    for name in LEARNING:
+        record["losses"][name] = losses(name)
+        keep(name, record["losses"][name])
+    record["small"] = measure_compiled()
+    record["generate"] = {"small": measure_generate(SMALL), "8B": measure_generate(SHAPE)}
+    for what in ("small", "generate"):
+        for name, ways in record[what].items():
+            keep(f"{what}, {name}", ways)
+    draw_losses(record, ROOT / "docs" / "images" / "losses_with_norms.png")
     into_readme(record)
 
 

@@ -157,13 +157,15 @@ SIX = {
 
 
 @pytest.mark.parametrize("name", SIX)
-@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=str)
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float16, torch.bfloat16), ids=str)
 def test_six_families(name, dtype, device, fused, plain_on_a_cpu):
     """Logits, all gradients, and tokens with a cache."""
     family = SIX[name]
     model = with_other_weights(family.make(device, dtype))
     inputs = inputs_of(family, device)
     wanted = logits_and_gradients(model, inputs, autocast=False)
+    if dtype == torch.float16 and not all(x.isfinite().all() for x in wanted.values()):
+        pytest.skip("overflows by itself")
     tokens = generated(model, inputs)
     with patch(model, norms=True, strict=True):
         fused.clear()

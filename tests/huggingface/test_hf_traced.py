@@ -37,7 +37,7 @@ class Layer(torch.nn.Module):
     def __init__(self, model):
         super().__init__()
         self.layer, self.turns = model.model.layers[0], model.model.rotary_emb
-        self.register_buffer("embedding", torch.randn(97, model.config.hidden_size))
+        self.embedding = model.model.embed_tokens.weight.detach()
 
     def forward(self, tokens):
         hidden = self.embedding[tokens]
@@ -95,8 +95,9 @@ def by_jit(model, tokens):
 WAYS = by_dynamo, by_inductor, by_strict_export, by_export, by_make_fx, by_jit
 
 
+@pytest.mark.parametrize("norms", (False, True), ids=("rotation", "norms"))
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_what_is_recorded_is_the_model_itself(way, device):
+def test_what_is_recorded_is_the_model_itself(way, norms, device):
     family = FAMILIES["qwen3"]
     model, tokens = family.make(device), inputs_of(family, device)["input_ids"]
     recorded = []
@@ -105,14 +106,15 @@ def test_what_is_recorded_is_the_model_itself(way, device):
         torch.manual_seed(5)
         with torch.no_grad():
             if is_patched:
-                assert patch(model).replaced
+                patch(model, norms=norms, strict=True)
             recorded.append(way(model, tokens))
     (wanted, logits), (got, logits_of_patched) = recorded
     assert got == wanted and wanted
     torch.testing.assert_close(logits_of_patched, logits, rtol=0, atol=0)
 
 
-def test_patching_a_compiled_model_compiles_it_once_more(device):
+@pytest.mark.parametrize("norms", (False, True), ids=("rotation", "norms"))
+def test_patching_a_compiled_model_compiles_it_once_more(norms, device):
     """Then both graphs are there."""
     family, compiled = FAMILIES["qwen3"], []
     model, tokens = family.make(device), inputs_of(family, device)["input_ids"]
@@ -125,7 +127,7 @@ def test_patching_a_compiled_model_compiles_it_once_more(device):
     with torch.no_grad():
         wanted = run(tokens)
         for _ in range(3):
-            with patch(model):
+            with patch(model, norms=norms):
                 assert torch.equal(run(tokens), wanted)
             assert torch.equal(run(tokens), wanted)
     assert len(compiled) <= 2
