@@ -15,6 +15,7 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from statistics import median
@@ -123,8 +124,15 @@ def count_different(one: list[Tensor], other: list[Tensor]) -> int:
     return sum(not torch.equal(x, y) for x, y in zip(one, other, strict=True))
 
 
-def launches(model: nn.Module, tokens: Tensor, autocast: bool) -> tuple[int, int]:
-    """Of a step: all kernels, and ours."""
+@dataclass(frozen=True)
+class Launches:
+    """Kernels of a step: all, and ours."""
+
+    all: int
+    ours: int
+
+
+def launches(model: nn.Module, tokens: Tensor, autocast: bool) -> Launches:
     train(model, tokens, autocast)
     torch.cuda.synchronize()
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
@@ -132,7 +140,13 @@ def launches(model: nn.Module, tokens: Tensor, autocast: bool) -> tuple[int, int
         torch.cuda.synchronize()
     on_gpu = [e.name for e in profiler.events() if e.device_type == torch.autograd.DeviceType.CUDA]
     kernels = [name for name in on_gpu if not re.match("Mem(cpy|set)", name)]
-    return len(kernels), sum(bool(OURS.search(name)) for name in kernels)
+    return Launches(len(kernels), sum(bool(OURS.search(name)) for name in kernels))
+
+
+def per_layer(unpatched: Launches, ours: Launches) -> dict[str, float]:
+    """What a layer launched for that which we replace, and what it launches now."""
+    replaced = unpatched.all - ours.all + ours.ours
+    return {"before": replaced / LAYERS, "after": ours.ours / LAYERS}
 
 
 def in_turns(
@@ -170,17 +184,17 @@ def measure(name: str, autocast: bool) -> dict:
         "tensors": len(wanted),
         "differ when run twice": count_different(wanted, again),
         "launches": {},
-        "ours": {},
     }
     del again
+    unpatched = launches(*call)
     for way, entered in ways.items():
         with entered():
             if way == "patched":
                 row["differ"] = count_different(wanted, results_of(*call))
             if way == "norms":
                 row["off with norms"] = max(map(off, results_of(*call), wanted))
-            if way != "again":
-                row["launches"][way], row["ours"][way] = launches(*call)
+            if way in ("patched", "norms"):
+                row["launches"][way] = per_layer(unpatched, launches(*call))
     del wanted
     turns = TURNS if "norms" in ways else 8
     return row | {"ms": in_turns(ways, lambda: train(*call), turns)}
@@ -253,27 +267,27 @@ def draw_losses(record: dict, path: Path) -> None:
 
 def table(record: dict) -> str:
     """README's rows: medians of all turns."""
-    lines = [
-        "| | differing tensors | launches per layer | tokens per second | with norms |",
-        "|---|---|---|---|---|",
-    ]
+    head = ["", "differing tensors", "launches per layer", "tokens per second"]
+    if any("norms" in row["ms"] for row in record["rows"]):
+        head.append("with norms")
+    lines = [head, ["---"] * len(head)]
     for row in record["rows"]:
-        rates = {way: f"{TOKENS / median(x) * 1e3:,.0f}" for way, x in row["ms"].items()}
-        all_, ours = row["launches"], row["ours"]
-        before = (all_["unpatched"] - all_["patched"] + ours["patched"]) / LAYERS
-        with_norms = "–"
-        if "norms" in rates:
-            replaced = (all_["unpatched"] - all_["norms"] + ours["norms"]) / LAYERS
-            with_norms = f"{replaced:.0f}→{ours['norms'] / LAYERS:.0f}, {rates['norms']}"
-        lines.append(
-            f"| {name_of(row)} | {row['differ']}/{row['tensors']} | "
-            f"{before:.0f}→{ours['patched'] / LAYERS:.0f} | "
-            f"{rates['unpatched']}→{rates['patched']} | {with_norms} |"
-        )
+        rates = {way: f"{TOKENS / median(ms) * 1e3:,.0f}" for way, ms in row["ms"].items()}
+        counts = {
+            way: f"{found['before']:.0f}→{found['after']:.0f}"
+            for way, found in row["launches"].items()
+        }
+        differing = f"{row['differ']}/{row['tensors']}"
+        speed = f"{rates['unpatched']}→{rates['patched']}"
+        cells = [name_of(row), differing, counts["patched"], speed]
+        if len(head) > len(cells):
+            cells.append(f"{counts['norms']}, {rates['norms']}" if "norms" in rates else "–")
+        lines.append(cells)
+    rows = ["| " + " | ".join(line) + " |" for line in lines]
     of = ", ".join(
         f"{name} {version}" for name, version in record["versions"].items() if name != "python"
     )
-    return "\n".join([*lines, "", f"{record['gpu']}, {of}, {record['date']}."])
+    return "\n".join([*rows, "", f"{record['gpu']}, {of}, {record['date']}."])
 
 
 def name_of(row: dict) -> str:
