@@ -41,7 +41,7 @@ ONCE_MORE = $(if $(shell command -v nvidia-smi),$(OF_THE_PACKAGE),$(WITHOUT_FAST
 EVERY_CASE = $(if $(filter-out 0,$(EVERY)),--every)
 
 .DEFAULT_GOAL := help
-.PHONY: help environment lab test mutants notebook notebooks index tiles compile_matrix bench hub first_screen site docker_image clean
+.PHONY: help environment lab test mutants notebook notebooks index hugging_face tiles compile_matrix bench hub first_screen site docker_image clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -86,6 +86,9 @@ notebooks: environment ## run the notebooks and store their output (on a GPU: th
 
 index: environment ## write what notebooks/index.toml says into README and the notebooks
 	$(VENV)/bin/python tools/notebook_index.py
+
+hugging_face: environment ## write what `patch` replaces into docs/hugging_face.md
+	$(VENV)/bin/python tools/hugging_face_table.py
 
 tiles: environment ## write the tables of rope_kernels/launch/tuning.py into docs/tiles.md
 	$(VENV)/bin/python tools/tile_tables.py

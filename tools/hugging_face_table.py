@@ -1,4 +1,4 @@
-"""Write the functions of `rope_kernels/huggingface/known.py` into docs/hugging_face.md.
+"""Write what `patch` replaces into docs/hugging_face.md: functions that rotate, and attentions.
 
 The models that have each function are here: the package finds a function by its code alone.
 tests/huggingface/test_hf_page.py compares.
@@ -7,13 +7,14 @@ tests/huggingface/test_hf_page.py compares.
 import sys
 from pathlib import Path
 
+import hugging_face_norms
 from rope_kernels.huggingface.calls import Rule
 from rope_kernels.huggingface.known import KNOWN, Known
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = "docs/hugging_face.md"
-BEGIN = "<!-- table: begin (python tools/hugging_face_table.py writes what follows) -->"
-END = "<!-- table: end -->"
+BEGIN = "<!-- {}: begin (make hugging_face writes what follows) -->"
+END = "<!-- {}: end -->"
 FAMILIES = {  # by the first digest of a row: names of models, in 5.17, in 5.23 or in both
     "8c71808ee031": (
         "afmoe apertus arcee aria axk1 axk2 bitnet chameleon cohere_compass cosmos3_edge csm "
@@ -82,9 +83,16 @@ TURNING = {"none": "all", "after": "the first", "before": "the last"}
 
 
 def as_page(page: str) -> str:
-    """The page with the table between its two markers."""
-    before, rest = page.split(BEGIN)
-    _, after = rest.split(END)
+    """The page with its tables between their markers."""
+    for name, table in (("functions", functions()), ("norms", hugging_face_norms.table())):
+        before, rest = page.split(BEGIN.format(name))
+        _, after = rest.split(END.format(name))
+        page = "\n\n".join([before.rstrip(), BEGIN.format(name), table, END.format(name)]) + after
+    return page
+
+
+def functions() -> str:
+    """The table of functions that rotate."""
     head = ["models", "how many", "pairs", "elements that turn", "the table has", "`rounding`"]
     families: dict[tuple[str, ...], list[str]] = {}
     for known in KNOWN:
@@ -93,8 +101,7 @@ def as_page(page: str) -> str:
     for (name, *how), found in families.items():
         names = sorted({*found})
         lines.append([name + ", ".join(names), str(len(names)), *how])
-    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return "\n\n".join([before.rstrip(), BEGIN, table, END]) + after
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def families_of(known: Known) -> list[str]:
@@ -124,7 +131,8 @@ def rounding(rule: Rule) -> str:
 
 
 def main(root: Path = ROOT) -> int:
-    """Write the page; 0."""
+    """Look at the transformers that is installed, and write the page; 0."""
+    hugging_face_norms.store()
     page = root / PAGE
     page.write_text(as_page(page.read_text(encoding="utf-8")), encoding="utf-8")
     return 0

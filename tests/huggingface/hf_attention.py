@@ -7,63 +7,26 @@ import importlib
 import inspect
 import re
 import sys
-from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 
 import torch
 from torch import nn
 
-from rope_kernels.huggingface.attention import BY_DIGEST, FORMS, find_normed
-from rope_kernels.huggingface.digest import UnknownCode
+import hugging_face_norms
+from rope_kernels.huggingface.attention import BY_DIGEST
 
 WIDTH, HEADS, KEY_HEADS, D = 24, 4, 2, 16
 
 
-@dataclass(frozen=True)
-class Attention:
-    """A class with a forward that normalizes and rotates."""
-
-    module: str
-    name: str
-
-    def __str__(self):
-        return f"{self.module.rpartition('.')[2].removeprefix('modeling_')}.{self.name}"
-
-    @property
-    def cls(self):
-        return getattr(importlib.import_module(self.module), self.name)
-
-    @property
-    def normed(self):
-        return find_normed(vars(self.cls)["forward"])
-
-
 @cache
 def attentions():
-    """All that are known by their code, in the transformers that is installed."""
-    from transformers import models
-
-    found = []
-    for path in sorted(Path(models.__file__).parent.glob("*/modeling_*.py")):
-        if not re.search(r"self\.(q|k|query|key)\w*norm\(", path.read_text()):
-            continue
-        module = importlib.import_module(f"transformers.models.{path.parent.name}.{path.stem}")
-        for cls in vars(module).values():
-            if isinstance(cls, type) and cls.__module__ == module.__name__:
-                with suppress(UnknownCode):
-                    normed = find_normed(vars(cls).get("forward"))
-                    if normed and normed.digest in BY_DIGEST and is_fusible(normed, cls):
-                        found.append(Attention(module.__name__, cls.__name__))
-    return found
+    """Those that are fused. Code2Wav of Qwen3-Omni has no norms, but what returns its argument."""
+    return [x for x in hugging_face_norms.attentions() if x.normed and has_norms(x.cls)]
 
 
-def is_fusible(normed, cls):
-    """Code2Wav of Qwen3-Omni has no norm: it has a module that returns what it is given."""
-    has_norms = "= nn.Identity()" not in inspect.getsource(cls)
-    return has_norms and normed.known.form in FORMS and normed.known.rule.rounding == "model"
+def has_norms(cls):
+    return "= nn.Identity()" not in inspect.getsource(cls)
 
 
 class Reached(Exception):

@@ -1,7 +1,11 @@
 """The page about models: its table is the one that the code has."""
 
+import json
 from pathlib import Path
 
+import pytest
+
+import hugging_face_norms
 import hugging_face_table
 from hf_calls import READ, every_function
 from test_hf_patch import NOT_COVERED
@@ -9,9 +13,16 @@ from test_hf_patch import NOT_COVERED
 PAGE = (Path(__file__).resolve().parents[2] / hugging_face_table.PAGE).read_text(encoding="utf-8")
 
 
-def test_the_page_has_the_table():
-    stale = f"{hugging_face_table.PAGE} is stale: run python tools/hugging_face_table.py"
+def test_the_page_has_the_tables():
+    stale = f"{hugging_face_table.PAGE} is stale: run make hugging_face"
     assert hugging_face_table.as_page(PAGE) == PAGE, stale
+
+
+def test_what_is_stored_is_found_in_the_transformers_that_is_installed():
+    stored = json.loads(hugging_face_norms.STORED.read_text(encoding="utf-8"))
+    if hugging_face_norms.release() not in stored:
+        pytest.skip("no table was made for this release")
+    assert hugging_face_norms.found() == stored[hugging_face_norms.release()]
 
 
 def test_the_page_names_what_is_not_covered():
