@@ -183,6 +183,19 @@ def plain_on_a_cpu(monkeypatch, device):
         monkeypatch.setenv("TRITON_INTERPRET", "0")
 
 
+def test_in_autocast_a_cache_has_keys_of_the_same_dtype(qwen3, device, plain_on_a_cpu):
+    """fp32, because the norm's weight is."""
+    model, inputs = qwen3
+
+    def dtype_of_keys():
+        with torch.autocast(device, torch.bfloat16), torch.no_grad():
+            return model(**inputs, use_cache=True).past_key_values.layers[0].keys.dtype
+
+    wanted = dtype_of_keys()
+    with patch(model, norms=True):
+        assert dtype_of_keys() == wanted == torch.float32
+
+
 def test_in_autocast_logits_are_those_of_the_model(qwen3, device, fused, plain_on_a_cpu):
     """q and k are in fp32, as before; autocast rounds them for the attention."""
     model, inputs = qwen3
