@@ -19,7 +19,7 @@ from torch import nn
 from ..machine.modes import is_traced
 from .digest import REPLACES, UnknownCode, definition_of, digest_of_parts, original_of
 from .forms import by_matrices, one_tensor, q_and_k
-from .known import UNKNOWN, Known, function_of, known_by_code
+from .known import UNKNOWN, Known, function_of, known_by_code, watch
 from .norms import NormedRotation, NormInput, known_norms
 
 # By what the norms are given: the digests of forwards, of transformers 5.17, 5.23 or both.
@@ -38,6 +38,7 @@ FORWARDS: dict[NormInput, str] = {
     "all heads": "733c68c02524 3aaf2b65a267",
 }
 BY_DIGEST = {digest: given for given, digests in FORWARDS.items() for digest in digests.split()}
+SCALED = {"9176d125b940"}  # TimesFM 2.5 scales queries after their norm, in autocast in fp32
 FORMS = q_and_k, by_matrices, one_tensor
 ROTATE, NORMALIZE = "_rope_kernels_rotate", "_rope_kernels_normalize"
 
@@ -53,6 +54,7 @@ class Normed:
         rotation: the name of the function that rotates.
         known: what is known of that function.
         after: the norms follow the rotation.
+        condition: the attribute without which the rotation has no norms; None: it has them always.
     """
 
     node: ast.FunctionDef
@@ -61,6 +63,7 @@ class Normed:
     rotation: str
     known: Known
     after: bool
+    condition: str | None
 
     @property
     def digest(self) -> str:
@@ -93,7 +96,18 @@ def find_normed(function: Callable) -> Normed | None:
             last = i + 1
     (rotation,) = used
     after = any(call.lineno > rotated[name].lineno for name, call in norms.items())
-    return Normed(node, last, attributes, rotation, rotations[rotation], after)
+    condition = _condition_of(node, [*norms.values()], [*rotated.values()])
+    return Normed(node, last, attributes, rotation, rotations[rotation], after, condition)
+
+
+def _condition_of(node: ast.AST, norms: list[ast.Call], rotated: list[ast.Call]) -> str | None:
+    """The x of an `if self.x:` around norms that are followed by a rotation outside of it."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.If) and isinstance(part.test, ast.Attribute):
+            within = [*ast.walk(part)]
+            if any(x in within for x in norms) and not any(x in within for x in rotated):
+                return part.test.attr
+    return None
 
 
 def _rotations_of(function: Callable) -> Iterator[tuple[str, Known]]:
@@ -159,11 +173,11 @@ class _InOneCall(ast.NodeTransformer):
 
     def visit_If(self, node: ast.If) -> ast.AST:
         """A layer without a rotation has its norms nonetheless."""
-        rotated = [x for part in node.body for x in ast.walk(part)]
-        rotated = [x for x in rotated if _rotated_by(x, {self.normed.rotation: self.normed.known})]
-        norms = [x for part in (node.body, node.orelse) for y in part for x in ast.walk(y)]
-        if rotated and not any(_is_norm(x) for x in norms) and not node.orelse:
-            (assign,) = rotated
+        within = [x for part in (*node.body, *node.orelse) for x in ast.walk(part)]
+        known = {self.normed.rotation: self.normed.known}
+        assigns = [x for x in within if _rotated_by(x, known)]
+        if assigns and not any(map(_is_norm, within)) and not node.orelse:
+            (assign,) = assigns
             names = tuple(x.id for x in assign.targets[0].elts)
             call = ast.copy_location(ast.Call(ast.Name(NORMALIZE, ast.Load()), [], []), assign)
             call.args = [*self._norms_of(names, call), *copy.deepcopy(assign.value.args[:2])]
@@ -193,8 +207,11 @@ def normed_forward(cls: type) -> Callable | None:
         UnknownCode: it has, and is not known.
     """
     original = original_of(vars(cls).get("forward"))
-    if not isinstance(original, FunctionType):
-        return None
+    return _made_for(original) if isinstance(original, FunctionType) else None
+
+
+@functools.cache  # patched again, a class has the same forward
+def _made_for(original: FunctionType) -> Callable | None:
     normed = find_normed(original)
     if normed is None:
         return None
@@ -203,30 +220,25 @@ def normed_forward(cls: type) -> Callable | None:
         raise UnknownCode(UNKNOWN)
     if normed.known.rule.rounding != "model":
         raise UnknownCode(f"{normed.rotation} rounds where no kernel with a norm does")
-    return _made_for(original, given)
-
-
-@functools.cache  # patched again, a class has the same forward
-def _made_for(original: FunctionType, given: NormInput) -> Callable:
-    normed = find_normed(original)
-    names = tuple(dict.fromkeys(normed.norms.values()))
-    variables, form = original.__globals__, normed.known.form
+    if _needs_its_class(normed.node):
+        raise UnknownCode("its code means something else outside of its class")
+    names, condition = tuple(dict.fromkeys(normed.norms.values())), normed.condition
+    variables, form, scaled = original.__globals__, normed.known.form, normed.digest in SCALED
 
     def rotate(module, own_names, *args, **kwargs):
-        rotation, known = variables[normed.rotation], known_norms(module, own_names)
-        together = _together(module, own_names, known)
-        return form(together, together.apart(rotation))(*args, **kwargs)
+        together = _together(module, own_names)
+        return form(together, together.apart(variables[normed.rotation]))(*args, **kwargs)
 
     def normalize(module, own_names, *tensors):
-        known = known_norms(module, own_names)
-        return _together(module, own_names, known).normalize(tensors)
+        return _together(module, own_names).normalize(tensors)
 
-    def _together(module, own_names, known):
-        norms = tuple([module._modules[x] for x in own_names])
-        return NormedRotation(normed.known.rule, norms, known, given, normed.after)
+    def _together(module, own_names):
+        norms, known = [getattr(module, x) for x in own_names], known_norms(module, own_names)
+        return NormedRotation(normed.known.rule, tuple(norms), known, given, normed.after, scaled)
 
     fused = _compiled_again(normed, original)(rotate, normalize)
     rotation = original_of(variables[normed.rotation])
+    is_as_known = watch(rotation)
 
     @functools.wraps(original)
     def forward(self, *args, **kwargs):
@@ -234,12 +246,20 @@ def _made_for(original: FunctionType, given: NormInput) -> Callable:
             is_traced()
             or torch.jit.is_tracing()
             or original_of(variables.get(normed.rotation)) is not rotation
+            or not is_as_known()
+            or (condition is not None and not getattr(self, condition))
             or known_norms(self, names) is None
         )
         return (original if runs_as_written else fused)(self, *args, **kwargs)
 
     setattr(forward, REPLACES, (forward, original))
     return forward
+
+
+def _needs_its_class(node: ast.FunctionDef) -> bool:
+    """Whether names change their meaning elsewhere: `self.__x`, and a global of the same name."""
+    names = {getattr(x, "id", getattr(x, "attr", "")) for x in ast.walk(node)}
+    return any(x == node.name or (x.startswith("__") and not x.endswith("__")) for x in names)
 
 
 def _compiled_again(normed: Normed, original: FunctionType) -> Callable:

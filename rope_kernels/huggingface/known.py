@@ -6,11 +6,13 @@ row are in `tools/hugging_face_table.py`, and in docs/hugging_face.md. A test ho
 against the installed transformers, digest by digest and bit by bit.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
 from torch import nn
+from torch.nn.modules.module import _has_any_global_hook
 
 from .calls import Rule
 from .digest import UnknownCode, code_digest
@@ -167,6 +169,38 @@ def function_held_by(kind: type[nn.Module]) -> FunctionType | None:
     held = [cell.cell_contents for cell in cells]
     functions = [x for x in held if isinstance(x, FunctionType)]
     return functions[0] if len(functions) == 1 else None
+
+
+def is_hooked(module: nn.Module) -> bool:
+    """Whether a call runs hooks, or a `__call__` of the class."""
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or type(module).__call__ is not nn.Module.__call__
+    )
+
+
+def watch(value: Any) -> Callable[[], bool]:
+    """A check for every call: does a global that is known still run the code that it has now?
+
+    A helper may be replaced later, and a module be hooked. The `forward` that `kernelize` sets on
+    one rotates in its place, as we do: the kernel takes its calls while it is patched.
+    """
+    function = function_of(value)
+    variables = function.__globals__
+    named = {name: variables.get(name) for name in function.__code__.co_names}
+    helpers = [(name, x) for name, x in named.items() if isinstance(x, FunctionType)]
+    module = value if isinstance(value, nn.Module) else None
+
+    def holds() -> bool:
+        for name, helper in helpers:
+            if variables.get(name) is not helper:
+                return False
+        return module is None or not (is_hooked(module) or _has_any_global_hook())
+
+    return holds
 
 
 def is_known(function: Any) -> bool:

@@ -1,5 +1,6 @@
 """The norms of queries and keys in models: which are known, and what one call does with them."""
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from ..call.arguments import NormCall, NormRounding
 from ..reference import sum_of_squares
 from .calls import Rule
 from .digest import UnknownCode, code_digest, original_of
+from .known import is_hooked
 
 # What a norm is given, beside what the rotation is given: the same, the same with heads and
 # positions exchanged, or all heads of a token in one row.
@@ -47,7 +49,7 @@ NORMS = {
     # NanoChat, ...
     "8db50e80c14f cd41bdfcac79": KnownNorm(eps="eps", rounding="model_cast_last", has_weight=False),
 }
-_METHODS = "forward", "_norm"
+_LARGEST_EPS = torch.finfo(torch.float32).max
 
 
 @dataclass(frozen=True)
@@ -65,14 +67,17 @@ _seen: dict[type, _Seen] = {}
 def known_norm(kind: type) -> KnownNorm | None:
     """What is known of a class by the code that its methods have now; None: nothing."""
     seen = _seen.get(kind)
-    forward, helper = kind.forward, getattr(kind, "_norm", None)
+    forward, helper = getattr(kind, "forward", None), getattr(kind, "_norm", None)
     if seen is None or seen.forward is not forward or seen.helper is not helper:
         methods = [x for x in (forward, helper) if x is not None]
         try:
             digest = " ".join([code_digest(original_of(x)) for x in methods])
         except UnknownCode:
             digest = ""
-        seen = _seen[kind] = _Seen(forward, helper, NORMS.get(digest))
+        known = NORMS.get(digest)
+        if known is not None and any(hasattr(kind, x) for x in ("weight", "with_scale", known.eps)):
+            known = None  # a class decides what each norm should have for itself
+        seen = _seen[kind] = _Seen(forward, helper, known)
     return seen.known
 
 
@@ -85,22 +90,18 @@ def known_norms(module: nn.Module, names: Sequence[str]) -> KnownNorm | None:
 
     Only what is known of a class's code is remembered. All else may change from call to call.
     """
-    if _has_any_global_hook():
+    if _has_any_global_hook() or _has_one_of(type(module), names):
         return None
-    found, eps, modules = None, None, module._modules
+    found, eps, modules, attributes = None, None, module._modules, module.__dict__
     for name in names:
         norm = modules.get(name)
-        if norm is None:
+        if norm is None or name in attributes:
             return None
-        known, own = known_norm(type(norm)), norm.__dict__
-        if known is None or "forward" in own or "_norm" in own:
+        known = known_norm(type(norm))
+        if known is None or is_hooked(norm):
             return None
-        if (
-            norm._forward_hooks
-            or norm._forward_pre_hooks
-            or norm._backward_hooks
-            or norm._backward_pre_hooks
-        ):
+        own = norm.__dict__
+        if "forward" in own or "_norm" in own or "weight" in own:
             return None
         if known.has_weight:
             weight = norm._parameters.get("weight")
@@ -108,11 +109,17 @@ def known_norms(module: nn.Module, names: Sequence[str]) -> KnownNorm | None:
                 return None
         if found is None:
             found, eps = known, own.get(known.eps)
-            if type(eps) is not float:
+            if type(eps) is not float or not 0.0 <= eps <= _LARGEST_EPS:
                 return None
         elif known is not found or own.get(known.eps) != eps:
             return None
     return found
+
+
+@functools.cache
+def _has_one_of(kind: type, names: Sequence[str]) -> bool:
+    """Whether a class has an attribute in place of a module of that name."""
+    return any(hasattr(kind, name) for name in names)
 
 
 @dataclass(slots=True)
@@ -121,17 +128,22 @@ class NormedRotation:
 
     rule: Rule
     norms: tuple[nn.Module, ...]  # of each tensor
-    known: KnownNorm
+    known: KnownNorm | None  # None: the norms have to run themselves
     given: NormInput
     after: bool  # the norms follow the rotation
+    scaled: bool  # so is the result, before anything rounds it
 
     def why_not(
         self, tensors: tuple[Tensor, ...], cos: Tensor, sin: Tensor, unsqueeze_dim: int
     ) -> str | None:
         """Why norms and rotation have to run apart, or None: `rotate` takes the call."""
+        if self.known is None:
+            return "norms that have to run themselves"
         reason = self.rule.why_not(tensors, cos, sin, unsqueeze_dim)
         if reason is not None:
             return reason
+        if self.given != "as rotated" and tensors[0].dim() != 4:
+            return "dimensions that are not (b, h, s, d), beside rows of the norm that are"
         for x, weight in zip(tensors, self._weights(), strict=True):
             if weight is None:
                 continue
@@ -140,8 +152,8 @@ class NormedRotation:
             heads = x.shape[HEADS] if self.given == "all heads" else 1
             if weight.shape != (heads * x.shape[-1],):
                 return "a weight of another width"
-        x = tensors[0]
-        if self._promotes(x, cos) and not torch.is_autocast_enabled(x.device.type):
+        in_autocast = torch.is_autocast_enabled(tensors[0].device.type)
+        if (self.scaled or not in_autocast) and any(self._promoted(tensors, cos)):
             return "a result in fp32, which the kernel would round to the dtype of q"
         return None
 
@@ -153,6 +165,9 @@ class NormedRotation:
         In autocast, where a weight in fp32 promotes, the result is promoted, too. Its values are
         rounded to the dtype of q, as autocast does before an attention.
         """
+        known = self.known
+        if known is None:
+            raise ValueError("why_not has a reason against this call")
         weights, sumsqs, norm_dim = self._weights(), (None,) * len(tensors), None
         if self.given == "all heads":
             rows = [x.transpose(HEADS, 2).flatten(2) for x in tensors]
@@ -162,15 +177,16 @@ class NormedRotation:
         norm = NormCall(
             weights=tuple(weights),
             sumsqs=sumsqs,
-            eps=self.norms[0].__dict__[self.known.eps],
-            weight_offset=self.known.weight_offset,
+            eps=self.norms[0].__dict__[known.eps],
+            weight_offset=known.weight_offset,
             norm_after=self.after,
             norm_dim=norm_dim,
         )
         outs = self.rule.normalize_and_rotate(
-            tensors, cos, sin, unsqueeze_dim, norm, self.known.rounding
+            tensors, cos, sin, unsqueeze_dim, norm, known.rounding
         )
-        return tuple([x.float() for x in outs]) if self._promotes(tensors[0], cos) else outs
+        promoted = zip(outs, self._promoted(tensors, cos), strict=True)
+        return tuple([x.float() if in_fp32 else x for x, in_fp32 in promoted])
 
     def apart(self, rotation: Callable[..., Any]) -> Callable[..., Any]:
         """What a form calls instead of `rotate`: norms and rotation as the model has them."""
@@ -192,15 +208,18 @@ class NormedRotation:
                 outs.append(norm(x))
                 continue
             rows = x.transpose(1, 2)  # heads and positions
-            wide = rows.flatten(2) if self.given == "all heads" else rows
+            wide = rows.flatten(-2) if self.given == "all heads" else rows
             outs.append(norm(wide).view(rows.shape).transpose(1, 2))
         return tuple(outs)
 
     def _weights(self) -> tuple[Tensor | None, ...]:
         return tuple([norm._parameters.get("weight") for norm in self.norms])
 
-    def _promotes(self, q: Tensor, cos: Tensor) -> bool:
-        """Whether the model's result has another dtype than q: fp32."""
-        weight = self.norms[0]._parameters.get("weight")
-        by_weight = self.known.multiplies_last and weight is not None and weight.dtype != q.dtype
-        return by_weight or self.rule.promotes(q, cos)
+    def _promoted(self, tensors: tuple[Tensor, ...], cos: Tensor) -> list[bool]:
+        """Which of the model's results have another dtype than q: fp32."""
+        by_table = self.rule.promotes(tensors[0], cos)
+        multiplies_last = self.known is not None and self.known.multiplies_last
+        return [
+            by_table or (multiplies_last and weight is not None and weight.dtype != x.dtype)
+            for x, weight in zip(tensors, self._weights(), strict=True)
+        ]

@@ -15,7 +15,7 @@ from ..call.checks import check_flag
 from ..machine.modes import is_traced
 from .attention import normed_forward
 from .digest import REPLACES, UnknownCode, original_of
-from .known import Known, function_of, is_known, known_by_code
+from .known import Known, function_of, is_known, known_by_code, watch
 
 ROTATES = re.compile(r"apply_\w*(rotary|rope)|rotate_queries_or_keys")  # by a function's name
 FAMILY = "transformers.models.{0}.modeling_{0}"
@@ -315,12 +315,12 @@ def _ours_for(value: Any) -> Callable:
 
 @functools.cache  # patched again, a compiled model finds the function that it was compiled with
 def _made_for(value: Any, known: Known) -> Callable:
-    by_kernel = known.form(known.rule, value)
+    by_kernel, is_as_known = known.form(known.rule, value), watch(value)
 
     @functools.wraps(function_of(value))
     def ours(*args, **kwargs):
         # a compiler fuses the function's own operators with those around them
-        return (value if is_traced() else by_kernel)(*args, **kwargs)
+        return (value if is_traced() or not is_as_known() else by_kernel)(*args, **kwargs)
 
     setattr(ours, REPLACES, (ours, value))
     return ours

@@ -13,12 +13,16 @@ from torch.autograd import forward_ad
 
 _backward = torch._C._current_graph_task_id  # its number, or -1
 _saved_tensors_hooks = torch._C._autograd._top_saved_tensors_default_hooks
+_includes, _PRE_DISPATCH = (
+    torch._C._dispatch_tls_is_dispatch_key_included,
+    torch._C.DispatchKey.PreDispatch,  # make_fx(..., pre_dispatch=True)
+)
 _PROXY, _FAKE = torch._C._TorchDispatchModeKey.PROXY, torch._C._TorchDispatchModeKey.FAKE
 
 
 def is_traced() -> bool:
     """Whether torch.compile or make_fx records this call, or FakeTensorMode only plays it."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or _includes(_PRE_DISPATCH):
         return True
     if not torch._C._len_torch_dispatch_stack():  # as in most calls
         return False

@@ -117,8 +117,6 @@ def test_layers_without_a_rotation_or_without_norms(name, device, monkeypatch):
         pytest.skip(f"this transformers has no {name}")
     attention = found[0]
     module = stand_in(attention, torch.float32, device, **CONDITIONS.get(name, {}))
-    if name == "Glm4MoeAttention":
-        del module.q_norm, module.k_norm
     hidden, table = inputs_of_attention(attention, torch.float32, device)
     table = None if name in NOWHERE else table
     keys = torch.ones(2, 2, 7, 16, device=device, requires_grad=True)
@@ -254,8 +252,50 @@ def subclass_of_parameter(attention):
     attention.k_norm.weight = Own(attention.k_norm.weight.detach())
 
 
+def call_of_its_own(attention):
+    class Doubles(type(attention.q_norm)):
+        def __call__(self, x):
+            return 2 * super().__call__(x)
+
+    attention.q_norm.__class__ = Doubles
+
+
+def weight_of_its_class(attention):
+    class Exponent(type(attention.k_norm)):
+        @property
+        def weight(self):
+            return self._parameters["weight"].exp()
+
+    attention.k_norm.__class__ = Exponent
+
+
+def weight_in_its_dict(attention):
+    attention.q_norm.__dict__["weight"] = torch.full_like(attention.q_norm.weight, 3)
+
+
+def norm_of_the_attention_class(attention):
+    class WithoutNorm(type(attention)):
+        q_norm = nn.Identity()
+
+    attention.__class__ = WithoutNorm
+
+
+def scripted(attention):
+    attention.q_norm = torch.jit.script(attention.q_norm)
+
+
+def eps_of_no_kernel(attention):
+    attention.q_norm.variance_epsilon = attention.k_norm.variance_epsilon = float("inf")
+
+
 ASIDE = {
     "another class": other_norm,
+    "a __call__ of its own": call_of_its_own,
+    "a weight of its class": weight_of_its_class,
+    "a weight in its dict": weight_in_its_dict,
+    "a norm that the attention's class has": norm_of_the_attention_class,
+    "scripted": scripted,
+    "eps that no kernel takes": eps_of_no_kernel,
     "a forward of its own": own_forward,
     "unlike eps": other_eps,
     "a weight that is no Parameter": weight_is_no_parameter,
@@ -284,6 +324,71 @@ def test_norms_that_have_to_run_themselves(what, qwen3, fused):
             got = model(**inputs).logits
     assert not fused
     assert torch.equal(got, wanted)
+
+
+def test_a_hook_that_comes_while_the_forward_runs(qwen3, fused):
+    model, inputs = qwen3
+    attention = first_attention(model)
+    seen = []
+
+    def add(*args):
+        attention.q_norm.register_forward_hook(lambda *args: seen.append(args))
+
+    with torch.no_grad():
+        wanted = model(**inputs).logits
+        handle = attention.v_proj.register_forward_hook(add)
+        with patch(model, norms=True):
+            got = model(**inputs).logits
+        handle.remove()
+    assert len(seen) == 1
+    torch.testing.assert_close(got, wanted)
+
+
+def test_a_norm_in_fp32_beside_one_in_bf16(device, plain_on_a_cpu):
+    """Its result is in fp32, which the attention refuses."""
+    model = FAMILIES["qwen3"].make(device, torch.bfloat16)
+    first_attention(model).k_norm.float()
+    inputs = inputs_of(FAMILIES["qwen3"], device)
+    for norms in (False, True):
+        with patch(model, norms=norms), pytest.raises(RuntimeError, match="same dtype"):
+            model(**inputs)
+
+
+def test_rows_without_a_batch(device):
+    """q is (s, d, h) there: the norms' dimension is the last but one."""
+    config = {"num_attention_heads": 16, "num_key_value_heads": 16, "num_hidden_layers": 1}
+    family = Family("Qwen3Config", "Qwen3ForCausalLM", config)
+    attention = first_attention(with_other_weights(family.make(device)))
+    assert attention.head_dim == 16
+    hidden = torch.randn(5, 64, device=device)
+    table = [torch.rand(5, 16, device=device) for _ in range(2)]
+    found = []
+
+    def attend(module, q, k, v, *args, **kwargs):
+        found.append((q, k))
+        return v, None
+
+    attention.config._attn_implementation = "found"
+    qwen3 = importlib.import_module(QWEN3)
+    with pytest.MonkeyPatch.context() as patching, torch.no_grad():
+        patching.setitem(qwen3.ALL_ATTENTION_FUNCTIONS._local_mapping, "found", attend)
+        for norms in (False, True):
+            with patch(attention, norms=norms):
+                attention(hidden, tuple(table), None)
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_a_scale_in_fp32_after_the_norms(device, fused, plain_on_a_cpu, monkeypatch):
+    """In autocast TimesFM multiplies what it normalizes, before anything is rounded."""
+    (attention,) = [x for x in attentions() if x.name == "TimesFm2_5Attention"]
+    module = stand_in(attention, torch.float32, device)
+    hidden, table = inputs_of_attention(attention, torch.float32, device)
+    outs = []
+    for norms in (False, True):
+        with patch(attention.module, norms=norms), torch.autocast(device, torch.bfloat16):
+            outs.append(q_and_k_of(module, attention, hidden, table, monkeypatch)[0])
+    assert not fused
+    assert torch.equal(outs[1][0], outs[0][0]) and torch.equal(outs[1][1], outs[0][1])
 
 
 def test_a_global_hook_sees_the_norms(qwen3, fused):
@@ -467,6 +572,12 @@ def test_another_code_is_left(made_of_qwen3, fused):
             Left(name, "Qwen3Attention.forward", "its code is not that of a known function"),
         )
     after = "        attn_output = attn_output.reshape"
+    for name, line in (
+        ("mangled", "        attn_output = attn_output * self.__gain\n"),
+        ("own_name", "        attn_output = forward(attn_output)\n"),
+    ):
+        (left,) = patch(made_of_qwen3(name, after, line + after), norms=True).left
+        assert left.reason == "its code means something else outside of its class"
     module = made_of_qwen3("after", after, "        attn_output = 2 * attn_output\n" + after)
     assert not patch(module, norms=True, strict=True).left
 

@@ -165,7 +165,8 @@ def test_a_function_under_another_name_is_replaced(llama, made):
     assert module.rope is original
 
 
-def test_a_module_of_the_hub_comes_back_as_the_same_object(llama, monkeypatch):
+@pytest.fixture
+def of_hub(llama, monkeypatch):
     """The package kernels makes a module of the function, whose `forward` holds it."""
     function = function_of(llama.apply_rotary_pos_emb)
 
@@ -173,14 +174,41 @@ def test_a_module_of_the_hub_comes_back_as_the_same_object(llama, monkeypatch):
         def forward(self, *args, **kwargs):
             return function(*args, **kwargs)
 
-    of_hub = Func()
-    monkeypatch.setattr(llama, "apply_rotary_pos_emb", of_hub)
+    monkeypatch.setattr(llama, "apply_rotary_pos_emb", Func())
+    return llama.apply_rotary_pos_emb
+
+
+def test_a_module_of_the_hub_comes_back_as_the_same_object(llama, of_hub):
+    function = function_of(of_hub)
     with patch("llama") as patched:
         assert patched.replaced and llama.apply_rotary_pos_emb is not of_hub
         call = CASE.call_of(function, "cpu")
         got = outcome(llama.apply_rotary_pos_emb, call)
         assert differs(got, outcome(function, call), strides=True) is None
     assert llama.apply_rotary_pos_emb is of_hub
+
+
+def hook_it(of_hub, llama, monkeypatch):
+    of_hub.register_forward_hook(lambda module, args, outs: (outs[0], 2 * outs[1]))
+
+
+def replace_its_helper(of_hub, llama, monkeypatch):
+    monkeypatch.setattr(llama, "rotate_half", lambda x: 2 * x)
+
+
+@pytest.mark.parametrize("change", (hook_it, replace_its_helper))
+@pytest.mark.parametrize("when", ("before", "after"))
+def test_what_was_changed_runs(change, when, llama, of_hub, monkeypatch):
+    """The kernel is no longer what the model has, whenever that changed."""
+    call = CASE.call_of(function_of(of_hub), "cpu")
+    if when == "before":
+        change(of_hub, llama, monkeypatch)
+    with patch("llama"):
+        if when == "after":
+            change(of_hub, llama, monkeypatch)
+        got = outcome(llama.apply_rotary_pos_emb, call)
+    wanted = outcome(of_hub, call)
+    assert isinstance(wanted, tuple) and differs(got, wanted, strides=True) is None
 
 
 # A function is known by its code

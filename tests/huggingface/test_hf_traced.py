@@ -82,9 +82,13 @@ def by_export(model, tokens, strict=False):
     return nodes_of(program.graph), program.module()(tokens)
 
 
-def by_make_fx(model, tokens):
-    module = make_fx(Layer(model))(tokens)
+def by_make_fx(model, tokens, pre_dispatch=False):
+    module = make_fx(Layer(model), pre_dispatch=pre_dispatch)(tokens)
     return nodes_of(module.graph), module(tokens)
+
+
+def by_make_fx_before_dispatch(model, tokens):
+    return by_make_fx(model, tokens, pre_dispatch=True)
 
 
 def by_jit(model, tokens):
@@ -92,7 +96,15 @@ def by_jit(model, tokens):
     return [node.kind() for node in traced.inlined_graph.nodes()], traced(tokens)
 
 
-WAYS = by_dynamo, by_inductor, by_strict_export, by_export, by_make_fx, by_jit
+WAYS = (
+    by_dynamo,
+    by_inductor,
+    by_strict_export,
+    by_export,
+    by_make_fx,
+    by_make_fx_before_dispatch,
+    by_jit,
+)
 
 
 @pytest.mark.parametrize("norms", (False, True), ids=("rotation", "norms"))
