@@ -634,3 +634,8 @@ def test_the_check_remembers_code_alone(qwen3):
     handle.remove()
     assert known_norms(attention, names) is not None
     assert known_norms(attention, ("q_norm", "v_norm")) is None
+    handle = nn.modules.module.register_module_forward_pre_hook(hook)
+    try:
+        assert known_norms(attention, names) is None
+    finally:
+        handle.remove()
