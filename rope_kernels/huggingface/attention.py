@@ -207,11 +207,8 @@ def normed_forward(cls: type) -> Callable | None:
         UnknownCode: it has, and is not known.
     """
     original = original_of(vars(cls).get("forward"))
-    return _made_for(original) if isinstance(original, FunctionType) else None
-
-
-@functools.cache  # patched again, a class has the same forward
-def _made_for(original: FunctionType) -> Callable | None:
+    if not isinstance(original, FunctionType):
+        return None
     normed = find_normed(original)
     if normed is None:
         return None
@@ -222,6 +219,17 @@ def _made_for(original: FunctionType) -> Callable | None:
         raise UnknownCode(f"{normed.rotation} rounds where no kernel with a norm does")
     if _needs_its_class(normed.node):
         raise UnknownCode("its code means something else outside of its class")
+    rotation = original_of(original.__globals__[normed.rotation])
+    if (original, rotation) not in _made:
+        _made[original, rotation] = _make(original, rotation, normed, given)
+    return _made[original, rotation]
+
+
+# Of a forward and its rotation: patched again, a class has the same one.
+_made: dict[tuple[FunctionType, Any], Callable] = {}
+
+
+def _make(original: FunctionType, rotation: Any, normed: Normed, given: NormInput) -> Callable:
     names, condition = tuple(dict.fromkeys(normed.norms.values())), normed.condition
     variables, form, scaled = original.__globals__, normed.known.form, normed.digest in SCALED
 
@@ -237,7 +245,6 @@ def _made_for(original: FunctionType) -> Callable | None:
         return NormedRotation(normed.known.rule, tuple(norms), known, given, normed.after, scaled)
 
     fused = _compiled_again(normed, original)(rotate, normalize)
-    rotation = original_of(variables[normed.rotation])
     is_as_known = watch(rotation)
 
     @functools.wraps(original)

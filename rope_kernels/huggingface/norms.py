@@ -81,7 +81,7 @@ def known_norm(kind: type) -> KnownNorm | None:
     return seen.known
 
 
-def known_norms(module: nn.Module, names: Sequence[str]) -> KnownNorm | None:
+def known_norms(module: nn.Module, names: tuple[str, ...]) -> KnownNorm | None:
     """What is known of a module's norms, if a kernel may do in this call what they would do.
 
     None where they have to run themselves: with a hook on one (transformers' tensor parallelism
@@ -117,7 +117,7 @@ def known_norms(module: nn.Module, names: Sequence[str]) -> KnownNorm | None:
 
 
 @functools.cache
-def _has_one_of(kind: type, names: Sequence[str]) -> bool:
+def _has_one_of(kind: type, names: tuple[str, ...]) -> bool:
     """Whether a class has an attribute in place of a module of that name."""
     return any(hasattr(kind, name) for name in names)
 

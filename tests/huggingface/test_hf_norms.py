@@ -426,6 +426,17 @@ def test_a_rotation_that_is_replaced_later(qwen3, fused, monkeypatch):
         assert not fused and torch.equal(model(**inputs).logits, got)
 
 
+def test_a_rotation_that_was_unknown_at_first(qwen3, fused, monkeypatch):
+    """What an earlier call of patch found is not remembered."""
+    model, inputs = qwen3
+    with monkeypatch.context() as patching:
+        patching.setattr(importlib.import_module(QWEN3), "apply_rotary_pos_emb", lambda *args: args)
+        assert not patch(model, norms=True).replaced
+    with patch(model, norms=True, strict=True):
+        model(**inputs)
+    assert len(fused) == 2
+
+
 @pytest.mark.parametrize("dtype", (torch.float64, torch.float16), ids=str)
 def test_what_no_kernel_takes_runs_apart(dtype, qwen3, fused):
     """A table that requires a gradient, and fp64: norms, then the rotation, as the model does."""
