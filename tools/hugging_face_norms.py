@@ -120,9 +120,9 @@ def table() -> str:
     head = ["models", "how many", "a norm covers a head or all, and comes", "transformers"]
     rows = [[", ".join(x), str(len(x)), *how] for how, x in sorted(fused.items())]
     return "\n\n".join(
-        [_markdown(head, rows), "Left are:", _markdown(["models", "transformers", "why"], left)]
+        [markdown(head, rows), "Left are:", markdown(["models", "transformers", "why"], left)]
     )
 
 
-def _markdown(head: list[str], rows: list[list[str]]) -> str:
+def markdown(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])

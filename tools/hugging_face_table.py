@@ -97,11 +97,11 @@ def functions() -> str:
     families: dict[tuple[str, ...], list[str]] = {}
     for known in KNOWN:
         families.setdefault(cells(known), []).extend(families_of(known))
-    lines = [head, ["---"] * len(head)]
+    rows = []
     for (name, *how), found in families.items():
         names = sorted({*found})
-        lines.append([name + ", ".join(names), str(len(names)), *how])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        rows.append([name + ", ".join(names), str(len(names)), *how])
+    return hugging_face_norms.markdown(head, rows)
 
 
 def families_of(known: Known) -> list[str]:
@@ -130,10 +130,10 @@ def rounding(rule: Rule) -> str:
     return f"{found}, in the dtype of q" if rule.casts_back else found
 
 
-def main(root: Path = ROOT) -> int:
+def main() -> int:
     """Look at the transformers that is installed, and write the page; 0."""
     hugging_face_norms.store()
-    page = root / PAGE
+    page = ROOT / PAGE
     page.write_text(as_page(page.read_text(encoding="utf-8")), encoding="utf-8")
     return 0
 
