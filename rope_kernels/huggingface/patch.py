@@ -187,8 +187,9 @@ def patch(
     patched = Patched(tuple(replaced), tuple(left), tuple(new))
     if strict and (missing := _missing(patched, norms)):
         with patched:
-            names = ", ".join([x.__name__ for x in modules]) or "no module of Python"
-        raise ValueError(f"target is {names}, where {missing}")
+            is_model = isinstance(target, nn.Module)
+            came = type(target).__name__ if is_model else modules[0].__name__
+        raise ValueError(f"target is {came}, where {missing}")
     return patched
 
 

@@ -628,6 +628,12 @@ def test_strict_says_what_is_missing(target, norms, told):
     patch(target, norms=norms)
 
 
+def test_strict_names_a_model_by_its_class():
+    """Not by the forty modules of its bases."""
+    with pytest.raises(ValueError, match="target is Linear, where no function that rotates was"):
+        patch(nn.Linear(2, 2), strict=True)
+
+
 def test_flags_are_bools():
     for flag in ("norms", "strict"):
         with pytest.raises(TypeError, match=f"{flag} is 1; accepted: False, True"):
