@@ -41,6 +41,10 @@ ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
 }
 NO_KERNEL = "no kernel ran: PyTorch computed the result; launch your kernel"
 NOT_BY_THE_KERNEL = "PyTorch computed the result: your kernel ran, and stored nothing in it"
+COPIED = (
+    "PyTorch wrote the result, a second tensor with the elements that your kernel stored; return "
+    "what it stored, or a view of that"
+)
 PARTLY = "PyTorch computed a part of the result: your kernel stored only the rest"
 CHANGED_AFTERWARDS = "PyTorch changed the result after the kernel had stored it"
 MAX_PRINTED = 4000  # characters
@@ -411,8 +415,10 @@ class Attempt:
             return f"a second tensor: {others[0]} is not {name}, which is enough" if others else ""
         for out in () if trace.atomics else self._results():
             share = trace.share_stored_of(out)
-            if share < 1:
-                return PARTLY if share else NOT_BY_THE_KERNEL
+            if 0 < share < 1:
+                return PARTLY
+            if share == 0:
+                return COPIED if trace.has_elements_of(out) else NOT_BY_THE_KERNEL
             if trace.was_changed_since(out):
                 return CHANGED_AFTERWARDS
         return ""

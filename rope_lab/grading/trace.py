@@ -115,6 +115,16 @@ class Trace:
         found = self._bytes_of(tensor)
         return float((found[0].writer[found[1]] != NOBODY).mean()) if found else 0.0
 
+    def has_elements_of(self, tensor: Tensor) -> bool:
+        """Did programs store its elements elsewhere, in this order or another?"""
+        wide = np.dtype(f"u{tensor.element_size()}")
+        wanted = np.sort(tensor.contiguous().view(torch.uint8).numpy().ravel().view(wide))
+        stored = (memory.stored[memory.writer != NOBODY] for memory in self.memories)
+        return any(
+            len(found) == tensor.nbytes and np.array_equal(np.sort(found.view(wide)), wanted)
+            for found in stored
+        )
+
     def was_changed_since(self, tensor: Tensor) -> bool:
         """Does it hold something else now than programs stored?"""
         memory, at = self._bytes_of(tensor)

@@ -734,7 +734,7 @@ WRONG_ANSWERS = [
                 "contiguous(), angles).permute(1, 2, 0, 3).contiguous()"
             )
         },
-        "PyTorch computed the result: your kernel ran, and stored nothing in it",
+        "PyTorch wrote the result, a second tensor with the elements that your kernel stored",
     ),
     Wrong(
         *("12", 1, "the map for its transpose"),

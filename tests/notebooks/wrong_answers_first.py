@@ -42,7 +42,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("00", 1, "a kernel for show"),
         {"return out": "return 2 * x"},
-        "your kernel ran, and stored nothing in it",
+        "PyTorch wrote the result, a second tensor with the elements that your kernel stored",
     ),
     Wrong(
         *("00", 1, "a copy, doubled afterwards"),
