@@ -6,6 +6,7 @@
 import time
 from collections.abc import Callable
 from functools import partial
+from statistics import median
 
 import torch
 from torch import Tensor
@@ -13,6 +14,8 @@ from torch import Tensor
 from ..rungs import rung_8_rows
 from ..steps import small_llama
 from ..steps.prose import batch, prose
+from ..steps.qwen3 import SHAPE_8B, loss_of, new_qwen3
+from ..steps.qwen3_on_ranks import WAYS, patched
 from ..steps.rotations import by_package, by_rung, nothing
 from ..steps.small_llama import SIZE, Layer, Rotary, Size, SmallLlama, rotated_by
 from ..steps.training import deterministic, new_model, optimizer_of, step
@@ -229,6 +232,44 @@ def rotation_call(rotation: Callable, size: Size, b: int, s: int, device: str) -
         return torch.autograd.grad(y, (q, k), grads)
 
     return call
+
+
+def qwen3(device: str = "cuda", shape: dict = SHAPE_8B, length: int = 4096, turns: int = 10) -> dict:
+    """A training step of Qwen3 in bf16: as it is, patched, and patched with norms.
+
+    Returns:
+        For eager and compiled steps, way -> 'launches' of a step by the profiler, and 'step_ms', the
+        median of some steps. Ways take turns.
+    """
+    model = new_qwen3(device, shape, torch.bfloat16)
+    tokens = torch.randint(shape["vocab_size"], (1, length + 1), device=device)
+    found = {}
+
+    def train_once() -> None:
+        model.zero_grad()
+        loss_of(model, tokens).backward()
+
+    for how in ("eager", "compiled")[: 1 + COMPILED]:
+        if how == "compiled":
+            torch._dynamo.reset()
+            model.compile()
+        times, launched = {way: [] for way in WAYS}, {}
+        for turn in range(-1, turns):
+            for way, options in WAYS.items():
+                with patched(model, options):
+                    if turn < 0:
+                        launched[way] = launches_of(train_once)["launches"]
+                    train_once()  # a compiled model looks at its guards again
+                    _wait(device)
+                    begin = time.perf_counter()
+                    train_once()
+                    _wait(device)
+                times[way].append((time.perf_counter() - begin) * 1e3)
+        found[how] = {
+            way: {"launches": launched[way], "step_ms": round(median(ms[1:]), 2)}
+            for way, ms in times.items()
+        }
+    return found
 
 
 def _step_us(calls: dict, runs: int, device: str) -> dict:

@@ -1,10 +1,14 @@
-"""What notebook 13 measures: a rank's share of a long sequence, and of the heads.
+"""What notebook 13 measures: a rank's share of a long sequence, and of a model's training step.
 
 `times_of_ranks` starts this module on 1, 2, 4 and 8 ranks, as far as there are GPUs for them.
 """
 
 import json
+import sys
+import time
 from collections.abc import Callable
+from functools import partial
+from statistics import median
 
 import torch
 import torch.distributed as dist
@@ -12,16 +16,16 @@ from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_qk
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb
 
 from ..steps.on_ranks import counted, join
+from ..steps.qwen3 import SHAPE_8B, loss_of
+from ..steps.qwen3_on_ranks import WAYS, patched, sharded_qwen3
 from ..steps.torchrun import torchrun
 from ..timing import Timing, measure, measure_host
 
 TOKENS, HEADS, D = 131072, 8, 128  # of the long sequence
-Q_HEADS, K_HEADS = 64, 8  # of a layer of Llama 3 70B
 SIZES = (1, 2, 4, 8)
-_FORMATS = {"sbhd": (8192, 1), "bshd": (1, 8192), "bhsd": (1, 8192), "thd": (8192,)}
 Measure = Callable[[dict[str, Callable]], dict[str, Timing]]
 
 
@@ -41,38 +45,9 @@ def times_of_ranks() -> dict:
     return found
 
 
-def few_heads(measure: Measure = measure) -> dict:
-    """Times of q and k of 8192 tokens in bf16, with the heads that n ranks leave one of them.
-
-    Returns:
-        For each number of ranks and each format: 'copy' and 'rope' in microseconds.
-    """
-    found = {}
-    for n in SIZES:
-        q_heads, k_heads = Q_HEADS // n, K_HEADS // n
-        of_one = found[f"{q_heads} + {k_heads} heads"] = {}
-        for tensor_format in _FORMATS:
-            cases = _cases_of_heads(tensor_format, q_heads, k_heads)
-            of_one[tensor_format] = {name: t.median_us for name, t in measure(cases).items()}
-    return found
-
-
-def _cases_of_heads(tensor_format: str, q_heads: int, k_heads: int) -> dict[str, Callable]:
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    at, rope = tensor_format.index("h"), RotaryPositionEmbedding(D).to(device)
-    tokens, rows = _FORMATS[tensor_format], []
-    for heads in (q_heads, k_heads):
-        shape = (*tokens[:at], heads, *tokens[at:], D)
-        rows.append(torch.randn(shape, device=device, dtype=torch.bfloat16))
-    both = torch.cat([x.flatten() for x in rows])
-    out = torch.empty_like(both)
-    options = {}
-    if tensor_format == "thd":
-        options["cu_seqlens"] = torch.tensor([0, *tokens], device=device)
-    return {
-        "copy": lambda: out.copy_(both),
-        "rope": lambda: rope_qk(*rows, rope, tensor_format, **options),
-    }
+def times_of_a_model(ranks: int = 2) -> dict:
+    """Milliseconds of a training step of Qwen3 with FSDP2, of the slowest rank, for each way."""
+    return json.loads(torchrun("rope_lab.profiling.record_ranks", "model", ranks=ranks))
 
 
 def of_a_rank(
@@ -101,10 +76,31 @@ def of_a_rank(
     return found | {name: timing.median_us for name, timing in times.items()}
 
 
-def main(**options: object) -> None:
-    """One rank of `times_of_ranks`: rank 0 prints the largest number of all, for each name."""
+def steps_of_a_rank(
+    shape: dict = SHAPE_8B, tokens: int = 4096, turns: int = 10
+) -> dict[str, float]:
+    """What this rank needs for a step, in milliseconds: the median of some, which take turns."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = sharded_qwen3(device, shape, torch.bfloat16)
+    ids = torch.randint(shape["vocab_size"], (1, tokens + 1), device=device)
+    times = {way: [] for way in WAYS}
+    for turn in range(-2, turns):
+        for way, options in WAYS.items():
+            with patched(model, options):
+                dist.barrier()
+                begin = time.perf_counter()
+                loss_of(model, ids).backward()
+                float(model.lm_head.weight.grad.to_local()[0, 0])  # waits for the GPU
+            model.zero_grad()
+            if turn >= 0:
+                times[way].append((time.perf_counter() - begin) * 1e3)
+    return {way: round(median(ms), 2) for way, ms in times.items()}
+
+
+def main(measured: Callable[[], dict[str, float]]) -> None:
+    """One rank: rank 0 prints the largest number of all, for each name."""
     join()
-    found = of_a_rank(**{"tokens": TOKENS} | options)
+    found = measured()
     everyone = [None] * dist.get_world_size()
     dist.all_gather_object(everyone, found)
     if dist.get_rank() == 0:
@@ -113,4 +109,4 @@ def main(**options: object) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(steps_of_a_rank if sys.argv[1:] == ["model"] else partial(of_a_rank, TOKENS))

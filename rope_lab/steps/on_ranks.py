@@ -5,6 +5,7 @@ process is known everywhere. Rank 0 prints, and every rank takes part in what it
 """
 
 import os
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -27,6 +28,7 @@ from rope_kernels import (
 )
 
 from ..rungs.kept import mine_or_ours
+from .qwen3_on_ranks import WAYS, train_on_ranks
 
 SECONDS = timedelta(seconds=60)  # that a rank waits for another one
 D = 16  # elements of a head
@@ -35,10 +37,11 @@ D = 16  # elements of a head
 def main() -> None:
     mesh = init_device_mesh(join(), (dist.get_world_size(),))
     torch.set_num_threads(1)
-    for part in (where, shards, placements, zigzag, refused, collectives, all_heads):
+    for part in (where, shards, placements, zigzag, refused, collectives, all_heads, qwen3):
         torch.manual_seed(0)
         say(f"== {part.__name__}")
         part(mesh)
+    time.sleep(0.5)  # else gloo's thread, which drops its last work, may abort the process
     dist.destroy_process_group()
 
 
@@ -200,6 +203,16 @@ def normed(
     """q normalized over all four heads, and rotated."""
     share = sum_of_squares(q).sum(-1, keepdim=True)  # of this rank's heads: (s, b, 1)
     return norm_rope(q, weight, rope, sumsq=total_of(share), norm_dim=4 * D)
+
+
+def qwen3(mesh: DeviceMesh) -> None:
+    """Five steps of a model of transformers, as it is and patched."""
+    losses = {way: train_on_ranks(mesh.device_type, options) for way, options in WAYS.items()}
+    wanted = losses["unpatched"]
+    say("losses, unpatched:", *(f"{loss:.2f}" for loss in wanted))
+    say("patched, the same bits:", losses["patched"] == wanted)
+    off = max(abs(x - y) for x, y in zip(losses["with norms"], wanted, strict=True))
+    say("with norms, within 1e-4:", off < 1e-4)
 
 
 def your_kernel(n: int, device: str) -> bool:

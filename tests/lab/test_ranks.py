@@ -15,6 +15,8 @@ import rope_lab as lab
 from rope_lab.profiling import record_ranks
 from rope_lab.steps import on_ranks
 from rope_lab.steps import torchrun as torchrun_module
+from rope_lab.steps.qwen3 import SMALL
+from rope_lab.steps.qwen3_on_ranks import WAYS
 from rope_lab.steps.torchrun import parts_of, said_by_ranks, torchrun
 from rope_lab.timing import Timing
 
@@ -126,3 +128,13 @@ def test_a_rank_has_something_to_measure():
     finally:
         dist.destroy_process_group()
     assert found == dict.fromkeys(("collectives", "copy", "rope", "host", "host, DTensor"), 0)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there it is measured")
+def test_a_rank_trains_a_model():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        found = record_ranks.steps_of_a_rank(SMALL, tokens=8, turns=1)
+    finally:
+        dist.destroy_process_group()
+    assert list(found) == list(WAYS) and all(ms > 0 for ms in found.values())
