@@ -1,8 +1,9 @@
 """What the public functions accept, and the errors for everything else.
 
-Every message names the argument, what came and what is accepted. All checks run before a kernel is
-launched. Values on a GPU are not read back, which would stall it and forbid CUDA graphs: of tensors
-there, only shapes, dtypes and devices are checked.
+Every message names the argument, what came and what is accepted. One about a shape also says how
+`tensor_format` reads the tensor that it has to fit. All checks run before a kernel is launched.
+Values on a GPU are not read back, which would stall it and forbid CUDA graphs: of tensors there,
+only shapes, dtypes and devices are checked.
 """
 
 import math
@@ -42,7 +43,6 @@ class _Argument:
     dtypes: tuple[torch.dtype, ...]
     shapes: Sequence[Shape]
     condition: str = ""  # what else in the call decides what is accepted
-    shapes_in_words: str = ""  # for the message, if clearer than `shapes`; may name {batch}
     dtype_note: str = ""  # for the message about a wrong dtype
 
 
@@ -52,9 +52,14 @@ class _Sizes:
 
     name: str
     t: Tensor
+    tensor_format: str
     seq_len: int
     batch: int
     head_dim: int
+
+    @property
+    def in_words(self) -> str:
+        return as_read(self.name, self.t, self.tensor_format)
 
 
 def check_call(call: Call, roundings: tuple[str | None, ...] = (None, *ROUNDINGS)) -> int | None:
@@ -78,7 +83,7 @@ def check_call(call: Call, roundings: tuple[str | None, ...] = (None, *ROUNDINGS
     packed, by_ids = call.tensor_format == "thd", call.position_ids is not None
     takes_two_chunks = call.cp_size > 1 and call.cp_order == "zigzag"
     if takes_two_chunks and sizes.seq_len % 2 and not (packed or by_ids):
-        came = f"cp_size is {call.cp_size}, and {sizes.name} has s = {sizes.seq_len} positions"
+        came = f"cp_size is {call.cp_size}, and {sizes.in_words}"
         raise bad(came, "an even s, for two chunks of equal length")
     positions = None if packed or by_ids else sizes.seq_len * call.cp_size
     _check_freqs(call, sizes, positions)
@@ -141,7 +146,8 @@ def _check_rotated(call: Call) -> _Sizes:
             raise ValueError(f"{came}; tensor_format {tensor_format!r} needs {rank}")
     (name, t), *others = named.items()
     seq_len, batch, _, head_dim = view_as_sbhd(t, tensor_format).shape
-    sizes, heads = _Sizes(name, t, seq_len, batch, head_dim), tensor_format.index("h")
+    sizes = _Sizes(name, t, tensor_format, seq_len, batch, head_dim)
+    heads = tensor_format.index("h")
     for other, x in others:
         shape = (*t.shape[:heads], x.shape[heads], *t.shape[heads + 1 :])
         _check_argument(_Argument(other, x, (t.dtype,), [shape], f" beside {name}"), sizes)
@@ -186,7 +192,8 @@ def _check_slice(call: Call, sizes: _Sizes, width: int, has: str, known: bool) -
         rotary_dim, came = call.rotary_dim, "rotary_dim is"
         check_integer("rotary_dim", rotary_dim, -math.inf, math.inf, accepted, **named)
     if rotary_dim % 2 or not 2 <= rotary_dim <= most:
-        raise bad(f"{came.format(pairs=width // 2)} {rotary_dim}", accepted.format(**named))
+        came = f"{came.format(pairs=width // 2)} {rotary_dim}"
+        raise bad(came, f"{accepted.format(**named)}; {sizes.in_words}")
     accepted = "an integer from 0 to {most}, for {n} elements within {t}'s head dimension d = {d}"
     check_integer("rotary_start", start, 0, most - rotary_dim, accepted, n=rotary_dim, **named)
     if known and rotary_dim != width:
@@ -238,12 +245,10 @@ def _pair(freqs: object) -> tuple[Tensor, Tensor]:
 
 
 def _cos_and_sin(cos: Tensor, sin: Tensor, sizes: _Sizes) -> tuple[_Argument, _Argument]:
-    shapes = ("s2", "d2"), (1, "s2", "d2"), (sizes.batch, "s2", "d2")
-    in_words = "(s2, d2) or (b, s2, d2), b = {batch} or 1"
-    beside = " beside freqs[0]"
+    shapes = ("s2", "d2"), (sizes.batch, "s2", "d2"), (1, "s2", "d2")
     return (
-        _Argument("freqs[0]", cos, FLOATS, shapes, shapes_in_words=in_words),
-        _Argument("freqs[1]", sin, (cos.dtype,), [tuple(cos.shape)], beside),
+        _Argument("freqs[0]", cos, FLOATS, shapes),
+        _Argument("freqs[1]", sin, (cos.dtype,), [tuple(cos.shape)], " beside freqs[0]"),
     )
 
 
@@ -265,9 +270,10 @@ def _check_where(call: Call, sizes: _Sizes) -> None:
         raise _bad_start(starts)
     sequences = cu_seqlens.numel() - 1 if isinstance(cu_seqlens, Tensor) else batch
     starts_shapes: list[Shape] = [(sequences,), (1,), ()]  # `Call` has made the first of the others
+    beside = " beside cu_seqlens" if packed else ""
     table = (
         _Argument("cu_seqlens", cu_seqlens, (torch.int32, torch.int64), [("b + 1",)]),
-        _Argument("start_positions", starts, _INTEGERS, starts_shapes),
+        _Argument("start_positions", starts, _INTEGERS, starts_shapes, beside),
         _position_ids(call, sizes),
     )
     for argument in table:
@@ -314,9 +320,9 @@ def _check_argument(argument: _Argument, sizes: _Sizes) -> Tensor:
     name, condition = argument.name, argument.condition
     x = check_tensor(name, argument.value, argument.dtypes, condition, argument.dtype_note)
     if not any(_fits(x.shape, shape) for shape in argument.shapes):
-        shapes = argument.shapes_in_words.format(batch=sizes.batch)
-        shapes = shapes or " or ".join(_in_words(s) for s in argument.shapes)
-        raise ValueError(f"{name} has shape {tuple(x.shape)}; accepted{condition}: {shapes}")
+        shapes = " or ".join(dict.fromkeys(_in_words(s) for s in argument.shapes))
+        came = f"{name} has shape {tuple(x.shape)}"
+        raise ValueError(f"{came}; accepted{condition}: {shapes}; {sizes.in_words}")
     if x.device != sizes.t.device:
         needs = f"it must be on {sizes.name}'s device, {sizes.t.device}"
         raise ValueError(f"{name} is on {x.device}; {needs}")
@@ -493,6 +499,12 @@ def bad(came: str, accepted: str, error: type[Exception] = ValueError) -> Except
     return error(f"{came}; accepted: {accepted}")
 
 
+def as_read(name: str, t: Tensor, tensor_format: str) -> str:
+    """How the format reads the sizes of `t`, in words. For errors alone, as in `check_integer`."""
+    read = ", ".join(f"{x} = {size}" for x, size in zip(tensor_format, t.shape, strict=True))
+    return f"{name} of shape {tuple(t.shape)} in format {tensor_format!r} has {read}"
+
+
 def _fits(shape: torch.Size, accepted: Shape) -> bool:
     """Whether a shape has the accepted sizes: numbers as they are, names any, "b + 1" from 1."""
     if len(shape) != len(accepted):
@@ -507,7 +519,8 @@ def _fits(shape: torch.Size, accepted: Shape) -> bool:
 
 
 def _in_words(shape: Shape) -> str:
-    return f"({', '.join(str(size) for size in shape)}{',' if len(shape) == 1 else ''})"
+    sizes = ", ".join(f"{size}" for size in shape)
+    return f"({sizes},)" if len(shape) == 1 else f"({sizes})"
 
 
 def _cloned(name: str) -> str:

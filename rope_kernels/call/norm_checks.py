@@ -5,7 +5,7 @@ from torch import Tensor
 
 from ..machine.modes import wants_grad
 from .arguments import NORM_ROUNDINGS, Call, NormCall
-from .checks import bad, check_call, check_flag, check_integer, check_tensor
+from .checks import as_read, bad, check_call, check_flag, check_integer, check_tensor
 from .formats import view_as_sbhd
 
 MOST = torch.finfo(torch.float32).max
@@ -25,9 +25,9 @@ def check_norm_call(call: Call) -> int | None:
     check_flag("norm_after", norm.norm_after)
     for name, value, least in (("eps", norm.eps, 0), ("weight_offset", norm.weight_offset, None)):
         _check_number(name, value, least)
-    for t, weight, name in zip(call.tensors, norm.weights, norm.weight_names, strict=True):
+    for i, (name, weight) in enumerate(zip(norm.weight_names, norm.weights, strict=True)):
         if weight is not None:
-            _check_weight(name, weight, t, call.tensor_format)
+            _check_weight(name, weight, call, i)
     _check_sumsqs(call, norm)
     if call.inplace and wants_grad((*call.tensors, *norm.tensors)):
         came = "inplace is True, and a tensor requires a gradient"
@@ -45,15 +45,18 @@ def _check_number(name: str, value: object, least: float | None) -> None:
         raise bad(f"{name} is {value!r}", accepted)
 
 
-def _check_weight(name: str, weight: object, t: Tensor, tensor_format: str) -> None:
+def _check_weight(name: str, weight: object, call: Call, i: int) -> None:
+    """Check the weight of the call's tensor number `i`."""
+    t = call.tensors[i]
     exact = torch.promote_types(t.dtype, torch.float32)
     x = check_tensor(name, weight, tuple(dict.fromkeys((t.dtype, torch.float32, exact))))
-    heads, d = view_as_sbhd(t, tensor_format).shape[2:]
+    heads, d = view_as_sbhd(t, call.tensor_format).shape[2:]
     # `in` compares no sizes that torch.compile leaves open
     fits = x.dim() in (1, 2) and x.shape[-1] == d and (x.dim() == 1 or x.shape[0] == heads)
     if not fits:
         accepted = f"({d},), or ({heads}, {d}) for a weight of each head"
-        raise bad(f"{name} has shape {tuple(x.shape)}", accepted)
+        read = as_read(call.names[i], t, call.tensor_format)
+        raise bad(f"{name} has shape {tuple(x.shape)}", f"{accepted}; {read}")
     _check_device(name, x, t)
 
 
@@ -77,12 +80,14 @@ def _check_sumsqs(call: Call, norm: NormCall) -> None:
         return
     names = ("sumsq",) if len(given) == 1 else ("sumsq[0]", "sumsq[1]")
     heads, shared = call.tensor_format.index("h"), []
-    for name, x, t in zip(names, norm.sumsqs, call.tensors, strict=True):
+    for name, x, t_name, t in zip(names, norm.sumsqs, call.names, call.tensors, strict=True):
         check_tensor(name, x, (torch.promote_types(t.dtype, torch.float32),))
         rows = tuple(t.shape[:-1])
         one = *rows[:heads], 1, *rows[heads + 1 :]
         if tuple(x.shape) not in (rows, one):
-            raise bad(f"{name} has shape {tuple(x.shape)}", f"{rows}, or {one} for all heads")
+            accepted = rows if rows == one else f"{rows}, or {one} for all heads"
+            read = as_read(t_name, t, call.tensor_format)
+            raise bad(f"{name} has shape {tuple(x.shape)}", f"{accepted}; {read}")
         _check_device(name, x, t)
         if x.shape[heads] != t.shape[heads]:
             shared.append(name)

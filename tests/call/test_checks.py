@@ -18,6 +18,7 @@ from pairwise import cover
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
+    qk_norm_rope,
     reference,
     rope_bw,
     rope_fw,
@@ -305,13 +306,13 @@ BAD = [
     ),
     *of(
         "freqs[0]",
-        ("rank 1", {"freqs": (cos(D2), cos(D2))}, "(8,)", "(s2, d2) or (b, s2, d2), b = 2 or 1"),
-        ("3 entries", {"freqs": (cos(3, S, D2), cos(3, S, D2))}, "(3, 4, 8)", "b = 2 or 1"),
+        ("rank 1", {"freqs": (cos(D2), cos(D2))}, "(8,)", "(s2, d2) or (2, s2, d2) or (1, s2, d2)"),
+        ("3 entries", {"freqs": (cos(3, S, D2), cos(3, S, D2))}, "(3, 4, 8)", "(2, s2, d2)"),
         (
             "2 entries, packed",
             packed(cu(0, 4, 8), freqs=(cos(B, S, D2), cos(B, S, D2))),
             "(2, 4, 8)",
-            "(s2, d2) or (b, s2, d2), b = 1",
+            "(s2, d2) or (1, s2, d2)",
         ),
     ),
     *of("freqs[0]", ("elsewhere", {"freqs": (cos().to("meta"), cos())}, *ON_META), on_cpu=True),
@@ -379,7 +380,12 @@ BAD = [
         ("a larger int", {"start_positions": -(2**70)}, "is -1180", AN_INT),
         ("too many", {"start_positions": cu(0, 0, 0)}, "(3,)", "(2,) or (1,) or ()"),
         ("of rank 2", {"start_positions": cu(0, 0)[:, None]}, "(2, 1)", "(2,)"),
-        ("packed, too many", packed(cu(0, 4, 8), start_positions=cu(0, 0, 0)), "(3,)", "(2,)"),
+        (
+            "packed, too many",
+            packed(cu(0, 4, 8), start_positions=cu(0, 0, 0)),
+            "(3,)",
+            "seqlens: (2,)",
+        ),
     ),
     *of(
         "start_positions",
@@ -413,7 +419,7 @@ BAD = [
     # ranks
     *of_option("cp_size", A_SIZE, True, error=TypeError),
     *of_option("cp_size", A_SIZE, 0, -2, 1.5, "2", None, 2**31, 2**64),
-    *of("cp_size", ("odd s", {"cp_size": 2, "t": t(3, B, H, D)}, "{t} has s = 3", "an even s")),
+    *of("cp_size", ("odd s", {"cp_size": 2, "t": t(3, B, H, D)}, "'sbhd' has s = 3", "an even s")),
     *of_option("cp_rank", A_RANK, True, error=TypeError, cp_size=2),
     *of_option("cp_rank", A_RANK, -1, 2, 0.5, None, cp_size=2),
     *of_option("cp_rank", "from 0 to cp_size - 1 = 0", 1),
@@ -620,6 +626,75 @@ def test_k_may_have_heads_of_its_own(device, nothing_may_run):
     for heads in (0, 1, H, 99):
         with pytest.raises(Reached):
             rope_qk(t().to(device), t(S, B, heads, D).to(device), table().to(device))
+
+
+# sizes as the format reads them
+
+
+def normalized_q_and_k(t, *args, **kwargs):
+    return qk_norm_rope(t, t, None, None, *args, **kwargs)
+
+
+READ = "{t} of shape (6, 5, 4, 16) in format 'sbhd' has s = 6, b = 5, h = 4, d = 16"
+MEANT_AS_BSHD = {  # by argument: what a newcomer gives beside t, and the message
+    "start_positions": (
+        {"start_positions": cu(*range(6))},
+        f"start_positions has shape (6,); accepted: (5,) or (1,) or (); {READ}",
+    ),
+    "position_ids": (
+        {"position_ids": cu(*range(5)).expand(6, 5)},
+        f"position_ids has shape (6, 5); accepted: (5, 6) or (1, 6); {READ}",
+    ),
+    "cos and sin": (
+        {"freqs": (cos(6, 5, 16), cos(6, 5, 16))},
+        "freqs[0] has shape (6, 5, 16); accepted: (s2, d2) or (5, s2, d2) or (1, s2, d2); " + READ,
+    ),
+    "a table": (
+        {"freqs": table(5, 1, 1, 16)},
+        "freqs has angles for s2 = 5 positions; "
+        "{t} of shape (6, 5, 4, 16) in format 'sbhd' needs at least s = 6",
+    ),
+}
+
+
+@pytest.mark.parametrize("call", (apply_rotary_pos_emb, q_and_k, normalized_q_and_k))
+@pytest.mark.parametrize("argument", MEANT_AS_BSHD)
+def test_an_error_says_how_the_default_format_reads_a_bshd_tensor(
+    argument, call, device, nothing_may_run
+):
+    change, message = MEANT_AS_BSHD[argument]
+    options = {name: to(device, x) for name, x in {"freqs": module(16), **change}.items()}
+    with pytest.raises(ValueError) as error:
+        call(t(6, 5, 4, 16).to(device), **options)
+    assert str(error.value) == message.format(t="t" if call is apply_rotary_pos_emb else "q")
+
+
+def test_an_error_says_how_each_format_reads_q(device, nothing_may_run):
+    for shape, form, sizes in (
+        ((2, 5, 4, 16), "bshd", "b = 2, s = 5, h = 4, d = 16"),
+        ((2, 4, 5, 16), "bhsd", "b = 2, h = 4, s = 5, d = 16"),
+        ((5, 4, 16), "thd", "t = 5, h = 4, d = 16"),
+    ):
+        q, k = t(*shape).to(device), t(*shape[:-1], 8).to(device)
+        read = f"; q of shape {shape} in format '{form}' has {sizes}"
+        with pytest.raises(ValueError, match=rf"^k has shape .*{re.escape(read)}$"):
+            rope_qk(q, k, table().to(device), form)
+
+
+ONE_SEQUENCE = {  # what does not fit (4, 1, 3, 10), and which shapes do
+    "start_positions": ({"start_positions": cu(0, 0, 0)}, "(1,) or ()"),
+    "position_ids": ({"position_ids": cu(0, 1, 2)[None]}, "(1, 4)"),
+    "freqs[0]": ({"freqs": (cos(2, S, D2), cos(2, S, D2))}, "(s2, d2) or (1, s2, d2)"),
+}
+
+
+@pytest.mark.parametrize("argument", ONE_SEQUENCE)
+def test_an_error_names_a_shape_once(argument, device, nothing_may_run):
+    change, accepted = ONE_SEQUENCE[argument]
+    given = {"t": t(S, 1, H, D), "freqs": table(), **change}
+    with pytest.raises(ValueError, match=f"^{re.escape(argument)} has shape") as error:
+        apply_rotary_pos_emb(**{name: to(device, x) for name, x in given.items()})
+    assert f"; accepted: {accepted}; t of shape " in str(error.value)
 
 
 @pytest.mark.gpu

@@ -330,7 +330,7 @@ def test_another_width_than_the_tables_is_refused(make, device):
     for other in (D2 // 2, D2 + 2):
         with pytest.raises(ValueError, match=rf"^rotary_dim is {other}; .* freqs, {D2}$"):
             rope_fw(t, table, rotary_dim=other)
-    came = rf"^freqs has {D2 // 2} columns, for d2 = {D2}; accepted: an even number from 2 to .* 4$"
+    came = rf"^freqs has {D2 // 2} columns, for d2 = {D2}; accepted: an even number from 2 to .* 4;"
     with pytest.raises(ValueError, match=came):
         rope_fw(t[..., :4], table)
 

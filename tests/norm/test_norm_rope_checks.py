@@ -126,8 +126,9 @@ def test_a_bad_number_or_flag(name, call, device, nothing_may_run):
 
 
 FLOATS = "accepted: torch.Tensor"
-SHAPES = f"accepted: ({D},), or ({H}, {D}) for a weight of each head"
-ROWS = f"accepted: ({S}, {BATCH}, {H}), or ({S}, {BATCH}, 1) for all heads"
+READ = "{t} of shape (4, 2, 3, 10) in format 'sbhd' has s = 4, b = 2, h = 3, d = 10"
+SHAPES = f"accepted: ({D},), or ({H}, {D}) for a weight of each head; {READ}"
+ROWS = f"accepted: ({S}, {BATCH}, {H}), or ({S}, {BATCH}, 1) for all heads; {READ}"
 # what differs from a good call; how the message begins, what it says of what is accepted, its type
 TENSORS = {
     "weight a list": ({"weight": [1.0] * D}, "{w} is of type list", FLOATS, TypeError),
@@ -187,18 +188,25 @@ def test_bad_weights_and_sums(name, call, device, nothing_may_run):
     with pytest.raises(kind) as error:
         call(given.pop("t"), given.pop("weight"), given.pop("freqs"), **given)
     assert error.type is kind
-    names = ("q_weight", "sumsq[0]") if call is of_two else ("weight", "sumsq")
-    message = str(error.value)
-    assert message.startswith(begins.format(w=names[0], s=names[1])), message
-    assert accepted in message, message
+    names = ("q", "q_weight", "sumsq[0]") if call is of_two else ("t", "weight", "sumsq")
+    message, names = str(error.value), dict(zip("tws", names, strict=True))
+    assert message.startswith(begins.format(**names)), message
+    assert accepted.format(**names) in message, message
 
 
 def test_a_bad_weight_of_k(device, nothing_may_run):
     """It is asked for the heads of k; q's weight of each head is good."""
     q, k, freqs = (to(device, x) for x in (t(), t(S, BATCH, 1, D), table()))
     weight = to(device, ones(H, D))
-    with pytest.raises(ValueError, match=r"^k_weight has shape \(3, 10\); accepted: "):
+    message = r"^k_weight has shape \(3, 10\); accepted: .*; k of shape .* h = 1, d = 10$"
+    with pytest.raises(ValueError, match=message):
         qk_norm_rope(q, k, weight, weight, freqs)
+
+
+def test_an_error_names_a_shape_of_sums_once(device, nothing_may_run):
+    t_of_one_head, freqs, sumsq = (to(device, x) for x in (t(S, BATCH, 1, D), table(), sums()))
+    with pytest.raises(ValueError, match=r"^sumsq has .*; accepted: \(4, 2, 1\); t of shape "):
+        norm_rope(t_of_one_head, None, freqs, sumsq=sumsq)
 
 
 @pytest.mark.parametrize(
