@@ -1,4 +1,4 @@
-"""Notebook 12's exercises on attention factors and on the axes of pairs."""
+"""Notebook 12's exercise on attention factors."""
 
 import math
 from functools import partial
@@ -66,25 +66,4 @@ WHICH_FACTOR = {
     "choices": MISTAKES,
     "hint": "the lengths of q and of k, after over before, next to from_config's factor",
     "mistakes": {words: 5 * [mistake] for mistake, words in _SIGNS.items()},
-}
-
-# the axes of six pairs of Qwen3-VL: 0, 1, 2, 58, 59 and 61 with sections of 24, 20 and 20 pairs
-AXES_OF_PAIRS = {
-    "right": ["t", "h", "w", "h", "w", "t"],
-    "choices": {"t": "time", "h": "height", "w": "width"},
-    "hint": "how many pairs has each axis, and where is its last one?",
-    "mistakes": {
-        "that is Qwen2-VL's order, time first, then height, then width": [
-            *(None, "t", "t", "w", None, "w")
-        ],
-        "the turns are time, height, width, and pair 0 is the first": [
-            *("h", "w", "h", None, "h", None)
-        ],
-        "width comes third, so its first pair is 2": ["w", None, None, None, None, None],
-        "58 is 3 * 19 + 1, so it is the second axis' turn": [None, None, None, "t", None, None],
-        "59 is 3 * 19 + 2, so it is the third axis' turn": [None, None, None, None, "t", None],
-        "height has 20 pairs, and the last one is 58; time takes what is left": [
-            *(None, None, None, None, None, "h")
-        ],
-    },
 }

@@ -234,12 +234,14 @@ def rotation_call(rotation: Callable, size: Size, b: int, s: int, device: str) -
     return call
 
 
-def qwen3(device: str = "cuda", shape: dict = SHAPE_8B, length: int = 4096, turns: int = 10) -> dict:
+def qwen3(
+    device: str = "cuda", shape: dict = SHAPE_8B, length: int = 4096, turns: int = 10
+) -> dict:
     """A training step of Qwen3 in bf16: as it is, patched, and patched with norms.
 
     Returns:
-        For eager and compiled steps, way -> 'launches' of a step by the profiler, and 'step_ms', the
-        median of some steps. Ways take turns.
+        For eager and compiled steps, way -> 'launches' of a step by the profiler, and 'step_ms',
+        the median of some steps. Ways take turns.
     """
     model = new_qwen3(device, shape, torch.bfloat16)
     tokens = torch.randint(shape["vocab_size"], (1, length + 1), device=device)

@@ -200,14 +200,6 @@ WRONG_NUMBERS = {
             "'missing' is none of none, forgotten",
         ),
     ],
-    ("12", 5): [
-        (["t", "t", "t", "w", "w", "w"], "that is Qwen2-VL's order"),
-        (["t", "w", "h", "w", "h", "t"], "the turns are time, height, width"),
-        (["w", "h", "t", "h", "w", "t"], "width comes third"),
-        (["t", "h", "w", "t", "w", "t"], "58 is 3 * 19 + 1"),
-        (["t", "h", "w", "h", "t", "t"], "59 is 3 * 19 + 2"),
-        (["t", "h", "w", "h", "w", "h"], "height has 20 pairs, and the last one is 58"),
-    ],
     ("13", 2): [
         (["none", "not put back", "none", "from zero", "other rank"], "token i would be at"),
         (
