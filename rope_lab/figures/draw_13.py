@@ -1,4 +1,4 @@
-"""Drawings of notebook 13: who computes which scores, and what a rank takes."""
+"""A drawing of notebook 13: who computes which scores."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import ListedColormap
 
-from .style import BLUE, ORANGE, PLATE, PROGRAM_COLORS, SMALL, WIDTH, color_key, finish
+from .style import PLATE, PROGRAM_COLORS, SMALL, WIDTH, color_key, finish
 
 
 def causal_work(owners: dict[str, Sequence[int]], work: dict[str, Sequence[float]], title: str):
@@ -42,37 +42,3 @@ def causal_work(owners: dict[str, Sequence[int]], work: dict[str, Sequence[float
         for order, shares in work.items()
     )
     finish(figure, title, words + ".")
-
-
-def time_of_a_rank(
-    law: dict[str, dict[int, float]], measured: dict[str, dict[int, float]], title: str, source: str
-):
-    """Time over the number of ranks, both in powers of two: the law as lines, ranks as points.
-
-    Args:
-        law: call -> microseconds by number of ranks, at most two calls.
-        measured: the same where it was measured.
-        title: what the figure shows.
-        source: of the measured times.
-    """
-    figure, ax = plt.subplots(figsize=(8.0, 3.8))
-    for (call, times), color in zip(law.items(), (BLUE, ORANGE), strict=False):
-        ax.plot(*zip(*times.items(), strict=True), color=color, label=f"{call}, the law")
-        ax.plot(*zip(*measured[call].items(), strict=True), "o", color=color, label="measured")
-        whole = times[1]
-        ax.plot(list(times), [whole / n for n in times], ":", color=color, linewidth=1)
-    ax.set_xscale("log", base=2)
-    ax.set_yscale("log", base=2)
-    ranks = list(next(iter(law.values())))
-    ax.set_xticks(ranks, [str(n) for n in ranks])
-    ax.set_yticks([8, 16, 32, 64, 128], ["8", "16", "32", "64", "128"])
-    ax.set(xlabel="ranks", ylabel="microseconds of one rank")
-    figure.legend(loc="outside lower center", ncols=2)
-    said = "; ".join(
-        f"{call}, {what}, in microseconds: "
-        + ", ".join(f"{us:.1f} for {n}" for n, us in times[call].items())
-        for call in law
-        for what, times in (("by the law", law), ("measured", measured))
-    )
-    words = f"The time of one rank over the number of ranks, both axes in powers of two. {said}. "
-    finish(figure, title, words + "Dotted lines fall as 1 over the number of ranks.", source)
