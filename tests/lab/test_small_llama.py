@@ -12,6 +12,7 @@ from rope_lab.profiling.launches import launches_of
 from rope_lab.rungs import rung_8_rows
 from rope_lab.steps import small_llama
 from rope_lab.steps.prose import PATH, batch, prose
+from rope_lab.steps.qwen3 import SMALL
 from rope_lab.steps.rotations import by_package, by_rung, nothing
 from rope_lab.steps.small_llama import Size, rotated_by
 from rope_lab.steps.training import new_model, train
@@ -109,5 +110,7 @@ def test_every_experiment_runs_small_and_on_a_cpu(monkeypatch):
     found = model_runs.shares("cpu", shapes, runs=1)
     assert set(found["tiny"]["alone"]) == {"PyTorch", "rung 8", "package"}
     assert set(found["tiny"]["eager"]) == {"PyTorch", "rung 8", "package", "none"}
+    found = model_runs.qwen3("cpu", SMALL, length=4, turns=1)
+    assert set(found["eager"]) == {"unpatched", "patched", "with norms"}
     monkeypatch.setattr(model_runs, "SHAPES", shapes)
     assert set(model_runs.launches("cpu", "tiny")) >= {"PyTorch", "rung 8", "package", "none"}
