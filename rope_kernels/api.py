@@ -157,9 +157,19 @@ def rope_qk(
 ) -> tuple[Tensor, Tensor]:
     """Apply rotary position embedding to queries and keys, both in one launch.
 
+    `rope_qk(q, k, rope, tensor_format="bshd", start_positions=past)` rotates q and k of shape
+    (b, s, h, d), whose first token is number `past` of its sequence. All keywords are those of
+    `apply_rotary_pos_emb`, which explains them. Positions come from `start_positions`,
+    `position_ids`, `cu_seqlens`, or `cp_size`, `cp_rank` and `cp_order`. What turns is said by
+    `interleaved`, `rotary_dim`, `rotary_start`, `inverse` and `output_pairing`, and how by
+    `inplace`, `fused` and `rounding`.
+
     Args:
-        q: queries, as `t` in `apply_rotary_pos_emb`; what is not named here is as there.
+        q: queries, (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), as `tensor_format` says.
         k: keys, like `q` but for the number of heads and the strides.
+        freqs: a `RotaryPositionEmbedding`, or a table: angles, or (cos, sin).
+        tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd'. The default reads the first dimension as
+            positions, silently where that is the batch.
 
     Returns:
         (q, k) rotated: each as `apply_rotary_pos_emb` returns it, bit for bit.

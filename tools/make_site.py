@@ -41,6 +41,7 @@ def places() -> dict[str, str]:
     """What Sphinx reads: each file of the repository, and the place of its copy."""
     pages = [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*.rst")]
     found = {path: path.name for path in pages}
+    found |= {path: f"images/{path.name}" for path in ROOT.glob("docs/images/*.png")}  # of pages
     found[ROOT / "README.md"] = "README.txt"  # a part of the first page, not one of its own
     notebooks = "notebooks/*.ipynb", "notebooks/deeper/*.ipynb", "notebooks/solutions/*.ipynb"
     for pattern in (*notebooks, "docs/images/*.svg"):

@@ -137,7 +137,7 @@ def patch(
 
     A function is known by its own code, and by that of the helpers it calls. Neither a model's name
     nor the values of tables count. So copies in code that came with a model are replaced too, and a
-    function with other code is left. docs/kernels.md lists the families.
+    function with other code is left. docs/hugging_face.md lists the families.
 
     Where torch.compile, torch.export, make_fx or torch.jit.trace records a model, it is the model
     as it was: compilers fuse the function's own operators with those around them. Other calls that

@@ -111,14 +111,16 @@ def test_the_pins_accept_the_oldest_and_the_newest_python():
 def test_every_file_names_the_same_versions():
     oldest, end = accepted_pythons()
     readme, script = read("README.md"), read("tools/make_environment.sh")
+    install = read("docs/install.md")
     assert f"(3, {oldest}) <= sys.version_info[:2] < (3, {end})" in script
     words = f"3.{oldest} to 3.{end - 1}"
     assert f"and {words} are accepted" in script and f"Python {words}" in readme
+    assert f"**Python** {words}." in install
     project = toml("pyproject.toml")["project"]
     conda = yaml.safe_load(read("environment.yaml"))["dependencies"]
     assert f"python {project['requires-python']}" in conda
     torch = next(x for x in project["dependencies"] if "torch" in x).removeprefix("torch>=")
-    assert f"torch {torch}, or newer" in readme
+    assert f"torch {torch} or newer" in readme and f"**torch** {torch} or newer." in install
     assert f"torch=={torch}." in read(".github/workflows/ci.yml")
     assert f'__version__ = "{project["version"]}"\n' in read("rope_kernels/__init__.py")
     released = re.findall(r"^## \[(\d.*?)\]", read("CHANGELOG.md"), re.MULTILINE)

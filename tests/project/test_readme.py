@@ -1,6 +1,7 @@
-"""The blocks of Python in README and on the page of the kernels: each runs by itself.
+"""The blocks of Python on our pages: each runs by itself, and what it shows is true.
 
-`test_types.py` has mypy check them.
+A block asserts what it shows, or its test does: then it is in `CLAIMS`. Blocks for several ranks
+run under torchrun. `test_types.py` has mypy check all of them.
 """
 
 import re
@@ -8,6 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
+
+from rope_kernels import RotaryPositionEmbedding, rope_qk
+from rope_kernels.huggingface import unpatch
+from rope_lab.steps.torchrun import torchrun
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -18,28 +23,158 @@ def blocks_of(page):
     return {f"{Path(page).stem.lower()}_{number}": code for number, code in enumerate(found)}
 
 
-PAGES = ("README.md", "docs/kernels.md", "docs/hugging_face.md")
-BLOCKS = {name: code for page in PAGES for name, code in blocks_of(page).items()}
+COUNTS = {
+    "README": 1,
+    "docs/install": 1,
+    "docs/decoding": 2,
+    "docs/packed": 2,
+    "docs/compile": 1,
+    "docs/hugging_face": 3,
+    "docs/kernels": 7,
+}
+BLOCKS = {name: code for page in COUNTS for name, code in blocks_of(f"{page}.md").items()}
+ON_RANKS = [name for name, code in BLOCKS.items() if "torch.distributed" in code]
+IN_ONE_PROCESS = [name for name in BLOCKS if name not in ON_RANKS]
 
 
-@pytest.mark.parametrize("name", BLOCKS)
-def test_a_block_runs_by_itself(name):
-    if "huggingface" in BLOCKS[name]:
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    yield
+    unpatch()
+    torch.compiler.set_stance("default")
+    torch.compiler.reset()
+
+
+# what blocks show without an assertion of their own
+
+
+def both_calls_rotate_and_the_last_in_place(q, k, q1, q2, k2, **others):
+    torch.testing.assert_close(q1, q2, rtol=0, atol=0.05)
+    assert torch.equal(q, q2) and torch.equal(k, k2)
+
+
+def all_is_patched(patched, **others):
+    assert patched.replaced and not patched.left
+
+
+def each_sequence_begins_at_0(packed_q, freqs, q, **others):
+    rotate = others["apply_rotary_pos_emb"]
+    for rows in (slice(10), slice(10, 50)):
+        alone = rotate(packed_q[rows, None], freqs, tensor_format="sbhd")
+        torch.testing.assert_close(q[rows], alone[:, 0])
+
+
+def the_table_at_these_positions_gives_the_same(rope, position_ids, q, q1, **others):
+    cos, sin = (x.repeat(1, 1, 2) for x in rope.cos_sin_at(position_ids))
+    by_table, _ = rope_qk(q, q, (cos, sin), tensor_format="bshd")
+    torch.testing.assert_close(q1, by_table)
+    assert rope.attention_factor != 1  # of YaRN
+
+
+def axes_turn_apart_and_text_turns_as_without_them(rope, image, q, k, q1, q2, k2, **others):
+    plain = RotaryPositionEmbedding(128, rotary_base=1e6).to(q.device)
+    want = rope_qk(q, k, plain, tensor_format="bhsd")
+    assert torch.equal(q2, want[0]) and torch.equal(k2, want[1])
+    table = rope.cos_sin_at(image[:, None])
+    torch.testing.assert_close(q1, rope_qk(q, k, table, tensor_format="bhsd")[0])
+
+
+def rows_have_norm_1(q1, q2, q3, q4, **others):
+    """A rotation keeps it."""
+    for rows, heads in ((q1, -1), (q2, -1), (q3, -1), (q4, (-2, -1))):
+        squares = rows.float().square().mean(heads)
+        torch.testing.assert_close(squares, torch.ones_like(squares), rtol=0, atol=0.02)
+
+
+CLAIMS = {
+    "readme_0": both_calls_rotate_and_the_last_in_place,
+    "hugging_face_0": all_is_patched,
+    "hugging_face_2": all_is_patched,
+    "kernels_0": each_sequence_begins_at_0,
+    "kernels_1": the_table_at_these_positions_gives_the_same,
+    "kernels_2": axes_turn_apart_and_text_turns_as_without_them,
+    "kernels_6": rows_have_norm_1,
+}
+
+
+def run(name, code):
+    if "huggingface" in code or "transformers" in code:
         pytest.importorskip("transformers")
-    found = {}
-    exec(BLOCKS[name].replace("4096", "6"), found)  # positions: the interpreter is slow
-    results = [x for x in found.values() if isinstance(x, torch.Tensor)]
-    assert all(x.isfinite().all() for x in results)
-    if name == "readme_0":
-        torch.testing.assert_close(found["q1"], found["q2"], rtol=0, atol=0.05)
-        assert torch.equal(found["q"], found["q2"]) and torch.equal(found["k"], found["k2"])
-    elif "patch" in found:
-        assert found["patched"].replaced and not found["patched"].left
-    else:
-        assert len(results) >= 3
+    code = code.replace("4096", "6")  # positions: the interpreter is slow
+    found = {"__name__": name}
+    exec(compile(code, name, "exec"), found)
+    CLAIMS.get(name, dict)(**{key: x for key, x in found.items() if key != "__builtins__"})
+
+
+@pytest.mark.filterwarnings("ignore")  # of transformers
+@pytest.mark.parametrize("name", IN_ONE_PROCESS)
+def test_a_block_runs_by_itself(name):
+    run(name, BLOCKS[name])
+
+
+WRONG = [  # what a reader could get wrong without an error of ours
+    ("readme_0", "rope(4096)", "rope(8192)[4096:]"),
+    ("install_0", '"bshd"', '"bhsd"'),
+    ("decoding_1", "start_positions=start", "start_positions=0"),
+    ("decoding_1", "from_config(config)", "from_config(LlamaConfig(head_dim=16))"),
+    ("packed_1", "position_ids=position_ids)", "start_positions=0)"),
+    ("packed_1", "cu_seqlens=cu_seqlens)", "cu_seqlens=cu_seqlens[[0, 3]])"),
+    ("packed_1", "position_ids[0] == 0", "position_ids[0] == 1"),
+    ("kernels_0", "[0, 10, 50]", "[0, 20, 50]"),
+    ("kernels_1", "position_ids=position_ids)", "start_positions=1)"),
+    ("kernels_2", "image[:, None]", "image[[0, 2, 1], None]"),
+    ("kernels_4", "position_ids=mine[None]", "start_positions=8"),
+    ("kernels_6", "sumsq=total, norm_dim=32 * 128", "sumsq=total, norm_dim=128"),
+]
+
+
+@pytest.mark.parametrize("name,right,wrong", WRONG, ids=[f"{x[0]}: {x[2]}" for x in WRONG])
+def test_a_block_with_a_mistake_fails(name, right, wrong):
+    assert BLOCKS[name].count(right) == 1
+    with pytest.raises(AssertionError):
+        run(name, BLOCKS[name].replace(right, wrong))
+
+
+# blocks for several ranks
+
+
+def said_on_two_ranks(code, folder, monkeypatch):
+    """What two ranks print, through NCCL where there are two GPUs, else in plain PyTorch."""
+    (folder / "block_of_a_page.py").write_text(code)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    return torchrun("block_of_a_page")
+
+
+@pytest.mark.parametrize("name", ON_RANKS)
+def test_a_block_runs_on_two_ranks(name, tmp_path, monkeypatch):
+    if "transformers" in BLOCKS[name]:
+        pytest.importorskip("transformers")
+    said = said_on_two_ranks(BLOCKS[name], tmp_path, monkeypatch)
+    if "loss" not in BLOCKS[name]:
+        return
+    unpatched = BLOCKS[name].replace("patch(model, strict=True)\n", "")
+    assert unpatched != BLOCKS[name]
+    losses, of_unpatched = map(
+        losses_of, (said, said_on_two_ranks(unpatched, tmp_path, monkeypatch))
+    )
+    assert len(losses) == 5
+    exact = torch.cuda.device_count() < 2  # attention's backward adds in any order on a GPU
+    torch.testing.assert_close(losses, of_unpatched, rtol=0 if exact else 1e-4, atol=0)
+
+
+def losses_of(said):
+    return torch.tensor([float(x) for x in re.findall(r"loss (\S+)", said)], dtype=torch.float64)
 
 
 def test_no_block_is_missed():
-    of_pages = {"readme": 1, "kernels": 6, "hugging_face": 2}
-    assert list(BLOCKS) == [f"{page}_{i}" for page, count in of_pages.items() for i in range(count)]
-    assert (ROOT / "README.md").read_text().count("```python") == 1
+    names = {Path(page).name.lower(): count for page, count in COUNTS.items()}
+    assert list(BLOCKS) == [f"{page}_{i}" for page, count in names.items() for i in range(count)]
+    assert len(ON_RANKS) == 3
+    for page in ROOT.glob("docs/*.md"):  # the hub's block has a test of its own
+        if f"docs/{page.stem}" not in COUNTS and page.stem != "hub":
+            assert "```py" not in page.read_text()
+    for name, code in BLOCKS.items():
+        assert "assert" in code or name in {*CLAIMS, *ON_RANKS}
+    for page in COUNTS:
+        assert "```py\n" not in (ROOT / f"{page}.md").read_text()

@@ -84,6 +84,7 @@ def complaints(tmp_path_factory):
     for block, code in zip(blocks, BLOCKS.values(), strict=True):
         block.write_text(code)
     options = "--strict", "--follow-imports=silent", "--no-color-output", "--cache-dir=cache"
+    options += ("--untyped-calls-exclude=transformers",)  # most of its functions have no types
     found = subprocess.run(
         [sys.executable, "-m", "mypy", *options, TYPED_CALLS, right, wrong, *blocks],
         cwd=folder,
@@ -106,7 +107,9 @@ def test_mypy_accepts_every_public_name_and_keyword(complaints):
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-def test_mypy_accepts_a_block_of_readme(name, complaints):
+def test_mypy_accepts_a_block_of_our_pages(name, complaints):
+    if "transformers" in BLOCKS[name] and importlib.util.find_spec("transformers") is None:
+        pytest.skip("needs transformers")
     assert complaints[name] == []
 
 
