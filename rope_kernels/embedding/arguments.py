@@ -46,7 +46,7 @@ def check_span(max_seq_len: object, offset: object) -> None:
     """Raise unless these are a number of positions, and the first of them."""
     if isinstance(max_seq_len, Tensor) and max_seq_len.dim():
         came = f"max_seq_len is a tensor of shape {tuple(max_seq_len.shape)}"
-        how = "To rotate a tensor t by the module freqs: apply_rotary_pos_emb(t, freqs)"
+        how = "To rotate a tensor: apply_rotary_pos_emb(t, freqs, tensor_format)"
         raise TypeError(f"{came}; accepted: a number of positions. {how}")
     if not _is_integer(max_seq_len):
         raise TypeError(f"max_seq_len is {max_seq_len!r}; accepted: an integer from 0")
