@@ -1,7 +1,8 @@
 """Measure the kernels beside other ways to compute the same, and write what came of it.
 
-Other commands: `report FILE ...` makes pages and pictures of results that are there, `sources`
-unpacks the kernels of other projects; each has a --help of its own.
+Other commands: `models` trains patched models of transformers, `report FILE ...` makes pages and
+pictures of results that are there, `sources` unpacks the kernels of other projects; each has a
+--help of its own.
 """
 
 import argparse
@@ -9,17 +10,24 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from benchmarks import report
-from benchmarks.instruments import GPU
-from benchmarks.job import Job
-from benchmarks.kinds import KINDS, Kind
+from benchmarks.gpu import GPU
+from benchmarks.kind import Kind
+from benchmarks.kinds import KINDS
 from benchmarks.peers import sources
-from benchmarks.record import record
+from benchmarks.record import Job, record, report_command
 from benchmarks.shapes import RECORD
 from rope_lab.timing import require_compiled_kernels
 
 ROUNDS, QUICK_ROUNDS = 5, 2
-COMMANDS = {"report": report.main, "sources": sources.main}
+
+
+def _models(arguments: Sequence[str]) -> int:
+    from benchmarks import models  # transformers, which takes seconds
+
+    return models.main(arguments)
+
+
+COMMANDS = {"models": _models, "report": report_command, "sources": sources.main}
 
 
 def main(

@@ -10,12 +10,10 @@ from functools import partial
 
 import torch
 
-from benchmarks.case import Case, Group
-from benchmarks.instruments import GPU
-from benchmarks.job import Job
-from benchmarks.kinds import Checked, Kind, Measured
-from benchmarks.providers import LIMITS
-from benchmarks.providers.base import Provider, Run, first_line
+from benchmarks.case import LIMITS, Case, Group
+from benchmarks.gpu import GPU
+from benchmarks.kind import Checked, Kind, Measured
+from benchmarks.provider import Provider, Run, first_line
 from benchmarks.workload import Errors, Workload
 
 EVERYBODY, NO_TIME = "everybody", "no time left"  # where nobody in particular is left out
@@ -30,23 +28,27 @@ class Results:
 
 
 def measure_cases(
-    job: Job,
+    kind: Kind,
+    todo: list[tuple[str, Group, Case, list[Provider]]],
     instruments: GPU,
     absent: Collection[str] = (),
     is_late: Callable[[], bool] = lambda: False,
     say: Callable[[str], None] = lambda line: print(line, flush=True),
     after_each: Callable[[Results], None] = lambda results: None,
 ) -> Results:
-    """Measure every case of a job, beside all of its providers that are not absent."""
-    results, todo = Results(), list(job.cases())
-    for number, (set_name, group, case) in enumerate(todo, start=1):
+    """Measure every case, beside all of its providers that are not absent.
+
+    `todo` has the set's name, the group, the case and its providers.
+    """
+    results = Results()
+    for number, (set_name, group, case, providers) in enumerate(todo, start=1):
         say(f"[{number}/{len(todo)}] {set_name}: {case.label}")
-        place = job.kind.place(set_name, group, case)
-        one_case = _OneCase(job.kind, place, group, case, instruments, say, results)
+        place = kind.place(set_name, group, case)
+        one_case = _OneCase(kind, place, group, case, instruments, say, results)
         if is_late():
             one_case.leave_out(EVERYBODY, "", NO_TIME, failed=True)
             continue
-        one_case.measure([p for p in job.providers(group) if p.name not in absent])
+        one_case.measure([p for p in providers if p.name not in absent])
         after_each(results)
     return results
 
@@ -63,7 +65,7 @@ class _OneCase:
 
     def measure(self, providers: list[Provider]) -> None:
         torch._dynamo.reset()  # see providers/pytorch.py
-        workload = self.kind.workload(self.case, self.instruments.device)
+        workload = Workload(self.case, self.instruments.device)
         functions = {}
         for provider in providers:
             if all(provider.cannot(self.case, d) for d in self.group.directions):
@@ -131,11 +133,11 @@ class _OneCase:
         None: it is wrong, and wrong results of this kind are not timed.
         """
         run = provider.run(workload, function, direction)
-        allowed = self.kind.allowed_error(self.case, provider.name)
+        allowed = provider.allowed_error(self.case)
         errors, right = None, True
         results = run.call()
         if run.layout is not None:  # a limit rotates nothing
-            errors = workload.errors(results, run.layout, direction)
+            errors = provider.errors(workload, results, run.layout, direction)
             right = errors.relative <= allowed  # not if it is NaN
         del results
         if not right and not self.kind.times_wrong:
@@ -144,25 +146,26 @@ class _OneCase:
             return None
         peak = self.instruments.peak_bytes(run.call)
         if self.case.clock == "replay":
-            replay, outputs = self.instruments.captured(run.call)
+            captured = self.instruments.captured(run.call)
             if run.layout is not None:
-                again = self._errors_of_replay(workload, run, replay, outputs, direction)
+                again = self._errors_of_replay(provider, workload, run, captured, direction)
                 if not again.relative <= errors.relative:  # NaN, too
                     errors, right = again, right and again.relative <= allowed
-            run = replace(run, call=replay)
+            run = replace(run, call=captured[0])
         return Checked(run, errors, right, peak)
 
     def _errors_of_replay(
-        self, workload: Workload, run: Run, replay: Callable, outputs: tuple, direction: str
+        self, provider: Provider, workload: Workload, run: Run, captured: tuple, direction: str
     ) -> Errors:
         """With NaN where the results go, which a graph without its rotation leaves there."""
+        replay, outputs = captured
         fresh = workload.take(workload.x, run.layout) if run.overwrites else ()
         for out in outputs:
             out.fill_(float("nan"))
         for t, value in zip(run.overwrites, fresh, strict=True):
             t.copy_(value)
         replay()
-        return workload.errors(outputs, run.layout, direction)
+        return provider.errors(workload, outputs, run.layout, direction)
 
     def _try(self, provider: Provider, direction: str, make: Callable):
         try:

@@ -4,17 +4,11 @@ Where each comes from is said beside it. What a set leaves open (a storage order
 from the same source. Sets of others have no bars: they are there to be compared with.
 """
 
-from benchmarks.bars import (
-    BARS,
-    COS_AND_SIN,
-    HEADS,
-    HUGGING_FACE,
-    KERNELS,
-    ON_THE_FLY,
-    PEERS,
-    TORCH,
-)  # fmt: skip
-from benchmarks.case import Case, Group
+from benchmarks.bars import BARS, BOTH_WAYS, HEADS, NO_TABLE_OF_MODELS, PEERS
+from benchmarks.case import COS_AND_SIN, ON_THE_FLY, Case, Group
+from benchmarks.providers import EVERY_WAY, HUGGING_FACE, KERNELS, TORCH
+
+FASTEST = ("Liger-Kernel", "TransformerEngine", "FlashAttention")
 
 # sjjeong94/ai_compiler_study, scripts/benchmark.py: b 16, h 8, d 256 in fp32, s from 64; there up
 # to 2048 in steps of 64, in zetwhite/triton-practice up to 16384. Here: the powers of two.
@@ -22,8 +16,8 @@ SEEDS = (
     Group(
         "bandwidth against sequence length",
         tuple(Case(2**n, 16, 8, 256, dtype="float32") for n in range(6, 15)),
-        beside=(*TORCH, *KERNELS[:3], ON_THE_FLY),
-        directions=("forward", "backward"),
+        beside=(*TORCH, *FASTEST, ON_THE_FLY),
+        directions=BOTH_WAYS,
     ),
 )
 
@@ -109,7 +103,7 @@ THD = (
             Case(65536, 1, 32, 128, k_heads=8, tensor_format="thd", sequences=count)
             for count in (1, 50, 500, 2401, 8192)
         ),
-        beside=(*TORCH, *KERNELS, ON_THE_FLY),
+        beside=NO_TABLE_OF_MODELS,
     ),
 )
 
@@ -137,12 +131,33 @@ EVERYBODY_FROM_SOURCES = (
             Case(131072, 1, 8, 128),
             Case(65536, 1, 32, 128, tensor_format="thd", sequences=50),
         ),
-        beside=(
-            *("TransformerEngine", "TransformerEngine, bshd", "FlashAttention"),
-            *("flashinfer", "flashinfer, in place", "flashinfer, on the fly"),
-            *("vLLM", "vLLM, q and k", "Unsloth", "Liger-Kernel"),
-            *(*HUGGING_FACE, ON_THE_FLY, COS_AND_SIN),
-        ),
-        directions=("forward", "backward"),
+        beside=(*EVERY_WAY, *HUGGING_FACE, ON_THE_FLY, COS_AND_SIN),
+        directions=BOTH_WAYS,
+    ),
+)
+
+# What a rank of many rotates. Tensor parallelism over 8 ranks leaves 8 heads of q and 1 of k of 64
+# and 8, and 4 and 1 of 32 and 8. Under context parallelism in zigzag order a rank holds 131072 / n
+# tokens.
+_FORMATS = ("sbhd", "bshd", "bhsd", "thd")
+
+
+def _of_a_rank(heads: int, tokens: int, tensor_format: str, cp_size: int = 1) -> Case:
+    whole = tokens * cp_size
+    cuts = tuple(range(0, whole + 1, whole // 16)) if tensor_format == "thd" else ()
+    options = {"tensor_format": tensor_format, "cu_seqlens": cuts, "cp_size": cp_size}
+    return Case(tokens, 1, heads, 128, k_heads=1, base=500000.0, **options)
+
+
+OF_A_RANK = (
+    Group(
+        "few heads",
+        tuple(_of_a_rank(heads, 8192, name) for heads in (8, 4) for name in _FORMATS),
+        directions=BOTH_WAYS,
+    ),
+    Group(
+        "a part of long sequences",
+        tuple(_of_a_rank(8, 131072 // n, name, n) for name in _FORMATS for n in (1, 2, 4, 8)),
+        directions=BOTH_WAYS,
     ),
 )

@@ -4,14 +4,14 @@
 `without_tensors`, full-size cases run too, for nothing is rotated.
 """
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 from benchmarks import measure
-from benchmarks.instruments import GPU
-from benchmarks.kinds import ROTATION, Checked
+from benchmarks.gpu import GPU
+from benchmarks.kind import Checked
+from benchmarks.kinds import ROTATION
+from benchmarks.provider import FromSources, Run
 from benchmarks.providers import PROVIDERS
-from benchmarks.providers.base import Run
 from benchmarks.workload import Errors
 from rope_lab.timing import Timing
 
@@ -78,6 +78,7 @@ def without_tensors(monkeypatch, gpu):
         gpu.case = case
         return SimpleNamespace(case=case, x=None)
 
+    monkeypatch.setattr(measure, "Workload", workload)
     monkeypatch.setattr(
         measure._OneCase,
         "_checked",
@@ -89,4 +90,6 @@ def without_tensors(monkeypatch, gpu):
         monkeypatch.setattr(type(provider), "function", lambda self, workload: None)
         if provider.package in ("transformers", "liger_kernel"):
             monkeypatch.setattr(type(provider), "version", lambda self: "1.0")
-    return replace(ROTATION, workload=workload)
+        elif isinstance(provider, FromSources):
+            monkeypatch.setattr(type(provider), "version", lambda self: None)
+    return ROTATION

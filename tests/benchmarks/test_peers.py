@@ -12,19 +12,17 @@ import torch
 from PIL import Image
 
 from benchmarks import __main__ as command
-from benchmarks.case import Case
-from benchmarks.job import Job
+from benchmarks.case import OURS, Case
 from benchmarks.kinds import PEERS
-from benchmarks.peers import building
+from benchmarks.kinds.peers import README, page, tables
+from benchmarks.peers import compiling
 from benchmarks.peers.importing import import_file
-from benchmarks.peers.sources import Source, blob_id, unpack
-from benchmarks.providers import FROM_SOURCES, OURS
-from benchmarks.providers.base import Provider
-from benchmarks.providers.from_sources import FromSources
-from benchmarks.reports.peers import README, page, tables
-from benchmarks.reports.peers_picture import picture
-from benchmarks.reports.pictures import fingerprint
-from benchmarks.rows import RESULTS, load
+from benchmarks.peers.sources import Source, blob_id
+from benchmarks.pictures import fingerprint, peers
+from benchmarks.provider import FromSources, Provider
+from benchmarks.providers import FROM_SOURCES
+from benchmarks.record import Job
+from benchmarks.results import RESULTS, load
 from benchmarks.workload import Layout, Workload
 from made_up_benchmark import FakeGPU
 
@@ -67,8 +65,8 @@ def repository(tmp_path):
 def test_the_content_that_was_measured_is_unpacked(kind, request, tmp_path):
     peers = tmp_path / "peers"
     assert MADE_UP.missing(peers) == ["a/b.py"]
-    (written,) = unpack(MADE_UP, request.getfixturevalue(kind), peers)
-    assert written == peers / "Made up" / "a" / "b.py"
+    MADE_UP.unpack(request.getfixturevalue(kind), peers)
+    written = peers / "Made up" / "a" / "b.py"
     assert written.read_bytes() == TEXT
     assert MADE_UP.missing(peers) == []
     written.write_bytes(b"edited\n")
@@ -79,7 +77,7 @@ def test_the_content_that_was_measured_is_unpacked(kind, request, tmp_path):
 def test_another_content_is_refused_and_nothing_written(kind, request, tmp_path):
     wanted = replace(MADE_UP, files={**MADE_UP.files, "a/c.py": blob_id(b"never there")})
     with pytest.raises(ValueError, match=r"^origin .* has no a/c.py .*example.org.*release 1.2"):
-        unpack(wanted, request.getfixturevalue(kind), tmp_path / "peers")
+        wanted.unpack(request.getfixturevalue(kind), tmp_path / "peers")
     assert not (tmp_path / "peers").exists()
 
 
@@ -88,22 +86,22 @@ def test_another_content_is_refused_and_nothing_written(kind, request, tmp_path)
 
 def test_without_a_compiler_the_message_says_so(monkeypatch):
     monkeypatch.delenv("CUDA_HOME", raising=False)
-    monkeypatch.setattr(building.shutil, "which", lambda name: None)
+    monkeypatch.setattr(compiling.shutil, "which", lambda name: None)
     with pytest.raises(RuntimeError, match="there is no nvcc"):
-        building.build("vllm", [], capability=(9, 0))
-    assert building.nvcc_version() is None
+        compiling.build("vllm", [])
+    assert compiling.nvcc_version() is None
 
 
 def test_arguments_go_as_c_has_them(monkeypatch):
     stream = SimpleNamespace(cuda_stream=77)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
     t, got = torch.ones(3), []
-    building.call(lambda *arguments: got.extend(arguments), t, None, 5, 0.5)
+    compiling.call(lambda *arguments: got.extend(arguments), t, None, 5, 0.5)
     types = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_double, ctypes.c_void_p]
     assert [type(value) for value in got] == types
     assert [value.value for value in got] == [t.data_ptr(), None, 5, 0.5, 77]
     with pytest.raises(RuntimeError, match=r"^too large$"):
-        building.call(lambda *arguments: b"too large")
+        compiling.call(lambda *arguments: b"too large")
 
 
 def test_a_file_is_imported_with_stand_ins(tmp_path):
@@ -283,7 +281,8 @@ def row(direction, provider, us, error, shape="sbhd (7, 2, 4, 16) fp32"):
     is_copy = provider == "copy_"
     about = {"shape": shape, "direction": direction, "provider": provider, "median_us": us}
     how = "" if is_copy else "bshd, in place"
-    return about | {"spread": 0.02, "of_copy": 10 / us, "error": error, "how": how}
+    errors = {"error": error, "max_error": error}
+    return about | {"spread": 0.02, "of_copy": 10 / us, "how": how} | errors
 
 
 PEER = {"measures": "its kernel", "absent": None, "revision": "release 1.2", "built_with": "-O3"}
@@ -331,7 +330,7 @@ def test_the_page_and_the_picture_show_the_record(tmp_path):
     assert "- Peer: no backward (2: s backward, ...)" in lines
     assert any("differ by up to 2.0% (" in line for line in lines)
     assert Image.open(path.with_suffix(".png")).text["Results"] == fingerprint(load(path))
-    figure = picture(RECORD)
+    figure = peers(RECORD["rows"])
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert names == [OURS, "Peer", "TransformerEngine, bshd", "TransformerEngine", "Half"]
     assert "rope_kernels reaches 80 %" in figure.get_suptitle()

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from benchmarks.rows import OURS, comparisons, share
+from benchmarks.case import OURS
+from benchmarks.results import comparisons, share
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Compile a launcher of ours with nvcc, load it with ctypes, and call it with tensors.
+"""Compile a launcher of ours with nvcc, load it, and call it with tensors.
 
 A launcher is one C++ file in `launchers/` that includes a project's sources and has plain C
 functions: pointers, `int64_t`, `double`, the stream last. Such a function returns null, or the
@@ -43,32 +43,22 @@ def nvcc_version() -> str | None:
     return release.group(1) if release else "unknown"
 
 
-def build(
-    launcher: str,
-    include: Sequence[Path],
-    flags: Sequence[str] = (),
-    capability: tuple[int, int] | None = None,
-) -> Path:
-    """Compile `launchers/<launcher>.cu` into a shared object, unless this has been done.
+def build(launcher: str, include: Sequence[Path], flags: Sequence[str] = ()) -> ctypes.CDLL:
+    """Compile `launchers/<launcher>.cu` into a shared object, unless this has been done; load it.
 
     Args:
         launcher: a file's name in `launchers/`, without its suffix.
         include: folders to search for headers: the project's, and those of our stubs.
         flags: more flags for nvcc; those of the project's own build that change code.
-        capability: of the GPU to compile for; by default that of the current one.
 
     Raises:
-        ValueError: there is no such launcher.
         RuntimeError: there is no nvcc, or it failed; the message has its first error.
     """
     source = HERE / "launchers" / f"{launcher}.cu"
-    if not source.is_file():
-        known = sorted(path.stem for path in source.parent.glob("*.cu"))
-        raise ValueError(f"launcher is {launcher!r}; accepted: {known}")
     nvcc = find_nvcc()
     if nvcc is None:
         raise RuntimeError("there is no nvcc to compile it with")
-    major, minor = capability or torch.cuda.get_device_capability()
+    major, minor = torch.cuda.get_device_capability()
     folders = [source.parent, *include]
     command = [nvcc, *_ALWAYS, f"-arch=sm_{major}{minor}", *flags, str(source)]
     command += [f"-I{folder}" for folder in folders]
@@ -80,12 +70,7 @@ def build(
         if done.returncode != 0:
             raise RuntimeError(f"nvcc failed: {_first_error(done.stderr + done.stdout)}")
         unfinished.replace(target)
-    return target
-
-
-def load(path: Path) -> ctypes.CDLL:
-    """The shared object, loaded."""
-    return ctypes.CDLL(str(path))
+    return ctypes.CDLL(str(target))
 
 
 def call(function, *arguments: Tensor | int | float | None) -> None:
