@@ -13,20 +13,24 @@ from benchmarks.providers.norm import OTHERS, TWO_KERNELS
 
 PEERS = (*TORCH, *HUGGING_FACE, *KERNELS)
 EVERYBODY = (*PEERS, ON_THE_FLY, COS_AND_SIN)
-NO_TABLE_OF_MODELS = (*TORCH, *KERNELS, ON_THE_FLY)  # who takes part of a row, or packed sequences
+WITHOUT_MODELS = (*TORCH, *KERNELS, ON_THE_FLY)  # Hugging Face's function rotates whole, dense rows
+OF_A_CALL = (*TORCH, "Hugging Face", *KERNELS, ON_THE_FLY)
+
 BOTH_WAYS = ("forward", "backward")
+ON_THE_HOST = ("forward", "forward, grad", "both")
 DENSE = ("sbhd", "bshd", "bhsd")
 PER_PAIR = "angles per pair"
 
+STUDY = (2048, 16, 8, 256)
 TINY = ((64, 1, 16, 64), (128, 1, 16, 128), (32, 1, 8, 256))  # the study's wall-time test
 LLAMA = (4096, 2, 32, 128)
 MODELS = (LLAMA, (8192, 1, 64, 128), (2048, 8, 32, 64))
-STUDY = (2048, 16, 8, 256)
 
 
-def _share(share: float, even: float | None = None) -> tuple[tuple[str, Bar], ...]:
-    bar = Bar(at_least=share, even=even)
-    return ("forward", bar), ("backward", bar)
+def _share(forward: float, backward: float | None = None, even: float | None = None) -> tuple:
+    backward = forward if backward is None else backward
+    shares = {"forward": forward, "backward": backward}
+    return tuple((name, Bar(at_least=share, even=even)) for name, share in shares.items())
 
 
 def _forward(title: str, cases: Iterable[Case], share: float) -> Group:
@@ -35,6 +39,17 @@ def _forward(title: str, cases: Iterable[Case], share: float) -> Group:
 
 def _both_ways(title: str, cases: Iterable[Case], share: float) -> Group:
     return Group(title, tuple(cases), _share(share), directions=BOTH_WAYS)
+
+
+def _beside_others(title: str, case: Case, share: float | None, others: tuple[str, ...]) -> Group:
+    """A row of the table in README."""
+    return Group(title, (case,), _share(share) if share else (), others, in_readme=True)
+
+
+def _among_ours(
+    title: str, cases: Iterable[Case], share: float, even: float | None = None
+) -> Group:
+    return Group(title, tuple(cases), _share(share, even=even), beside=(ON_THE_FLY,))
 
 
 def _q_and_k(**options) -> Case:
@@ -53,94 +68,59 @@ BARS = (
         beside=EVERYBODY,
         in_readme=True,
     ),
-    Group(
-        "the study's shape, fp16",
-        (Case(*STUDY, dtype="float16"),),
-        _share(0.98),
-        beside=(ON_THE_FLY,),
-    ),
-    Group("shapes of models", (Case(*LLAMA),), _share(0.97), beside=EVERYBODY, in_readme=True),
-    Group(
+    _among_ours("the study's shape, fp16", [Case(*STUDY, dtype="float16")], 0.98),
+    _beside_others("shapes of models", Case(*LLAMA), 0.97, EVERYBODY),
+    _among_ours(
         "shapes of models, each layout",
-        tuple(
+        [
             Case(*sizes, tensor_format=tensor_format)
             for sizes in MODELS
             for tensor_format in DENSE
             if (sizes, tensor_format) != (LLAMA, "sbhd")
-        ),
-        _share(0.97),
-        beside=(ON_THE_FLY,),
+        ],
+        0.97,
     ),
-    Group(
-        "long, angles on the fly",
-        (Case(131072, 1, 8, 128, freqs="module"),),
-        _share(0.98),
-        beside=EVERYBODY,
-        in_readme=True,
+    _beside_others(
+        "long, angles on the fly", Case(131072, 1, 8, 128, freqs="module"), 0.98, EVERYBODY
     ),
     Group(
         "a million positions, few heads, on the fly",
         (Case(1048576, 1, 2, 128, dtype="float32", freqs="module"),),
         _share(0.98),
     ),
-    Group(
-        "q and k in one launch",
-        (_q_and_k(tensor_format="bhsd"),),
-        _share(0.97),
-        beside=EVERYBODY,
-        in_readme=True,
-    ),
-    Group(
+    _beside_others("q and k in one launch", _q_and_k(tensor_format="bhsd"), 0.97, EVERYBODY),
+    _beside_others(
         "q and k as projections leave them",  # transposed views of (b, s, h, d) memory
-        (_q_and_k(tensor_format="bhsd", stored="bshd"),),
-        beside=EVERYBODY,
-        in_readme=True,
+        _q_and_k(tensor_format="bhsd", stored="bshd"),
+        None,
+        EVERYBODY,
     ),
-    Group(
+    _among_ours(
         "q and k in one launch, bshd and in place",
-        (
+        [
             _q_and_k(tensor_format="bshd"),
             _q_and_k(tensor_format="bshd", inplace=True),
             _q_and_k(tensor_format="bhsd", inplace=True),
-        ),
-        _share(0.97),
-        beside=(ON_THE_FLY,),
+        ],
+        0.97,
     ),
-    Group(
-        "half rotary",
-        (Case(*LLAMA, rotary_dim=64),),
-        _share(0.97),
-        beside=NO_TABLE_OF_MODELS,
-        in_readme=True,
-    ),
-    Group(
+    _beside_others("half rotary", Case(*LLAMA, rotary_dim=64), 0.97, WITHOUT_MODELS),
+    _among_ours(
         "half rotary in place, against a copy of the whole",
-        (Case(*LLAMA, rotary_dim=64, inplace=True),),
-        _share(1.0),
-        beside=(ON_THE_FLY,),
+        [Case(*LLAMA, rotary_dim=64, inplace=True)],
+        1.0,
     ),
-    Group(
-        "packed sequences",
-        tuple(_packed(count) for count in (1, 50, 500, 2401, 8192)),
-        _share(0.95, even=0.05),
-        beside=(ON_THE_FLY,),
-    ),
-    Group(
-        "packed sequences beside others",
-        (_packed(50, k_heads=8),),
-        beside=NO_TABLE_OF_MODELS,
-        in_readme=True,
-    ),
-    Group(
+    _among_ours("packed sequences", map(_packed, (1, 50, 500, 2401, 8192)), 0.95, even=0.05),
+    _beside_others("packed sequences beside others", _packed(50, k_heads=8), None, WITHOUT_MODELS),
+    _among_ours(
         "transposed, interleaved, ids, starts",
-        (
+        [
             Case(*LLAMA, stored="bshd"),
             Case(*LLAMA, interleaved=True),
             Case(*LLAMA, tensor_format="bshd", positions="ids"),
             Case(*LLAMA, tensor_format="bshd", positions="starts"),
-        ),
-        _share(0.95),
-        beside=(ON_THE_FLY,),
+        ],
+        0.95,
     ),
     Group(
         "decoding, q and k in place",
@@ -159,20 +139,18 @@ BARS = (
     Group(
         "host time of a call",
         (Case(*TINY[0], clock="host"),),
-        (
-            ("forward", Bar(at_most=2.0)),
-            ("forward, grad", Bar(at_most=3.0)),
-            ("both", Bar(at_most=1.6)),
+        tuple(
+            zip(ON_THE_HOST, (Bar(at_most=2.0), Bar(at_most=3.0), Bar(at_most=1.6)), strict=True)
         ),
-        beside=(*TORCH, "Hugging Face", *KERNELS, ON_THE_FLY),
-        directions=("forward", "forward, grad", "both"),
+        beside=OF_A_CALL,
+        directions=ON_THE_HOST,
         in_readme=True,
     ),
     Group(
         "host time of a call, other sizes",
         tuple(Case(*sizes, clock="host") for sizes in TINY[1:]),
         beside=("PyTorch eager", *KERNELS, ON_THE_FLY),
-        directions=("forward", "forward, grad", "both"),
+        directions=ON_THE_HOST,
     ),
 )
 
@@ -261,22 +239,18 @@ def _norm(tensor_format: str) -> Case:
     return Case(*sizes, k_heads=8, tensor_format=tensor_format, freqs="module", cu_seqlens=cuts)
 
 
-def _norm_bars(forward: float, backward: float) -> tuple[tuple[str, Bar], ...]:
-    return ("forward", Bar(at_least=forward)), ("backward", Bar(at_least=backward))
-
-
 NORM = (
     Group(
         "beside others, in the layout that suits them",
         (_norm("sbhd"),),
-        _norm_bars(0.93, 0.80),
+        _share(0.93, 0.80),
         beside=tuple(provider.name for provider in OTHERS),
         directions=BOTH_WAYS,
     ),
     Group(
         "other layouts",
         (_norm("bhsd"), _norm("thd")),
-        _norm_bars(0.90, 0.77),
+        _share(0.90, 0.77),
         beside=(TWO_KERNELS,),
         directions=BOTH_WAYS,
     ),

@@ -205,14 +205,16 @@ def _in_order(rows: list[dict]) -> list[str]:
 
 
 def _legend(figure: Figure) -> None:
-    """Below, each mark once."""
+    """Below, above the source, each mark once."""
     found = {}
     for ax in figure.axes:
         for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
             found.setdefault(name, handle)
     names = [name for name in (*LOOKS, "goal") if name in found]
     handles = [found[name] for name in names]
-    figure.legend(handles, names, loc="outside lower center", ncols=4)
+    strip = 0.3 / figure.get_figheight()
+    above = (0, strip, 1, 1 - strip)
+    figure.legend(handles, names, loc="outside lower center", bbox_to_anchor=above, ncols=4)
 
 
 def _concluded(figure: Figure, conclusion: str) -> Figure:

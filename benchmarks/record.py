@@ -13,7 +13,7 @@ from benchmarks.gpu import GPU
 from benchmarks.kind import Kind
 from benchmarks.kinds import kind_of
 from benchmarks.measure import EVERYBODY, NO_TIME, Results, measure_cases
-from benchmarks.peers.compiling import nvcc_version
+from benchmarks.peers.code import nvcc_version
 from benchmarks.provider import Provider
 from benchmarks.results import RESULTS, ROOT, file_name, load, save
 from rope_lab.records import origin

@@ -4,7 +4,7 @@ Where each comes from is said beside it. What a set leaves open (a storage order
 from the same source. Sets of others have no bars: they are there to be compared with.
 """
 
-from benchmarks.bars import BARS, BOTH_WAYS, HEADS, NO_TABLE_OF_MODELS, PEERS
+from benchmarks.bars import BARS, BOTH_WAYS, HEADS, PEERS, WITHOUT_MODELS
 from benchmarks.case import COS_AND_SIN, ON_THE_FLY, Case, Group
 from benchmarks.providers import EVERY_WAY, HUGGING_FACE, KERNELS, TORCH
 
@@ -103,7 +103,7 @@ THD = (
             Case(65536, 1, 32, 128, k_heads=8, tensor_format="thd", sequences=count)
             for count in (1, 50, 500, 2401, 8192)
         ),
-        beside=NO_TABLE_OF_MODELS,
+        beside=WITHOUT_MODELS,
     ),
 )
 

@@ -1,5 +1,1 @@
-"""The few files of other projects that hold their RoPE: found, compiled, imported.
-
-`sources.py` unpacks them. `compiling.py` compiles a launcher of ours around them, `importing.py`
-imports one without its package. Who calls them is in `benchmarks/providers`.
-"""
+"""The few files of other projects that hold their RoPE: unpacked, then compiled or imported."""

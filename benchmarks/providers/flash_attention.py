@@ -8,7 +8,7 @@ function around it calls the same with `conjugate=True` in the backward.
 from types import ModuleType
 
 from benchmarks.case import Case
-from benchmarks.peers.importing import import_file
+from benchmarks.peers.code import import_file
 from benchmarks.peers.sources import Source
 from benchmarks.provider import FromSources
 from benchmarks.workload import Layout, Workload

@@ -13,7 +13,7 @@ From sources: `rope_forward(q, k, cos, sin)` and `rope_backward(dq, dk, cos, sin
 from types import ModuleType
 
 from benchmarks.case import Case
-from benchmarks.peers.importing import import_file
+from benchmarks.peers.code import import_file
 from benchmarks.peers.sources import Source
 from benchmarks.provider import FromSources, Provider
 from benchmarks.providers.hugging_face import as_models_have_them

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Case
-from benchmarks.peers.compiling import DTYPE_CODES, HERE, build, call
+from benchmarks.peers.code import DTYPE_CODES, HERE, build, call
 from benchmarks.peers.sources import Source
 from benchmarks.provider import BY_ITS_HOST_CODE, FromSources
 from benchmarks.workload import Layout, Workload

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Case
-from benchmarks.peers.importing import import_file
+from benchmarks.peers.code import import_file
 from benchmarks.peers.sources import Source
 from benchmarks.provider import FromSources
 from benchmarks.workload import Layout, Workload

@@ -15,8 +15,8 @@ from benchmarks import __main__ as command
 from benchmarks.case import OURS, Case
 from benchmarks.kinds import PEERS
 from benchmarks.kinds.peers import README, page, tables
-from benchmarks.peers import compiling
-from benchmarks.peers.importing import import_file
+from benchmarks.peers import code
+from benchmarks.peers.code import import_file
 from benchmarks.peers.sources import Source, blob_id
 from benchmarks.pictures import fingerprint, peers
 from benchmarks.provider import FromSources, Provider
@@ -86,22 +86,22 @@ def test_another_content_is_refused_and_nothing_written(kind, request, tmp_path)
 
 def test_without_a_compiler_the_message_says_so(monkeypatch):
     monkeypatch.delenv("CUDA_HOME", raising=False)
-    monkeypatch.setattr(compiling.shutil, "which", lambda name: None)
+    monkeypatch.setattr(code.shutil, "which", lambda name: None)
     with pytest.raises(RuntimeError, match="there is no nvcc"):
-        compiling.build("vllm", [])
-    assert compiling.nvcc_version() is None
+        code.build("vllm", [])
+    assert code.nvcc_version() is None
 
 
 def test_arguments_go_as_c_has_them(monkeypatch):
     stream = SimpleNamespace(cuda_stream=77)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
     t, got = torch.ones(3), []
-    compiling.call(lambda *arguments: got.extend(arguments), t, None, 5, 0.5)
+    code.call(lambda *arguments: got.extend(arguments), t, None, 5, 0.5)
     types = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_double, ctypes.c_void_p]
     assert [type(value) for value in got] == types
     assert [value.value for value in got] == [t.data_ptr(), None, 5, 0.5, 77]
     with pytest.raises(RuntimeError, match=r"^too large$"):
-        compiling.call(lambda *arguments: b"too large")
+        code.call(lambda *arguments: b"too large")
 
 
 def test_a_file_is_imported_with_stand_ins(tmp_path):

@@ -1,4 +1,4 @@
-"""Compile a launcher of ours with nvcc, load it, and call it with tensors.
+"""Compile a launcher of ours with nvcc and call it with tensors, or import one file of a project.
 
 A launcher is one C++ file in `launchers/` that includes a project's sources and has plain C
 functions: pointers, `int64_t`, `double`, the stream last. Such a function returns null, or the
@@ -7,13 +7,16 @@ message of a failure. Nothing is linked to libtorch, which is why compiling take
 
 import ctypes
 import hashlib
+import importlib.util
 import os
 import re
 import shutil
 import subprocess
+import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -22,6 +25,7 @@ from benchmarks.peers.sources import PEERS
 
 HERE = Path(__file__).resolve().parent
 DTYPE_CODES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}  # as the launchers have them
+_PREFIX = "_peers"  # of modules' names, so that an installed package is never shadowed
 _ALWAYS = ("-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", "--expt-relaxed-constexpr")
 
 
@@ -86,6 +90,36 @@ def call(function, *arguments: Tensor | int | float | None) -> None:
         raise RuntimeError(failure.decode())
 
 
+def import_file(
+    path: Path, name: str, stubs: Mapping[str, Mapping[str, object]] | None = None
+) -> ModuleType:
+    """The module of a file, under a name of our own.
+
+    Args:
+        path: the file.
+        name: its dotted name in its project, such as 'unsloth.kernels.rope_embedding'. Its
+            relative imports are resolved from there.
+        stubs: modules that it imports by relative imports: dotted name in the project, and
+            the attributes that the module needs.
+
+    Raises:
+        ValueError: there is no such file.
+        ImportError: it imports something that is neither installed nor stood in for.
+    """
+    if not path.is_file():
+        raise ValueError(f"path is {str(path)!r}; accepted: a file")
+    names = {name, *(stubs or {})}
+    for package in sorted({parent for one in names for parent in _parents(one)}):
+        _put(package).__path__ = []
+    for stub, attributes in (stubs or {}).items():
+        vars(_put(stub)).update(attributes)
+    spec = importlib.util.spec_from_file_location(f"{_PREFIX}.{name}", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
 def _as_c(argument: Tensor | int | float | None) -> ctypes._SimpleCData:
     if isinstance(argument, Tensor):
         return ctypes.c_void_p(argument.data_ptr())
@@ -107,3 +141,13 @@ def _fingerprint(command: Sequence[str], folders: Sequence[Path]) -> str:
 def _first_error(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return next((line for line in lines if "error" in line), lines[0] if lines else "")[:300]
+
+
+def _parents(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(len(parts))]  # '' is the prefix alone
+
+
+def _put(name: str) -> ModuleType:
+    full = f"{_PREFIX}.{name}" if name else _PREFIX
+    return sys.modules.setdefault(full, ModuleType(full))
