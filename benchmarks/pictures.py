@@ -97,7 +97,7 @@ def shapes(rows: list[dict]) -> Figure | None:
     figure, axes = _axes(rows, 2.4 + 0.33 * len(labels))
     ours = []
     for ax, direction in axes:
-        _lines(ax, [textwrap.fill(label, 44) for label in labels])
+        _lines(ax, [textwrap.fill(label, 40) for label in labels])
         for together, limit in comparisons([r for r in rows if r["direction"] == direction]):
             place = labels.index(limit["shape"])
             for name, row in together.items():
@@ -113,7 +113,7 @@ def shapes(rows: list[dict]) -> Figure | None:
                     goal = 100 * bar["at_least"]
                     ax.vlines(goal, place - 0.4, place + 0.4, color=INK, label="goal")
         ax.axvline(100, color=INK, linewidth=0.8, linestyle="--")
-        ax.set(xlabel="% of copy bandwidth, at the right: ours", xlim=(0, 1.3 * ax.get_xlim()[1]))
+        ax.set(xlabel="% of a copy; right: ours", xlim=(0, 1.3 * ax.get_xlim()[1]))
     _legend(figure)
     good = f"{sum(one >= CLOSE for one in ours)} of {len(ours)} cases"
     said = f"rope_kernels reaches {100 * CLOSE:.0f} % of copy bandwidth in {good}"
@@ -178,10 +178,10 @@ def _axes(rows: list[dict], inches: float) -> tuple[Figure, Iterable[tuple[Axes,
     """A figure of so many inches, and axes for each direction that was measured."""
     directions = list(dict.fromkeys(row["direction"] for row in rows))
     figure, axes = plt.subplots(
-        1, len(directions), figsize=(8.4, inches), sharey=True, squeeze=False
+        1, len(directions), figsize=(9.2, inches), sharey=True, squeeze=False
     )
     for ax, direction in zip(axes[0], directions, strict=True):
-        ax.set_title({"both": "forward and backward"}.get(direction, direction))
+        ax.set_title(direction)
     return figure, list(zip(axes[0], directions, strict=True))
 
 
@@ -205,16 +205,14 @@ def _in_order(rows: list[dict]) -> list[str]:
 
 
 def _legend(figure: Figure) -> None:
-    """Below, above the source, each mark once."""
+    """At the right, each mark once."""
     found = {}
     for ax in figure.axes:
         for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
             found.setdefault(name, handle)
     names = [name for name in (*LOOKS, "goal") if name in found]
     handles = [found[name] for name in names]
-    strip = 0.3 / figure.get_figheight()
-    above = (0, strip, 1, 1 - strip)
-    figure.legend(handles, names, loc="outside lower center", bbox_to_anchor=above, ncols=4)
+    figure.legend(handles, names, loc="outside right upper", fontsize=SMALL)
 
 
 def _concluded(figure: Figure, conclusion: str) -> Figure:
