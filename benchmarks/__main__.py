@@ -32,45 +32,37 @@ COMMANDS = {"models": _models, "report": report_command, "sources": sources.main
 
 def main(
     arguments: Sequence[str] | None = None,
-    instruments: GPU | None = None,
+    gpu: GPU | None = None,
     kinds: Iterable[Kind] = KINDS,
 ) -> int:
-    """The command; tests hand over instruments that need no GPU, and kinds with tiny shapes."""
+    """The command; tests hand over a GPU that is none, and kinds with tiny shapes."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments and arguments[0] in COMMANDS:
         return COMMANDS[arguments[0]](arguments[1:])
     options = _parsed(arguments, kinds)
-    jobs = [_job_of(kind, options) for kind in kinds if set(kind.sets) & set(options.what)]
+    jobs = [
+        Job(
+            kind,
+            sets=tuple(name for name in kind.sets if name in options.what),
+            beside=tuple(kind.providers) if "all" in options.providers else options.providers,
+            **{"quick": options.quick, "minutes": options.minutes, "out": options.out},
+        )
+        for kind in kinds
+        if set(kind.sets) & set(options.what)
+    ]
     if options.list:
-        print("\n".join(line for job in jobs for line in _listed(job)))
+        for job in jobs:
+            print("\n".join(f"{name}: {case.label}" for name, _, case in job.cases()))
+            print("\n".join(f"    {p.name}: {p.origin()}" for p in job.providers()))
         return 0
-    if instruments is None:
+    if gpu is None:
         try:
             require_compiled_kernels()
         except RuntimeError as why:
             print(f"Nothing is measured: {why}", file=sys.stderr)
             return 1
-        instruments = GPU(rounds=QUICK_ROUNDS if options.quick else ROUNDS)
-    return max([record(job, instruments) for job in jobs])
-
-
-def _job_of(kind: Kind, options: argparse.Namespace) -> Job:
-    beside = options.providers
-    if beside and "all" in beside:
-        beside = kind.providers
-    return Job(
-        kind,
-        sets=tuple(name for name in kind.sets if name in options.what),
-        beside=None if beside is None else tuple(beside),
-        quick=options.quick,
-        minutes=options.minutes,
-        out=options.out,
-    )
-
-
-def _listed(job: Job) -> list[str]:
-    cases = [f"{name}: {case.label}" for name, _, case in job.cases()]
-    return [*cases, *(f"    {p.name}: {p.origin()}" for p in job.providers())]
+        gpu = GPU(rounds=QUICK_ROUNDS if options.quick else ROUNDS)
+    return max([record(job, gpu) for job in jobs])
 
 
 def _parsed(arguments: Sequence[str], kinds: Iterable[Kind]) -> argparse.Namespace:
@@ -87,6 +79,7 @@ def _parsed(arguments: Sequence[str], kinds: Iterable[Kind]) -> argparse.Namespa
     parser.add_argument(
         "--providers",
         nargs="+",
+        default=(),
         choices=["all", *names],
         metavar="NAME",
         help="measure these beside the limit and ours, wherever they can; or 'all'; "

@@ -2,6 +2,8 @@
 
 from dataclasses import asdict, dataclass
 
+import torch
+
 LIMITS = ("copy_", "x * 2")  # what everybody is compared with
 OURS = "rope_kernels"
 ON_THE_FLY = "rope_kernels, on the fly"
@@ -64,7 +66,7 @@ class Case:
     @property
     def element_bytes(self) -> int:
         """Bytes of one element."""
-        return {"bf16": 2, "fp16": 2, "fp32": 4, "fp64": 8}[_SHORT[self.dtype]]
+        return getattr(torch, self.dtype).itemsize
 
     @property
     def bytes_moved(self) -> int:

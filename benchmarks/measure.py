@@ -1,10 +1,10 @@
-"""One case after the other, every provider on it in turn: is it right, how long, how much memory.
+"""One case, every provider on it in turn: is it right, how long, how much memory.
 
 A provider's first call is compared with fp64; what is measured follows. Who has no such call, or
 fails, is left out with the reason.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
@@ -27,45 +27,26 @@ class Results:
     left_out: list[dict] = field(default_factory=list)
 
 
-def measure_cases(
-    kind: Kind,
-    todo: list[tuple[str, Group, Case, list[Provider]]],
-    instruments: GPU,
-    absent: Collection[str] = (),
-    is_late: Callable[[], bool] = lambda: False,
-    say: Callable[[str], None] = lambda line: print(line, flush=True),
-    after_each: Callable[[Results], None] = lambda results: None,
-) -> Results:
-    """Measure every case, beside all of its providers that are not absent.
-
-    `todo` has the set's name, the group, the case and its providers.
-    """
-    results = Results()
-    for number, (set_name, group, case, providers) in enumerate(todo, start=1):
-        say(f"[{number}/{len(todo)}] {set_name}: {case.label}")
-        place = kind.place(set_name, group, case)
-        one_case = _OneCase(kind, place, group, case, instruments, say, results)
-        if is_late():
-            one_case.leave_out(EVERYBODY, "", NO_TIME, failed=True)
-            continue
-        one_case.measure([p for p in providers if p.name not in absent])
-        after_each(results)
-    return results
-
-
 @dataclass
-class _OneCase:
+class OneCase:
+    """A case, which is measured beside several providers; what comes of it goes into `results`."""
+
     kind: Kind
-    place: dict
+    set_name: str
     group: Group
     case: Case
-    instruments: GPU
-    say: Callable[[str], None]
+    gpu: GPU
     results: Results
 
+    @property
+    def place(self) -> dict:
+        """The first fields of its rows."""
+        return self.kind.place(self.set_name, self.group, self.case)
+
     def measure(self, providers: list[Provider]) -> None:
+        """Check and time every direction."""
         torch._dynamo.reset()  # see providers/pytorch.py
-        workload = Workload(self.case, self.instruments.device)
+        workload = Workload(self.case, self.gpu.device)
         functions = {}
         for provider in providers:
             if all(provider.cannot(self.case, d) for d in self.group.directions):
@@ -78,13 +59,14 @@ class _OneCase:
                     functions[provider] = found[0]
         for direction in self.group.directions:
             self._one_direction(workload, direction, functions)
-        self.instruments.free()
+        self.gpu.free()
 
     def leave_out(self, name: str, direction: str, why: str, failed: bool = False) -> None:
+        """Say why a provider has no row."""
         about = {"direction": direction, "provider": name, "why": why, "failed": failed}
         self.results.left_out.append(self.place | about)
         if failed:
-            self.say(f"    {direction:14} {name:33} FAILED: {why}")
+            print(f"    {direction:14} {name:33} FAILED: {why}", flush=True)
 
     def _one_direction(self, workload: Workload, direction: str, functions: dict) -> None:
         checked: dict[str, Checked] = {}
@@ -105,25 +87,20 @@ class _OneCase:
         limit = next(timings[name] for name in LIMITS if name in timings)
         for name, one in checked.items():
             measured = Measured(
-                group=self.group,
-                case=self.case,
-                direction=direction,
-                provider=name,
-                checked=one,
-                timing=timings[name],
+                *(self.group, self.case, direction, name, one, timings[name]),
                 limit_us=limit.median_us,
                 host_us=host[name].median_us,
             )
             row = self.place | {"direction": direction, "provider": name}
             self.results.rows.append(row | asdict(measured.timing) | self.kind.facts(measured))
-            self.say(_line(measured))
+            print(_line(measured), flush=True)
 
     def _times(self, calls: dict[str, Callable]) -> tuple[dict, dict]:
         """By the case's clock, and on the host."""
         if self.case.clock == "host":
-            timings = self.instruments.host_time(calls)
+            timings = self.gpu.host_time(calls)
             return timings, timings
-        return self.instruments.device_time(calls), self.instruments.host_time_of_large(calls)
+        return self.gpu.device_time(calls), self.gpu.host_time_of_large(calls)
 
     def _checked(
         self, workload: Workload, provider: Provider, function: Callable, direction: str
@@ -144,9 +121,9 @@ class _OneCase:
             why = f"wrong: error {errors.relative:.2g} against fp64, {allowed:.2g} allowed"
             self.leave_out(provider.name, direction, why, failed=True)
             return None
-        peak = self.instruments.peak_bytes(run.call)
+        peak = self.gpu.peak_bytes(run.call)
         if self.case.clock == "replay":
-            captured = self.instruments.captured(run.call)
+            captured = self.gpu.captured(run.call)
             if run.layout is not None:
                 again = self._errors_of_replay(provider, workload, run, captured, direction)
                 if not again.relative <= errors.relative:  # NaN, too

@@ -12,7 +12,7 @@ from benchmarks.case import LIMITS, Case, Group
 from benchmarks.gpu import GPU
 from benchmarks.kind import Kind
 from benchmarks.kinds import kind_of
-from benchmarks.measure import EVERYBODY, NO_TIME, Results, measure_cases
+from benchmarks.measure import EVERYBODY, NO_TIME, OneCase, Results
 from benchmarks.peers.code import nvcc_version
 from benchmarks.provider import Provider
 from benchmarks.results import RESULTS, ROOT, file_name, load, save
@@ -27,7 +27,7 @@ class Job:
 
     kind: Kind
     sets: tuple[str, ...]
-    beside: tuple[str, ...] | None = None
+    beside: Sequence[str] = ()  # (): those that the groups name
     quick: bool = False
     minutes: float = 60.0  # start no case after these
     out: Path | None = None
@@ -35,7 +35,7 @@ class Job:
     @property
     def is_record(self) -> bool:
         """Is it all that a record of this kind holds, measured in full?"""
-        return self.sets == self.kind.record and self.beside is None and not self.quick
+        return self.sets == self.kind.record and not self.beside and not self.quick
 
     @property
     def folder(self) -> Path:
@@ -60,63 +60,57 @@ class Job:
         groups = groups or tuple(group for _, group, _ in self.cases())
         wanted = {*LIMITS, *self.kind.ours}
         for group in groups:
-            wanted.update(group.beside if self.beside is None else self.beside)
+            wanted.update(self.beside or group.beside)
         return [provider for name, provider in self.kind.providers.items() if name in wanted]
 
 
-def record(job: Job, instruments: GPU) -> int:
+def record(job: Job, gpu: GPU) -> int:
     """Measure, write, report.
 
     Returns:
         0, or 1 if ours failed or was wrong.
     """
-    providers = job.providers()
+    providers, cases, results = job.providers(), list(job.cases()), Results()
     with ThreadPoolExecutor() as pool:  # compiles and imports what comes from sources
         reasons = pool.map(lambda provider: provider.absent(), providers)
     absent = {p.name: why for p, why in zip(providers, reasons, strict=True) if why}
-    begin = time.monotonic()
-
-    def spent() -> float:
-        return round(time.monotonic() - begin, 1)
-
-    header = _header(job, instruments, absent)
+    begin, header = time.monotonic(), _header(job, gpu, absent)
     path = job.path(header["gpu"])
     print(origin(header["gpu"], header["versions"], header["date"]))
     print("Clocks:", header["clocks"] or "not told")
     for provider in providers:
         print(f"  {provider.name}: {absent.get(provider.name) or provider.origin()}")
 
-    def store(results: Results, complete: bool = False) -> None:
+    def spent() -> float:
+        return round(time.monotonic() - begin, 1)
+
+    def store(complete: bool = False) -> None:
         late = {"seconds": spent(), "complete": complete}
         save(path, header | late | {"rows": results.rows, "left_out": results.left_out})
 
-    results = measure_cases(
-        job.kind,
-        [(*case, job.providers(case[1])) for case in job.cases()],
-        instruments,
-        absent,
-        is_late=lambda: spent() >= 60 * job.minutes,
-        after_each=store,
-    )
-    header["clocks_at_the_end"] = instruments.clocks()
-    store(results, complete=all(left["why"] != NO_TIME for left in results.left_out))
+    for number, (name, group, case) in enumerate(cases, start=1):
+        print(f"[{number}/{len(cases)}] {name}: {case.label}", flush=True)
+        one = OneCase(job.kind, name, group, case, gpu, results)
+        if spent() >= 60 * job.minutes:
+            one.leave_out(EVERYBODY, "", NO_TIME, failed=True)
+            continue
+        one.measure([p for p in job.providers(group) if p.name not in absent])
+        store()
+    header["clocks_at_the_end"] = gpu.clocks()
+    store(complete=all(left["why"] != NO_TIME for left in results.left_out))
     print(f"Written after {spent():.0f} s: {path}", flush=True)
     if results.rows:
         print(report(path, into_pages=job.is_record and job.folder == RESULTS))
     return _failures(job, results)
 
 
-def _header(job: Job, instruments: GPU, absent: dict[str, str]) -> dict:
-    providers = job.providers()
-    header = instruments.circumstances()
+def _header(job: Job, gpu: GPU, absent: dict[str, str]) -> dict:
+    providers, header = job.providers(), gpu.circumstances()
     if any(provider.built_with for provider in providers):
         header["versions"] = header["versions"] | {"nvcc": nvcc_version()}
-    header["what"] = (
-        "Time in microseconds: on the GPU, L2 flushed, median of "
-        f"{instruments.rounds} interleaved rounds"
-    )
-    header |= {"sets": job.sets, "record": job.is_record, "quick": job.quick}
-    header["clocks"] = instruments.clocks()
+    time_of = f"on the GPU, L2 flushed, median of {gpu.rounds} interleaved rounds"
+    header |= {"what": f"Time in microseconds: {time_of}", "sets": job.sets}
+    header |= {"record": job.is_record, "quick": job.quick, "clocks": gpu.clocks()}
     return header | job.kind.about(providers, absent)
 
 

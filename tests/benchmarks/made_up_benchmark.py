@@ -80,7 +80,7 @@ def without_tensors(monkeypatch, gpu):
 
     monkeypatch.setattr(measure, "Workload", workload)
     monkeypatch.setattr(
-        measure._OneCase,
+        measure.OneCase,
         "_checked",
         lambda self, workload, provider, function, direction: Checked(
             Run(lambda: ()), Errors(1e-8, 1e-8), right=True, peak_bytes=2**20

@@ -1,6 +1,5 @@
 """The benchmark's command, run from end to end without a GPU: tiny shapes, or times made up."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -11,9 +10,7 @@ from benchmarks import pictures
 from benchmarks.case import OURS, Bar, Case, Group
 from benchmarks.gpu import GPU
 from benchmarks.kinds import ROTATION
-from benchmarks.measure import measure_cases
 from benchmarks.providers import PROVIDERS
-from benchmarks.record import Job
 from benchmarks.results import RESULTS, comparisons, load
 from benchmarks.verdicts import verdicts
 from made_up_benchmark import FakeGPU, without_tensors
@@ -209,11 +206,8 @@ def kind(gpu, monkeypatch):
     return without_tensors(monkeypatch, gpu)
 
 
-def test_verdicts_are_the_worst_cases(gpu, kind):
-    job = Job(kind, ("bars",))
-    todo = [(*case, job.providers(case[1])) for case in job.cases()]
-    results = measure_cases(kind, todo, gpu, say=lambda line: None)
-    rows = json.loads(json.dumps(results.rows))
+def test_verdicts_are_the_worst_cases(gpu, kind, tmp_path):
+    rows = run(tmp_path, "bars", gpu=gpu, kind=kind)[1]["rows"]
     assert [v.met for v in verdicts(rows) if v.title == "half rotary"] == [True]
     (packed,) = [v for v in verdicts(rows) if v.title.startswith("packed sequences: slowest")]
     assert packed.met
