@@ -72,18 +72,17 @@ class GPU:
         return circumstances()
 
     def clocks(self) -> dict[str, str]:
-        """Clocks, temperature and power limit, if they can be read."""
+        """Clocks, temperature and power limit, as nvidia-smi says; nothing is ever set.
+
+        Empty where it cannot be asked.
+        """
         uuid = getattr(torch.cuda.get_device_properties(), "uuid", None)
-        return read_clocks(f"GPU-{uuid}" if uuid else "0")
-
-
-def read_clocks(gpu: str) -> dict[str, str]:
-    """What nvidia-smi says of a GPU; nothing is ever set. Empty where it cannot be asked."""
-    command = ["nvidia-smi", "-i", gpu, f"--query-gpu={','.join(_ASKED)}", "--format=csv,noheader"]
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    lines = answer.stdout.strip().splitlines()
-    values = [value.strip() for value in lines[0].split(",")] if lines else []
-    return dict(zip(_ASKED, values, strict=False)) if len(values) == len(_ASKED) else {}
+        command = ["nvidia-smi", "-i", f"GPU-{uuid}" if uuid else "0", "--format=csv,noheader"]
+        command.append(f"--query-gpu={','.join(_ASKED)}")
+        try:
+            answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+        except (OSError, subprocess.SubprocessError):
+            return {}
+        values = answer.stdout.partition("\n")[0].split(",")
+        found = dict(zip(_ASKED, map(str.strip, values), strict=False))
+        return found if len(values) == len(_ASKED) else {}

@@ -211,17 +211,15 @@ def losses(name: str, steps: int = 50) -> dict[str, list[float]]:
         model = model_of(name, torch.bfloat16, SMALL)
         descent = torch.optim.AdamW(model.parameters(), lr=1e-3)
         with patch(model, norms=True, strict=True) if way == "norms" else nullcontext():
-            found[way] = [step(model, descent, batch) for batch in batches]
+            found[way] = []
+            for batch in batches:
+                logits = model(batch[:, :-1], use_cache=False).logits.flatten(0, 1).float()
+                loss = nn.functional.cross_entropy(logits, batch[:, 1:].flatten())
+                loss.backward()
+                descent.step()
+                descent.zero_grad()
+                found[way].append(round(loss.item(), 5))
     return found
-
-
-def step(model: nn.Module, descent: torch.optim.Optimizer, batch: Tensor) -> float:
-    logits = model(batch[:, :-1], use_cache=False).logits
-    loss = nn.functional.cross_entropy(logits.flatten(0, 1).float(), batch[:, 1:].flatten())
-    loss.backward()
-    descent.step()
-    descent.zero_grad()
-    return round(loss.item(), 5)
 
 
 def draw_losses(losses: dict, path: Path) -> None:
