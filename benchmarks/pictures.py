@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.case import COS_AND_SIN, LIMITS, ON_THE_FLY, OURS
-from benchmarks.providers import KERNELS
+from benchmarks.providers import EVERY_WAY
 from benchmarks.results import bandwidth, comparisons, share
 from rope_lab.records import origin
 
@@ -23,7 +23,7 @@ LOOKS = {  # provider -> color, marker
     **{OURS: (GREEN, "o"), ON_THE_FLY: (GREEN, "^"), COS_AND_SIN: (GREEN, "v")},
     **{"PyTorch eager": (RED, "s"), "torch.compile": (ORANGE, "D")},
     **{"Hugging Face": (RED, "x"), "Hugging Face, compiled": (ORANGE, "+")},
-    **{name: ("#bd6c9f", "P*X<>hd"[place % 7]) for place, name in enumerate(KERNELS)},
+    **{name: ("#bd6c9f", "P*X<>hd"[place % 7]) for place, name in enumerate(EVERY_WAY)},
 }
 STYLE = {
     **{"figure.facecolor": PLATE, "axes.facecolor": PLATE, "figure.constrained_layout.use": True},

@@ -91,8 +91,6 @@ class Provider:
             return importlib.metadata.version(self.distribution)
         except importlib.metadata.PackageNotFoundError:
             return "unknown"
-        except ValueError:  # a stand-in without a spec
-            return "unknown"
 
     def absent(self) -> str:
         """Why it cannot take part; '': it can."""
@@ -195,9 +193,11 @@ class FromSources(Provider):
         return about | {"revision": self.source.revision, "built_with": self.built_with}
 
     def cannot(self, case: Case, direction: str) -> str | None:
-        """The launcher is not what the project's users call, so its host time says nothing."""
+        """As others; and it is not called as its users call it, so its host time says nothing."""
         if case.clock == "host":
             return "no host time: it is called by a launcher of ours"
+        if direction not in ("forward", "backward"):
+            return "forward and backward apart, without autograd"
         return super().cannot(case, direction)
 
     @cached_property

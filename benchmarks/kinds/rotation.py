@@ -28,8 +28,7 @@ FULL = ROOT / "benchmarks" / "README.md"
 def facts(measured: Measured) -> dict:
     """The last fields of a row. Of what comes from sources the host time says nothing."""
     group, case, checked = measured.group, measured.case, measured.checked
-    is_ours = measured.provider == OURS
-    bar = group.bar(measured.direction) if is_ours else None
+    bar = group.bar(measured.direction) if measured.provider == OURS else None
     by_a_launcher = isinstance(PROVIDERS.get(measured.provider), FromSources)
     return {
         "error": measured.error,
@@ -45,8 +44,8 @@ def facts(measured: Measured) -> dict:
 
 def versions(providers: Iterable[Provider], absent: dict[str, str]) -> dict:
     """Who took part, for a record: versions, None where one is not there."""
-    found = {provider.name: provider.version() for provider in providers}
-    packages = {p.distribution or p.name: p.version() for p in providers if p.version()}
+    found = {p.name: None if p.name in absent else p.version() for p in providers}
+    packages = {p.distribution or p.name: found[p.name] for p in providers if found[p.name]}
     return {"format": 2, "providers": found, "packages": packages}
 
 
