@@ -20,7 +20,7 @@ from benchmarks.peers.code import import_file
 from benchmarks.peers.sources import Source, blob_id
 from benchmarks.pictures import fingerprint, peers
 from benchmarks.provider import FromSources, Provider
-from benchmarks.providers import FROM_SOURCES
+from benchmarks.providers import FROM_SOURCES, transformer_engine
 from benchmarks.record import Job
 from benchmarks.results import RESULTS, load
 from benchmarks.workload import Layout, Workload
@@ -118,6 +118,76 @@ def test_a_file_is_imported_with_stand_ins(tmp_path):
 
 
 # checking and timing
+
+
+def halves_turned(x, cos, sin):
+    first, second = x.chunk(2, -1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
+
+
+def apply_rotary(x, cos, sin, interleaved, conjugate):
+    """FlashAttention's: (b, s, h, d), a column for each pair."""
+    return halves_turned(x, cos[:, None], (-sin if conjugate else sin)[:, None])
+
+
+def rope_forward(q, k, cos, sin):
+    """Liger-Kernel's: (b, h, s, d), in place, a column for each element, with two more results."""
+    half = cos.shape[-1] // 2
+    cos, sin = cos[:, None, :, :half], sin[:, None, :, :half]
+    return q.copy_(halves_turned(q, cos, sin)), k.copy_(halves_turned(k, cos, sin)), cos, sin
+
+
+class FastRope:
+    """Unsloth's: (b, s, h, d), in place, a column for each element."""
+
+    @staticmethod
+    def apply(x, cos, sin):
+        half = cos.shape[-1] // 2
+        return x.copy_(halves_turned(x, cos[:, None, :half], sin[:, None, :half]))
+
+
+CODE = {
+    "FlashAttention": {"apply_rotary": apply_rotary},
+    "Liger-Kernel": {
+        "rope_forward": rope_forward,
+        "rope_backward": lambda dq, dk, cos, sin: rope_forward(dq, dk, cos, -sin),
+    },
+    "Unsloth": {"Fast_RoPE_Embedding": FastRope},
+}
+
+
+@pytest.mark.parametrize("k_heads", [0, 2], ids=["one tensor", "q and k"])
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("name", CODE)
+def test_an_adapter_hands_over_what_its_function_takes(name, direction, k_heads, monkeypatch):
+    if (name, direction) == ("Unsloth", "backward"):
+        pytest.skip("the stand-in has no autograd")
+    provider, case = FROM_SOURCES[name], replace(SMALL, k_heads=k_heads)
+    monkeypatch.setitem(provider.__dict__, "code", SimpleNamespace(**CODE[name]))
+    workload = Workload(case, "cpu")
+    one = provider.run(workload, provider.function(workload), direction)
+    error = provider.errors(workload, one.call(), one.layout, direction).relative
+    assert error <= provider.allowed_error(case)
+    assert bool(one.overwrites) == (name != "FlashAttention")
+
+
+def test_transformer_engine_gets_each_tensor_with_its_heads(monkeypatch):
+    calls = []
+    monkeypatch.setattr(transformer_engine, "call", lambda function, *given: calls.append(given))
+    provider = FROM_SOURCES["TransformerEngine"]
+    monkeypatch.setitem(provider.__dict__, "code", SimpleNamespace(rotate=None))
+    workload = Workload(replace(SMALL, k_heads=2), "cpu")
+    outs = provider.run(workload, provider.function(workload), "forward").call()
+    assert [tuple(out.shape) for out in outs] == [(7, 2, 4, 16), (7, 2, 2, 16)]
+    assert [given[7:12] for given in calls] == [(7, 2, 4, 16, 16), (7, 2, 2, 16, 16)]
+
+
+@pytest.mark.parametrize("direction", ["forward, grad", "both"])
+def test_what_comes_from_sources_has_no_autograd_and_no_host_time(direction):
+    provider = FROM_SOURCES["TransformerEngine"]
+    assert "autograd" in provider.cannot(SMALL, direction)
+    assert "host time" in provider.cannot(replace(SMALL, clock="host"), direction)
+    assert provider.cannot(SMALL, "backward") is None
 
 
 class StandIn(Provider):
