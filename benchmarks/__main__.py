@@ -10,13 +10,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from benchmarks.gpu import GPU
+from benchmarks.gpu import GPU, can_measure
 from benchmarks.kind import Kind
 from benchmarks.kinds import KINDS
 from benchmarks.peers import sources
 from benchmarks.record import Job, record, report_command
 from benchmarks.shapes import RECORD
-from rope_lab.timing import require_compiled_kernels
 
 ROUNDS, QUICK_ROUNDS = 5, 2
 
@@ -56,10 +55,7 @@ def main(
             print("\n".join(f"    {p.name}: {p.origin()}" for p in job.providers()))
         return 0
     if gpu is None:
-        try:
-            require_compiled_kernels()
-        except RuntimeError as why:
-            print(f"Nothing is measured: {why}", file=sys.stderr)
+        if not can_measure():
             return 1
         gpu = GPU(rounds=QUICK_ROUNDS if options.quick else ROUNDS)
     return max([record(job, gpu) for job in jobs])

@@ -2,16 +2,27 @@
 
 import gc
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
 from rope_lab.records import circumstances
-from rope_lab.timing import Timing, measure, measure_host
+from rope_lab.timing import Timing, measure, measure_host, require_compiled_kernels
 
 _ASKED = ("clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem", "temperature.gpu",
           "power.limit")  # fmt: skip
+
+
+def can_measure() -> bool:
+    """Is there a GPU, and are kernels compiled? If not, say so."""
+    try:
+        require_compiled_kernels()
+    except RuntimeError as why:
+        print(f"Nothing is measured: {why}", file=sys.stderr)
+        return False
+    return True
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.gpu import GPU
+from benchmarks.gpu import GPU, can_measure
 from benchmarks.results import NOTHING, RESULTS, ROOT, Table, file_name, save
 from rope_kernels.huggingface import patch
 from rope_lab.records import origin
@@ -264,9 +264,10 @@ def table(record: dict) -> Table:
 
 def main(arguments: Sequence[str]) -> int:
     """The command."""
-    argparse.ArgumentParser("python -m benchmarks models", description=__doc__).parse_args(
-        arguments
-    )
+    parser = argparse.ArgumentParser("python -m benchmarks models", description=__doc__)
+    parser.parse_args(arguments)
+    if not can_measure():
+        return 1
     gpu = GPU()
     record = gpu.circumstances() | {"rows": [], "losses": {}, "small": {}, "generate": {}}
     record["versions"] |= {"transformers": transformers.__version__}

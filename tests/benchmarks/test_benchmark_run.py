@@ -162,10 +162,11 @@ def test_a_run_out_of_time_says_so_and_is_no_record(tmp_path):
     ("has_gpu", "said"),
     [(False, "there is no GPU"), (True, "interpreted kernels are not timed")],
 )
-def test_neither_a_cpu_nor_the_interpreter_is_timed(has_gpu, said, monkeypatch, capsys):
+@pytest.mark.parametrize("arguments", [[], ["models"]], ids=["sets", "models"])
+def test_neither_a_cpu_nor_the_interpreter_is_timed(arguments, has_gpu, said, monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    assert command.main([]) == 1
+    assert command.main(arguments) == 1
     assert said in capsys.readouterr().err
 
 
