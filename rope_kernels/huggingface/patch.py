@@ -242,7 +242,7 @@ def _modules_of(target: object) -> list[ModuleType]:
                 raise ImportError("a relative name")
             return [import_module(name)]
         except ImportError as error:
-            accepted = "the name of a module, or of a family of transformers, as 'llama'; or a model"
+            accepted = "a model, or the name of a module, or of a family, as 'llama'"
             came = f"target is {target!r}, and {name} cannot be imported ({error})"
             raise ValueError(f"{came}; accepted: {accepted}") from error
     if not isinstance(target, nn.Module):
