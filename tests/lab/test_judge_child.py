@@ -204,7 +204,7 @@ def test_a_fork_that_holds_the_pipes_keeps_nobody_waiting(candidate, told, monke
 NOTEBOOK = """
 from test_judge_child import holds_the_interpreter
 from rope_lab.grading import exercises, judge
-child = judge._Child.of("interpreted")
+child = judge._Judge.kept("interpreted")
 print(child.process.pid, child.folder.name, flush=True)
 judge.check_exercise(holds_the_interpreter, exercises.rotate_half)
 """
