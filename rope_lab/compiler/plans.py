@@ -3,16 +3,15 @@
 import inspect
 from collections.abc import Callable
 
-import torch
-
 from rope_kernels import apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
 from rope_kernels.call.arguments import Call
 from rope_kernels.call.checks import check_call
-from rope_kernels.launch.kernel_plans import plan_rope
-from rope_kernels.launch.plan import Plan, RopeTensors, as_read, q_and_k, with_elements
+from rope_kernels.launch import launch
+from rope_kernels.launch.plan import Plan, RopeTensors
 from rope_kernels.machine.engine import Engine
 from rope_kernels.routes import rotation_of, tables_of
 
+from .caught import caught
 from .norm_plans import FORWARD, NORMALIZED, NormTensors, plans_of_norm
 
 _ROTATED = {  # the arguments to rotate, of every function that rotates
@@ -34,8 +33,7 @@ def plan_of(function: Callable, *arguments, **options) -> tuple[Plan, RopeTensor
         options: its keyword arguments.
 
     Returns:
-        The plan, and the tensors that the kernel would take. Outputs are on the meta device, unless
-        the call is in place.
+        The plan, and the tensors that the kernel would take. Nothing is written to its outputs.
 
     Raises:
         TypeError: another function, or arguments that it does not take.
@@ -53,16 +51,14 @@ def plan_for(
     call = _call_of(function, *arguments, **options)
     num_positions = check_call(call)
     rotation = rotation_of(call, tables_of(call.freqs), num_positions)
-    tensors = outs = call.tensors
-    if not call.inplace:
-        outs = tuple(torch.empty(t.shape, dtype=t.dtype, device="meta") for t in tensors)
-    given = *q_and_k(tensors), *q_and_k(outs), *rotation.tensors
-    full = with_elements(RopeTensors(*given))
-    if call.fused is not True or full is None:
-        came = "the tensors have no elements" if full is None else f"fused is {call.fused}"
+    with caught(engine) as launches:
+        if call.fused is True:
+            launch.rotate(call.tensors, rotation, call.inplace, None)
+    if not launches:
+        none = call.fused is True
+        came = "the tensors have no elements" if none else f"fused is {call.fused}"
         raise ValueError(f"{came}; such a call launches no kernel, so it has no plan")
-    read = as_read(full, call.inplace)
-    return plan_rope(read, rotation, call.inplace, engine), read
+    return launches[0]
 
 
 def _call_of(function: Callable, *arguments, **options) -> Call:

@@ -280,20 +280,12 @@ def launch_of(function: Callable, *arguments, **options) -> Callable[[], RopeTen
     plan, tensors = plan_of(function, *arguments, **options)
     if interpreter_is_on():
         plan = plan.with_constants(lookup={"fast_sine": False})
-    device = tensors.q.device
-    made = {name: torch.empty_like(x, device=device) for name, x in _to_be_made(tensors)}
-    tensors = tensors._replace(**made)
 
     def launch_again() -> RopeTensors:
         run(plan, tensors)
         return tensors
 
     return launch_again
-
-
-def _to_be_made(tensors: RopeTensors) -> list[tuple[str, Tensor]]:
-    """Outputs without memory, by name."""
-    return [(name, x) for name, x in tensors._asdict().items() if x is not None and x.is_meta]
 
 
 def _body(kernel) -> list[str]:
