@@ -1,14 +1,12 @@
 """What a call that normalizes would launch, forward and backward, found out without a GPU."""
 
-import inspect
 from collections.abc import Callable
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from rope_kernels import norm_rope, qk_norm_rope
-from rope_kernels.call.arguments import Call, NormCall
+from rope_kernels.call.arguments import Call
 from rope_kernels.call.norm_checks import check_norm_call
 from rope_kernels.call.rotation import Rotation
 from rope_kernels.launch import launch
@@ -18,14 +16,11 @@ from rope_kernels.machine.engine import Engine
 from rope_kernels.machine.modes import wants_grad
 from rope_kernels.routes import launches_of, rotation_of, tables_of
 
-from .caught import caught
+from .caught import call_of, caught
 
 FORWARD, BACKWARD, SUM = "forward", "backward", "sum"
 NormTensors = ForwardTensors | BackwardTensors | SumTensors
-NORMALIZED = {  # the tensors to normalize, and their weights, of every function that normalizes
-    norm_rope: (("t",), ("weight",)),
-    qk_norm_rope: (("q", "k"), ("q_weight", "k_weight")),
-}
+NORMALIZED = norm_rope, qk_norm_rope
 
 
 def plans_of_norm(
@@ -51,7 +46,7 @@ def plans_of_norm(
         TypeError: another function, or arguments that it does not take.
         ValueError: arguments that do not fit together, or a call that is not one launch forward.
     """
-    call = _call_of(function, *arguments, **options)
+    call = call_of(NORMALIZED, function, *arguments, **options)
     num_positions = check_norm_call(call)
     rotation = rotation_of(call, tables_of(call.freqs), num_positions)
     _refuse_other_ways(call, rotation)
@@ -71,25 +66,6 @@ def plans_of_norm(
             if wanted.weights and rows.weights[0].dim() == 1:
                 launches[SUM] = found[2]
     return launches
-
-
-def _call_of(function: Callable, *arguments, **options) -> Call:
-    if function not in NORMALIZED:
-        accepted = ", ".join(known.__name__ for known in NORMALIZED)
-        raise TypeError(f"function is {function!r}; accepted: {accepted}")
-    bound = inspect.signature(function).bind(*arguments, **options)
-    bound.apply_defaults()
-    named = dict(bound.arguments)
-    names, weight_names = NORMALIZED[function]
-    tensors = tuple([named.pop(name) for name in names])
-    weights = tuple([named.pop(name) for name in weight_names])
-    sumsq = named.pop("sumsq")
-    sumsqs = (None,) * len(tensors) if sumsq is None else sumsq
-    sumsqs = (sumsqs,) if isinstance(sumsqs, Tensor) else tuple(sumsqs)
-    words = "eps", "weight_offset", "norm_after", "norm_dim"
-    options = {word: named.pop(word) for word in words}
-    norm = NormCall(weights=weights, sumsqs=sumsqs, **options)
-    return Call(tensors=tensors, norm=norm, **named)
 
 
 def _refuse_other_ways(call: Call, rotation: Rotation) -> None:

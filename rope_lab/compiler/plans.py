@@ -1,25 +1,18 @@
 """What a call of the package would launch on a GPU, found out without one."""
 
-import inspect
 from collections.abc import Callable
 
 from rope_kernels import apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
-from rope_kernels.call.arguments import Call
 from rope_kernels.call.checks import check_call
 from rope_kernels.launch import launch
 from rope_kernels.launch.plan import Plan, RopeTensors
 from rope_kernels.machine.engine import Engine
 from rope_kernels.routes import rotation_of, tables_of
 
-from .caught import caught
+from .caught import call_of, caught
 from .norm_plans import FORWARD, NORMALIZED, NormTensors, plans_of_norm
 
-_ROTATED = {  # the arguments to rotate, of every function that rotates
-    apply_rotary_pos_emb: ("t",),
-    rope_fw: ("t",),
-    rope_bw: ("grad",),
-    rope_qk: ("q", "k"),
-}
+_KNOWN = apply_rotary_pos_emb, rope_fw, rope_bw, rope_qk, *NORMALIZED
 
 
 def plan_of(function: Callable, *arguments, **options) -> tuple[Plan, RopeTensors | NormTensors]:
@@ -48,7 +41,7 @@ def plan_for(
     """Plan the launch that a call would make with this engine, as `plan_of` does for NVIDIA."""
     if function in NORMALIZED:
         return plans_of_norm(engine, function, *arguments, **options)[FORWARD]
-    call = _call_of(function, *arguments, **options)
+    call = call_of(_KNOWN, function, *arguments, **options)
     num_positions = check_call(call)
     rotation = rotation_of(call, tables_of(call.freqs), num_positions)
     with caught(engine) as launches:
@@ -59,14 +52,3 @@ def plan_for(
         came = "the tensors have no elements" if none else f"fused is {call.fused}"
         raise ValueError(f"{came}; such a call launches no kernel, so it has no plan")
     return launches[0]
-
-
-def _call_of(function: Callable, *arguments, **options) -> Call:
-    if function not in _ROTATED:
-        accepted = ", ".join(known.__name__ for known in (*_ROTATED, *NORMALIZED))
-        raise TypeError(f"function is {function!r}; accepted: {accepted}")
-    bound = inspect.signature(function).bind(*arguments, **options)
-    bound.apply_defaults()
-    named = dict(bound.arguments)
-    tensors = tuple(named.pop(name) for name in _ROTATED[function])
-    return Call(tensors=tensors, **named, transpose=function is rope_bw)
