@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 GUARDIAN = Path(__file__).with_name("guardian.py")
-ANSWERS = Path(__file__).with_name("answers.py")
+WORKER = Path(__file__).with_name("worker.py")
 LOOK_AGAIN = 0.2  # seconds after which a silent process is asked whether it is alive
+FAREWELL = 2.0  # seconds from a process's last word to its end
 
 
 class Ended(RuntimeError):
@@ -150,7 +151,7 @@ class Child:
 
 
 class Worker(Child):
-    """A child that answers jobs, and is kept for the next one, by means of `answers.py`.
+    """A child that answers jobs, and is kept for the next one, by means of `worker.py`.
 
     Attributes:
         busy: it was asked, and the answer is not complete.
@@ -177,7 +178,7 @@ class Worker(Child):
             place: a module's name, or a file; its `answer` does a job.
             environment: as of a `Child`.
         """
-        super().__init__(ANSWERS, place, environment=environment)
+        super().__init__(WORKER, place, environment=environment)
         self.busy = False
         with self._ended_if_late():
             ready = self._line(math.inf)
@@ -219,6 +220,8 @@ class Worker(Child):
         while line and not line.startswith(mark):
             line = self._line(late)
         if not line:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(FAREWELL)  # its exit status is its own
             self.end()
             raise Ended(self)
         return json.loads(line.removeprefix(mark))

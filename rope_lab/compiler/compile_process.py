@@ -1,4 +1,4 @@
-"""The child process of `compile.py`: `answers.py` calls it with jobs. It has Triton, no torch."""
+"""The child process of `compile.py`: `worker.py` calls it with jobs. It has Triton, no torch."""
 
 import base64
 import os

@@ -1,4 +1,4 @@
-"""The child process of `judge.py`: `answers.py` calls it with jobs, and it answers with verdicts.
+"""The child process of `judge.py`: `worker.py` calls it with jobs, and it answers with verdicts.
 
 It tells when a case begins, so that each case has the time for itself.
 """

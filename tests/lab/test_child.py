@@ -111,6 +111,18 @@ def test_a_worker_has_the_time_for_each_part_of_a_job(tmp_path):
     assert not worker.is_free
 
 
+def test_a_worker_imports_what_is_beside_the_notebook(tmp_path, monkeypatch):
+    """As a candidate may use it. The lab's own files are no such modules."""
+    (tmp_path / "beside.py").write_text("NUMBER = 7")
+    source = f"import beside{ANSWERS}".replace("2 *", "beside.NUMBER *")
+    monkeypatch.chdir(tmp_path)
+    worker = Worker(str(written(tmp_path, source)), {})
+    assert worker.ask({"parts": [], "number": 3}, seconds=10) == {"twice": 21}
+    source = f"import shipment{ANSWERS}"
+    with pytest.raises(RuntimeError, match="No module named 'shipment'"):
+        Worker(str(written(tmp_path, source)), {})
+
+
 def test_a_worker_that_does_not_start_says_why(tmp_path):
     with pytest.raises(RuntimeError, match=r"did not start: [\s\S]*No module named 'nowhere'"):
         Worker(str(written(tmp_path, "import nowhere")), {})

@@ -1,4 +1,4 @@
-"""The side of a worker that works: `child.py` runs this file, `python answers.py PLACE FOLDER`.
+"""The side of a worker that works: `child.py` runs this file, `python worker.py PLACE FOLDER`.
 
 It answers a job a line on standard input by lines of JSON. Each begins with the mark of its job,
 because what a job runs may write to the same pipe. Nothing of `rope_lab` is imported here: that
@@ -47,5 +47,6 @@ def module_at(place: str) -> ModuleType:
 
 
 if __name__ == "__main__":
-    del sys.path[0]  # the folder of this file, whose names are not meant
+    # as in the notebook, which may import what is beside it, and not the folder of this file
+    sys.path[0] = os.getcwd()
     main(sys.argv[1], Path(sys.argv[2]))
