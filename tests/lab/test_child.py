@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from processes import is_running, until
 from rope_lab.child import Child, Ended, Worker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,13 +49,6 @@ def written(folder, text):
     return path
 
 
-def is_running(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
 def test_what_it_prints_is_whole_and_a_failure_has_its_words(tmp_path):
     prints = "import sys\nprint('one\\ntwo')\nsys.exit(sys.argv[1] != 'well' and sys.argv[1])"
     script = written(tmp_path, prints)
@@ -93,11 +87,7 @@ def test_it_ends_its_own_processes_where_the_notebook_is_killed(tmp_path):
     with killed:
         rank = int(killed.stdout.readline())
         killed.kill()
-    for _ in range(100):
-        if not is_running(rank):
-            break
-        time.sleep(0.1)
-    assert not is_running(rank)
+    assert until(lambda: not is_running(rank))
 
 
 def test_a_worker_has_the_time_for_each_part_of_a_job(tmp_path):

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +11,7 @@ import torch.distributed as dist
 pytest.importorskip("triton", reason="needs Triton")
 
 import rope_lab as lab
+from processes import is_running
 from rope_lab.child import Child
 from rope_lab.profiling import record_ranks
 from rope_lab.steps import on_ranks
@@ -90,11 +90,6 @@ def test_ranks_that_fail_are_replayed_with_the_reason(monkeypatch):
     assert failed.source.startswith(before + words) and failed.source.endswith(": nowhere")
     assert not_started.source == before + "did not start: no process is left"
     assert visible == [""]
-
-
-def is_running(process):
-    stat = Path(f"/proc/{process}/stat")
-    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def test_ranks_that_take_too_long_are_ended(tmp_path, monkeypatch):
