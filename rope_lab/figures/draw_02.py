@@ -12,8 +12,7 @@ from . import style as draw
 def formats(sizes: dict[str, int]) -> None:
     """Blocks of d elements in memory order, a row for each format, colored by position.
 
-    Args:
-        sizes: letter -> size; at most three positions.
+    `sizes`: letter -> size.
     """
     colors = draw.PROGRAM_COLORS[: sizes["s"]]
     figure, axes = plt.subplots(3, 1, figsize=(8.0, 4.8))

@@ -20,9 +20,7 @@ def show_owners(owners: dict[str, list[int]], d: int) -> None:
     Owners take turns in the order of their numbers. An arrow is red and thick where the value that
     it carries has been overwritten by then. Above: to the first halves; below: to the second ones.
 
-    Args:
-        owners: title -> the owner of each element.
-        d: elements of a row.
+    `owners`: title -> the owner of each element, of rows of d elements.
     """
     width = WIDTH / len(owners)
     height = width * (1.9 + 0.24 * d) / (d + 0.4)  # to scale

@@ -106,11 +106,7 @@ def _two_parts(ax: Axes, names, counts: list[tuple[int, int]], room: float, **te
 def owners(layouts: dict, owner, rows: int = 8, pairs: int = 128) -> None:
     """Which lane of which warp holds each pair of a tile, under each of two layouts.
 
-    Args:
-        layouts: the number of warps -> layout.
-        owner: `owner(layout, row, pair)` -> warp, lane.
-        rows: of the tile.
-        pairs: of a row.
+    `layouts`: the number of warps -> layout. `owner(layout, row, pair)` -> warp, lane.
     """
     figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.6))
     for ax, (count, layout) in zip(axes, layouts.items(), strict=True):

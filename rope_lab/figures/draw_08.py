@@ -60,11 +60,8 @@ def cold_and_warm(
 ) -> None:
     """Bandwidth of copies with the L2 cache flushed before each, and over the same two buffers.
 
-    Args:
-        moved: bytes that each copy moves.
-        cold, warm: microseconds.
-        limit: bytes a microsecond that HBM can move at best.
-        source: of the times.
+    Each copy moves `moved` bytes in `cold` or `warm` microseconds; `limit` is what HBM can do at
+    best, in bytes a microsecond.
     """
     figure, ax = plt.subplots(figsize=(8.0, 4.0))
     slow, fast = (np.array(moved) / times / 1e6 for times in (cold, warm))

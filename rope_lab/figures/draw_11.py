@@ -20,9 +20,7 @@ _LABELS = {"norm": "norm", "rope": "RoPE", "fused": "norm and RoPE"}
 def traffic(units: dict[str, int], title: str) -> None:
     """Units that each kernel moves, as boxes of one unit: two kernels above, the fused one below.
 
-    Args:
-        units: of "norm forward", "rope forward", ... and "fused backward", as the notebook counts.
-        title: what the figure shows.
+    `units`: kernel and direction, as in `_MOVED` -> how many the notebook counts.
     """
     colors = {"forward": BLUE, "backward": ORANGE}
     figure, ax = plt.subplots(figsize=(8.0, 3.3))
@@ -53,10 +51,7 @@ def traffic(units: dict[str, int], title: str) -> None:
 def pipeline(title: str, tiles: int = 4, load: float = 2.0, compute: float = 1.0) -> None:
     """What a persistent program does over time, with one stage, two and three, as Triton orders it.
 
-    Args:
-        title: what the figure shows.
-        tiles: of the program.
-        load, compute: how long each takes, in any unit.
+    `load` and `compute` are how long each takes, in any unit.
     """
     figure, axes = plt.subplots(3, 1, figsize=(8.0, 5.2), sharex=True, height_ratios=(2, 2, 3))
     longest = 0.0

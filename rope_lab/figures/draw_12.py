@@ -12,11 +12,7 @@ _COLORS = {"PyTorch": BLUE, "rung 8": ORANGE, "package": GREEN, "none": GREY}
 def losses(curves: dict[str, list[float]], every: int, title: str, source: str = "") -> None:
     """Loss over steps, one line for each training; the first is drawn widest, below the others.
 
-    Args:
-        curves: name -> losses, at most four.
-        every: so many steps are from one loss to the next.
-        title: what it shows.
-        source: where the losses come from.
+    `curves`: name -> losses, which are `every` steps apart.
     """
     figure, ax = plt.subplots(figsize=(8.0, 3.8))
     for (name, values), (color, line, width) in zip(curves.items(), _LINES, strict=False):
@@ -33,10 +29,7 @@ def losses(curves: dict[str, list[float]], every: int, title: str, source: str =
 def steps(shares: dict[str, dict], title: str, source: str) -> None:
     """Time of a layer's step as bars: a panel for each layer, a group for eager and compiled.
 
-    Args:
-        shares: layer -> "eager" and "compiled" -> rotation -> its `step_us`.
-        title: what it shows.
-        source: of the times.
+    `shares`: layer -> "eager" and "compiled" -> rotation -> its `step_us`.
     """
     figure, axes = plt.subplots(1, len(shares), figsize=(8.0, 3.8))
     said = []

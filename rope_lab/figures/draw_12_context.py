@@ -23,10 +23,7 @@ _AXES = {"time": BLUE, "height": ORANGE, "width": GREEN}
 def kept_shares(turns: Tensor, shares: dict[str, Tensor], title: str) -> None:
     """The share of its frequency that each pair keeps, by its turns in the training length.
 
-    Args:
-        turns: (pairs,), from the fastest pair to the slowest.
-        shares: scaling -> (pairs,).
-        title: what the figure shows.
+    `turns` has a value for each pair, from the fastest to the slowest, and so has each scaling.
     """
     figure, ax = plt.subplots(figsize=(WIDTH, 3.0))
     for name, share in shares.items():
@@ -42,41 +39,37 @@ def kept_shares(turns: Tensor, shares: dict[str, Tensor], title: str) -> None:
 
 
 def loss_by_position(
-    panels: dict[str, dict[str, list]],
-    positions_of_a_bin: int,
-    trained: int,
-    reference: float,
-    title: str,
-    source: str,
+    panels: dict, bin_size: int, trained: int, reference: float, title: str, source: str
 ) -> None:
     """The loss at each position: a panel for each state of training, a line for each scaling.
 
     Args:
-        panels: state -> scaling -> the loss of each bin, for each of some seeds.
-        positions_of_a_bin: how many positions each value is a mean of.
+        panels: state -> scaling -> for each seed, the loss of each bin.
+        bin_size: positions of a bin.
         trained: positions in training.
         reference: the loss at the last positions of the training length.
         title: what the figure shows.
         source: of the measurements.
     """
     figure, axes = plt.subplots(1, len(panels), figsize=(WIDTH, 3.6))
-    words = "A line for each scaling. Dotted: the training length, and the loss at its end"
+    words = "A line for each scaling. Dotted: the training length, and the loss at its end."
+    said = []
     for ax, (state, lines) in zip(axes, panels.items(), strict=True):
         ax.axhline(reference, color=PURPLE, linestyle=":", linewidth=1.4)
         ax.axvline(trained, color=PURPLE, linestyle=":", linewidth=1.4)
         losses = {name: np.mean(seeds, axis=0) for name, seeds in lines.items()}
         for name, loss in losses.items():
-            at = (np.arange(len(loss)) + 0.5) * positions_of_a_bin
+            at = (np.arange(len(loss)) + 0.5) * bin_size
             ax.semilogx(at, loss, label=name, base=2, **_LOOKS[name])
         ticks = [2**n for n in range(5, 12)]
         ax.set_xticks(ticks, ticks)
         ax.minorticks_off()
         ax.set(xlabel="position", title=state)
         last = ", ".join(f"{name} {loss[-1]:.2f}" for name, loss in losses.items())
-        words += f"; {state}, at the last positions: {last}"
+        said.append(f"{state}, at the last positions: {last}")
     axes[0].set_ylabel("loss in nats per byte")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
-    draw.finish(figure, title, words + ".", source)
+    draw.finish(figure, title, f"{words} {'; '.join(said)}.", source)
 
 
 def scores_by_distance(scores: dict[str, Tensor], title: str) -> None:
@@ -118,9 +111,7 @@ def sections(rows: dict[str, Sequence[int]], title: str) -> None:
 def scores_on_grids(grids: dict[tuple[int, int], Tensor], title: str) -> None:
     """Scores of a query in one patch with every patch: a picture for each place of the query.
 
-    Args:
-        grids: (row, column) of the query -> scores (rows, columns).
-        title: what the figure shows.
+    `grids`: (row, column) of the query -> scores (rows, columns).
     """
     figure, axes = plt.subplots(1, len(grids), figsize=(WIDTH, 3.9))
     low = min(scores.min() for scores in grids.values())

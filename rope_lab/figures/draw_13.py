@@ -13,10 +13,8 @@ from .style import PLATE, PROGRAM_COLORS, SMALL, WIDTH
 def causal_work(owners: dict[str, Sequence[int]], work: dict[str, Sequence[float]], title: str):
     """The causal mask, each query's row in the color of its rank; below, the work of each rank.
 
-    Args:
-        owners: order -> the rank of each token.
-        work: order -> the scores of each rank, relative to their mean.
-        title: what the figure shows.
+    `owners`: order -> the rank of each token. `work`: order -> the scores of each rank over their
+    mean.
     """
     figure, axes = plt.subplots(
         2, len(owners), figsize=(WIDTH, 4.6), height_ratios=(2.4, 1), sharey="row"

@@ -26,9 +26,7 @@ def climb(record, title: str = "") -> None:
     Eager's bar is far longer than the others, and is cut off. Beside the bars there is a table: the
     time, what changed, and the per cent of copy bandwidth.
 
-    Args:
-        record: the measurement "09/rungs", with a case "copy" and some of `NAMES`.
-        title: what it shows; by default how far the last rung has come.
+    `record` has a case "copy" and some of `NAMES`. The default title is how far the last rung came.
     """
     times = {case: record[case].median_us for case in NAMES if case in record.cases}
     copy = record["copy"].median_us

@@ -11,13 +11,7 @@ from .widgets import Explorer, slider
 class RooflineExplorer(Explorer):
     """A roofline: what bytes and instructions allow, and a kernel under it.
 
-    Attributes:
-        bytes: slider; bytes that the kernel moves an element.
-        instructions: slider; instructions that it executes an element.
-        bandwidth: slider; terabytes that memory moves a second.
-        said: what bounds the kernel, its time for the headline's 2^26 elements, and how many
-            instructions an element are free.
-        picture: the roof and the kernel.
+    It moves `bytes` and executes `instructions` an element, and has the headline's 2^26 elements.
     """
 
     NAME, SIZE = "Roofline explorer", (7.0, 3.8)

@@ -111,12 +111,15 @@ def cite(figure: Figure, source: str) -> None:
     A strip at the bottom is kept free for it, and above it one for the figure's legends: the layout
     by itself would put both into one place.
     """
-    high, renderer = figure.bbox.height, figure.canvas.get_renderer()
-    note = figure.text(LEFT, 7 / high, source, fontsize=SMALL, wrap=True, in_layout=False)
-    bottom = strip = (note.get_window_extent(renderer).height + 12) / high
+    points, pixels = 72 * figure.get_size_inches()[1], figure.bbox.height
+    renderer = figure.canvas.get_renderer()
+    look = {"fontsize": SMALL, "va": "bottom", "wrap": True, "in_layout": False}
+    note = figure.text(LEFT, 5 / points, source, **look)
+    strip = note.get_window_extent(renderer).height / pixels + 8 / points
+    bottom = strip
     for legend in figure.legends:
         legend.set_bbox_to_anchor((0, strip, 1, 1 - strip), figure.transFigure)
-        bottom = max(bottom, strip + (legend.get_window_extent(renderer).height + 6) / high)
+        bottom = max(bottom, strip + (legend.get_window_extent(renderer).height + 6) / pixels)
     if engine := figure.get_layout_engine():
         engine.set(rect=(0, bottom, 1, 1 - bottom))
 
@@ -140,15 +143,13 @@ def write(ax: Axes, x: float, y: float, words: str, **look) -> None:
     ax.text(x, y, words, **{"ha": "center", "va": "center", "fontsize": SMALL} | look)
 
 
-def box(
-    ax: Axes, x: float, y: float, wide: float, high: float, color: str, words: str = "", **text
-) -> None:
+def box(ax: Axes, x, y, wide, high, color: str, words: str = "", **text) -> None:
     """A filled box with its middle at a point, and words in it."""
     ax.add_patch(Rectangle((x - wide / 2, y - high / 2), wide, high, color=color, linewidth=0))
     write(ax, x, y, words, color=ON_COLOR, **text)
 
 
-def frame(ax: Axes, x: float, y: float, wide: float, high: float, color: str = INK, **look) -> None:
+def frame(ax: Axes, x, y, wide, high, color: str = INK, **look) -> None:
     """The outline of a box with its middle at a point."""
     corner = x - wide / 2, y - high / 2
     ax.add_patch(Rectangle(corner, wide, high, fill=False, edgecolor=color, **look))
@@ -201,19 +202,15 @@ def memory_order(ax: Axes, labels: list[str], colors: list[str], title: str) -> 
 def numbered_bars(ax: Axes, names, values, colors, labels, room: float = 1.1, **text) -> None:
     """Horizontal bars from top to bottom, each with a label; the axis goes on for `room`."""
     drawn = ax.barh(names, values, color=colors, height=0.66)
-    ax.bar_label(drawn, labels, padding=4, **text)
+    ax.bar_label(drawn, labels, padding=5, **text)
     ax.invert_yaxis()
     ax.set_xlim(0, room * max(values))
 
 
 def time_bars(measurement, title: str, colors: list[str] | None = None, each: float = 0.4) -> None:
-    """Horizontal bars of a `lab.bench` measurement, with its source under them.
+    """Horizontal bars of a `lab.bench` measurement, each `each` inches high, and its source.
 
-    Args:
-        measurement: of either clock.
-        title: what it shows.
-        colors: of the bars. By default a copy is grey, PyTorch's are blue, ours are green.
-        each: inches for each bar.
+    Without other colors, a copy is grey, PyTorch's are blue, ours are green.
     """
     times = {name: timing.median_us for name, timing in measurement.cases.items()}
     digits = 0 if measurement.clock == "device" and colors is None else 1

@@ -121,11 +121,8 @@ class Explorer(widgets.VBox):
 class RotationExplorer(Explorer):
     """A query at position m and a key at position n, each turned by its position times theta.
 
-    Attributes:
-        m, n: sliders for the two positions.
-        theta: slider for the turn a position, in degrees.
-        said: the dot product of the rotated vectors, to three decimals.
-        picture: the two vectors before (dashed) and after (solid).
+    It says the dot product of the rotated vectors; dashed arrows are those before. `theta` is in
+    degrees a position.
     """
 
     NAME = "Rotation explorer"
@@ -157,12 +154,7 @@ class RotationExplorer(Explorer):
 class PermutationExplorer(Explorer):
     """The permutation from half-split to interleaved order, once or several times in a row.
 
-    Attributes:
-        d2: slider for the number of elements.
-        pair: slider for the pair whose two members are in color.
-        times: slider for how often the permutation is applied.
-        said: where the pair was and is, and how many elements are where they were.
-        picture: the elements before, arrows, the elements after.
+    `d2` is the number of elements. The two members of `pair` are in color.
     """
 
     NAME, SIZE = "Permutation explorer", (7.0, 2.4)
@@ -215,11 +207,6 @@ class WhoLoadsWhat(Explorer):
     Elements are `stride` apart in memory. A block's elements are dealt out as Triton deals them
     out: up to 16 bytes of neighbors to a lane, then the next lane, then the next warp. Memory
     answers in sectors of 32 bytes, whole.
-
-    Attributes:
-        program, warp, lane, stride: sliders.
-        said: what the warp asks for, what memory sends, and how many lanes are masked off.
-        picture: the memory, a row a kilobyte; the program, the warp and the lane in color.
     """
 
     NAME, SIZE = "Who loads what", (7.0, 3.6)
@@ -277,11 +264,6 @@ class TileExplorer(Explorer):
     Each half is a block of its own. Its elements are dealt out as Triton deals them out: up to 16
     bytes of neighbors to a lane, then the next lane and the next warp along the row, then those
     of the next row.
-
-    Attributes:
-        program, warp, lane, num_warps: sliders.
-        said: how many pairs the lane holds, of which rows, and how many single members.
-        picture: the rows of one position; the program, the warp and the lane in color.
     """
 
     NAME, SIZE = "Tile explorer", (7.0, 3.0)
