@@ -141,7 +141,7 @@ def _queue(ax: Axes, host: float, device: float, calls: int, title: str) -> None
 def bars(measurement, title: str, ours: tuple[str, ...], pytorch: tuple[str, ...]) -> None:
     """Horizontal bars of times on either clock: ours green, PyTorch's blue, all else grey."""
     colors = [GREEN if n in ours else BLUE if n in pytorch else GREY for n in measurement.cases]
-    draw.time_bars(measurement, title, colors, each=0.36)
+    draw.time_bars(measurement, title, colors, each=0.36, digits=1)
 
 
 def curves(host, device, sizes: list[int]) -> None:

@@ -140,7 +140,7 @@ def roofline(points: dict[str, tuple[float, float]], machine: Machine, source: s
     roof(ax, machine)
     looks = {"eager": (ORANGE, "s"), "naive": (RED, "D"), "ours": (GREEN, "o")}
     for label, (intensity, speed) in points.items():
-        color, sign = looks[label.split(",")[0]]
+        color, sign = looks.get(label.split(",")[0], (INK, "o"))
         fill = "full" if label.endswith("executed") else "none"
         mark = {"markersize": 9, "zorder": 3, "markeredgewidth": 1.8, "fillstyle": fill}
         ax.plot(intensity, speed / 1e6, sign, color=color, label=label, **mark)

@@ -40,7 +40,8 @@ def climb(record, title: str = "") -> None:
             ax.text(end, place, "cut off ", ha="right", va="center", color=draw.ON_COLOR)
         change = ""
         if before and case != "package":
-            ax.barh(place, min(before, end) - us, left=us, color=ORANGE, height=0.62)
+            taken = max(0, min(before, end) - us)
+            ax.barh(place, taken, left=us, color=ORANGE, height=0.62)
             change = _rounded(us - before, "+")
         _beside(ax, place, _rounded(us), change, f"{100 * copy / us:.1f} %")
         before = us

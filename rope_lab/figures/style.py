@@ -11,6 +11,7 @@ with (`finish`), and the shapes that drawings consist of.
 
 import io
 import os
+from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 from IPython import get_ipython
@@ -200,20 +201,22 @@ def memory_order(ax: Axes, labels: list[str], colors: list[str], title: str) -> 
 
 
 def numbered_bars(ax: Axes, names, values, colors, labels, room: float = 1.1, **text) -> None:
-    """Horizontal bars from top to bottom, each with a label; the axis goes on for `room`."""
+    """Horizontal bars from top to bottom, with labels; the axis is `room` times the longest."""
     drawn = ax.barh(names, values, color=colors, height=0.66)
     ax.bar_label(drawn, labels, padding=5, **text)
     ax.invert_yaxis()
     ax.set_xlim(0, room * max(values))
 
 
-def time_bars(measurement, title: str, colors: list[str] | None = None, each: float = 0.4) -> None:
+def time_bars(
+    measurement, title: str, colors: Sequence[str] = (), each: float = 0.4, digits: int = 0
+) -> None:
     """Horizontal bars of a `lab.bench` measurement, each `each` inches high, and its source.
 
-    Without other colors, a copy is grey, PyTorch's are blue, ours are green.
+    Without other colors, a copy is grey, PyTorch's are blue, ours are green. Times up to 100 show
+    `digits` after the point.
     """
     times = {name: timing.median_us for name, timing in measurement.cases.items()}
-    digits = 0 if measurement.clock == "device" and colors is None else 1
     figure, ax = plt.subplots(figsize=(8.0, 1.5 + each * len(times)))
     labels = [f"{us:.{digits if us <= 100 else 0}f}" for us in times.values()]
     colors = colors or [_bar_color(name) for name in times]
