@@ -1,30 +1,29 @@
 """Drawings of notebook 02: the two ways to pair, and where a tensor's heads are in memory."""
 
-import itertools
+from itertools import product
 
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.patches import Arc
 
-from .style import BLUE, GREEN, ORANGE, color_key, finish, memory_order, pairing
-
-_SHADES = (BLUE, ORANGE, GREEN)
+from . import style as draw
 
 
 def formats(sizes: dict[str, int]) -> None:
     """Blocks of d elements in memory order, a row for each format, colored by position.
 
-    Args:
-        sizes: letter -> size; at most three positions.
+    `sizes`: letter -> size.
     """
-    names = ("sbhd", "bshd", "bhsd")
-    figure, axes = plt.subplots(len(names), 1, figsize=(8.0, 4.8))
-    for ax, name in zip(axes, names, strict=True):
+    colors = draw.PROGRAM_COLORS[: sizes["s"]]
+    figure, axes = plt.subplots(3, 1, figsize=(8.0, 4.8))
+    for ax, name in zip(axes, ("sbhd", "bshd", "bhsd"), strict=True):
         letters = name[:3]
-        blocks = list(itertools.product(*(range(sizes[letter]) for letter in letters)))
+        blocks = list(product(*(range(sizes[letter]) for letter in letters)))
         labels = ["\n".join(f"{x}{i}" for x, i in zip(letters, at, strict=True)) for at in blocks]
-        colors = [_SHADES[at[letters.index("s")]] for at in blocks]
-        memory_order(ax, labels, colors, f"{name}, in memory order →")
-    color_key(figure, {f"position {i}": _SHADES[i] for i in range(sizes["s"])})
-    finish(
+        shades = [colors[at[letters.index("s")]] for at in blocks]
+        draw.memory_order(ax, labels, shades, f"{name}, in memory order →")
+    draw.color_key(figure, {f"position {i}": color for i, color in enumerate(colors)})
+    draw.finish(
         figure,
         "A token's heads are adjacent in sbhd and bshd, not in bhsd",
         "Twelve blocks in memory: runs of one position are 4 long in sbhd, 2 in bshd, 1 in bhsd.",
@@ -34,11 +33,22 @@ def formats(sizes: dict[str, int]) -> None:
 def pairings(d2: int) -> None:
     """The pairs of both conventions."""
     figure, axes = plt.subplots(1, 2, figsize=(8.4, 2.3))
-    pairing(axes[0], [(i, i + d2 // 2) for i in range(d2 // 2)], "half-split")
-    pairing(axes[1], [(2 * i, 2 * i + 1) for i in range(d2 // 2)], "interleaved")
-    finish(
-        figure,
-        "Half-split pairs are d2/2 apart, interleaved pairs are neighbors",
-        f"An arc joins the two elements of a pair: 0 and {d2 // 2} on the left, 0 and 1 on the "
-        "right.",
-    )
+    _pairing(axes[0], [(i, i + d2 // 2) for i in range(d2 // 2)], "half-split")
+    _pairing(axes[1], [(2 * i, 2 * i + 1) for i in range(d2 // 2)], "interleaved")
+    words = f"An arc joins the two elements of a pair: 0 and {d2 // 2} on the left, "
+    words += "0 and 1 on the right."
+    title = "Half-split pairs are d2/2 apart, interleaved pairs are neighbors"
+    draw.finish(figure, title, words)
+
+
+def _pairing(ax: Axes, pairs: list[tuple[int, int]], title: str) -> None:
+    """Elements in a row, and an arc for each pair that is rotated together."""
+    for (first, second), color in zip(pairs, draw.PROGRAM_COLORS, strict=True):
+        width = second - first
+        middle = (first + second) / 2, 0.5
+        ax.add_patch(Arc(middle, width, 0.55 * width, theta2=180, color=color, linewidth=2))
+        for element in (first, second):
+            draw.box(ax, element, 0, 0.84, 0.84, color, str(element), fontsize=11)
+    count = 2 * len(pairs)
+    high = 0.8 + 0.28 * count  # the widest arc that there can be
+    draw.bare(ax, (-0.7, count - 0.3), (-0.6, high), title=title, aspect="equal")

@@ -4,25 +4,11 @@ import math
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.patches import FancyArrowPatch, Rectangle
 
-from .style import (
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    ON_COLOR,
-    ORANGE,
-    PALE,
-    PROGRAM_COLORS,
-    RED,
-    SMALL,
-    WIDTH,
-    bars_on,
-    color_key,
-    finish,
-    spoken,
-)  # fmt: skip
+from . import style as draw
+from .style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PROGRAM_COLORS, RED, WIDTH
+
+_CELL = 0.86  # of an element, which is 1 wide
 
 # by warps: marker, size, color; where curves lie on one line, each still shows around the next
 _MARKERS = {1: ("o", 11, BLUE), 2: ("s", 8, ORANGE), 4: ("^", 5, GREEN), 8: ("D", 5, RED)}
@@ -33,20 +19,23 @@ def who_loads_what(n: int, block: int) -> None:
     programs = -(-n // block)
     figure, ax = plt.subplots(figsize=(8.0, 1.9))
     for i in range(programs * block):
-        _box(ax, i, 0, str(i), _color_of(i // block), masked=i >= n)
+        color = PROGRAM_COLORS[i // block]
+        if i < n:
+            draw.box(ax, i, 0, _CELL, _CELL, color, str(i))
+        else:
+            draw.frame(ax, i, 0, _CELL, _CELL, color, linestyle="--")
+            draw.write(ax, i, 0, str(i))
     for program in range(programs):
         middle = program * block + (block - 1) / 2
         ends = [middle - block / 2 + 0.1, middle + block / 2 - 0.1]
-        ax.plot(ends, [-0.62] * 2, color=_color_of(program))
-        ax.text(middle, -1.0, f"program {program}", ha="center", va="center")
+        ax.plot(ends, [-0.62] * 2, color=PROGRAM_COLORS[program])
+        draw.write(ax, middle, -1.0, f"program {program}", fontsize=11)
     beyond = programs * block - n
-    _frame(ax, programs * block, -1.3, 0.6)
-    finish(
-        figure,
-        f"The mask keeps program {programs - 1} from {beyond} elements that do not exist",
-        f"{programs * block} boxes in a row, {block} for each of {programs} programs. The last "
-        f"{beyond} are hollow.",
-    )
+    draw.bare(ax, (-0.7, programs * block - 0.3), (-1.3, 0.6), aspect="equal")
+    words = f"{programs * block} boxes in a row, {block} for each of {programs} programs. The last "
+    words += f"{beyond} are hollow."
+    title = f"The mask keeps program {programs - 1} from {beyond} elements that do not exist"
+    draw.finish(figure, title, words)
 
 
 def warps_and_lanes(warps: int, per_lane: int, element_bytes: int = 4) -> None:
@@ -54,62 +43,39 @@ def warps_and_lanes(warps: int, per_lane: int, element_bytes: int = 4) -> None:
     lanes, line = 32, 128 // (per_lane * element_bytes)  # lanes that share a cache line
     figure, ax = plt.subplots(figsize=(WIDTH, 2.8))
     for warp in range(warps):
-        y = -1.0 - 2.6 * warp
+        y = -0.5 - 2.6 * warp
+        ax.text(-0.4, y, f"warp {warp}", ha="right", va="center")
         for lane in range(lanes):
-            ax.add_patch(
-                Rectangle((lane + 0.05, y), 0.9, 1, color=PROGRAM_COLORS[warp], linewidth=0)
-            )
-            ax.text(
-                lane + 0.5, y + 0.5, str(lane), color=ON_COLOR, fontsize=SMALL, ha="center",
-                va="center",
-            )  # fmt: skip
-        ax.text(-0.4, y + 0.5, f"warp {warp}", ha="right", va="center")
+            draw.box(ax, lane + 0.5, y, 0.9, 1, PROGRAM_COLORS[warp], str(lane))
         for start in range(0, lanes, line):
             first = (warp * lanes + start) * per_lane
-            ax.plot([start + 0.1, start + line - 0.1], [y - 0.2] * 2, color=INK, linewidth=1.2)
-            ax.text(
-                start + line / 2, y - 0.35, f"elements {first} to {first + line * per_lane - 1}",
-                ha="center", va="top", fontsize=9.5,
-            )  # fmt: skip
-    lines = lanes // line
-    ax.set(xlim=(-3.4, lanes + 0.3), ylim=(-1.0 - 2.6 * (warps - 1) - 1.3, 0.2))
-    ax.axis("off")
-    finish(
-        figure,
-        f"One load of a warp fetches {lines} whole cache lines of 128 bytes",
-        f"{warps} rows of 32 boxes, one row for each warp and one box for each lane. Every "
-        f"{line} lanes in a row share a cache line of {line * per_lane} elements.",
-    )
+            ax.plot([start + 0.1, start + line - 0.1], [y - 0.7] * 2, color=INK, linewidth=1.2)
+            words = f"elements {first} to {first + line * per_lane - 1}"
+            draw.write(ax, start + line / 2, y - 0.85, words, va="top", fontsize=9.5)
+    draw.bare(ax, (-3.4, lanes + 0.3), (0.3 - 2.6 * warps, 0.2))
+    words = f"{warps} rows of 32 boxes, one row for each warp and one box for each lane. Every "
+    words += f"{line} lanes in a row share a cache line of {line * per_lane} elements."
+    title = f"One load of a warp fetches {lanes // line} whole cache lines of 128 bytes"
+    draw.finish(figure, title, words)
 
 
 def every_eighth(sectors: int) -> None:
     """Sectors of eight elements in memory; a warp of the strided copy wants one in each."""
     figure, ax = plt.subplots(figsize=(WIDTH, 1.9))
     for sector in range(sectors):
-        left = 9 * sector
-        ax.add_patch(
-            Rectangle((left - 0.62, 1.38), 8.24, 1.24, fill=False, edgecolor=INK, linewidth=1.2)
-        )
+        left, target = 9 * sector, 9 * (sectors - 1) / 2 + sector - 1.5
+        draw.frame(ax, left + 3.5, 2.0, 8.24, 1.24, linewidth=1.2)
+        draw.write(ax, left + 3.5, 3.15, "one sector, 32 bytes", fontsize=9.5)
         for i in range(8):
-            _box(ax, left + i, 2.0, str(8 * sector + i), BLUE if i == 0 else PALE)
-        ax.text(left + 3.5, 3.15, "one sector, 32 bytes", ha="center", va="center", fontsize=9.5)
-        target = 9 * (sectors - 1) / 2 + sector - 1.5
-        ax.add_patch(
-            FancyArrowPatch(
-                (left, 1.35), (target, -0.5), arrowstyle="-|>", mutation_scale=10, color=BLUE,
-                linewidth=1.4, shrinkA=0, shrinkB=0,
-            )
-        )  # fmt: skip
-        _box(ax, target, -1.0, str(8 * sector), BLUE)
-    for y, name in ((2.0, "x"), (-1.0, "out")):
-        ax.text(-1.2, y, name, ha="right", va="center")
-    _frame(ax, 9 * sectors, -1.6, 3.4, left=-3.0)
-    finish(
-        figure,
-        "Of eight elements that memory sends, one is used",
-        f"{sectors} sectors of eight elements. The strided copy takes the first element of each, "
-        "which is blue, and leaves seven, which are pale.",
-    )
+            color = BLUE if i == 0 else PALE
+            draw.box(ax, left + i, 2.0, _CELL, _CELL, color, str(8 * sector + i))
+        draw.arrow(ax, (left, 1.35), (target, -0.5), BLUE, mutation_scale=10)
+        draw.box(ax, target, -1.0, _CELL, _CELL, BLUE, str(8 * sector))
+    _name_the_rows(ax, -1.2, 2.0, -1.0)
+    draw.bare(ax, (-3.0, 9 * sectors - 0.3), (-1.6, 3.4), aspect="equal")
+    words = f"{sectors} sectors of eight elements. The strided copy takes the first element of "
+    words += "each, which is blue, and leaves seven, which are pale."
+    draw.finish(figure, "Of eight elements that memory sends, one is used", words)
 
 
 def partners(n: int, row: int, block: int) -> None:
@@ -119,14 +85,10 @@ def partners(n: int, row: int, block: int) -> None:
         _moves(ax, n, row // 2, block, scatter)
     axes[0].set_title("Gather: each program writes one whole block and reads from two places")
     axes[1].set_title("Scatter: each program reads one whole block and writes to two places")
-    programs = range(n // block)
-    color_key(figure, {f"program {program}": _color_of(program) for program in programs})
-    finish(
-        figure,
-        "",
-        "In each half of the figure x is above and out is below. Arrows cross from the first half "
-        "of a row to the second and back; what goes to the first half changes its sign.",
-    )
+    draw.color_key(figure, {f"program {p}": PROGRAM_COLORS[p] for p in range(n // block)})
+    words = "In each half of the figure x is above and out is below. Arrows cross from the first "
+    words += "half of a row to the second and back; what goes to the first half changes its sign."
+    draw.finish(figure, "", words)
 
 
 def _moves(ax: Axes, n: int, half: int, block: int, scatter: bool) -> None:
@@ -135,22 +97,20 @@ def _moves(ax: Axes, n: int, half: int, block: int, scatter: bool) -> None:
         first = i % (2 * half) < half
         partner = i + half if first else i - half
         # program i // block handles index i: of x in a scatter, of out in a gather
-        owners = (i, partner) if scatter else (partner, i)
-        _box(ax, i, 2.4, str(i), _color_of(owners[0] // block))
-        sign = "\u2212" if first else ""
-        _box(ax, i, 0.1, f"{sign}{partner}", _color_of(owners[1] // block))
-    for source in (1, 1 + half):
-        target = source + half if source < half else source - half
-        color = _color_of((source if scatter else target) // block)
-        ax.add_patch(
-            FancyArrowPatch(
-                (source, 1.92), (target, 0.58), arrowstyle="-|>", mutation_scale=11, color=color,
-                linewidth=1.8, shrinkA=0, shrinkB=0,
-            )
-        )  # fmt: skip
-    for y, name in ((2.4, "x"), (0.1, "out")):
-        ax.text(-0.9, y, name, ha="right", va="center")
-    _frame(ax, n, -0.5, 3.0, left=-2.2)
+        reader, writer = (i, partner) if scatter else (partner, i)
+        draw.box(ax, i, 2.4, _CELL, _CELL, PROGRAM_COLORS[reader // block], str(i))
+        words = "\u2212" * first + str(partner)
+        draw.box(ax, i, 0.1, _CELL, _CELL, PROGRAM_COLORS[writer // block], words)
+    for source, target in ((1, 1 + half), (1 + half, 1)):
+        color = PROGRAM_COLORS[(source if scatter else target) // block]
+        draw.arrow(ax, (source, 1.92), (target, 0.58), color, linewidth=1.8)
+    _name_the_rows(ax, -0.9, 2.4, 0.1)
+    draw.bare(ax, (-2.2, n - 0.3), (-0.5, 3.0), aspect="equal")
+
+
+def _name_the_rows(ax: Axes, right: float, x: float, out: float) -> None:
+    ax.text(right, x, "x", ha="right", va="center")
+    ax.text(right, out, "out", ha="right", va="center")
 
 
 def host_and_device(host: float, small: float, large: float, calls: int) -> None:
@@ -159,41 +119,29 @@ def host_and_device(host: float, small: float, large: float, calls: int) -> None
     _queue(axes[0], host, small, calls, "16 elements: the device waits for the host")
     _queue(axes[1], host, large, calls, "16 million elements: the host is ahead")
     axes[1].set_xlabel("microseconds (a sketch)")
-    finish(
-        figure,
-        "",
-        f"Two timelines of {calls} calls. Above, each short kernel starts when its call has been "
-        "queued, and the device is idle in between. Below, the host has queued all calls while "
-        "the device still runs, without a gap.",
-    )
+    words = f"Two timelines of {calls} calls. Above, each short kernel starts when its call has "
+    words += "been queued, and the device is idle in between. Below, the host has queued all calls "
+    words += "while the device still runs, without a gap."
+    draw.finish(figure, "", words)
 
 
 def _queue(ax: Axes, host: float, device: float, calls: int, title: str) -> None:
     """When the host queues each call, and when the device runs it."""
     free = 0.0  # when the device has finished what came before
-    for call in range(calls):
-        queued = (call + 1) * host
-        start = max(free, queued)
+    for call, color in zip(range(calls), PROGRAM_COLORS, strict=True):
+        start = max(free, (call + 1) * host)  # once it is queued
         free = start + device
-        color = _color_of(call)
-        ax.barh(1, host - 0.4, left=call * host, color=color, height=0.62)
-        ax.barh(0, max(device - 0.4, 1.0), left=start, color=color, height=0.62)
-        ax.text((call + 0.5) * host, 1, str(call), color=ON_COLOR, ha="center", va="center")
-        if device > 8:
-            ax.text(start + device / 2, 0, str(call), color=ON_COLOR, ha="center", va="center")
+        draw.box(ax, (call + 0.5) * host, 1, host - 0.4, 0.62, color, str(call), fontsize=11)
+        number = str(call) if device > 8 else ""
+        draw.box(ax, start + device / 2, 0, device - 0.4, 0.62, color, number, fontsize=11)
+    ax.set(xlim=(0, 1.03 * free), ylim=(-0.4, 1.4), title=title)
     ax.set_yticks([0, 1], ["device runs", "host queues"])
-    ax.set_title(title, loc="left")
 
 
 def bars(measurement, title: str, ours: tuple[str, ...], pytorch: tuple[str, ...]) -> None:
     """Horizontal bars of times on either clock: ours green, PyTorch's blue, all else grey."""
-    times = {name: timing.median_us for name, timing in measurement.cases.items()}
-    figure, ax = plt.subplots(figsize=(8.0, 1.5 + 0.36 * len(times)))
-    colors = [GREEN if name in ours else BLUE if name in pytorch else GREY for name in times]
-    bars_on(ax, times, colors, digits=lambda time: 0 if time > 100 else 1)
-    ax.set(xlabel=f"{measurement.clock} time in microseconds (shorter is better)")
-    words = f"Bars of {measurement.clock} time: {spoken(times, digits=1)}."
-    finish(figure, title, words, measurement.source)
+    colors = [GREEN if n in ours else BLUE if n in pytorch else GREY for n in measurement.cases]
+    draw.time_bars(measurement, title, colors, each=0.36, digits=1)
 
 
 def curves(host, device, sizes: list[int]) -> None:
@@ -219,34 +167,28 @@ def curves(host, device, sizes: list[int]) -> None:
         ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
         ax.set_yticks([], minor=True)
         ax.grid(True)
-        handles, names = ax.get_legend_handles_labels()
-        ax.legend(
-            handles, names, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, handlelength=3
-        )
-    finish(
-        figure,
-        "",
-        f"Left, host and device times from {sizes[0]} to {sizes[-1]} elements, PyTorch's and ours. "
-        "Right, the larger of the two for each: flat at first, then rising with the device time.",
-        host.source,
-    )
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, handlelength=3)
+    words = f"Left, host and device times from {sizes[0]} to {sizes[-1]} elements, PyTorch's and "
+    words += "ours. Right, the larger of the two for each: flat at first, then rising with the "
+    words += "device time."
+    draw.finish(figure, "", words, host.source)
 
 
 def block_sweep(measurement, blocks: list[int]) -> None:
     """Per cent of copy bandwidth against BLOCK."""
     figure, ax = plt.subplots(figsize=(8.0, 3.7))
     copy = measurement["copy"].median_us
-    share = [100 * copy / measurement[f"block {block}"].median_us for block in blocks]
-    ax.plot(blocks, share, marker="o", color=GREEN)
+    share = {block: 100 * copy / measurement[f"block {block}"].median_us for block in blocks}
+    ax.plot(blocks, share.values(), marker="o", color=GREEN)
     _axis_of_blocks(ax, blocks)
-    enough = next((b for b, s in zip(blocks, share, strict=True) if s >= 95), None)
-    conclusion = "No BLOCK reaches 95 % of copy bandwidth"
-    if enough:
-        conclusion = f"From BLOCK = {enough} on, the kernel keeps pace with the copy"
     ax.set_ylabel("% of copy bandwidth")
-    points = ", ".join(f"{b}: {s:.0f} %" for b, s in zip(blocks, share, strict=True))
+    enough = next((block for block in blocks if share[block] >= 95), None)
+    title = "No BLOCK reaches 95 % of copy bandwidth"
+    if enough:
+        title = f"From BLOCK = {enough} on, the kernel keeps pace with the copy"
+    points = ", ".join(f"{block}: {per_cent:.0f} %" for block, per_cent in share.items())
     words = f"Per cent of copy bandwidth over BLOCK. {points}."
-    finish(figure, conclusion, words, measurement.source)
+    draw.finish(figure, title, words, measurement.source)
 
 
 def sweep_of_warps(measurement, sizes: list[int], blocks: list[int]) -> None:
@@ -263,15 +205,11 @@ def sweep_of_warps(measurement, sizes: list[int], blocks: list[int]) -> None:
         _axis_of_blocks(ax, blocks)
         ax.set_title(f"{n / 2**20:.0f} Mi elements in fp32")
     axes[0].set_ylabel("% of copy bandwidth")
-    handles, names = axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=len(names))
-    finish(
-        figure,
-        "BLOCK decides; the number of warps hardly does",
-        "Per cent of copy bandwidth over BLOCK for 1, 2, 4 and 8 warps. The four curves lie almost "
-        "on one line.",
-        measurement.source,
-    )
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    words = "Per cent of copy bandwidth over BLOCK for 1, 2, 4 and 8 warps. The four curves lie "
+    words += "almost on one line."
+    title = "BLOCK decides; the number of warps hardly does"
+    draw.finish(figure, title, words, measurement.source)
 
 
 def _axis_of_blocks(ax: Axes, blocks: list[int]) -> None:
@@ -281,23 +219,3 @@ def _axis_of_blocks(ax: Axes, blocks: list[int]) -> None:
     ax.set(xlabel="BLOCK, elements of a program")
     ax.set_ylim(0)
     ax.grid(True)
-
-
-def _color_of(program: int) -> str:
-    return PROGRAM_COLORS[program % len(PROGRAM_COLORS)]
-
-
-def _box(ax: Axes, x: float, y: float, label: str, color: str, masked: bool = False) -> None:
-    shape = Rectangle(
-        (x - 0.43, y - 0.43), 0.86, 0.86, fill=not masked, edgecolor=color, facecolor=color,
-        linestyle="--" if masked else "-",
-    )  # fmt: skip
-    ax.add_patch(shape)
-    ax.text(
-        x, y, label, color=INK if masked else ON_COLOR, ha="center", va="center", fontsize=SMALL
-    )
-
-
-def _frame(ax: Axes, count: int, bottom: float, top: float, left: float = -0.7) -> None:
-    ax.set(xlim=(left, count - 0.3), ylim=(bottom, top), aspect="equal")
-    ax.axis("off")

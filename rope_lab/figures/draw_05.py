@@ -4,20 +4,8 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from .style import (
-    BLUE,
-    INK,
-    ON_COLOR,
-    ORANGE,
-    PROGRAM_COLORS,
-    PURPLE,
-    RED,
-    SMALL,
-    WIDTH,
-    conclude,
-    describe,
-    finish,
-)
+from . import style as draw
+from .style import BLUE, INK, ORANGE, PROGRAM_COLORS, PURPLE, RED, WIDTH
 
 
 def loads_and_stores(ax: Axes, nodes: list, title: str) -> None:
@@ -28,9 +16,8 @@ def loads_and_stores(ax: Axes, nodes: list, title: str) -> None:
     count = 1 + max(max(stored) for _, stored, _ in nodes)
     for place in range(count):
         for height, name in ((2, "t"), (0, "out")):
-            box = Rectangle((place - 0.4, height - 0.16), 0.8, 0.32, fill=False, edgecolor=INK)
-            ax.add_patch(box)
-            ax.text(place, height, f"{name}{place}", ha="center", va="center", fontsize=SMALL)
+            draw.frame(ax, place, height, 0.8, 0.32)
+            draw.write(ax, place, height, f"{name}{place}")
     for number, (loaded, stored, program) in enumerate(nodes):
         middle = (number + 0.5) * count / len(nodes) - 0.5
         color = PROGRAM_COLORS[program]
@@ -38,16 +25,10 @@ def loads_and_stores(ax: Axes, nodes: list, title: str) -> None:
             ax.plot([place, middle], [1.84, 1.16], color=color, linewidth=1.4)
         for place in stored:
             ax.plot([middle, place], [0.84, 0.16], color=color, linewidth=1.4)
-        ax.add_patch(Rectangle((middle - 0.36, 0.84), 0.72, 0.32, color=color))
-        label = ",".join(str(place) for place in stored)
-        ax.text(middle, 1, label, color=ON_COLOR, ha="center", va="center", fontsize=SMALL)
-    ax.set(xlim=(-0.6, count - 0.4), ylim=(-0.3, 2.3), title=title)
-    ax.axis("off")
-    describe(
-        ax.figure,
-        "Memory is above and below, and what programs compute is between them. Lines join each "
-        "result to the elements that it loads and stores.",
-    )
+        draw.box(ax, middle, 1, 0.72, 0.32, color, ",".join(map(str, stored)))
+    draw.bare(ax, (-0.6, count - 0.4), (-0.3, 2.3), title=title)
+    words = "Memory is above and below, and what programs compute is between them. Lines join each "
+    draw.describe(ax.figure, words + "result to the elements that it loads and stores.")
 
 
 def tile(ax: Axes, rows: int, existing: int, pairs: int, real_pairs: int) -> None:
@@ -55,28 +36,32 @@ def tile(ax: Axes, rows: int, existing: int, pairs: int, real_pairs: int) -> Non
     gap = 1.2
     for half, (name, color) in enumerate((("1", BLUE), ("2", ORANGE))):
         left = half * (pairs + gap)
-        _grid(ax, left, rows + 0.9, 1, pairs, lambda _, p: p < real_pairs, PURPLE)
-        _grid(ax, left, 0, rows, pairs, lambda r, p: r < existing and p < real_pairs, color)
         middle = left + pairs / 2
+        for pair in range(pairs):
+            x, exists = left + pair + 0.5, pair < real_pairs
+            _cell(ax, x, rows + 1.4, PURPLE, exists)
+            for row in range(rows):
+                _cell(ax, x, rows - row - 0.5, color, exists and row < existing)
         ax.text(middle, rows + 2.1, f"angle{name}[None, :]  (1, {pairs})", ha="center")
         ax.text(middle, -0.3, f"x{name}  ({rows}, {pairs})", ha="center", va="top")
-        ax.annotate(
-            "", (middle, rows + 0.1), (middle, rows + 0.85),
-            arrowprops={"arrowstyle": "-|>", "color": INK},
-        )  # fmt: skip
+        draw.arrow(ax, (middle, rows + 0.85), (middle, rows + 0.1))
     ax.text(-0.3, rows / 2, "row", rotation=90, ha="right", va="center")
-    ax.set(xlim=(-1, 2 * pairs + gap + 0.2), ylim=(-1.2, rows + 2.9), aspect="equal")
-    ax.axis("off")
+    draw.bare(ax, (-1, 2 * pairs + gap + 0.2), (-1.2, rows + 2.9), aspect="equal")
     key = {"angles": PURPLE, "first halves": BLUE, "second halves": ORANGE}
     patches = [Rectangle((0, 0), 1, 1, color=color) for color in key.values()]
     patches.append(Rectangle((0, 0), 1, 1, fill=False, edgecolor=RED, linestyle=":"))
     ax.figure.legend(patches, [*key, "masked off"], loc="outside lower center", ncols=4)
-    conclude(ax.figure, "One row of angles serves every row of the tile")
-    describe(
-        ax.figure,
-        f"Two blocks of {rows} rows and {pairs} pairs, each below a row of {pairs} angles. "
-        f"{rows - existing} row and {pairs - real_pairs} columns are masked off.",
-    )
+    draw.conclude(ax.figure, "One row of angles serves every row of the tile")
+    words = f"Two blocks of {rows} rows and {pairs} pairs, each below a row of {pairs} angles. "
+    words += f"{rows - existing} row and {pairs - real_pairs} columns are masked off."
+    draw.describe(ax.figure, words)
+
+
+def _cell(ax: Axes, x: float, y: float, color: str, exists: bool) -> None:
+    if exists:
+        draw.box(ax, x, y, 0.88, 0.88, color)
+    else:
+        draw.frame(ax, x, y, 0.88, 0.88, RED, linestyle=":")
 
 
 def threads_of_a_tile(ax: Axes, rows: int, warps: int) -> None:
@@ -84,28 +69,25 @@ def threads_of_a_tile(ax: Axes, rows: int, warps: int) -> None:
 
     That is the layout for 128 pairs of 16-bit elements: a thread loads 8 neighbors, 16 bytes.
     """
-    for row in range(rows):
-        warp = row // 2 % warps
-        for column in range(16):
-            thread = row % 2 * 16 + column
-            corner = (column + 0.04, rows - 1 - row + 0.04)
-            ax.add_patch(Rectangle(corner, 0.92, 0.92, color=PROGRAM_COLORS[warp], linewidth=0))
-            ax.text(
-                column + 0.5, rows - 0.5 - row, str(thread), color=ON_COLOR, ha="center",
-                va="center", fontsize=SMALL,
-            )  # fmt: skip
-        ax.text(-0.3, rows - 0.5 - row, str(row), ha="right", va="center", fontsize=SMALL)
-    key = "128 pairs, 8 to a cell; the number is the thread"
-    ax.text(8, -0.35, key, ha="center", va="top", fontsize=SMALL)
-    ax.text(-1.2, rows / 2, "row", rotation=90, ha="right", va="center", fontsize=SMALL)
-    title = f"{_counted(warps, 'warp')}: cos and sin serve {_counted(rows // (2 * warps), 'row')}"
-    ax.set(xlim=(-2, 16.2), ylim=(-1.2, rows + 0.1), title=title)
-    ax.axis("off")
-    describe(
-        ax.figure,
-        "Tiles as grids, a row of 16 cells for each row of the tile and a color for each warp. "
-        "Each cell names the thread that holds its 8 pairs.",
-    )
+    holders = [[(row // 2 % warps, row % 2 * 16 + x) for x in range(16)] for row in range(rows)]
+    grid_of_holders(ax, holders, "128 pairs, 8 to a cell; the number is the thread")
+    served = _counted(rows // (2 * warps), "row")
+    ax.set_title(f"{_counted(warps, 'warp')}: cos and sin serve {served}")
+    words = "Tiles as grids, a row of 16 cells for each row of the tile and a color for each warp. "
+    draw.describe(ax.figure, words + "Each cell names the thread that holds its 8 pairs.")
+
+
+def grid_of_holders(ax: Axes, holders: list[list[tuple[int, int]]], words: str) -> None:
+    """Rows of cells, with the color of the warp and the number of the lane that holds each."""
+    rows, columns = len(holders), len(holders[0])
+    for row, cells in enumerate(holders):
+        y = rows - 0.5 - row
+        draw.write(ax, -0.3, y, str(row), ha="right")
+        for column, (warp, lane) in enumerate(cells):
+            draw.box(ax, column + 0.5, y, 0.92, 0.92, PROGRAM_COLORS[warp], str(lane))
+    draw.write(ax, columns / 2, -0.35, words, va="top")
+    draw.write(ax, -1.2, rows / 2, "row", rotation=90, ha="right")
+    draw.bare(ax, (-2, columns + 0.2), (-1.3, rows + 0.1))
 
 
 def tile_sweep(measurement, block_rows: tuple, warps: tuple, evaluations) -> None:
@@ -127,41 +109,21 @@ def tile_sweep(measurement, block_rows: tuple, warps: tuple, evaluations) -> Non
         aside = (0.93, 1, 1.07)[place]  # that no point hides another
         predicted = [aside * evaluations(block_r, num_warps) for block_r in block_rows]
         right.plot(predicted, share, linestyle="none", markersize=7, **style)
-    for ax, label in (
-        (left, "rows per tile, BLOCK_R"),
-        (right, "sin/cos evaluations per pair (points moved apart)"),
-    ):
+    for ax in (left, right):
         ax.axhline(100, color=INK, linewidth=1, linestyle=":")
         ax.set_xscale("log", base=2)
         ax.xaxis.set_major_formatter(plt.FormatStrFormatter("%g"))
-        ax.set(xlabel=label, ylim=(0, 105))
     rows = f"{_counted(best[1], 'row')}, {best[2]}"
-    left.set(ylabel="% of copy bandwidth", title=f"Best: {rows}")
+    left.set(xlabel="rows per tile, BLOCK_R", title=f"Best: {rows}")
+    left.set(ylabel="% of copy bandwidth", ylim=(0, 105))
+    right.set(xlabel="sin/cos evaluations per pair (points moved apart)")
     right.set(title="Slow: many evaluations, or spills (left end)")
-    handles, names = left.get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=len(warps))
-    finish(
-        figure,
-        "",
-        f"Left, per cent of copy bandwidth over the rows of a tile; the best tile, {rows}, reaches "
-        f"{best[0]:.0f} %. Right, the same tiles over the sin/cos evaluations per pair: the more "
-        "evaluations, the slower, but for the tile whose registers spill.",
-        measurement.source,
-    )
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=len(warps))
+    words = f"Left, per cent of copy bandwidth over the rows of a tile; the best tile, {rows}, "
+    words += f"reaches {best[0]:.0f} %. Right, the same tiles over the sin/cos evaluations per "
+    words += "pair: the more evaluations, the slower, but for the tile whose registers spill."
+    draw.finish(figure, "", words, measurement.source)
 
 
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}" + "s" * (number != 1)
-
-
-def _grid(ax: Axes, left: float, bottom: float, rows: int, columns: int, exists, color) -> None:
-    """Cells of a block, row 0 on top; those that do not exist are hollow."""
-    for row in range(rows):
-        for column in range(columns):
-            corner = (left + column + 0.06, bottom + rows - 1 - row + 0.06)
-            look = (
-                {"color": color, "linewidth": 0}
-                if exists(row, column)
-                else {"fill": False, "edgecolor": RED, "linestyle": ":"}
-            )
-            ax.add_patch(Rectangle(corner, 0.88, 0.88, **look))

@@ -5,89 +5,71 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
 
 from . import style as draw
+from .style import BLUE, INK, ORANGE, SMALL
 
 
 def images_of_circle(cases: dict[str, tuple[float, float]]) -> None:
     """For each title the angles of both halves: where the axes and the unit circle go."""
     figure, axes = plt.subplots(1, len(cases), figsize=(8.0, 4.3))
     turn = np.linspace(0, 2 * np.pi, 200)
-    for ax, (title, (first, second)) in zip(axes, cases.items(), strict=True):
-        shape = "still a circle" if first == second else "an ellipse"
-        matrix = np.array(
-            [[math.cos(first), -math.sin(first)], [math.sin(second), math.cos(second)]]
-        )
+    for ax, (title, (one, two)) in zip(axes, cases.items(), strict=True):
+        shape = "still a circle" if one == two else "an ellipse"
+        matrix = np.array([[math.cos(one), -math.sin(one)], [math.sin(two), math.cos(two)]])
         draw.plane(ax, limit=1.6, title=f"{title}: {shape}")
-        ax.plot(*(matrix @ np.stack([np.cos(turn), np.sin(turn)])), color=draw.BLUE)
+        ax.plot(*(matrix @ np.stack([np.cos(turn), np.sin(turn)])), color=BLUE)
         for start in np.eye(2):
-            draw.arrow(ax, start, draw.INK, dashed=True)
-            draw.arrow(ax, matrix @ start, draw.ORANGE)
-    names = {"axes before": draw.INK, "axes after": draw.ORANGE, "unit circle after": draw.BLUE}
-    draw.color_key(figure, names)
-    draw.finish(
-        figure,
-        "Mismatched halves do not rotate: they bend a circle into an ellipse",
-        "Two planes with the images of both axes and of the unit circle. With matching halves "
-        "the axes stay perpendicular; with mismatched halves they do not.",
-    )
+            draw.vector(ax, start, INK, dashed=True)
+            draw.vector(ax, matrix @ start, ORANGE)
+    draw.color_key(figure, {"axes before": INK, "axes after": ORANGE, "unit circle after": BLUE})
+    words = "Two planes with the images of both axes and of the unit circle. With matching halves "
+    words += "the axes stay perpendicular; with mismatched halves they do not."
+    title = "Mismatched halves do not rotate: they bend a circle into an ellipse"
+    draw.finish(figure, title, words)
 
 
 def contiguous_or_not(memory: list[float]) -> None:
     """Strides of 0 above, and below what a kernel reads that takes them for contiguous."""
-    figure, axes = plt.subplots(2, 1, figsize=(8.0, 4.8))
-    numbers = [f"{number:g}" for number in memory]
-    _reads(axes[0], numbers, [0] * len(numbers), "Strides of 0: every element is the first one")
-    _reads(
-        axes[1], numbers, list(range(len(numbers))), "The kernel reads on, past the gradient's end"
-    )
-    draw.finish(
-        figure,
-        "",
-        "Two rows of memory. Above, arrows from all elements g[0], g[1], ... of the gradient end "
-        "at address 0. Below, each ends at an address of its own, and only the first is part of "
-        "the gradient.",
-    )
+    figure, (above, below) = plt.subplots(2, 1, figsize=(8.0, 4.8))
+    _reads(above, memory, [0] * len(memory), "Strides of 0: every element is the first one")
+    _reads(below, memory, range(len(memory)), "The kernel reads on, past the gradient's end")
+    words = "Two rows of memory. Above, arrows from all elements g[0], g[1], ... of the gradient "
+    words += "end at address 0. Below, each ends at an address of its own, and only the first is "
+    draw.finish(figure, "", words + "part of the gradient.")
 
 
-def _reads(ax: Axes, memory: list[str], addresses: list[int], title: str) -> None:
+def _reads(ax: Axes, memory: list[float], addresses, title: str) -> None:
     """Which address each element of a gradient is read from; only the first is the gradient's."""
     for address, number in enumerate(memory):
-        color = draw.BLUE if address == 0 else draw.ORANGE
-        ax.add_patch(Rectangle((address + 0.04, 0), 0.92, 0.8, color=color, linewidth=0))
-        ax.text(address + 0.5, 0.4, number, color=draw.ON_COLOR, ha="center", va="center")
-        ax.text(address + 0.5, -0.3, str(address), color=draw.INK, ha="center", fontsize=draw.SMALL)
+        color = BLUE if address == 0 else ORANGE
+        draw.box(ax, address + 0.5, 0.4, 0.92, 0.8, color, f"{number:g}", fontsize=11)
+        draw.write(ax, address + 0.5, -0.2, str(address))
     for element, address in enumerate(addresses):
-        line = {"arrowstyle": "-|>", "color": draw.INK, "linewidth": 1}
-        ax.annotate("", (address + 0.5, 0.82), (element + 0.5, 1.9), arrowprops=line)
-        ax.text(element + 0.5, 1.97, f"g[{element}]", ha="center", fontsize=draw.SMALL)
+        draw.arrow(ax, (element + 0.5, 1.9), (address + 0.5, 0.82), linewidth=1, shrinkB=2)
+        draw.write(ax, element + 0.5, 2.1, f"g[{element}]")
     ax.text(-0.15, 0.4, "memory", ha="right", va="center")
-    ax.text(-0.15, -0.3, "address", ha="right", fontsize=draw.SMALL)
-    ax.set(xlim=(-1.3, len(memory)), ylim=(-0.4, 2.3))
-    ax.set_title(title, loc="left")
-    ax.axis("off")
+    draw.write(ax, -0.15, -0.2, "address", ha="right")
+    draw.bare(ax, (-1.3, len(memory)), (-0.4, 2.3), title=title)
 
 
 def forward_and_backward(measurement, pairs: dict[str, tuple[str, str]], title: str) -> None:
     """Bars of forward and backward for each name, the copy as a dashed line, the source below."""
     figure, ax = plt.subplots(figsize=(8.0, 2.2 + 0.75 * len(pairs)))
-    longest = max(timing.median_us for timing in measurement.cases.values())
-    for place, cases in enumerate(pairs.values()):
-        for case, offset, color in zip(cases, (-0.19, 0.19), (draw.BLUE, draw.ORANGE), strict=True):
-            time = measurement[case].median_us
-            ax.barh(place + offset, time, height=0.34, color=color)
-            ax.text(time + 0.01 * longest, place + offset, f"{time:.0f}", va="center")
-    copy = measurement["copy"].median_us
-    ax.axvline(copy, color=draw.INK, linestyle="--", linewidth=1.2)
+    us = {case: timing.median_us for case, timing in measurement.cases.items()}
+    for which, (offset, color) in enumerate(((-0.19, BLUE), (0.19, ORANGE))):
+        places = [place + offset for place in range(len(pairs))]
+        times = [us[both[which]] for both in pairs.values()]
+        ax.bar_label(ax.barh(places, times, height=0.34, color=color), fmt="%.0f", padding=4)
+    ax.axvline(us["copy"], color=INK, linestyle="--", linewidth=1.2)
     ax.annotate(
-        f"copy: {copy:.0f}", (copy, -0.5), xytext=(5, 0), textcoords="offset points", va="bottom",
-        fontsize=draw.SMALL,
+        f"copy: {us['copy']:.0f}", (us["copy"], -0.5), xytext=(5, 0), textcoords="offset points",
+        va="bottom", fontsize=SMALL,
     )  # fmt: skip
     ax.set_yticks(range(len(pairs)), list(pairs))
-    ax.set(xlabel="device time in microseconds (shorter is better)", xlim=(0, 1.1 * longest))
-    ax.set_ylim(len(pairs) - 0.45, -0.75)
-    draw.color_key(figure, {"forward": draw.BLUE, "backward": draw.ORANGE})
-    times = {case: measurement[case].median_us for both in pairs.values() for case in both}
-    words = f"Bars of device time: {draw.spoken(times)}; the copy takes {copy:.0f} \u00b5s."
+    ax.set(xlabel="device time in microseconds (shorter is better)")
+    ax.set(xlim=(0, 1.1 * max(us.values())), ylim=(len(pairs) - 0.45, -0.75))
+    draw.color_key(figure, {"forward": BLUE, "backward": ORANGE})
+    said = draw.spoken({case: us[case] for both in pairs.values() for case in both})
+    words = f"Bars of device time: {said}; the copy takes {us['copy']:.0f} \u00b5s."
     draw.finish(figure, title, words, measurement.source)

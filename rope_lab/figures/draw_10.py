@@ -2,26 +2,24 @@
 
 import matplotlib.pyplot as plt
 
-from .style import BLUE, GREEN, INK, ORANGE, color_key, finish, memory_order
+from . import style as draw
+from .style import BLUE, GREEN, INK, ORANGE
 
 
 def heads_of_tokens(heads: int, block: int, tokens: int) -> None:
     """Rows in memory order, in the colors of token 0's programs and of token 1's own."""
-    figure, axes = plt.subplots(2, 1, figsize=(8.2, 3.2))
+    figure, (above, below) = plt.subplots(2, 1, figsize=(8.2, 3.2))
     labels = [f"token {t}\nhead {h}" for t in range(tokens) for h in range(heads)]
     own = [BLUE] * block + [ORANGE] * (heads - block) + [GREEN] * heads * (tokens - 1)
     late = own[:block] + [ORANGE] * block + own[2 * block :]
-    memory_order(axes[0], labels, own, "Which program each row belongs to")
-    memory_order(axes[1], labels, late, "What the mask lets program (0, 1) store")
+    draw.memory_order(above, labels, own, "Which program each row belongs to")
+    draw.memory_order(below, labels, late, "What the mask lets program (0, 1) store")
     names = {"program (0, 0)": BLUE, "program (0, 1)": ORANGE, "programs of token 1": GREEN}
-    color_key(figure, names)
-    for ax in axes:
+    draw.color_key(figure, names)
+    for ax in (above, below):
         ax.axvline(heads, color=INK, linestyle="--")
     beyond = block - (heads - block)
-    finish(
-        figure,
-        f"Program (0, 1) overwrites {beyond} rows of the next token",
-        f"Two rows of {len(labels)} boxes, one for each head of {tokens} tokens. Above, program "
-        f"(0, 1) owns {heads - block} row; below, it stores {block}, of which {beyond} belong to "
-        "token 1.",
-    )
+    words = f"Two rows of {len(labels)} boxes, one for each head of {tokens} tokens. Above, program"
+    words += f" (0, 1) owns {heads - block} row; below, it stores {block}, of which {beyond} belong"
+    words += " to token 1."
+    draw.finish(figure, f"Program (0, 1) overwrites {beyond} rows of the next token", words)

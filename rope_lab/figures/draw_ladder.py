@@ -3,7 +3,8 @@
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-from .style import BLUE, GREEN, INK, ON_COLOR, ORANGE, WIDTH, color_key, finish
+from . import style as draw
+from .style import BLUE, GREEN, INK, ORANGE
 
 NAMES = {
     "eager": "eager PyTorch",
@@ -25,66 +26,51 @@ def climb(record, title: str = "") -> None:
     Eager's bar is far longer than the others, and is cut off. Beside the bars there is a table: the
     time, what changed, and the per cent of copy bandwidth.
 
-    Args:
-        record: the measurement "09/rungs", with a case "copy" and some of `NAMES`.
-        title: what it shows; by default how far the last rung has come.
+    `record` has a case "copy" and some of `NAMES`. The default title is how far the last rung came.
     """
     times = {case: record[case].median_us for case in NAMES if case in record.cases}
-    copy, rungs = record["copy"].median_us, [case for case in times if case.startswith("rung")]
-    title = title or _conclusion(times, copy, rungs)
-    figure, ax = plt.subplots(figsize=(WIDTH, 2.2 + 0.36 * len(times)))
+    copy = record["copy"].median_us
+    figure, ax = plt.subplots(figsize=(draw.WIDTH, 2.2 + 0.36 * len(times)))
     end = 1.08 * max(us for case, us in times.items() if case != "eager")
     before = None
     for place, (case, us) in enumerate(times.items()):
-        change = None if before is None or case == "package" else us - before
-        _bar(ax, place, us, change, end, GREEN if case == "package" else BLUE)
-        texts = f"{us:.{_digits(us)}f}", _signed(change), f"{100 * copy / us:.1f} %"
-        _beside(ax, place, *texts)
+        color = GREEN if case == "package" else BLUE
+        ax.barh(place, min(us, end), color=color, height=0.62)
+        if us > end:
+            ax.text(end, place, "cut off ", ha="right", va="center", color=draw.ON_COLOR)
+        change = ""
+        if before and case != "package":
+            taken = max(0, min(before, end) - us)
+            ax.barh(place, taken, left=us, color=ORANGE, height=0.62)
+            change = _rounded(us - before, "+")
+        _beside(ax, place, _rounded(us), change, f"{100 * copy / us:.1f} %")
         before = us
     _beside(ax, -0.9, "\u00b5s", "change", "of copy")
     ax.axvline(copy, color=INK, linestyle=":", linewidth=1.4)
     ax.annotate("copy", (copy, -0.9), xytext=(5, 0), textcoords="offset points", va="center")
-    ax.set_yticks(range(len(times)), [NAMES[case] for case in times])
-    for label in ax.get_yticklabels():
-        label.set_horizontalalignment("left")
+    ax.set_yticks(range(len(times)), [NAMES[case] for case in times], ha="left")
     ax.tick_params(axis="y", pad=158, length=0)
     ax.set(xlabel="device time in microseconds", xlim=(0, end), ylim=(len(times) - 0.5, -1.3))
-    color_key(figure, {"time left": BLUE, "taken away by this rung": ORANGE, "the package": GREEN})
+    names = {"time left": BLUE, "taken away by this rung": ORANGE, "the package": GREEN}
+    draw.color_key(figure, names)
     each = ", ".join(f"{NAMES[case]} {us:.0f} \u00b5s" for case, us in times.items())
     words = f"Bars from rung to rung; the copy takes {copy:.0f} \u00b5s. {each}."
-    finish(figure, title, words, record.source)
+    draw.finish(figure, title or _conclusion(times, copy), words, record.source)
 
 
-def _conclusion(times: dict[str, float], copy: float, rungs: list[str]) -> str:
-    last = times[rungs[-1]]
-    text = f"The last of {len(rungs)} rungs has {100 * copy / last:.1f} % of a copy's speed"
-    return f"{text}, {times['eager'] / last:.0f} times eager's" if "eager" in times else text
+def _conclusion(times: dict[str, float], copy: float) -> str:
+    rungs = [us for case, us in times.items() if case.startswith("rung")]
+    text = f"The last of {len(rungs)} rungs has {100 * copy / rungs[-1]:.1f} % of a copy's speed"
+    return f"{text}, {times['eager'] / rungs[-1]:.0f} times eager's" if "eager" in times else text
 
 
-def _bar(ax: Axes, place: int, us: float, change: float | None, end: float, color: str) -> None:
-    """The time that is left, and to the right of it what this rung took away."""
-    ax.barh(place, min(us, end), color=color, height=0.62)
-    if change and change < 0:
-        ax.barh(place, min(us - change, end) - us, left=us, color=ORANGE, height=0.62)
-    if us > end:
-        ax.text(end, place, "cut off ", ha="right", va="center", color=ON_COLOR)
-
-
-def _digits(us: float) -> int:
-    return 0 if us >= 100 else 1
-
-
-def _signed(change: float | None) -> str:
-    if change is None:
-        return ""
-    digits = _digits(abs(change))
-    return f"{change:+.{digits}f}" if round(change, digits) else "0"
+def _rounded(us: float, sign: str = "") -> str:
+    digits = 0 if abs(us) >= 100 else 1
+    return f"{us:{sign}.{digits}f}" if round(us, digits) else "0"
 
 
 def _beside(ax: Axes, place: float, *texts: str) -> None:
     """A line of the table to the right of the bars, in columns of a fixed width."""
+    right = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points", "ha": "right"}
     for points, text in zip((46, 100, 154), texts, strict=True):
-        ax.annotate(
-            text, (1, place), xycoords=ax.get_yaxis_transform(), xytext=(points, 0),
-            textcoords="offset points", ha="right", va="center",
-        )  # fmt: skip
+        ax.annotate(text, (1, place), (points, 0), va="center", **right)

@@ -10,81 +10,45 @@ It shows an H200. Where its numbers come from:
   cache can do at least that.
 """
 
-from collections.abc import Mapping
-
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
+from matplotlib.patches import FancyBboxPatch
 
 from ..records import recorded
-from .style import BLUE, GREEN, GREY, INK, ON_COLOR, ORANGE, PURPLE, SMALL, WIDTH, finish
+from . import style as draw
+from .style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, WIDTH
 
 SMS, CLOCK_GHZ, BANK_BYTES = 132, 1.98, 32 * 4  # clock: the highest; bytes: a cycle and SM
-H200 = {
-    "warps": "up to 64 warps, 32 threads each",
-    "registers": "registers\n256 KiB",
-    "l1": "L1 and shared memory\n256 KiB",
-    "registers-l1": f"{SMS * CLOCK_GHZ * BANK_BYTES / 1e3:.0f} TB/s, all SMs together",
-    "l2": "L2\n60 MB",
-    "hbm": "HBM\n141 GB",
-    "l2-hbm": "4.8 TB/s",
-}
-PARTS = (*H200, "sm-l2")  # what a label can be given for; the last is the arrow between SMs and L2
 SOURCE = (
     "An NVIDIA H200, by its data sheet and the tuning guide for Hopper. L1: 128 bytes a cycle in "
     "each SM. L2: a copy within it, measured in notebook 08."
 )
 
-_COLUMNS, _GRID, _SIDE = 11, (5.8, 0.45), (0.33, 0.4)  # of the SMs: corner, size of a cell
 
-
-def draw_gpu(
-    labels: Mapping[str, str] | None = None,
-    title: str = "Near memory is small and fast, HBM is large and far",
-) -> None:
-    """Draw an H200 from left to right: one SM enlarged, all SMs, L2, HBM.
-
-    Args:
-        labels: one more line of text for some of `PARTS`: what a kernel keeps there, or what it
-            sends along an arrow. For example `{"l2-hbm": "2 x 32 MiB"}`.
-        title: the conclusion that the picture is to show.
-
-    Raises:
-        ValueError: a label is for a part that the picture does not have.
-    """
-    labels = dict(labels or {})
-    if strange := set(labels) - set(PARTS):
-        raise ValueError(f"there is no part {min(strange)!r}; parts are {', '.join(PARTS)}")
-    facts = H200 | {"sm-l2": f"{_bandwidth_of_l2():.1f} TB/s\nor more"}
-
-    def said(part: str) -> str:
-        return "\n".join(text for text in (facts[part], labels.get(part)) if text)
-
+def draw_gpu() -> None:
+    """Draw an H200 from left to right: one SM enlarged, all SMs, L2, HBM."""
     figure, ax = plt.subplots(figsize=(WIDTH, 4.6))
-    _enlarged_sm(ax, said)
-    _all_sms(ax)
-    _box(ax, (11.0, 0.45, 1.2, 4.8), ORANGE, said("l2"))
-    _box(ax, (14.5, 0.1, 2.05, 5.7), PURPLE, said("hbm"))
-    _arrow(ax, (9.55, 2.85), (10.95, 2.85))
-    _arrow(ax, (12.25, 2.85), (14.45, 2.85))
-    ax.text(10.25, 3.1, said("sm-l2"), ha="center", va="bottom", fontsize=10)
-    ax.text(13.45, 3.1, said("l2-hbm"), ha="center", va="bottom", fontsize=10)
-    ax.add_patch(  # the chip
-        FancyBboxPatch(
-            (0.05, 0.15), 12.3, 5.95, boxstyle="round,pad=0.05,rounding_size=0.2", fill=False,
-            edgecolor=INK, linestyle="--", linewidth=1.2,
-        )
-    )  # fmt: skip
-    ax.text(12.25, 5.75, "on the chip", ha="right", va="center", fontsize=10)
-    ax.text(15.52, 6.05, "beside the chip", ha="center", va="center", fontsize=10)
-    ax.set(xlim=(-0.05, 16.6), ylim=(0, 6.3))
-    ax.axis("off")
-    parts = "; ".join(
-        f"from {part.replace('-', ' to ')}: " * ("-" in part) + " ".join(said(part).split())
-        for part in PARTS
-    )
-    words = f"A block diagram: one SM enlarged, all {SMS} SMs, L2, HBM. Its labels: {parts}."
-    finish(figure, title, words, SOURCE)
+    l1, l2 = SMS * CLOCK_GHZ * BANK_BYTES / 1e3, _bandwidth_of_l2()  # TB/s
+    _enlarged_sm(ax, l1)
+    _all_sms(ax, 5.8, 5.25, 0.33, 0.4)
+    for here in (5.65, 0.45):  # from the enlarged one to its place among all
+        ax.plot([5.15, 5.8], [here, 5.19 if here > 1 else 4.85], color=BLUE, linewidth=1)
+    draw.box(ax, 11.6, 2.85, 1.2, 4.8, ORANGE, "L2\n60 MB")
+    draw.box(ax, 15.52, 2.95, 2.05, 5.7, PURPLE, "HBM\n141 GB", fontsize=10)
+    _both_ways(ax, (9.55, 2.85), (10.95, 2.85))
+    _both_ways(ax, (12.25, 2.85), (14.45, 2.85))
+    draw.write(ax, 10.25, 3.1, f"{l2:.1f} TB/s\nor more", va="bottom", fontsize=10)
+    draw.write(ax, 13.45, 3.1, "4.8 TB/s", va="bottom", fontsize=10)
+    look = {"boxstyle": "round,pad=0.05,rounding_size=0.2", "linestyle": "--", "linewidth": 1.2}
+    ax.add_patch(FancyBboxPatch((0.05, 0.15), 12.3, 5.95, fill=False, edgecolor=INK, **look))
+    draw.write(ax, 12.25, 5.75, "on the chip", ha="right", fontsize=10)
+    draw.write(ax, 15.52, 6.05, "beside the chip", fontsize=10)
+    draw.bare(ax, (-0.05, 16.6), (0, 6.3))
+    words = f"A block diagram: one SM enlarged, all {SMS} SMs, L2, HBM. Its labels: up to 64 warps,"
+    words += " 32 threads each; registers 256 KiB; L1 and shared memory 256 KiB; from registers to "
+    words += f"l1: {l1:.0f} TB/s, all SMs together; L2 60 MB; HBM 141 GB; from l2 to hbm: 4.8 TB/s;"
+    words += f" from sm to l2: {l2:.1f} TB/s or more."
+    draw.finish(figure, "Near memory is small and fast, HBM is large and far", words, SOURCE)
 
 
 def _bandwidth_of_l2() -> float:
@@ -94,53 +58,30 @@ def _bandwidth_of_l2() -> float:
     return max(2 * size / us for size, us in pairs) / 1e6
 
 
-def _enlarged_sm(ax: Axes, said) -> None:
-    """One SM as large as its text, and two lines to its place among the others."""
-    ax.add_patch(Rectangle((0.2, 0.45), 4.95, 5.2, fill=False, edgecolor=BLUE, linewidth=2))
-    ax.text(0.35, 5.4, "one SM", va="center", fontsize=10)
+def _enlarged_sm(ax: Axes, bandwidth: float) -> None:
+    """One SM as large as its text."""
+    draw.frame(ax, 2.675, 3.05, 4.95, 5.2, BLUE, linewidth=2)
+    draw.write(ax, 0.35, 5.4, "one SM", ha="left", fontsize=10)
     for warp in range(64):
-        row, column = divmod(warp, 32)
-        place = (0.38 + 0.1445 * column, 4.8 - 0.25 * row)
-        ax.add_patch(Rectangle(place, 0.1, 0.2, color=BLUE, linewidth=0))
-    ax.text(2.67, 4.2, said("warps"), ha="center", va="center", fontsize=10)
-    _box(ax, (0.38, 2.75, 4.6, 1.0), GREEN, said("registers"))
-    _box(ax, (0.38, 0.65, 4.6, 1.0), ORANGE, said("l1"))
-    _arrow(ax, (0.75, 1.7), (0.75, 2.7))
-    ax.text(1.0, 2.2, said("registers-l1"), va="center", fontsize=10)
-    left, bottom = _GRID
-    top = bottom + SMS // _COLUMNS * _SIDE[1]
-    for here, there in ((5.65, top - 0.06), (0.45, top - _SIDE[1])):
-        ax.plot([5.15, left], [here, there], color=BLUE, linewidth=1)
+        draw.box(ax, 0.43 + 0.1445 * (warp % 32), 4.9 - 0.25 * (warp // 32), 0.1, 0.2, BLUE)
+    draw.write(ax, 2.67, 4.2, "up to 64 warps, 32 threads each", fontsize=10)
+    draw.box(ax, 2.68, 3.25, 4.6, 1.0, GREEN, "registers\n256 KiB", fontsize=10)
+    draw.box(ax, 2.68, 1.15, 4.6, 1.0, ORANGE, "L1 and shared memory\n256 KiB", fontsize=10)
+    _both_ways(ax, (0.75, 1.7), (0.75, 2.7))
+    draw.write(ax, 1.0, 2.2, f"{bandwidth:.0f} TB/s, all SMs together", ha="left", fontsize=10)
 
 
-def _all_sms(ax: Axes) -> None:
-    (left, bottom), (width, height) = _GRID, _SIDE
-    rows = SMS // _COLUMNS
+def _all_sms(ax: Axes, left: float, top: float, wide: float, high: float) -> None:
+    columns = 11
     for number in range(SMS):
-        row, column = divmod(number, _COLUMNS)
-        place = (left + width * column, bottom + height * (rows - 1 - row))
-        look = {"facecolor": BLUE, "edgecolor": INK, "linewidth": 1.5} if number == 0 else {}
-        look = look or {"facecolor": GREY, "linewidth": 0}
-        ax.add_patch(Rectangle(place, 0.85 * width, 0.8 * height, **look))
-    middle = left + _COLUMNS * width / 2
-    registers = SMS * 256 / 1024  # MiB
-    text = f"{SMS} SMs, together\n{registers:.0f} MiB of registers"
-    ax.text(middle, 5.62, text, ha="center", va="center", fontsize=10)
+        row, column = divmod(number, columns)
+        x, y = left + wide * (column + 0.43), top - high * (row + 0.6)
+        draw.box(ax, x, y, 0.85 * wide, 0.8 * high, GREY if number else BLUE)
+        if number == 0:
+            draw.frame(ax, x, y, 0.85 * wide, 0.8 * high, linewidth=1.5)
+    text = f"{SMS} SMs, together\n{SMS * 256 / 1024:.0f} MiB of registers"
+    draw.write(ax, left + columns * wide / 2, 5.62, text, fontsize=10)
 
 
-def _box(ax: Axes, place: tuple[float, float, float, float], color: str, text: str) -> None:
-    left, bottom, width, height = place
-    ax.add_patch(Rectangle((left, bottom), width, height, color=color, linewidth=0))
-    ax.text(
-        left + width / 2, bottom + height / 2, text, color=ON_COLOR, ha="center", va="center",
-        fontsize=10 if width > 1.5 else SMALL,
-    )  # fmt: skip
-
-
-def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
-    ax.add_patch(
-        FancyArrowPatch(
-            start, end, arrowstyle="<|-|>", mutation_scale=13, color=INK, linewidth=2, shrinkA=0,
-            shrinkB=0,
-        )
-    )  # fmt: skip
+def _both_ways(ax: Axes, start: tuple, end: tuple) -> None:
+    draw.arrow(ax, start, end, arrowstyle="<|-|>", mutation_scale=13, linewidth=2)

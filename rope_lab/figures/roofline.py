@@ -5,19 +5,13 @@ from matplotlib.axes import Axes
 
 from ..profiling.roofline import Machine
 from . import style as draw
-from .widgets import Explorer
+from .widgets import Explorer, slider
 
 
 class RooflineExplorer(Explorer):
     """A roofline: what bytes and instructions allow, and a kernel under it.
 
-    Attributes:
-        bytes: slider; bytes that the kernel moves an element.
-        instructions: slider; instructions that it executes an element.
-        bandwidth: slider; terabytes that memory moves a second.
-        said: what bounds the kernel, its time for the headline's 2^26 elements, and how many
-            instructions an element are free.
-        picture: the roof and the kernel.
+    It moves `bytes` and executes `instructions` an element, and has the headline's 2^26 elements.
     """
 
     NAME, SIZE = "Roofline explorer", (7.0, 3.8)
@@ -31,57 +25,46 @@ class RooflineExplorer(Explorer):
         instructions_a_us: float = 33.4e6,
     ) -> None:
         self.instructions_a_us = instructions_a_us
-        self.bytes = widgets.IntSlider(value=bytes, min=1, max=32, description="bytes")
-        self.instructions = widgets.IntSlider(
-            value=instructions, min=1, max=200, description="instructions"
+        super().__init__(
+            bytes=slider("bytes", bytes, 1, 32),
+            instructions=slider("instructions", instructions, 1, 200),
+            bandwidth=widgets.FloatSlider(bandwidth, min=1, max=8, step=0.1, description="TB/s"),
         )
-        self.bandwidth = widgets.FloatSlider(
-            value=bandwidth, min=1.0, max=8.0, step=0.1, description="TB/s"
-        )
-        super().__init__(self.bytes, self.instructions, self.bandwidth)
 
-    @property
-    def machine(self) -> Machine:
-        return Machine(0.0, 1e6 * self.bandwidth.value, self.instructions_a_us)
+    def _machine_and_times(self, bytes, instructions, bandwidth) -> tuple[Machine, float, float]:
+        """The machine, and microseconds for the bytes and the instructions of all elements."""
+        machine = Machine(0.0, 1e6 * bandwidth, self.instructions_a_us)
+        memory = bytes * self.ELEMENTS / machine.bytes_a_us
+        return machine, memory, instructions * self.ELEMENTS / machine.instructions_a_us
 
-    def _times(self) -> tuple[float, float]:
-        """Microseconds for the bytes and for the instructions of all elements."""
-        machine = self.machine
-        memory = self.bytes.value * self.ELEMENTS / machine.bytes_a_us
-        return memory, self.instructions.value * self.ELEMENTS / machine.instructions_a_us
-
-    def _bound(self) -> str:
-        memory, compute = self._times()
-        return "memory-bound" if memory >= compute else "compute-bound"
-
-    def _said(self) -> str:
-        memory, compute = self._times()
-        free = int(self.bytes.value * self.machine.ridge)
+    def words(self, bytes: int, instructions: int, bandwidth: float) -> str:
+        machine, memory, compute = self._machine_and_times(bytes, instructions, bandwidth)
         return (
-            f"{self.instructions.value / self.bytes.value:.1f} instructions a byte: bytes need "
-            f"{memory:.0f} us, instructions {compute:.0f}; {self._bound()}. "
-            f"Up to {free} instructions an element are free."
+            f"{instructions / bytes:.1f} instructions a byte: bytes need {memory:.0f} us, "
+            f"instructions {compute:.0f}; {_bound(memory, compute)}. "
+            f"Up to {int(bytes * machine.ridge)} instructions an element are free."
         )
 
-    def _draw_on(self, ax: Axes) -> None:
-        roof(ax, self.machine)
-        intensity = self.instructions.value / self.bytes.value
-        speed = self.instructions.value * self.ELEMENTS / max(self._times()) / 1e6
-        look = {"color": draw.ORANGE, "markersize": 9, "zorder": 3, "linestyle": "none"}
-        ax.plot(intensity, speed, "o", label="this kernel", **look)
+    def draw_on(self, ax: Axes, bytes: int, instructions: int, bandwidth: float) -> None:
+        machine, memory, compute = self._machine_and_times(bytes, instructions, bandwidth)
+        roof(ax, machine)
+        speed = instructions * self.ELEMENTS / max(memory, compute) / 1e6
+        look = {"color": draw.ORANGE, "markersize": 9, "zorder": 3}
+        ax.plot(instructions / bytes, speed, "o", label="this kernel", **look)
         ax.figure.legend(loc="outside lower center", ncols=2)
-        ax.set(xlim=(0.02, 1000), ylim=(0.02, 60), title=f"This kernel is {self._bound()}")
+        title = f"This kernel is {_bound(memory, compute)}"
+        ax.set(xlim=(0.02, 1000), ylim=(0.02, 60), title=title)
+
+
+def _bound(memory: float, compute: float) -> str:
+    return "memory-bound" if memory >= compute else "compute-bound"
 
 
 def roof(ax: Axes, machine: Machine) -> None:
     """The two lines under which every kernel of a machine stays, on logarithmic axes."""
     intensity = (1e-3, machine.ridge, 1e4)
-    ax.loglog(
-        intensity,
-        [machine.allowed(x) / 1e6 for x in intensity],
-        color=draw.BLUE,
-        label="the most that the GPU allows",
-    )
+    allowed = [machine.allowed(x) / 1e6 for x in intensity]
+    ax.loglog(intensity, allowed, color=draw.BLUE, label="the most that the GPU allows")
     ax.axvline(machine.ridge, color=draw.INK, linewidth=1, linestyle=":")
     ax.set(xlabel="instructions a byte", ylabel="10\u00b9\u00b2 instructions/s")
     ax.set_xticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])

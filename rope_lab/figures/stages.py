@@ -20,20 +20,17 @@ class StageExplorer(widgets.VBox):
 
     def __init__(self, code: Compiled) -> None:
         self.code = code
-        self.stage = widgets.ToggleButtons(
-            options=[(stage.upper(), stage) for stage in STAGES], description="stage"
-        )
+        stages = [(stage.upper(), stage) for stage in STAGES]
+        self.stage = widgets.ToggleButtons(options=stages, description="stage")
         used = {operation.line for stage in STAGES for operation in operations(code, stage)}
         lines = [(text.strip(), n) for n, text in kernel_lines(code).items() if n in used]
-        layout = widgets.Layout(width="90%")
-        self.line = widgets.Dropdown(
-            options=[("all lines", 0), *lines], description="line", layout=layout
-        )
+        lines = [("all lines", 0), *lines]
+        self.line = widgets.Dropdown(options=lines, description="line", layout={"width": "90%"})
         self.text = widgets.HTML()
         super().__init__([self.stage, self.line, self.text, names_for_screen_readers()])
         self.add_class("lab-explorer")
         for choice in (self.stage, self.line):
-            choice.observe(self._update, names="value")
+            choice.observe(self._update, "value")
         self._update()
 
     def __repr__(self) -> str:
@@ -46,9 +43,5 @@ class StageExplorer(widgets.VBox):
             for operation in operations(self.code, self.stage.value)
             if self.line.value in (0, operation.line)
         ]
-        self.text.value = (
-            f"{len(chosen)} operations"
-            "<pre style='max-height: 24em; overflow: auto; line-height: 1.3'>"
-            + "\n".join(chosen)
-            + "</pre>"
-        )
+        look, text = "max-height: 24em; overflow: auto; line-height: 1.3", "\n".join(chosen)
+        self.text.value = f"{len(chosen)} operations<pre style='{look}'>{text}</pre>"

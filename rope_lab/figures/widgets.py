@@ -4,16 +4,15 @@ So a notebook can ask in a cell what a widget says with a slider elsewhere, and 
 """
 
 import base64
-import html
 import math
-import re
-from contextlib import ExitStack
 
 import ipywidgets as widgets
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from . import style as draw
 
@@ -52,38 +51,55 @@ def names_for_screen_readers() -> widgets.Output:
     return widgets.Output(outputs=(script,), layout=widgets.Layout(height="0", margin="0"))
 
 
+def slider(name: str, value: int, least: int, most: int, step: int = 1) -> widgets.IntSlider:
+    return widgets.IntSlider(value, min=least, max=most, step=step, description=name)
+
+
 class Explorer(widgets.VBox):
     """Sliders above, a line of text and a picture below; both follow the sliders.
 
     A page that shows no widgets, such as GitHub, shows the picture alone.
 
-    A kind of explorer says what they show in `_said` and `_draw_on`.
+    A kind of explorer says what they show in `words` and `draw_on`, which take the sliders' values
+    by name.
 
     Attributes:
-        sliders: in their order on the page.
+        sliders: by name, in their order on the page; each is an attribute, too.
         said: HTML; what the picture shows, in words and numbers.
         picture: PNG.
     """
 
     NAME, SIZE = "Explorer", (3.6, 3.4)  # the picture's size in inches, of 100 pixels
 
-    def __init__(self, *sliders: widgets.Widget) -> None:
+    def __init__(self, **sliders: widgets.Widget) -> None:
+        draw.style()
         self.sliders = sliders
-        self.said = widgets.HTML()
-        self.said.add_class("lab-said")
-        width = widgets.Layout(width=f"{100 * self.SIZE[0]:.0f}px", max_width="100%")
+        self.said = widgets.HTML().add_class("lab-said")
+        width = {"width": f"{100 * self.SIZE[0]:.0f}px", "max_width": "100%"}
         self.picture = widgets.Image(format="png", layout=width)
-        rows = widgets.HBox(sliders, layout=widgets.Layout(flex_flow="row wrap"))
+        rows = widgets.HBox(list(sliders.values()), layout={"flex_flow": "row wrap"})
         super().__init__([rows, self.said, self.picture, names_for_screen_readers()])
         self.add_class("lab-explorer")
-        self._is_asked = False
-        draw.style()
-        for slider in sliders:
-            slider.observe(self._update, names="value")
+        for name, one in sliders.items():
+            setattr(self, name, one)
+            one.observe(self._update, "value")
         self._update()
 
+    def words(self, **values: int | float) -> str:
+        raise NotImplementedError
+
+    def draw_on(self, ax: Axes, **values: int | float) -> None:
+        raise NotImplementedError
+
+    def values(self) -> dict[str, int | float]:
+        return {name: one.value for name, one in self.sliders.items()}
+
+    def says(self, **values: int | float) -> str:
+        """What it would say with these sliders elsewhere; on the page nothing moves."""
+        return self.words(**self.values() | values)
+
     def __repr__(self) -> str:
-        return f"{self.NAME}: {html.unescape(re.sub('<[^>]*>', ' ', self.said.value))}"
+        return f"{self.NAME}: {self.says()}"
 
     def _repr_mimebundle_(self, **options) -> tuple[dict, dict]:
         """The widget, and its picture for pages that show no widgets."""
@@ -94,145 +110,94 @@ class Explorer(widgets.VBox):
         more = {"text/plain": repr(self), "image/png": picture}
         return data | more, {"image/png": about}
 
-    def says(self, **values: int | float) -> str:
-        """What it would say with these sliders elsewhere; on the page nothing moves."""
-        before = [slider.value for slider in self.sliders]
-        with ExitStack() as stack:
-            for slider in self.sliders:
-                stack.enter_context(slider.hold_sync())
-            self._is_asked = True
-            try:
-                for name, value in values.items():
-                    getattr(self, name).value = value
-                return self._said()
-            finally:
-                # from the last one: how far a slider goes may depend on those after it
-                for slider, value in reversed(list(zip(self.sliders, before, strict=True))):
-                    slider.value = value
-                self._is_asked = False
-
     def _update(self, _change=None) -> None:
-        if self._is_asked:
-            return
-        self.said.value = self._said()
-        figure = Figure(figsize=self.SIZE, layout="constrained")
+        self.said.value = self.says()
+        figure = Figure(figsize=self.SIZE)
         FigureCanvasAgg(figure)
-        self._draw_on(figure.subplots())
+        self.draw_on(figure.subplots(), **self.values())
         self.picture.value = draw.png(figure)
-
-    def _said(self) -> str:
-        raise NotImplementedError
-
-    def _draw_on(self, ax: Axes) -> None:
-        raise NotImplementedError
 
 
 class RotationExplorer(Explorer):
     """A query at position m and a key at position n, each turned by its position times theta.
 
-    Attributes:
-        m, n: sliders for the two positions.
-        theta: slider for the turn a position, in degrees.
-        score: `said`; the dot product of the rotated vectors, to three decimals.
-        picture: the two vectors before (dashed) and after (solid).
+    It says the dot product of the rotated vectors; dashed arrows are those before. `theta` is in
+    degrees a position.
     """
 
     NAME = "Rotation explorer"
-    QUERY_ANGLE, KEY_ANGLE = math.radians(70.0), math.radians(20.0)
+    QUERY, KEY = 70, 20  # degrees at position 0
 
     def __init__(self, m: int = 4, n: int = 1, theta: int = 15) -> None:
-        self.m = widgets.IntSlider(value=m, min=0, max=24, description="m (query)")
-        self.n = widgets.IntSlider(value=n, min=0, max=24, description="n (key)")
-        self.theta = widgets.IntSlider(value=theta, min=1, max=45, description="θ (degrees)")
-        super().__init__(self.m, self.n, self.theta)
-
-    @property
-    def score(self) -> widgets.HTML:
-        return self.said
-
-    def _angles(self) -> tuple[float, float]:
-        theta = math.radians(self.theta.value)
-        query = self.QUERY_ANGLE + self.m.value * theta
-        return query, self.KEY_ANGLE + self.n.value * theta
-
-    def _said(self) -> str:
-        query, key = self._angles()
-        return (
-            f"m - n = {self.m.value - self.n.value}, "
-            f"rotated query · rotated key = {math.cos(query - key):.3f}"
+        super().__init__(
+            m=slider("m (query)", m, 0, 24),
+            n=slider("n (key)", n, 0, 24),
+            theta=slider("θ (degrees)", theta, 1, 45),
         )
 
-    def _draw_on(self, ax: Axes) -> None:
-        query, key = self._angles()
-        draw.plane(ax, title=f"m \u2212 n = {self.m.value - self.n.value} decides the score")
-        for before, after, color, name in (
-            (self.QUERY_ANGLE, query, draw.BLUE, "q"),
-            (self.KEY_ANGLE, key, draw.ORANGE, "k"),
+    def words(self, m: int, n: int, theta: int) -> str:
+        score = math.cos(math.radians(self.QUERY - self.KEY + (m - n) * theta))
+        return f"m - n = {m - n}, rotated query · rotated key = {score:.3f}"
+
+    def draw_on(self, ax: Axes, m: int, n: int, theta: int) -> None:
+        draw.plane(ax, title=f"m \u2212 n = {m - n} decides the score")
+        for name, degrees, position, color in (
+            ("q", self.QUERY, m, draw.BLUE),
+            ("k", self.KEY, n, draw.ORANGE),
         ):
-            draw.arrow(ax, (math.cos(before), math.sin(before)), color, dashed=True)
-            draw.arrow(ax, (math.cos(after), math.sin(after)), color, name)
+            for turn, dashed in ((0, True), (position * theta, False)):
+                angle = math.radians(degrees + turn)
+                tip = math.cos(angle), math.sin(angle)
+                draw.vector(ax, tip, color, "" if dashed else name, dashed)
 
 
 class PermutationExplorer(Explorer):
     """The permutation from half-split to interleaved order, once or several times in a row.
 
-    Attributes:
-        d2: slider for the number of elements.
-        pair: slider for the pair whose two members are in colour.
-        times: slider for how often the permutation is applied.
-        said: where the pair was and is, and how many elements are where they were.
-        picture: the elements before, arrows, the elements after.
+    `d2` is the number of elements. The two members of `pair` are in color.
     """
 
     NAME, SIZE = "Permutation explorer", (7.0, 2.4)
 
     def __init__(self, d2: int = 8, pair: int = 1, times: int = 1) -> None:
-        self.d2 = widgets.IntSlider(value=d2, min=4, max=16, step=2, description="d2")
-        self.pair = widgets.IntSlider(value=pair, min=0, max=7, description="pair i")
-        self.times = widgets.IntSlider(value=times, min=0, max=12, description="times")
-        super().__init__(self.d2, self.pair, self.times)
+        super().__init__(
+            d2=slider("d2", d2, 4, 16, step=2),
+            pair=slider("pair i", pair, 0, 7),
+            times=slider("times", times, 0, 12),
+        )
 
-    def places(self) -> np.ndarray:
-        """Where each element stands afterwards."""
-        d2 = self.d2.value
+    def places(self, d2: int, times: int) -> np.ndarray:
+        """Where each element is afterwards."""
         place = np.arange(d2)
-        for _ in range(self.times.value):
+        for _ in range(times):
             # the first half goes to the even places, the second to the odd ones
             place = np.where(place < d2 // 2, 2 * place, 2 * place - d2 + 1)
         return place
 
-    def _members(self) -> tuple[int, int]:
-        half = self.d2.value // 2
-        i = min(self.pair.value, half - 1)
-        return i, i + half
+    def _who_stays(self, d2: int, times: int) -> str:
+        stay = (self.places(d2, times) == np.arange(d2)).sum()
+        return f"{stay} of {d2} elements are where they were"
 
-    def _said(self) -> str:
-        place, (first, second) = self.places(), self._members()
-        stay = int((place == np.arange(self.d2.value)).sum())
+    def words(self, d2: int, pair: int, times: int) -> str:
+        first = min(pair, d2 // 2 - 1)
+        second, place = first + d2 // 2, self.places(d2, times)
         return (
             f"pair {first}: elements {first} and {second} go to {place[first]} and "
-            f"{place[second]}; {stay} of {self.d2.value} elements are where they were"
+            f"{place[second]}; {self._who_stays(d2, times)}"
         )
 
-    def _draw_on(self, ax: Axes) -> None:
-        members = self._members()
-        for element, place in enumerate(self.places()):
-            chosen = element in members
-            color = (draw.BLUE, draw.ORANGE)[members.index(element)] if chosen else draw.INK
-            weight = {"color": color, "linewidth": 2.5 if chosen else 1.0}
-            ax.annotate(
-                "",
-                (place, 0.16),
-                (element, 0.84),
-                arrowprops={"arrowstyle": "->", **weight},
-                zorder=3 if chosen else 2,
-            )
+    def draw_on(self, ax: Axes, d2: int, pair: int, times: int) -> None:
+        first = min(pair, d2 // 2 - 1)
+        colors = {first: draw.BLUE, first + d2 // 2: draw.ORANGE}
+        for element, place in enumerate(self.places(d2, times)):
+            color, chosen = colors.get(element, draw.INK), element in colors
+            look = {"linewidth": 2.5, "zorder": 3} if chosen else {"linewidth": 1, "zorder": 2}
+            draw.arrow(ax, (element, 0.84), (place, 0.16), color, arrowstyle="->", **look)
             for x, y in ((element, 0.92), (place, 0.08)):
-                ax.text(x, y, str(element), ha="center", va="center", color=draw.inked(color))
-        stay = int((self.places() == np.arange(self.d2.value)).sum())
-        ax.set(title=f"{stay} of {self.d2.value} elements are where they were")
-        ax.set(xlim=(-0.6, self.d2.value - 0.4), ylim=(0, 1), yticks=[0.92, 0.08])
-        ax.set(yticklabels=["before", "after"], xticks=range(self.d2.value), xlabel="place")
+                draw.write(ax, x, y, str(element), color=draw.inked(color), fontsize=11)
+        ax.set(title=self._who_stays(d2, times))
+        ax.set(xlim=(-0.6, d2 - 0.4), ylim=(0, 1), yticks=[0.92, 0.08])
+        ax.set(yticklabels=["before", "after"], xticks=range(d2), xlabel="place")
         ax.tick_params(length=0)
 
 
@@ -240,13 +205,8 @@ class WhoLoadsWhat(Explorer):
     """Which elements of a tensor a program, a warp and a lane load, and what that costs.
 
     Elements are `stride` apart in memory. A block's elements are dealt out as Triton deals them
-    out: up to 16 bytes of neighbours to a lane, then the next lane, then the next warp. Memory
+    out: up to 16 bytes of neighbors to a lane, then the next lane, then the next warp. Memory
     answers in sectors of 32 bytes, whole.
-
-    Attributes:
-        program, warp, lane, stride: sliders.
-        said: what the warp asks for, what memory sends, and how many lanes are masked off.
-        picture: the memory, a row a kilobyte; the program, the warp and the lane in colour.
     """
 
     NAME, SIZE = "Who loads what", (7.0, 3.6)
@@ -256,51 +216,44 @@ class WhoLoadsWhat(Explorer):
         self, n: int = 2000, block: int = 512, num_warps: int = 4, element_bytes: int = 4
     ) -> None:
         self.n, self.block, self.num_warps, self.element_bytes = n, block, num_warps, element_bytes
-        last = -(-n // block) - 1
-        self.program = widgets.IntSlider(value=0, min=0, max=last, description="program")
-        self.warp = widgets.IntSlider(value=0, min=0, max=num_warps - 1, description="warp")
-        self.lane = widgets.IntSlider(value=0, min=0, max=31, description="lane")
-        self.stride = widgets.IntSlider(value=1, min=1, max=8, description="stride")
-        super().__init__(self.program, self.warp, self.lane, self.stride)
+        super().__init__(
+            program=slider("program", 0, 0, -(-n // block) - 1),
+            warp=slider("warp", 0, 0, num_warps - 1),
+            lane=slider("lane", 0, 0, 31),
+            stride=slider("stride", 1, 1, 8),
+        )
 
-    def elements(self) -> np.ndarray:
-        """(rounds, warps, lanes, neighbours): the program's elements, masked ones too."""
+    def elements(self, program: int, stride: int) -> np.ndarray:
+        """(rounds, warps, lanes, neighbors): the program's elements, masked ones too."""
         at_once = max(1, min(16 // self.element_bytes, self.block // (32 * self.num_warps)))
-        if self.stride.value > 1:
-            at_once = 1  # no neighbours
+        if stride > 1:
+            at_once = 1  # no neighbors
         shape = (-1, self.num_warps, 32, at_once)
-        return (self.program.value * self.block + np.arange(self.block)).reshape(shape)
+        return (program * self.block + np.arange(self.block)).reshape(shape)
 
-    def _bytes_of(self, elements: np.ndarray) -> np.ndarray:
-        """Addresses of those that exist."""
-        return elements[elements < self.n] * self.stride.value * self.element_bytes
+    def _asked_and_sent(self, elements: np.ndarray, stride: int) -> tuple[int, int]:
+        """Bytes that those of the elements have that exist, and those of their sectors."""
+        asked = elements[elements < self.n] * stride * self.element_bytes
+        sectors = np.unique(asked // self.SECTOR)
+        return len(asked) * self.element_bytes, len(sectors) * self.SECTOR
 
-    def _asked_and_sent(self) -> tuple[int, int]:
-        """Bytes that the warp wants, and those of the sectors that they are in."""
-        asked = self._bytes_of(self.elements()[:, self.warp.value])
-        sectors = len(np.unique(asked // self.SECTOR))
-        return len(asked) * self.element_bytes, sectors * self.SECTOR
-
-    def _said(self) -> str:
-        mine = self.elements()[:, self.warp.value]
-        asked, sent = self._asked_and_sent()
+    def words(self, program: int, warp: int, lane: int, stride: int) -> str:
+        mine = self.elements(program, stride)[:, warp]
+        asked, sent = self._asked_and_sent(mine, stride)
         masked = int((mine[:, :, 0] >= self.n).all(axis=0).sum())
         return (
-            f"program {self.program.value}, warp {self.warp.value}: asks for "
-            f"{asked} bytes, memory sends {sent}; "
+            f"program {program}, warp {warp}: asks for {asked} bytes, memory sends {sent}; "
             f"lanes masked off: {masked} of 32"
         )
 
-    def _draw_on(self, ax: Axes) -> None:
-        everything, columns = self.elements(), self.ROW // self.element_bytes
-        rows = -(-self.n * self.stride.value * self.element_bytes // self.ROW)
-        memory = np.full(rows * columns, 0)
-        memory[np.arange(self.n) * self.stride.value] = 1
-        chosen = everything[:, self.warp.value]
-        for shade, elements in ((2, everything), (3, chosen), (4, chosen[:, self.lane.value])):
-            memory[self._bytes_of(elements) // self.element_bytes] = shade
-        _shade(ax, memory.reshape(rows, columns))
-        asked, sent = self._asked_and_sent()
+    def draw_on(self, ax: Axes, program: int, warp: int, lane: int, stride: int) -> None:
+        everything = self.elements(program, stride)
+        mine, columns = everything[:, warp], self.ROW // self.element_bytes
+        memory = np.zeros((-(-self.n * stride // columns), columns), dtype=int)
+        for shade, some in enumerate((np.arange(self.n), everything, mine, mine[:, lane]), 1):
+            memory.flat[some[some < self.n] * stride] = shade
+        _shade(ax, memory)
+        asked, sent = self._asked_and_sent(mine, stride)
         ax.set(xlabel="place within a row of 1 KiB, in elements", ylabel="row of memory")
         ax.set(title=f"The warp uses {asked} of the {sent} bytes that memory sends")
 
@@ -309,13 +262,8 @@ class TileExplorer(Explorer):
     """Which elements of a tile a program, a warp and a lane hold; a tile has both halves of rows.
 
     Each half is a block of its own. Its elements are dealt out as Triton deals them out: up to 16
-    bytes of neighbours to a lane, then the next lane and the next warp along the row, then those
+    bytes of neighbors to a lane, then the next lane and the next warp along the row, then those
     of the next row.
-
-    Attributes:
-        program, warp, lane, num_warps: sliders.
-        said: how many pairs the lane holds, of which rows, and how many single members.
-        picture: the rows of one position; the program, the warp and the lane in colour.
     """
 
     NAME, SIZE = "Tile explorer", (7.0, 3.0)
@@ -326,61 +274,54 @@ class TileExplorer(Explorer):
     ) -> None:
         self.rows, self.half, self.block_r = rows, half, block_r
         self.element_bytes = element_bytes
-        last = -(-rows // block_r) - 1
-        self.program = widgets.IntSlider(value=0, min=0, max=last, description="program")
-        self.warp = widgets.IntSlider(value=0, min=0, max=3, description="warp")
-        self.lane = widgets.IntSlider(value=0, min=0, max=31, description="lane")
-        self.num_warps = widgets.SelectionSlider(
-            value=4, options=(1, 2, 4), description="num_warps"
+        choice = {"value": 4, "options": (1, 2, 4), "description": "num_warps"}
+        super().__init__(
+            program=slider("program", 0, 0, -(-rows // block_r) - 1),
+            warp=slider("warp", 0, 0, 3),
+            lane=slider("lane", 0, 0, 31),
+            num_warps=widgets.SelectionSlider(**choice),
         )
-        self.num_warps.observe(self._keep_warp, "value")
-        super().__init__(self.program, self.warp, self.lane, self.num_warps)
 
-    def _keep_warp(self, _change) -> None:
-        """The slider ends at the last warp that there is."""
-        self.warp.max = self.num_warps.value - 1
+    def _update(self, _change=None) -> None:
+        self.warp.max = self.num_warps.value - 1  # the last warp that there is
+        super()._update()
 
-    def holders(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def holders(self, num_warps: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Program, warp and lane of each element (rows, 2, half)."""
+        num_warps = num_warps or self.num_warps.value
         row, _, pair = np.indices((self.rows, 2, self.half))
         program, row = np.divmod(row, self.block_r)
-        at_once = self.block_r * self.half // (32 * self.num_warps.value)
+        at_once = self.block_r * self.half // (32 * num_warps)
         at_once = max(1, min(16 // self.element_bytes, at_once))
         pieces = self.half // at_once  # of a row
         lanes = min(32, pieces)  # beside one another
-        warps = max(1, min(self.num_warps.value, pieces // lanes))
+        warps = max(1, min(num_warps, pieces // lanes))
         row, lane = np.divmod(row, 32 // lanes)
         piece, in_row = np.divmod(pair // at_once, lanes)
-        warp = piece % warps + warps * (row % (self.num_warps.value // warps))
+        warp = piece % warps + warps * (row % (num_warps // warps))
         return program, warp, in_row + lanes * lane
 
-    def _chosen(self) -> tuple[int, int, int]:
-        return self.program.value, self.warp.value, self.lane.value
-
-    def _held(self) -> np.ndarray:
+    def _held(self, num_warps: int, *chosen: int) -> np.ndarray:
         """(4, rows, 2, half): everything, then the program's, of these the warp's, the lane's."""
-        equal = [
-            mine == chosen for mine, chosen in zip(self.holders(), self._chosen(), strict=True)
-        ]
+        holders = self.holders(num_warps)
+        equal = [mine == number for mine, number in zip(holders, chosen, strict=True)]
         return np.logical_and.accumulate([np.ones_like(equal[0]), *equal])
 
-    def _said(self) -> str:
-        first, second = self._held()[-1].swapaxes(0, 1)
-        program, warp, lane = self._chosen()
+    def words(self, program: int, warp: int, lane: int, num_warps: int) -> str:
+        warp = min(warp, num_warps - 1)
+        first, second = self._held(num_warps, program, warp, lane)[-1].swapaxes(0, 1)
         rows = ", ".join(str(row) for row in np.flatnonzero((first | second).any(axis=1)))
         return (
-            f"program {program}, warp {warp} of {self.num_warps.value}, lane {lane}: "
+            f"program {program}, warp {warp} of {num_warps}, lane {lane}: "
             f"{(first & second).sum()} pairs (rows: {rows or 'none'}), "
             f"{(first != second).sum()} members without their partner"
         )
 
-    def _draw_on(self, ax: Axes) -> None:
-        shades = self._held().sum(axis=0)
-        gap = np.zeros((self.rows, self.GAP), dtype=int)
+    def draw_on(self, ax: Axes, program: int, warp: int, lane: int, num_warps: int) -> None:
+        held = self._held(num_warps, program, warp, lane)
+        shades, gap = held.sum(axis=0), np.zeros((self.rows, self.GAP), dtype=int)
         _shade(ax, np.hstack([shades[:, 0], gap, shades[:, 1]]))
-        first, second = self._held()[-1].swapaxes(0, 1)
-        whole = int((first & second).sum())
-        ax.set(title=f"Lane {self.lane.value} holds {whole} whole pairs")
+        ax.set(title=f"Lane {lane} holds {held[-1].all(axis=1).sum()} whole pairs")
         columns = np.arange(0, self.half, self.half // 4)
         ax.set_xticks([*columns, *columns + self.half + self.GAP], [*columns, *columns])
         ax.set(xlabel="pair: its first member in x1 (left), its second in x2", ylabel="row")
@@ -389,20 +330,16 @@ class TileExplorer(Explorer):
 
 def _shade(ax: Axes, chosen: np.ndarray) -> None:
     """An element a cell: 0 nothing, 1 an element, 2 the program's, 3 the warp's, 4 the lane's."""
-    colors = ("none", "#d4d4d4", "#a9cdec", draw.BLUE, draw.ORANGE)
-    names = ("no element", "other programs", "the program", "its warp", "its lane")
-    cmap = draw.plt.matplotlib.colors.ListedColormap(colors)
+    names = {
+        "no element": "none",
+        "other programs": "#d4d4d4",
+        "the program": "#a9cdec",
+        "its warp": draw.BLUE,
+        "its lane": draw.ORANGE,
+    }
+    cmap = ListedColormap(list(names.values()))
     ax.imshow(chosen, cmap=cmap, vmin=0, vmax=4, aspect="auto", interpolation="none")
-    patches = [
-        draw.Rectangle((0, 0), 1, 1, facecolor=color, edgecolor=draw.INK, linewidth=0.8)
-        for color in colors
-    ]
-    ax.figure.legend(
-        patches,
-        names,
-        loc="outside lower center",
-        ncols=5,
-        handlelength=1.2,
-        fontsize=10,
-        columnspacing=1.4,
-    )
+    edge = {"edgecolor": draw.INK, "linewidth": 0.8}
+    patches = [Rectangle((0, 0), 1, 1, facecolor=color, **edge) for color in names.values()]
+    look = {"handlelength": 1.2, "fontsize": 10, "columnspacing": 1.4}
+    ax.figure.legend(patches, names, loc="outside lower center", ncols=5, **look)

@@ -46,7 +46,7 @@ def test_every_slider_changes_a_picture_that_can_be_read(make, monkeypatch):
     problems, png = [], style.png
     monkeypatch.setattr(style, "png", lambda x: problems.extend(audit.problems(x)) or png(x))
     explorer = make()
-    for slider in explorer.sliders:
+    for slider in explorer.sliders.values():
         before = explorer.picture.value
         slider.value = another_value(slider)
         assert explorer.picture.value != before and slider.description, slider
@@ -60,13 +60,13 @@ def test_every_slider_changes_a_picture_that_can_be_read(make, monkeypatch):
 def test_a_page_without_widgets_shows_the_picture_and_asking_moves_nothing(make):
     """GitHub and the site leave the widget out. A cell that asks leaves the widget as it was."""
     explorer = make()
-    first = explorer.sliders[0]
-    name = next(name for name, value in vars(explorer).items() if value is first)
-    value, state = another_value(first), [x.value for x in (explorer.said, *explorer.sliders)]
+    name, first = next(iter(explorer.sliders.items()))
+    assert getattr(explorer, name) is first
+    value, before = another_value(first), (explorer.said.value, explorer.values())
     answer = explorer.says(**{name: value})
-    assert state == [x.value for x in (explorer.said, *explorer.sliders)]
+    assert before == (explorer.said.value, explorer.values())
     first.value = value  # and it still follows its sliders
-    assert explorer.said.value == answer != state[0]
+    assert explorer.said.value == answer != before[0]
     data, about = explorer._repr_mimebundle_()
     assert base64.b64decode(data["image/png"]) == explorer.picture.value
     assert "application/vnd.jupyter.widget-view+json" in data
@@ -87,7 +87,7 @@ def test_halves_become_neighbors_and_after_so_many_times_all_are_back(d2, times)
     """The order of 2 modulo d2 - 1: what dealers call a perfect shuffle."""
     explorer = PermutationExplorer(d2=d2)
     after = torch.arange(d2).view(2, -1).t().flatten()  # at each place, the element
-    assert torch.equal(torch.tensor(explorer.places()), after.argsort())
+    assert torch.equal(torch.tensor(explorer.places(d2, 1)), after.argsort())
     end = f"{d2} of {d2} elements are where they were"
     back = [explorer.says(times=k).endswith(end) for k in range(1, 13)]
     assert back.index(True) + 1 == times and pow(2, times, d2 - 1) == 1
@@ -132,8 +132,7 @@ def test_every_element_of_a_block_belongs_to_one_lane():
     for block, warps, size in ((512, 4, 4), (1024, 4, 2), (128, 4, 4), (2048, 1, 8)):
         explorer = WhoLoadsWhat(5000, block, warps, size)
         for stride in (1, 2):
-            explorer.stride.value = stride
-            elements = explorer.elements()
+            elements = explorer.elements(0, stride)
             assert elements.shape[1:3] == (warps, 32)
             assert stride == 1 or elements.shape[3] == 1  # no neighbors
             assert np.array_equal(np.sort(elements, axis=None), np.arange(block))
@@ -154,7 +153,7 @@ def test_members_without_their_partner_are_counted(monkeypatch):
     """One block of whole rows: in fp32 with 4 warps no lane has a pair (notebook 04)."""
     explorer = TileExplorer()
     lane = np.arange(20 * 256).reshape(20, 2, 128) // 4
-    monkeypatch.setattr(explorer, "holders", lambda: (lane // 512, lane // 32 % 4, lane % 32))
+    monkeypatch.setattr(explorer, "holders", lambda _: (lane // 512, lane // 32 % 4, lane % 32))
     assert re.search(r": 0 pairs .*, [1-9]\d* members without", explorer.says(lane=1))
 
 
@@ -178,7 +177,7 @@ def test_a_lane_loads_as_many_neighbors(block, num_warps, dtype):
     code = compile_for("sm_90", copy_kernel, x, x, 4096, BLOCK=block, num_warps=num_warps)
     (piece,) = layout_of(code, "tl.load").size_per_thread
     explorer = WhoLoadsWhat(4096, block, num_warps, x.element_size())
-    assert explorer.elements().shape[3] == piece
+    assert explorer.elements(0, 1).shape[3] == piece
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
-from rope_lab.figures import audit, draw_06, draw_08, draw_09, draw_ladder, gpu, labels, style
+from rope_lab.figures import audit, draw_06, draw_08, draw_09, draw_ladder, gpu, style
 from rope_lab.profiling.roofline import Machine
 from rope_lab.records import recorded
 from rope_lab.timing import Timing
@@ -112,23 +112,6 @@ def test_figures_of_slow_and_fast_gpus_can_be_read(factor):
     assert_it_can_be_read(draw_06.forward_and_backward, times, both, "title")
 
 
-def test_labels_of_points_in_one_place_get_places_of_their_own():
-    figure, ax = plt.subplots()
-    for name in "one", "another", "a third":
-        labels.beside(ax, name, labels.around((0.5, 0.5)))
-    labels.place_labels(figure)
-    assert audit.problems(figure) == []
-    assert len({text.xyann for text in ax.texts}) == 3
-
-
-def test_a_label_without_any_place_stays_where_the_audit_finds_it():
-    figure, ax = plt.subplots()
-    ax.axhspan(0, 1, color=style.GREY)
-    labels.beside(ax, "hidden", labels.around((0.5, 0.5)))
-    labels.place_labels(figure)
-    assert audit.problems(figure) == ["'hidden' is hard to see on 100% of its ground"]
-
-
 # the colors
 
 
@@ -171,6 +154,9 @@ def broken(break_it):
 BREAKS = {
     "'first' overlaps 'second'": lambda figure, axes: axes[0].text(0.52, 0.5, "second"),
     "'out' leaves the figure": lambda figure, axes: figure.text(0.98, 0.5, "out"),
+    "a legend leaves the figure": lambda figure, axes: figure.legend(
+        [plt.Circle((0, 0))], ["a mark"], loc="center right", bbox_to_anchor=(0.1, 0.2),
+    ),
     "'far' reaches into the next axes": lambda figure, axes: figure.text(0.75, 0.7, "far"),
     "'small' is 7.5 pt": lambda figure, axes: axes[0].text(0.1, 0.1, "small", fontsize=7.5),
     "'pale' is hard to see": lambda figure, axes: axes[0].text(0.1, 0.1, "pale", color="#858585"),
@@ -219,16 +205,9 @@ def test_a_notebook_that_is_audited_shows_no_broken_figure(monkeypatch, switch, 
 # the picture of a GPU
 
 
-def test_the_picture_of_a_gpu_takes_labels_and_has_the_bandwidth_that_was_measured():
-    gpu.draw_gpu(dict.fromkeys(gpu.PARTS, "N bytes"), "RoPE")
-    texts = [text.get_text() for text in plt.gcf().findobj(Text)]
-    assert sum(text.endswith("N bytes") for text in texts) == len(gpu.PARTS)
-    assert "HBM\n141 GB\nN bytes" in texts
-    plt.close("all")
+def test_the_picture_of_a_gpu_has_the_bandwidth_that_was_measured():
     gpu.draw_gpu()
     copies = recorded("08/cold-and-warm")
     speeds = [2 * size / us / 1e6 for size, us in zip(copies["bytes"], copies["warm"], strict=True)]
     texts = [text.get_text() for text in plt.gcf().findobj(Text)]
     assert f"{max(speeds):.1f} TB/s\nor more" in texts
-    with pytest.raises(ValueError, match="no part 'l3'; parts are warps, registers"):
-        gpu.draw_gpu({"l3": "x"})
