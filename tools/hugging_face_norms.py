@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pages
 from rope_kernels.huggingface.attention import BY_DIGEST, Normed, find_normed, normed_forward
 from rope_kernels.huggingface.digest import UnknownCode, original_of
 
@@ -119,10 +120,5 @@ def table() -> str:
             fused[words, ", ".join(sorted(of))].append(family)
     head = ["models", "how many", "a norm covers a head or all, and comes", "transformers"]
     rows = [[", ".join(x), str(len(x)), *how] for how, x in sorted(fused.items())]
-    return "\n\n".join(
-        [markdown(head, rows), "Left are:", markdown(["models", "transformers", "why"], left)]
-    )
-
-
-def markdown(head: list[str], rows: list[list[str]]) -> str:
-    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
+    what_is_left = pages.table(["models", "transformers", "why"], left)
+    return "\n\n".join([pages.table(head, rows), "Left are:", what_is_left])

@@ -13,25 +13,16 @@ import pytest
 
 import compile_matrix
 import pairwise
-from rope_lab.compiler import matrix
+from compile_matrix import TARGETS, Row, calls, compiled, planned, row_of, what_is_worse
 from rope_lab.compiler.assembly import loads_in, needs_of_amd, stores_in
 from rope_lab.compiler.compile import compile_plan
-from rope_lab.compiler.matrix import (
-    TARGETS,
-    Row,
-    calls,
-    compiled,
-    planned,
-    row_of,
-    what_is_worse,
-)
-from rope_lab.compiler.matrix_widths import row_loads, row_stores, stores_more_than_rows
 from rope_lab.compiler.targets import target_of
+from row_widths import row_loads, row_stores, stores_more_than_rows
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = compile_matrix.read_table()
-CELLS = tuple(matrix.cells())
+CELLS = tuple(compile_matrix.cells())
 
 
 def some_cells():

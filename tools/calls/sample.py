@@ -1,7 +1,8 @@
-"""A sample of calls for the compile matrix: every kernel, and each feature that changes them.
+"""Calls to compile: a sample with every kernel and each feature that changes them, and any others.
 
-Sizes are small where they only set the number of programs. Elements are bf16 where a call does not
-say otherwise. Tensors have addresses and strides and no values that matter.
+The sample is that of the compile matrix. Sizes are small where they only set the number of
+programs. Elements are bf16 where a call does not say otherwise. Tensors have addresses and strides
+and no values that matter.
 """
 
 from collections.abc import Callable
@@ -10,9 +11,22 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+import rope_kernels
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope, rope_bw, rope_fw, rope_qk
+from rope_kernels.launch.plan import Plan, RopeTensors
+from rope_kernels.machine.engine import Engine
+from rope_lab.compiler.norm_plans import (
+    BACKWARD,
+    FORWARD,
+    NORMALIZED,
+    SUM,
+    NormTensors,
+    plans_of_norm,
+)
+from rope_lab.compiler.plans import plan_for
 
-from .norm_plans import BACKWARD, FORWARD, SUM
+from .call import Call
+from .make import QuickMaker, arguments_of
 
 S, B, H, D = 64, 2, 8, 128  # positions, batch entries, heads, head dimension
 
@@ -25,6 +39,23 @@ class SampleCall:
     arguments: tuple
     options: dict = field(default_factory=dict)
     launch: str = FORWARD  # of a call with a norm, also the others in `plans_of_norm`
+
+    def plans(self, engine: Engine) -> dict[str, tuple[Plan, RopeTensors | NormTensors]]:
+        """Every launch of the call, and of the backward of one that normalizes."""
+        if self.function in NORMALIZED:
+            return plans_of_norm(engine, self.function, *self.arguments, **self.options)
+        return {FORWARD: plan_for(engine, self.function, *self.arguments, **self.options)}
+
+
+def to_compile(call: Call) -> SampleCall:
+    """A call of `draw.py` or `timed.py`, on memory that is never touched."""
+    made = arguments_of(call, rope_kernels, QuickMaker(0, 0, "cpu"))
+    if call.norm and not call.inplace:
+        for x in [*made.tensors, *made.weights]:
+            if x is not None and x.is_leaf:
+                x.requires_grad_()
+    arguments, options = made.given(rope_kernels, made.tensors)
+    return SampleCall(getattr(rope_kernels, call.function), tuple(arguments), options)
 
 
 def sample_calls() -> dict[str, SampleCall]:

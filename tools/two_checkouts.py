@@ -1,0 +1,63 @@
+"""Ask two checkouts of the project the same questions: what the three comparisons share.
+
+Each checkout answers in a process of its own, which imports `rope_kernels` and `rope_lab` from
+there. The tools are those beside this file in both, so both make the same calls.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # where nothing is installed
+
+
+class Checkout:
+    """A process that answers questions about one checkout."""
+
+    def __init__(self, folder: str, tool: str, interpret: bool) -> None:
+        """
+        Args:
+            folder: it holds rope_kernels/ and rope_lab/.
+            tool: the path of the script that asks; there it calls `answer_questions`.
+            interpret: kernels run in Triton's interpreter.
+        """
+        from rope_lab.child import Child  # the answering process imports that of its checkout
+
+        self.folder = Path(folder).resolve()
+        paths = os.pathsep.join(filter(None, [str(self.folder), os.environ.get("PYTHONPATH")]))
+        environment = {"PYTHONPATH": paths, "TRITON_INTERPRET": "1" if interpret else "0"}
+        self.child = Child(tool, "--child", environment=environment)
+
+    def ask(self, **question):
+        """The answer.
+
+        Raises:
+            RuntimeError: it has died of the question, or cannot start.
+        """
+        answer, errors = self.child.ask(question)
+        if not answer:
+            raise RuntimeError(f"the process of {self.folder} ended at {question}:\n{errors}")
+        self.child.busy = False
+        return json.loads(answer)
+
+    def __enter__(self) -> "Checkout":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.child.end()
+
+
+def answer_questions(answer: Callable[[dict], object]) -> int:
+    """In the process of a checkout: answer each question, a line of JSON, until there are none."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what anything prints is no answer
+    checkout = Path(os.environ["PYTHONPATH"].split(os.pathsep)[0])
+    import rope_kernels
+
+    if checkout not in Path(rope_kernels.__file__).resolve().parents:
+        raise RuntimeError(f"rope_kernels was imported from {rope_kernels.__file__}")
+    for line in sys.stdin:
+        print(json.dumps(answer(json.loads(line))), file=answers, flush=True)
+    return 0
