@@ -22,6 +22,10 @@ import hashlib
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+from calls.call import Call
+from calls.draw import draw
+from calls.sample import sample_calls
+from calls.timed import timed_calls
 from two_checkouts import Checkout, answer_questions
 
 FIGURES = ("registers", "spilled", "stack", "shared", "loads", "stores", "instructions")
@@ -34,28 +38,26 @@ OF_THE_SAMPLE, TIMED, DRAWN = "sample | ", "timed | ", "drawn | "  # how names b
 
 def answer(question: dict) -> list[dict]:
     """What the call of this name launches, compiled."""
+    from calls.plans import plans_of
     from rope_lab.compiler.targets import target_of
 
-    target, call = question["target"], call_named(question["name"])
+    target = question["target"]
     try:
-        plans = call.plans(target_of(target).engine)
+        plans = plans_of(call_named(question["name"]), target_of(target).engine)
     except (TypeError, ValueError) as refused:  # a drawn one, or one of plain PyTorch
         return [{"refused": type(refused).__name__}]
     return [report_of(*plan, target) for plan in plans.values()]
 
 
-def call_named(name: str):
-    """A call to compile."""
-    from calls import draw, sample, timed
-
+def call_named(name: str) -> Call:
     rest = name.partition(" | ")[2]
     if name.startswith(OF_THE_SAMPLE):
-        return sample.sample_calls()[rest]
+        return sample_calls()[rest].call
     if name.startswith(TIMED):
-        return sample.to_compile(timed.timed_calls()[rest].call)
-    call = draw.draw(0, int(rest))
+        return timed_calls()[rest].call
+    call = draw(0, int(rest))
     call.s, call.h, call.k = 64 * call.s, 4 * call.h, 4 * call.k
-    return sample.to_compile(call)
+    return call
 
 
 def report_of(plan, tensors, target: str) -> dict:
@@ -120,9 +122,7 @@ def _options() -> argparse.Namespace:
 
 def names_of_calls(drawn: int) -> list[str]:
     """All calls, so many random ones among them."""
-    from calls import sample, timed
-
-    kinds = {OF_THE_SAMPLE: sample.sample_calls(), TIMED: timed.timed_calls(), DRAWN: range(drawn)}
+    kinds = {OF_THE_SAMPLE: sample_calls(), TIMED: timed_calls(), DRAWN: range(drawn)}
     return [f"{kind}{name}" for kind, names in kinds.items() for name in names]
 
 

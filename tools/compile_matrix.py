@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 
 import pages
-from calls.sample import SampleCall, sample_calls
+from calls.plans import plans_of
+from calls.sample import Sample, sample_calls
 from rope_kernels.launch.plan import Plan, RopeTensors
 from rope_lab.compiler.compile import Compiled, compile_plan
 from rope_lab.compiler.norm_plans import NormTensors
@@ -51,7 +52,7 @@ class Row:
 
 
 @cache
-def calls() -> dict[str, SampleCall]:
+def calls() -> dict[str, Sample]:
     """The sample, made once."""
     return sample_calls()
 
@@ -59,7 +60,7 @@ def calls() -> dict[str, SampleCall]:
 def planned(call: str, target: str) -> tuple[Plan, RopeTensors | NormTensors]:
     """The launch of the sample's call that is compiled, and the kernel's tensors."""
     sample = calls()[call]
-    return sample.plans(target_of(target).engine)[sample.launch]
+    return plans_of(sample.call, target_of(target).engine)[sample.launch]
 
 
 @cache
@@ -84,31 +85,6 @@ def cells() -> Iterator[tuple[str, str]]:
     for target in TARGETS:
         for call in calls():
             yield call, target
-
-
-def what_is_worse(now: Row, before: Row) -> list[str]:
-    """Sentences on narrower accesses, more spills and more shared memory; [] if there are none."""
-    worse = []
-    if now.kernel != before.kernel:
-        worse.append(f"the kernel is {now.kernel}, not {before.kernel}")
-    for name in ("loads", "stores"):
-        ours, theirs = getattr(now, name), getattr(before, name)
-        if _is_narrower(ours, theirs):
-            worse.append(f"{name} are narrower or more: {ours}, not {theirs}")
-    if now.spilled > before.spilled:
-        worse.append(f"a thread spills {now.spilled} bytes, not {before.spilled}")
-    if now.shared > before.shared:
-        worse.append(f"a program takes {now.shared} bytes of shared memory, not {before.shared}")
-    return worse
-
-
-def _is_narrower(ours: dict[int, int], theirs: dict[int, int]) -> bool:
-    """Whether more accesses than before have at most some width."""
-    return any(
-        sum(n for width, n in ours.items() if width <= most)
-        > sum(n for width, n in theirs.items() if width <= most)
-        for most in ours
-    )
 
 
 # --- the table -----------------------------------------------------------------------------------

@@ -14,7 +14,9 @@ A killed one is known until its file or that of its red test changes, any other 
 """
 
 import argparse
+import ast
 import hashlib
+import io
 import json
 import os
 import re
@@ -24,7 +26,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import tokenize
 import tomllib
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -33,12 +37,15 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
 
-from mutant_operators import edits_of
-
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tools/mutants.toml"
-OWN = "tools/mutant", "tests/project/test_mutants"
+OWN = "tools/mutants", "tests/project/test_mutants"
 DRAWN, SEED = 100, 20
+SWAPPED = {  # words of Python; a number becomes the next one
+    **{"+": "-", "-": "+", "*": "/", "/": "*", "//": "*", "%": "//", "<<": ">>", ">>": "<<"},
+    **{"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&": "|", "|": "&"},
+    **{"and": "or", "or": "and", "not": "", "True": "False", "False": "True"},
+}
 # Tests of a room, where they are not in a folder of its name.
 ROOMS = {
     "rope_kernels/norm": ["tests/norm"],
@@ -109,24 +116,51 @@ def listed() -> list[Mutant]:
     return [Mutant(**{**entry, "tests": tuple(entry["tests"])}) for entry in entries]
 
 
-def equivalents() -> dict[str, str]:
-    """Why edits change nothing that a test could see, by their keys."""
-    entries = tomllib.loads(LIST.read_text()).get("equivalent", [])
-    return {Mutant(x["file"], x["old"], x["new"], "").key: x["because"] for x in entries}
-
-
 def drawn(count: int = DRAWN, seed: int = SEED) -> list[Mutant]:
     """As many of each room, by a hash: a change in one file leaves those of the others."""
     files = [x for x in tracked() if re.fullmatch(r"rope_(kernels|lab)/.*\.py", x)]
     rooms: dict[str, list[Mutant]] = {}
     for file in files:
         room = rooms.setdefault("/".join(file.split("/")[:-1][:2]), [])
-        edits = edits_of((ROOT / file).read_text())
-        room += [Mutant(file, x.old, x.new, f"{x.words}, in {x.line}") for x in edits]
+        room += edits_of(file, (ROOT / file).read_text())
     for room in rooms.values():
         room.sort(key=lambda m: digest(str(seed), m.key))
     in_turn = (m for turn in zip_longest(*rooms.values()) for m in turn if m)
-    return list(islice(in_turn, count))
+    return list(islice((m for m in in_turn if is_python(m, (ROOT / m.file).read_text())), count))
+
+
+def edits_of(file: str, text: str) -> Iterator[Mutant]:
+    """One for each word that has another one."""
+    lines = text.splitlines(keepends=True)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        word, (row, column) = token.string, token.start
+        new = SWAPPED.get(word)
+        if token.type == tokenize.NUMBER and word.isdigit():
+            new = str(int(word) + 1)
+        if new is None or _is_annotation(token):
+            continue
+        line = lines[row - 1]
+        changed = line[:column] + new + line[column + len(word) :]
+        first = row - 1  # with so many lines before it that they occur once
+        while first and text.count("".join(lines[first:row])) > 1:
+            first -= 1
+        before = "".join(lines[first : row - 1])
+        words = f"{word} -> {new or 'nothing'}, in {line.strip()}"
+        yield Mutant(file, before + line, before + changed, words)
+
+
+def is_python(mutant: Mutant, text: str) -> bool:
+    """Not where the star of `*arguments` was another one."""
+    try:
+        ast.parse(mutant.applied(text))
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def _is_annotation(token: tokenize.TokenInfo) -> bool:
+    """Or a line that may hold one: there `|` says nothing that runs."""
+    return token.string == "|" and (" -> " in token.line or re.search(r"\w: \w", token.line))
 
 
 # Copies, and what runs in them.
@@ -282,10 +316,8 @@ def main() -> int:
     bench = Bench(options.state, options.limit, options.quick, 0 if options.list else options.jobs)
     mutants = listed() if options.what in ("all", "listed") else []
     mutants += drawn() if options.what in ("all", "drawn") else []
-    reasons = equivalents()
     for mutant in mutants:
         mutant.applied((ROOT / mutant.file).read_text())
-    mutants = [m for m in mutants if m.key not in reasons]
     if options.only:
         mutants = [m for m in mutants if any(x in f"{m.title}{m.old}" for x in options.only)]
     if options.list:

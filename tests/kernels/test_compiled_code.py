@@ -6,15 +6,18 @@ tensors load 2 bytes at a time.
 """
 
 import re
+from dataclasses import replace
 from functools import cache
 
 import pytest
 import torch
 
 import compile_matrix
+from calls.plans import plans_of
 from pairwise import cover
 from rope_kernels import RotaryPositionEmbedding, mrope_axes, rope_bw, rope_fw, rope_qk
-from rope_lab.compiler.compile import compile_call
+from rope_kernels.machine.engine import Engine
+from rope_lab.compiler.compile import compile_call, compile_plan
 from rope_lab.compiler.plans import plan_of
 from rope_lab.compiler.stages import opcodes, operations
 
@@ -222,9 +225,8 @@ def test_all_angles_are_requested_before_the_first_sine(suffix):
 @pytest.mark.parametrize("name", ("table of angles", "on the fly", "packed sequences"))
 def test_tensors_of_fp32_take_the_exact_sine_and_spill_next_to_nothing(name):
     """So the tests of the fast one can fail."""
-    call = compile_matrix.calls()[name]
-    t, *rest = call.arguments
-    code = compile_call("sm_90", call.function, t.float(), *rest, **call.options)
+    call = replace(compile_matrix.calls()[name].call, dtype="float32")
+    code = compile_plan("sm_90", *plans_of(call, Engine.NVIDIA)["forward"])
     assert "0f47CE4780" in code.stages["ptx"] and opcodes(code, "sass", keep="^BRA")
     assert set(code.stores) == {16}, code.stores
     assert code.spilled <= (0 if name == "table of angles" else 16), code

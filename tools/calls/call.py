@@ -48,7 +48,7 @@ class Call:
     s: int = 64  # positions, or packed tokens
     b: int = 2
     h: int = 8
-    k: int = 2  # heads of k
+    k: int = 1  # heads of k
     d: int = 128
     dtype: str = "bfloat16"
     layouts: list[str] = field(default_factory=lambda: ["contiguous"] * 2)

@@ -1,5 +1,6 @@
 """Make the arguments of a drawn call, through the public API alone."""
 
+import math
 import random
 from dataclasses import dataclass, field
 
@@ -58,12 +59,20 @@ class Maker:
         shape = list(shape)
         if layout == "transposed":
             return self.normal((shape[1], shape[0], *shape[2:]), dtype, name).transpose(0, 1)
+        if layout == "heads last":  # as a projection leaves them
+            b, h, s, d = shape
+            return self.normal((b, s, h, d), dtype, name).transpose(1, 2)
         if layout == "head dim strided":
             swapped = (*shape[:-2], shape[-1], shape[-2])
             return self.normal(swapped, dtype, name).transpose(-1, -2)
         if layout == "offset":
             larger = self.normal([n + 3 for n in shape], dtype, name)
             return larger[tuple(slice(1, n + 1) for n in shape)]
+        if layout == "odd address":
+            return self.normal((math.prod(shape) + 1,), dtype, name)[1:].view(shape)
+        if layout == "half of the heads":
+            wider = self.normal((*shape[:-2], 2 * shape[-2], shape[-1]), dtype, name)
+            return wider[..., : shape[-2], :]
         if layout == "packed":
             return self.normal((*shape[:-1], 3 * shape[-1]), dtype, name).chunk(3, -1)[1]
         if layout == "strided":
@@ -114,7 +123,8 @@ def _tensors(call: Call, make: Maker) -> list:
         tensors = [make.laid_out(call.shape(h), dtype, layout, x) for h, layout, x in named]
     elif call.storage == "packed heads":
         every_head = [*heads, heads[1]]
-        qkv = make.normal(call.shape(sum(every_head)), dtype, "qkv")
+        layout = "heads last" if call.tensor_format == "bhsd" else "contiguous"
+        qkv = make.laid_out(call.shape(sum(every_head)), dtype, layout, "qkv")
         tensors = list(qkv.split(every_head, call.tensor_format.index("h"))[:2])
     else:
         shape = call.shape(heads[0])

@@ -1,193 +1,111 @@
-"""Calls to compile: a sample with every kernel and each feature that changes them, and any others.
+"""A sample of calls for the compile matrix: every kernel, and each feature that changes them."""
 
-The sample is that of the compile matrix. Sizes are small where they only set the number of
-programs. Elements are bf16 where a call does not say otherwise. Tensors have addresses and strides
-and no values that matter.
-"""
+from dataclasses import dataclass
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from .call import Call, Module, Norm
 
-import torch
-from torch import Tensor
-
-import rope_kernels
-from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope, rope_bw, rope_fw, rope_qk
-from rope_kernels.launch.plan import Plan, RopeTensors
-from rope_kernels.machine.engine import Engine
-from rope_lab.compiler.norm_plans import (
-    BACKWARD,
-    FORWARD,
-    NORMALIZED,
-    SUM,
-    NormTensors,
-    plans_of_norm,
-)
-from rope_lab.compiler.plans import plan_for
-
-from .call import Call
-from .make import QuickMaker, arguments_of
-
-S, B, H, D = 64, 2, 8, 128  # positions, batch entries, heads, head dimension
+# of a norm's call, as `rope_lab/compiler/norm_plans.py` names them
+FORWARD, BACKWARD, SUM = "forward", "backward", "sum"
+TABLE = {"freqs": "table of module"}
+PER_PAIR = TABLE | {"one_column_per_pair": True, "rotary_dim_is_named": True}
+ANGLES_PER_PAIR = PER_PAIR | {"module": Module(cos_sin_per_pair=False)}
+PACKED = {"tensor_format": "thd", "cu_seqlens": [0, 10, 64], "cu_seqlens_dtype": "int64"}
 
 
 @dataclass(frozen=True)
-class SampleCall:
-    """A call of the package, not made yet."""
+class Sample:
+    """A call, and which of its launches is compiled."""
 
-    function: Callable
-    arguments: tuple
-    options: dict = field(default_factory=dict)
-    launch: str = FORWARD  # of a call with a norm, also the others in `plans_of_norm`
-
-    def plans(self, engine: Engine) -> dict[str, tuple[Plan, RopeTensors | NormTensors]]:
-        """Every launch of the call, and of the backward of one that normalizes."""
-        if self.function in NORMALIZED:
-            return plans_of_norm(engine, self.function, *self.arguments, **self.options)
-        return {FORWARD: plan_for(engine, self.function, *self.arguments, **self.options)}
+    call: Call
+    launch: str = FORWARD
 
 
-def to_compile(call: Call) -> SampleCall:
-    """A call of `draw.py` or `timed.py`, on memory that is never touched."""
-    made = arguments_of(call, rope_kernels, QuickMaker(0, 0, "cpu"))
-    if call.norm and not call.inplace:
-        for x in [*made.tensors, *made.weights]:
-            if x is not None and x.is_leaf:
-                x.requires_grad_()
-    arguments, options = made.given(rope_kernels, made.tensors)
-    return SampleCall(getattr(rope_kernels, call.function), tuple(arguments), options)
-
-
-def sample_calls() -> dict[str, SampleCall]:
-    """The sample by name. Formats are sbhd unless the call gives another one."""
+def sample_calls() -> dict[str, Sample]:
+    """The sample by name."""
     rotated = _one_tensor() | _pairings_and_positions() | _q_and_k() | _parts_of_rows()
-    return rotated | _with_norm() | _rounded()
+    return {name: Sample(call) for name, call in rotated.items()} | _with_norm() | _rounded()
 
 
-def _elements(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
-    return torch.empty(shape, dtype=dtype)
-
-
-def _trained(*shape: int) -> Tensor:
-    return _elements(*shape).requires_grad_()
-
-
-def _one_tensor() -> dict[str, SampleCall]:
+def _one_tensor() -> dict[str, Call]:
     """Each kind of frequencies, each width of elements."""
-    rope, t = RotaryPositionEmbedding(D), _elements(S, B, H, D)
-    single, double = (_elements(S, B, H, D, dtype=x) for x in (torch.float32, torch.float64))
-    whole = {"rotary_dim": D}
-    odd = _elements(S * B * H * D + 1)[1:].view(S, B, H, D)
     return {
-        "table of angles": SampleCall(rope_fw, (t, rope(S))),
-        "table of angles, backward": SampleCall(rope_bw, (t, rope(S))),
-        "table of angles, fp32": SampleCall(rope_fw, (single, rope(S))),
-        "table of angles, fp64": SampleCall(rope_fw, (double, rope(S))),
-        "one angle per pair": SampleCall(rope_fw, (t, rope.angles_per_pair(S)), whole),
-        "cosines and sines": SampleCall(rope_fw, (t, rope.cos_sin_per_pair(S)), whole),
-        "on the fly": SampleCall(rope_fw, (t, rope)),
-        "on the fly, input at an odd address": SampleCall(rope_fw, (odd, rope)),
+        "table of angles": Call("rope_fw", **TABLE),
+        "table of angles, backward": Call("rope_bw", **TABLE),
+        "table of angles, fp32": Call("rope_fw", dtype="float32", **TABLE),
+        "table of angles, fp64": Call("rope_fw", dtype="float64", **TABLE),
+        "one angle per pair": Call("rope_fw", **ANGLES_PER_PAIR),
+        "cosines and sines": Call("rope_fw", **PER_PAIR),
+        "on the fly": Call("rope_fw"),
+        "on the fly, input at an odd address": Call("rope_fw", layouts=["odd address"]),
     }
 
 
-def _pairings_and_positions() -> dict[str, SampleCall]:
+def _pairings_and_positions() -> dict[str, Call]:
     """Neighbors as pairs, orders of memory, and positions that are looked up or computed."""
-    rope, pairs = RotaryPositionEmbedding(D), RotaryPositionEmbedding(D, interleaved=True)
-    t, half = _elements(S, B, H, D), _elements(S, B, H, D, dtype=torch.float16)
     to_half = {"interleaved": True, "output_pairing": "half"}
-    heads_first, wider = _elements(B, H, S, D), _elements(S, B, 2 * H, D)
-    cu_seqlens, starts = torch.tensor([0, 10, S]), torch.zeros(B, dtype=torch.int64)
     return {
-        "interleaved": SampleCall(rope_fw, (t, pairs), {"interleaved": True}),
-        "interleaved to half-split, fp16": SampleCall(rope_fw, (half, pairs(S)), to_half),
-        "bhsd": SampleCall(rope_fw, (heads_first, rope(S), "bhsd")),
-        "half of the heads": SampleCall(rope_fw, (wider[:, :, :H], rope)),
-        "start positions": SampleCall(rope_fw, (t, rope), {"start_positions": starts}),
-        "packed sequences": SampleCall(
-            *(rope_fw, (_elements(S, H, D), rope, "thd"), {"cu_seqlens": cu_seqlens})
-        ),
-        "context parallel": SampleCall(rope_fw, (t, rope), {"cp_size": 2, "cp_rank": 1}),
+        "interleaved": Call("rope_fw", interleaved=True),
+        "interleaved to half-split, fp16": Call("rope_fw", dtype="float16", **to_half, **TABLE),
+        "bhsd": Call("rope_fw", "bhsd", **TABLE),
+        "half of the heads": Call("rope_fw", layouts=["half of the heads"]),
+        "start positions": Call("rope_fw", positions="starts"),
+        "packed sequences": Call("rope_fw", **PACKED),
+        "context parallel": Call("rope_fw", cp=(2, 1)),
     }
 
 
-def _q_and_k() -> dict[str, SampleCall]:
+def _q_and_k() -> dict[str, Call]:
     """Two tensors in one launch."""
-    rope, qkv = RotaryPositionEmbedding(D), _elements(B, S, 3 * H, D).transpose(1, 2)
-    ids = torch.zeros(B, S, dtype=torch.int64)
-    q, k = _elements(B, S, H, D), _elements(B, S, 1, D)
+    qkv = {"storage": "packed heads", "k": 8}
     return {
-        "q and k of a packed qkv, in place": SampleCall(
-            *(rope_qk, (*qkv.split(H, dim=1)[:2], rope, "bhsd"), {"inplace": True})
-        ),
-        "q and k, position ids": SampleCall(
-            *(rope_qk, (q, k, rope(S), "bshd"), {"position_ids": ids})
-        ),
+        "q and k of a packed qkv, in place": Call("rope_qk", "bhsd", inplace=True, **qkv),
+        "q and k, position ids": Call("rope_qk", "bshd", positions="ids", id_range=64, **TABLE),
     }
 
 
-def _parts_of_rows() -> dict[str, SampleCall]:
+def _parts_of_rows() -> dict[str, Call]:
     """Rows of which a part turns, and rows whose halves are badly aligned."""
-    half_rotary, latent = RotaryPositionEmbedding(D, 0.5), RotaryPositionEmbedding(64)
     at_the_end = {"rotary_start": 128, "rotary_dim": 64, "inverse": True}
-    part72 = RotaryPositionEmbedding(72, 0.5)
-    d72, d80, d100, d160 = (RotaryPositionEmbedding(n) for n in (72, 80, 100, 160))
-    packed = {"cu_seqlens": torch.tensor([0, 10, S])}
-    q, k = _elements(S, B, 3, 72), _elements(S, B, 1, 72)
     return {
-        "half rotary": SampleCall(rope_fw, (_elements(S, B, H, D), half_rotary)),
-        "rotary_start 128 of 192, inverse": SampleCall(
-            *(rope_fw, (_elements(S, B, H, 192), latent.angles_per_pair(S)), at_the_end)
-        ),
-        "head dimension 72, q and k": SampleCall(rope_qk, (q, k, d72(S))),
-        "head dimension 72, half rotary": SampleCall(rope_fw, (_elements(S, B, H, 72), part72)),
-        "head dimension 80, in place": SampleCall(
-            *(rope_fw, (_elements(S, B, 40, 80), d80), {"inplace": True})
-        ),
-        "head dimension 100, backward": SampleCall(
-            *(rope_bw, (_elements(S, B, H, 100), d100.cos_sin_per_pair(S)), {"rotary_dim": 100})
-        ),
-        "head dimension 80, packed": SampleCall(
-            rope_fw, (_elements(S, 40, 80), d80, "thd"), packed
-        ),
-        "head dimension 160": SampleCall(rope_fw, (_elements(S, B, H, 160), d160)),
+        "half rotary": Call("rope_fw", rotary_dim=64),
+        "rotary_start 128 of 192, inverse": Call("rope_fw", d=192, **at_the_end, **ANGLES_PER_PAIR),
+        "head dimension 72, q and k": Call("rope_qk", h=3, d=72, **TABLE),
+        "head dimension 72, half rotary": Call("rope_fw", d=72, rotary_dim=36),
+        "head dimension 80, in place": Call("rope_fw", h=40, d=80, inplace=True),
+        "head dimension 100, backward": Call("rope_bw", d=100, **PER_PAIR),
+        "head dimension 80, packed": Call("rope_fw", h=40, d=80, **PACKED),
+        "head dimension 160": Call("rope_fw", d=160),
     }
 
 
-def _with_norm() -> dict[str, SampleCall]:
+def _with_norm() -> dict[str, Sample]:
     """Norm and rotation: the forward, the backward, and the sum of the weights' gradients."""
-    rope, weight = RotaryPositionEmbedding(D), _elements(D)
-    q_and_k = _elements(S, B, H, D), _elements(S, B, 1, D), weight, weight, rope
-    of_q, of_k = _trained(D), _trained(D)
-    trained = _trained(S, B, H, D), _trained(S, B, 1, D), of_q, of_k, rope
-    d72 = _trained(S, B, 3, 72), _trained(S, B, 1, 72), _trained(72), _trained(72)
-    rounded = tuple([_elements(S, D // 2) for _ in ("cos", "sin")])
-    by_head = _elements(B, H, S, D), _elements(H, D), rounded, "bhsd"
-    as_in_a_model = {"rounding": "model", "rotary_dim": D}
-    packed = _trained(S, H, D), of_q, rope, "thd"
-    after = {"norm_after": True, "cu_seqlens": torch.tensor([0, 10, S])}
-    all_heads = {"sumsq": _elements(S, B, 1).float(), "norm_dim": H * D}
-    limited = _elements(B, H, S, D), weight, rope, "bhsd"  # of registers, on NVIDIA
-    limited_too = _elements(S, H, D), weight, rope.cos_sin_per_pair(S), "thd"
-    in_order = {"cu_seqlens": torch.tensor([0, 10, S]), "rotary_dim": D}
+    alone = {"norm": Norm(), "mode": "no_grad"}  # keeps nothing for a backward
+    rounded = {"freqs": "cos, sin", "freqs_dtype": "bfloat16", "one_column_per_pair": True}
+    model = rounded | {"rotary_dim_is_named": True, "rounding": "model", "mode": "no_grad"}
+    q_and_k = Call("qk_norm_rope", norm=Norm())
+    after = Call("norm_rope", norm=Norm(norm_after=True), **PACKED)
+    all_heads = Norm(weight="per head", sums="all heads", norm_dim_is_named=True)
     return {
-        "norm of q and k": SampleCall(qk_norm_rope, q_and_k),
-        "norm, bhsd": SampleCall(norm_rope, limited),
-        "norm, cosines and sines, packed": SampleCall(norm_rope, limited_too, in_order),
-        "norm, rounded as in a model, bhsd": SampleCall(norm_rope, by_head, as_in_a_model),
-        "norm after, packed": SampleCall(norm_rope, packed, after),
-        "norm of q and k, backward": SampleCall(qk_norm_rope, trained, launch=BACKWARD),
-        "norm after, packed, backward": SampleCall(norm_rope, packed, after, BACKWARD),
-        "norm of head dimension 72, backward": SampleCall(
-            qk_norm_rope, (*d72, RotaryPositionEmbedding(72)), launch=BACKWARD
+        "norm of q and k": Sample(Call("qk_norm_rope", **alone)),
+        "norm, bhsd": Sample(Call("norm_rope", "bhsd", **alone)),  # limited of registers, on NVIDIA
+        "norm, cosines and sines, packed": Sample(
+            Call("norm_rope", **alone, **PER_PAIR, **PACKED)  # limited, too
         ),
-        "norm over all heads, backward": SampleCall(
-            norm_rope, (_trained(S, B, H, D), _trained(H, D), rope), all_heads, BACKWARD
+        "norm, rounded as in a model, bhsd": Sample(
+            Call("norm_rope", "bhsd", norm=Norm(weight="per head"), **model)
         ),
-        "norm of q and k, sum of shares": SampleCall(qk_norm_rope, trained, launch=SUM),
+        "norm after, packed": Sample(after),
+        "norm of q and k, backward": Sample(q_and_k, BACKWARD),
+        "norm after, packed, backward": Sample(after, BACKWARD),
+        "norm of head dimension 72, backward": Sample(
+            Call("qk_norm_rope", h=3, d=72, norm=Norm()), BACKWARD
+        ),
+        "norm over all heads, backward": Sample(Call("norm_rope", norm=all_heads), BACKWARD),
+        "norm of q and k, sum of shares": Sample(q_and_k, SUM),
     }
 
 
-def _rounded() -> dict[str, SampleCall]:
+def _rounded() -> dict[str, Sample]:
     """As PyTorch's operators round in a model: no multiply-add is fused."""
-    t, rope, model = _elements(S, B, H, D), RotaryPositionEmbedding(D), {"rounding": "model"}
-    return {"on the fly, rounded as in a model": SampleCall(rope_fw, (t, rope), model)}
+    return {"on the fly, rounded as in a model": Sample(Call("rope_fw", rounding="model"))}
