@@ -26,7 +26,7 @@ from calls.call import Call
 from calls.draw import draw
 from calls.sample import sample_calls
 from calls.timed import timed_calls
-from two_checkouts import Checkout, answer_questions
+from two_checkouts import Checkout, parser_of, run
 
 FIGURES = ("registers", "spilled", "stack", "shared", "loads", "stores", "instructions")
 CLASSES = ("identical", "same opcodes", "same figures", "within 1 %", "different")
@@ -56,7 +56,7 @@ def call_named(name: str) -> Call:
     if name.startswith(TIMED):
         return timed_calls()[rest].call
     call = draw(0, int(rest))
-    call.s, call.h, call.k = 64 * call.s, 4 * call.h, 4 * call.k
+    call.s, call.h, call.k, call.fused = 64 * call.s, 4 * call.h, 4 * call.k, True
     return call
 
 
@@ -88,8 +88,6 @@ def _digest(lines) -> str:
 
 def main() -> int:
     options = _options()
-    if options.child:
-        return answer_questions(answer)
     names = [name for name in names_of_calls(options.calls) if options.only in name]
     with (
         Checkout(options.old, __file__, interpret=False) as old,
@@ -108,16 +106,11 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("old", nargs="?", help="folder that holds rope_kernels/ and rope_lab/")
-    parser.add_argument("new", nargs="?", help="another one")
+    parser = parser_of(__doc__)
     parser.add_argument("--target", default="sm_90", help="compute capability (default: sm_90)")
     parser.add_argument("--calls", type=int, default=400, help="random ones (default: 400)")
     parser.add_argument("--only", default="", help="only calls whose name contains this text")
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    return parser.parse_known_args()[0]
+    return parser.parse_args()
 
 
 def names_of_calls(drawn: int) -> list[str]:
@@ -173,4 +166,4 @@ def _changes(pairs: list[tuple[dict, dict]]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(main, answer))

@@ -30,7 +30,7 @@ from calls.call import OF_NORMS
 from calls.draw import FUNCTIONS, draw
 from calls.make import Maker
 from calls.perform import digest, perform
-from two_checkouts import Checkout, answer_questions
+from two_checkouts import Checkout, parser_of, run
 
 # norm of the difference over the norm, by the dtype of a call; the interpreter truncates to bf16
 ALLOWED = {"bfloat16": 2e-2, "float16": 2e-3, "float32": 2e-5, "float64": 1e-11}
@@ -143,8 +143,6 @@ def difference(ours, plain, dtype: str) -> str:
 
 def main() -> int:
     options = _options()
-    if options.child:
-        return answer_questions(answer)
     indices = options.only or list(range(options.calls))
     found = {}
     try:
@@ -165,19 +163,13 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("old", nargs="?", help="folder that holds rope_kernels/")
-    parser.add_argument("new", nargs="?", help="another one; none: plain PyTorch")
+    parser = parser_of(__doc__, new_is_optional=True)
     parser.add_argument("--calls", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2, help="calls at a time (default: 2)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--only", type=int, nargs="+", metavar="NUMBER", help="only these calls")
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    options, _ = parser.parse_known_args()
-    return options
+    return parser.parse_args()
 
 
 def _shares(options: argparse.Namespace, indices: list[int]) -> list[list[int]]:
@@ -228,4 +220,4 @@ def _counted(name: str, values: list) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(main, answer))

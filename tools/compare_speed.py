@@ -31,7 +31,7 @@ from pathlib import Path
 
 from calls.make import QuickMaker, arguments_of
 from calls.timed import Timed, timed_calls
-from two_checkouts import Checkout, answer_questions
+from two_checkouts import Checkout, parser_of, run
 
 DEVICE_SHARE, HOST_SHARE, HOST_US = 0.01, 0.03, 0.5
 HOST_RUNS = 5
@@ -155,8 +155,6 @@ def line_of(row: dict) -> str:
 
 def main() -> int:
     options = _options()
-    if options.child:
-        return answer_questions(Stopwatch().answer)
     calls = {
         name: timed
         for name, timed in timed_calls().items()
@@ -188,20 +186,15 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("old", nargs="?", help="folder that holds rope_kernels/ and rope_lab/")
-    parser.add_argument("new", nargs="?", help="another one")
+    parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--calls", type=int, default=2000, help="calls a run of the host's clock")
     parser.add_argument("--only", default="", help="only calls whose name contains this text")
     parser.add_argument("--clock", choices=("device", "host"), help="only the calls timed by it")
     parser.add_argument("-o", "--output", help="JSON file to write")
     parser.add_argument("--dry-run", action="store_true", help="no GPU: each call once, no times")
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    return parser.parse_known_args()[0]
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(main, Stopwatch().answer))

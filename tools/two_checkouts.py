@@ -4,6 +4,7 @@ Each checkout answers in a process of its own, which imports `rope_kernels` and 
 there. The tools are those beside this file in both, so both make the same calls.
 """
 
+import argparse
 import json
 import os
 import sys
@@ -11,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where nothing is installed
+
+CHILD = "--child"
 
 
 class Checkout:
@@ -20,7 +23,7 @@ class Checkout:
         """
         Args:
             folder: it holds rope_kernels/ and rope_lab/.
-            tool: the path of the script that asks; there it calls `answer_questions`.
+            tool: the path of the script that asks; there it calls `run`.
             interpret: kernels run in Triton's interpreter.
         """
         from rope_lab.child import Child  # the answering process imports that of its checkout
@@ -28,7 +31,7 @@ class Checkout:
         self.folder = Path(folder).resolve()
         paths = os.pathsep.join(filter(None, [str(self.folder), os.environ.get("PYTHONPATH")]))
         environment = {"PYTHONPATH": paths, "TRITON_INTERPRET": "1" if interpret else "0"}
-        self.child = Child(tool, "--child", environment=environment)
+        self.child = Child(tool, CHILD, environment=environment)
 
     def ask(self, **question):
         """The answer.
@@ -47,6 +50,21 @@ class Checkout:
 
     def __exit__(self, *_: object) -> None:
         self.child.end()
+
+
+def run(main: Callable[[], int], answer: Callable[[dict], object]) -> int:
+    """What a tool does: ask, or answer in the process that another one has started."""
+    return answer_questions(answer) if sys.argv[1:2] == [CHILD] else main()
+
+
+def parser_of(doc: str, new_is_optional: bool = False) -> argparse.ArgumentParser:
+    """A tool's arguments: both checkouts."""
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=doc, formatter_class=formatter)
+    parser.add_argument("old", help="folder that holds rope_kernels/ and rope_lab/")
+    without = {"nargs": "?"} if new_is_optional else {}
+    parser.add_argument("new", help="another one", **without)
+    return parser
 
 
 def answer_questions(answer: Callable[[dict], object]) -> int:

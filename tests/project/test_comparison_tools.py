@@ -155,7 +155,7 @@ def test_machine_code_is_compared(changes, status, said, capsys):
 def test_a_call_is_compiled_without_a_gpu():
     """One of each kind; a backward has launches of its own."""
     asked = {"target": "sm_90"}
-    refused = compare_machine_code.answer(asked | {"name": "drawn | 0"})
+    refused = compare_machine_code.answer(asked | {"name": "drawn | 3"})
     assert refused == [{"refused": "ValueError"}]
     for name, launches in {
         "sample | half rotary": 1,

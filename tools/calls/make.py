@@ -88,11 +88,14 @@ class Maker:
 
 
 class QuickMaker(Maker):
-    """Makes random values on a GPU alone; on a CPU none at all, for what reads no values."""
+    """Makes random values on a GPU alone; on a CPU memory that is never touched."""
 
     def normal(self, shape, dtype: str, name: str = ""):
-        fill = self.torch.randn if self.device == "cuda" else self.torch.empty
-        x = fill(tuple(shape), dtype=getattr(self.torch, dtype), device=self.device)
+        torch, is_large = self.torch, math.prod(shape) > 2**16
+        fill = torch.empty if is_large else torch.ones  # frequencies have to be finite
+        if self.device == "cuda":
+            fill = torch.randn
+        x = fill(tuple(shape), dtype=getattr(torch, dtype), device=self.device)
         return self.kept(x, name)
 
 

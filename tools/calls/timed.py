@@ -3,12 +3,11 @@
 from dataclasses import dataclass, replace
 
 from .call import Call, Norm
+from .sample import PER_PAIR, TABLE
 
 HEADLINE = {"s": 2048, "b": 16, "h": 8, "d": 256}
 LLAMA = {"s": 4096, "b": 2, "h": 32, "k": 8, "d": 128}
 TINY = {"s": 64, "b": 1, "h": 16, "k": 4, "d": 64}  # for the host's time, the GPU being idle
-TABLE = {"freqs": "table of module"}
-PER_PAIR = TABLE | {"one_column_per_pair": True, "rotary_dim_is_named": True}
 COS_SIN = {"freqs": "cos, sin", "freqs_dtype": "bfloat16"}
 
 
