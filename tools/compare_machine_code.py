@@ -3,8 +3,8 @@
     python tools/compare_machine_code.py OLD NEW --target sm_90
 
 The calls are the sample of the compile matrix, those that `compare_speed.py` times, and random ones
-of `calls/draw.py`, with more heads and positions than the interpreter could turn. Each checkout
-plans and compiles what it would launch. Another Triton compiles for both if PYTHONPATH names it:
+of `calls/draw.py`, with more heads and positions than the interpreter could turn. The lab of each
+checkout plans and compiles what it would launch. PYTHONPATH names another Triton for both:
 
     pip install --no-deps --target OTHER triton==3.6.0
     PYTHONPATH=OTHER python tools/compare_machine_code.py OLD NEW
@@ -67,15 +67,14 @@ def report_of(plan, tensors, target: str) -> dict:
 
     code = compile_plan(target, plan, tensors)
     found = operations(code, "sass")
-    needs = {name: getattr(code, name) for name in ("registers", "spilled", "stack", "shared")}
-    widths = {name: {str(w): n for w, n in getattr(code, name).items()} for name in FIGURES[4:6]}
     return {
         "sass": _digest(x.text.replace(code.kernel, "kernel") for x in found),
         "opcodes": _digest(x.opcode for x in found),
         "instructions": sum(x.opcode != "NOP" for x in found),
         "launch": [plan.programs, plan.num_warps],
-        **needs,
-        **widths,
+        **{name: getattr(code, name) for name in ("registers", "spilled", "stack", "shared")},
+        "loads": {str(width): count for width, count in code.loads.items()},
+        "stores": {str(width): count for width, count in code.stores.items()},
     }
 
 
@@ -96,7 +95,12 @@ def main() -> int:
     ):
 
         def ask(checkout: Checkout) -> dict[str, list[dict]]:
-            return {name: checkout.ask(name=name, target=options.target) for name in names}
+            found = {}
+            for name in names:
+                found[name] = checkout.ask(name=name, target=options.target)
+                said = f"{checkout.folder}: {len(found)} of {len(names)}, {name}"
+                print(said, file=sys.stderr, flush=True)
+            return found
 
         try:
             return compare(*pool.map(ask, (old, new)))
