@@ -1,7 +1,8 @@
 """Measure the kernels beside other ways to compute the same, and write what came of it.
 
-Other commands: `report FILE ...` makes pages and pictures of results that are there, `sources`
-unpacks the kernels of other projects; each has a --help of its own.
+Other commands: `models` trains patched models of transformers, `report FILE ...` makes pages and
+pictures of results that are there, `sources` unpacks the kernels of other projects; each has a
+--help of its own.
 """
 
 import argparse
@@ -9,60 +10,55 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from benchmarks import report
-from benchmarks.instruments import GPU
-from benchmarks.job import Job
-from benchmarks.kinds import KINDS, Kind
+from benchmarks.gpu import GPU, can_measure
+from benchmarks.kind import Kind
+from benchmarks.kinds import KINDS
 from benchmarks.peers import sources
-from benchmarks.record import record
+from benchmarks.record import Job, record, report_command
 from benchmarks.shapes import RECORD
-from rope_lab.timing import require_compiled_kernels
 
 ROUNDS, QUICK_ROUNDS = 5, 2
-COMMANDS = {"report": report.main, "sources": sources.main}
+
+
+def _models(arguments: Sequence[str]) -> int:
+    from benchmarks import models  # transformers, which takes seconds
+
+    return models.main(arguments)
+
+
+COMMANDS = {"models": _models, "report": report_command, "sources": sources.main}
 
 
 def main(
     arguments: Sequence[str] | None = None,
-    instruments: GPU | None = None,
+    gpu: GPU | None = None,
     kinds: Iterable[Kind] = KINDS,
 ) -> int:
-    """The command; tests hand over instruments that need no GPU, and kinds with tiny shapes."""
+    """The command; tests hand over a GPU that is none, and kinds with tiny shapes."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments and arguments[0] in COMMANDS:
         return COMMANDS[arguments[0]](arguments[1:])
     options = _parsed(arguments, kinds)
-    jobs = [_job_of(kind, options) for kind in kinds if set(kind.sets) & set(options.what)]
+    jobs = [
+        Job(
+            kind,
+            sets=tuple(name for name in kind.sets if name in options.what),
+            beside=tuple(kind.providers) if "all" in options.providers else options.providers,
+            **{"quick": options.quick, "minutes": options.minutes, "out": options.out},
+        )
+        for kind in kinds
+        if set(kind.sets) & set(options.what)
+    ]
     if options.list:
-        print("\n".join(line for job in jobs for line in _listed(job)))
+        for job in jobs:
+            print("\n".join(f"{name}: {case.label}" for name, _, case in job.cases()))
+            print("\n".join(f"    {p.name}: {p.origin()}" for p in job.providers()))
         return 0
-    if instruments is None:
-        try:
-            require_compiled_kernels()
-        except RuntimeError as why:
-            print(f"Nothing is measured: {why}", file=sys.stderr)
+    if gpu is None:
+        if not can_measure():
             return 1
-        instruments = GPU(rounds=QUICK_ROUNDS if options.quick else ROUNDS)
-    return max([record(job, instruments) for job in jobs])
-
-
-def _job_of(kind: Kind, options: argparse.Namespace) -> Job:
-    beside = options.providers
-    if beside and "all" in beside:
-        beside = kind.providers
-    return Job(
-        kind,
-        sets=tuple(name for name in kind.sets if name in options.what),
-        beside=None if beside is None else tuple(beside),
-        quick=options.quick,
-        minutes=options.minutes,
-        out=options.out,
-    )
-
-
-def _listed(job: Job) -> list[str]:
-    cases = [f"{name}: {case.label}" for name, _, case in job.cases()]
-    return [*cases, *(f"    {p.name}: {p.origin()}" for p in job.providers())]
+        gpu = GPU(rounds=QUICK_ROUNDS if options.quick else ROUNDS)
+    return max([record(job, gpu) for job in jobs])
 
 
 def _parsed(arguments: Sequence[str], kinds: Iterable[Kind]) -> argparse.Namespace:
@@ -79,6 +75,7 @@ def _parsed(arguments: Sequence[str], kinds: Iterable[Kind]) -> argparse.Namespa
     parser.add_argument(
         "--providers",
         nargs="+",
+        default=(),
         choices=["all", *names],
         metavar="NAME",
         help="measure these beside the limit and ours, wherever they can; or 'all'; "

@@ -2,6 +2,13 @@
 
 from dataclasses import asdict, dataclass
 
+import torch
+
+LIMITS = ("copy_", "x * 2")  # what everybody is compared with
+OURS = "rope_kernels"
+ON_THE_FLY = "rope_kernels, on the fly"
+COS_AND_SIN = "rope_kernels, cos and sin"
+
 DIRECTIONS = ("forward", "backward", "both")  # both: forward and backward through autograd
 CLOCKS = {
     "device": "time on the GPU, L2 flushed",
@@ -29,10 +36,11 @@ class Case:
     freqs: str = "angles"
     positions: str = "index"  # or 'ids', 'starts'
     sequences: int = 0  # 'thd' only, cut at random places
-    cu_seqlens: tuple[int, ...] = ()  # 'thd' only, instead of random places
+    cu_seqlens: tuple[int, ...] = ()  # 'thd' only, instead of random places; of all ranks
     interleaved: bool = False
     inplace: bool = False
     base: float = 10000.0
+    cp_size: int = 1  # ranks that share the sequences in zigzag order: s tokens are the first one's
     clock: str = "device"
 
     @property
@@ -58,7 +66,7 @@ class Case:
     @property
     def element_bytes(self) -> int:
         """Bytes of one element."""
-        return {"bf16": 2, "fp16": 2, "fp32": 4, "fp64": 8}[_SHORT[self.dtype]]
+        return getattr(torch, self.dtype).itemsize
 
     @property
     def bytes_moved(self) -> int:
@@ -82,6 +90,7 @@ class Case:
             f"stored {self.stored}": self.stored not in ("", self.tensor_format),
             f"{count} sequence{'s' * (count > 1)}": self.tensor_format == "thd",
             "interleaved": self.interleaved,
+            f"rank 0 of {self.cp_size}": self.cp_size > 1,
             "position ids": self.positions == "ids",
             "start positions": self.positions == "starts",
             "on the fly": self.freqs == "module",
@@ -96,6 +105,7 @@ class Case:
     def fields(self) -> dict:
         """What a row of the results says about its case."""
         fields = asdict(self)
+        del fields["cp_size"]  # only a rank's share has one, whose rows say it themselves
         if not fields.pop("cu_seqlens"):
             return fields
         return fields | {"sequences": len(self.cu_seqlens) - 1}

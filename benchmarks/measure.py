@@ -1,21 +1,19 @@
-"""One case after the other, every provider on it in turn: is it right, how long, how much memory.
+"""One case, every provider on it in turn: is it right, how long, how much memory.
 
 A provider's first call is compared with fp64; what is measured follows. Who has no such call, or
 fails, is left out with the reason.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 import torch
 
-from benchmarks.case import Case, Group
-from benchmarks.instruments import GPU
-from benchmarks.job import Job
-from benchmarks.kinds import Checked, Kind, Measured
-from benchmarks.providers import LIMITS
-from benchmarks.providers.base import Provider, Run, first_line
+from benchmarks.case import LIMITS, Case, Group
+from benchmarks.gpu import GPU
+from benchmarks.kind import Checked, Kind, Measured
+from benchmarks.provider import Provider, Run, first_line
 from benchmarks.workload import Errors, Workload
 
 EVERYBODY, NO_TIME = "everybody", "no time left"  # where nobody in particular is left out
@@ -29,41 +27,26 @@ class Results:
     left_out: list[dict] = field(default_factory=list)
 
 
-def measure_cases(
-    job: Job,
-    instruments: GPU,
-    absent: Collection[str] = (),
-    is_late: Callable[[], bool] = lambda: False,
-    say: Callable[[str], None] = lambda line: print(line, flush=True),
-    after_each: Callable[[Results], None] = lambda results: None,
-) -> Results:
-    """Measure every case of a job, beside all of its providers that are not absent."""
-    results, todo = Results(), list(job.cases())
-    for number, (set_name, group, case) in enumerate(todo, start=1):
-        say(f"[{number}/{len(todo)}] {set_name}: {case.label}")
-        place = job.kind.place(set_name, group, case)
-        one_case = _OneCase(job.kind, place, group, case, instruments, say, results)
-        if is_late():
-            one_case.leave_out(EVERYBODY, "", NO_TIME, failed=True)
-            continue
-        one_case.measure([p for p in job.providers(group) if p.name not in absent])
-        after_each(results)
-    return results
-
-
 @dataclass
-class _OneCase:
+class OneCase:
+    """A case, which is measured beside several providers; what comes of it goes into `results`."""
+
     kind: Kind
-    place: dict
+    set_name: str
     group: Group
     case: Case
-    instruments: GPU
-    say: Callable[[str], None]
+    gpu: GPU
     results: Results
 
+    @property
+    def place(self) -> dict:
+        """The first fields of its rows."""
+        return self.kind.place(self.set_name, self.group, self.case)
+
     def measure(self, providers: list[Provider]) -> None:
+        """Check and time every direction."""
         torch._dynamo.reset()  # see providers/pytorch.py
-        workload = self.kind.workload(self.case, self.instruments.device)
+        workload = Workload(self.case, self.gpu.device)
         functions = {}
         for provider in providers:
             if all(provider.cannot(self.case, d) for d in self.group.directions):
@@ -76,13 +59,14 @@ class _OneCase:
                     functions[provider] = found[0]
         for direction in self.group.directions:
             self._one_direction(workload, direction, functions)
-        self.instruments.free()
+        self.gpu.free()
 
     def leave_out(self, name: str, direction: str, why: str, failed: bool = False) -> None:
+        """Say why a provider has no row."""
         about = {"direction": direction, "provider": name, "why": why, "failed": failed}
         self.results.left_out.append(self.place | about)
         if failed:
-            self.say(f"    {direction:14} {name:33} FAILED: {why}")
+            print(f"    {direction:14} {name:33} FAILED: {why}", flush=True)
 
     def _one_direction(self, workload: Workload, direction: str, functions: dict) -> None:
         checked: dict[str, Checked] = {}
@@ -103,25 +87,20 @@ class _OneCase:
         limit = next(timings[name] for name in LIMITS if name in timings)
         for name, one in checked.items():
             measured = Measured(
-                group=self.group,
-                case=self.case,
-                direction=direction,
-                provider=name,
-                checked=one,
-                timing=timings[name],
+                *(self.group, self.case, direction, name, one, timings[name]),
                 limit_us=limit.median_us,
                 host_us=host[name].median_us,
             )
             row = self.place | {"direction": direction, "provider": name}
             self.results.rows.append(row | asdict(measured.timing) | self.kind.facts(measured))
-            self.say(_line(measured))
+            print(_line(measured), flush=True)
 
     def _times(self, calls: dict[str, Callable]) -> tuple[dict, dict]:
         """By the case's clock, and on the host."""
         if self.case.clock == "host":
-            timings = self.instruments.host_time(calls)
+            timings = self.gpu.host_time(calls)
             return timings, timings
-        return self.instruments.device_time(calls), self.instruments.host_time_of_large(calls)
+        return self.gpu.device_time(calls), self.gpu.host_time_of_large(calls)
 
     def _checked(
         self, workload: Workload, provider: Provider, function: Callable, direction: str
@@ -131,38 +110,39 @@ class _OneCase:
         None: it is wrong, and wrong results of this kind are not timed.
         """
         run = provider.run(workload, function, direction)
-        allowed = self.kind.allowed_error(self.case, provider.name)
+        allowed = provider.allowed_error(self.case)
         errors, right = None, True
         results = run.call()
         if run.layout is not None:  # a limit rotates nothing
-            errors = workload.errors(results, run.layout, direction)
+            errors = provider.errors(workload, results, run.layout, direction)
             right = errors.relative <= allowed  # not if it is NaN
         del results
         if not right and not self.kind.times_wrong:
             why = f"wrong: error {errors.relative:.2g} against fp64, {allowed:.2g} allowed"
             self.leave_out(provider.name, direction, why, failed=True)
             return None
-        peak = self.instruments.peak_bytes(run.call)
+        peak = self.gpu.peak_bytes(run.call)
         if self.case.clock == "replay":
-            replay, outputs = self.instruments.captured(run.call)
+            captured = self.gpu.captured(run.call)
             if run.layout is not None:
-                again = self._errors_of_replay(workload, run, replay, outputs, direction)
+                again = self._errors_of_replay(provider, workload, run, captured, direction)
                 if not again.relative <= errors.relative:  # NaN, too
                     errors, right = again, right and again.relative <= allowed
-            run = replace(run, call=replay)
+            run = replace(run, call=captured[0])
         return Checked(run, errors, right, peak)
 
     def _errors_of_replay(
-        self, workload: Workload, run: Run, replay: Callable, outputs: tuple, direction: str
+        self, provider: Provider, workload: Workload, run: Run, captured: tuple, direction: str
     ) -> Errors:
         """With NaN where the results go, which a graph without its rotation leaves there."""
+        replay, outputs = captured
         fresh = workload.take(workload.x, run.layout) if run.overwrites else ()
         for out in outputs:
             out.fill_(float("nan"))
         for t, value in zip(run.overwrites, fresh, strict=True):
             t.copy_(value)
         replay()
-        return workload.errors(outputs, run.layout, direction)
+        return provider.errors(workload, outputs, run.layout, direction)
 
     def _try(self, provider: Provider, direction: str, make: Callable):
         try:

@@ -1,22 +1,17 @@
 """Patched models of transformers: bits, launches a layer, time of a step (needs a GPU).
 
-    python -m benchmarks.models
-
 A training step, forward and backward, of four layers in the shape of Llama 3 8B with random
 weights, one sequence of 4096 tokens: as it is, with its rotation patched, and with the norms of
 queries and keys, too. One step of each takes its turn, and the unpatched model takes two, which
 shows the noise. Then a compiled small model, tokens that are generated one by one, and losses of
-small models. Writes results/models/<gpu>.json, README's table and the picture of losses.
+small models. Writes results/<gpu>-models.json, README's table and the picture of losses.
 """
 
-import gc
-import json
+import argparse
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from statistics import median
 
@@ -26,11 +21,11 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile
 
+from benchmarks.gpu import GPU, can_measure
+from benchmarks.results import NOTHING, RESULTS, ROOT, Table, file_name, save
 from rope_kernels.huggingface import patch
-from rope_lab.records import versions
+from rope_lab.records import origin
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results" / "models"
 LAYERS, TOKENS, TURNS = 4, 4096, 20
 SHAPE = {
     "hidden_size": 4096,
@@ -65,18 +60,11 @@ MODELS = {  # the name in README -> classes of transformers, options
     "DeepSeek V3, dense": ("DeepseekV3Config", "DeepseekV3ForCausalLM", DEEPSEEK),
 }
 WITH_NORMS = "Qwen3", "GLM4-MoE, dense", "Gemma 3", "OLMo 2"
-LEARNING = {  # whose losses are drawn
-    "Qwen3": {},
-    "GLM4-MoE, dense": {},
-    "Gemma 3": {},
-    "OLMo 2": {},
-    "HunYuan": {},
-    "Exaone 4": {"sliding_window": 64},
-}
 MORE = {
     "HunYuan": ("HunYuanDenseV1Config", "HunYuanDenseV1ForCausalLM", {}),
-    "Exaone 4": ("Exaone4Config", "Exaone4ForCausalLM", {}),
+    "Exaone 4": ("Exaone4Config", "Exaone4ForCausalLM", {"sliding_window": 64}),
 }
+LEARNING = *WITH_NORMS, *MORE  # whose losses are drawn
 CASES = [*((name, False) for name in MODELS), ("Llama", True), ("Qwen3", True)]
 OURS = re.compile("rope_kernel|whole_rows_kernel|norm_rope")
 
@@ -124,15 +112,8 @@ def count_different(one: list[Tensor], other: list[Tensor]) -> int:
     return sum(not torch.equal(x, y) for x, y in zip(one, other, strict=True))
 
 
-@dataclass(frozen=True)
-class Launches:
+def launches(model: nn.Module, tokens: Tensor, autocast: bool) -> tuple[int, int]:
     """Kernels of a step: all, and ours."""
-
-    all: int
-    ours: int
-
-
-def launches(model: nn.Module, tokens: Tensor, autocast: bool) -> Launches:
     train(model, tokens, autocast)
     torch.cuda.synchronize()
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
@@ -140,13 +121,7 @@ def launches(model: nn.Module, tokens: Tensor, autocast: bool) -> Launches:
         torch.cuda.synchronize()
     on_gpu = [e.name for e in profiler.events() if e.device_type == torch.autograd.DeviceType.CUDA]
     kernels = [name for name in on_gpu if not re.match("Mem(cpy|set)", name)]
-    return Launches(len(kernels), sum(bool(OURS.search(name)) for name in kernels))
-
-
-def per_layer(unpatched: Launches, ours: Launches) -> dict[str, float]:
-    """What a layer launched for that which we replace, and what it launches now."""
-    replaced = unpatched.all - ours.all + ours.ours
-    return {"before": replaced / LAYERS, "after": ours.ours / LAYERS}
+    return len(kernels), sum(bool(OURS.search(name)) for name in kernels)
 
 
 def in_turns(
@@ -186,7 +161,7 @@ def measure(name: str, autocast: bool) -> dict:
         "launches": {},
     }
     del again
-    unpatched = launches(*call)
+    unpatched, _ = launches(*call)
     for way, entered in ways.items():
         with entered():
             if way == "patched":
@@ -194,7 +169,9 @@ def measure(name: str, autocast: bool) -> dict:
             if way == "norms":
                 row["off with norms"] = max(map(off, results_of(*call), wanted))
             if way in ("patched", "norms"):
-                row["launches"][way] = per_layer(unpatched, launches(*call))
+                every, ours = launches(*call)
+                replaced = unpatched - every + ours
+                row["launches"][way] = {"before": replaced / LAYERS, "after": ours / LAYERS}
     del wanted
     turns = TURNS if "norms" in ways else 8
     return row | {"ms": in_turns(ways, lambda: train(*call), turns)}
@@ -231,109 +208,86 @@ def losses(name: str, steps: int = 50) -> dict[str, list[float]]:
     batches = (starts + 3 * torch.arange(129, device="cuda")) % SMALL["vocab_size"]
     found = {}
     for way in ("unpatched", "norms"):
-        model = model_of(name, torch.bfloat16, SMALL | LEARNING[name])
+        model = model_of(name, torch.bfloat16, SMALL)
         descent = torch.optim.AdamW(model.parameters(), lr=1e-3)
         with patch(model, norms=True, strict=True) if way == "norms" else nullcontext():
-            found[way] = [step(model, descent, batch) for batch in batches]
+            found[way] = []
+            for batch in batches:
+                logits = model(batch[:, :-1], use_cache=False).logits.flatten(0, 1).float()
+                loss = nn.functional.cross_entropy(logits, batch[:, 1:].flatten())
+                loss.backward()
+                descent.step()
+                descent.zero_grad()
+                found[way].append(round(loss.item(), 5))
     return found
 
 
-def step(model: nn.Module, descent: torch.optim.Optimizer, batch: Tensor) -> float:
-    logits = model(batch[:, :-1], use_cache=False).logits
-    loss = nn.functional.cross_entropy(logits.flatten(0, 1).float(), batch[:, 1:].flatten())
-    loss.backward()
-    descent.step()
-    descent.zero_grad()
-    return round(loss.item(), 5)
-
-
-def draw_losses(record: dict, path: Path) -> None:
+def draw_losses(losses: dict, path: Path) -> None:
+    """The curves of each model lie on each other."""
     import matplotlib.pyplot as plt
 
-    from rope_lab.figures import style as draw
+    from benchmarks.pictures import STYLE
 
-    draw.style()
-    figure, axes = plt.subplots(2, 3, figsize=(8, 4), sharex=True, sharey=True, layout="tight")
-    for ax, (name, ways) in zip(axes.flat, record["losses"].items(), strict=True):
-        ax.plot(ways["unpatched"], linewidth=4, alpha=0.35, label="unpatched")
-        ax.plot(ways["norms"], linewidth=1, color="black", label="norms=True")
-        ax.set_title(name)
-    axes[0, 0].legend()
-    figure.supxlabel("step")
-    figure.supylabel("loss")
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(2, 3, figsize=(8, 4), sharex=True, sharey=True)
+        for ax, (name, ways) in zip(axes.flat, losses.items(), strict=True):
+            ax.plot(ways["unpatched"], linewidth=4, alpha=0.35, label="unpatched")
+            ax.plot(ways["norms"], linewidth=1, color="black", label="norms=True")
+            ax.set_title(name)
+        axes[0, 0].legend()
+        figure.supxlabel("step")
+        figure.supylabel("loss")
+        figure.savefig(path, dpi=110)
+        plt.close(figure)
 
 
-def table(record: dict) -> str:
+def table(record: dict) -> Table:
     """README's rows: medians of all turns."""
-    head = ["", "differing tensors", "launches per layer", "tokens per second"]
-    if any("norms" in row["ms"] for row in record["rows"]):
-        head.append("with norms")
-    lines = [head, ["---"] * len(head)]
+    titles = "", "differing tensors", "launches per layer", "tokens per second", "with norms"
+    lines = [titles, ["---"] * len(titles)]
     for row in record["rows"]:
         rates = {way: f"{TOKENS / median(ms) * 1e3:,.0f}" for way, ms in row["ms"].items()}
         counts = {
             way: f"{found['before']:.0f}→{found['after']:.0f}"
             for way, found in row["launches"].items()
         }
+        precision = "" if row["precision"] == "bf16" else f", {row['precision']}"
+        norms = f"{counts['norms']}, {rates['norms']}" if "norms" in rates else NOTHING
         differing = f"{row['differ']}/{row['tensors']}"
         speed = f"{rates['unpatched']}→{rates['patched']}"
-        cells = [name_of(row), differing, counts["patched"], speed]
-        if len(head) > len(cells):
-            cells.append(f"{counts['norms']}, {rates['norms']}" if "norms" in rates else "–")
-        lines.append(cells)
+        lines.append([row["model"] + precision, differing, counts["patched"], speed, norms])
     rows = ["| " + " | ".join(line) + " |" for line in lines]
-    of = ", ".join(
-        f"{name} {version}" for name, version in record["versions"].items() if name != "python"
-    )
-    return "\n".join([*rows, "", f"{record['gpu']}, {of}, {record['date']}."])
+    versions = {name: x for name, x in record["versions"].items() if name != "python"}
+    source = origin(record["gpu"], versions, record["date"])
+    return Table(ROOT / "README.md", "models", "\n".join([*rows, "", source]))
 
 
-def name_of(row: dict) -> str:
-    return row["model"] if row["precision"] == "bf16" else f"{row['model']}, {row['precision']}"
-
-
-def into_readme(record: dict) -> None:
-    """Write the table between README's marks."""
-    path = ROOT / "README.md"
-    begin, end = "<!-- models: begin -->\n", "\n<!-- models: end -->"
-    text = path.read_text(encoding="utf-8")
-    before, rest = text.split(begin)
-    path.write_text(before + begin + table(record) + end + rest.split(end)[1], encoding="utf-8")
-
-
-def fresh_memory() -> None:
-    gc.collect()
-    torch.cuda.empty_cache()
-
-
-def main() -> None:
-    found = versions() | {"transformers": transformers.__version__}
-    gpu = torch.cuda.get_device_name()
-    record = {"gpu": gpu, "versions": found, "date": str(date.today()), "rows": []}
-    path = RESULTS / f"{gpu.lower().replace(' ', '-')}.json"
+def main(arguments: Sequence[str]) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser("python -m benchmarks models", description=__doc__)
+    parser.parse_args(arguments)
+    if not can_measure():
+        return 1
+    gpu = GPU()
+    record = gpu.circumstances() | {"rows": [], "losses": {}, "small": {}, "generate": {}}
+    record["versions"] |= {"transformers": transformers.__version__}
+    path = RESULTS / f"{file_name(record['gpu'])}-models.json"
 
     def keep(what: str, ways: dict[str, list[float]]) -> None:
         print(what, {way: median(x) for way, x in ways.items()}, flush=True)
-        path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        fresh_memory()
+        save(path, record)
+        gpu.free()
 
     for name, autocast in CASES:
         record["rows"].append(measure(name, autocast))
         keep(name, record["rows"][-1]["ms"])
-    record["losses"] = {}
     for name in LEARNING:
         record["losses"][name] = losses(name)
         keep(name, record["losses"][name])
     record["small"] = measure_compiled()
-    record["generate"] = {"small": measure_generate(SMALL), "8B": measure_generate(SHAPE)}
-    for what in ("small", "generate"):
-        for name, ways in record[what].items():
-            keep(f"{what}, {name}", ways)
-    draw_losses(record, ROOT / "docs" / "images" / "losses_with_norms.png")
-    into_readme(record)
-
-
-if __name__ == "__main__":
-    main()
+    for name, shape in {"small": SMALL, "8B": SHAPE}.items():
+        record["generate"][name] = measure_generate(shape)
+        keep(f"generate, {name}", record["generate"][name])
+    draw_losses(record["losses"], ROOT / "docs" / "images" / "losses_with_norms.png")
+    table(record).write()
+    return 0

@@ -7,15 +7,15 @@ heads to q and half to k, which are the same bytes.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from benchmarks.bars import ON_THE_FLY
 from benchmarks.case import Case
-from benchmarks.rows import OURS
-from rope_kernels import RotaryPositionEmbedding
+from rope_kernels import RotaryPositionEmbedding, cp_positions, qk_norm_rope
 
+EPS = 1e-6  # of norms
 _CHUNK = 2**24  # elements that are compared in fp64 at a time
 
 # relative error of one rounding of normally distributed values, a little more than measured
@@ -51,19 +51,19 @@ class Errors:
     largest: float  # of one element
 
 
-def allowed_error(case: Case, provider: str) -> float:
-    """How far from fp64 a provider may be and still be right.
+def rounded_error(case: Case, roundings: int, exact_angles: bool = False) -> float:
+    """How far from fp64 results are that round so many times.
 
-    Ours rounds once. Others round tables, products and sums. The error of few elements scatters, by
-    the root of their number. All but the angles on the fly lose what fp32 loses of a position's
-    angle.
+    The error of few elements scatters, by the root of their number. Angles that are no exact ones
+    lose what fp32 loses of a position's angle.
     """
-    ours = provider in (OURS, ON_THE_FLY)
-    on_the_fly = provider == ON_THE_FLY or (provider == OURS and case.freqs == "module")
-    largest = case.s + (4096 if case.positions == "starts" else 0)
-    roundings = 1 if ours else 3
     rounded = roundings * _ROUNDING[case.dtype] * (1 + _SCATTER / case.elements**0.5)
-    return rounded + (0 if on_the_fly else _FP32_ANGLE * largest)
+    return rounded + (0 if exact_angles else _FP32_ANGLE * table_rows(case))
+
+
+def table_rows(case: Case) -> int:
+    """How many positions a table has to have."""
+    return case.s * case.cp_size + (4096 if case.positions == "starts" else 0)
 
 
 class Workload:
@@ -83,6 +83,10 @@ class Workload:
         if case.tensor_format == "thd":
             cuts = torch.tensor(_cu_seqlens(case))
             self.cu_seqlens = cuts.to(device, torch.int32)
+        if case.cp_size > 1:
+            whole = None if case.tensor_format == "thd" else case.s * case.cp_size
+            positions = cp_positions(whole, cu_seqlens=self.cu_seqlens, **self.ranks)[None]
+        elif case.tensor_format == "thd":
             positions = (index - cuts[torch.searchsorted(cuts, index, right=True) - 1])[None]
         elif case.positions == "ids":
             positions = _documents(case)
@@ -94,9 +98,16 @@ class Workload:
         else:
             positions = index[None]
         self.positions = positions.to(device)  # (b or 1, s)
-        self.table_rows = case.s + (4096 if case.positions == "starts" else 0)
+        self.table_rows = table_rows(case)
 
     # what providers take
+
+    @property
+    def ranks(self) -> dict:
+        """The options of our functions that say which part of the sequences is here."""
+        if self.case.cp_size == 1:
+            return {}
+        return {"cp_size": self.case.cp_size, "cp_rank": 0, "cp_order": "zigzag"}
 
     def angles(self) -> Tensor:
         """The fp32 table that TransformerEngine's module makes: (s2, 1, 1, d2)."""
@@ -117,6 +128,20 @@ class Workload:
     def take(self, source: Tensor, layout: Layout) -> tuple[Tensor, ...]:
         """`x` or `grad` in a layout: fresh tensors, one or two."""
         return tuple(_from_bshd(part, layout) for part in source.split(self._heads(layout), 2))
+
+    @cached_property
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """Of the norms of q and k."""
+        generator = torch.Generator(self.x.device).manual_seed(20261121)
+        options = {"device": self.x.device, "generator": generator}
+        q, k = (torch.rand(self.case.d, **options) + 0.5 for _ in range(2))
+        return q.to(self.x.dtype), k.to(self.x.dtype)
+
+    def leaves(self) -> tuple[Tensor, ...]:
+        """Fresh q, k and their weights, in the case's layout; their gradients are wanted."""
+        tensors = self.take(self.x, Layout(self.case.tensor_format, pair=True))
+        weights = (weight.clone() for weight in self.weights)
+        return tuple(t.requires_grad_() for t in (*tensors, *weights))
 
     def _heads(self, layout: Layout) -> list[int]:
         h, k_heads = self.case.h, self.case.k_heads
@@ -151,6 +176,34 @@ class Workload:
                 right = right + want.square().sum()
                 largest = torch.maximum(largest, difference.abs().max())  # NaN stays NaN
         return Errors(float((wrong / right).sqrt()), float(largest))
+
+    def norm_errors(self, results: tuple[Tensor, ...], direction: str) -> Errors:
+        """How far normalized and rotated q and k are from fp64, or the gradients of `leaves`: the
+        worst of them.
+
+        Raises:
+            ValueError: the results have other shapes than they should.
+        """
+        wanted = self.normalized[direction]
+        shapes = [tuple(result.shape) for result in results]
+        if shapes != [tuple(want.shape) for want in wanted]:
+            raise ValueError(f"results have shapes {shapes}")
+        differences = [x.detach().double() - want for x, want in zip(results, wanted, strict=True)]
+        relative = [d.norm() / want.norm() for d, want in zip(differences, wanted, strict=True)]
+        largest = [difference.abs().max() for difference in differences]
+        # torch's maximum keeps a NaN, Python's may lose it
+        return Errors(float(torch.stack(relative).max()), float(torch.stack(largest).max()))
+
+    @cached_property
+    def normalized(self) -> dict[str, tuple[Tensor, ...]]:
+        """q and k, normalized and rotated in fp64 by the definition; gradients of `leaves`."""
+        leaves = [x.detach().double().requires_grad_() for x in self.leaves()]
+        packed = {} if self.cu_seqlens is None else {"cu_seqlens": self.cu_seqlens}
+        arguments = *leaves, self.module, self.case.tensor_format
+        outs = qk_norm_rope(*arguments, eps=EPS, fused=False, **packed)
+        grads = self.take(self.grad, Layout(self.case.tensor_format, pair=True))
+        grads = torch.autograd.grad(outs, leaves, [grad.double() for grad in grads])
+        return {"forward": tuple(out.detach() for out in outs), "backward": grads}
 
     def rotated(self, x: Tensor, positions: Tensor, transpose: bool) -> Tensor:
         """RoPE by its definition in fp64, of (b, s, h, d): exact positions, no table."""

@@ -1,20 +1,42 @@
-"""A process that answers jobs, one line of JSON each, until this process ends."""
+"""Processes that work for this one: a `Worker` answers jobs, any other `Child` runs to its end."""
 
 import atexit
 import contextlib
 import json
 import math
 import os
+import secrets
 import select
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar, Self
 
 GUARDIAN = Path(__file__).with_name("guardian.py")
+WORKER = Path(__file__).with_name("worker.py")
 LOOK_AGAIN = 0.2  # seconds after which a silent process is asked whether it is alive
+FAREWELL = 2.0  # seconds from a process's last word to its end
+
+
+class Ended(RuntimeError):
+    """A child has ended in the middle of its work, or took too long and was ended.
+
+    Attributes:
+        late: it took too long.
+        code: its exit status.
+        words: what it wrote to standard error meanwhile.
+        at: what it said last that it begins; '' if nothing.
+    """
+
+    def __init__(self, child: "Child", late: bool = False) -> None:
+        super().__init__("a child took too long" if late else "a child has ended")
+        self.late, self.code, self.words = late, child.process.returncode, child.words
+        self.at = child.at
 
 
 class Child:
@@ -26,15 +48,17 @@ class Child:
     Attributes:
         process: the process.
         folder: what it may write to; gone when it ends.
-        busy: it was asked, and the answer is not complete.
+        grace: seconds that it has to end its own processes, where they left its session.
+        at: what it said last that it begins.
     """
 
-    def __init__(self, *script: str | Path, environment: dict[str, str | None]) -> None:
+    def __init__(
+        self, *script: str | Path, environment: dict[str, str | None], grace: float = 0.0
+    ) -> None:
         """Start `python *script folder`; None takes a variable out of the environment."""
-        self.folder = tempfile.TemporaryDirectory()
-        self.busy = False
+        self.folder, self.grace, self.at = tempfile.TemporaryDirectory(), grace, ""
         self._errors = Path(self.folder.name, "errors.txt")
-        self._read, self._unread = 0, b""
+        self._said_before, self._unread, self._words = 0, b"", ""
         changed = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))} | environment
         with self._errors.open("w") as errors:
             self.process = subprocess.Popen(
@@ -45,7 +69,7 @@ class Child:
                 start_new_session=True,
                 env={name: value for name, value in changed.items() if value is not None},
             )
-        numbers = str(os.getpid()), str(self.process.pid)
+        numbers = str(os.getpid()), str(self.process.pid), str(grace)
         self._guardian = subprocess.Popen(
             [sys.executable, "-I", "-S", GUARDIAN, *numbers, self.folder.name],
             stdin=subprocess.DEVNULL,
@@ -56,46 +80,39 @@ class Child:
         atexit.register(self.end)
 
     @property
-    def is_free(self) -> bool:
-        """Whether it can be asked: one that was left in the middle of a job can't."""
-        return not self.busy and self.process.poll() is None
+    def words(self) -> str:
+        """What it has written to standard error since its last job came."""
+        if self._errors.exists():
+            written = self._errors.read_bytes()[self._said_before :]
+            self._words = written.decode(errors="replace").strip()
+        return self._words
 
-    def ask(self, job: dict, seconds: float = math.inf, mark: str = "") -> tuple[str, str]:
-        """Its answer, '' if it has died of the job; and what it wrote to standard error.
-
-        The caller that gets the last line of an answer sets `busy` to False.
-
-        Args:
-            job: what JSON can write.
-            seconds: how long it may take.
-            mark: what a line of the answer begins with, and is returned without; others are
-                skipped.
+    def run_to_its_end(self, seconds: float) -> str:
+        """What it prints, once it has ended.
 
         Raises:
-            TimeoutError: it took longer, and has been ended.
+            Ended: it failed, or took too long.
         """
-        self.busy = True
-        self._read = self._errors.stat().st_size
-        with contextlib.suppress(BrokenPipeError):  # it is dead, which `listen` finds out
-            self.process.stdin.write(json.dumps(job).encode() + b"\n")
-            self.process.stdin.flush()
-        return self.listen(seconds, mark)
-
-    def listen(self, seconds: float = math.inf, mark: str = "") -> tuple[str, str]:
-        """Its next line for the same job, as `ask` returns it."""
         late = time.monotonic() + seconds
+        with self._ended_if_late():
+            printed = "".join(iter(lambda: self._line(late), ""))
+            self.process.wait(max(0.0, late - time.monotonic()))
+        self.end()
+        if self.process.returncode:
+            raise Ended(self)
+        return printed
+
+    @contextlib.contextmanager
+    def _ended_if_late(self) -> Iterator[None]:
+        """End the process where waiting for it took too long or was interrupted: it would go on."""
         try:
-            answer = self._line(late)
-            while answer and not answer.startswith(mark):
-                answer = self._line(late)
-        except BaseException:  # too late, or interrupted: it would go on
+            yield
+        except (TimeoutError, subprocess.TimeoutExpired):
+            self.end()
+            raise Ended(self, late=True) from None
+        except BaseException:
             self.end()
             raise
-        errors = self._errors.read_bytes()[self._read :]
-        self._read += len(errors)
-        if not answer:
-            self.end()
-        return answer.removeprefix(mark), errors.decode(errors="replace").strip()
 
     def _line(self, late: float) -> str:
         """Its next line, '' if it has died; a process that it started may still hold the pipe."""
@@ -117,6 +134,10 @@ class Child:
     def end(self) -> None:
         """End it, and all that it started, whatever they are at."""
         atexit.unregister(self.end)
+        if self.grace and self.process.poll() is None:
+            self.process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(self.grace)
         self._guardian.kill()
         self._guardian.wait()
         with contextlib.suppress(ProcessLookupError, PermissionError):  # there is nothing to end
@@ -125,4 +146,82 @@ class Child:
         for pipe in (self.process.stdin, self.process.stdout):
             with contextlib.suppress(BrokenPipeError):  # of a job that nobody has read
                 pipe.close()
+        _ = self.words  # the last ones, while there is a file
         self.folder.cleanup()
+
+
+class Worker(Child):
+    """A child that answers jobs, and is kept for the next one, by means of `worker.py`.
+
+    Attributes:
+        busy: it was asked, and the answer is not complete.
+    """
+
+    _kept: ClassVar[dict[tuple, Self]] = {}
+    _lock: ClassVar[threading.RLock] = threading.RLock()  # a job at a time
+
+    @classmethod
+    def kept(cls, *arguments: str) -> Self:
+        """The worker that these arguments made before; a new one if that can't be asked."""
+        with cls._lock:
+            worker = cls._kept.get((cls, *arguments))
+            if worker is None or not worker.is_free:
+                if worker is not None:
+                    worker.end()
+                worker = cls._kept[cls, *arguments] = cls(*arguments)
+            return worker
+
+    def __init__(self, place: str | Path, environment: dict[str, str | None]) -> None:
+        """Start it, and wait until it can be asked: no job waits for imports.
+
+        Args:
+            place: a module's name, or a file; its `answer` does a job.
+            environment: as of a `Child`.
+        """
+        super().__init__(WORKER, place, environment=environment)
+        self.busy = False
+        with self._ended_if_late():
+            ready = self._line(math.inf)
+        if not ready:
+            self.end()
+            raise RuntimeError(f"{place} did not start: {self.words}")
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it can be asked: one that was left in the middle of a job can't."""
+        return not self.busy and self.process.poll() is None
+
+    def ask(self, job: dict, seconds: float) -> dict:
+        """What it answers.
+
+        Args:
+            job: what JSON can write.
+            seconds: how long it may be silent. It speaks when it begins another part of the job.
+
+        Raises:
+            Ended: it has died of the job, or was silent for too long.
+        """
+        with self._lock, self._ended_if_late():
+            self.busy, self.at, self._said_before = True, "", self._errors.stat().st_size
+            mark = secrets.token_hex(8)  # what a job itself writes to the pipe is no answer
+            with contextlib.suppress(BrokenPipeError):  # it is dead, which `_line` finds out
+                self.process.stdin.write(json.dumps([mark, job]).encode() + b"\n")
+                self.process.stdin.flush()
+            fields = self._answer(mark, seconds)
+            while "begins" in fields:
+                self.at = fields["begins"]
+                fields = self._answer(mark, seconds)
+            self.busy = False
+            return fields
+
+    def _answer(self, mark: str, seconds: float) -> dict:
+        late = time.monotonic() + seconds
+        line = self._line(late)
+        while line and not line.startswith(mark):
+            line = self._line(late)
+        if not line:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(FAREWELL)  # its exit status is its own
+            self.end()
+            raise Ended(self)
+        return json.loads(line.removeprefix(mark))

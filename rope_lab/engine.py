@@ -68,43 +68,43 @@ def choose(machine: Machine, interpreter_asked_for: bool) -> str:
 
 def problems(machine: Machine) -> list[str]:
     """What is in the way of the best engine here, one sentence each: cause, then cure."""
-    found = []
-    if machine.nvidia_driver and not machine.cuda_available:
-        if not machine.torch_built_for_cuda:
-            found.append(
-                "There is an NVIDIA GPU, but this is the CPU build of torch: run `make clean`, "
-                "then `make lab` without `CPU=1`."
-            )
-        elif "driver" in machine.cuda_error and "old" in machine.cuda_error:
-            found.append(
-                f"The NVIDIA driver {machine.nvidia_driver} is too old for this torch: update the "
-                "driver, or go on without the GPU."
-            )
-        else:
-            why = f" ({machine.cuda_error})" if machine.cuda_error else ""
-            found.append(
-                f"There is an NVIDIA driver, but torch cannot use a GPU{why}: see whether "
-                "`nvidia-smi` lists one."
-            )
-    if not machine.triton_installed:
-        found.append(_how_to_get_triton(machine))
-    if machine.cuda_available and machine.triton_installed:
-        if machine.compiler is None:
-            found.append(
-                "Triton needs a C compiler to launch kernels on a GPU, and there is none: install "
-                "gcc."
-            )
-        if not machine.python_headers:
-            found.append(
-                "Triton needs the header Python.h to launch kernels on a GPU, and it is missing: "
-                "install python3-dev."
-            )
-    if not machine.cuda_available and machine.triton_loaded_for_gpu:
-        found.append(
-            "Triton was loaded before `rope_lab`, for a GPU that is not here: restart the "
-            "kernel and import `rope_lab` first."
-        )
-    return found
+    unused = machine.nvidia_driver is not None and not machine.cuda_available
+    too_old = "driver" in machine.cuda_error and "old" in machine.cuda_error
+    compiles = machine.cuda_available and machine.triton_installed
+    why = f" ({machine.cuda_error})" if machine.cuda_error else ""
+    found = (
+        (
+            unused and not machine.torch_built_for_cuda,
+            "There is an NVIDIA GPU, but this is the CPU build of torch: run `make clean`, then "
+            "`make lab` without `CPU=1`.",
+        ),
+        (
+            unused and machine.torch_built_for_cuda and too_old,
+            f"The NVIDIA driver {machine.nvidia_driver} is too old for this torch: update the "
+            "driver, or go on without the GPU.",
+        ),
+        (
+            unused and machine.torch_built_for_cuda and not too_old,
+            f"There is an NVIDIA driver, but torch cannot use a GPU{why}: see whether "
+            "`nvidia-smi` lists one.",
+        ),
+        (not machine.triton_installed, _how_to_get_triton(machine)),
+        (
+            compiles and machine.compiler is None,
+            "Triton needs a C compiler to launch kernels on a GPU, and there is none: install gcc.",
+        ),
+        (
+            compiles and not machine.python_headers,
+            "Triton needs the header Python.h to launch kernels on a GPU, and it is missing: "
+            "install python3-dev.",
+        ),
+        (
+            not machine.cuda_available and machine.triton_loaded_for_gpu,
+            "Triton was loaded before `rope_lab`, for a GPU that is not here: restart the kernel "
+            "and import `rope_lab` first.",
+        ),
+    )
+    return [sentence for holds, sentence in found if holds]
 
 
 def _how_to_get_triton(machine: Machine) -> str:

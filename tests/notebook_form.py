@@ -26,9 +26,9 @@ TAGS = UNCOMPARED | {"measures", "raises-exception"}  # conftest.py reads `measu
 INDEX = notebook_index.read()
 # where a notebook's experiments are, if not in its cells
 EXPERIMENTS = {
-    "06": "steps/tunings.py",
-    "10": "profiling/record_races.py",
-    "12": "profiling/record_context.py",
+    "06": "rope_lab/steps/tunings.py",
+    "10": "tools/recording/races.py",
+    "12": "tools/recording/long_context.py",
 }
 MAX_BYTES = 1_000_000
 PLATE = (250, 250, 250, 255)  # what figures are drawn on
@@ -305,7 +305,7 @@ def measurements_are_on_record(notebook: Notebook) -> list[str]:
         path = (ROOT / module.replace(".", "/")).with_suffix(".py")
         source += path.read_text(encoding="utf-8") if path.exists() else ""
     if notebook.number in EXPERIMENTS:
-        module = (ROOT / "rope_lab" / EXPERIMENTS[notebook.number]).read_text(encoding="utf-8")
+        module = (ROOT / EXPERIMENTS[notebook.number]).read_text(encoding="utf-8")
         replayed = {key for cell in code for key in re.findall(r"recorded\(\"(.+?)\"", cell.source)}
         keys |= replayed & set(call.findall(module))
         source += module

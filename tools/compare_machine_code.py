@@ -26,7 +26,7 @@ from calls.call import Call
 from calls.draw import draw
 from calls.sample import sample_calls
 from calls.timed import timed_calls
-from two_checkouts import Checkout, parser_of, run
+from two_checkouts import Checkout, parser_of
 
 FIGURES = ("registers", "spilled", "stack", "shared", "loads", "stores", "instructions")
 CLASSES = ("identical", "same opcodes", "same figures", "within 1 %", "different")
@@ -88,25 +88,27 @@ def _digest(lines) -> str:
 def main() -> int:
     options = _options()
     names = [name for name in names_of_calls(options.calls) if options.only in name]
-    with (
-        Checkout(options.old, __file__, interpret=False) as old,
-        Checkout(options.new, __file__, interpret=False) as new,
-        ThreadPoolExecutor(2) as pool,
-    ):
+    try:
+        with (
+            Checkout(options.old, "compare_machine_code", interpret=False) as old,
+            Checkout(options.new, "compare_machine_code", interpret=False) as new,
+            ThreadPoolExecutor(2) as pool,
+        ):
+            asked = pool.map(lambda one: reports(one, names, options.target), (old, new))
+            return compare(*asked)
+    except RuntimeError as died:
+        print(died, file=sys.stderr)
+        return 2
 
-        def ask(checkout: Checkout) -> dict[str, list[dict]]:
-            found = {}
-            for name in names:
-                found[name] = checkout.ask(name=name, target=options.target)
-                said = f"{checkout.folder}: {len(found)} of {len(names)}, {name}"
-                print(said, file=sys.stderr, flush=True)
-            return found
 
-        try:
-            return compare(*pool.map(ask, (old, new)))
-        except RuntimeError as died:
-            print(died, file=sys.stderr)
-            return 2
+def reports(checkout: Checkout, names: list[str], target: str) -> dict[str, list[dict]]:
+    """What each call launches in a checkout; says how far it is."""
+    found = {}
+    for name in names:
+        found[name] = checkout.ask(name=name, target=target)
+        said = f"{checkout.folder}: {len(found)} of {len(names)}, {name}"
+        print(said, file=sys.stderr, flush=True)
+    return found
 
 
 def _options() -> argparse.Namespace:
@@ -170,4 +172,4 @@ def _changes(pairs: list[tuple[dict, dict]]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(run(main, answer))
+    sys.exit(main())

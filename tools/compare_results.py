@@ -30,7 +30,7 @@ from calls.call import OF_NORMS
 from calls.draw import FUNCTIONS, draw
 from calls.make import Maker
 from calls.perform import digest, perform
-from two_checkouts import Checkout, parser_of, run
+from two_checkouts import Checkout, parser_of
 
 # norm of the difference over the norm, by the dtype of a call; the interpreter truncates to bf16
 ALLOWED = {"bfloat16": 2e-2, "float16": 2e-3, "float32": 2e-5, "float64": 1e-11}
@@ -187,7 +187,8 @@ def compared(
     interpret = options.device == "cpu"
     with ExitStack() as stack:
         checkouts = [
-            stack.enter_context(Checkout(folder, __file__, interpret)) for folder in folders
+            stack.enter_context(Checkout(folder, "compare_results", interpret))
+            for folder in folders
         ]
         for index in indices:
             answers = [checkout.ask(index=index, **question) for checkout in checkouts]
@@ -220,4 +221,4 @@ def _counted(name: str, values: list) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(run(main, answer))
+    sys.exit(main())

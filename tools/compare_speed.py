@@ -31,7 +31,7 @@ from pathlib import Path
 
 from calls.make import QuickMaker, arguments_of
 from calls.timed import Timed, timed_calls
-from two_checkouts import Checkout, parser_of, run
+from two_checkouts import Checkout, parser_of
 
 DEVICE_SHARE, HOST_SHARE, HOST_US = 0.01, 0.03, 0.5
 HOST_RUNS = 5
@@ -90,6 +90,9 @@ class Stopwatch:
         if timed.clock == "device":
             return measure({"": self.call}, rounds=1)[""].median_us
         return measure_host({"": self.call}, HOST_RUNS, question["calls"])[""].low_us
+
+
+answer = Stopwatch().answer
 
 
 def about() -> dict[str, str]:
@@ -164,7 +167,7 @@ def main() -> int:
     try:
         with ExitStack() as stack:
             checkouts = {
-                side: stack.enter_context(Checkout(folder, __file__, options.dry_run))
+                side: stack.enter_context(Checkout(folder, "compare_speed", options.dry_run))
                 for side, folder in (("old", options.old), ("new", options.new))
             }
             found = checkouts["old"].ask(**more)
@@ -197,4 +200,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(run(main, Stopwatch().answer))
+    sys.exit(main())

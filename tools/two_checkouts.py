@@ -5,15 +5,16 @@ there. The tools are those beside this file in both, so both make the same calls
 """
 
 import argparse
-import json
+import importlib
+import math
 import os
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))  # where nothing is installed
-
-CHILD = "--child"
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent))  # where nothing is installed
 
 
 class Checkout:
@@ -23,38 +24,37 @@ class Checkout:
         """
         Args:
             folder: it holds rope_kernels/ and rope_lab/.
-            tool: the path of the script that asks; there it calls `run`.
+            tool: the name of the module that asks; its `answer` answers there.
             interpret: kernels run in Triton's interpreter.
         """
-        from rope_lab.child import Child  # the answering process imports that of its checkout
+        from rope_lab.child import Worker  # the process that answers imports its checkout's
 
-        self.folder = Path(folder).resolve()
-        paths = os.pathsep.join(filter(None, [str(self.folder), os.environ.get("PYTHONPATH")]))
-        environment = {"PYTHONPATH": paths, "TRITON_INTERPRET": "1" if interpret else "0"}
-        self.child = Child(tool, CHILD, environment=environment)
+        self.folder, self.tool = Path(folder).resolve(), tool
+        paths = [str(self.folder), str(HERE), os.environ.get("PYTHONPATH")]
+        environment = {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        environment["TRITON_INTERPRET"] = "1" if interpret else "0"
+        self.worker = Worker(__file__, environment)
+        self.worker._lock = threading.RLock()  # the lab has one job at a time, we have several
 
     def ask(self, **question):
         """The answer.
 
         Raises:
-            RuntimeError: it has died of the question, or cannot start.
+            RuntimeError: it has died of the question.
         """
-        answer, errors = self.child.ask(question)
-        if not answer:
-            raise RuntimeError(f"the process of {self.folder} ended at {question}:\n{errors}")
-        self.child.busy = False
-        return json.loads(answer)
+        from rope_lab.child import Ended
+
+        try:
+            return self.worker.ask({"tool": self.tool} | question, math.inf)["answer"]
+        except Ended as ended:
+            told = f"the process of {self.folder} ended at {question}:\n{ended.words}"
+            raise RuntimeError(told) from ended
 
     def __enter__(self) -> "Checkout":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.child.end()
-
-
-def run(main: Callable[[], int], answer: Callable[[dict], object]) -> int:
-    """What a tool does: ask, or answer in the process that another one has started."""
-    return answer_questions(answer) if sys.argv[1:2] == [CHILD] else main()
+        self.worker.end()
 
 
 def parser_of(doc: str, new_is_optional: bool = False) -> argparse.ArgumentParser:
@@ -67,15 +67,18 @@ def parser_of(doc: str, new_is_optional: bool = False) -> argparse.ArgumentParse
     return parser
 
 
-def answer_questions(answer: Callable[[dict], object]) -> int:
-    """In the process of a checkout: answer each question, a line of JSON, until there are none."""
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what anything prints is no answer
-    checkout = Path(os.environ["PYTHONPATH"].split(os.pathsep)[0])
+# What `rope_lab/worker.py` calls in the process of a checkout
+
+
+def start(folder: Path) -> None:
+    """Import the package from the checkout, not from where the tool was started."""
+    sys.path.pop(0)
     import rope_kernels
 
+    checkout = Path(os.environ["PYTHONPATH"].split(os.pathsep)[0])
     if checkout not in Path(rope_kernels.__file__).resolve().parents:
         raise RuntimeError(f"rope_kernels was imported from {rope_kernels.__file__}")
-    for line in sys.stdin:
-        print(json.dumps(answer(json.loads(line))), file=answers, flush=True)
-    return 0
+
+
+def answer(job: dict, folder: Path, tell: Callable) -> dict:
+    return {"answer": importlib.import_module(job.pop("tool")).answer(job)}

@@ -1,6 +1,1 @@
-"""The few files of other projects that hold their RoPE: found, compiled, imported.
-
-`sources.py` names each project's repository and commit and unpacks the files. `building.py`
-compiles a launcher of ours around them, `importing.py` imports one without its package. Who calls
-them is in `benchmarks/providers`.
-"""
+"""The few files of other projects that hold their RoPE: unpacked, then compiled or imported."""

@@ -1,51 +1,52 @@
-"""Everybody who is measured: the limits, ours, the others; in the order of the tables."""
+"""Everybody who is measured. A file beside this one is a project, and lists its providers.
 
-from benchmarks.bars import COS_AND_SIN, ON_THE_FLY
-from benchmarks.providers import norm
-from benchmarks.providers.base import Provider
-from benchmarks.providers.flash_attention import FlashAttention, FlashAttentionFromSources
-from benchmarks.providers.flashinfer import (
-    FlashInfer,
-    FlashInferFromSources,
-    FlashInferInPlace,
-    FlashInferOnTheFly,
-)
-from benchmarks.providers.hugging_face import HuggingFace, HuggingFaceCompiled
-from benchmarks.providers.liger import Liger, LigerFromSources
-from benchmarks.providers.limits import Copy, TimesTwo
-from benchmarks.providers.ours import Ours
-from benchmarks.providers.pytorch import Compiled, PyTorch
-from benchmarks.providers.transformer_engine import (
-    TransformerEngine,
-    TransformerEngineBshd,
-    TransformerEngineFromSources,
-)
-from benchmarks.providers.unsloth import Unsloth, UnslothFromSources
-from benchmarks.providers.vllm import Vllm, VllmPair
-from benchmarks.rows import LIMITS, OURS
+A new peer is a new file: it is found here, and takes part wherever the kernels of others do.
+"""
 
-__all__ = ["FROM_SOURCES", "LIMITS", "NORMS", "OURS", "PROVIDERS"]
+from importlib import import_module
+from pkgutil import iter_modules
+
+from benchmarks.case import LIMITS
+from benchmarks.provider import FromSources, Provider
+from benchmarks.providers import norm, ours
+
+_FIRST = ("limits", "ours", "pytorch", "hugging_face")  # in the tables; the others by their names
+_OTHERS = sorted({module.name for module in iter_modules(__path__)} - {*_FIRST, "norm"})
+
+
+def _listed(*files: str) -> list[Provider]:
+    modules = [import_module(f"{__name__}.{file}") for file in files]
+    return [provider for module in modules for provider in module.PROVIDERS]
 
 
 def _by_name(*providers: Provider) -> dict[str, Provider]:
+    """Of several with one name the last."""
     return {provider.name: provider for provider in providers}
 
 
-_OURS = (Ours(OURS), Ours(ON_THE_FLY, "module"), Ours(COS_AND_SIN, "cos and sin"))
-_ELSEWHERE = (PyTorch(), Compiled(), HuggingFace(), HuggingFaceCompiled())
+_KERNELS = _listed(*_OTHERS)
+_EVERYBODY = [*_listed(*_FIRST), *_KERNELS]
+COPY = _EVERYBODY[0]
+TORCH = tuple(provider.name for provider in _listed("pytorch"))
+HUGGING_FACE = tuple(provider.name for provider in _listed("hugging_face"))
+# other projects' kernels, in every way that they can be called, and in one way each
+EVERY_WAY = tuple(_by_name(*_KERNELS))
+KERNELS = tuple(name for name in EVERY_WAY if ", " not in name)
 
-# who rotates: kernels of other projects by their installed packages ...
-PROVIDERS = _by_name(
-    *(Copy(), TimesTwo(), *_OURS, *_ELSEWHERE),
-    *(Liger(), TransformerEngine(), FlashAttention(), FlashInfer(), Unsloth()),
-)
-# ... or built and imported from their sources, without these packages
-FROM_SOURCES = _by_name(
-    *(Copy(), *_OURS),
-    *(TransformerEngineFromSources(), TransformerEngineBshd(), FlashAttentionFromSources()),
-    *(FlashInferFromSources(), FlashInferInPlace(), FlashInferOnTheFly()),
-    *(Vllm(), VllmPair(), UnslothFromSources(), LigerFromSources()),
-    *_ELSEWHERE,
-)
+# who rotates: of a project with both, its installed package ...
+_INSTALLED = [p for p in _EVERYBODY if not isinstance(p, FromSources)]
+PROVIDERS = _by_name(*_EVERYBODY, *_INSTALLED)
+# ... or its sources; timed on the GPU, which needs one limit
+FROM_SOURCES = _by_name(*(provider for provider in _EVERYBODY if provider.name != LIMITS[1]))
+SOURCES = {p.source.name: p.source for p in _KERNELS if isinstance(p, FromSources)}
 # who normalizes and rotates
-NORMS = _by_name(Copy(), *norm.EVERYBODY)
+NORMS = _by_name(COPY, *norm.OURS, *norm.OTHERS)
+# who does one or the other to a rank's share
+ROTATION, ROTATION_BY_TABLE = "rotation", "rotation, cos and sin"
+NORM_AND_ROTATION = "norm and rotation"
+SHARES = _by_name(
+    COPY,
+    ours.Ours(ROTATION, "module"),
+    ours.Ours(ROTATION_BY_TABLE, "cos and sin per pair"),
+    norm.Ours(NORM_AND_ROTATION),
+)

@@ -1,30 +1,30 @@
-"""FlashAttention: its Triton rotary, of the installed package or from its sources.
+"""FlashAttention: its Triton rotary, from its sources.
 
-Installed: `flash_attn.layers.rotary.apply_rotary_emb(x, cos, sin, interleaved=False, inplace=False,
-seqlen_offsets=0, cu_seqlens=None, max_seqlen=None)`, read in 2.8.3.post2. This adapter has never
-run with the package: it was not to be had where this was written. A stand-in with the same
-signature tests it.
-
-From sources: `apply_rotary`, with the same arguments and `conjugate`, of
-`flash_attn/ops/triton/rotary.py`, imported alone. The autograd function around it calls the same
-with `conjugate=True` in the backward.
+`apply_rotary(x, cos, sin, seqlen_offsets=0, cu_seqlens=None, max_seqlen=None, interleaved=False,
+inplace=False, conjugate=False)` of `flash_attn/ops/triton/rotary.py`, imported alone. The autograd
+function around it calls the same with `conjugate=True` in the backward.
 """
 
 from types import ModuleType
 
 from benchmarks.case import Case
-from benchmarks.peers.importing import import_file
-from benchmarks.peers.sources import FLASH_ATTENTION
-from benchmarks.providers.base import Provider
-from benchmarks.providers.from_sources import FromSources
+from benchmarks.peers.code import import_file
+from benchmarks.peers.sources import Source
+from benchmarks.provider import FromSources
 from benchmarks.workload import Layout, Workload
 
 
-class FlashAttention(Provider):
-    """bshd or thd; one tensor a call; cos and sin of each pair, in the dtype of x."""
+class FlashAttention(FromSources):
+    """bshd or thd; one tensor a call, into a new one; cos and sin of each pair, in its dtype."""
 
     name = "FlashAttention"
-    package, distribution = "flash_attn", "flash-attn"
+    source = Source(
+        "FlashAttention",
+        "https://github.com/Dao-AILab/flash-attention",
+        "commit 0251105a2fb19d2957484b7f023cd8c115286ced",
+        {"flash_attn/ops/triton/rotary.py": "ff4017fda3e4a6e18cf3a51b34f0fb073d8f678a"},
+    )
+    measures = "its function apply_rotary"
     ids = False
 
     def layout(self, case: Case) -> Layout:
@@ -35,40 +35,26 @@ class FlashAttention(Provider):
             return "head dimensions up to 256"
         return super().cannot(case, direction)
 
-    def overwrites(self, case: Case, direction: str) -> bool:
-        return case.inplace
-
-    def function(self, workload: Workload):
-        from flash_attn.layers.rotary import apply_rotary_emb
-
-        return _rotation(apply_rotary_emb, workload, inplace=workload.case.inplace)
-
-
-class FlashAttentionFromSources(FromSources, FlashAttention):
-    """The function around the kernel; new tensors."""
-
-    source, measures = FLASH_ATTENTION, "its function apply_rotary"
-
-    def overwrites(self, case: Case, direction: str) -> bool:
-        return False
-
     def prepare(self) -> ModuleType:
         path = self.source.folder() / "flash_attn" / "ops" / "triton" / "rotary.py"
         return import_file(path, "flash_attn.ops.triton.rotary")
 
     def function(self, workload: Workload):
-        return _rotation(self.code.apply_rotary, workload, conjugate=False)
+        return self._rotation(workload, conjugate=False)
 
     def gradient(self, workload: Workload):
-        return _rotation(self.code.apply_rotary, workload, conjugate=True)
+        return self._rotation(workload, conjugate=True)
+
+    def _rotation(self, workload: Workload, **options):
+        cos, sin = workload.table(workload.x.dtype)
+        apply = self.code.apply_rotary
+        options["interleaved"] = workload.case.interleaved
+        if workload.starts is not None:
+            options["seqlen_offsets"] = workload.starts
+        if workload.cu_seqlens is not None:
+            options["cu_seqlens"] = workload.cu_seqlens
+            options["max_seqlen"] = int(workload.cu_seqlens.diff().max())
+        return lambda *tensors: tuple(apply(t, cos, sin, **options) for t in tensors)
 
 
-def _rotation(apply, workload: Workload, **options):
-    cos, sin = workload.table(workload.x.dtype)
-    options["interleaved"] = workload.case.interleaved
-    if workload.starts is not None:
-        options["seqlen_offsets"] = workload.starts
-    if workload.cu_seqlens is not None:
-        options["cu_seqlens"] = workload.cu_seqlens
-        options["max_seqlen"] = int(workload.cu_seqlens.diff().max())
-    return lambda *tensors: tuple(apply(t, cos, sin, **options) for t in tensors)
+PROVIDERS = (FlashAttention(),)

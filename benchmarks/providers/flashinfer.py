@@ -1,15 +1,9 @@
-"""flashinfer: its CUDA kernels for serving, of the installed package or from its sources.
+"""flashinfer: its CUDA kernels for serving, from its sources.
 
-All tokens are in a row, each with its position. There is no backward.
-
-Installed: `flashinfer.rope.apply_rope_with_cos_sin_cache(positions, query, key, head_size,
-cos_sin_cache, is_neox=True)` and the same with `_inplace`, read in 0.7.2.post1; its own benchmark
-measures the latter. The table is fp32, cos beside sin. This adapter has never run with the package:
-it was not to be had where this was written. A stand-in with the same signature tests it.
-
-From sources: `BatchQKApplyRotaryPosIdsCosSinCache` (the same table) and `BatchQKApplyRotaryPosIds`
+`BatchQKApplyRotaryPosIdsCosSinCache` (an fp32 table, cos beside sin) and `BatchQKApplyRotaryPosIds`
 (angles of fp32 products and the fast sine) of `include/flashinfer/pos_enc.cuh`, which the package's
-functions call. Its build (`flashinfer/jit/core.py`) compiles with -use_fast_math.
+functions call. All tokens are in a row, each with its position. There is no backward. Its build
+(`flashinfer/jit/core.py`) compiles with -use_fast_math.
 """
 
 from ctypes import CDLL
@@ -18,67 +12,56 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Case
-from benchmarks.peers.building import HERE, build, call, load
-from benchmarks.peers.sources import FLASHINFER
-from benchmarks.providers.base import Provider
-from benchmarks.providers.from_sources import BY_ITS_HOST_CODE, FromSources
+from benchmarks.peers.code import HERE, build, call
+from benchmarks.peers.sources import Source
+from benchmarks.provider import BY_ITS_HOST_CODE, FromSources
 from benchmarks.workload import Layout, Workload
 
 _FLAGS = ("-use_fast_math", "-DNDEBUG")
 
 
-class FlashInfer(Provider):
-    """q and k at once; new tensors, or in place where the case is."""
+class FlashInfer(FromSources):
+    """The kernel with a table: q and k at once, into new tensors."""
 
     name = "flashinfer"
-    package, distribution = "flashinfer", "flashinfer-python"
-    dtypes = ("float16", "bfloat16")
+    source = Source(
+        "flashinfer",
+        "https://github.com/flashinfer-ai/flashinfer",
+        "release 0.7.2.post1, commit beabf5004585b03da60e927bbb803acbaa62fe36",
+        {
+            "include/flashinfer/pos_enc.cuh": "87664f4cdb0afac7c8ba39b0102bed72155c26c6",
+            "include/flashinfer/layout.cuh": "aeaf26b580c753293773b0c73d45a3badacee720",
+            "include/flashinfer/math.cuh": "f06ae0feb9ab8c87857728f103f1559d4fd466f6",
+            "include/flashinfer/page.cuh": "4e4d490cc824e4009f234b6a05f363eb375a907a",
+            "include/flashinfer/utils.cuh": "9f78fd05c0b6ad58663c0fd86f27c73d40b07160",
+            "include/flashinfer/vec_dtypes.cuh": "d0cfa148e12448c1f1311b01f485a0fa6b003a8c",
+            "include/flashinfer/exception.h": "aaaa2b5b3e51d6274cb97087c346d69ffa6a8683",
+        },
+    )
+    measures, built_with = BY_ITS_HOST_CODE, " ".join(("-O3", *_FLAGS))
+    dtypes = ("bfloat16",)  # of the launcher; the project has fp16, too
+    interleaves = rotates_partly = False  # the launcher has no such flags
     has_backward = False
     takes_a_pair = True
+    inplace = False
 
     def layout(self, case: Case) -> Layout:
         return Layout("thd", pair=True)
-
-    def overwrites(self, case: Case, direction: str) -> bool:
-        return case.inplace
-
-    def function(self, workload: Workload):
-        from flashinfer import rope
-
-        case, cache, tokens = workload.case, _cache(workload), _positions(workload)
-        name = "apply_rope_with_cos_sin_cache" + ("_inplace" if case.inplace else "")
-        apply = getattr(rope, name)
-
-        def function(q, k):
-            rows = q.flatten(1), k.flatten(1)  # views: (tokens, heads * d)
-            results = apply(tokens, *rows, case.d, cache, not case.interleaved)
-            if case.inplace:
-                return q, k
-            return tuple(out.view(t.shape) for out, t in zip(results, (q, k), strict=True))
-
-        return function
-
-
-class FlashInferFromSources(FromSources, FlashInfer):
-    """The kernel with a table; new tensors."""
-
-    source, measures, built_with = FLASHINFER, BY_ITS_HOST_CODE, " ".join(("-O3", *_FLAGS))
-    dtypes = ("bfloat16",)  # of the launcher; the project has fp16, too
-    interleaves = rotates_partly = False  # the launcher has no such flags
-    inplace = False
 
     def overwrites(self, case: Case, direction: str) -> bool:
         return self.inplace
 
     def prepare(self) -> CDLL:
         include = [HERE / "stubs" / "flashinfer", self.source.folder() / "include"]
-        return load(build("flashinfer", include, _FLAGS))
+        return build("flashinfer", include, _FLAGS)
 
     def function(self, workload: Workload):
-        return self._rotation(workload, self.code.rotate_by_cache, tables=(_cache(workload),))
+        cache = torch.cat(workload.table(torch.float32), dim=-1)
+        return self._rotation(workload, self.code.rotate_by_cache, tables=(cache,))
 
     def _rotation(self, workload: Workload, rotate, tables: tuple = (), last: tuple = ()):
-        case, positions = workload.case, _positions(workload)
+        case = workload.case
+        positions = workload.positions.expand(case.b, case.s).reshape(-1).to(torch.int32)
 
         def rotation(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
             out = (q, k) if self.inplace else (torch.empty_like(q), torch.empty_like(k))
@@ -89,14 +72,14 @@ class FlashInferFromSources(FromSources, FlashInfer):
         return rotation
 
 
-class FlashInferInPlace(FlashInferFromSources):
+class FlashInferInPlace(FlashInfer):
     """The same, results into the tensors that it is given."""
 
     name = "flashinfer, in place"
     inplace = True
 
 
-class FlashInferOnTheFly(FlashInferFromSources):
+class FlashInferOnTheFly(FlashInfer):
     """The same without a table."""
 
     name = "flashinfer, on the fly"
@@ -106,10 +89,4 @@ class FlashInferOnTheFly(FlashInferFromSources):
         return self._rotation(workload, self.code.rotate_on_the_fly, last=(base,))
 
 
-def _cache(workload: Workload) -> Tensor:
-    return torch.cat(workload.table(torch.float32), dim=-1)
-
-
-def _positions(workload: Workload) -> Tensor:
-    case = workload.case
-    return workload.positions.expand(case.b, case.s).reshape(-1).to(torch.int32)
+PROVIDERS = FlashInfer(), FlashInferInPlace(), FlashInferOnTheFly()

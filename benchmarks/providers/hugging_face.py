@@ -9,7 +9,7 @@ the model's projections leave them, views of (b, s, h, d).
 import torch
 
 from benchmarks.case import Case
-from benchmarks.providers.base import Provider
+from benchmarks.provider import Provider
 from benchmarks.workload import Layout, Workload
 
 
@@ -48,3 +48,6 @@ def as_models_have_them(case: Case) -> Layout:
     if case.tensor_format == "bhsd":
         return Layout("bhsd", case.stored, pair=True)
     return Layout("bhsd", "bshd", pair=True)
+
+
+PROVIDERS = HuggingFace(), HuggingFaceCompiled()

@@ -13,10 +13,9 @@ From sources: `rope_forward(q, k, cos, sin)` and `rope_backward(dq, dk, cos, sin
 from types import ModuleType
 
 from benchmarks.case import Case
-from benchmarks.peers.importing import import_file
-from benchmarks.peers.sources import LIGER
-from benchmarks.providers.base import Provider
-from benchmarks.providers.from_sources import FromSources
+from benchmarks.peers.code import import_file
+from benchmarks.peers.sources import Source
+from benchmarks.provider import FromSources, Provider
 from benchmarks.providers.hugging_face import as_models_have_them
 from benchmarks.workload import Layout, Workload
 
@@ -46,7 +45,13 @@ class Liger(Provider):
 class LigerFromSources(FromSources, Liger):
     """The functions around the kernel."""
 
-    source, measures = LIGER, "its functions rope_forward and rope_backward"
+    source = Source(
+        "Liger-Kernel",
+        "https://github.com/linkedin/Liger-Kernel",
+        "release 0.8.5",
+        {"src/liger_kernel/ops/rope.py": "4a650eae3bc86f100b831b324a4f0812fff87cdc"},
+    )
+    measures = "its functions rope_forward and rope_backward"
     rotates_partly = False
 
     def prepare(self) -> ModuleType:
@@ -60,3 +65,6 @@ class LigerFromSources(FromSources, Liger):
     def gradient(self, workload: Workload):
         cos, sin = workload.cos_sin(workload.x.dtype)
         return lambda dq, dk: self.code.rope_backward(dq, dk, cos, sin)[:2]
+
+
+PROVIDERS = Liger(), LigerFromSources()

@@ -8,35 +8,49 @@ from torch import Tensor
 from torch._functorch import config as functorch_config
 
 from benchmarks.case import Case
-from benchmarks.norm_cases import NORM_OURS
-from benchmarks.norm_workload import EPS, NormWorkload
-from benchmarks.providers.base import Provider, Run
-from benchmarks.workload import Layout
+from benchmarks.provider import Provider, Run
+from benchmarks.workload import EPS, Errors, Layout, Workload
 from rope_kernels import qk_norm_rope, rope_qk
+
+TWO_KERNELS = "rms_norm of PyTorch, then rope_qk"
 
 
 class NormProvider(Provider):
     """`function` takes q, k and their weights. The forward saves what the backward needs."""
 
+    largest_error = 2e-2  # norm of the difference over the norm: bf16, rounded several times
+
+    def allowed_error(self, case: Case) -> float:
+        return self.largest_error
+
+    def errors(self, workload: Workload, results: tuple, layout: Layout, direction: str) -> Errors:
+        return workload.norm_errors(results, direction)
+
+    def cannot(self, case: Case, direction: str) -> str | None:
+        return "norms are not measured on a part of a sequence" if case.cp_size > 1 else None
+
     def layout(self, case: Case) -> Layout:
         return Layout(case.tensor_format, pair=True)
 
-    def run(self, workload: NormWorkload, function: Callable, direction: str) -> Run:
-        leaves = workload.leaves()
+    def run(self, workload: Workload, function: Callable, direction: str) -> Run:
+        layout, leaves = self.layout(workload.case), workload.leaves()
         call = partial(function, *leaves)
         if direction == "backward":
-            call = partial(torch.autograd.grad, call(), leaves, workload.grads(), retain_graph=True)
-        return Run(call, workload.layout, how=str(workload.layout))
+            grads = workload.take(workload.grad, layout)
+            call = partial(torch.autograd.grad, call(), leaves, grads, retain_graph=True)
+        return Run(call, layout, how=str(layout))
 
 
 class Ours(NormProvider):
-    """`qk_norm_rope`, on the fly or with fp32 cosines and sines of each pair."""
+    """`qk_norm_rope`, on the fly or with fp32 cosines and sines of each pair; it rounds once."""
 
-    def __init__(self, name: str, table: bool) -> None:
+    largest_error = 5e-3
+
+    def __init__(self, name: str, table: bool = False) -> None:
         self.name, self.table = name, table
 
-    def function(self, workload: NormWorkload):
-        case, freqs, options = workload.case, workload.module, dict(workload.packed)
+    def function(self, workload: Workload):
+        case, freqs, options = workload.case, workload.module, _packed(workload)
         if self.table:
             freqs, options["rotary_dim"] = freqs.cos_sin_per_pair(case.s), case.d
         return lambda *leaves: qk_norm_rope(*leaves, freqs, case.tensor_format, eps=EPS, **options)
@@ -45,15 +59,15 @@ class Ours(NormProvider):
 class TwoKernels(NormProvider):
     """PyTorch's `rms_norm` of q and of k, then `rope_qk`: three launches."""
 
-    name = "rms_norm of PyTorch, then rope_qk"
+    name = TWO_KERNELS
 
-    def function(self, workload: NormWorkload):
+    def function(self, workload: Workload):
         case, norm = workload.case, torch.nn.functional.rms_norm
 
         def call(q: Tensor, k: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
             pairs = zip((q, k), weights, strict=True)
             rows = (norm(t, (case.d,), weight, EPS) for t, weight in pairs)
-            return rope_qk(*rows, workload.module, case.tensor_format, **workload.packed)
+            return rope_qk(*rows, workload.module, case.tensor_format, **_packed(workload))
 
         return call
 
@@ -64,7 +78,7 @@ class InPyTorch(NormProvider):
     def __init__(self, name: str, like_model: bool = False, mode: str = "") -> None:
         self.name, self.like_model, self.mode = name, like_model, mode
 
-    def function(self, workload: NormWorkload):
+    def function(self, workload: Workload):
         dtype = workload.x.dtype if self.like_model else torch.float32
         cos, sin = (x[:, None, None].to(dtype) for x in _cos_and_sin(workload))
 
@@ -90,7 +104,7 @@ class Liger(NormProvider):
     name = "Liger-Kernel, RMSNorm then rope"
     package, distribution = "liger_kernel", "liger-kernel"
 
-    def function(self, workload: NormWorkload):
+    def function(self, workload: Workload):
         from liger_kernel.ops.rms_norm import LigerRMSNormFunction
         from liger_kernel.ops.rope import LigerRopeFunction
 
@@ -107,9 +121,19 @@ class Liger(NormProvider):
         return call
 
 
-EVERYBODY = (
-    Ours(NORM_OURS[0], table=False),
-    Ours(NORM_OURS[1], table=True),
+def _packed(workload: Workload) -> dict[str, Tensor]:
+    """The options of our functions that say where packed sequences start."""
+    return {} if workload.cu_seqlens is None else {"cu_seqlens": workload.cu_seqlens}
+
+
+def _cos_and_sin(workload: Workload) -> tuple[Tensor, Tensor]:
+    """(s, d), each pair's twice."""
+    cos, sin = workload.module.cos_sin_per_pair(workload.case.s)
+    return torch.cat((cos, cos), -1), torch.cat((sin, sin), -1)
+
+
+OURS = Ours("qk_norm_rope, on the fly"), Ours("qk_norm_rope, cos and sin", table=True)
+OTHERS = (
     TwoKernels(),
     InPyTorch("eager, fp32"),
     InPyTorch("torch.compile, fp32", mode="default"),
@@ -118,9 +142,3 @@ EVERYBODY = (
     InPyTorch("torch.compile, fp32, max-autotune", mode="max-autotune-no-cudagraphs"),
     Liger(),
 )
-
-
-def _cos_and_sin(workload: NormWorkload) -> tuple[Tensor, Tensor]:
-    """(s, d), each pair's twice."""
-    cos, sin = workload.module.cos_sin_per_pair(workload.case.s)
-    return torch.cat((cos, cos), -1), torch.cat((sin, sin), -1)

@@ -1,8 +1,8 @@
 """`rope_kernels`, by its public functions."""
 
-from benchmarks.case import Case
-from benchmarks.providers.base import Provider
-from benchmarks.workload import Layout, Workload
+from benchmarks.case import COS_AND_SIN, ON_THE_FLY, OURS, Case
+from benchmarks.provider import Provider
+from benchmarks.workload import Layout, Workload, rounded_error
 from rope_kernels import apply_rotary_pos_emb, rope_bw, rope_qk
 
 
@@ -13,7 +13,8 @@ class Ours(Provider):
 
     def __init__(self, name: str, freqs: str = "") -> None:
         self.name = name
-        self.freqs = freqs
+        self.freqs = freqs  # or 'cos and sin per pair', which no case has
+        self.roundings = 3 if freqs == "cos and sin" else 1
 
     def cannot(self, case: Case, direction: str) -> str | None:
         if self.freqs == case.freqs:
@@ -23,6 +24,10 @@ class Ours(Provider):
         if case.inplace and direction == "both":
             return "a leaf of autograd is not overwritten"
         return None
+
+    def allowed_error(self, case: Case) -> float:
+        on_the_fly = (self.freqs or case.freqs) == "module"
+        return rounded_error(case, self.roundings, exact_angles=on_the_fly)
 
     def layout(self, case: Case) -> Layout:
         return Layout(case.tensor_format, case.stored, pair=case.k_heads > 0)
@@ -54,10 +59,17 @@ class Ours(Provider):
             "cu_seqlens": workload.cu_seqlens,
             "start_positions": workload.starts,
             "position_ids": workload.ids,
+            **workload.ranks,
         }
+        if kind == "cos and sin per pair":
+            table = workload.module.cos_sin_per_pair(workload.table_rows)
+            return (table, case.tensor_format), options
         if kind == "angles per pair":
             options["rotary_dim"] = case.d2
             freqs = workload.module.angles_per_pair(workload.table_rows)
         else:
             freqs = workload.module if kind == "module" else workload.angles()
         return (freqs, case.tensor_format), options
+
+
+PROVIDERS = Ours(OURS), Ours(ON_THE_FLY, "module"), Ours(COS_AND_SIN, "cos and sin")

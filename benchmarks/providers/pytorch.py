@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Case
-from benchmarks.providers.base import Provider
+from benchmarks.provider import Provider
 from benchmarks.workload import Layout, Workload
 
 
@@ -63,3 +63,6 @@ def rotate(t: Tensor, freqs: Tensor, interleaved: bool) -> Tensor:
     rotary = rotary * cos + turned * sin
     # With an empty tail too, as TransformerEngine's function does: a copy that costs 69 of 886 us.
     return torch.cat((rotary, tail), dim=-1)
+
+
+PROVIDERS = PyTorch(), Compiled()

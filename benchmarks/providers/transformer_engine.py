@@ -1,64 +1,42 @@
-"""TransformerEngine: its CUDA kernels, of the installed package or from its sources.
+"""TransformerEngine: its CUDA kernels, from its sources.
 
-Installed: `transformer_engine.pytorch.attention.rope.apply_rotary_pos_emb(t, freqs, tensor_format,
-...)`, by keywords, as in 2.20.2; older ones keep it in other modules. This adapter has never run
-with the package: it was not to be had where this was written. A stand-in with the same signature
-tests it.
-
-From sources: `nvte_fused_rope_forward` and `nvte_fused_rope_backward` of
-`common/fused_rope/fused_rope.cu`, with the arguments that
-`transformer_engine/pytorch/csrc/extensions/apply_rope.cpp` gives them: fp32 angles (s, 1, 1, d), a
-new contiguous output. Its build compiles the file with -O3 and without fast math.
+`nvte_fused_rope_forward` and `nvte_fused_rope_backward` of `common/fused_rope/fused_rope.cu`, with
+the arguments that `transformer_engine/pytorch/csrc/extensions/apply_rope.cpp` gives them: fp32
+angles (s, 1, 1, d), a new contiguous output. Its build compiles the file with -O3 and without fast
+math.
 """
 
-import importlib
 from ctypes import CDLL
 
 import torch
 from torch import Tensor
 
 from benchmarks.case import Case
-from benchmarks.peers.building import DTYPE_CODES, HERE, build, call, load
-from benchmarks.peers.sources import TRANSFORMER_ENGINE
-from benchmarks.providers.base import Provider
-from benchmarks.providers.from_sources import BY_ITS_HOST_CODE, FromSources
+from benchmarks.peers.code import DTYPE_CODES, HERE, build, call
+from benchmarks.peers.sources import Source
+from benchmarks.provider import BY_ITS_HOST_CODE, FromSources
 from benchmarks.workload import Layout, Workload
 
-_MODULES = ("attention.rope", "dot_product_attention.rope", "attention")
 _FORMATS = {"sbhd": 0, "bshd": 1, "thd": 2}  # NVTE_QKV_Format of our stub
 
 
-class TransformerEngine(Provider):
-    """fp32 angles; one tensor a call; sbhd where the case's layout is none of its own."""
+class TransformerEngine(FromSources):
+    """The kernels alone, in sbhd or packed; one tensor a call, into a new one."""
 
     name = "TransformerEngine"
-    package, distribution = "transformer_engine", "transformer-engine"
-    ids = False
+    source = Source(
+        "TransformerEngine",
+        "https://github.com/NVIDIA/TransformerEngine",
+        "commit d0067d0da6cb01811b8072a7d304f0e00344ce2b",
+        {
+            "transformer_engine/common/fused_rope/fused_rope.cu": (
+                "c7b762e9731d68f67fde71bd9c4f08b1d1c6e900"
+            )
+        },
+    )
+    measures, built_with = BY_ITS_HOST_CODE, "-O3"
     dtypes = ("float16", "bfloat16", "float32")
-
-    def layout(self, case: Case) -> Layout:
-        if case.tensor_format == "bhsd":
-            return Layout("sbhd")
-        return Layout(case.tensor_format, case.stored)
-
-    def function(self, workload: Workload):
-        apply = _find()
-        options = {
-            "tensor_format": self.layout(workload.case).tensor_format,
-            "start_positions": workload.starts,
-            "interleaved": workload.case.interleaved,
-            "cu_seqlens": workload.cu_seqlens,
-            "fused": True,
-        }
-        options = {name: value for name, value in options.items() if value is not None}
-        angles = workload.angles()
-        return lambda *tensors: tuple(apply(t, angles, **options) for t in tensors)
-
-
-class TransformerEngineFromSources(FromSources, TransformerEngine):
-    """The kernels alone, in sbhd or packed; new tensors."""
-
-    source, measures, built_with = TRANSFORMER_ENGINE, BY_ITS_HOST_CODE, "-O3"
+    ids = False
     starts = interleaves = False  # the launcher has no such arguments
 
     def layout(self, case: Case) -> Layout:
@@ -67,7 +45,7 @@ class TransformerEngineFromSources(FromSources, TransformerEngine):
     def prepare(self) -> CDLL:
         stubs = HERE / "stubs" / "transformer_engine" / "fused_rope"  # for "../common.h" in it
         code = self.source.folder() / "transformer_engine" / "common" / "fused_rope"
-        return load(build("transformer_engine", [stubs, code]))
+        return build("transformer_engine", [stubs, code])
 
     def function(self, workload: Workload):
         return self._rotation(workload, backward=False)
@@ -84,20 +62,23 @@ class TransformerEngineFromSources(FromSources, TransformerEngine):
             s, b = int(cuts.diff().max()), len(cuts) - 1
             angles = angles[:s]
 
-        def rotation(t: Tensor) -> tuple[Tensor]:
+        def rotation(*tensors: Tensor) -> tuple[Tensor, ...]:
+            return tuple(rotated(t) for t in tensors)
+
+        def rotated(t: Tensor) -> Tensor:
             out = torch.empty_like(t, memory_format=torch.contiguous_format)
             strides = [t.stride(order.index(dim)) if dim in order else 0 for dim in "sbhd"]
             strides[0] = t.stride(0) if order == "thd" else strides[0]
-            sizes = s, b, case.h, case.d, angles.shape[-1]
+            sizes = s, b, t.shape[-2], case.d, angles.shape[-1]
             pointers = t, cuts, angles, out
             formats = DTYPE_CODES[t.dtype], _FORMATS[order]
             call(rotate, int(backward), *pointers, *formats, *sizes, *strides, t.shape[0])
-            return (out,)
+            return out
 
         return rotation
 
 
-class TransformerEngineBshd(TransformerEngineFromSources):
+class TransformerEngineBshd(TransformerEngine):
     """The same with the batch first."""
 
     name = "TransformerEngine, bshd"
@@ -111,11 +92,4 @@ class TransformerEngineBshd(TransformerEngineFromSources):
         return super().cannot(case, direction)
 
 
-def _find():
-    for name in _MODULES:
-        try:
-            module = importlib.import_module(f"transformer_engine.pytorch.{name}")
-            return module.apply_rotary_pos_emb
-        except (ModuleNotFoundError, AttributeError):
-            continue
-    raise ImportError(f"no apply_rotary_pos_emb in transformer_engine.pytorch's {_MODULES}")
+PROVIDERS = TransformerEngine(), TransformerEngineBshd()

@@ -1,14 +1,8 @@
-"""Unsloth: its Triton kernel, of the installed package or from its sources.
+"""Unsloth: its Triton kernel, from its sources.
 
-Installed: `unsloth.kernels.rope_embedding.fast_rope_embedding(Q, K, cos, sin,
-rope_embedding_indices=None)`, read in 2026.10.9: in place on q and k if their memory is
-(b, s, h, d), else into new tensors; gradients always go into new tensors. This adapter has never
-run with the package: it was not to be had where this was written. A stand-in with the same
-signature tests it.
-
-From sources: `Fast_RoPE_Embedding.apply(Q, cos, sin)` of `unsloth/kernels/rope_embedding.py`,
-imported alone. What the file imports of the package is stood in for. The public function calls the
-same kernel with q and k in one launch.
+`Fast_RoPE_Embedding.apply(Q, cos, sin)` of `unsloth/kernels/rope_embedding.py`, imported alone.
+What the file imports of the package is stood in for. The public function calls the same kernel with
+q and k in one launch.
 """
 
 import contextlib
@@ -18,47 +12,29 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Case
-from benchmarks.peers.importing import import_file
-from benchmarks.peers.sources import UNSLOTH
-from benchmarks.providers.base import Provider
-from benchmarks.providers.from_sources import FromSources
-from benchmarks.providers.hugging_face import as_models_have_them
+from benchmarks.peers.code import import_file
+from benchmarks.peers.sources import Source
+from benchmarks.provider import FromSources
 from benchmarks.workload import Layout, Workload
 
 
-class Unsloth(Provider):
-    """cos and sin (s, d), in the dtype of q; other positions than the index as one a token."""
+class Unsloth(FromSources):
+    """The autograd function of one tensor (b, s, h, d): in place, gradients into new tensors.
+
+    cos and sin are (s, d), in the dtype of the tensor.
+    """
 
     name = "Unsloth"
-    package = distribution = "unsloth"
+    source = Source(
+        "Unsloth",
+        "https://github.com/unslothai/unsloth",
+        "release 2026.10.9",
+        {"unsloth/kernels/rope_embedding.py": "dc5f3962688a113811bdeef02c501141b0b6e899"},
+    )
+    measures = "its autograd function"
     interleaves = rotates_partly = packs = False
-    takes_a_pair = True
+    ids = starts = False
     dtypes = ("float16", "bfloat16", "float32")
-
-    def layout(self, case: Case) -> Layout:
-        return as_models_have_them(case)
-
-    def overwrites(self, case: Case, direction: str) -> bool:
-        by_index = case.positions == "index"
-        return direction == "forward" and self.layout(case).memory == (
-            "bshd" if by_index else "bhsd"
-        )
-
-    def function(self, workload: Workload):
-        from unsloth.kernels.rope_embedding import fast_rope_embedding
-
-        cos, sin = _cos_and_sin(workload)
-        indices = None
-        if workload.case.positions != "index":
-            indices = workload.positions.reshape(-1).to(torch.int32)
-        return lambda q, k: fast_rope_embedding(q, k, cos, sin, indices)
-
-
-class UnslothFromSources(FromSources, Unsloth):
-    """The autograd function of one tensor (b, s, h, d): in place, gradients into new tensors."""
-
-    source, measures = UNSLOTH, "its autograd function"
-    ids = starts = takes_a_pair = False
 
     def layout(self, case: Case) -> Layout:
         return Layout("bshd")
@@ -78,13 +54,9 @@ class UnslothFromSources(FromSources, Unsloth):
         )
 
     def function(self, workload: Workload):
-        cos, sin = _cos_and_sin(workload)
+        cos, sin = (torch.cat((x, x), dim=-1) for x in workload.table(workload.x.dtype))
         apply = self.code.Fast_RoPE_Embedding.apply
-        return lambda t: (apply(t, cos, sin),)
-
-
-def _cos_and_sin(workload: Workload) -> tuple[Tensor, ...]:
-    return tuple(torch.cat((x, x), dim=-1) for x in workload.table(workload.x.dtype))
+        return lambda *tensors: tuple(apply(t, cos, sin) for t in tensors)
 
 
 def needs_long_indices(*tensors: Tensor, block: int = 0) -> bool:
@@ -112,3 +84,6 @@ def _tracing() -> dict:
         "_traced_kernel": None,
         "_tag_compile_cache": None,
     }
+
+
+PROVIDERS = (Unsloth(),)

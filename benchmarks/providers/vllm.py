@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Case
-from benchmarks.peers.building import DTYPE_CODES, HERE, build, call, load
-from benchmarks.peers.sources import VLLM
-from benchmarks.providers.from_sources import BY_ITS_HOST_CODE, FromSources
+from benchmarks.peers.code import DTYPE_CODES, HERE, build, call
+from benchmarks.peers.sources import Source
+from benchmarks.provider import BY_ITS_HOST_CODE, FromSources
 from benchmarks.workload import Layout, Workload
 
 
@@ -22,7 +22,13 @@ class Vllm(FromSources):
     """One tensor, all tokens in a row, each with its int64 position."""
 
     name = "vLLM"
-    source, measures, built_with = VLLM, BY_ITS_HOST_CODE, "-O3"
+    source = Source(
+        "vLLM",
+        "https://github.com/vllm-project/vllm",
+        "release 0.33.0, commit 4ba787ec9",
+        {"csrc/pos_encoding_kernels.cu": "bad616fc8748b343cfd59cc0933872a9f042e1ea"},
+    )
+    measures, built_with = BY_ITS_HOST_CODE, "-O3"
     dtypes = ("float16", "bfloat16", "float32")
     interleaves = rotates_partly = False  # the launcher has no such flags
     has_backward = False
@@ -36,7 +42,7 @@ class Vllm(FromSources):
     def prepare(self) -> CDLL:
         torch_headers = Path(torch.__file__).parent / "include"  # for its bfloat16, headers alone
         include = [HERE / "stubs" / "vllm", self.source.folder() / "csrc", torch_headers]
-        return load(build("vllm", include))
+        return build("vllm", include)
 
     def function(self, workload: Workload):
         case, rotate = workload.case, self.code.rotate_in_place
@@ -59,3 +65,6 @@ class VllmPair(Vllm):
 
     def layout(self, case: Case) -> Layout:
         return Layout("thd", pair=True)
+
+
+PROVIDERS = Vllm(), VllmPair()

@@ -195,16 +195,17 @@ def patch(
 
 def _missing(patched: Patched, norms: bool) -> str:
     """What `strict` asks for, and was not replaced; "": nothing."""
-    forwards = [x for x in patched.replaced if x.is_forward]
+    forwards, advice = [x for x in patched.replaced if x.is_forward], ""
     if len(forwards) == len(patched.replaced):
         found, what = [x for x in patched.left if not x.is_forward], "function that rotates"
     elif norms and not forwards:
         found, what = [x for x in patched.left if x.is_forward], "forward that normalizes q and k"
+        advice = "; norms=False patches the rotation alone"
     else:
         return ""
     if not found:
-        return f"no {what} was found"
-    return f"no {what} is known, but found: {'; '.join(map(str, found))}"
+        return f"no {what} was found{advice}"
+    return f"no {what} is known, but found: {'; '.join(map(str, found))}{advice}"
 
 
 def unpatch(target: nn.Module | ModuleType | str | None = None) -> None:
@@ -241,7 +242,7 @@ def _modules_of(target: object) -> list[ModuleType]:
                 raise ImportError("a relative name")
             return [import_module(name)]
         except ImportError as error:
-            accepted = "the name of a module, or of a family of transformers, as 'llama'"
+            accepted = "a model, or the name of a module, or of a family, as 'llama'"
             came = f"target is {target!r}, and {name} cannot be imported ({error})"
             raise ValueError(f"{came}; accepted: {accepted}") from error
     if not isinstance(target, nn.Module):

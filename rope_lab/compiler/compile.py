@@ -7,11 +7,9 @@ ends, for it takes longer to start than to compile.
 """
 
 import base64
-import json
 import shutil
 import subprocess
 import tempfile
-import threading
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,7 +22,7 @@ import torch
 from rope_kernels.launch.launch import kernel_of, options_of
 from rope_kernels.launch.plan import Plan, RopeTensors
 
-from ..child import Child
+from ..child import Ended, Worker
 from ..shipment import CannotPassOn, Shipment, is_named_tuple
 from .assembly import loads_in, needs_of_amd, stores_in
 from .norm_plans import NormTensors
@@ -177,8 +175,8 @@ def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -
         "num_warps": num_warps,
     }
     try:
-        result = _Child.current().compile(job)
-    except _Refused as refused:
+        result = _Compiler.kept().compile(job)
+    except RuntimeError as refused:
         raise RuntimeError(f"{name} does not compile for {gpu}:\n{refused}") from None
     binary = base64.b64decode(result.pop("binary"))
     if target.backend == "hip":
@@ -213,42 +211,29 @@ def compile_plan(gpu: str, plan: Plan, tensors: RopeTensors | NormTensors) -> Co
     return compile_for(gpu, kernel_of(plan), *tensors, **plan.arguments, **options_of(plan))
 
 
-class _Refused(Exception):
-    """What the child wrote to its standard error."""
-
-
-class _Child(Child):
+class _Compiler(Worker):
     """The process that compiles."""
-
-    _current = None
-    _lock = threading.Lock()
-
-    @classmethod
-    def current(cls) -> "_Child":
-        with cls._lock:
-            if cls._current is None or not cls._current.is_free:
-                if cls._current is not None:
-                    cls._current.end()
-                cls._current = cls()
-            return cls._current
 
     def __init__(self) -> None:
         # by its path: as a module it would import `rope_lab`, which picks an engine
         script = Path(__file__).with_name("compile_process.py")
-        super().__init__(script, environment={"TRITON_INTERPRET": None})
+        super().__init__(str(script), {"TRITON_INTERPRET": None})
 
     def compile(self, job: dict) -> dict:
-        """The answer to one job; the process ends if that takes too long."""
+        """The answer to one job.
+
+        Raises:
+            RuntimeError: there is none; the message says why.
+        """
         try:
-            with self._lock:
-                answer, message = self.ask(job, SECONDS)
-                self.busy = False
-        except TimeoutError:
-            reason = f"the compiler did not come to an end within {SECONDS:.0f} s"
-            raise _Refused(reason) from None
-        if answer in ("", "null\n"):
-            raise _Refused(message or f"the compiler ended with {self.process.returncode}")
-        return json.loads(answer)
+            if answer := self.ask(job, SECONDS):
+                return answer
+            raise RuntimeError(self.words)
+        except Ended as ended:
+            reason = ended.words or f"the compiler ended with {ended.code}"
+            if ended.late:
+                reason = f"the compiler did not come to an end within {SECONDS:.0f} s"
+            raise RuntimeError(reason) from None
 
 
 class _Kernels(Shipment):

@@ -1,7 +1,6 @@
-"""The child process of `compile.py`: a job a line on standard input, an answer a line back."""
+"""The child process of `compile.py`: `worker.py` calls it with jobs. It has Triton, no torch."""
 
 import base64
-import json
 import os
 import re
 import shutil
@@ -9,6 +8,7 @@ import subprocess
 import sys
 import traceback
 from collections import namedtuple
+from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
 
@@ -37,19 +37,19 @@ class Memory:
         return self.nbytes
 
 
-def main(folder: Path) -> None:
-    """Answer until the input ends; `null` for a job that fails, whose reasons are on stderr."""
+def start(folder: Path) -> None:
     os.environ["TRITON_CACHE_DIR"] = str(folder / "cache")  # Triton asks when it compiles
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what the compiler prints is no answer
-    for line in sys.stdin:
-        try:
-            answer = work_on(json.loads(line), folder)
-        except Exception:  # whatever it is, the parent reports it
-            traceback.print_exc()
-            sys.stderr.flush()
-            answer = None
-        print(json.dumps(answer), file=answers, flush=True)
+
+
+def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
+    """The compiled kernel; nothing for a job that fails, whose reasons are on standard error."""
+    try:
+        return work_on(job, folder)
+    except Exception:  # whatever it is, the parent reports it
+        traceback.print_exc()
+        sys.stderr.flush()
+        return {}
+    finally:
         shutil.rmtree(folder / "cache", ignore_errors=True)
 
 
@@ -128,7 +128,3 @@ def report_of_ptxas(ptx: str, fused: bool, folder: Path) -> dict[str, int]:
     )
     registers = int(re.search(r"Used (\d+) registers", text)[1])
     return {"registers": registers, "spilled": stores + loads, "stack": stack}
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

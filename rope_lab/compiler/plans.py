@@ -1,26 +1,18 @@
 """What a call of the package would launch on a GPU, found out without one."""
 
-import inspect
 from collections.abc import Callable
 
-import torch
-
 from rope_kernels import apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
-from rope_kernels.call.arguments import Call
 from rope_kernels.call.checks import check_call
-from rope_kernels.launch.kernel_plans import plan_rope
-from rope_kernels.launch.plan import Plan, RopeTensors, as_read, q_and_k, with_elements
+from rope_kernels.launch import launch
+from rope_kernels.launch.plan import Plan, RopeTensors
 from rope_kernels.machine.engine import Engine
 from rope_kernels.routes import rotation_of, tables_of
 
+from .caught import call_of, caught
 from .norm_plans import FORWARD, NORMALIZED, NormTensors, plans_of_norm
 
-_ROTATED = {  # the arguments to rotate, of every function that rotates
-    apply_rotary_pos_emb: ("t",),
-    rope_fw: ("t",),
-    rope_bw: ("grad",),
-    rope_qk: ("q", "k"),
-}
+_KNOWN = apply_rotary_pos_emb, rope_fw, rope_bw, rope_qk, *NORMALIZED
 
 
 def plan_of(function: Callable, *arguments, **options) -> tuple[Plan, RopeTensors | NormTensors]:
@@ -34,8 +26,7 @@ def plan_of(function: Callable, *arguments, **options) -> tuple[Plan, RopeTensor
         options: its keyword arguments.
 
     Returns:
-        The plan, and the tensors that the kernel would take. Outputs are on the meta device, unless
-        the call is in place.
+        The plan, and the tensors that the kernel would take. Nothing is written to its outputs.
 
     Raises:
         TypeError: another function, or arguments that it does not take.
@@ -50,27 +41,14 @@ def plan_for(
     """Plan the launch that a call would make with this engine, as `plan_of` does for NVIDIA."""
     if function in NORMALIZED:
         return plans_of_norm(engine, function, *arguments, **options)[FORWARD]
-    call = _call_of(function, *arguments, **options)
+    call = call_of(_KNOWN, function, *arguments, **options)
     num_positions = check_call(call)
     rotation = rotation_of(call, tables_of(call.freqs), num_positions)
-    tensors = outs = call.tensors
-    if not call.inplace:
-        outs = tuple(torch.empty(t.shape, dtype=t.dtype, device="meta") for t in tensors)
-    given = *q_and_k(tensors), *q_and_k(outs), *rotation.tensors
-    full = with_elements(RopeTensors(*given))
-    if call.fused is not True or full is None:
-        came = "the tensors have no elements" if full is None else f"fused is {call.fused}"
+    with caught(engine) as launches:
+        if call.fused is True:
+            launch.rotate(call.tensors, rotation, call.inplace, None)
+    if not launches:
+        none = call.fused is True
+        came = "the tensors have no elements" if none else f"fused is {call.fused}"
         raise ValueError(f"{came}; such a call launches no kernel, so it has no plan")
-    read = as_read(full, call.inplace)
-    return plan_rope(read, rotation, call.inplace, engine), read
-
-
-def _call_of(function: Callable, *arguments, **options) -> Call:
-    if function not in _ROTATED:
-        accepted = ", ".join(known.__name__ for known in (*_ROTATED, *NORMALIZED))
-        raise TypeError(f"function is {function!r}; accepted: {accepted}")
-    bound = inspect.signature(function).bind(*arguments, **options)
-    bound.apply_defaults()
-    named = dict(bound.arguments)
-    tensors = tuple(named.pop(name) for name in _ROTATED[function])
-    return Call(tensors=tensors, **named, transpose=function is rope_bw)
+    return launches[0]

@@ -9,17 +9,14 @@ that launches kernels and is right there is run once more, by a second child, co
 
 import functools
 import html
-import json
 import os
-import secrets
 import threading
 from collections.abc import Callable
-from typing import ClassVar
 
 import torch
 from IPython.display import display
 
-from ..child import Child
+from ..child import Ended, Worker
 from ..records import QUIET
 from ..shipment import CannotPassOn, Shipment, kind_of
 from .spec import Case, Spec, spec
@@ -82,9 +79,9 @@ def judged(
     except CannotPassOn as refused:
         return Verdict(state=NOT_YET, reason=str(refused), boxed=True)
     job["probe"] = _shipped_case(probe) if probe else None
-    verdict = _Child.of("interpreted").judge(job)
+    verdict = _Judge.kept("interpreted").judge(job)
     if verdict and verdict.launches and torch.cuda.is_available():
-        compiled = _Child.of("compiled").judge(job)
+        compiled = _Judge.kept("compiled").judge(job)
         return verdict if compiled else compiled
     return verdict
 
@@ -167,33 +164,18 @@ def _still_running() -> str:
     )
 
 
-class _Child(Child):
+class _Judge(Worker):
     """A process that judges, kept for the next candidate."""
-
-    _children: ClassVar[dict[str, "_Child"]] = {}
-
-    @classmethod
-    def of(cls, engine: str) -> "_Child":
-        child = cls._children.get(engine)
-        if child is None or not child.is_free:
-            if child is not None:
-                child.end()
-            child = cls._children[engine] = cls(engine)
-        return child
 
     def __init__(self, engine: str) -> None:
         self.engine = engine
         interpret = "1" if engine == "interpreted" else "0"
-        script = "-m", "rope_lab.grading.judge_process"
         notice = _Notice()
         notice.say(STARTING)
         try:
-            super().__init__(*script, environment={"TRITON_INTERPRET": interpret})
-            ready, words = self.listen()  # no candidate waits for imports
+            super().__init__("rope_lab.grading.judge_process", {"TRITON_INTERPRET": interpret})
         finally:
             notice.clear()
-        if not ready:
-            raise RuntimeError(f"the process that checks did not start: {words}")
 
     def judge(self, job: dict) -> Verdict:
         notice = _Notice()
@@ -211,22 +193,16 @@ class _Child(Child):
         return Verdict(**fields | tuples, boxed=True, engine=self.engine)
 
     def _fields(self, job: dict) -> dict:
-        """Of the verdict. Where there is none, the process has ended."""
-        what = "it"  # until the first case begins
-        mark = secrets.token_hex(8)  # what a candidate writes to the pipe is no answer
+        """Of the verdict, also where the process has ended and gives none."""
         try:
-            answer, words = self.ask(job | {"mark": mark}, SECONDS, mark)
-            while answer and "begins" in (fields := json.loads(answer)):
-                what = f"the case '{fields['begins']}'"
-                answer, words = self.listen(SECONDS, mark)
-        except TimeoutError:
-            reason = f"{what} ran for {SECONDS:.0f} seconds without coming to an end"
+            fields = self.ask(job, SECONDS)
+        except Ended as ended:
+            what = f"the case '{ended.at}'" if ended.at else "it"  # until the first case begins
+            last = ended.words.splitlines()[-1] if ended.words else ""
+            reason = f"it ended the process (exit {ended.code}) {last}".strip()
+            if ended.late:
+                reason = f"{what} ran for {SECONDS:.0f} seconds without coming to an end"
             return {"state": WRONG, "reason": reason}
-        if not answer:
-            last = words.splitlines()[-1] if words else ""
-            reason = f"it ended the process (exit {self.process.returncode}) {last}".strip()
-            return {"state": WRONG, "reason": reason}
-        self.busy = False
         if fields.pop("left_running"):
             self.end()  # with what a candidate has started
         return fields

@@ -1,21 +1,17 @@
-"""The child process of `judge.py`: jobs on standard input, lines of JSON back.
+"""The child process of `judge.py`: `worker.py` calls it with jobs, and it answers with verdicts.
 
-For each job there is one line when a case begins, and the last one has the verdict. Each begins
-with the mark of its job: a candidate may write to the same pipe.
+It tells when a case begins, so that each case has the time for itself.
 """
 
 import contextlib
-import functools
 import importlib.util
 import io
-import json
+import itertools
 import os
-import sys
 import traceback
 import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
 
 import torch
 from torch import Tensor
@@ -49,44 +45,38 @@ PARTLY = "PyTorch computed a part of the result: your kernel stored only the res
 CHANGED_AFTERWARDS = "PyTorch changed the result after the kernel had stored it"
 MAX_PRINTED = 4000  # characters
 HOW_TO_BEGIN = "replace what the stub raises by your code, then run this cell again"
+_NUMBERS = itertools.count()  # of jobs: each has files of its own
 
 
-def main(folder: Path) -> None:
+def start(folder: Path) -> None:
+    """Get ready to run candidates, once in this process."""
     torch.set_num_threads(1)
     # new memory holds NaN: what a candidate does not write cannot pass for right
     torch.use_deterministic_algorithms(True, warn_only=True)
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a candidate prints is no answer
-    jobs = os.fdopen(os.dup(0))
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # what a candidate reads is no job
     if interprets():
         from .trace import let_numbers_be_indices
 
         let_numbers_be_indices()
         let_masks_be_numbers()
         speed_up()
-    print("ready", file=answers, flush=True)
-    for number, line in enumerate(jobs):
-        job = json.loads(line)
-        tell = functools.partial(answer, answers, job["mark"])
-        candidate = load(job["candidate"], folder / f"candidate_{number}.py")
-        if job["out"]:
-            candidate = in_place(candidate, job["out"])
-        function = load(job["spec"], folder / f"spec_{number}.py")
-        mistakes = {
-            words: load(shipped, folder / f"mistake_{number}_{k}.py")
-            for k, (words, shipped) in enumerate(job["spec"]["mistakes"].items())
-        }
-        wanted = spec(function, mistakes=mistakes, **as_asked(**job["spec"]["asked"]))
-        fields = judge(candidate, wanted, tell)
-        if job["probe"] and fields["state"] == RIGHT:
-            fields["counted"] = counted(candidate, wanted, as_case(job["probe"]))
-        tell(fields | {"left_running": has_children()})
 
 
-def answer(answers: TextIO, mark: str, fields: dict) -> None:
-    # on a line of its own, whatever a candidate has written
-    print(f"\n{mark}{json.dumps(fields)}", file=answers, flush=True)
+def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
+    """The fields of the verdict on a candidate; `tell` says when a case begins."""
+    job_number = next(_NUMBERS)
+    candidate = load(job["candidate"], folder / f"candidate_{job_number}.py")
+    if job["out"]:
+        candidate = in_place(candidate, job["out"])
+    function = load(job["spec"], folder / f"spec_{job_number}.py")
+    mistakes = {
+        words: load(shipped, folder / f"mistake_{job_number}_{k}.py")
+        for k, (words, shipped) in enumerate(job["spec"]["mistakes"].items())
+    }
+    wanted = spec(function, mistakes=mistakes, **as_asked(**job["spec"]["asked"]))
+    fields = judge(candidate, wanted, tell)
+    if job["probe"] and fields["state"] == RIGHT:
+        fields["counted"] = counted(candidate, wanted, as_case(job["probe"]))
+    return fields | {"left_running": has_children()}
 
 
 def has_children() -> bool:
@@ -519,7 +509,3 @@ def memory_of(x: Tensor) -> Tensor:
 
 def same_bits(a: Tensor, b: Tensor) -> bool:
     return torch.equal(a.view(torch.uint8), b.view(torch.uint8))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import torch
 
+from ..rungs import SHAPE
 from ..timing import measure
 from . import machines
 
-SHAPE = (2048, 16, 8, 256)  # s, b, h, d; in bf16
 SIZES = tuple(2**e for e in range(14, 31, 2))  # bytes of a copied tensor: 16 KiB to 1 GiB
 COUNTS = (0, 8, 16, 32, 64, 128, 512)  # FMAs an element
 PASSES = 5
@@ -30,28 +30,18 @@ def time_copies() -> list[float]:
     return times
 
 
-def headline() -> tuple[dict[str, Callable[[], object]], dict[str, Callable[[], object]]]:
-    """Calls on the headline's tensor: more and more FMAs; and a copy, naive and ours."""
-    from rope_kernels import RotaryPositionEmbedding, rope_fw
-    from rope_lab.steps.fused_multiply_adds import multiply_adds
-    from rope_lab.steps.journey import naive_rope
-
-    t = torch.randn(*SHAPE, device="cuda", dtype=torch.bfloat16)
-    freqs, out = RotaryPositionEmbedding(SHAPE[-1]).cuda()(SHAPE[0]), torch.empty_like(t)
-    return {str(K): multiply_adds(t, out, K) for K in COUNTS}, {
-        "copy": lambda: out.copy_(t),
-        "naive": lambda: naive_rope(t, freqs),
-        "ours": lambda: rope_fw(t, freqs),
-    }
-
-
 def take(passes: int = PASSES) -> dict:
     """All times of this GPU, in microseconds: `us` has a list for each pass."""
-    fmas, rotations = headline()
-    elements = torch.Size(SHAPE).numel()
+    from ..steps import headline
+    from ..steps.fused_multiply_adds import multiply_adds
+
+    t = torch.randn(SHAPE, device="cuda", dtype=torch.bfloat16)
+    out, calls = torch.empty_like(t), headline.cases(torch.bfloat16)
+    fmas = {str(K): multiply_adds(t, out, K) for K in COUNTS}
+    rotations = {name: calls[name] for name in ("copy", "naive", "ours")}
     taken = {
         "copies": {"bytes": list(SIZES), "us": []},
-        "fmas": {"counts": list(COUNTS), "elements": elements, "us": []},
+        "fmas": {"counts": list(COUNTS), "elements": t.numel(), "us": []},
         "headline": {"calls": list(rotations), "us": []},
     }
     for _ in range(passes):

@@ -14,10 +14,10 @@ KEY = "09/rungs"  # of the record
 EAGER, PACKAGE, COPY = "eager", "package", "copy"
 
 
-def headline(device: str = "cuda") -> tuple[Tensor, Tensor]:
-    """Random elements of the headline shape in bf16, and the table of their fp32 angles."""
+def headline(device: str = "cuda", dtype: torch.dtype = torch.bfloat16) -> tuple[Tensor, Tensor]:
+    """Random elements of the headline shape, and the table of their fp32 angles."""
     s, _, _, d = SHAPE
-    t = torch.randn(SHAPE, device=device, dtype=torch.bfloat16)
+    t = torch.randn(SHAPE, device=device, dtype=dtype)
     return t, RotaryPositionEmbedding(d).to(device)(s)
 
 

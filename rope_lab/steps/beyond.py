@@ -1,9 +1,9 @@
 """Beyond the rungs of notebook 09: the hardware's sine, no table, and what did not help.
 
 The climb itself is in `rope_lab.rungs`. Each kernel here differs from the one before it in one
-thing, so that a diff of the two says what. None has masks: they rotate contiguous (s, b, h, d)
-tensors whose d is a power of two and whose b * h is a multiple of a tile's rows. Importing this
-loads Triton.
+thing; where that is a line or two, only these are written down. None has masks: they rotate
+contiguous (s, b, h, d) tensors whose d is a power of two and whose b * h is a multiple of a tile's
+rows. Importing this loads Triton.
 """
 
 import difflib
@@ -28,6 +28,7 @@ from rope_kernels.machine.engine import interpreter_is_on
 from ..compiler.compile import Compiled, compile_for
 from ..compiler.plans import plan_of
 from ..source import ChangedLines
+from .fixed import changed
 
 
 @triton.jit
@@ -74,30 +75,25 @@ def cos_and_sin(angle, FAST: tl.constexpr):
     return cos[None, :], sin[None, :]
 
 
-@triton.jit
-def fast_sine_kernel(
-    t_ptr,  # input (s, rows, D), contiguous
-    freqs_ptr,  # angles (s, D), contiguous
-    out_ptr,  # output like t
-    rows,  # b * h, a multiple of BLOCK_R
-    D: tl.constexpr,  # d, a power of two
-    BLOCK_R: tl.constexpr,  # rows per program, a power of two
-    FAST: tl.constexpr,  # the hardware's sine; False in the interpreter, which has none
-):
-    """Whole turns are taken away, and the hardware computes cos and sin."""
-    row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
-    position = tl.program_id(0) * BLOCK_R // rows
-    pair = tl.arange(0, D // 2)
-    offset = row[:, None] * D + pair[None, :]
-    x1 = tl.load(t_ptr + offset).to(tl.float32)
-    x2 = tl.load(t_ptr + offset + D // 2).to(tl.float32)
-    angle_offset = position * D + pair
-    angle1 = tl.load(freqs_ptr + angle_offset)
-    angle2 = tl.load(freqs_ptr + angle_offset + D // 2)
-    cos1, sin1 = cos_and_sin(less_whole_turns(angle1), FAST)
-    cos2, sin2 = cos_and_sin(less_whole_turns(angle2), FAST)
-    tl.store(out_ptr + offset, x1 * cos1 - x2 * sin1)
-    tl.store(out_ptr + offset + D // 2, x2 * cos2 + x1 * sin2)
+# whole turns are taken away, and the hardware computes cos and sin
+fast_sine_kernel = changed(
+    loads_first_kernel,
+    "fast_sine_kernel",
+    (
+        "power of two\n):",
+        "power of two\n"
+        "    FAST: tl.constexpr,  # the hardware's sine; False in the interpreter, which has none\n"
+        "):",
+    ),
+    (
+        "cos1, sin1 = tl.cos(angle1)[None, :], tl.sin(angle1)[None, :]",
+        "cos1, sin1 = cos_and_sin(less_whole_turns(angle1), FAST)",
+    ),
+    (
+        "cos2, sin2 = tl.cos(angle2)[None, :], tl.sin(angle2)[None, :]",
+        "cos2, sin2 = cos_and_sin(less_whole_turns(angle2), FAST)",
+    ),
+)
 
 
 @triton.jit
@@ -124,28 +120,15 @@ def on_the_fly_kernel(
     tl.store(out_ptr + offset + D // 2, x2 * cos + x1 * sin)
 
 
-@triton.jit
-def streaming_kernel(
-    t_ptr,  # input (s, rows, D), contiguous
-    turns_ptr,  # (D / 2,), int64: 2^-64 turns per position
-    out_ptr,  # output like t
-    rows,  # b * h, a multiple of BLOCK_R
-    D: tl.constexpr,  # d, a power of two
-    BLOCK_R: tl.constexpr,  # rows per program, a power of two
-    FAST: tl.constexpr,  # the hardware's sine; False in the interpreter, which has none
-):
-    """The caches are told that nothing is needed twice."""
-    row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
-    position = tl.program_id(0) * BLOCK_R // rows
-    pair = tl.arange(0, D // 2)
-    offset = row[:, None] * D + pair[None, :]
-    x1 = tl.load(t_ptr + offset, eviction_policy="evict_first").to(tl.float32)
-    x2 = tl.load(t_ptr + offset + D // 2, eviction_policy="evict_first").to(tl.float32)
-    turned = (position * tl.load(turns_ptr + pair)) >> 32
-    angle = turned.to(tl.int32).to(tl.float32) * (6.283185307179586 * 2.0**-32)
-    cos, sin = cos_and_sin(angle, FAST)
-    tl.store(out_ptr + offset, x1 * cos - x2 * sin, cache_modifier=".cs")
-    tl.store(out_ptr + offset + D // 2, x2 * cos + x1 * sin, cache_modifier=".cs")
+# the caches are told that nothing is needed twice
+streaming_kernel = changed(
+    on_the_fly_kernel,
+    "streaming_kernel",
+    ("t_ptr + offset)", 't_ptr + offset, eviction_policy="evict_first")'),
+    ("t_ptr + offset + D // 2)", 't_ptr + offset + D // 2, eviction_policy="evict_first")'),
+    ("x1 * cos - x2 * sin)", 'x1 * cos - x2 * sin, cache_modifier=".cs")'),
+    ("x2 * cos + x1 * sin)", 'x2 * cos + x1 * sin, cache_modifier=".cs")'),
+)
 
 
 @dataclass(frozen=True)
@@ -280,20 +263,12 @@ def launch_of(function: Callable, *arguments, **options) -> Callable[[], RopeTen
     plan, tensors = plan_of(function, *arguments, **options)
     if interpreter_is_on():
         plan = plan.with_constants(lookup={"fast_sine": False})
-    device = tensors.q.device
-    made = {name: torch.empty_like(x, device=device) for name, x in _to_be_made(tensors)}
-    tensors = tensors._replace(**made)
 
     def launch_again() -> RopeTensors:
         run(plan, tensors)
         return tensors
 
     return launch_again
-
-
-def _to_be_made(tensors: RopeTensors) -> list[tuple[str, Tensor]]:
-    """Outputs without memory, by name."""
-    return [(name, x) for name, x in tensors._asdict().items() if x is not None and x.is_meta]
 
 
 def _body(kernel) -> list[str]:

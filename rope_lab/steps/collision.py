@@ -11,38 +11,22 @@ import sys
 
 import torch
 import triton
-import triton.language as tl
 from torch import Tensor
 
 from rope_kernels import RotaryPositionEmbedding
 from rope_kernels.reference import apply_rotary_pos_emb
 
+from ..rungs.rung_2_row import my_rope_kernel
+from .fixed import changed
+
 SHAPE = (64, 1, 8, 96)  # s, b, h, d; half of 96 is no power of two
 
 
-@triton.jit
-def unmasked_row_kernel(
-    t_ptr,  # input (s, b, h, d), contiguous
-    freqs_ptr,  # angles (s, 1, 1, d), contiguous
-    out_ptr,  # output like t; may be t itself
-    rows,  # b * h, rows of one position
-    HALF: tl.constexpr,  # d / 2
-    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
-):
-    """`half_split_row_kernel` without the mask of its first store."""
-    row = tl.program_id(0)
-    position = row // rows
-    pair = tl.arange(0, BLOCK_HALF)
-    exists = pair < HALF
-    x1_ptr = t_ptr + row * 2 * HALF + pair
-    x1 = tl.load(x1_ptr, mask=exists).to(tl.float32)
-    x2 = tl.load(x1_ptr + HALF, mask=exists).to(tl.float32)
-    angle_ptr = freqs_ptr + position * 2 * HALF + pair
-    angle1 = tl.load(angle_ptr, mask=exists)
-    angle2 = tl.load(angle_ptr + HALF, mask=exists)
-    out1_ptr = out_ptr + row * 2 * HALF + pair
-    tl.store(out1_ptr, x1 * tl.cos(angle1) - x2 * tl.sin(angle1))
-    tl.store(out1_ptr + HALF, x2 * tl.cos(angle2) + x1 * tl.sin(angle2), mask=exists)
+FIRST_STORE = "tl.store(out_ptr + offset, x1 * tl.cos(angle1) - x2 * tl.sin(angle1)"
+# rung 2 without the mask of its first store
+unmasked_row_kernel = changed(
+    my_rope_kernel, "unmasked_row_kernel", (f"{FIRST_STORE}, mask=exists)", f"{FIRST_STORE})")
+)
 
 
 def unmasked_row(t: Tensor, freqs: Tensor, num_warps: int = 4) -> Tensor:

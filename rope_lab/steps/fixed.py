@@ -19,6 +19,21 @@ def fixed(kernel, *changes: tuple[str, str]):
     Raises:
         ValueError: an old text is missing, or is not unique.
     """
+    before, after = _texts(kernel, changes)
+    lines = difflib.ndiff(before.splitlines(), after.splitlines())
+    display(ChangedLines([line for line in lines if line[0] in "+-"]))
+    return changed(kernel, kernel.fn.__name__.replace("_kernel", "_fixed_kernel"), *changes)
+
+
+def changed(kernel, name: str, *changes: tuple[str, str]):
+    """The same without showing anything: the copy by another name."""
+    _, after = _texts(kernel, changes)
+    function = kernel.fn
+    return _made_of(after.replace(f"def {function.__name__}(", f"def {name}("), name, function)
+
+
+def _texts(kernel, changes: tuple[tuple[str, str], ...]) -> tuple[str, str]:
+    """The source of a kernel before and after the changes."""
     function = kernel.fn
     before = after = inspect.getsource(function)
     for old, new in changes:
@@ -28,10 +43,7 @@ def fixed(kernel, *changes: tuple[str, str]):
                 "if you have changed the kernel in its cell, undo that first"
             )
         after = after.replace(old, new)
-    lines = difflib.ndiff(before.splitlines(), after.splitlines())
-    display(ChangedLines([line for line in lines if line[0] in "+-"]))
-    name = function.__name__.replace("_kernel", "_fixed_kernel")
-    return _made_of(after.replace(f"def {function.__name__}(", f"def {name}("), name, function)
+    return before, after
 
 
 def _made_of(source: str, name: str, like):

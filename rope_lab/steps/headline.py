@@ -5,17 +5,15 @@ from functools import partial
 
 import torch
 
-from rope_kernels import RotaryPositionEmbedding, reference, rope_fw
+from rope_kernels import reference, rope_fw
 
-from ..rungs import SHAPE
+from ..rungs.measured import headline
 from .journey import naive_rope
 
 
 def cases(dtype: torch.dtype) -> dict[str, Callable[[], object]]:
     """Name -> a call on a tensor of this dtype; "ours" is the package's kernel."""
-    s, _, _, d = SHAPE
-    t = torch.randn(SHAPE, device="cuda", dtype=dtype)
-    freqs, out = RotaryPositionEmbedding(d).cuda()(s), torch.empty_like(t)
+    t, freqs = headline(dtype=dtype)
     rotations = {"eager": reference.apply_rotary_pos_emb, "naive": naive_rope, "ours": rope_fw}
     rotating = {name: partial(rotate, t, freqs) for name, rotate in rotations.items()}
-    return {"copy": partial(out.copy_, t), **rotating}
+    return {"copy": partial(torch.empty_like(t).copy_, t), **rotating}

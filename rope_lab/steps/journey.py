@@ -10,6 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ..rungs import rung_2_row
+
 # Notebook 03: rotate_half on contiguous tensors
 
 
@@ -110,42 +112,13 @@ def naive_rope(t: Tensor, freqs: Tensor, block: int = 1024, out: Tensor | None =
     return out
 
 
-# Notebook 05: one program owns both halves
+# Notebook 05: one program owns both halves. Notebook 10 calls rung 2 by this name.
 
-
-@triton.jit
-def half_split_row_kernel(
-    t_ptr,  # input (s, b, h, d), contiguous
-    freqs_ptr,  # angles (s, 1, 1, d), contiguous
-    out_ptr,  # output like t; may be t itself
-    rows,  # b * h, rows of one position
-    HALF: tl.constexpr,  # d / 2
-    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
-):
-    """One program a row: one read, one write. Computes cos and sin again for every row."""
-    row = tl.program_id(0)
-    position = row // rows
-    pair = tl.arange(0, BLOCK_HALF)
-    exists = pair < HALF
-    x1_ptr = t_ptr + row * 2 * HALF + pair
-    x1 = tl.load(x1_ptr, mask=exists).to(tl.float32)
-    x2 = tl.load(x1_ptr + HALF, mask=exists).to(tl.float32)
-    angle_ptr = freqs_ptr + position * 2 * HALF + pair
-    angle1 = tl.load(angle_ptr, mask=exists)
-    angle2 = tl.load(angle_ptr + HALF, mask=exists)
-    out1_ptr = out_ptr + row * 2 * HALF + pair
-    tl.store(out1_ptr, x1 * tl.cos(angle1) - x2 * tl.sin(angle1), mask=exists)
-    tl.store(out1_ptr + HALF, x2 * tl.cos(angle2) + x1 * tl.sin(angle2), mask=exists)
+half_split_row_kernel = rung_2_row.my_rope_kernel
 
 
 def half_split_row(t: Tensor, freqs: Tensor, out: Tensor | None = None) -> Tensor:
-    s, b, h, d = t.shape
-    if out is None:
-        out = torch.empty_like(t)
-    half_split_row_kernel[(s * b * h,)](
-        t, freqs, out, b * h, HALF=d // 2, BLOCK_HALF=triton.next_power_of_2(d // 2)
-    )
-    return out
+    return rung_2_row.my_rope(t, freqs, out)
 
 
 @triton.jit
@@ -178,10 +151,7 @@ def half_split_tile(t: Tensor, freqs: Tensor, block_r: int = 8, num_warps: int =
     s, b, h, d = t.shape
     out = torch.empty_like(t)
     half_split_tile_kernel[(s * triton.cdiv(b * h, block_r),)](
-        t,
-        freqs,
-        out,
-        b * h,
+        *(t, freqs, out, b * h),
         HALF=d // 2,
         BLOCK_R=block_r,
         BLOCK_HALF=triton.next_power_of_2(d // 2),

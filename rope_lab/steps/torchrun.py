@@ -1,14 +1,10 @@
 """Run a module on several ranks, as `torchrun` does: one process each, on this machine."""
 
-import os
 import re
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 
 import torch
 
+from ..child import Child, Ended
 from ..engine import device
 from ..records import CannotRunHere
 
@@ -37,6 +33,8 @@ def parts_of(text: str) -> dict[str, str]:
 def torchrun(module: str, *arguments: str, ranks: int = 2, seconds: float = SECONDS) -> str:
     """What so many ranks of `module` print, once all have ended.
 
+    After these arguments each gets the name of a folder, as every `Child` does.
+
     With as many GPUs each rank gets one, and they talk through NCCL. Otherwise all run on the CPU
     and talk through gloo. The launcher chooses a free port by itself.
 
@@ -45,49 +43,21 @@ def torchrun(module: str, *arguments: str, ranks: int = 2, seconds: float = SECO
             their last lines.
     """
     on_gpus = device == "cuda" and torch.cuda.device_count() >= ranks
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--local-addr", "127.0.0.1", "--nproc-per-node", str(ranks), "-m", module]
-    variables = os.environ | {
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-    }
-    variables |= {} if on_gpus else _ON_THE_CPU
-    with tempfile.TemporaryDirectory() as folder:
-        out, errors = Path(folder, "out.txt"), Path(folder, "errors.txt")
-        with out.open("w") as said, errors.open("w") as complained:
-            files = {"stdout": said, "stderr": complained, "stdin": subprocess.DEVNULL}
-            try:
-                launcher = subprocess.Popen(
-                    [*command, *arguments], env=variables, start_new_session=True, **files
-                )
-            except OSError as error:
-                raise CannotRunHere(f"{ranks} ranks of {module} did not start: {error}") from error
-            failed = _wait(launcher, seconds)
-        text, complaints = out.read_text(), errors.read_text()
-    if failed:
-        of_ranks = _OF_THE_LAUNCHER.split(complaints)[0]
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
+    launcher += ["--nproc-per-node", str(ranks), "-m", module]
+    environment = {"OMP_NUM_THREADS": "1"} | ({} if on_gpus else _ON_THE_CPU)
+    try:
+        # ranks have sessions of their own, and only the launcher knows them: it ends them
+        launch = Child(*launcher, *arguments, environment=environment, grace=_GRACE)
+    except OSError as error:
+        raise CannotRunHere(f"{ranks} ranks of {module} did not start: {error}") from error
+    try:
+        return launch.run_to_its_end(seconds)
+    except Ended as ended:
+        failed = f"failed with exit code {ended.code}"
+        if ended.late:
+            failed = f"did not end within {seconds:.0f} s"
+        of_ranks = _OF_THE_LAUNCHER.split(ended.words)[0]
         last = of_ranks.splitlines()[-_LINES:]
-        raise CannotRunHere("\n".join([f"{ranks} ranks of {module} {failed}. They said:", *last]))
-    return text
-
-
-def _wait(launcher: subprocess.Popen, seconds: float) -> str:
-    """How the launch failed; '' if it did not. Afterwards none of its processes is left."""
-    try:
-        code = launcher.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return f"did not end within {seconds:.0f} s"
-    finally:
-        if launcher.poll() is None:  # also where the reader interrupts
-            _end(launcher)
-    return f"failed with exit code {code}" if code else ""
-
-
-def _end(launcher: subprocess.Popen) -> None:
-    """Its ranks have groups of their own, and only the launcher knows them: it ends them first."""
-    launcher.terminate()
-    try:
-        launcher.wait(_GRACE)
-    except subprocess.TimeoutExpired:
-        launcher.kill()
-        launcher.wait()
+        said = "\n".join([f"{ranks} ranks of {module} {failed}. They said:", *last])
+        raise CannotRunHere(said) from None

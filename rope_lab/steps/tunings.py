@@ -12,9 +12,9 @@ from torch import Tensor
 from rope_kernels import RotaryPositionEmbedding
 from rope_kernels.reference import apply_rotary_pos_emb
 
+from ..rungs.measured import headline
 from ..rungs.rung_8_rows import my_rope_kernel
 
-SHAPE = (2048, 16, 8, 256)  # s, b, h, d; in bf16
 TILES = ((2, 1), (4, 1), (8, 1), (4, 2), (8, 2), (16, 4))  # rows a program, warps
 
 launched: list[tuple[int, int]] = []  # by `rotate_in_place`: rows a program, blocks of rows
@@ -70,8 +70,8 @@ def each_tile() -> dict[str, Callable]:
 
 
 def _tensors() -> tuple[Tensor, Tensor, Tensor]:
-    t = torch.randn(*SHAPE, device="cuda", dtype=torch.bfloat16)
-    return t, RotaryPositionEmbedding(SHAPE[-1]).cuda()(SHAPE[0]), torch.empty_like(t)
+    t, freqs = headline()
+    return t, freqs, torch.empty_like(t)
 
 
 def _two_calls_in_place(tuned) -> list[list]:

@@ -26,6 +26,16 @@ class Unknown:
     changes: Callable[[], Changes]
 
 
+def _changes(make: Callable[..., Call], size: int, **more: Call) -> Changes:
+    """Of `make(size, dtype)`, a call on so many positions, or sequences."""
+    return Changes(
+        as_it_is=make(size, torch.bfloat16),
+        eighths=[make(size // 8, torch.bfloat16) for _ in range(8)],
+        twice_the_dtype=make(size, torch.float32),
+        **more,
+    )
+
+
 def _compiled() -> Changes:
     """torch.compile's RoPE, from a table of angles; more sines leave its bytes as they are."""
 
@@ -37,37 +47,27 @@ def _compiled() -> Changes:
 
         return torch.compile(rotate, dynamic=False)
 
-    once, twice = rotation(1), rotation(2)
+    once = rotation(1)
 
-    def make(rotate: Callable[[Tensor, Tensor], Tensor], s: int, dtype: torch.dtype) -> Call:
+    def make(s: int, dtype: torch.dtype, rotate: Callable = once) -> Call:
         t = torch.randn(s, 16, 8, 256, device="cuda", dtype=dtype)
         return partial(rotate, t, RotaryPositionEmbedding(256).cuda()(s))
 
-    bf16 = torch.bfloat16
-    return Changes(
-        as_it_is=make(once, 2048, bf16),
-        eighths=[make(once, 256, bf16) for _ in range(8)],
-        twice_the_arithmetic=make(twice, 2048, bf16),
-        twice_the_dtype=make(once, 2048, torch.float32),
-    )
+    twice = make(2048, torch.bfloat16, rotation(2))
+    return _changes(make, 2048, twice_the_arithmetic=twice)
 
 
 def _norm_backward() -> Changes:
     """Notebook 11's backward of norm and RoPE, with two programs of one warp for each SM."""
 
-    def make(s: int, each: int, dtype: torch.dtype = torch.bfloat16) -> Call:
+    def make(s: int, dtype: torch.dtype, each: int = 2) -> Call:
         x = torch.randn(s, 1, 40, 128, device="cuda", dtype=dtype)
         weight = torch.rand(128, device="cuda")
         freqs = RotaryPositionEmbedding(128).cuda()(s)
         inputs = torch.randn_like(x), x, weight, freqs
         return partial(norm_rope_backward, *inputs, programs_for_all_sms(each), stages=1)
 
-    return Changes(
-        as_it_is=make(8192, 2),
-        eighths=[make(1024, 2) for _ in range(8)],
-        twice_the_dtype=make(8192, 2, torch.float32),
-        half_the_programs=make(8192, 1),
-    )
+    return _changes(make, 8192, half_the_programs=make(8192, torch.bfloat16, each=1))
 
 
 def _eager() -> Changes:
@@ -77,12 +77,7 @@ def _eager() -> Changes:
         t = torch.randn(s, 1, 16, 64, device="cuda", dtype=dtype)
         return partial(reference.apply_rotary_pos_emb, t, RotaryPositionEmbedding(64).cuda()(s))
 
-    bf16 = torch.bfloat16
-    return Changes(
-        as_it_is=make(64, bf16),
-        eighths=[make(8, bf16) for _ in range(8)],
-        twice_the_dtype=make(64, torch.float32),
-    )
+    return _changes(make, 64)
 
 
 def _decode() -> Changes:
@@ -92,12 +87,7 @@ def _decode() -> Changes:
         x, weight = torch.randn(1, b, 32, 128, device="cuda", dtype=dtype), torch.ones(128)
         return partial(norm_rope, x, weight.to(x), RotaryPositionEmbedding(128).cuda()(1))
 
-    bf16 = torch.bfloat16
-    return Changes(
-        as_it_is=make(64, bf16),
-        eighths=[make(8, bf16) for _ in range(8)],
-        twice_the_dtype=make(64, torch.float32),
-    )
+    return _changes(make, 64)
 
 
 UNKNOWN = {

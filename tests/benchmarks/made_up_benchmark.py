@@ -4,14 +4,14 @@
 `without_tensors`, full-size cases run too, for nothing is rotated.
 """
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 from benchmarks import measure
-from benchmarks.instruments import GPU
-from benchmarks.kinds import ROTATION, Checked
+from benchmarks.gpu import GPU
+from benchmarks.kind import Checked
+from benchmarks.kinds import ROTATION
+from benchmarks.provider import FromSources, Run
 from benchmarks.providers import PROVIDERS
-from benchmarks.providers.base import Run
 from benchmarks.workload import Errors
 from rope_lab.timing import Timing
 
@@ -78,8 +78,9 @@ def without_tensors(monkeypatch, gpu):
         gpu.case = case
         return SimpleNamespace(case=case, x=None)
 
+    monkeypatch.setattr(measure, "Workload", workload)
     monkeypatch.setattr(
-        measure._OneCase,
+        measure.OneCase,
         "_checked",
         lambda self, workload, provider, function, direction: Checked(
             Run(lambda: ()), Errors(1e-8, 1e-8), right=True, peak_bytes=2**20
@@ -89,4 +90,6 @@ def without_tensors(monkeypatch, gpu):
         monkeypatch.setattr(type(provider), "function", lambda self, workload: None)
         if provider.package in ("transformers", "liger_kernel"):
             monkeypatch.setattr(type(provider), "version", lambda self: "1.0")
-    return replace(ROTATION, workload=workload)
+        elif isinstance(provider, FromSources):
+            monkeypatch.setattr(type(provider), "version", lambda self: None)
+    return ROTATION

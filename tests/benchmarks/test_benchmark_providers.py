@@ -12,9 +12,10 @@ import pytest
 import torch
 
 import rope_lab as lab
-from benchmarks.case import Case
-from benchmarks.providers import LIMITS, OURS, PROVIDERS, pytorch
-from benchmarks.workload import Workload, allowed_error
+from benchmarks.case import LIMITS, OURS, Case
+from benchmarks.provider import FromSources
+from benchmarks.providers import PROVIDERS, pytorch
+from benchmarks.workload import Workload
 from pairwise import all_pairs
 from rope_kernels import RotaryPositionEmbedding, reference
 
@@ -47,7 +48,6 @@ CASES = {
     "interleaved, from element 2": replace(DENSE, rotary_dim=8, rotary_start=2, interleaved=True),
 }
 DIRECTIONS = ("forward", "backward", "both")
-ABSENT = ("TransformerEngine", "FlashAttention", "flashinfer", "Unsloth")
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +70,7 @@ def run_of(provider, case, direction, device="cpu"):
 
 def calls_of(names):
     """Name, case and direction of calls: every two meet, in place and not in place."""
-    axes = {"name": names, "label": CASES, "way": [*product(DIRECTIONS, (False, True))]}
+    axes = {"name": list(names), "label": CASES, "way": [*product(DIRECTIONS, (False, True))]}
     parts = {
         frozenset(part)
         for name, label, (direction, inplace) in product(*axes.values())
@@ -86,7 +86,11 @@ def calls_of(names):
 
 @pytest.mark.parametrize(
     ("name", "label", "direction"),
-    calls_of([name for name in PROVIDERS if name not in LIMITS]),
+    calls_of(
+        name
+        for name, provider in PROVIDERS.items()
+        if name not in LIMITS and not isinstance(provider, FromSources)
+    ),
 )
 def test_a_provider_rotates_as_fp64_does(name, label, direction, device):
     skip_unless_here(PROVIDERS[name])
@@ -99,7 +103,7 @@ def check(provider, case, direction, device):
     x = workload.x.clone()
     before = [t.detach().clone() for t in run.overwrites]
     error = workload.errors(run.call(), run.layout, direction).relative
-    assert error <= allowed_error(case, provider.name)
+    assert error <= provider.allowed_error(case)
     changed = [not torch.equal(t, was) for t, was in zip(run.overwrites, before, strict=True)]
     assert all(changed), "does not overwrite what it says it overwrites"
     assert ("in place" in run.how) == bool(run.overwrites)
@@ -135,7 +139,7 @@ WRONG = {
 def test_a_wrong_result_is_found(spoil):
     workload, run = run_of(PROVIDERS[OURS], DENSE, "forward")
     error = workload.errors(tuple(spoil(t) for t in run.call()), run.layout, "forward").relative
-    assert not error <= allowed_error(DENSE, "PyTorch eager")
+    assert not error <= PROVIDERS["PyTorch eager"].allowed_error(DENSE)
 
 
 def test_a_gradient_turned_the_wrong_way_is_found():
@@ -147,7 +151,7 @@ def test_a_gradient_turned_the_wrong_way_is_found():
 def test_who_is_not_installed_has_no_version(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert {n for n, p in PROVIDERS.items() if p.version() is None} == {
-        *ABSENT,
+        *(name for name, provider in PROVIDERS.items() if isinstance(provider, FromSources)),
         "Hugging Face",
         "Hugging Face, compiled",
         "Liger-Kernel",

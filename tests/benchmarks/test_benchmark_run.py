@@ -1,22 +1,18 @@
 """The benchmark's command, run from end to end without a GPU: tiny shapes, or times made up."""
 
-import json
 from dataclasses import replace
 
 import pytest
 import torch
 
 from benchmarks import __main__ as command
-from benchmarks import instruments
-from benchmarks.case import Bar, Case, Group
-from benchmarks.job import Job
+from benchmarks import pictures
+from benchmarks.case import OURS, Bar, Case, Group
+from benchmarks.gpu import GPU
 from benchmarks.kinds import ROTATION
-from benchmarks.measure import measure_cases
-from benchmarks.providers import OURS, PROVIDERS
-from benchmarks.reports import pictures
-from benchmarks.reports.verdicts import verdicts
-from benchmarks.rows import RESULTS, comparisons, load
-from benchmarks.workload import allowed_error
+from benchmarks.providers import PROVIDERS
+from benchmarks.results import RESULTS, comparisons, load
+from benchmarks.verdicts import verdicts
 from made_up_benchmark import FakeGPU, without_tensors
 
 TINY = Case(5, 2, 2, 8, dtype="float32")
@@ -49,7 +45,7 @@ TINY_KIND = replace(ROTATION, sets=TINY_SETS)
 def no_pictures(request, monkeypatch):
     """They take a second each; `with_pictures` has them drawn."""
     if "with_pictures" not in request.fixturenames:
-        monkeypatch.setattr(pictures, "draw_all", lambda results, pictures, path: [])
+        monkeypatch.setattr(pictures, "draw_all", lambda results, names, path: [])
 
 
 @pytest.fixture
@@ -88,7 +84,7 @@ def test_a_run_checks_measures_and_writes(tmp_path, capsys, with_pictures):
     assert {frozenset(row) for row in (*results["rows"], *of_a_record["rows"])} == {frozenset(row)}
     assert rows_of(results, provider=OURS, direction="forward", group="tiny")[0]["bar"]
     assert not rows_of(results, provider="PyTorch eager", group="tiny")[0]["bar"]
-    assert "[4/5]" in said and "98.5%" in said and "TransformerEngine: not installed" in said
+    assert "[4/5]" in said and "98.5%" in said and "TransformerEngine: not unpacked" in said
     for suffix in (".md", "-bandwidth.png", "-shapes.png", "-host.png"):
         assert (path.parent / (path.stem + suffix)).exists()
 
@@ -166,10 +162,11 @@ def test_a_run_out_of_time_says_so_and_is_no_record(tmp_path):
     ("has_gpu", "said"),
     [(False, "there is no GPU"), (True, "interpreted kernels are not timed")],
 )
-def test_neither_a_cpu_nor_the_interpreter_is_timed(has_gpu, said, monkeypatch, capsys):
+@pytest.mark.parametrize("arguments", [[], ["models"]], ids=["sets", "models"])
+def test_neither_a_cpu_nor_the_interpreter_is_timed(arguments, has_gpu, said, monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    assert command.main([]) == 1
+    assert command.main(arguments) == 1
     assert said in capsys.readouterr().err
 
 
@@ -187,7 +184,7 @@ def test_cases_and_origins_are_listed_without_a_gpu(monkeypatch, capsys):
 
 @pytest.mark.gpu
 def test_a_run_on_a_gpu(tmp_path):
-    status, results, _ = run(tmp_path, gpu=instruments.GPU(rounds=1))
+    status, results, _ = run(tmp_path, gpu=GPU(rounds=1))
     assert status == 0 and results["gpu"] == torch.cuda.get_device_name()
     assert not [left for left in results["left_out"] if left["failed"]]
     copies = rows_of(results, provider="copy_", direction="forward", clock="device")
@@ -210,9 +207,8 @@ def kind(gpu, monkeypatch):
     return without_tensors(monkeypatch, gpu)
 
 
-def test_verdicts_are_the_worst_cases(gpu, kind):
-    results = measure_cases(Job(kind, ("bars",)), gpu, say=lambda line: None)
-    rows = json.loads(json.dumps(results.rows))
+def test_verdicts_are_the_worst_cases(gpu, kind, tmp_path):
+    rows = run(tmp_path, "bars", gpu=gpu, kind=kind)[1]["rows"]
     assert [v.met for v in verdicts(rows) if v.title == "half rotary"] == [True]
     (packed,) = [v for v in verdicts(rows) if v.title.startswith("packed sequences: slowest")]
     assert packed.met
@@ -247,10 +243,11 @@ def test_of_several_ratios_the_largest_counts():
 def test_errors_that_are_allowed_grow_with_fp32_angles_only():
     long = Case(131072, 1, 8, 128, dtype="float32", freqs="module")
     wide = replace(long, s=1, b=131072)
-    assert allowed_error(long, OURS) == allowed_error(wide, OURS) < 1e-6
+    ours, on_the_fly = PROVIDERS[OURS], PROVIDERS["rope_kernels, on the fly"]
+    assert ours.allowed_error(long) == ours.allowed_error(wide) < 1e-6
     table = replace(long, freqs="angles")
-    assert allowed_error(table, OURS) > 1e-3 > allowed_error(table, "rope_kernels, on the fly")
-    assert allowed_error(TINY, "PyTorch eager") > allowed_error(TINY, OURS)
+    assert ours.allowed_error(table) > 1e-3 > on_the_fly.allowed_error(table)
+    assert PROVIDERS["PyTorch eager"].allowed_error(TINY) > ours.allowed_error(TINY)
 
 
 @pytest.mark.parametrize("dtype", ("float16", "bfloat16"))
@@ -265,7 +262,8 @@ def test_one_rounding_is_allowed_and_two_of_many_elements_are_not(elements, dtyp
     def errors(results):
         return (results - values).norm(dim=1) / values.norm(dim=1)
 
-    allowed = allowed_error(Case(1, elements, 1, 1, dtype=dtype, freqs="module"), OURS)
+    case = Case(1, elements, 1, 1, dtype=dtype, freqs="module")
+    allowed = PROVIDERS[OURS].allowed_error(case)
     assert errors(rounded(values)).max() <= allowed
     if elements >= 2**12:
         assert errors(rounded(rounded(values * 0.7) / 0.7)).min() > allowed

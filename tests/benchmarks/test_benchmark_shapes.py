@@ -6,7 +6,8 @@ from itertools import pairwise
 import pytest
 
 from benchmarks.case import CLOCKS, Case, Group
-from benchmarks.kinds import KINDS, Kind
+from benchmarks.kind import Kind
+from benchmarks.kinds import KINDS
 from benchmarks.shapes import SETS
 from benchmarks.workload import Workload, _cu_seqlens
 

@@ -12,19 +12,17 @@ import torch
 from PIL import Image
 
 from benchmarks import __main__ as command
-from benchmarks.case import Case
-from benchmarks.job import Job
+from benchmarks.case import OURS, Case
 from benchmarks.kinds import PEERS
-from benchmarks.peers import building
-from benchmarks.peers.importing import import_file
-from benchmarks.peers.sources import Source, blob_id, unpack
-from benchmarks.providers import FROM_SOURCES, OURS
-from benchmarks.providers.base import Provider
-from benchmarks.providers.from_sources import FromSources
-from benchmarks.reports.peers import README, page, tables
-from benchmarks.reports.peers_picture import picture
-from benchmarks.reports.pictures import fingerprint
-from benchmarks.rows import RESULTS, load
+from benchmarks.kinds.peers import README, page, tables
+from benchmarks.peers import code
+from benchmarks.peers.code import import_file
+from benchmarks.peers.sources import Source, blob_id
+from benchmarks.pictures import fingerprint, peers
+from benchmarks.provider import FromSources, Provider
+from benchmarks.providers import FROM_SOURCES, transformer_engine
+from benchmarks.record import Job
+from benchmarks.results import RESULTS, load
 from benchmarks.workload import Layout, Workload
 from made_up_benchmark import FakeGPU
 
@@ -67,8 +65,8 @@ def repository(tmp_path):
 def test_the_content_that_was_measured_is_unpacked(kind, request, tmp_path):
     peers = tmp_path / "peers"
     assert MADE_UP.missing(peers) == ["a/b.py"]
-    (written,) = unpack(MADE_UP, request.getfixturevalue(kind), peers)
-    assert written == peers / "Made up" / "a" / "b.py"
+    MADE_UP.unpack(request.getfixturevalue(kind), peers)
+    written = peers / "Made up" / "a" / "b.py"
     assert written.read_bytes() == TEXT
     assert MADE_UP.missing(peers) == []
     written.write_bytes(b"edited\n")
@@ -79,7 +77,7 @@ def test_the_content_that_was_measured_is_unpacked(kind, request, tmp_path):
 def test_another_content_is_refused_and_nothing_written(kind, request, tmp_path):
     wanted = replace(MADE_UP, files={**MADE_UP.files, "a/c.py": blob_id(b"never there")})
     with pytest.raises(ValueError, match=r"^origin .* has no a/c.py .*example.org.*release 1.2"):
-        unpack(wanted, request.getfixturevalue(kind), tmp_path / "peers")
+        wanted.unpack(request.getfixturevalue(kind), tmp_path / "peers")
     assert not (tmp_path / "peers").exists()
 
 
@@ -88,22 +86,22 @@ def test_another_content_is_refused_and_nothing_written(kind, request, tmp_path)
 
 def test_without_a_compiler_the_message_says_so(monkeypatch):
     monkeypatch.delenv("CUDA_HOME", raising=False)
-    monkeypatch.setattr(building.shutil, "which", lambda name: None)
+    monkeypatch.setattr(code.shutil, "which", lambda name: None)
     with pytest.raises(RuntimeError, match="there is no nvcc"):
-        building.build("vllm", [], capability=(9, 0))
-    assert building.nvcc_version() is None
+        code.build("vllm", [])
+    assert code.nvcc_version() is None
 
 
 def test_arguments_go_as_c_has_them(monkeypatch):
     stream = SimpleNamespace(cuda_stream=77)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
     t, got = torch.ones(3), []
-    building.call(lambda *arguments: got.extend(arguments), t, None, 5, 0.5)
+    code.call(lambda *arguments: got.extend(arguments), t, None, 5, 0.5)
     types = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_double, ctypes.c_void_p]
     assert [type(value) for value in got] == types
     assert [value.value for value in got] == [t.data_ptr(), None, 5, 0.5, 77]
     with pytest.raises(RuntimeError, match=r"^too large$"):
-        building.call(lambda *arguments: b"too large")
+        code.call(lambda *arguments: b"too large")
 
 
 def test_a_file_is_imported_with_stand_ins(tmp_path):
@@ -120,6 +118,76 @@ def test_a_file_is_imported_with_stand_ins(tmp_path):
 
 
 # checking and timing
+
+
+def halves_turned(x, cos, sin):
+    first, second = x.chunk(2, -1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
+
+
+def apply_rotary(x, cos, sin, interleaved, conjugate):
+    """FlashAttention's: (b, s, h, d), a column for each pair."""
+    return halves_turned(x, cos[:, None], (-sin if conjugate else sin)[:, None])
+
+
+def rope_forward(q, k, cos, sin):
+    """Liger-Kernel's: (b, h, s, d), in place, a column for each element, with two more results."""
+    half = cos.shape[-1] // 2
+    cos, sin = cos[:, None, :, :half], sin[:, None, :, :half]
+    return q.copy_(halves_turned(q, cos, sin)), k.copy_(halves_turned(k, cos, sin)), cos, sin
+
+
+class FastRope:
+    """Unsloth's: (b, s, h, d), in place, a column for each element."""
+
+    @staticmethod
+    def apply(x, cos, sin):
+        half = cos.shape[-1] // 2
+        return x.copy_(halves_turned(x, cos[:, None, :half], sin[:, None, :half]))
+
+
+CODE = {
+    "FlashAttention": {"apply_rotary": apply_rotary},
+    "Liger-Kernel": {
+        "rope_forward": rope_forward,
+        "rope_backward": lambda dq, dk, cos, sin: rope_forward(dq, dk, cos, -sin),
+    },
+    "Unsloth": {"Fast_RoPE_Embedding": FastRope},
+}
+
+
+@pytest.mark.parametrize("k_heads", [0, 2], ids=["one tensor", "q and k"])
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("name", CODE)
+def test_an_adapter_hands_over_what_its_function_takes(name, direction, k_heads, monkeypatch):
+    if (name, direction) == ("Unsloth", "backward"):
+        pytest.skip("the stand-in has no autograd")
+    provider, case = FROM_SOURCES[name], replace(SMALL, k_heads=k_heads)
+    monkeypatch.setitem(provider.__dict__, "code", SimpleNamespace(**CODE[name]))
+    workload = Workload(case, "cpu")
+    one = provider.run(workload, provider.function(workload), direction)
+    error = provider.errors(workload, one.call(), one.layout, direction).relative
+    assert error <= provider.allowed_error(case)
+    assert bool(one.overwrites) == (name != "FlashAttention")
+
+
+def test_transformer_engine_gets_each_tensor_with_its_heads(monkeypatch):
+    calls = []
+    monkeypatch.setattr(transformer_engine, "call", lambda function, *given: calls.append(given))
+    provider = FROM_SOURCES["TransformerEngine"]
+    monkeypatch.setitem(provider.__dict__, "code", SimpleNamespace(rotate=None))
+    workload = Workload(replace(SMALL, k_heads=2), "cpu")
+    outs = provider.run(workload, provider.function(workload), "forward").call()
+    assert [tuple(out.shape) for out in outs] == [(7, 2, 4, 16), (7, 2, 2, 16)]
+    assert [given[7:12] for given in calls] == [(7, 2, 4, 16, 16), (7, 2, 2, 16, 16)]
+
+
+@pytest.mark.parametrize("direction", ["forward, grad", "both"])
+def test_what_comes_from_sources_has_no_autograd_and_no_host_time(direction):
+    provider = FROM_SOURCES["TransformerEngine"]
+    assert "autograd" in provider.cannot(SMALL, direction)
+    assert "host time" in provider.cannot(replace(SMALL, clock="host"), direction)
+    assert provider.cannot(SMALL, "backward") is None
 
 
 class StandIn(Provider):
@@ -283,7 +351,8 @@ def row(direction, provider, us, error, shape="sbhd (7, 2, 4, 16) fp32"):
     is_copy = provider == "copy_"
     about = {"shape": shape, "direction": direction, "provider": provider, "median_us": us}
     how = "" if is_copy else "bshd, in place"
-    return about | {"spread": 0.02, "of_copy": 10 / us, "error": error, "how": how}
+    errors = {"error": error, "max_error": error}
+    return about | {"spread": 0.02, "of_copy": 10 / us, "how": how} | errors
 
 
 PEER = {"measures": "its kernel", "absent": None, "revision": "release 1.2", "built_with": "-O3"}
@@ -331,7 +400,7 @@ def test_the_page_and_the_picture_show_the_record(tmp_path):
     assert "- Peer: no backward (2: s backward, ...)" in lines
     assert any("differ by up to 2.0% (" in line for line in lines)
     assert Image.open(path.with_suffix(".png")).text["Results"] == fingerprint(load(path))
-    figure = picture(RECORD)
+    figure = peers(RECORD["rows"])
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert names == [OURS, "Peer", "TransformerEngine, bshd", "TransformerEngine", "Half"]
     assert "rope_kernels reaches 80 %" in figure.get_suptitle()

@@ -614,7 +614,7 @@ def made_of_qwen3(tmp_path, monkeypatch):
     (
         ("bert", False, "no function that rotates was found"),
         ("llama4", False, "no function that rotates is known, but found: .*apply_rotary_emb: its"),
-        ("llama", True, "no forward that normalizes q and k was found"),
+        ("llama", True, "no forward that normalizes q and k was found; norms=False patches the"),
         ("olmoe", True, "no forward that normalizes q and k is known, but found: .*OlmoeAttention"),
         ("hunyuan_vl", True, "apply_rotary_pos_emb rounds where no kernel with a norm does"),
     ),

@@ -9,7 +9,7 @@ import torch
 from notebook_form import FOLDER
 from rope_kernels import RotaryPositionEmbedding, reference
 from rope_lab.grading import answers_08
-from rope_lab.profiling import machines, ncu, record_lines
+from rope_lab.profiling import machines
 from rope_lab.records import recorded
 from rope_lab.steps.fingerprint import CHANGES
 from rope_lab.steps.five_limits import SETTINGS, Setting
@@ -56,26 +56,6 @@ def test_no_knob_changes_the_rotation(changed, device):
     t = torch.randn(setting.shape, device=device)
     wanted = reference.apply_rotary_pos_emb(t, RotaryPositionEmbedding(16).to(device)(6))
     torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
-
-
-def test_lines_of_a_source_page_are_the_kernels_own(tmp_path):
-    header = ["Line No", "Source", "Address", "Source", "# Samples", "Instructions Executed"]
-    header += ["stall_wait", "stall_math", "stall_wait (Not Issued)"]
-    page = [
-        ["File Path", "kernels.py"],
-        header,
-        ["7", "x = tl.load(p)", "-", "-", "5", "96", "3", "2", "1"],
-        ["", "", "0x10", "LDG.E", "5", "96", "3", "2", "1"],
-        ["8", "tl.store(q, x / 3)", "-", "-", "11", "64", "4", "7", "0"],
-    ]
-    text = "\n".join(",".join(f'"{cell}"' for cell in row) for row in page)
-    lines = record_lines.lines_of(text)
-    assert [(line.line, line.samples, line.state) for line in lines] == [
-        (7, 5, "wait"),
-        (8, 11, "math"),
-    ]
-    ncu.write_lines(tmp_path / "lines.csv", {"gpu": "none"}, lines)
-    assert ncu.read_lines(tmp_path / "lines.csv") == ({"gpu": "none"}, lines)
 
 
 def microseconds(key, case):

@@ -113,7 +113,7 @@ def test_a_reader_hears_of_a_long_run(monkeypatch, capfd):
     monkeypatch.delenv(judge_module.QUIET)
     monkeypatch.setattr(judge_module, "SECONDS", 1.0)
     monkeypatch.setattr(judge_module, "PATIENCE", 0.3)
-    monkeypatch.setattr(judge_module._Child, "_children", {})
+    monkeypatch.setattr(judge_module._Judge, "_kept", {})
     judge(wrong_kernels.never_ends, exercises.rope)
     said = capfd.readouterr().out.splitlines()
     assert said[0].startswith("Starting the process that checks")

@@ -14,12 +14,14 @@ import pytest
 import torch
 from jupyter_client.manager import start_new_kernel
 
+from processes import is_running, until
 from rope_lab.grading import exercises
 from rope_lab.grading import judge as judge_module
 
 ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).parent
 PLACES = os.pathsep.join(
-    [str(ROOT), str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    [str(ROOT), str(HERE), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
 judge = judge_module.check_exercise
 
@@ -93,21 +95,6 @@ def writes_no_text_everywhere(x):
 
 def reads_its_input(x):
     return x * float(input("a factor? "))
-
-
-def is_running(pid):
-    """Not gone, nor waiting for its parent to ask for its exit status."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def until(condition, seconds=10.0):
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.1)
-    return condition()
 
 
 @pytest.fixture
@@ -204,7 +191,7 @@ def test_a_fork_that_holds_the_pipes_keeps_nobody_waiting(candidate, told, monke
 NOTEBOOK = """
 from test_judge_child import holds_the_interpreter
 from rope_lab.grading import exercises, judge
-child = judge._Child.of("interpreted")
+child = judge._Judge.kept("interpreted")
 print(child.process.pid, child.folder.name, flush=True)
 judge.check_exercise(holds_the_interpreter, exercises.rotate_half)
 """

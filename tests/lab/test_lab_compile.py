@@ -15,7 +15,7 @@ import torch
 
 import rope_lab as lab
 from rope_lab.compiler import compile as compile_module
-from rope_lab.compiler.compile import Compiled, _Child, compile_for, nvdisasm
+from rope_lab.compiler.compile import Compiled, _Compiler, compile_for, nvdisasm
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 
@@ -138,18 +138,18 @@ def test_what_the_compiler_refuses_is_said_in_its_words():
 
 def test_the_child_stays_and_is_replaced_when_it_has_died():
     copied()
-    child = _Child.current()
+    child = _Compiler.kept()
     copied()
-    assert _Child.current() is child
+    assert _Compiler.kept() is child
     child.process.kill()
     child.process.wait()
     assert copied().loads == {16: 1}
-    assert _Child.current() is not child
+    assert _Compiler.kept() is not child
 
 
 def test_the_answer_to_an_interrupted_job_is_not_taken_for_the_next():
     copied()  # the child is there
-    child = _Child.current()
+    child = _Compiler.kept()
 
     def interrupt_once_it_is_asked():
         while not child.busy:
@@ -169,7 +169,7 @@ def test_the_answer_to_an_interrupted_job_is_not_taken_for_the_next():
 
 @pytest.mark.parametrize("before_the_job", (True, False))
 def test_a_crash_is_reported(before_the_job):
-    child = _Child()
+    child = _Compiler()
     child.process.kill()
     if before_the_job:
         child.process.wait()

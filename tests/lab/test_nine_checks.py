@@ -72,7 +72,7 @@ def test_a_result_that_changes_is_a_race():
 
 def test_a_fixed_kernel_has_a_name_and_shows_its_change(capsys):
     kernel = fixed(half_split_row_kernel, ("x2 * tl.cos(angle2) +", "x2 * tl.cos(angle2) -"))
-    assert kernel.fn.__name__ == "half_split_row_fixed_kernel"
+    assert kernel.fn.__name__ == "my_rope_fixed_kernel"
     shown = capsys.readouterr().out.splitlines()
     assert [line[0] for line in shown] == ["-", "+"]  # a line, before and after
     t, freqs = torch.randn(2, 1, 1, 8).to(lab.device), torch.randn(2, 1, 1, 8).to(lab.device)

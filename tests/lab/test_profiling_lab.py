@@ -1,4 +1,4 @@
-"""What notebook 08 uses: the machine's model, the profiler's rows, ncu's reports, a timer."""
+"""What notebook 08 uses: the machine's model, the profiler's rows, a timer."""
 
 import re
 from types import SimpleNamespace
@@ -6,10 +6,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-import notebook_form
 from rope_lab.figures.roofline import RooflineExplorer
 from rope_lab.grading.pretend_gpu import PretendGPU
-from rope_lab.profiling import ncu, record_ncu, timeline
+from rope_lab.profiling import timeline
 from rope_lab.profiling.roofline import Machine, straight_line
 
 # the machine
@@ -79,76 +78,6 @@ def test_of_two_calls_the_last_is_kept():
     two = [event("aten::mul", 1000.0, 9.0), event("cudaLaunchKernel", 1002.0, 3.0)]
     two.append(event("mul_kernel", 1006.0, 5.0, CUDA))
     assert timeline.in_rows(one + two, times=2) == timeline.in_rows(two)
-
-
-# Nsight Compute's reports
-
-DETAILS = """==PROF== Connected to process 7
-==PROF== Profiling "naive" - 0: 0%....100% - 5 passes
-"ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"
-"0","naive","Command line","dram__bytes_read.sum","byte","136,314,880"
-"0","naive","Command line","launch__grid_size","","65,536"
-"0","naive","Command line","sm__bogus","%","n/a"
-"1","naive","Command line","dram__bytes_read.sum","byte","1"
-"""
-RAW = """==PROF== Disconnected from process 7
-"ID","Kernel Name","dram__bytes_read.sum","launch__grid_size","sm__bogus"
-"","","byte","","%"
-"0","naive","136314880","65,536",""
-"""
-
-
-@pytest.mark.parametrize("output", (DETAILS, RAW))
-def test_both_forms_of_ncu_are_read(output):
-    values, units = ncu.parse(output)
-    assert values["dram__bytes_read.sum"] == 136314880 and units["dram__bytes_read.sum"] == "byte"
-    assert values["launch__grid_size"] == 65536
-    assert "sm__bogus" not in values
-    with pytest.raises(ValueError, match="no launch"):
-        ncu.parse('==ERROR== no permission\n"ID","Kernel Name"\n')
-
-
-def test_a_report_survives_its_file(tmp_path):
-    values = {metric: 1.5 + 3 * place for place, metric in enumerate(ncu.METRICS)}
-    values["dram__bytes_read.sum"] = 136314880.0
-    report = ncu.Report({"kernel": "naive", "gpu": "a GPU"}, values, {ncu.METRICS[0]: "ns"})
-    ncu.write(tmp_path / "report.csv", report)
-    again = ncu.read(tmp_path / "report.csv")
-    assert again.about == report.about and again.values == values
-    assert again.units[ncu.METRICS[0]] == "ns"
-
-
-def test_metrics_that_ncu_does_not_know_are_left_out(monkeypatch, tmp_path):
-    bad = ncu.METRICS[3]
-
-    def run(command, **_):
-        asked = command[command.index("--metrics") + 1].split(",")
-        log = command[command.index("--log-file") + 1]
-        if bad in asked:
-            text = f"==ERROR== Failed to find metric {bad}\n"
-        else:
-            rows = [f'"0","k","{metric}","","1"' for metric in asked]
-            text = '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n'
-            text += "\n".join(rows)
-        with open(log, "w") as file:
-            file.write(text)
-        return SimpleNamespace(stdout="", stderr="")
-
-    words = record_ncu.command("naive", ncu.METRICS, "log")
-    assert words[words.index("--clock-control") + 1] == "none" and words[-1] == "naive"
-    monkeypatch.setattr(record_ncu.subprocess, "run", run)
-    monkeypatch.setattr(record_ncu, "about", lambda: {"gpu": "a GPU"})
-    report = ncu.read(record_ncu.record("naive", tmp_path))
-    assert set(report.values) == set(ncu.METRICS) - {bad}
-    assert report.about["gpu"] == "a GPU"
-
-
-@pytest.mark.parametrize("name", ("naive", "final", "unknown"))
-def test_the_committed_reports_have_what_the_notebook_reads(name):
-    report = ncu.read(notebook_form.FOLDER / "records" / f"08_ncu_{name}.csv")
-    assert {"kernel", "shape", "gpu", "versions", "date", "command"} <= set(report.about)
-    assert len(report.values) > 30 and len(report.stalls) > 8
-    assert "/" not in "".join(report.about.values())  # no path of any machine
 
 
 # a timer: its notebook has wrong ones

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +11,8 @@ import torch.distributed as dist
 pytest.importorskip("triton", reason="needs Triton")
 
 import rope_lab as lab
+from processes import is_running
+from rope_lab.child import Child
 from rope_lab.profiling import record_ranks
 from rope_lab.steps import on_ranks
 from rope_lab.steps import torchrun as torchrun_module
@@ -91,29 +92,22 @@ def test_ranks_that_fail_are_replayed_with_the_reason(monkeypatch):
     assert visible == [""]
 
 
-def is_running(process):
-    stat = Path(f"/proc/{process}/stat")
-    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
-
-
 def test_ranks_that_take_too_long_are_ended(tmp_path, monkeypatch):
     """They are processes of the launcher, in groups of their own."""
     source = "import os, sys, time\nopen(f'{sys.argv[1]}/{os.getpid()}', 'w')\ntime.sleep(300)"
     (tmp_path / "sleeps.py").write_text(source)
     (tmp_path / "ranks").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
-    wait = subprocess.Popen.wait
+    line = Child._line
 
-    def wait_for_ranks(process, timeout=None):
-        if timeout != 12:
-            return wait(process, timeout)
+    def late_once_there_are_ranks(launcher, late):
         for _ in range(600):
             if len(list((tmp_path / "ranks").iterdir())) == 2:
                 break
             time.sleep(0.1)
-        raise subprocess.TimeoutExpired("torchrun", timeout)
+        return line(launcher, time.monotonic())
 
-    monkeypatch.setattr(subprocess.Popen, "wait", wait_for_ranks)
+    monkeypatch.setattr(Child, "_line", late_once_there_are_ranks)
     with pytest.raises(RuntimeError, match=r"2 ranks of sleeps did not end within 12 s\."):
         torchrun("sleeps", str(tmp_path / "ranks"), seconds=12)
     ranks = [int(file.name) for file in (tmp_path / "ranks").iterdir()]

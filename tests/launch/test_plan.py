@@ -366,7 +366,7 @@ def test_what_has_no_plan_is_refused(change, error, message):
     arguments = {"t": torch.empty(5, 2, 3, 8), "freqs": torch.empty(5, 1, 1, 8)} | change
     with pytest.raises(error) as raised:
         plan_of(arguments.pop("function", rope_fw), **arguments)
-    assert str(raised.value).startswith(message)
+    assert message in str(raised.value)
 
 
 def test_a_norm_that_is_not_one_launch_has_no_plan():

@@ -1,6 +1,6 @@
 """Which kernels a compiled backward runs, by the strides of its gradients; needs a GPU.
 
-    python -m rope_lab.profiling.record_compiled_backward > 08_compiled_backward.txt
+    python tools/recording/compiled_backward.py > notebooks/records/08_compiled_backward.txt
 
 The function is Hugging Face's, of q and k in (b, h, s, d) with cached cosines and sines.
 """
@@ -9,9 +9,8 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from rope_kernels import RotaryPositionEmbedding
-
-from ..records import circumstances, origin
-from ..timing import measure
+from rope_lab.records import circumstances, origin
+from rope_lab.timing import measure
 
 S, B, HEADS, D = 2048, 16, 4, 256  # of q and of k: together the headline's tensor
 ORDERS = "stored bshd", "stored bhsd"

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from recording import long_context
+from recording.long_context import Plan
 from rope_kernels import RotaryPositionEmbedding
-from rope_lab.profiling import record_context
-from rope_lab.profiling.record_context import Plan
 from rope_lab.steps.long_context import SCALINGS, TRAINED, configuration
 from rope_lab.steps.prose import prose
 from rope_lab.steps.small_llama import Size
@@ -19,7 +19,7 @@ PLAN = Plan(
 
 def test_losses_are_means_over_windows_at_each_position():
     model, text = new_model(TINY), prose("held out")
-    found = record_context.losses(model, text, PLAN, TRAINED)
+    found = long_context.losses(model, text, PLAN, TRAINED)
     begins = 0, (len(text) - TRAINED - 1) // 2, len(text) - TRAINED - 1
     windows = torch.stack([text[begin : begin + TRAINED + 1] for begin in begins])
     assert found.shape == (TRAINED,)
@@ -30,13 +30,13 @@ def test_losses_are_means_over_windows_at_each_position():
 
 
 def test_bins_are_means_of_neighbors():
-    assert record_context.by_position(torch.arange(8.0), 4) == [0.5, 2.5, 4.5, 6.5]
+    assert long_context.by_position(torch.arange(8.0), 4) == [0.5, 2.5, 4.5, 6.5]
 
 
 @pytest.mark.parametrize("scaling", SCALINGS)
 def test_a_scaling_is_what_the_configuration_says(scaling):
     model = new_model(TINY)
-    record_context.scale(model, scaling)
+    long_context.scale(model, scaling)
     rope = RotaryPositionEmbedding.from_config(configuration(scaling))
     assert torch.equal(model.rotary.inv_freq, rope.inv_freq)
     assert model.rotary.attention_factor == rope.attention_factor
@@ -49,7 +49,7 @@ def test_training_changes_the_model_and_depends_on_the_seed():
     weights = []
     for seed in (0, 0, 1):
         model = new_model(TINY)
-        record_context.train(model, prose(), 2, 2, 32, 1e-3, seed)
+        long_context.train(model, prose(), 2, 2, 32, 1e-3, seed)
         weights.append(model.head.weight.detach())
     assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
     assert not torch.equal(weights[0], new_model(TINY).head.weight)
@@ -59,6 +59,6 @@ def test_the_first_byte_is_right_even_if_positions_are_forgotten(monkeypatch):
     model, seen = new_model(TINY), []
     forward = model.forward
     monkeypatch.setattr(model, "forward", lambda *a: seen.append(a[1]) or forward(*a))
-    right, forgotten = (record_context.generated(model, PLAN, forgets) for forgets in (False, True))
+    right, forgotten = (long_context.generated(model, PLAN, forgets) for forgets in (False, True))
     assert right[0] == forgotten[0]
     assert seen[:5] == 5 * [None] and all(torch.equal(p, torch.zeros_like(p)) for p in seen[5:])

@@ -2,16 +2,18 @@
 
 import re
 
-from benchmarks.bars import ON_THE_FLY
-from benchmarks.reports.markdown import NOTHING, Table, head, line
-from benchmarks.rows import LIMITS, OURS, ROOT
+from benchmarks.case import COS_AND_SIN, LIMITS, ON_THE_FLY, OURS
+from benchmarks.kind import Kind, Measured, rounded
+from benchmarks.providers import FROM_SOURCES
+from benchmarks.results import NOTHING, ROOT, Table, head, line
+from benchmarks.shapes import EVERYBODY_FROM_SOURCES
 from rope_lab.records import origin
 
 README = ROOT / "README.md"
 DIRECTIONS = ("forward", "backward")
 _THEIRS = ("TransformerEngine", "TransformerEngine, bshd")
 IN_README = "NVIDIA H200"
-# README's rows, and its columns: of a project that was timed in several ways, the fastest
+# README's columns; a project has a row, and of one that was timed in several ways, the fastest
 IN_BRIEF = (
     ("sbhd (2048, 16, 8, 256) bf16", "forward"),
     ("sbhd (2048, 16, 8, 256) bf16", "backward"),
@@ -20,17 +22,24 @@ IN_BRIEF = (
     ("sbhd (131072, 1, 8, 128) bf16", "forward"),
     ("thd (65536, 32, 128) bf16, 50 sequences", "forward"),
 )
-BESIDE = {
-    "ours": (OURS,),
-    "on the fly": (ON_THE_FLY,),
-    "TransformerEngine": _THEIRS,
-    "FlashAttention": ("FlashAttention",),
-    "flashinfer": ("flashinfer", "flashinfer, in place", "flashinfer, on the fly"),
-    "vLLM": ("vLLM", "vLLM, q and k"),
-    "Unsloth": ("Unsloth",),
-    "Liger": ("Liger-Kernel",),
-    "HF, compiled": ("Hugging Face, compiled",),
+# names in these rows, if they are others than the project's; '' for those without a row
+_IN_README = {
+    **{OURS: "ours", ON_THE_FLY: "on the fly", COS_AND_SIN: "", "copy_": ""},
+    **{"PyTorch eager": "", "torch.compile": "", "Hugging Face": ""},
+    **{"Hugging Face, compiled": "HF, compiled", "Liger-Kernel": "Liger"},
 }
+
+
+def facts(measured: Measured) -> dict:
+    """The last fields of a row: without host time, as launchers of ours are nobody's own call."""
+    errors = measured.checked.errors
+    return {
+        "error": measured.error,
+        "max_error": errors and rounded(errors.largest),
+        "how": measured.checked.run.how,
+        "of_copy": round(measured.limit_us / measured.timing.median_us, 4),
+        "bytes": measured.case.bytes_moved,
+    }
 
 
 def page(record: dict) -> str:
@@ -67,7 +76,12 @@ def tables(record: dict) -> list[Table]:
     found = {(row["shape"], row["direction"], row["provider"]): row for row in record["rows"]}
     times = [f"{found[*case, 'copy_']['median_us']:.1f} µs" for case in IN_BRIEF]
     lines = [*head(["", *(_in_brief(*case) for case in IN_BRIEF)], 1), line(["copy", *times])]
-    for project, names in BESIDE.items():
+    ways: dict[str, list[str]] = {}
+    for name in record["providers"]:
+        project = _IN_README.get(name, name.partition(", ")[0])
+        ways.setdefault(project, []).append(name)
+    ways.pop("", None)
+    for project, names in ways.items():
         cells = []
         for case in IN_BRIEF:
             shares = [found[*case, name]["of_copy"] for name in names if (*case, name) in found]
@@ -155,3 +169,18 @@ def _left_out(record: dict) -> list[str]:
         for (name, why), places in reasons.items()
     ]
     return ["Left out:", "", *lines] if lines else []
+
+
+PEERS = Kind(
+    file="peers-{gpu}",
+    sets={"peers": EVERYBODY_FROM_SOURCES},
+    record=("peers",),
+    providers=FROM_SOURCES,
+    ours=(OURS, ON_THE_FLY, COS_AND_SIN),
+    place=lambda name, group, case: {"shape": case.label},
+    facts=facts,
+    mark="max_error",
+    page=page,
+    tables=tables,
+    pictures={"": "peers"},
+)

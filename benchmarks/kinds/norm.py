@@ -2,14 +2,27 @@
 
 from collections.abc import Iterator
 
-from benchmarks.norm_cases import NORM_GROUPS, NORM_OURS, UNITS
-from benchmarks.reports.markdown import NOTHING, head, line
+from benchmarks import bars
+from benchmarks.kind import Kind, Measured
+from benchmarks.providers import NORMS
+from benchmarks.providers.norm import OURS
+from benchmarks.results import NOTHING, head, line
 from rope_lab.records import origin
+
+UNITS = {"forward": 1.0, "backward": 1.5}  # copies of q and k that move as many bytes
+NORM_OURS = tuple(provider.name for provider in OURS)
+
+
+def facts(measured: Measured) -> dict:
+    """The last fields of a row."""
+    unit, errors = measured.limit_us * UNITS[measured.direction], measured.checked.errors
+    share = {"per_cent": round(100 * unit / measured.timing.median_us, 1)}
+    return share | ({"error": errors.relative} if errors else {})
 
 
 def page(results: dict) -> str:
     """A row for each provider in each format, the verdicts, who was left out; a record's `note`."""
-    case = NORM_GROUPS[0].cases[0]
+    case = bars.NORM[0].cases[0]
     command = "benchmarks norm" if "format" in results else "benchmarks.norm"  # until 2026-11-22
     lines = [
         "# Normalize and rotate q and k",
@@ -45,7 +58,7 @@ def verdict_lines(results: dict) -> list[str]:
 
 def _bars() -> Iterator[tuple[str, str, int]]:
     """Format, direction, per cent."""
-    for group in NORM_GROUPS:
+    for group in bars.NORM:
         for case in group.cases:
             for direction, bar in group.bars:
                 yield case.tensor_format, direction, round(100 * bar.at_least)
@@ -71,3 +84,17 @@ def _left_out(results: dict) -> Iterator[str]:
     for left in results["left_out"]:
         place = ", ".join(filter(None, (left["format"], left.get("direction"))))
         yield f"- Left out: {left['provider']} ({place}): {left['why']}"
+
+
+NORM = Kind(
+    file="{gpu}-norm",
+    sets={"norm": bars.NORM},
+    record=("norm",),
+    providers=NORMS,
+    ours=NORM_OURS,
+    place=lambda name, group, case: {"format": case.tensor_format},
+    facts=facts,
+    mark="per_cent",
+    page=page,
+    verdicts=verdict_lines,
+)

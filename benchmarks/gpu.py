@@ -2,16 +2,27 @@
 
 import gc
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
 from rope_lab.records import circumstances
-from rope_lab.timing import Timing, measure, measure_host
+from rope_lab.timing import Timing, measure, measure_host, require_compiled_kernels
 
 _ASKED = ("clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem", "temperature.gpu",
           "power.limit")  # fmt: skip
+
+
+def can_measure() -> bool:
+    """Is there a GPU, and are kernels compiled? If not, say so."""
+    try:
+        require_compiled_kernels()
+    except RuntimeError as why:
+        print(f"Nothing is measured: {why}", file=sys.stderr)
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -72,18 +83,17 @@ class GPU:
         return circumstances()
 
     def clocks(self) -> dict[str, str]:
-        """Clocks, temperature and power limit, if they can be read."""
+        """Clocks, temperature and power limit, as nvidia-smi says; nothing is ever set.
+
+        Empty where it cannot be asked.
+        """
         uuid = getattr(torch.cuda.get_device_properties(), "uuid", None)
-        return read_clocks(f"GPU-{uuid}" if uuid else "0")
-
-
-def read_clocks(gpu: str) -> dict[str, str]:
-    """What nvidia-smi says of a GPU; nothing is ever set. Empty where it cannot be asked."""
-    command = ["nvidia-smi", "-i", gpu, f"--query-gpu={','.join(_ASKED)}", "--format=csv,noheader"]
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    lines = answer.stdout.strip().splitlines()
-    values = [value.strip() for value in lines[0].split(",")] if lines else []
-    return dict(zip(_ASKED, values, strict=False)) if len(values) == len(_ASKED) else {}
+        command = ["nvidia-smi", "-i", f"GPU-{uuid}" if uuid else "0", "--format=csv,noheader"]
+        command.append(f"--query-gpu={','.join(_ASKED)}")
+        try:
+            answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+        except (OSError, subprocess.SubprocessError):
+            return {}
+        values = answer.stdout.partition("\n")[0].split(",")
+        found = dict(zip(_ASKED, map(str.strip, values), strict=False))
+        return found if len(values) == len(_ASKED) else {}

@@ -1,20 +1,26 @@
 """What a provider is: a name, a layout that it likes, and a function that rotates.
 
 An adapter says these and no more; the runs that are measured are made from them here, the same way
-for everybody. A package is imported by the adapter's function, never when the module is loaded.
+for everybody. A package is imported by the adapter's function, never when the module is loaded. A
+project without its package (`FromSources`) is a few of its files, compiled or imported alone.
 """
 
 import importlib.metadata
 import importlib.util
 from collections.abc import Callable
+from ctypes import CDLL
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from types import ModuleType
 
 import torch
 from torch import Tensor
 
 from benchmarks.case import Case
-from benchmarks.workload import Layout, Workload
+from benchmarks.peers.sources import Source
+from benchmarks.workload import Errors, Layout, Workload, rounded_error
+
+BY_ITS_HOST_CODE = "its kernel, launched by its own host code"
 
 Function = Callable[..., tuple[Tensor, ...]]
 
@@ -45,6 +51,7 @@ class Provider:
     has_backward = True
     takes_a_pair = False  # q and k at once
     built_with = ""  # flags of nvcc that change code, if it is compiled from sources
+    roundings = 3  # of a table, of products and of sums; ours rounds once
     dtypes: tuple[str, ...] = ()  # none named: all
 
     def layout(self, case: Case) -> Layout:
@@ -64,6 +71,16 @@ class Provider:
         """Does it write into the tensors (forward) or gradients (backward) that it is given?"""
         return False
 
+    def allowed_error(self, case: Case) -> float:
+        """How far from fp64 results may be and still be right."""
+        return rounded_error(case, self.roundings)
+
+    def errors(
+        self, workload: Workload, results: tuple[Tensor, ...], layout: Layout, direction: str
+    ) -> Errors:
+        """How far results are from fp64."""
+        return workload.errors(results, layout, direction)
+
     def version(self) -> str | None:
         """Of the package; None: it is not installed."""
         if not self.package:
@@ -73,8 +90,6 @@ class Provider:
                 return None
             return importlib.metadata.version(self.distribution)
         except importlib.metadata.PackageNotFoundError:
-            return "unknown"
-        except ValueError:  # a stand-in without a spec
             return "unknown"
 
     def absent(self) -> str:
@@ -143,6 +158,60 @@ class Provider:
             return torch.autograd.grad(results, leaves, grads, retain_graph=True)
 
         return backward
+
+
+class FromSources(Provider):
+    """A project's RoPE without its package: subclasses compile or import it in `prepare`."""
+
+    source: Source
+    measures: str  # what is inside the call that is timed
+
+    def version(self) -> str | None:
+        """The revision; None: its files are not unpacked."""
+        return None if self.source.missing() else self.source.revision
+
+    def absent(self) -> str:
+        """Why it cannot take part; '': it is compiled or imported now."""
+        missing = self.source.missing()
+        if missing:
+            return f"not unpacked: {', '.join(missing)}"
+        try:
+            self.code  # noqa: B018
+        except Exception as failure:  # of whatever kind: the others are measured all the same
+            return first_line(failure)
+        return ""
+
+    def origin(self) -> str:
+        """In words: built or imported, and at which commit or release."""
+        how = "built" if self.built_with else "imported"
+        here = "" if self.version() else " (not unpacked)"
+        return f"{how} from sources, {self.source.revision}{here}"
+
+    def about(self) -> dict:
+        """Where it comes from and what is timed, for a record."""
+        about = {"measures": self.measures, "repository": self.source.repository}
+        return about | {"revision": self.source.revision, "built_with": self.built_with}
+
+    def cannot(self, case: Case, direction: str) -> str | None:
+        """As others; and it is not called as its users call it, so its host time says nothing."""
+        if case.clock == "host":
+            return "no host time: it is called by a launcher of ours"
+        if direction not in ("forward", "backward"):
+            return "forward and backward apart, without autograd"
+        return super().cannot(case, direction)
+
+    @cached_property
+    def code(self) -> ModuleType | CDLL:
+        """Its functions, compiled or imported once."""
+        return self.prepare()
+
+    def prepare(self) -> ModuleType | CDLL:
+        """Import, or compile and load.
+
+        Raises:
+            Exception: of any kind, if that fails; the message says why.
+        """
+        raise NotImplementedError
 
 
 def first_line(failure: Exception) -> str:

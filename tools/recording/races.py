@@ -1,24 +1,21 @@
-"""Record what finds a collision of two stores: `python -m rope_lab.profiling.record_races`.
+"""Record what finds a collision of two stores, on a GPU: `python tools/recording/races.py`.
 
-Two records of notebook 10 come from here, on a GPU: how many launches were wrong, and what
-compute-sanitizer said, where it is installed.
+Two records of notebook 10 come from here: how many launches were wrong, and what compute-sanitizer
+said, where it is installed.
 """
 
-import argparse
 import glob
 import os
 import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import torch
 
 from rope_kernels import RotaryPositionEmbedding
 from rope_kernels.reference import apply_rotary_pos_emb
-
-from ..records import RECORD_SWITCH, observe
+from rope_lab.records import RECORD_SWITCH, observe
 
 LAUNCHES, SECONDS = 200, 60
 HEAD_DIMS, WARPS = (64, 80, 96, 112), (1, 2, 4)
@@ -37,7 +34,7 @@ def count_wrong_launches() -> dict:
 
     And of heads of 96 and four warps: barriers and stores in the PTX.
     """
-    from ..steps.collision import unmasked_row, unmasked_row_kernel
+    from rope_lab.steps.collision import unmasked_row, unmasked_row_kernel
 
     found = {}
     for d in HEAD_DIMS:
@@ -107,18 +104,15 @@ def _tidy(line: str) -> str:
     return re.sub(r"(/[\w.+-]+)+/", "", line).rstrip()
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("notebooks/records"))
-    folder = parser.parse_args(arguments).out
+def main() -> int:
     if not torch.cuda.is_available():
         print("There is no GPU here.")
         return 1
     os.environ[RECORD_SWITCH] = "1"
-    print(observe("10/collision", count_wrong_launches, records=folder), flush=True)
-    print(observe("10/sanitizer", what_the_sanitizer_says, records=folder))
+    print(observe("10/collision", count_wrong_launches), flush=True)
+    print(observe("10/sanitizer", what_the_sanitizer_says))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

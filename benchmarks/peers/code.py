@@ -1,4 +1,4 @@
-"""Compile a launcher of ours with nvcc, load it with ctypes, and call it with tensors.
+"""Compile a launcher of ours with nvcc and call it with tensors, or import one file of a project.
 
 A launcher is one C++ file in `launchers/` that includes a project's sources and has plain C
 functions: pointers, `int64_t`, `double`, the stream last. Such a function returns null, or the
@@ -7,13 +7,16 @@ message of a failure. Nothing is linked to libtorch, which is why compiling take
 
 import ctypes
 import hashlib
+import importlib.util
 import os
 import re
 import shutil
 import subprocess
+import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -22,6 +25,7 @@ from benchmarks.peers.sources import PEERS
 
 HERE = Path(__file__).resolve().parent
 DTYPE_CODES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}  # as the launchers have them
+_PREFIX = "_peers"  # of modules' names, so that an installed package is never shadowed
 _ALWAYS = ("-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", "--expt-relaxed-constexpr")
 
 
@@ -43,32 +47,22 @@ def nvcc_version() -> str | None:
     return release.group(1) if release else "unknown"
 
 
-def build(
-    launcher: str,
-    include: Sequence[Path],
-    flags: Sequence[str] = (),
-    capability: tuple[int, int] | None = None,
-) -> Path:
-    """Compile `launchers/<launcher>.cu` into a shared object, unless this has been done.
+def build(launcher: str, include: Sequence[Path], flags: Sequence[str] = ()) -> ctypes.CDLL:
+    """Compile `launchers/<launcher>.cu` into a shared object, unless this has been done; load it.
 
     Args:
         launcher: a file's name in `launchers/`, without its suffix.
         include: folders to search for headers: the project's, and those of our stubs.
         flags: more flags for nvcc; those of the project's own build that change code.
-        capability: of the GPU to compile for; by default that of the current one.
 
     Raises:
-        ValueError: there is no such launcher.
         RuntimeError: there is no nvcc, or it failed; the message has its first error.
     """
     source = HERE / "launchers" / f"{launcher}.cu"
-    if not source.is_file():
-        known = sorted(path.stem for path in source.parent.glob("*.cu"))
-        raise ValueError(f"launcher is {launcher!r}; accepted: {known}")
     nvcc = find_nvcc()
     if nvcc is None:
         raise RuntimeError("there is no nvcc to compile it with")
-    major, minor = capability or torch.cuda.get_device_capability()
+    major, minor = torch.cuda.get_device_capability()
     folders = [source.parent, *include]
     command = [nvcc, *_ALWAYS, f"-arch=sm_{major}{minor}", *flags, str(source)]
     command += [f"-I{folder}" for folder in folders]
@@ -80,12 +74,7 @@ def build(
         if done.returncode != 0:
             raise RuntimeError(f"nvcc failed: {_first_error(done.stderr + done.stdout)}")
         unfinished.replace(target)
-    return target
-
-
-def load(path: Path) -> ctypes.CDLL:
-    """The shared object, loaded."""
-    return ctypes.CDLL(str(path))
+    return ctypes.CDLL(str(target))
 
 
 def call(function, *arguments: Tensor | int | float | None) -> None:
@@ -99,6 +88,36 @@ def call(function, *arguments: Tensor | int | float | None) -> None:
     failure = function(*map(_as_c, arguments), stream)
     if failure is not None:
         raise RuntimeError(failure.decode())
+
+
+def import_file(
+    path: Path, name: str, stubs: Mapping[str, Mapping[str, object]] | None = None
+) -> ModuleType:
+    """The module of a file, under a name of our own.
+
+    Args:
+        path: the file.
+        name: its dotted name in its project, such as 'unsloth.kernels.rope_embedding'. Its
+            relative imports are resolved from there.
+        stubs: modules that it imports by relative imports: dotted name in the project, and
+            the attributes that the module needs.
+
+    Raises:
+        ValueError: there is no such file.
+        ImportError: it imports something that is neither installed nor stood in for.
+    """
+    if not path.is_file():
+        raise ValueError(f"path is {str(path)!r}; accepted: a file")
+    names = {name, *(stubs or {})}
+    for package in sorted({parent for one in names for parent in _parents(one)}):
+        _put(package).__path__ = []
+    for stub, attributes in (stubs or {}).items():
+        vars(_put(stub)).update(attributes)
+    spec = importlib.util.spec_from_file_location(f"{_PREFIX}.{name}", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def _as_c(argument: Tensor | int | float | None) -> ctypes._SimpleCData:
@@ -122,3 +141,13 @@ def _fingerprint(command: Sequence[str], folders: Sequence[Path]) -> str:
 def _first_error(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return next((line for line in lines if "error" in line), lines[0] if lines else "")[:300]
+
+
+def _parents(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(len(parts))]  # '' is the prefix alone
+
+
+def _put(name: str) -> ModuleType:
+    full = f"{_PREFIX}.{name}" if name else _PREFIX
+    return sys.modules.setdefault(full, ModuleType(full))

@@ -1,12 +1,52 @@
 """Rotations: the page with every row, and the tables of benchmarks/README.md."""
 
+from collections.abc import Iterable
+from dataclasses import asdict
+
+from benchmarks.case import LIMITS, OURS
+from benchmarks.kind import Kind, Measured
+from benchmarks.provider import FromSources, Provider
 from benchmarks.providers import PROVIDERS
-from benchmarks.reports.markdown import NOTHING, Table, head, line
-from benchmarks.reports.verdicts import Verdict, verdicts
-from benchmarks.rows import LIMITS, OURS, ROOT, comparisons, share
+from benchmarks.results import (
+    NOTHING,
+    ROOT,
+    Table,
+    bandwidth,
+    comparisons,
+    file_name,
+    head,
+    line,
+    share,
+)
+from benchmarks.shapes import RECORD, SETS
+from benchmarks.verdicts import Verdict, verdicts
 from rope_lab.records import origin
 
 FULL = ROOT / "benchmarks" / "README.md"
+
+
+def facts(measured: Measured) -> dict:
+    """The last fields of a row. Of what comes from sources the host time says nothing."""
+    group, case, checked = measured.group, measured.case, measured.checked
+    bar = group.bar(measured.direction) if measured.provider == OURS else None
+    by_a_launcher = isinstance(PROVIDERS.get(measured.provider), FromSources)
+    return {
+        "error": measured.error,
+        "right": checked.right,
+        "peak_bytes": checked.peak_bytes,
+        "host_us": None if by_a_launcher else measured.host_us,
+        "how": checked.run.how,
+        "bytes": case.bytes_moved * (2 if measured.direction == "both" else 1),
+        "bar": bar and asdict(bar),
+        "in_readme": group.in_readme,
+    } | case.fields()
+
+
+def versions(providers: Iterable[Provider], absent: dict[str, str]) -> dict:
+    """Who took part, for a record: versions, None where one is not there."""
+    found = {p.name: None if p.name in absent else p.version() for p in providers}
+    packages = {p.distribution or p.name: found[p.name] for p in providers if found[p.name]}
+    return {"format": 2, "providers": found, "packages": packages}
 
 
 def tables(results: dict) -> list[Table]:
@@ -90,7 +130,7 @@ def _caption(results: dict) -> str:
 
 
 def _also(results: dict) -> str:
-    name = results["gpu"].lower().replace(" ", "-")
+    name = file_name(results["gpu"])
     pictures = {
         "every row": f"{name}.md",
         "bandwidth against sequence length": f"{name}-bandwidth.png",
@@ -99,9 +139,6 @@ def _also(results: dict) -> str:
     }
     links = [f"[{what}](results/{file})" for what, file in pictures.items()]
     return f"Also: {', '.join(links)}."
-
-
-# the page
 
 
 def _every_row(rows: list[dict]) -> list[str]:
@@ -125,16 +162,11 @@ def _full(row: dict, limit: dict) -> list[str]:
         f"{row['spread']:.1%}",
         f"{share(row, limit):.1%}" if on_gpu else f"{1 / share(row, limit):.2f}x",
         f"{bandwidth(row):.0f}" if on_gpu else "",
-        f"{row['host_us']:.1f}",
+        "" if row["host_us"] is None else f"{row['host_us']:.1f}",
         "" if peak is None else f"{peak / 2**20:.1f}",
         "" if row["error"] is None else f"{row['error']:.1e}" + ("" if row["right"] else " WRONG"),
         row["how"],
     ]
-
-
-def bandwidth(row: dict) -> float:
-    """GB/s: each element read and written once, over the time taken."""
-    return row["bytes"] / row["median_us"] / 1e3
 
 
 def _left_out(results: dict) -> list[str]:
@@ -146,3 +178,21 @@ def _left_out(results: dict) -> list[str]:
         example = ", ".join(filter(None, (cases[0]["shape"], cases[0]["direction"])))
         lines.append(line([provider, why.replace("|", "/"), str(len(cases)), example]))
     return lines
+
+
+ROTATION = Kind(
+    file="{gpu}",
+    sets=SETS,
+    record=RECORD,
+    providers=PROVIDERS,
+    ours=(OURS,),
+    place=lambda name, group, case: {"set": name, "group": group.title, "shape": case.label},
+    facts=facts,
+    mark="set",
+    about=versions,
+    page=page,
+    tables=tables,
+    verdicts=verdict_lines,
+    pictures={"-bandwidth": "seeds", "-shapes": "shapes", "-host": "host"},
+    times_wrong=True,
+)

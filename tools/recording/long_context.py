@@ -1,29 +1,26 @@
-"""Record notebook 12's long context: `python -m rope_lab.profiling.record_context`; needs a GPU.
+"""Record notebook 12's long context, on a GPU: `python tools/recording/long_context.py`.
 
 A small Llama is trained on windows of 256 bytes. Then its loss on held-out text is taken at 2048
 positions, with each scaling of its frequencies, as it is and after a short fine-tuning on windows
 of 2048 bytes. Several seeds go through all of it.
 """
 
-import argparse
 import copy
 import math
 import os
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from rope_kernels import RotaryPositionEmbedding
-
-from ..records import RECORD_SWITCH, observe
-from ..steps.long_context import LONG, SCALINGS, TRAINED, configuration
-from ..steps.prose import batch, prose
-from ..steps.small_llama import SmallLlama
-from ..steps.training import optimizer_of, step
+from rope_lab.records import RECORD_SWITCH, observe
+from rope_lab.steps.long_context import LONG, SCALINGS, TRAINED, configuration
+from rope_lab.steps.prose import batch, prose
+from rope_lab.steps.small_llama import SmallLlama
+from rope_lab.steps.training import optimizer_of, step
 
 
 @dataclass(frozen=True)
@@ -116,7 +113,7 @@ def one_seed(seed: int, plan: Plan, model: SmallLlama) -> dict:
     return found
 
 
-def record(plan: Plan, records: Path | None = None) -> None:
+def record(plan: Plan) -> None:
     """Train and evaluate all seeds, and write two records."""
     begin, found, models = time.perf_counter(), [], []
     for seed in range(plan.seeds):
@@ -132,16 +129,10 @@ def record(plan: Plan, records: Path | None = None) -> None:
     for name, forgets in (("right", False), ("forgotten", True)):
         texts[name] = generated(models[0], plan, forgets)
         print(f"{name}: {texts[name]!r}", flush=True)
-    observe("12/long-context", lambda: curves, records)
-    observe("12/long-generation", lambda: texts, records)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--records", type=Path, help="the folder; by default that of the series")
-    os.environ[RECORD_SWITCH] = "1"
-    record(Plan(), parser.parse_args().records)
+    observe("12/long-context", lambda: curves)
+    observe("12/long-generation", lambda: texts)
 
 
 if __name__ == "__main__":
-    main()
+    os.environ[RECORD_SWITCH] = "1"
+    record(Plan())

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from benchmarks.rows import OURS, comparisons, share
+from benchmarks.case import OURS
+from benchmarks.results import comparisons, share
 
 
 @dataclass(frozen=True)
@@ -46,36 +47,24 @@ def _of_one_bar(title: str, pairs: list[tuple[dict, dict]]) -> Iterator[Verdict]
         by_direction.setdefault(pair[0]["direction"], []).append(pair)
     worst = {d: min(share(*pair) for pair in found) for d, found in by_direction.items()}
     if bar["at_least"] is not None:
-        yield Verdict(
-            title,
-            f"≥ {bar['at_least']:.0%} of {limit}",
-            _listed(worst, "{:.1%}"),
-            *_margin(min(worst.values()) - bar["at_least"], "{:.1f} points", 100),
-        )
+        margin = 100 * (min(worst.values()) - bar["at_least"])
+        asked, found = f"≥ {bar['at_least']:.0%} of {limit}", _listed(worst, "{:.1%}")
+        yield Verdict(title, asked, found, margin >= 0, f"{abs(margin):.1f} points")
     if bar["at_most"] is not None:
         slowest = {direction: 1 / least for direction, least in worst.items()}
-        yield Verdict(
-            title,
-            f"≤ {bar['at_most']:g} times {limit}",
-            _listed(slowest, "{:.2f} times"),
-            *_margin(bar["at_most"] - max(slowest.values()), "{:.2f} times", 1),
-        )
+        margin = bar["at_most"] - max(slowest.values())
+        asked, found = f"≤ {bar['at_most']:g} times {limit}", _listed(slowest, "{:.2f} times")
+        yield Verdict(title, asked, found, margin >= 0, f"{abs(margin):.2f} times")
     if bar["even"] is not None:
+        title = f"{title}: slowest over fastest of {len(pairs) // len(by_direction)}"
         uneven = {}
-        for direction, found in by_direction.items():
-            times = [ours["median_us"] for ours, _ in found]
+        for direction, of_direction in by_direction.items():
+            times = [ours["median_us"] for ours, _ in of_direction]
             uneven[direction] = max(times) / min(times) - 1
-        yield Verdict(
-            f"{title}: slowest over fastest of {len(pairs) // len(by_direction)}",
-            f"< {bar['even']:.0%} apart",
-            _listed(uneven, "{:.1%}"),
-            *_margin(bar["even"] - max(uneven.values()), "{:.1f} points", 100),
-        )
+        margin = 100 * (bar["even"] - max(uneven.values()))
+        asked, found = f"< {bar['even']:.0%} apart", _listed(uneven, "{:.1%}")
+        yield Verdict(title, asked, found, margin >= 0, f"{abs(margin):.1f} points")
 
 
 def _listed(values: dict[str, float], form: str) -> str:
     return ", ".join(f"{direction} {form.format(value)}" for direction, value in values.items())
-
-
-def _margin(margin: float, form: str, factor: float) -> tuple[bool, str]:
-    return margin >= 0, form.format(abs(margin) * factor)

@@ -1,0 +1,74 @@
+"""What tells one kind of record from another: its sets, its rows, its page.
+
+They differ in nothing else: `measure.py` measures them all the same way. `kinds/` has a file each.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from benchmarks.case import Case, Group
+from benchmarks.provider import Provider, Run
+from benchmarks.results import Table
+from benchmarks.workload import Errors
+from rope_lab.timing import Timing
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A call that may be timed."""
+
+    run: Run
+    errors: Errors | None  # None: a limit rotates nothing
+    right: bool
+    peak_bytes: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One call: what was found out about it."""
+
+    group: Group
+    case: Case
+    direction: str
+    provider: str
+    checked: Checked
+    timing: Timing
+    limit_us: float  # of the limit, measured in turns with it
+    host_us: float
+
+    @property
+    def error(self) -> float | None:
+        """Norm of the difference over the norm of what is right, in three digits."""
+        return self.checked.errors and rounded(self.checked.errors.relative)
+
+
+def rounded(error: float) -> float:
+    """In three digits."""
+    return float(f"{error:.3g}")
+
+
+def origins(providers: Iterable[Provider], absent: dict[str, str]) -> dict:
+    """Who took part, for a record: where each comes from, and what is timed."""
+    about = {p.name: p.about() | {"absent": absent.get(p.name)} for p in providers}
+    return {"format": 1, "providers": about}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of record."""
+
+    file: str  # name of its records
+    sets: dict[str, tuple[Group, ...]]
+    record: tuple[str, ...]  # the sets that a record holds
+    providers: dict[str, Provider]
+    ours: tuple[str, ...]  # measured always, and an error of the command if it fails
+    place: Callable[[str, Group, Case], dict]  # which case, in the first fields of a row
+    facts: Callable[[Measured], dict]  # the last fields of a row
+    mark: str  # a field of its rows that no other kind has
+    about: Callable[[Iterable[Provider], dict[str, str]], dict] = origins
+    page: Callable[[dict], str] | None = None
+    tables: Callable[[dict], list[Table]] = lambda results: []  # in README or docs
+    verdicts: Callable[[dict], list[str]] = lambda results: []  # in words, one a line
+    # what goes after the name of a picture's file -> the function in `pictures.py` that draws it
+    pictures: Mapping[str, str] = field(default_factory=dict)
+    times_wrong: bool = False  # a wrong result has a row that says so; else it is left out

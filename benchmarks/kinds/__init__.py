@@ -1,0 +1,22 @@
+"""The kinds of record, a file each: what a row says, and what is made of the rows."""
+
+from benchmarks.kind import Kind
+from benchmarks.kinds.norm import NORM
+from benchmarks.kinds.peers import PEERS
+from benchmarks.kinds.rotation import ROTATION
+from benchmarks.kinds.shards import SHARDS
+
+KINDS = (ROTATION, PEERS, NORM, SHARDS)
+
+
+def kind_of(results: dict) -> Kind:
+    """Of which kind these results are.
+
+    Raises:
+        ValueError: they have no rows, or rows of no known kind.
+    """
+    first = results["rows"][0] if results["rows"] else {}
+    found = [kind for kind in KINDS if kind.mark in first]
+    if not found:
+        raise ValueError("results have no rows; accepted: what `python -m benchmarks` writes")
+    return found[0]

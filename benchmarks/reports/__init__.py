@@ -1,1 +1,0 @@
-"""What is made of results: pages, README's tables, pictures, verdicts. A module for each kind."""

@@ -1,0 +1,1 @@
+"""Measurements that no notebook makes: each script here writes records, on a GPU."""
