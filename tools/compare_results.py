@@ -1,159 +1,218 @@
-"""Make the same random calls with two checkouts of `rope_kernels`; compare results bit for bit.
+"""Make random calls, and compare two checkouts bit for bit, or the kernels with plain PyTorch.
 
     python tools/compare_results.py OLD NEW --calls 2000 --jobs 2
     python tools/compare_results.py OLD NEW --calls 500 --device cuda
+    python tools/compare_results.py CHECKOUT --calls 100                  # with plain PyTorch
 
-Each checkout runs in child processes of its own, through the public API alone. On the CPU the
-kernels run in Triton's interpreter. Three calls in ten normalize and rotate, the others rotate.
-Some go backward, some twice. `random_calls` draws and makes them.
+On the CPU the kernels run in Triton's interpreter. Three calls in ten normalize and rotate, the
+others rotate. Some go backward, some twice, some are refused. `calls/` draws and makes them, from
+the public API alone. A call depends on the seed and its number: `--only 17 42` repeats two.
 
-Compared are outputs, gradients, memory that a call overwrote (and all that it must not overwrite),
-shapes, strides, dtypes, the types of exceptions, and in the interpreter how many kernels were
-launched. NaNs are equal to each other. A call depends on the seed and its number alone:
-`--only 17 42` repeats two of them.
+Of two checkouts are compared: outputs, gradients, memory that a call overwrote (and all that it
+must not overwrite), shapes, strides, dtypes, the types of exceptions, and in the interpreter how
+many kernels were launched. NaNs are equal to each other.
 
-Calls that a checkout is known to answer otherwise are left out, and drawn with `--include NAME`:
+Plain PyTorch is the same call with `fused=False`, which rounds once where the kernel does. Values
+may differ by a few roundings; types of errors, dtypes and shapes may not.
 
-    bf16-inv-freq        a module whose inv_freq is bf16 or fp16
-    flags                bools and integers of the wrong type: inplace="False", cp_size=True
-    nonfinite-inv-freq   a module whose inv_freq holds NaN or infinity
-    overlap              in place: unusual overlaps of q with k, or of t with itself
-
-Exit status: 0 no difference, 1 differences, 2 a child failed.
+Exit status: 0 no difference, 1 differences, 2 a process died.
 """
 
 import argparse
-import json
-import os
-import subprocess
 import sys
-import tempfile
+import warnings
 from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
 
-from random_calls.draw import KNOWN, draw
-from random_calls.make import Maker
-from random_calls.perform import Launches, perform
+from calls.call import OF_NORMS
+from calls.draw import FUNCTIONS, draw
+from calls.make import Maker
+from calls.perform import digest, perform
+from two_checkouts import Checkout, parser_of
 
-# --- the child: make one checkout's share of the calls -------------------------------------------
+# norm of the difference over the norm, by the dtype of a call; the interpreter truncates to bf16
+ALLOWED = {"bfloat16": 2e-2, "float16": 2e-3, "float32": 2e-5, "float64": 1e-11}
+
+# --- in the process of a checkout ----------------------------------------------------------------
 
 
-def child(options: argparse.Namespace) -> int:
-    """Make one checkout's share of the calls; a line of JSON for each."""
-    import warnings
-
+def answer(question: dict) -> dict | list:
+    """What a call did; or how it differs from plain PyTorch, in words."""
     import torch
 
     import rope_kernels
 
-    if Path(options.old).resolve() not in Path(rope_kernels.__file__).resolve().parents:
-        raise RuntimeError(f"rope_kernels was imported from {rope_kernels.__file__}")
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    launches = Launches()
-    with open(options.new, "w") as file:
-        for index in options.only:
-            call = draw(options.seed, index, tuple(options.include))
-            if options.device == "cuda":
-                call["times"] = 3  # the second may take the fast path
-            torch.manual_seed(index)
-            then = launches.count
-            results = perform(call, rope_kernels, Maker(options.seed, index, options.device))
-            if options.device == "cpu":
-                results["launches"] = launches.count - then
-            print(json.dumps([index, results]), file=file, flush=True)
-    return 0
+    seed, index, device = (question[name] for name in ("seed", "index", "device"))
+    if question["with_pytorch"]:
+        return differences_from_pytorch(seed, index, device, rope_kernels)
+    call = draw(seed, index)
+    if device == "cuda":
+        call.times = 3  # the second may take the fast path
+    torch.manual_seed(index)
+    with counted_launches() as launches:
+        results = perform(call, rope_kernels, Maker(seed, index, device), digest)
+    return results | ({"launches": len(launches)} if device == "cpu" else {})
 
 
-# --- the parent ---------------------------------------------------------------------------------
+@contextmanager
+def counted_launches() -> Iterator[list]:
+    """Notes what the interpreter launches; on a GPU, where launches are hidden, nothing."""
+    from triton.runtime.interpreter import GridExecutor
+
+    launches, launch = [], GridExecutor.__call__
+
+    def counted(executor, *arguments, **options):
+        launches.append(executor)
+        return launch(executor, *arguments, **options)
+
+    GridExecutor.__call__ = counted
+    try:
+        yield launches
+    finally:
+        GridExecutor.__call__ = launch
+
+
+class PlainPyTorch:
+    """The public functions with `fused=False`; all else as in the package."""
+
+    def __init__(self, package) -> None:
+        self.package = package
+
+    def __getattr__(self, name: str) -> Callable:
+        function = getattr(self.package, name)
+        if name not in FUNCTIONS:
+            return function
+
+        def plain(*arguments, **options):
+            options["fused"] = False
+            if name not in OF_NORMS and options.get("rounding") in (None, "once"):
+                options["rounding"] = "upcast"
+            return function(*arguments, **options)
+
+        return plain
+
+
+def differences_from_pytorch(seed: int, index: int, device: str, package, other=None) -> list[str]:
+    """What differs between a call of the kernels and the same in plain PyTorch, in words."""
+    import torch
+
+    call = draw(seed, index)
+    call.fused, call.times = True, 1
+    found = []
+    for library in (package, other or PlainPyTorch(package)):
+        torch.manual_seed(index)
+        maker = Maker(seed, index, device)
+        found.append(perform(call, library, maker, _copied))
+    ours, plain = found
+    if ours.keys() != plain.keys():
+        return [f"{name}: one of the two" for name in ours.keys() ^ plain.keys()]
+    hows = {name: difference(x, plain[name], call.dtype) for name, x in ours.items()}
+    return [f"{name}: {how}" for name, how in hows.items() if how]
+
+
+def _copied(x):
+    return None if x is None else x.detach().clone()
+
+
+def difference(ours, plain, dtype: str) -> str:
+    """How two values differ; '' if they don't."""
+    import torch
+
+    if not isinstance(ours, torch.Tensor):
+        return "" if ours == plain else f"{ours!r}, and {plain!r}"
+    if (ours.dtype, ours.shape) != (plain.dtype, plain.shape):
+        return f"{ours.dtype} {tuple(ours.shape)}, and {plain.dtype} {tuple(plain.shape)}"
+    if not ours.is_floating_point():
+        return "" if torch.equal(ours, plain) else "other integers"
+    finite = plain.isfinite()
+    if not torch.equal(finite, ours.isfinite()):
+        return "NaN or infinity in one of the two"
+    x, y = ours[finite].double(), plain[finite].double()
+    share = float((x - y).norm() / y.norm().clamp(min=1e-30)) if x.numel() else 0.0
+    own = str(ours.dtype).removeprefix("torch.")
+    allowed = max(ALLOWED[dtype], ALLOWED[own])
+    return "" if share <= allowed else f"differs by {share:.2g} of its norm"
+
+
+# --- the process that asks -----------------------------------------------------------------------
 
 
 def main() -> int:
     options = _options()
-    if options.child:
-        return child(options)
     indices = options.only or list(range(options.calls))
-    shares = [indices[i :: options.jobs] for i in range(options.jobs)]
-    with tempfile.TemporaryDirectory() as folder:
-        tasks = [
-            (side, checkout, share, Path(folder, f"{side}-{number}.jsonl"))
-            for number, share in enumerate(shares)
-            for side, checkout in (("old", options.old), ("new", options.new))
-            if share
-        ]
+    found = {}
+    try:
         with ThreadPoolExecutor(options.jobs) as pool:
-            codes = list(pool.map(lambda task: _run_child(options, *task[1:]), tasks))
-        found = {"old": {}, "new": {}}
-        for side, _, _, path in tasks:
-            lines = path.read_text().splitlines() if path.exists() else []
-            found[side] |= dict(map(json.loads, lines))
-    different = [i for i in indices if i in found["old"] and i in found["new"]
-                 and found["old"][i] != found["new"][i]]  # fmt: skip
+            for share in pool.map(lambda i: dict(compared(options, i)), _shares(options, indices)):
+                found |= share
+    except RuntimeError as died:
+        print(died, file=sys.stderr)
+        return 2
+    different = [index for index in indices if found[index][0]]
     for index in different:
-        call = draw(options.seed, index, tuple(options.include))
-        print(describe(index, call, found["old"][index], found["new"][index]))
-    missing = [i for i in indices if i not in found["old"] or i not in found["new"]]
-    if any(codes) or missing:
-        print(f"a child ended early; calls without an answer from both: {missing[:20]}")
-    print(summary(options, indices, found["old"]))
-    print(f"{len(different)} differences in {len(indices) - len(missing)} calls")
-    return 2 if any(codes) or missing else int(bool(different))
+        print(f"call {index}:")
+        print("\n".join(f"    {line}" for line in draw(options.seed, index).in_words()))
+        print("\n".join(f"  differs: {line}" for line in found[index][0]))
+    print(summary(options.seed, {index: results for index, (_, results) in found.items()}))
+    print(f"{len(different)} differences in {len(indices)} calls")
+    return int(bool(different))
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("old", help="folder that holds rope_kernels/")
-    parser.add_argument("new", help="another one")
-    parser.add_argument("--calls", type=int, default=2000)
+    parser = parser_of(__doc__, new_is_optional=True)
+    parser.add_argument("--calls", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default: 2)")
+    parser.add_argument("--jobs", type=int, default=2, help="calls at a time (default: 2)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--only", type=int, nargs="+", metavar="NUMBER", help="only these calls")
-    parser.add_argument("--include", choices=KNOWN, nargs="+", default=[], help="see above")
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
-def _run_child(options: argparse.Namespace, checkout: str, share: list[int], output: Path) -> int:
-    """In a child both positional arguments mean other things: the checkout, and the output."""
-    command = [sys.executable, __file__, checkout, str(output), "--child"]
-    command += ["--seed", str(options.seed), "--device", options.device]
-    command += ["--only", *map(str, share)]
-    command += ["--include", *options.include] if options.include else []
-    paths = [str(Path(checkout).resolve()), os.environ.get("PYTHONPATH", "")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    environment["TRITON_INTERPRET"] = "1" if options.device == "cpu" else "0"
-    return subprocess.run(command, env=environment).returncode
+def _shares(options: argparse.Namespace, indices: list[int]) -> list[list[int]]:
+    shares = [indices[start :: options.jobs] for start in range(options.jobs)]
+    return [share for share in shares if share]
 
 
-def describe(index: int, call: dict, old: dict, new: dict) -> str:
-    """A difference in words: what was called, and what differs."""
-    lines = [f"call {index}:"]
-    lines += [f"    {name}: {value}" for name, value in call.items() if value is not None]
-    for name in {**old, **new}:
-        if old.get(name) != new.get(name):
-            lines.append(f"  differs: {name}: old {old.get(name)}, new {new.get(name)}")
-    return "\n".join(lines)
+def compared(
+    options: argparse.Namespace, indices: list[int]
+) -> Iterator[tuple[int, tuple[list[str], dict]]]:
+    """Each call's number, its differences in words, and what the first checkout answered."""
+    question = {"seed": options.seed, "device": options.device}
+    question["with_pytorch"] = options.new is None
+    folders = [options.old] if options.new is None else [options.old, options.new]
+    interpret = options.device == "cpu"
+    with ExitStack() as stack:
+        checkouts = [
+            stack.enter_context(Checkout(folder, "compare_results", interpret))
+            for folder in folders
+        ]
+        for index in indices:
+            answers = [checkout.ask(index=index, **question) for checkout in checkouts]
+            if len(answers) == 1:
+                yield index, (answers[0], {})
+            else:
+                old, new = answers
+                changed = [x for x in old | new if old.get(x) != new.get(x)]
+                words = [f"{x}: old {old.get(x)}, new {new.get(x)}" for x in changed]
+                yield index, (words, old)
 
 
-def summary(options: argparse.Namespace, indices: list[int], answers: dict) -> str:
+def summary(seed: int, results: dict[int, dict]) -> str:
     """What the calls were, so that a run that compared nothing but errors is seen."""
-    calls = {i: draw(options.seed, i, tuple(options.include)) for i in indices}
+    calls = [draw(seed, index) for index in results]
     lines = []
     for name in ("function", "dtype", "tensor_format", "freqs", "positions", "mode", "cp_order"):
-        lines.append(_counted(name, [call[name] for call in calls.values()]))
-    norms = [call["norm"] for call in calls.values() if call["norm"]]
-    for name in ("weight", "sums", "rounding"):
-        lines.append(_counted(f"{name} of norms", [norm[name] for norm in norms]))
-    errors = [v for a in answers.values() for k, v in a.items() if k.endswith("error")]
-    raised = sum(any(k.endswith("error") for k in a) for a in answers.values())
-    launched = sum(bool(a.get("launches")) for a in answers.values())
-    second = sum(any("second" in k for k in a) for a in answers.values())
-    lines.append(_counted(f"raised in {raised} calls", errors))
-    lines.append(f"launched a kernel: {launched} calls; double backward: {second}")
+        lines.append(_counted(name, [getattr(call, name) for call in calls]))
+    errors = [v for result in results.values() for k, v in result.items() if k.endswith("error")]
+    launched = sum(bool(result.get("launches")) for result in results.values())
+    second = sum(any("second" in name for name in result) for result in results.values())
+    if any(results.values()):
+        lines.append(_counted("raised", errors))
+        lines.append(f"launched a kernel: {launched} calls; double backward: {second}")
     return "\n".join(lines)
 
 

@@ -11,7 +11,6 @@ that two fit side by side into README and the site's first page, and one into a 
 
 import hashlib
 import importlib.util
-import re
 import shutil
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from xml.sax.saxutils import escape
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+import pages
 import rope_lab as lab
 from rope_lab.figures.draw_ladder import NAMES
 from rope_lab.figures.style import BLUE, ORANGE
@@ -31,7 +31,6 @@ from rope_lab.rungs import RUNGS, SHAPE
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
-BEGIN, END = "<!-- pictures: begin (make first_screen writes them) -->", "<!-- pictures: end -->"
 
 # The mistake: our kernel of rung 1 with this text exchanged. Two cases of twelve have such strides.
 MISSING = "column * stride_d"
@@ -205,8 +204,7 @@ def filled_in(readme: str, words: list[str]) -> str:
         f"[![{said}](docs/images/{name}.svg)]({link})"
         for said, name, link in zip(words, names, links, strict=True)
     ]
-    block = "\n".join([BEGIN, *shown, END])
-    return re.sub(f"{re.escape(BEGIN)}.*{re.escape(END)}", lambda _: block, readme, flags=re.DOTALL)
+    return pages.fill(readme, "pictures", "".join(f"{picture}\n" for picture in shown))
 
 
 def main() -> None:

@@ -7,15 +7,18 @@ hugging_face_norms.json under its release. The page's table is made of all relea
 import importlib
 import json
 import re
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pages
 from rope_kernels.huggingface.attention import BY_DIGEST, Normed, find_normed, normed_forward
 from rope_kernels.huggingface.digest import UnknownCode, original_of
 
 STORED = Path(__file__).with_suffix(".json")
+LEFT = "left"
 REASONS = {  # why a forward with norms and a known rotation is left
     "chameleon": "LayerNorm",
     "cohere": "LayerNorm",
@@ -48,9 +51,6 @@ class Attention:
 
     cls: type
     normed: Normed | None
-
-    def __str__(self) -> str:
-        return f"{self.family}.{self.name}"
 
     @property
     def name(self) -> str:
@@ -88,41 +88,53 @@ def release() -> str:
     return ".".join(transformers.__version__.split(".")[:2])
 
 
-def found() -> dict[str, str | None]:
-    """What is fused in each attention: "a head, before the rotation"; None: it is left."""
-    return {str(x): x.normed and _words(x.normed) for x in attentions()}
+def found() -> dict[str, str]:
+    """The models with an attention that is fused as the key says, or is left."""
+    families = defaultdict(set)
+    for attention in attentions():
+        families[_words(attention.normed)].add(attention.family)
+    return {words: " ".join(sorted(names)) for words, names in families.items()}
 
 
-def _words(normed: Normed) -> str:
+def _words(normed: Normed | None) -> str:
+    if normed is None:
+        return LEFT
     covers = "all heads" if BY_DIGEST[normed.digest] == "all heads" else "a head"
     return f"{covers}, {'after' if normed.after else 'before'} the rotation"
 
 
+def stored() -> dict[str, dict[str, str]]:
+    """What was found in each release."""
+    releases = json.loads(STORED.read_text(encoding="utf-8"))
+    return {
+        one: {words: " ".join(lines) for words, lines in kinds.items()}
+        for one, kinds in releases.items()
+    }
+
+
 def store() -> None:
-    stored = json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else {}
-    stored[release()] = found()
-    STORED.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    releases = stored() | {release(): found()}
+    wrapped = {
+        one: {words: textwrap.wrap(names, 94) for words, names in kinds.items()}
+        for one, kinds in releases.items()
+    }
+    STORED.write_text(json.dumps(wrapped, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def table() -> str:
     """The page's two tables: what is fused, and what is left."""
-    stored = json.loads(STORED.read_text(encoding="utf-8"))
-    releases: dict[tuple[str, str | None], set[str]] = defaultdict(set)
-    for one, attentions_of_it in stored.items():
-        for attention, words in attentions_of_it.items():
-            releases[attention.partition(".")[0], words].add(one)
+    releases: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for one, kinds in stored().items():
+        for words, names in kinds.items():
+            for family in names.split():
+                releases[family, words].add(one)
     fused, left = defaultdict(list), []
-    for (family, words), of in sorted(releases.items(), key=str):
-        if words is None:
+    for (family, words), of in sorted(releases.items()):
+        if words == LEFT:
             left.append([family, ", ".join(sorted(of)), REASONS[family]])
         else:
             fused[words, ", ".join(sorted(of))].append(family)
     head = ["models", "how many", "a norm covers a head or all, and comes", "transformers"]
     rows = [[", ".join(x), str(len(x)), *how] for how, x in sorted(fused.items())]
-    return "\n\n".join(
-        [markdown(head, rows), "Left are:", markdown(["models", "transformers", "why"], left)]
-    )
-
-
-def markdown(head: list[str], rows: list[list[str]]) -> str:
-    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
+    what_is_left = pages.table(["models", "transformers", "why"], left)
+    return "\n\n".join([pages.table(head, rows), "Left are:", what_is_left])

@@ -8,13 +8,12 @@ import sys
 from pathlib import Path
 
 import hugging_face_norms
+import pages
 from rope_kernels.huggingface.calls import Rule
 from rope_kernels.huggingface.known import KNOWN, Known
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = "docs/hugging_face.md"
-BEGIN = "<!-- {}: begin (make hugging_face writes what follows) -->"
-END = "<!-- {}: end -->"
 FAMILIES = {  # by the first digest of a row: names of models, in 5.17, in 5.23 or in both
     "8c71808ee031": (
         "afmoe apertus arcee aria axk1 axk2 bitnet chameleon cohere_compass cosmos3_edge csm "
@@ -83,12 +82,9 @@ TURNING = {"none": "all", "after": "the first", "before": "the last"}
 
 
 def as_page(page: str) -> str:
-    """The page with its tables between their markers."""
-    for name, table in (("functions", functions()), ("norms", hugging_face_norms.table())):
-        before, rest = page.split(BEGIN.format(name))
-        _, after = rest.split(END.format(name))
-        page = "\n\n".join([before.rstrip(), BEGIN.format(name), table, END.format(name)]) + after
-    return page
+    """The page with its tables between their marks."""
+    page = pages.fill(page, "functions", f"\n{functions()}\n\n")
+    return pages.fill(page, "norms", f"\n{hugging_face_norms.table()}\n\n")
 
 
 def functions() -> str:
@@ -101,7 +97,7 @@ def functions() -> str:
     for (name, *how), found in families.items():
         names = sorted({*found})
         rows.append([name + ", ".join(names), str(len(names)), *how])
-    return hugging_face_norms.markdown(head, rows)
+    return pages.table(head, rows)
 
 
 def families_of(known: Known) -> list[str]:

@@ -1,23 +1,22 @@
-"""Deliberate bugs, one at a time, in a copy: which test turns red, and after how many seconds?
+"""Deliberate bugs, one at a time, in a copy of the project: which test turns red?
 
     python tools/mutants.py                 the list, mutants.toml, then 100 drawn by a seed
     python tools/mutants.py listed          the list alone; or `drawn`
     python tools/mutants.py listed --list   what there is, and what is known of it
-    python tools/mutants.py map             which tests run which line, for those that survive
 
-`--only TEXT` keeps mutants with that text in their file, edit or words; with `map` it names tests.
-`--quick` runs the tests that the list names and no others. Results go to build/mutants/state.json
-after each mutant, so a run can be interrupted and continued. A killed one is known until its file
-or that of its red test changes, any other until anything does. `--again` runs what has a result.
+`--only TEXT` keeps mutants with that text in their file, edit or words. What the tests that the
+list names don't find goes to all tests of its room, but with `--quick`. A mutant is killed by a
+test that is red, and green without the edit.
 
-A mutant counts as killed if its red test is green without the edit. That is tried at the end, once
-for each such test. What the named tests don't find goes to those that run its lines by the map;
-where that has none, to the tests of its room. The map needs hours. It leaves out child processes,
-and bodies of kernels, which the interpreter compiles by itself.
+Results go to build/mutants/state.json after each mutant, so a run can be interrupted and continued.
+A killed one is known until its file or that of its red test changes, any other until anything does.
+`--again` runs what has a result.
 """
 
 import argparse
+import ast
 import hashlib
+import io
 import json
 import os
 import re
@@ -27,22 +26,26 @@ import subprocess
 import sys
 import tempfile
 import time
+import tokenize
 import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import islice, zip_longest
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
 
-from mutant_operators import edits_of
-
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tools/mutants.toml"
-OWN = "tools/mutant", "tests/project/test_mutants"
+OWN = "tools/mutants", "tests/project/test_mutants"
 DRAWN, SEED = 100, 20
+SWAPPED = {  # a number becomes the next one; `|` stays, for most are in annotations
+    **{"+": "-", "-": "+", "*": "/", "/": "*", "//": "*", "%": "//", "<<": ">>", ">>": "<<"},
+    **{"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&": "|"},
+    **{"and": "or", "or": "and", "not": "", "True": "False", "False": "True"},
+}
 # Tests of a room, where they are not in a folder of its name.
 ROOMS = {
     "rope_kernels/norm": ["tests/norm"],
@@ -94,11 +97,6 @@ class Outcome:
     by: str = ""
     seconds: float = 0.0
 
-    @property
-    def test(self) -> str:
-        """What was red; of a notebook all cells, for one needs those before."""
-        return self.by.split("::")[0] if ".ipynb" in self.by else self.by
-
 
 @dataclass(frozen=True)
 class Run:
@@ -118,24 +116,46 @@ def listed() -> list[Mutant]:
     return [Mutant(**{**entry, "tests": tuple(entry["tests"])}) for entry in entries]
 
 
-def equivalents() -> dict[str, str]:
-    """Why edits change nothing that a test could see, by their keys."""
-    entries = tomllib.loads(LIST.read_text()).get("equivalent", [])
-    return {Mutant(x["file"], x["old"], x["new"], "").key: x["because"] for x in entries}
-
-
 def drawn(count: int = DRAWN, seed: int = SEED) -> list[Mutant]:
     """As many of each room, by a hash: a change in one file leaves those of the others."""
     files = [x for x in tracked() if re.fullmatch(r"rope_(kernels|lab)/.*\.py", x)]
     rooms: dict[str, list[Mutant]] = {}
     for file in files:
         room = rooms.setdefault("/".join(file.split("/")[:-1][:2]), [])
-        edits = edits_of((ROOT / file).read_text())
-        room += [Mutant(file, x.old, x.new, f"{x.words}, in {x.line}") for x in edits]
+        room += edits_of(file, (ROOT / file).read_text())
     for room in rooms.values():
         room.sort(key=lambda m: digest(str(seed), m.key))
     in_turn = (m for turn in zip_longest(*rooms.values()) for m in turn if m)
-    return list(islice(in_turn, count))
+    return list(islice((m for m in in_turn if is_python(m, (ROOT / m.file).read_text())), count))
+
+
+def edits_of(file: str, text: str) -> Iterator[Mutant]:
+    """One for each word that has another one."""
+    lines = text.splitlines(keepends=True)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        word, (row, column) = token.string, token.start
+        new = SWAPPED.get(word)
+        if token.type == tokenize.NUMBER and word.isdigit():
+            new = str(int(word) + 1)
+        if new is None:
+            continue
+        line = lines[row - 1]
+        changed = line[:column] + new + line[column + len(word) :]
+        first = row - 1  # with so many lines before it that they occur once
+        while first and text.count("".join(lines[first:row])) > 1:
+            first -= 1
+        before = "".join(lines[first : row - 1])
+        words = f"{word} -> {new or 'nothing'}, in {line.strip()}"
+        yield Mutant(file, before + line, before + changed, words)
+
+
+def is_python(mutant: Mutant, text: str) -> bool:
+    """Not where the star of `*arguments` was another one."""
+    try:
+        ast.parse(mutant.applied(text))
+    except (SyntaxError, ValueError):
+        return False
+    return True
 
 
 # Copies, and what runs in them.
@@ -153,7 +173,7 @@ class Copy:
     folder: Path
     limit: float  # seconds
 
-    def pytest(self, tests: list[str], *options: str, limit: float | None) -> Run:
+    def pytest(self, tests: list[str], *options: str) -> Run:
         """Bytecode is not written: an edit within a second, of the same size, would not be seen."""
         command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rfE", *options, *tests]
         here = {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "1000"}
@@ -167,7 +187,7 @@ class Copy:
             start_new_session=True,
         )
         try:
-            said, _ = process.communicate(timeout=limit)
+            said, _ = process.communicate(timeout=self.limit)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)  # kernels of notebooks too
             process.communicate()
@@ -181,24 +201,21 @@ class Copy:
 
     def first_red(self, tests: list[str]) -> Run:
         """Of tests, then of notebooks; none if all are green."""
-        return next((run for run in self._runs(tests, self.limit, "-x") if run != Run()), Run())
-
-    def all_red(self, tests: list[str]) -> list[str]:
-        return [red for run in self._runs(tests, None) for red in run.red]
-
-    def _runs(self, tests: list[str], limit: float | None, *options: str) -> Iterator[Run]:
-        for nbval in ([], ["--nbval"]):
-            some = [test for test in tests if bool(nbval) == test.startswith("notebooks")]
-            if some:
-                yield self.pytest(some, *options, *nbval, limit=limit)
+        for options in (["-x"], ["-x", "--nbval"]):
+            some = [
+                test for test in tests if ("--nbval" in options) == test.startswith("notebooks")
+            ]
+            if some and (run := self.pytest(some, *options)) != Run():
+                return run
+        return Run()
 
 
 class Bench:
     """Runs mutants and remembers what came out."""
 
     def __init__(self, folder: Path, limit: float, quick: bool, jobs: int) -> None:
-        self.state, self.coverage = folder / "state.json", folder / "coverage"
-        self.quick, self.lock, self.free = quick, Lock(), SimpleQueue()
+        self.state, self.quick = folder / "state.json", quick
+        self.lock, self.free, self.green = Lock(), SimpleQueue(), set()
         folder.mkdir(parents=True, exist_ok=True)
         self.known = json.loads(self.state.read_text()) if self.state.exists() else {}
         self.scratch = tempfile.TemporaryDirectory(prefix="mutants-")
@@ -230,11 +247,9 @@ class Bench:
         return outcome if found["basis"] == self.basis(mutant, outcome) else None
 
     def remember(self, mutant: Mutant, outcome: Outcome) -> None:
-        self.write(mutant.key, {"outcome": asdict(outcome), "basis": self.basis(mutant, outcome)})
-
-    def write(self, name: str, value: object) -> None:
+        found = {"outcome": asdict(outcome), "basis": self.basis(mutant, outcome)}
         with self.lock:
-            self.known[name] = value
+            self.known[mutant.key] = found
             unfinished = self.state.with_suffix(".new")
             unfinished.write_text(json.dumps(self.known, indent=1))
             unfinished.replace(self.state)
@@ -254,57 +269,23 @@ class Bench:
         right, found = path.read_text(), Run()
         path.write_text(mutant.applied(right))
         try:
-            for tests in (list(mutant.tests), [] if self.quick else self.others(mutant, right)):
+            for tests in (list(mutant.tests), [] if self.quick else room_of(mutant.file)):
                 if tests and found == Run():
                     found = place.first_red(tests)
         finally:
             path.write_text(right)
+        seconds, by = round(time.monotonic() - begin, 1), "".join(found.red[:1])
         state = "unfinished" if not found.ended else "killed" if found.red else "survived"
-        seconds = round(time.monotonic() - begin, 1)
-        return Outcome(mutant.title, state, "".join(found.red[:1]), seconds)
+        if state == "killed" and not self.is_green(place, by):
+            state = "no verdict"
+        return Outcome(mutant.title, state, by, seconds)
 
-    def confirm(self, mutants: list[Mutant]) -> None:
-        """Run each test that was red without an edit: all of them at once, and each only once."""
-        killed = {m: x for m in mutants if (x := self.recall(m)) and x.state == "killed"}
-        green = {*self.known.get(f"{self.tree} green", ())}
-        asked = sorted({x.test for x in killed.values()} - green)
-        if not asked:
-            return
-        print(f"{len(asked)} red tests, without an edit")
-        place = self.free.get()
-        red = {Outcome("", "", by=test).test for test in place.all_red(asked)}
-        self.free.put(place)
-        for mutant, outcome in killed.items():
-            if outcome.test in red:
-                self.remember(mutant, replace(outcome, state="no verdict"))
-        self.write(f"{self.tree} green", sorted(green | {*asked} - red))
-
-    def others(self, mutant: Mutant, right: str) -> list[str]:
-        """Tests that run its lines, by the map; without one those of its room."""
-        if self.coverage.exists() and mutant.file.endswith(".py"):
-            from coverage import CoverageData
-
-            data = CoverageData(str(self.coverage))
-            data.read()
-            first = right[: right.index(mutant.old)].count("\n") + 1
-            lines = range(first, first + mutant.old.count("\n") + 1)
-            by_line = data.contexts_by_lineno(mutant.file)
-            contexts = {context for line in lines for context in by_line.get(line, ())}
-            tests = {re.split(r"[\[|]", context)[0] for context in contexts if context}
-            if tests:  # kernels of notebooks are processes of their own
-                return sorted(tests) + ["notebooks"] * mutant.file.startswith("rope_lab/")
-        return room_of(mutant.file)
-
-    def make_map(self, tests: list[str], jobs: int) -> None:
-        """Which tests run which line."""
-        place = self.free.get()
-        options = "[run]\nrelative_files = true\nsource = rope_kernels,rope_lab\n"
-        (place.folder / ".coveragerc").write_text(options)
-        command = [sys.executable, "-m", "pytest", "-q", "--cov", "--cov-context=test"]
-        command += ["--cov-report=", "-n", str(jobs), *(tests or ["tests"])]
-        env = os.environ | {"PYTHONPATH": str(place.folder)}
-        subprocess.run(command, cwd=place.folder, env=env, check=False)
-        shutil.copy(place.folder / ".coverage", self.coverage)
+    def is_green(self, place: Copy, test: str) -> bool:
+        """Without an edit; of a notebook all cells, for one needs those before."""
+        test = test.split("::")[0] if ".ipynb" in test else test
+        if test not in self.green and place.first_red([test]) == Run():
+            self.green.add(test)
+        return test in self.green
 
 
 def room_of(file: str) -> list[str]:
@@ -318,7 +299,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("what", nargs="?", default="all", choices=("all", "listed", "drawn", "map"))
+    parser.add_argument("what", nargs="?", default="all", choices=("all", "listed", "drawn"))
     parser.add_argument("--only", action="append", default=[], metavar="TEXT")
     parser.add_argument("--list", action="store_true", help="run nothing")
     parser.add_argument("--again", action="store_true", help="run what has a result")
@@ -328,15 +309,10 @@ def main() -> int:
     parser.add_argument("--state", type=Path, default=ROOT / "build/mutants")
     options = parser.parse_args()
     bench = Bench(options.state, options.limit, options.quick, 0 if options.list else options.jobs)
-    if options.what == "map":
-        bench.make_map(options.only, options.jobs)
-        return 0
     mutants = listed() if options.what in ("all", "listed") else []
     mutants += drawn() if options.what in ("all", "drawn") else []
-    reasons = equivalents()
     for mutant in mutants:
         mutant.applied((ROOT / mutant.file).read_text())
-    mutants = [m for m in mutants if m.key not in reasons]
     if options.only:
         mutants = [m for m in mutants if any(x in f"{m.title}{m.old}" for x in options.only)]
     if options.list:
@@ -353,7 +329,6 @@ def main() -> int:
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)  # after those that run
             raise
-    bench.confirm(mutants)
     outcomes = [bench.recall(m) or Outcome(m.title, "file changed") for m in mutants]
     alive = [x for x in outcomes if x.state != "killed"]
     print(f"{len(outcomes) - len(alive)} of {len(outcomes)} killed")

@@ -19,15 +19,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 
+import pages
+
 ROOT = Path(__file__).resolve().parent.parent
 INDEX = "notebooks/index.toml"
 
-BEGIN, END = "<!-- notebooks: begin (make index writes this table) -->", "<!-- notebooks: end -->"
 README_HEAD = "| | question | afterwards you can | core |\n|---|---|---|---|\n"
 MAP_HEAD = "| notebook | the question it answers | time | hardware |\n|---|---|---|---|\n"
 CELL_HEAD = "| | |\n|---|---|\n"
-BADGES_BEGIN = "<!-- badges: begin (make index writes them) -->"
-BADGES_END = "<!-- badges: end -->"
 COLAB = "https://colab.research.google.com/github"
 RAW = "https://raw.githubusercontent.com"
 FETCH = """\
@@ -358,12 +357,8 @@ class Place:
 
 
 def readme(text: str, index: Index) -> str:
-    wanted = f"{BEGIN}\n{table_of_readme(index)}{END}"
-    pattern = rf"^{re.escape(BEGIN)}$[\s\S]*?^{re.escape(END)}$"
-    text = _replace(text, pattern, wanted, f"table between '{BEGIN}' and '{END}'")
-    badges = f"{BADGES_BEGIN}\n{index.site.badges(index.road[0].file)}{BADGES_END}"
-    pattern = rf"^{re.escape(BADGES_BEGIN)}$[\s\S]*?^{re.escape(BADGES_END)}$"
-    return _replace(text, pattern, badges, f"place between '{BADGES_BEGIN}' and '{BADGES_END}'")
+    text = pages.fill(text, "notebooks", table_of_readme(index))
+    return pages.fill(text, "badges", index.site.badges(index.road[0].file))
 
 
 def citation(text: str, index: Index) -> str:

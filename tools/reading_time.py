@@ -23,18 +23,18 @@ import json
 import re
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import notebook_index
 
 WORDS_A_MINUTE, LINES_A_MINUTE, MINUTES_A_PREDICTION = 150, 6, 0.5
-_HEADING = re.compile(r"^## (?:(\d+)\. )?.*$", re.MULTILINE)
-_EXERCISE = re.compile(r"^### Exercise \d+: .*?\((\d+) minutes(.*)\)$", re.MULTILINE)
-_PREDICTION = re.compile(r"\*\*Predict[.*]")
+SECTION = re.compile(r"^(?=## )", re.MULTILINE)
+HEADING = re.compile(r"## (?:(\d+)\. )?.*")
+EXERCISE = re.compile(r"^### Exercise \d+: .*?\((\d+) minutes(.*)\)$", re.MULTILINE)
+PREDICTION = re.compile(r"\*\*Predict[.*]")
 # what `rope_lab.source` displays: the beginnings of a listing and of a diff
-_LISTINGS = (("text/markdown", "```python\n"), ("text/html", "<pre>"))
+LISTINGS = {"text/markdown": "```python\n", "text/html": "<pre>"}
 # these lines of a first cell aren't there to be read either
-_SETUP = {
+SETUP = {
     "print(lab.ENGINE)",
     "lab.need_triton()",
     "lab.draw.style()",
@@ -48,21 +48,12 @@ class Section:
 
     number: int
     title: str
-    words: int = 0
-    lines: int = 0
-    predictions: int = 0
-    exercises: int = 0  # minutes
+    minutes: float = 0.0  # without what is optional
     optional: int = 0  # minutes of optional exercises, their text included
 
     def is_in(self, core: tuple[int, ...]) -> bool:
         """Whether it belongs to the road."""
         return self.number in (0, *core) and "(optional)" not in self.title
-
-    @property
-    def minutes(self) -> float:
-        """Without what is optional."""
-        reading = self.words / WORDS_A_MINUTE + self.lines / LINES_A_MINUTE
-        return reading + self.predictions * MINUTES_A_PREDICTION + self.exercises
 
 
 def sections(cells: list[dict]) -> list[Section]:
@@ -72,46 +63,37 @@ def sections(cells: list[dict]) -> list[Section]:
         source = "".join(cell["source"])
         if cell["cell_type"] == "code":
             if not in_exercise:  # else it is the stub
-                found[-1].lines += _lines_of_code(source) + _lines_of_listings(cell)
+                lines = _lines_of_code(source) + _lines_of_listings(cell)
+                found[-1].minutes += lines / LINES_A_MINUTE
             in_exercise = False
             continue
-        for piece in _split(source):
-            if heading := _HEADING.match(piece):
+        for piece in filter(None, SECTION.split(source)):
+            if heading := HEADING.match(piece):
                 found.append(Section(int(heading[1] or 0), heading[0].removeprefix("## ")))
                 in_exercise = False
-            if exercise := _EXERCISE.search(piece):
-                if "optional" in exercise[2]:
-                    found[-1].optional += int(exercise[1])
-                else:
-                    found[-1].exercises += int(exercise[1])
-                piece = piece[: exercise.start()]
+            exercise = EXERCISE.search(piece)
+            if exercise and "optional" in exercise[2]:
+                found[-1].optional += int(exercise[1])
+            elif exercise:
+                found[-1].minutes += int(exercise[1])
+            text = piece[: exercise.start()] if exercise else piece
             if not in_exercise and found[-1].title != "References":
-                found[-1].words += len(piece.split())
-                found[-1].predictions += len(_PREDICTION.findall(piece))
+                found[-1].minutes += len(text.split()) / WORDS_A_MINUTE
+                found[-1].minutes += len(PREDICTION.findall(text)) * MINUTES_A_PREDICTION
             in_exercise = in_exercise or exercise is not None
     return found
 
 
-def _split(source: str) -> list[str]:
-    """The text of a cell, cut before each heading of a section."""
-    places = [found.start() for found in _HEADING.finditer(source)]
-    ends = [*places, len(source)]
-    return [source[a:b] for a, b in zip([0, *places], ends, strict=True) if a != b]
-
-
 def _lines_of_code(source: str) -> int:
-    return 0 if _only_imports(source) else _lines_in(source)
-
-
-def _only_imports(source: str) -> bool:
     try:
         statements = ast.parse(source).body
     except SyntaxError:  # a reader's own, or a magic
-        return False
-    return all(
-        isinstance(statement, ast.Import | ast.ImportFrom) or ast.unparse(statement) in _SETUP
+        return _lines_in(source)
+    only_sets_up = all(
+        isinstance(statement, ast.Import | ast.ImportFrom) or ast.unparse(statement) in SETUP
         for statement in statements
     )
+    return 0 if only_sets_up else _lines_in(source)
 
 
 def _lines_of_listings(cell: dict) -> int:
@@ -119,7 +101,7 @@ def _lines_of_listings(cell: dict) -> int:
     lines = 0
     for output in cell.get("outputs", []):
         shown = output.get("data", {})
-        if any("".join(shown.get(kind, "")).startswith(begin) for kind, begin in _LISTINGS):
+        if any("".join(shown.get(kind, "")).startswith(begin) for kind, begin in LISTINGS.items()):
             lines += _lines_in("".join(shown["text/plain"]))
     return lines
 
@@ -128,37 +110,22 @@ def _lines_in(text: str) -> int:
     return sum(1 for line in text.splitlines() if line.strip())
 
 
-def core_minutes(cells: list[dict], core: tuple[int, ...]) -> int:
-    """Minutes of cell 0, the core sections with their exercises, and the recap."""
-    return round(sum(part.minutes for part in sections(cells) if part.is_in(core)))
-
-
-def all_minutes(cells: list[dict]) -> int:
-    """Minutes of everything, optional exercises included."""
-    return round(sum(part.minutes + part.optional for part in sections(cells)))
-
-
-def _cells(path: Path) -> list[dict]:
-    return json.loads(path.read_text(encoding="utf-8"))["cells"]
-
-
 def main() -> None:
-    index, folder = notebook_index.read(), notebook_index.ROOT / "notebooks"
-    total = 0
+    index, total = notebook_index.read(), 0
     for entry in index.entries():
-        cells = _cells(folder / entry.file)
-        core = core_minutes(cells, entry.core_sections)
-        words = sum(
-            len("".join(c["source"]).split()) for c in cells if c["cell_type"] == "markdown"
-        )
+        path = notebook_index.ROOT / "notebooks" / entry.file
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        texts = ["".join(c["source"]) for c in cells if c["cell_type"] == "markdown"]
+        words, parts = len(" ".join(texts).split()), sections(cells)
+        core = round(sum(part.minutes for part in parts if part.is_in(entry.core_sections)))
+        whole = round(sum(part.minutes + part.optional for part in parts))
         total += 0 if entry.is_deeper or entry.beyond else core
-        if entry.number in sys.argv[1:]:
-            for part in sections(cells):
-                mark = "core" if part.is_in(entry.core_sections) else "    "
-                print(f"  {mark} {part.minutes:5.1f} min  {part.title}")
+        for part in parts if entry.number in sys.argv[1:] else ():
+            mark = "core" if part.is_in(entry.core_sections) else "    "
+            print(f"  {mark} {part.minutes:5.1f} min  {part.title}")
         print(
             f"{entry.label:4}{entry.title:28} {words:5} words {len(cells):3} cells"
-            f" {core:4} min core (index: {entry.minutes}), {all_minutes(cells)} in all"
+            f" {core:4} min core (index: {entry.minutes}), {whole} in all"
         )
     print(f"the road: {total} minutes")
 

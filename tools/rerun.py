@@ -1,20 +1,24 @@
 """Names that make a cell say something else when it is run again: `python tools/rerun.py [NAME]`.
 
 A reader runs all cells, goes back, and runs one again. Where a later cell has given another value
-to a name that the cell reads, the result is silently wrong. This lists such names by reading the
-cells; it runs nothing. It does not see a change inside an object, such as an overwritten tensor.
+to a name that the cell reads, the result is silently wrong. This lists such names; it runs nothing.
+What a cell reads from others is what ruff calls undefined in the cell alone (F821). It does not see
+a change inside an object, such as an overwritten tensor.
 """
 
 import ast
 import json
+import subprocess
 import sys
+import tempfile
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-NEW_SCOPE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-COMPREHENSION = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+DEFINITION = (ast.FunctionDef, ast.ClassDef)
+OWN_SCOPE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 @dataclass
@@ -23,123 +27,71 @@ class Cell:
 
     Attributes:
         reads: names that it uses before it gives them a value.
-        binds: name -> the statements that give it a value, as text without positions.
+        binds: name -> the statements that give it a value.
         inside: function or class -> the names of the notebook that its body uses when it runs.
     """
 
-    id: str
-    reads: set[str] = field(default_factory=set)
-    binds: dict[str, list[str]] = field(default_factory=dict)
-    inside: dict[str, set[str]] = field(default_factory=dict)
+    reads: set[str]
+    binds: dict[str, list[str]]
+    inside: dict[str, set[str]]
 
 
-def read_cell(source: str, cell_id: str = "") -> Cell:
-    cell = Cell(cell_id)
-    _read(ast.parse(source).body, cell)
-    return cell
+def read_cells(sources: list[str]) -> list[Cell]:
+    return [_read(*cell) for cell in zip(sources, _undefined(sources), strict=True)]
 
 
-def _read(statements: list[ast.stmt], cell: Cell) -> None:
-    """Go through statements in their order; what may run counts as run."""
-    for statement in statements:
-        header, inner = _parts(statement)
-        now, later = _names_used(header)
-        if not isinstance(statement, NEW_SCOPE):
-            now |= later  # a lambda, which may be called at once
-        cell.reads |= now - set(cell.binds)
-        for name in _names_bound(header):
-            cell.binds.setdefault(name, []).append(ast.dump(header))
-            if isinstance(statement, NEW_SCOPE):
-                cell.inside[name] = later
-        for body in inner:
-            _read(body, cell)
-
-
-def _parts(statement: ast.stmt) -> tuple[ast.AST, list[list[ast.stmt]]]:
-    """What a statement does before the statements in it, and these."""
-    if isinstance(statement, NEW_SCOPE):
-        return statement, []
-    inner = [getattr(statement, part, []) for part in ("body", "orelse", "finalbody")]
-    handlers = getattr(statement, "handlers", [])
-    if not any(inner):
-        return statement, []
-    kept = {
-        name: value
-        for name, value in ast.iter_fields(statement)
-        if name not in ("body", "orelse", "finalbody", "handlers")
-    }
-    names = [ast.Name(handler.name, ast.Store()) for handler in handlers if handler.name]
-    types = [handler.type for handler in handlers if handler.type]
-    parts = [part for value in kept.values() for part in _nodes(value)]
-    header = ast.Tuple([*parts, *types, *names], ast.Load())
-    return header, [inner[0], *(handler.body for handler in handlers), *inner[1:]]
-
-
-def _nodes(value: object) -> list[ast.AST]:
-    values = value if isinstance(value, list) else [value]
-    return [node for node in values if isinstance(node, ast.AST)]
-
-
-def _names_bound(statement: ast.AST) -> set[str]:
-    """Names that it gives a value in the notebook's own scope."""
-    if isinstance(statement, NEW_SCOPE):
-        return {statement.name}
-    found = set()
-    for node in _same_scope(statement):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-        elif isinstance(node, ast.alias):
-            found.add((node.asname or node.name).split(".")[0])
+def _undefined(sources: list[str]) -> list[list[tuple[str, int]]]:
+    """The names that each cell alone leaves undefined, with their lines."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder, f"{place}.py") for place in range(len(sources))]
+        for path, source in zip(paths, sources, strict=True):
+            path.write_text(source, encoding="utf-8")
+        command = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache"]
+        command += ["--select", "F821", "--output-format", "json", folder]
+        said = subprocess.run(command, capture_output=True, text=True).stdout
+    found = [[] for _ in sources]
+    for complaint in json.loads(said):
+        name = complaint["message"].split("`")[1]
+        found[int(Path(complaint["filename"]).stem)].append((name, complaint["location"]["row"]))
     return found
 
 
-def _names_used(statement: ast.AST) -> tuple[set[str], set[str]]:
-    """Names of the notebook that it reads as it runs, and those that functions in it read."""
-    now, later = set(), set()
-    for node in _same_scope(statement):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            now.add(node.id)
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            now.add(node.target.id)
-        elif isinstance(node, NEW_SCOPE):
-            for part in _evaluated_at_once(node):
-                now |= _names_used(part)[0]
-            later |= _free_names(node)
-        elif isinstance(node, COMPREHENSION):
-            now |= _free_names(node)
-    return now, later
+def _read(source: str, undefined: list[tuple[str, int]]) -> Cell:
+    tree = ast.parse(source)
+    bodies = list(_bodies(tree))
+    cell = Cell(set(), defaultdict(list), defaultdict(set))
+    for name, row in undefined:
+        owner = next((name for name, rows in bodies if row in rows), None)
+        (cell.reads if owner is None else cell.inside[owner]).add(name)
+    for name, statement in _bound(tree, None):
+        cell.binds[name].append(statement)
+        if any(name == owner for owner, _ in bodies):
+            cell.inside[name] |= set()
+    return cell
 
 
-def _evaluated_at_once(node: ast.AST) -> list[ast.AST]:
-    """The parts of a definition that run when it is made: decorators, defaults, base classes."""
-    if isinstance(node, ast.ClassDef):
-        return [*node.decorator_list, *node.bases]
-    defaults = [part for part in (*node.args.defaults, *node.args.kw_defaults) if part]
-    return [*getattr(node, "decorator_list", []), *defaults]
+def _bodies(tree: ast.Module) -> Iterator[tuple[str, range]]:
+    """Functions, the outer ones first, with the lines of their bodies; a method is its class's."""
+    for node in ast.walk(tree):
+        methods = node.body if isinstance(node, ast.ClassDef) else [node]
+        for function in methods:
+            if isinstance(function, ast.FunctionDef):
+                yield node.name, range(function.body[0].lineno, function.end_lineno + 1)
 
 
-def _same_scope(node: ast.AST) -> Iterator[ast.AST]:
-    """A node and what is in it, but for the inside of functions, classes and comprehensions."""
-    yield node
-    if isinstance(node, NEW_SCOPE + COMPREHENSION):
-        return
+def _bound(node: ast.AST, statement: ast.stmt | None) -> Iterator[tuple[str, str]]:
+    """Names that get a value in the notebook's own scope, and the statement that gives it."""
     for child in ast.iter_child_nodes(node):
-        yield from _same_scope(child)
-
-
-def _free_names(scope: ast.AST) -> set[str]:
-    """Names that a function, class or comprehension takes from around it."""
-    used, own = set(), set()
-    for node in ast.walk(scope):
-        if isinstance(node, ast.Name):
-            (own if isinstance(node.ctx, ast.Store) else used).add(node.id)
-        elif isinstance(node, ast.arg):
-            own.add(node.arg)
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef) and node is not scope:
-            own.add(node.name)
-        elif isinstance(node, ast.alias):
-            own.add((node.asname or node.name).split(".")[0])
-    return used - own
+        if isinstance(child, DEFINITION):
+            yield child.name, ast.unparse(child)
+        elif not isinstance(child, OWN_SCOPE):
+            inner = child if isinstance(child, ast.stmt) else statement
+            first_line = ast.unparse(inner).splitlines()[0]  # of a loop without what is in it
+            if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
+                yield child.id, first_line
+            elif isinstance(child, ast.alias):
+                yield (child.asname or child.name).split(".")[0], first_line
+            yield from _bound(child, inner)
 
 
 def _everything_read(cell: Cell, place: int, cells: list[Cell]) -> dict[str, str]:
@@ -158,37 +110,37 @@ def _everything_read(cell: Cell, place: int, cells: list[Cell]) -> dict[str, str
     return found
 
 
-def changed_names(cells: list[Cell]) -> list[tuple[str, str, str, str]]:
+def changed_names(sources: list[str]) -> list[tuple[int, str, int, str]]:
     """(cell, name, the later cell that changes it, the function through which it is read)."""
-    found = []
+    cells, found = read_cells(sources), []
     for place, cell in enumerate(cells):
         for name, through in sorted(_everything_read(cell, place, cells).items()):
-            before = [c for c in cells[:place] if name in c.binds]
-            last = [c for c in cells if name in c.binds][-1:]
-            if not before or last[0] in (before[-1], *before):
+            binding = [i for i, c in enumerate(cells) if name in c.binds]
+            before = [i for i in binding if i < place]
+            if not before or binding[-1] < place:
                 continue  # not a name of the notebook, or nothing later changes it
-            if last[0].binds[name] != before[-1].binds[name]:
-                found.append((cell.id, name, last[0].id, through))
+            if cells[binding[-1]].binds[name] != cells[before[-1]].binds[name]:
+                found.append((place, name, binding[-1], through))
     return found
 
 
-def cells_of(notebook: dict) -> list[Cell]:
-    return [
-        read_cell("".join(cell["source"]), cell["id"])
-        for cell in notebook["cells"]
-        if cell["cell_type"] == "code"
-    ]
+def complaints(path: Path) -> list[str]:
+    """Sentences about a notebook."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    found = []
+    for place, name, later, through in changed_names(["".join(cell["source"]) for cell in code]):
+        how = f" (through {through})" if through else ""
+        changes = f"which {code[later]['id']} changes"
+        found.append(f"{path.name}: {code[place]['id']} reads {name}{how}, {changes}")
+    return found
 
 
 def main(arguments: list[str]) -> int:
     folder = ROOT / "notebooks"
-    paths = sorted([*folder.glob("[0-9]*.ipynb"), *folder.glob("deeper/*.ipynb")])
-    for path in paths:
-        if arguments and not any(path.name.startswith(start) for start in arguments):
-            continue
-        for cell, name, later, through in changed_names(cells_of(json.loads(path.read_text()))):
-            how = f" (through {through})" if through else ""
-            print(f"{path.name}: {cell} reads {name}{how}, which {later} changes")
+    for path in sorted([*folder.glob("[0-9]*.ipynb"), *folder.glob("deeper/*.ipynb")]):
+        if not arguments or path.name.startswith(tuple(arguments)):
+            print(*(f"{line}\n" for line in complaints(path)), sep="", end="")
     return 0
 
 

@@ -7,17 +7,15 @@ tests/launch/test_tuning.py compares.
 import ast
 import inspect
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
+from pages import fill, table
 from rope_kernels.launch import tuning
 from rope_kernels.launch.tile_facts import Facts
 from rope_kernels.launch.tuning import ANY, Kind, Row
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = "docs/tiles.md"
-BEGIN = "<!-- tables: begin (make tiles writes what follows) -->"
-END = "<!-- tables: end -->"
 FIRST_RUN = (
     "2026-11-20: the first complete run of that kernel on an H200, and the variants measured"
 )
@@ -44,23 +42,17 @@ TABLES = {  # names in `tuning`: the class of its tiles, and the title on the pa
 
 
 def as_page(page: str) -> str:
-    """The page with all tables between its two markers.
-
-    Raises:
-        ValueError: a marker is missing.
-    """
-    before, rest = page.split(BEGIN)
-    _, after = rest.split(END)
+    """The page with all tables between its marks."""
     sections = [section(name) for name in TABLES]
-    facts = table("fact, what it says", words_of(Facts).items())
-    return before + "\n\n".join([BEGIN, *sections, f"## Facts\n\n{facts}", END]) + after
+    facts = table(["fact", "what it says"], words_of(Facts).items())
+    return fill(page, "tables", "\n" + "\n\n".join([*sections, f"## Facts\n\n{facts}", ""]))
 
 
 def section(name: str) -> str:
     """A table, after the words for what its tiles are built from."""
     tile, title = TABLES[name]
     rows = getattr(tuning, name)
-    head = "row, lanes, when, tile, why, measured"
+    head = ["row", "lanes", "when", "tile", "why", "measured"]
     lines = [
         (number, row.lanes, f"`{when}`", tile_of(row), row.why, measured)
         for number, (row, when, measured) in enumerate(
@@ -68,8 +60,8 @@ def section(name: str) -> str:
         )
     ]
     if all(row.lanes == ANY for row in rows):
-        head, lines = head.replace("lanes, ", ""), [line[:1] + line[2:] for line in lines]
-    words = table("in a tile, what it says", words_of(tile).items())
+        head, *lines = [(*line[:1], *line[2:]) for line in (head, *lines)]
+    words = table(["in a tile", "what it says"], words_of(tile).items())
     return f"## {title}\n\n{words}\n\n{table(head, lines)}"
 
 
@@ -114,13 +106,6 @@ def words_of(of: type) -> dict[str, str]:
         elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             found[node.name] = ast.get_docstring(node)
     return found
-
-
-def table(head: str, lines: Iterable[tuple]) -> str:
-    """A table in Markdown."""
-    names = head.split(", ")
-    rows = [names, ["---"] * len(names), *lines]
-    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows)
 
 
 def main(root: Path = ROOT) -> int:

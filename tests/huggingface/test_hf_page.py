@@ -1,6 +1,5 @@
 """The page about models: its table is the one that the code has."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ def test_the_page_has_the_tables():
 
 
 def test_what_is_stored_is_found_in_the_transformers_that_is_installed():
-    stored = json.loads(hugging_face_norms.STORED.read_text(encoding="utf-8"))
+    stored = hugging_face_norms.stored()
     if hugging_face_norms.release() not in stored:
         pytest.skip("no table was made for this release")
     assert hugging_face_norms.found() == stored[hugging_face_norms.release()]

@@ -13,31 +13,47 @@ import pytest
 
 import compile_matrix
 import pairwise
-from rope_lab.compiler import matrix
+from compile_matrix import TARGETS, Row, calls, compiled, planned, row_of
 from rope_lab.compiler.assembly import loads_in, needs_of_amd, stores_in
 from rope_lab.compiler.compile import compile_plan
-from rope_lab.compiler.matrix import (
-    TARGETS,
-    Row,
-    calls,
-    compiled,
-    planned,
-    row_of,
-    what_is_worse,
-)
-from rope_lab.compiler.matrix_widths import row_loads, row_stores, stores_more_than_rows
 from rope_lab.compiler.targets import target_of
+from row_widths import row_loads, row_stores, stores_more_than_rows
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = compile_matrix.read_table()
-CELLS = tuple(matrix.cells())
+CELLS = tuple(compile_matrix.cells())
 
 
 def some_cells():
     """Every call for the H200 and, in turn, for one of the other GPUs."""
     others = cycle(target for target in TARGETS if target != "sm_90")
     return [(call, target) for call in calls() for target in ("sm_90", next(others))]
+
+
+def what_is_worse(now: Row, before: Row) -> list[str]:
+    """Sentences on narrower accesses, more spills and more shared memory; [] if there are none."""
+    worse = []
+    if now.kernel != before.kernel:
+        worse.append(f"the kernel is {now.kernel}, not {before.kernel}")
+    for name in ("loads", "stores"):
+        ours, theirs = getattr(now, name), getattr(before, name)
+        if _is_narrower(ours, theirs):
+            worse.append(f"{name} are narrower or more: {ours}, not {theirs}")
+    if now.spilled > before.spilled:
+        worse.append(f"a thread spills {now.spilled} bytes, not {before.spilled}")
+    if now.shared > before.shared:
+        worse.append(f"a program takes {now.shared} bytes of shared memory, not {before.shared}")
+    return worse
+
+
+def _is_narrower(ours: dict[int, int], theirs: dict[int, int]) -> bool:
+    """Whether more accesses than before have at most some width."""
+    return any(
+        sum(n for width, n in ours.items() if width <= most)
+        > sum(n for width, n in theirs.items() if width <= most)
+        for most in ours
+    )
 
 
 # What is compiled, and what the table says

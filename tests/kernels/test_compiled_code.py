@@ -6,15 +6,18 @@ tensors load 2 bytes at a time.
 """
 
 import re
+from dataclasses import replace
 from functools import cache
 
 import pytest
 import torch
 
+import compile_matrix
+from calls.plans import plans_of
 from pairwise import cover
 from rope_kernels import RotaryPositionEmbedding, mrope_axes, rope_bw, rope_fw, rope_qk
-from rope_lab.compiler import matrix
-from rope_lab.compiler.compile import compile_call
+from rope_kernels.machine.engine import Engine
+from rope_lab.compiler.compile import compile_call, compile_plan
 from rope_lab.compiler.plans import plan_of
 from rope_lab.compiler.stages import opcodes, operations
 
@@ -60,7 +63,7 @@ LARGER = {
 
 def compiled(name):
     if CALLS.get(name) is None:
-        return matrix.compiled(name, "sm_90")
+        return compile_matrix.compiled(name, "sm_90")
     function, arguments, options = CALLS[name]
     return compile_call("sm_90", function, *arguments, **options)
 
@@ -209,7 +212,7 @@ def test_one_row_may_be_a_whole_tile(head_dim, interleaved, inplace):
 @pytest.mark.parametrize("suffix", ("", ", backward", ", fp32"))
 def test_all_angles_are_requested_before_the_first_sine(suffix):
     """With a load after a sine, a program waits for memory twice."""
-    code, exact = matrix.compiled(f"table of angles{suffix}", "sm_90"), suffix == ", fp32"
+    code, exact = compile_matrix.compiled(f"table of angles{suffix}", "sm_90"), suffix == ", fp32"
     order = [operation.opcode for operation in operations(code, "sass")]
     # an exact sine begins with a branch, and loads a table of its own for large angles
     begins = "BRA" if exact else "MUFU.SIN"
@@ -222,9 +225,8 @@ def test_all_angles_are_requested_before_the_first_sine(suffix):
 @pytest.mark.parametrize("name", ("table of angles", "on the fly", "packed sequences"))
 def test_tensors_of_fp32_take_the_exact_sine_and_spill_next_to_nothing(name):
     """So the tests of the fast one can fail."""
-    call = matrix.calls()[name]
-    t, *rest = call.arguments
-    code = compile_call("sm_90", call.function, t.float(), *rest, **call.options)
+    call = replace(compile_matrix.calls()[name].call, dtype="float32")
+    code = compile_plan("sm_90", *plans_of(call, Engine.NVIDIA)["forward"])
     assert "0f47CE4780" in code.stages["ptx"] and opcodes(code, "sass", keep="^BRA")
     assert set(code.stores) == {16}, code.stores
     assert code.spilled <= (0 if name == "table of angles" else 16), code

@@ -1,6 +1,5 @@
-"""tools/compare_*.py and sass_digest.py: do they see what they must see?"""
+"""tools/compare_*.py: do they see what they must see?"""
 
-import importlib.util
 import inspect
 import json
 import shutil
@@ -11,23 +10,16 @@ from pathlib import Path
 import pytest
 import torch
 
+import compare_machine_code
+import compare_results
+import compare_speed
 import rope_kernels
-from random_calls.draw import FUNCTIONS, draw
-from random_calls.make import Maker, arguments_of, sums_of_rows
+from calls.draw import FUNCTIONS, draw
+from calls.make import Maker, arguments_of
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "tools"
 pytestmark = pytest.mark.usefixtures("needs_triton")
-
-
-def load(name):
-    spec = importlib.util.spec_from_file_location(name, TOOLS / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-sass_digest, compare_with_pytorch = load("sass_digest"), load("compare_with_pytorch")
 
 
 def run_tool(name, *arguments):
@@ -65,22 +57,22 @@ def norm_rope(*arguments, **options):
 
 def is_plain(call, mode):
     """Not refused, and not without elements."""
-    refused = call["mistake"] or call["inplace"] or call["module"]["interpolation"] or call["cp"]
-    refused = refused or (call["one column per pair"] and not call["rotary_dim is named"])
-    return not refused and call["mode"] == mode and all(call["sizes"].values())
+    refused = call.inplace or call.module.interpolation or call.cp or 0 in (call.s, call.b, call.h)
+    refused = refused or (call.one_column_per_pair and not call.rotary_dim_is_named)
+    return not refused and call.mode == mode
 
 
 def test_a_broken_copy_is_found_in_the_broken_calls_alone(tmp_path):
     calls = {i: draw(0, i) for i in range(300)}
     rotations = {
-        i: call["interleaved"]
+        i: call.interleaved
         for i, call in calls.items()
-        if is_plain(call, "no_grad") and call["function"] == "apply_rotary_pos_emb"
+        if is_plain(call, "no_grad") and call.function == "apply_rotary_pos_emb"
     }
     broken = [i for i, is_broken in rotations.items() if is_broken][:1]
     sound = [i for i, is_broken in rotations.items() if not is_broken][:1]
-    norms = (i for i, x in calls.items() if is_plain(x, "grad") and x["function"] == "norm_rope")
-    broken.append(next(i for i in norms if calls[i]["grad of"]["t"]))
+    norms = (i for i, x in calls.items() if is_plain(x, "grad") and x.function == "norm_rope")
+    broken.append(next(i for i in norms if calls[i].grad_of["t"]))
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "rope_kernels", tmp_path / "rope_kernels", ignore=ignored)
     with (tmp_path / "rope_kernels" / "__init__.py").open("a") as file:
@@ -93,7 +85,7 @@ def test_a_broken_copy_is_found_in_the_broken_calls_alone(tmp_path):
     assert "differs: #0 gradient of t: old ['" in result.stdout
 
 
-class Negated(compare_with_pytorch.PlainPyTorch):
+class Negated(compare_results.PlainPyTorch):
     """Plain PyTorch that turns the other way."""
 
     def __getattr__(self, name):
@@ -107,11 +99,12 @@ class Negated(compare_with_pytorch.PlainPyTorch):
 
 def test_plain_pytorch_agrees_and_what_does_not_is_found():
     calls = {i: draw(0, i) for i in range(200, 1200)}
-    quick = {"function": "apply_rotary_pos_emb", "double backward": False}
-    plain = [i for i, call in calls.items() if is_plain(call, "no_grad") and call | quick == call]
-    index = min(plain, key=lambda i: calls[i]["sizes"]["s"] * calls[i]["sizes"]["d"])
-    assert compare_with_pytorch.differences(0, index, rope_kernels) == []
-    found = compare_with_pytorch.differences(0, index, rope_kernels, Negated(rope_kernels))
+    plain = [i for i, call in calls.items() if is_plain(call, "no_grad")]
+    plain = [i for i in plain if calls[i].function == "apply_rotary_pos_emb"]
+    index = min(plain, key=lambda i: calls[i].s * calls[i].d)
+    asked = 0, index, "cpu", rope_kernels
+    assert compare_results.differences_from_pytorch(*asked) == []
+    found = compare_results.differences_from_pytorch(*asked, Negated(rope_kernels))
     assert any(line.startswith("#0 0: differs by") for line in found)
 
 
@@ -127,23 +120,16 @@ def test_every_argument_is_drawn_with_another_value_than_its_default():
     for index in range(400):
         call = draw(0, index)
         made = arguments_of(call, rope_kernels, Maker(0, index, "cpu"))
-        sums = made.sums or sums_of_rows(call, rope_kernels, made.tensors)
-        options = made.options | ({"sumsq": sums} if sums else {})
+        _, options = made.given(rope_kernels, made.tensors)
         for name, value in options.items():
-            default = parameters[call["function"]][name].default
-            if isinstance(value, (torch.Tensor, list)) or value != default:
-                missing.discard((call["function"], name))
+            default = parameters[call.function][name].default
+            if isinstance(value, (torch.Tensor, tuple)) or value != default:
+                missing.discard((call.function, name))
     assert missing == set()
 
 
-KERNEL = {"sass": "a", "opcodes": "b", "registers": 40, "spilled": 0, "stack": 0, "shared": 0}
-KERNEL |= {"loads": {"16": 4}, "stores": {"16": 4}, "instructions": 300, "warps": 1}
-
-
-def digests_of(**changes):
-    launch = {"kernel": "k", "grid": [8], "warps": 1}
-    kernels = {"k": KERNEL | changes}
-    return {"triton": "3", "target": "sm_90", "calls": {"table": [launch]}, "kernels": kernels}
+LAUNCH = {"sass": "a", "opcodes": "b", "registers": 40, "spilled": 0, "stack": 0, "shared": 0}
+LAUNCH |= {"loads": {"16": 4}, "stores": {"16": 4}, "instructions": 300, "launch": [8, 1]}
 
 
 @pytest.mark.parametrize(
@@ -155,33 +141,52 @@ def digests_of(**changes):
         ({"sass": "x", "registers": 41}, 1, "different: 1 of 1 calls\n    table: registers 40"),
         ({"sass": "x", "instructions": 297}, 0, "within 1 %: 1 of 1 calls"),
         ({"sass": "x", "instructions": 304}, 1, "different: 1 of 1 calls"),
+        ({"launch": [4, 1]}, 0, "warps: 1 calls\n    table: [[8, 1]] -> [[4, 1]]"),
     ],
 )
 def test_machine_code_is_compared(changes, status, said, capsys):
-    assert sass_digest.compare(digests_of(), digests_of(**changes)) == status
+    before = {"table": [LAUNCH]}
+    assert compare_machine_code.compare(before, {"table": [LAUNCH | changes]}) == status
     assert said in capsys.readouterr().out
-    gone = digests_of() | {"calls": {}}
-    assert sass_digest.compare(digests_of(), gone) == 1
-    assert "in one file only: table" in capsys.readouterr().out
+    assert compare_machine_code.compare(before, {"table": [{"refused": "ValueError"}]}) == 1
+    assert "refused None -> ValueError" in capsys.readouterr().out
 
 
-def test_a_call_is_compiled_without_a_gpu(tmp_path):
-    output = tmp_path / "digests.json"
-    name = "tests | half rotary, in place | rope_fw"
-    result = run_tool("sass_digest", ROOT, "-o", output, "--only", name)
+def test_a_call_is_compiled_without_a_gpu():
+    """One of each kind; a backward has launches of its own."""
+    asked = {"target": "sm_90"}
+    refused = compare_machine_code.answer(asked | {"name": "drawn | 3"})
+    assert refused == [{"refused": "ValueError"}]
+    for name, launches in {
+        "sample | half rotary": 1,
+        "timed | qk_norm_rope, bhsd, table, backward": 3,
+        "drawn | 1": 1,
+    }.items():
+        found = compare_machine_code.answer(asked | {"name": name})
+        assert len(found) == launches, name
+        assert all(0 < x["registers"] <= 255 and x["instructions"] > 90 for x in found), found
+
+
+def test_two_checkouts_are_asked_for_their_machine_code():
+    result = run_tool("compare_machine_code", ROOT, ROOT, "--only", "sample | half rotary")
     assert result.returncode == 0, result.stderr
-    digests = json.loads(output.read_text())
-    (launch,) = digests["calls"][name]
-    kernel = digests["kernels"][launch["kernel"]]
-    assert set(kernel["stores"]) == {"16"} and 0 < kernel["registers"] <= 64, kernel
-    assert launch["grid"] == [64], launch
+    assert "identical: 1 of 1 calls" in result.stdout
 
 
-def test_a_slower_checkout_is_found_in_a_dry_run(tmp_path):
+def test_times_are_judged_by_their_medians():
+    times = {"old": [100.0, 101.0, 99.0], "new": [102.0, 150.0, 101.5]}
+    row = compare_speed.row_of("a call", "device", times)
+    assert (row["ratio"], row["spread"], row["verdict"]) == (1.02, 0.02, "SLOWER")
+    assert compare_speed.row_of("a call", "host", times)["verdict"] == "same"
+    turned = compare_speed.row_of("a call", "device", {"old": times["new"], "new": times["old"]})
+    assert turned["verdict"] == "faster"
+
+
+def test_two_checkouts_make_a_call_in_a_dry_run(tmp_path):
     output = tmp_path / "speed.json"
-    slow = "--dry-run", "--pretend-slowdown", 1.02, "--only", "headline bf16, on the fly"
-    result = run_tool("compare_speed", ROOT, ROOT, *slow, "--rounds", 3, "-o", output)
-    assert result.returncode == 1, result.stderr
-    rows = json.loads(output.read_text())["rows"]
-    assert [row["verdict"] for row in rows] == ["SLOWER"] * 2, rows
-    assert all(1.01 < row["ratio"] < 1.03 and len(row["rounds"]["new"]) == 3 for row in rows)
+    name = "qk_norm_rope, thd, on the fly, backward"
+    options = "--dry-run", "--only", name, "--rounds", 2, "-o", output
+    result = run_tool("compare_speed", ROOT, ROOT, *options)
+    assert result.returncode == 0, result.stderr
+    [row] = json.loads(output.read_text())["rows"]
+    assert (row["call"], row["verdict"], len(row["rounds"]["new"])) == (name, "same", 2)

@@ -5,12 +5,11 @@ import ast
 import pytest
 
 import mutants
-from mutant_operators import edits_of
 from mutants import Copy, Mutant, Run
 
 LISTED = mutants.listed()
 SOURCE = '''
-def f(x: A[7] = 3) -> A[8]:
+def f(x: A | B = 3, *y) -> A | B:
     """A docstring with 3."""
     α, c = a[1] + True, 'b'
     return not (x < 3 and g(by=-x)) or f"{x+5}"
@@ -38,24 +37,14 @@ def test_an_edit_that_is_not_one_change_is_refused(old):
         Mutant("x.py", old, "c", "").applied("a b b c")
 
 
-def test_every_operator_has_its_turn_and_only_its_line_changes():
-    edits = list(edits_of(SOURCE))
-    assert {edit.words for edit in edits} == {
-        "3 -> 4",
-        "1 -> 2",
-        """return not (x < 3 and g(by=-x)) or f"{x+5}" -> return None""",
-        """not (x < 3 and g(by=-x)) or f"{x+5}" -> not (x < 3 and g(by=-x)) and f'{x + 5}'""",
-        "not (x < 3 and g(by=-x)) -> x < 3 and g(by=-x)",
-        "x < 3 and g(by=-x) -> x < 3 or g(by=-x)",
-        "x < 3 -> x <= 3",
-        "g(by=-x) -> g()",
-        "-x -> x",
-        "a[1] + True -> a[1] - True",
-        "True -> False",
-        "'b' -> 'XXbXX'",
-    }
+def test_words_have_their_turn_and_only_their_line_changes():
+    edits = [x for x in mutants.edits_of("x.py", SOURCE) if mutants.is_python(x, SOURCE)]
+    assert [edit.wrong.partition(",")[0] for edit in edits] == [
+        *("3 -> 4", "1 -> 2", "+ -> -", "True -> False", "not -> nothing", "< -> <=", "3 -> 4"),
+        *("and -> or", "- -> +", "or -> and"),
+    ]
     for edit in edits:
-        changed = Mutant("x.py", edit.old, edit.new, "").applied(SOURCE)
+        changed = edit.applied(SOURCE)
         ast.parse(changed)
         same = [a == b for a, b in zip(SOURCE.splitlines(), changed.splitlines(), strict=True)]
         assert same.count(False) == 1
@@ -111,9 +100,7 @@ def test_a_test_that_is_always_red_kills_nothing(bench):
     tests = ("tests/test_code.py",)
     wrong = Mutant("code.py", "1 + 1", "1 - 1", "a sign", tests)
     equal = Mutant("code.py", "1 + 1", "2", "equal", tests)
-    assert [bench.try_one(mutant).state for mutant in (wrong, equal)] == ["killed", "killed"]
-    bench.confirm([wrong, equal])
-    assert [bench.recall(mutant).state for mutant in (wrong, equal)] == ["killed", "no verdict"]
+    assert [bench.try_one(mutant).state for mutant in (wrong, equal)] == ["killed", "no verdict"]
 
 
 def test_a_run_that_does_not_end_is_ended(tmp_path):

@@ -15,8 +15,7 @@ from rope_kernels.launch.plan import (
     SumTensors,
 )
 from rope_kernels.launch.tiles import WHOLE_ROWS
-
-from .norm_plans import NormTensors
+from rope_lab.compiler.norm_plans import NormTensors
 
 WIDEST = 16  # bytes a thread, in one access
 
