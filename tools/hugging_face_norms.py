@@ -52,6 +52,10 @@ class Attention:
     cls: type
     normed: Normed | None
 
+    def __str__(self) -> str:
+        """What its test is called."""
+        return f"{self.family}.{self.name}"
+
     @property
     def name(self) -> str:
         return self.cls.__name__
