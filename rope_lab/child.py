@@ -151,19 +151,19 @@ class Child:
 
 
 class Worker(Child):
-    """A child that answers jobs, and is kept for the next one, by means of `worker.py`.
+    """A child that answers jobs, one at a time, and is kept for the next one; it runs `worker.py`.
 
     Attributes:
         busy: it was asked, and the answer is not complete.
     """
 
     _kept: ClassVar[dict[tuple, Self]] = {}
-    _lock: ClassVar[threading.RLock] = threading.RLock()  # a job at a time
+    _keeping: ClassVar[threading.Lock] = threading.Lock()
 
     @classmethod
     def kept(cls, *arguments: str) -> Self:
         """The worker that these arguments made before; a new one if that can't be asked."""
-        with cls._lock:
+        with cls._keeping:
             worker = cls._kept.get((cls, *arguments))
             if worker is None or not worker.is_free:
                 if worker is not None:
@@ -179,7 +179,7 @@ class Worker(Child):
             environment: as of a `Child`.
         """
         super().__init__(WORKER, place, environment=environment)
-        self.busy = False
+        self.busy, self._lock = False, threading.RLock()
         with self._ended_if_late():
             ready = self._line(math.inf)
         if not ready:
@@ -188,8 +188,12 @@ class Worker(Child):
 
     @property
     def is_free(self) -> bool:
-        """Whether it can be asked: one that was left in the middle of a job can't."""
-        return not self.busy and self.process.poll() is None
+        """Whether it can be asked, once other threads have their answers.
+
+        One that was left in the middle of a job can't be.
+        """
+        with self._lock:
+            return not self.busy and self.process.poll() is None
 
     def ask(self, job: dict, seconds: float) -> dict:
         """What it answers.

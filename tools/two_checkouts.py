@@ -9,7 +9,6 @@ import importlib
 import math
 import os
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,7 +33,6 @@ class Checkout:
         environment = {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
         environment["TRITON_INTERPRET"] = "1" if interpret else "0"
         self.worker = Worker(__file__, environment)
-        self.worker._lock = threading.RLock()  # the lab has one job at a time, we have several
 
     def ask(self, **question):
         """The answer.

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,25 @@ def test_a_worker_has_the_time_for_each_part_of_a_job(tmp_path):
         worker.ask({"parts": ["last"]}, seconds=10)
     assert (ended.value.late, ended.value.code, ended.value.at) == (False, 3, "last")
     assert not worker.is_free
+
+
+class Answers(Worker):
+    """A worker that can be kept."""
+
+    def __init__(self, place):
+        super().__init__(place, {})
+
+
+def test_a_worker_has_a_job_at_a_time_and_others_work_meanwhile(tmp_path):
+    place = str(written(tmp_path, ANSWERS))
+    worker, other = Answers.kept(place), Answers(place)
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(worker.ask, {"parts": ["a", "b", "c"], "number": 3}, 10)
+        assert until(lambda: worker.busy)
+        assert other.ask({"parts": [], "number": 4}, seconds=10) == {"twice": 8}
+        assert not first.done()
+        assert Answers.kept(place) is worker, "it is asked for in the middle of a job"
+        assert first.result() == {"twice": 6}
 
 
 def test_a_worker_imports_what_is_beside_the_notebook(tmp_path, monkeypatch):
