@@ -31,7 +31,7 @@ _IN_README = {
 
 
 def facts(measured: Measured) -> dict:
-    """The last fields of a row: without host time, as launchers of ours are nobody's own call."""
+    """The last fields of a row: without host time, because launchers of ours call the kernels."""
     errors = measured.checked.errors
     return {
         "error": measured.error,
