@@ -16,8 +16,8 @@ from rope_lab.child import Child
 from rope_lab.profiling import record_ranks
 from rope_lab.steps import on_ranks
 from rope_lab.steps import torchrun as torchrun_module
-from rope_lab.steps.qwen3 import SMALL
-from rope_lab.steps.qwen3_on_ranks import WAYS
+from rope_lab.steps.qwen3 import SMALL, new_qwen3
+from rope_lab.steps.qwen3_on_ranks import WAYS, patched
 from rope_lab.steps.torchrun import parts_of, said_by_ranks, torchrun
 from rope_lab.timing import Timing
 
@@ -132,3 +132,19 @@ def test_a_rank_trains_a_model():
     finally:
         dist.destroy_process_group()
     assert list(found) == list(WAYS) and all(ms > 0 for ms in found.values())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_way_puts_in_what_it_says_for_a_while(way):
+    """Otherwise all would have the same bits, and notebooks 12 and 13 would prove little."""
+    from transformers.models.qwen3 import modeling_qwen3
+
+    def in_the_module():
+        attention = modeling_qwen3.Qwen3Attention
+        return modeling_qwen3.apply_rotary_pos_emb, attention.forward
+
+    before = in_the_module()
+    with patched(new_qwen3("cpu"), WAYS[way]):
+        changed = [x is not y for x, y in zip(in_the_module(), before, strict=True)]
+    assert changed == [way != "unpatched", way == "with norms"]
+    assert in_the_module() == before
