@@ -48,7 +48,8 @@ def plan_for(
         if call.fused is True:
             launch.rotate(call.tensors, rotation, call.inplace, None)
     if not launches:
-        none = call.fused is True
-        came = "the tensors have no elements" if none else f"fused is {call.fused}"
+        came = f"fused is {call.fused}"
+        if call.fused is True:
+            came = "the tensors have no elements"
         raise ValueError(f"{came}; such a call launches no kernel, so it has no plan")
     return launches[0]
