@@ -1,6 +1,6 @@
 """What the notebooks use. Importing it picks the engine (see `engine.py`), so import it first.
 
-`lab.draw`, `lab.exercises`, `lab.mistakes` and what belongs to the climb are loaded when they are
+`lab.draw`, `lab.exercises` and what belongs to the climb are loaded when they are
 first used: the first needs matplotlib, the last load Triton, and few cells need them.
 """
 
@@ -32,7 +32,6 @@ __all__ = [
     "exercises",
     "ladder",
     "mine",
-    "mistakes",
     "need_triton",
     "observe",
     "ours",
@@ -45,7 +44,6 @@ __all__ = [
 _LOADED_LATER = {
     "draw": ".figures.style",
     "exercises": ".grading.exercises",
-    "mistakes": ".grading.mistakes",
 }
 
 

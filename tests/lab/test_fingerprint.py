@@ -8,7 +8,7 @@ import torch
 
 from notebook_form import FOLDER
 from rope_kernels import RotaryPositionEmbedding, reference
-from rope_lab.grading import answers_08
+from rope_lab.grading.exercises import notebook_08
 from rope_lab.profiling import machines
 from rope_lab.records import recorded
 from rope_lab.steps.fingerprint import CHANGES
@@ -44,7 +44,7 @@ def test_the_unknown_calls_can_be_told_from_their_changes():
     found = recorded("08/unknown-calls").values
     limits = {name: call.limit for name, call in UNKNOWN.items()}
     assert {name: limit_of(changes) for name, changes in found.items()} == limits
-    assert answers_08.limits_of("abcdefgh")["right"] == list(limits.values())
+    assert notebook_08.limits_of("abcdefgh")["right"] == list(limits.values())
 
 
 @pytest.mark.parametrize("changed", [{}, {"turns": 3}, {"programs": 3}, {"rows": 1}])

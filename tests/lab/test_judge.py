@@ -4,8 +4,8 @@ Those are judged in their notebooks: `tests/notebooks/test_answers_in_notebooks.
 """
 
 import functools
-import importlib
-import pkgutil
+from importlib import import_module
+from pkgutil import iter_modules
 import time
 from pathlib import Path
 
@@ -169,7 +169,16 @@ def test_one_tensor_alone_may_be_strided():
     assert not q.is_contiguous() and k.is_contiguous()
 
 
-SPECS = [thing for thing in vars(exercises).values() if isinstance(thing, Spec)]
+FILES = [import_module(f"{exercises.__name__}.{one.name}") for one in iter_modules(exercises.__path__)]
+SPECS = [thing for file in FILES for thing in vars(file).values() if isinstance(thing, Spec)]
+
+
+def test_no_two_exercises_have_one_name():
+    """`lab.exercises.NAME` takes the first."""
+    found = {}
+    for file in FILES:
+        for name, thing in vars(file).items():
+            assert name.startswith("_") or found.setdefault(name, thing) is thing, name
 
 
 def test_a_known_mistake_can_be_made_in_every_case():

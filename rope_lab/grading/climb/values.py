@@ -8,7 +8,7 @@ from functools import partial
 import torch
 
 from ...rungs import SHAPE
-from ..exercises import exercises_rungs as specs
+from ..exercises import climb as specs
 from ..judge import judged
 from ..spec import Case, Spec
 from ..verdict import NOT_YET, Verdict

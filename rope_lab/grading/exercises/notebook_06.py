@@ -1,6 +1,8 @@
 """Notebook 06: gradients, and three sections of positions forth and back."""
 # ruff: noqa: F821 (the letters of shapes)
 
+from collections.abc import Sequence
+
 import torch
 
 from ..spec import STRIDED, Case, spec
@@ -70,3 +72,28 @@ def _seven_times(t, freqs):
 def rope_of_whole_rows_tuned(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """`rope` in place; the candidate's autotuner runs two configurations three times each."""
     return rope.function(t, freqs)
+
+
+# exercise 3: the first of four tests that fails
+FOUR_TESTS = {
+    1: "ones, matching halves",
+    2: "a random gradient, matching halves",
+    3: "a random gradient, mismatched halves",
+    4: "a transposed gradient, mismatched halves",
+}
+
+
+def first_to_fail(failed: Sequence[Sequence[int]]) -> dict[str, object]:
+    """What `check_choices` needs, from the tests that each wrong backward fails."""
+    mistakes = {}
+    for test in FOUR_TESTS:
+        passes = [test if test not in one else None for one in failed]
+        mistakes[f"this backward passes test {test}: what does the test not tell apart?"] = passes
+        later = [test if test in one[1:] else None for one in failed]
+        mistakes[f"it fails test {test}, but another one fails before that"] = later
+    return {
+        "right": [one[0] for one in failed],
+        "choices": FOUR_TESTS,
+        "mistakes": mistakes,
+        "hint": "what each test cannot tell apart",
+    }

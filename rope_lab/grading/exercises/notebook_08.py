@@ -1,4 +1,4 @@
-"""What the exercises of notebook 08 are compared with, kept out of the readers' cells."""
+"""Notebook 08: how a time goes wrong, what limits a call, times by the law, a report."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,11 +7,11 @@ import torch
 
 from rope_kernels import RotaryPositionEmbedding, rope_fw
 
-from ..compiler.instructions import LANE_INSTRUCTIONS_PER_US
-from ..profiling.ncu import Report
-from ..profiling.roofline import Machine, straight_line
-from ..records import Measurement, recorded
-from ..steps.fingerprint import CHANGES
+from ...compiler.instructions import LANE_INSTRUCTIONS_PER_US
+from ...profiling.ncu import Report
+from ...profiling.roofline import Machine, straight_line
+from ...records import Measurement, recorded
+from ...steps.fingerprint import CHANGES
 
 WAYS = {
     1: "not waiting",

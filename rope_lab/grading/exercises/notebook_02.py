@@ -55,3 +55,15 @@ rope_in_pytorch = spec(
 )
 
 rope_of_neighbors_in_pytorch = spec(rope_of_neighbors.function, angles="pairs", **_PYTORCH)
+
+
+# exercise 5: bytes of eager PyTorch where half of the head rotates
+_N, _F = 64 * 2 * 4 * 64 * 4, 64 * 32 * 4
+PARTIAL_ROTATION = {
+    "equation (4) as it is, for all of d": 12 * _N + 6 * _F,
+    "half of everything, but the last cat sees all of t": 6 * _N + 6 * _F,
+    "the last cat is left out": 5 * _N + 6 * _F,
+    "F halved, but F is the bytes of the table as it is": 7 * _N + 3 * _F,
+    "the table's bytes are left out": 7 * _N,
+    "a single fused kernel, equation (5)": 2 * _N + _F,
+}

@@ -1,6 +1,8 @@
 """Notebook 01: the math, in PyTorch."""
 # ruff: noqa: F821 (the letters of shapes)
 
+from math import pi
+
 import torch
 
 from ..spec import STRIDED, spec
@@ -64,3 +66,25 @@ def rotation_matrices(angle: "angles (s, p)"):
     """For each position the matrix with a rotation for each pair on its diagonal."""
     one = torch.eye(2 * angle.shape[-1], dtype=angle.dtype)
     return torch.stack([turned_pairs.function(one, row.expand(len(one), -1)).T for row in angle])
+
+
+# exercise 2: of 24 scores with keys that turn the wrong way, how many are right
+WRONG_WAY = {
+    "no key at all; one of them is not turned, so it has no wrong way": 0,
+    "one query alone; which position the query has does not matter": 1,
+    "the first row, or the diagonal: what matters is that the key is not turned": 4,
+    "the first row as well; a query that is not turned does not help a key that is": 9,
+    "the wrong scores, not the right ones": 18,
+    "all of them; -n and n are the same angle for one n only": 24,
+}
+
+# exercise 5's question: pairs that do not finish a turn
+_ASKED = {"d": 128, "base": 500_000.0, "positions": 8192}
+SLOW_PAIRS = {
+    "the base 10 000": slow_pairs(**_ASKED | {"base": 10_000.0}),
+    "the fast pairs, not the slow ones": 64 - slow_pairs(**_ASKED),
+    "2 pi is missing: a turn is 2 pi, not 1": slow_pairs(**_ASKED | {"positions": 8192 * 2 * pi}),
+    "half a turn, not a whole one": slow_pairs(**_ASKED | {"positions": 2 * 8192}),
+    "elements, not pairs": 2 * slow_pairs(**_ASKED),
+    "4096 positions": slow_pairs(**_ASKED | {"positions": 4096}),
+}

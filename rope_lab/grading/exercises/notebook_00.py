@@ -1,0 +1,32 @@
+"""Notebook 00: the reader's first kernel."""
+# ruff: noqa: F821 (the letters of shapes)
+
+from ..spec import STRIDED, spec
+
+
+@spec(launches=1, blocks=True, leave_out=STRIDED, kernel=True)
+def scaled_copy(x: "(n)"):
+    """The reader's first kernel, in notebook 00."""
+    return 2 * x
+
+
+# exercise 2: the largest n for which a kernel without `* BLOCK` is right, in blocks of 256
+FORGOTTEN_BLOCK = {
+    "the last index of one block; indices begin at 0": 255,
+    "one block, for which one program is enough; what does a second program add?": 256,
+    "one too many; the elements of a block are counted from 0": 258,
+    "two blocks side by side; these two overlap": 512,
+    "the last index of two blocks side by side; these two overlap": 511,
+    "one program for each element; each has a whole block": 1,
+}
+
+# exercise 3: bytes of one million elements in bf16, read and written
+_ELEMENTS, _PLACES = 1_000_000, 3907 * 256
+COUNTED_BYTES = {
+    "elements, not bytes": _ELEMENTS,
+    "half of it: bytes that are only read, or elements that are read and written": 2 * _ELEMENTS,
+    "four bytes for each element, as in fp32": 8 * _ELEMENTS,
+    "masked places are counted, but a masked load reads nothing": 4 * _PLACES,
+    "places in blocks, not bytes": _PLACES,
+    "bits, not bytes": 8 * 4 * _ELEMENTS,
+}
