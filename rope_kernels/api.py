@@ -123,6 +123,13 @@ def apply_rotary_pos_emb(
         TypeError: a dtype that is not accepted, or not a tensor or bool where one is expected.
         ValueError: shapes, devices, values or options do not fit together.
 
+    Example:
+        >>> t = torch.ones(3, 1, 1, 4)  # (s, b, h, d)
+        >>> apply_rotary_pos_emb(t, RotaryPositionEmbedding(4))[:, 0, 0]
+        tensor([[ 1.0000,  1.0000,  1.0000,  1.0000],
+                [-0.3012,  0.9900,  1.3818,  1.0099],
+                [-1.3254,  0.9798,  0.4932,  1.0198]])
+
     Source: TransformerEngine's `apply_rotary_pos_emb`; RoFormer, equation (34).
     """
     call = Call(
@@ -176,6 +183,13 @@ def rope_qk(
 
     Raises:
         TypeError, ValueError: as `apply_rotary_pos_emb`.
+
+    Example:
+        >>> q, k = torch.randn(1, 5, 8, 64), torch.randn(1, 5, 2, 64)  # (b, s, h, d)
+        >>> rope, past = RotaryPositionEmbedding(64), 100
+        >>> q1, k1 = rope_qk(q, k, rope, tensor_format="bshd", start_positions=past)
+        >>> q1.shape, k1.shape
+        (torch.Size([1, 5, 8, 64]), torch.Size([1, 5, 2, 64]))
     """
     refuse_unknown(rope_qk, options, RopeOptions)
     call = Call(tensors=(q, k), freqs=freqs, tensor_format=tensor_format, **options)
@@ -190,6 +204,11 @@ def rope_fw(
     """Rotate `t`: the forward pass alone, not recorded by autograd and not for `torch.func`.
 
     Arguments, result and errors as in `apply_rotary_pos_emb`.
+
+    Example:
+        >>> t, rope = torch.randn(3, 1, 2, 8, requires_grad=True), RotaryPositionEmbedding(8)
+        >>> rope_fw(t, rope).requires_grad
+        False
 
     Source: the study's `rope_fw`; TransformerEngine's `fused_rope_forward`.
     """
@@ -209,6 +228,13 @@ def rope_bw(
     a pair have the same angle, and still the exact gradient where they don't. `grad` has the
     shape of `rope_fw`'s output, and any strides, 0 in expanded gradients too; the other arguments,
     the result and the errors are as in `apply_rotary_pos_emb`.
+
+    Example:
+        >>> t, rope = torch.randn(3, 1, 2, 8, requires_grad=True), RotaryPositionEmbedding(8)
+        >>> grad = torch.randn(3, 1, 2, 8)
+        >>> apply_rotary_pos_emb(t, rope).backward(grad)
+        >>> torch.allclose(rope_bw(grad, rope), t.grad)
+        True
 
     Source: the study's `rope_bw`; TransformerEngine's `fused_rope_backward`.
     """
@@ -276,6 +302,12 @@ def norm_rope(
         TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
         ValueError: shapes, devices, values or options do not fit together.
 
+    Example:
+        >>> t, weight = 100 * torch.randn(2, 1, 1, 8), torch.ones(8)
+        >>> y = norm_rope(t, weight, RotaryPositionEmbedding(8))
+        >>> torch.allclose(y.square().mean(-1), torch.ones(2, 1, 1))
+        True
+
     Source: RMSNorm, https://arxiv.org/abs/1910.07467; on queries and keys, Qwen 3,
     https://arxiv.org/abs/2505.09388.
     """
@@ -336,6 +368,12 @@ def qk_norm_rope(
 
     Raises:
         TypeError, ValueError: as `norm_rope`.
+
+    Example:
+        >>> q, k, weight = torch.randn(3, 1, 8, 64), torch.randn(3, 1, 2, 64), torch.ones(64)
+        >>> q1, k1 = qk_norm_rope(q, k, weight, weight, RotaryPositionEmbedding(64))
+        >>> q1.shape, k1.shape
+        (torch.Size([3, 1, 8, 64]), torch.Size([3, 1, 2, 64]))
     """
     refuse_unknown(qk_norm_rope, options, SharedOptions)
     if sumsq is None:
@@ -376,6 +414,10 @@ def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
         TypeError: `x` is not a tensor, or `interleaved` is not a bool.
         ValueError: the last dimension is odd.
 
+    Example:
+        >>> rotate_half(torch.arange(4)), rotate_half(torch.arange(4), interleaved=True)
+        (tensor([-2, -3,  0,  1]), tensor([-1,  0, -3,  2]))
+
     Source: TransformerEngine's `_rotate_half`; the quarter turn in RoFormer, equation (34).
     """
     check_rotate_half(x, interleaved)
@@ -410,6 +452,10 @@ def cp_positions(
     Raises:
         TypeError: a bool where an integer is expected, or `cu_seqlens` has another dtype.
         ValueError: the order is not known, or the ranks cannot share the sequences.
+
+    Example:
+        >>> cp_positions(8, cp_size=2, cp_rank=0), cp_positions(8, cp_size=2, cp_rank=1)
+        (tensor([0, 1, 6, 7]), tensor([2, 3, 4, 5]))
     """
     check_rank(cp_size, cp_rank, cp_order)
     if (seq_len is None) == (cu_seqlens is None):

@@ -183,6 +183,10 @@ def sum_of_squares(t: Tensor) -> Tensor:
     Raises:
         TypeError: `t` is no tensor, or of a dtype that no function rotates.
         ValueError: `t` is sparse or nested.
+
+    Example:
+        >>> sum_of_squares(torch.tensor([[3.0, 4.0], [1.0, 2.0]]))
+        tensor([25.,  5.])
     """
     check_tensor("t", t, FLOATS)
     if is_traced() or is_transformed():  # a compiler makes one kernel of these three operators

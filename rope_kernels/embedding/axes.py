@@ -31,6 +31,10 @@ def mrope_axes(sections: Sequence[int], interleaved: bool = False) -> list[int]:
         ValueError: an entry is no integer from 0, all are 0, or no axes that take turns have as
             many pairs.
 
+    Example:
+        >>> mrope_axes([2, 3, 3]), mrope_axes([3, 2, 2], interleaved=True)
+        ([0, 0, 1, 1, 1, 2, 2, 2], [0, 1, 2, 0, 1, 2, 0])
+
     Source: M-RoPE of Qwen2-VL, https://arxiv.org/abs/2409.12191, and Qwen3-VL,
     https://arxiv.org/abs/2511.21631.
     """
@@ -73,6 +77,12 @@ def grid_positions(
 
     Raises:
         ValueError: an argument is no integer from 1, or `merge_size` does not divide `h` and `w`.
+
+    Example:
+        >>> grid_positions(1, 2, 3)
+        tensor([[0, 0, 0, 0, 0, 0],
+                [0, 0, 0, 1, 1, 1],
+                [0, 1, 2, 0, 1, 2]])
     """
     for name, value in {"t": t, "h": h, "w": w, "merge_size": merge_size}.items():
         if not (_is_count(value) and value):

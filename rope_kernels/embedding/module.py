@@ -123,6 +123,12 @@ class RotaryPositionEmbedding(nn.Module):
         RuntimeError: an update is needed, or `axes` assigned, while a CUDA graph is captured; or
             `load_state_dict` met such an `inv_freq`.
 
+    Example:
+        >>> RotaryPositionEmbedding(dim=4)(3)[:, 0, 0]  # of three positions, once in each half
+        tensor([[0.0000, 0.0000, 0.0000, 0.0000],
+                [1.0000, 0.0100, 1.0000, 0.0100],
+                [2.0000, 0.0200, 2.0000, 0.0200]])
+
     Source: TransformerEngine's `RotaryPositionEmbedding`, same arguments, same fp32 arithmetic.
     """
 

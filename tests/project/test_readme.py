@@ -1,9 +1,11 @@
-"""The blocks of Python on our pages: each runs by itself, and what it shows is true.
+"""Blocks of Python on our pages and examples of the API: each runs, and shows what is true.
 
 A block asserts what it shows, or its test does: then it is in `CLAIMS`. Blocks for several ranks
 run under torchrun. `test_types.py` has mypy check all of them.
 """
 
+import doctest
+import inspect
 import re
 import runpy
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import rope_kernels
 from rope_kernels import RotaryPositionEmbedding, rope_qk
 from rope_kernels.huggingface import unpatch
 from rope_lab.steps.torchrun import torchrun
@@ -179,3 +182,15 @@ def test_no_block_is_missed():
         assert "assert" in code or name in {*CLAIMS, *ON_RANKS}
     for page in COUNTS:
         assert "```py\n" not in (ROOT / f"{page}.md").read_text()
+
+
+PUBLIC = {name: getattr(rope_kernels, name) for name in rope_kernels.__all__}
+CALLED = [name for name, it in PUBLIC.items() if inspect.isfunction(it) or inspect.isclass(it)]
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_an_example_of_the_api_runs(name):
+    """Every public function and class has one."""
+    names = PUBLIC | {"torch": torch}
+    (example,) = doctest.DocTestFinder(recurse=False).find(PUBLIC[name], name, globs=names)
+    assert example.examples and not doctest.DocTestRunner().run(example).failed
