@@ -19,7 +19,7 @@ from IPython.display import display
 from ..child import Ended, Worker
 from ..records import QUIET
 from ..shipment import CannotPassOn, Shipment, kind_of
-from .spec import Case, Spec, spec
+from .spec import OPTIONS, Case, Spec, spec
 from .verdict import LINES_END_BETWEEN_WORDS, NOT_YET, WRONG, Verdict
 
 SECONDS = 30.0  # that a candidate may take for a case; of ours, the slowest took 1.3
@@ -92,19 +92,8 @@ def _shipped_case(case: Case) -> dict:
 
 def _shipped_spec(wanted: Spec) -> dict:
     shipped = _shipped_call(wanted.function)
-    asked = {
-        "angles": wanted.angles,
-        "overwrites": wanted.overwrites,
-        "leave_out": wanted.leave_out,
-        "launches": wanted.launches,
-        "kernel": wanted.kernel,
-        "axes": wanted.axes,
-        "without": wanted.without,
-        "asks": wanted.asks,
-        "loads": wanted.loads,
-        "blocks": wanted.blocks,
-        "extra": [_shipped_case(case) for case in wanted.extra],
-    }
+    asked = {name: getattr(wanted, name) for name in OPTIONS}
+    asked["extra"] = [_shipped_case(case) for case in wanted.extra]
     mistakes = {words: _shipped_call(wrong) for words, wrong in wanted.mistakes.items()}
     return shipped | {"asked": asked, "mistakes": mistakes}
 

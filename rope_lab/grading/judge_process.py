@@ -21,8 +21,8 @@ from rope_kernels.machine.engine import interpreter_is_on, triton_is_installed
 from ..interpreter import let_masks_be_numbers, speed_up
 from .check import compare, is_right
 from .counts import ONE_INDEX_AND_ONE_PRODUCT, Operators, Run, broken_rule, wasted
+from .diagnose import kind_of_mistake
 from .diagnose.evidence import Evidence
-from .diagnose.table import kind_of_mistake
 from .spec import Case, Spec, spec
 from .verdict import NOT_YET, RIGHT, WRONG, Verdict
 
@@ -72,7 +72,7 @@ def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
         words: load(shipped, folder / f"mistake_{job_number}_{k}.py")
         for k, (words, shipped) in enumerate(job["spec"]["mistakes"].items())
     }
-    wanted = spec(function, mistakes=mistakes, **as_asked(**job["spec"]["asked"]))
+    wanted = spec(function, mistakes=mistakes, **as_asked(job["spec"]["asked"]))
     fields = judge(candidate, wanted, tell)
     if job["probe"] and fields["state"] == RIGHT:
         fields["counted"] = counted(candidate, wanted, as_case(job["probe"]))
@@ -88,33 +88,10 @@ def has_children() -> bool:
     return True
 
 
-def as_asked(
-    angles: str,
-    overwrites: list,
-    leave_out: list,
-    launches: int | None,
-    kernel: bool,
-    axes: int,
-    without: list,
-    asks: list,
-    loads: int,
-    blocks: bool,
-    extra: list,
-) -> dict:
+def as_asked(options: dict) -> dict:
     """The options of a `Spec` from what JSON made of them."""
-    return {
-        "angles": angles,
-        "overwrites": tuple(overwrites),
-        "leave_out": tuple(leave_out),
-        "launches": launches,
-        "kernel": kernel,
-        "axes": axes,
-        "without": tuple(without),
-        "asks": tuple(asks),
-        "loads": loads,
-        "blocks": blocks,
-        "extra": tuple(map(as_case, extra)),
-    }
+    tuples = {name: tuple(value) for name, value in options.items() if isinstance(value, list)}
+    return options | tuples | {"extra": tuple(map(as_case, options["extra"]))}
 
 
 def as_case(fields: dict) -> Case:
@@ -130,7 +107,7 @@ def in_place(candidate: Callable, out: str) -> Callable:
 def counted(candidate: Callable, wanted: Spec, case: Case) -> dict:
     """What a right candidate's kernel does with one case; empty where nothing is interpreted."""
     attempt = Attempt(candidate, wanted, case, earlier=[])
-    attempt.outcome(explain=False)
+    attempt.outcome()
     trace = attempt.trace
     if trace is None:
         return {}
@@ -162,12 +139,12 @@ def load(shipped: dict, path: Path) -> Callable:
 
 def judge(candidate: Callable, wanted: Spec, tell: Callable[[dict], None]) -> dict:
     """The fields of a `Verdict`, as far as they are not its defaults; and what was `printed`."""
-    right, wrong, launches, printed, remark = [], [], 0, "", ""
+    right, wrong, misses, launches, printed, remark = [], [], [], 0, "", ""
     for case in wanted.cases:
         tell({"begins": case.name})
         with contextlib.redirect_stdout(io.StringIO()) as said:
             attempt = Attempt(candidate, wanted, case, earlier=right)
-            outcome = attempt.outcome(explain=not wrong)
+            outcome = attempt.outcome()
         printed = printed or in_case(case, said.getvalue())
         launches += attempt.launches
         if outcome is None:
@@ -178,7 +155,11 @@ def judge(candidate: Callable, wanted: Spec, tell: Callable[[dict], None]) -> di
             return outcome | {"printed": printed}
         else:
             wrong.append(outcome | {"case": case.name})
+            misses.append(attempt)
     if wrong:
+        if not wrong[0]["reason"]:
+            of_one_result = (one for one in misses if one.missed == misses[0].missed)
+            wrong[0]["reason"] = kind_of_mistake(one.evidence() for one in of_one_result)
         others = [other["case"] for other in wrong[1:]]
         fields = wrong[0] | {"right_cases": right, "wrong_cases": others}
     else:
@@ -201,6 +182,7 @@ class Attempt:
 
     Attributes:
         launches: how many kernels the run launched, where the interpreter counts them.
+        missed: the number of the first result with a wrong element; None before one is found.
     """
 
     def __init__(self, candidate: Callable, wanted: Spec, case: Case, earlier: list[str]) -> None:
@@ -211,6 +193,7 @@ class Attempt:
         self.before = [memory_of(x).clone() if isinstance(x, Tensor) else x for x in self.given]
         self.expected = results(wanted, self.inputs, exact=True)
         self.returned: object = None
+        self.missed: int | None = None
         self.trace = None
         self.operators = Operators()
 
@@ -218,8 +201,8 @@ class Attempt:
     def launches(self) -> int:
         return self.trace.launches if self.trace else 0
 
-    def outcome(self, explain: bool) -> dict | None:
-        """What is wrong, None if nothing is; `explain`: find out what the mistake looks like."""
+    def outcome(self) -> dict | None:
+        """What is wrong, None if nothing is; of wrong elements, where, and no reason yet."""
         stopped = self._run()
         if stopped:
             return stopped
@@ -229,7 +212,7 @@ class Attempt:
         for number, (out, want) in enumerate(zip(outs, self.expected, strict=True)):
             verdict = compare(out, want)
             if not verdict:
-                return self._wrong_result(number, out, verdict) if explain else broken("")
+                return self._wrong_result(number, out, verdict)
         return self._side_effect()
 
     def _run(self) -> dict | None:
@@ -256,7 +239,7 @@ class Attempt:
         return self.returned if isinstance(self.returned, tuple | list) else (self.returned,)
 
     def _wrong_result(self, number: int, out: object, verdict: Verdict) -> dict:
-        """Which result is wrong, where, and what the mistake looks like."""
+        """Which result is wrong, and where."""
         at = verdict.first_wrong_index
         if at is None:  # another shape or dtype, or no tensor at all
             return broken(verdict.reason)
@@ -267,7 +250,8 @@ class Attempt:
         owner = ""
         if self.trace and self.trace.knows(out):
             owner = said(self.trace.owner_of(out, at))
-        return broken(self._kind_of_mistake(number, out), owner) | {
+        self.missed = number
+        return broken("", owner) | {
             "result": label,
             "shape": list(want.shape),
             "dtype": verdict.dtype,
@@ -278,21 +262,11 @@ class Attempt:
             "largest_error": verdict.largest_error,
         }
 
-    def _kind_of_mistake(self, number: int, out: Tensor) -> str:
-        kind = kind_of_mistake(self._evidence(number, out))
-        if kind.startswith("a wrong stride") and self.wanted.overwrites:
-            beside = self._written_beside()
-            return f"a wrong stride: it writes beside {beside}" if beside else kind
-        if not kind.startswith("unwritten"):
-            return kind
-        changed = self._overwritten_inputs()
-        if changed:
-            return f"an input is overwritten: {changed[0]}"
-        if not self.launches:
-            return "unwritten: new memory came back, and what is wrong was never put there"
-        return kind if self.trace.programs else "no program ran: the grid is empty"
+    def evidence(self) -> Evidence:
+        """All that can be known of the first result with a wrong element."""
+        number, outs = self.missed, self._results()
+        out = outs[number]
 
-    def _evidence(self, number: int, out: Tensor) -> Evidence:
         def run(*others: Tensor | int) -> Tensor:
             moved = [x.to(out.device) if isinstance(x, Tensor) else x for x in others]
             outs = self.candidate(*moved)
@@ -323,11 +297,13 @@ class Attempt:
             nobody_wrote=nobody_wrote,
             run=run,
             earlier=self.earlier,
-            races=self.trace.races if self.trace else [],
-            twice=self.trace.twice if self.trace else [],
-            undefined=bool(self.trace and self.trace.undefined),
+            trace=self.trace,
+            overwritten=self._overwritten_inputs(),
+            written_beside=self._written_beside(),
+            number=number,
+            results=[one.detach().cpu() for one in outs if isinstance(one, Tensor)],
             mistakes={
-                words: lambda *inputs, wrong=wrong: results(wrong, list(inputs), exact=True)[number]
+                words: results(wrong, self.inputs, exact=True)
                 for words, wrong in wanted.mistakes.items()
             },
         )

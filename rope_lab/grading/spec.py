@@ -15,7 +15,7 @@ number; "number (base)" the base of the frequencies.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import torch
 from torch import Tensor
@@ -140,13 +140,17 @@ class Spec:
         return made if device == "cpu" else [_to(value, device) for value in made]
 
 
+OPTIONS = [  # what `spec` takes and a child process gets, apart from the `mistakes`
+    one.name for one in fields(Spec) if one.name not in ("function", "arguments", "mistakes")
+]
+
+
 def spec(function: Callable | None = None, **asked) -> Spec:
     """Make a specification of a function whose arguments are annotated with shapes.
 
     Args:
         function: the function; None when `spec` is used as a decorator with options.
-        asked: `angles`, `overwrites`, `leave_out`, `launches`, `kernel`, `axes`, `without`,
-            `asks`, `loads`, `blocks`, `extra` or `mistakes` of `Spec`.
+        asked: options of `Spec`, all its attributes from `angles` on.
 
     Raises:
         ValueError: an argument has no shape in the form that this module's docstring shows.

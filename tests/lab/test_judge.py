@@ -4,10 +4,12 @@ Those are judged in their notebooks: `tests/notebooks/test_answers_in_notebooks.
 """
 
 import functools
-from importlib import import_module
-from pkgutil import iter_modules
+import itertools
 import time
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 import torch
@@ -18,7 +20,7 @@ from rope_kernels import rope_qk
 from rope_lab.grading import diagnose, exercises, judge_process
 from rope_lab.grading import judge as judge_module
 from rope_lab.grading.diagnose.evidence import Evidence
-from rope_lab.grading.diagnose.table import IN_ORDER
+from rope_lab.grading.diagnose.guess import UNKNOWN, Guess, place, told_of, whole
 from rope_lab.grading.spec import STRIDED, Case, Spec, spec
 
 judge = judge_module.check_exercise
@@ -169,7 +171,8 @@ def test_one_tensor_alone_may_be_strided():
     assert not q.is_contiguous() and k.is_contiguous()
 
 
-FILES = [import_module(f"{exercises.__name__}.{one.name}") for one in iter_modules(exercises.__path__)]
+ROOM = exercises.__path__, f"{exercises.__name__}."
+FILES = [import_module(file.name) for file in iter_modules(*ROOM)]
 SPECS = [thing for file in FILES for thing in vars(file).values() if isinstance(thing, Spec)]
 
 
@@ -319,19 +322,39 @@ def test_answers_may_be_tensors():
     assert not lab.check_answer(torch.tensor([28, 29]), 29)
 
 
-# the table of guesses
+# rules that guess at a mistake
 
 
-def guesses_of(name):
-    """A module's own public functions that take the evidence and return words, or None."""
-    module = importlib.import_module(name)
+def rules_of(name):
+    """A module's own public functions that take the evidence and yield guesses."""
+    module = import_module(name)
     own = [f for f in vars(module).values() if getattr(f, "__module__", "") == name]
-    kind = {"e": Evidence, "return": str | None}
+    kind = {"e": Evidence, "return": Iterator[Guess]}
     return {f for f in own if f.__annotations__ == kind and not f.__name__.startswith("_")}
 
 
-def test_every_guess_is_in_the_table_once():
-    """One that is not would never be made."""
-    found = pkgutil.iter_modules(diagnose.__path__, f"{diagnose.__name__}.")
-    guesses = set().union(*(guesses_of(module.name) for module in found))
-    assert set(IN_ORDER) == guesses and len(IN_ORDER) == len(guesses) > 30
+def test_every_rule_is_asked_once():
+    """One that is not would never be heard."""
+    found = iter_modules(diagnose.__path__, f"{diagnose.__name__}.")
+    rules = set().union(*(rules_of(module.name) for module in found))
+    assert set(diagnose.RULES) == rules and len(diagnose.RULES) == len(rules) > 20
+
+
+def in_every_case(case):
+    yield whole("z: in every case")
+
+
+def in_case_1(case):
+    if case == 1:
+        yield whole("a: in case 1 alone")
+
+
+def of_the_place(case):
+    yield place("b: where it is")
+
+
+@pytest.mark.parametrize("rules", itertools.permutations((in_every_case, in_case_1, of_the_place)))
+def test_the_cases_choose_between_guesses_and_not_their_order(rules):
+    assert told_of(rules, [1, 2]).startswith("z")
+    assert told_of(rules, [2]).startswith("z") and told_of([of_the_place], [1]).startswith("b")
+    assert told_of([in_case_1], [2]) == UNKNOWN

@@ -1,12 +1,16 @@
 """A wrong result, and what every guess is compared with."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ..spec import Argument, Case, Spec
+
+if TYPE_CHECKING:  # it imports Triton, which a reader may not have
+    from ..trace import Trace
 
 
 @dataclass
@@ -26,10 +30,12 @@ class Evidence:
     nobody_wrote: Callable[[tuple[int, ...]], bool]  # an element of the result
     run: Callable[..., Tensor]  # the candidate on other inputs
     earlier: list[str]  # cases that came out right
-    races: list[str]
-    twice: list[str]  # places that were stored twice, or read after they were stored
-    undefined: bool  # a load had elements masked off, and no `other`
-    mistakes: dict[str, Callable]  # words -> a wrong function: those that the specification knows
+    trace: "Trace | None"  # None where nothing is interpreted
+    overwritten: list[str]  # inputs that should have kept their memory and did not
+    written_beside: str  # an argument to overwrite, where more than its elements was; or ''
+    number: int  # of this result
+    results: list[Tensor]  # all that came out
+    mistakes: dict[str, list[Tensor]]  # words -> results of one that the specification knows
 
     # comparisons
 
@@ -49,6 +55,21 @@ class Evidence:
             )
         )
 
+    # what was watched
+
+    @property
+    def races(self) -> list[str]:
+        return self.trace.races if self.trace else []
+
+    @property
+    def twice(self) -> list[str]:
+        """Elements that were stored twice, or read after they were stored."""
+        return self.trace.twice if self.trace else []
+
+    @property
+    def stored_twice(self) -> list[str]:
+        return [words for words in self.twice if "stores" in words]
+
     # what the specification makes of other inputs
 
     def expected_with_input(self, number: int, value: Tensor) -> Tensor:
@@ -59,13 +80,20 @@ class Evidence:
         """With every table of angles changed."""
         return self.spec(*[change(x) if a.holds == "angles" else x for x, a in self.arguments])
 
-    def cosine_and_sine_parts(
-        self, change: Callable[[Tensor], Tensor] = lambda angles: angles
-    ) -> tuple[Tensor, Tensor]:
-        """A rotation is the sum of two parts: minus the angle changes only the sine's sign."""
+    def cosine_part(self, change: Callable[[Tensor], Tensor] = lambda angles: angles) -> Tensor:
+        """A rotation is the sum of two parts: minus the angle leaves the cosine's as it is."""
         forth = self.expected_with_angles(change)
-        back = self.expected_with_angles(lambda angles: -change(angles))
-        return (forth + back) / 2, (forth - back) / 2
+        return (forth + self.expected_with_angles(lambda angles: -change(angles))) / 2
+
+    def sine_part(self, change: Callable[[Tensor], Tensor] = lambda angles: angles) -> Tensor:
+        """The other part, whose sign it changes."""
+        return self.expected_with_angles(change) - self.cosine_part(change)
+
+    def with_sines_in_a_part(self, other: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """The result with other products of the sine in a part of each row, and which part."""
+        cosines, sines = self.cosine_part(), self.sine_part()
+        for where, here in self.places.items():
+            yield where, cosines + torch.where(here, other, sines)
 
     # what the inputs are
 

@@ -1,0 +1,133 @@
+"""The wrong angle of the table, for the cosine or the sine, or the wrong function of it."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from .evidence import Evidence
+from .guess import Guess, part, whole
+
+
+def minus(e: Evidence) -> Iterator[Guess]:
+    """The sign of every angle."""
+    if e.has_angles:
+        words = "a sign: it rotates by minus the angle"
+        if e.is_gradient:
+            words = "a sign: it is the gradient for minus the angles; every sine has the wrong sign"
+        yield whole(words, e.expected_with_angles(torch.neg))
+
+
+def of_the_table(e: Evidence) -> Iterator[Guess]:
+    """One half's angles, or one neighbor's, for both, or each half's for itself."""
+    if not e.halves_have_angles:
+        return
+    for words, change in {
+        "the second half takes the first half's angle": lambda x: _both(_first(x)),
+        "the first half takes the second half's angle": lambda x: _both(_second(x)),
+        "both of two neighbors take the first one's angle": (
+            lambda x: x[..., ::2].repeat_interleave(2, -1)
+        ),
+        "both of two neighbors take the second one's angle": (
+            lambda x: x[..., 1::2].repeat_interleave(2, -1)
+        ),
+    }.items():
+        yield whole(f"the wrong angle: {words}", e.expected_with_angles(change))
+    exchanged = e.expected_with_angles(lambda x: torch.cat((_second(x), _first(x)), -1))
+    yield part("the wrong angle: each half takes the other's angle", exchanged)
+    yield part(
+        "the wrong angle: each half takes its own, where one is asked for both",
+        torch.where(
+            torch.arange(e.expected.shape[-1]) < e.rotary_dim // 2,
+            e.expected_with_angles(lambda x: _both(_first(x))),
+            e.expected_with_angles(lambda x: _both(_second(x))),
+        ),
+    )
+
+
+def _first(x: Tensor) -> Tensor:
+    return x.chunk(2, -1)[0]
+
+
+def _second(x: Tensor) -> Tensor:
+    return x.chunk(2, -1)[-1]
+
+
+def _both(x: Tensor) -> Tensor:
+    return torch.cat((x, x), -1)
+
+
+def sine_of_a_part(e: Evidence) -> Iterator[Guess]:
+    """The sign of the sine in a part of each row."""
+    if e.has_angles:
+        for where, result in e.with_sines_in_a_part(-e.sine_part()):
+            yield part(f"a sign: that of the sine in {where}", result)
+
+
+_PARTNERS = {  # who -> angles with those of the partner in place of its own
+    "half": lambda x: x.roll(x.shape[-1] // 2, -1),
+    "of two neighbors": lambda x: x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2),
+}
+
+
+def of_the_partner(e: Evidence) -> Iterator[Guess]:
+    """The sine or the cosine of the other's angle, where the angles of a pair may differ."""
+    if not e.halves_have_angles or e.spec.angles != "unlike":
+        return
+    cosines, sines = e.cosine_part(), e.sine_part()
+    for who, swap in _PARTNERS.items():
+        swapped = e.sine_part(swap)
+        words = f"the wrong sine: each {who} takes the sine that the other should take"
+        yield whole(words, cosines + swapped)
+        words = "a sign and the wrong sine: the map itself, where its transpose is asked for"
+        yield whole(words, cosines - swapped)
+        words = f"the wrong cosine: each {who} takes the cosine of the other's angle"
+        yield whole(words, e.cosine_part(swap) + sines)
+        for where, result in e.with_sines_in_a_part(swapped):
+            yield part(f"the wrong sine, in {where}: the other {who} should take it", result)
+        for where, result in e.with_sines_in_a_part(-swapped):
+            words = f"a sign and the wrong sine, in {where}: the map itself, not its transpose"
+            yield part(words, result)
+
+
+def other_function(e: Evidence) -> Iterator[Guess]:
+    """A cosine where a sine belongs, or the other way: those of the angle plus a quarter turn."""
+    if not e.has_angles:
+        return
+    cosines, sines = e.cosine_part(), e.sine_part()
+    minus_sines, with_cosine = (
+        e.cosine_part(lambda x: x + torch.pi / 2),
+        e.sine_part(lambda x: x + torch.pi / 2),
+    )
+    words = "the wrong function: sine and cosine have changed places"
+    yield whole(words, with_cosine - minus_sines)
+    words = "the wrong function: a cosine for the sine, in "
+    yield whole(f"{words}every element", cosines + with_cosine)
+    for where, result in e.with_sines_in_a_part(with_cosine):
+        yield part(f"{words}{where}", result)
+    words = "the wrong function: a sine for the cosine, in "
+    yield whole(f"{words}every element", sines - minus_sines)
+    for where, here in e.places.items():
+        yield part(f"{words}{where}", torch.where(here, -minus_sines, cosines) + sines)
+
+
+def columns_of_the_table(e: Evidence) -> Iterator[Guess]:
+    """Row and column of an angle, counted in pairs where elements are meant."""
+    for x, argument in e.arguments:
+        if argument.holds != "angles" or x.dim() != 4 or x.shape[-1] % 2:
+            continue
+        half = x.shape[-1] // 2
+        steps = torch.arange(x.shape[0])[:, None] * half + torch.arange(x.shape[-1])
+        narrow = x.flatten()[steps].view(x.shape)
+        yield whole(
+            "the step of the table: the row of the next position begins d2 elements on",
+            e.expected_with_angles(lambda _, narrow=narrow: narrow),
+        )
+        one_a_pair = x[..., :half].repeat_interleave(2, -1)
+        yield whole(
+            "the columns of the table: the angle of pair i is in column 2i, not i",
+            e.expected_with_angles(lambda _, one_a_pair=one_a_pair: one_a_pair),
+        )
+
+
+RULES = (minus, of_the_table, sine_of_a_part, of_the_partner, other_function, columns_of_the_table)

@@ -1,0 +1,153 @@
+"""What was seen while the kernel ran: who stored what, and what was never stored or used."""
+
+from collections.abc import Iterator
+
+import torch
+
+from ..spec import TAIL_AND_STRIDE
+from .evidence import Evidence
+from .guess import Guess, fitted, part, place, seen, whole
+
+
+def stored_by_programs(e: Evidence) -> Iterator[Guess]:
+    """A race, an element that is stored twice, or read after it was stored."""
+    if e.races:
+        yield seen(f"a race between programs: {e.races[0]}")
+        return
+    if e.stored_twice and came_out(e):  # changed, and then overwritten
+        yield seen(f"write collision: {e.stored_twice[0]}")
+    elif e.twice:
+        name = "write collision" if "stores" in e.twice[0] else "read after write"
+        yield fitted(f"{name}: {e.twice[0]}")
+
+
+def unchanged(e: Evidence) -> Iterator[Guess]:
+    """Nothing was done: an input as it came. It may also be in another order, or a factor off."""
+    if name := came_out(e):
+        yield whole(f"unchanged: the result is {name} as it came")
+
+
+def came_out(e: Evidence) -> str:
+    """The name of the input that is the result."""
+    floats = ((x, argument.name) for x, argument in e.arguments if argument.holds == "floats")
+    return next((name for x, name in floats if e.got_is(x) and not e.close(x, e.expected)), "")
+
+
+def unwritten(e: Evidence) -> Iterator[Guess]:
+    """What is wrong has no owner: no program stored it."""
+    places = e.wrong.nonzero()
+    some = places[:: max(1, len(places) // 50)].tolist()
+    if e.races or not all(e.nobody_wrote(tuple(index)) for index in some):
+        return
+    if e.only_in_tail:
+        wrong = e.wrong[..., e.rotary_dim :]
+        if wrong.all():
+            yield seen("the tail is forgotten: elements d2 and up are never written")
+        else:
+            number = f"{wrong.sum()} of its {wrong.numel()} elements"
+            yield seen(f"part of the tail is never written: {number}")
+    elif e.overwritten:
+        yield seen(f"an input is overwritten: {e.overwritten[0]}")
+    elif not e.trace or not e.trace.launches:
+        words = "new memory came back, and what is wrong was never put there"
+        yield seen(f"unwritten: {words}")
+    elif not e.trace.programs:
+        yield seen("no program ran: the grid is empty")
+    else:
+        more = "".join(f"; {words}" for words in e.twice[:1] if "stores" in words)
+        which = _which_are_unwritten(e)
+        if which.startswith("the last"):
+            more = more or "; is the grid large enough?"
+        yield seen(f"unwritten: no program stores {which}{more}")
+
+
+def _which_are_unwritten(e: Evidence) -> str:
+    """In as few words as possible."""
+    wrong = e.wrong.flatten()
+    first, count = int(wrong.nonzero()[0]), int(wrong.sum())
+    if count == wrong.numel():
+        return "any element"
+    if wrong[first:].all():
+        return f"the last elements, from number {first} on"
+    columns = e.wrong.flatten(0, -2).any(0) if e.wrong.dim() > 1 else wrong
+    start = int(columns.nonzero()[0])
+    rows = len(wrong) // len(columns)
+    if start and columns[start:].all() and count == rows * int(columns.sum()):
+        return f"the columns from {start} on, in any row"
+    return f"these elements, {count} of {wrong.numel()}"
+
+
+def masked_off(e: Evidence) -> Iterator[Guess]:
+    """What a load without `other` gives where its mask is false, in the result."""
+    is_nan = e.got.is_floating_point() and e.got[e.wrong].isnan().all()
+    if e.trace and e.trace.undefined and is_nan and not e.stored_twice:
+        yield whole(
+            "NaN: an element that is masked off is used; a load without `other` leaves it undefined"
+        )
+
+
+def ignored(e: Evidence) -> Iterator[Guess]:
+    """The candidate runs once more, on another gradient, size, base of the frequencies, or rank."""
+    if e.got.is_floating_point() and e.got.isnan().all():
+        return
+    for number, argument in enumerate(e.spec.arguments):
+        x = e.inputs[number]
+        if argument.name.startswith("grad"):
+            name, other = "the gradient", torch.randn(x.shape).to(x.dtype)
+            again = "another incoming gradient gives the same result"
+        elif argument.holds == "number" and x:  # twice 0 is no other number
+            name, other, again = argument.name, 2 * x, "another one gives the same result"
+        else:
+            continue
+        try:
+            result = e.run(*e.inputs[:number], other, *e.inputs[number + 1 :])
+        except Exception:  # it may refuse a number that does not fit the others, so it reads it
+            continue
+        if e.close(result, e.got):
+            yield whole(f"{name} is ignored: {again}")
+
+
+def tail(e: Evidence) -> Iterator[Guess]:
+    """Stored, and not what came in."""
+    if not e.only_in_tail or e.case.name == TAIL_AND_STRIDE:
+        return
+    got = e.got[..., e.rotary_dim :]
+    first_row = e.expected.flatten(0, -2)[0, e.rotary_dim :]
+    if not got[e.wrong[..., e.rotary_dim :]].any():
+        yield whole("the tail is wrong: it is zero, and has to come out as it came in")
+    elif e.close(got, first_row.expand_as(got)):
+        yield whole("the tail is wrong: every row has the first row's")
+    else:
+        yield part("the tail is wrong: elements d2 and up have to come out as they came in")
+
+
+def zero(e: Evidence) -> Iterator[Guess]:
+    """Something was never put there."""
+    if e.only_in_tail or e.got[e.wrong].any():
+        return
+    for where, here in e.places.items():
+        if torch.equal(e.wrong, (e.expected != 0) & here):
+            yield place(f"zero: what is wrong is zero, in {where}")
+            return
+    yield place("zero: what is wrong is zero; is a part never computed?")
+
+
+def rest_of_block(e: Evidence) -> Iterator[Guess]:
+    """All that is wrong is at the end of memory, and an earlier case was right."""
+    wrong = e.wrong.flatten()
+    first = int(wrong.nonzero()[0])
+    is_last = first > len(wrong) // 3 and float(wrong[first:].float().mean()) > 0.9
+    if is_last and e.earlier:
+        yield place("the rest: the last elements, which fill no whole block, are wrong")
+
+
+RULES = (
+    stored_by_programs,
+    unchanged,
+    unwritten,
+    masked_off,
+    ignored,
+    tail,
+    zero,
+    rest_of_block,
+)
