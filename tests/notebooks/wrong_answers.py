@@ -533,6 +533,16 @@ WRONG_ANSWERS = [
         "0/0: a row of zeros comes out as NaN",
     ),
     Wrong(
+        *("11", 2, "the root instead of its reciprocal"),
+        {"tl.rsqrt(dot": "tl.sqrt(dot"},
+        "multiplied by the root, not divided",
+    ),
+    Wrong(
+        *("11", 2, "the mean over the block's columns"),
+        {"/ (2 * HALF + TAIL) + 1e-6": "/ (2 * BLOCK_HALF + BLOCK_TAIL) + 1e-6"},
+        "the wrong divisor: the columns of the block",
+    ),
+    Wrong(
         *("11", 2, "no weight"),
         {
             "y = normalized(y, rstd, weights)": "y = y[0] * rstd, y[1] * rstd, y[2] * rstd",

@@ -99,6 +99,15 @@ WRONG_RUNGS = [
         *("a sign: that of the sine in the second half", "WRONG"),
     ),
     WrongRung(
+        *(2, "the first member overwritten"),
+        {
+            "tl.store(out_ptr + offset, x1 *": "x1 = x1 *",
+            "tl.sin(angle1), mask=exists)": "tl.sin(angle1)\n"
+            "    tl.store(out_ptr + offset, x1, mask=exists)",
+        },
+        *("overwritten too early: the second half is computed from the results of the", "WRONG"),
+    ),
+    WrongRung(
         *(2, "no mask at the first store"),
         {"x2 * tl.sin(angle1), mask=exists)": "x2 * tl.sin(angle1))"},
         *("which one stays is undefined on a GPU", "WRONG"),
@@ -130,6 +139,30 @@ WRONG_RUNGS = [
         "each element of t is loaded 2 times",
     ),
     # 3: a tile
+    WrongRung(
+        *(3, "the second member overwritten"),
+        {
+            "tl.store(out_ptr + offset, x1 *": "x2 = x2 * cos2 + x1 * sin2\n"
+            "    tl.store(out_ptr + offset, x1 *",
+            "x2 * cos2 + x1 * sin2, mask": "x2, mask",
+        },
+        *("overwritten too early: the first half is computed from the results of the", "WRONG"),
+    ),
+    WrongRung(
+        *(3, "position and rows exchanged"),
+        {
+            "tl.program_id(0) // row_blocks": "tl.program_id(0) % row_blocks",
+            "tl.program_id(0) % row_blocks * BLOCK_R": "tl.program_id(0) // row_blocks * BLOCK_R",
+        },
+        *("of 4 programs store nothing: is their mask false?", "WRONG"),
+    ),
+    WrongRung(
+        *(3, "the mask by the row of all positions"),
+        {
+            "(row < rows)[:, None]": "(position * rows + row < rows)[:, None]",
+        },
+        *("of 4 programs store nothing: is their mask false?", "WRONG"),
+    ),
     WrongRung(
         *(3, "rows of the next position"),
         {"(row < rows)[:, None] & (pair": "(row < 2 * rows)[:, None] & (pair"},
@@ -164,6 +197,14 @@ WRONG_RUNGS = [
         "a sine of the whole tile",
     ),
     # 4: its own backward
+    WrongRung(
+        *(4, "the first member overwritten"),
+        {
+            "tl.store(out_ptr + offset, x1 *": "x1 = x1 *",
+            "x2 * sin1, mask=exists)": "x2 * sin1\n    tl.store(out_ptr + offset, x1, mask=exists)",
+        },
+        *("overwritten too early: the second half is computed from the results of the", "WRONG"),
+    ),
     WrongRung(
         *(4, "minus the angle"),
         {"sin1, sin2 = -sin2, -sin1": "sin1, sin2 = -sin1, -sin2"},
@@ -222,6 +263,9 @@ WRONG_RUNGS = [
         *(5, "four rows"),
         {"num_warps = 8, 1": "num_warps = 4, 1"},
         "rung 5 wants instruction time at most 42 us",
+    ),
+    WrongRung(
+        *(5, "one row"), {"num_warps = 8, 1": "num_warps = 1, 1"}, "they take 164 us to start"
     ),
     WrongRung(
         *(5, "pairs from the last to the first"),
@@ -303,6 +347,16 @@ WRONG_RUNGS = [
         *(8, "the same rows for every head"),
         {_ROWS_OF_8: "4, 1"},
         "let the launcher compute the rows from d",
+    ),
+    WrongRung(
+        *(8, "four rows for one head, eight for the others"),
+        {_ROWS_OF_8: "4 if d == 256 else 8, 1"},
+        "let the launcher compute the rows from d",
+    ),
+    WrongRung(
+        *(8, "the power of two of the rows, not of the row"),
+        {_ROWS_OF_8: "max(1, triton.next_power_of_2(1024 // d)), 1"},
+        "a block has a power of two of lanes, so 96 elements of a row take those of 128",
     ),
     WrongRung(
         *(8, "a load after a sine"),

@@ -46,7 +46,9 @@ def _about_programs(readings: Readings, counted: dict, launch: Launch | None) ->
 
 
 def _about_rows_by_d(readings: Readings, counted: dict, launch: Launch | None) -> str:
-    return "let the launcher compute the rows from d: rows of half the size, twice as many"
+    if readings.programs_at_64 > 16_384:
+        return "let the launcher compute the rows from d: rows of half the size, twice as many"
+    return "a block has a power of two of lanes, so 96 elements of a row take those of 128"
 
 
 def _about_width(readings: Readings, counted: dict, launch: Launch | None) -> str:
@@ -97,7 +99,8 @@ _ADVICE = {
     "requested": _about_bytes,
     "evaluations": _about_evaluations,
     "programs": _about_programs,
-    "programs_at_128": _about_rows_by_d,
+    "programs_at_64": _about_rows_by_d,
+    "programs_at_96": _about_rows_by_d,
     "narrowest_load": _about_width,
     "instruction_us": _about_instructions,
     "instructions": _about_instructions,

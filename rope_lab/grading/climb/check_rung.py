@@ -12,7 +12,7 @@ from ..verdict import NOT_YET, RIGHT, WRONG, Verdict
 from .advice import advice
 from .launch import Launch, launches_of
 from .readings import Readings, code_of, counts_of, loop_in
-from .targets import EIGHT_ROWS, IN_ORDER, NAMES, TARGETS, Target, number
+from .targets import EIGHT_ROWS, IN_ORDER, NAMES, TARGETS, WIDE, Target, number
 from .values import another_kernel_backward, judged_values
 
 
@@ -75,11 +75,12 @@ def _only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
 
 
 def _readings(candidate: Callable, verdict: Verdict, launch: Launch) -> Readings:
-    at_128 = launches_of(candidate, (*SHAPE[:3], 128))
+    at_64, at_96 = (launches_of(candidate, (*SHAPE[:3], d)) for d in (64, 96))
     return Readings(
         **counts_of(verdict.counted),
         **code_of(launch),
-        programs_at_128=sum(one.programs for one in at_128),
+        programs_at_64=sum(one.programs for one in at_64),
+        programs_at_96=sum(one.programs for one in at_96),
     )
 
 
@@ -106,7 +107,7 @@ def _with_instruments(
 
 def _explains(missed: list[Target], readings: Readings) -> Target:
     """The missed target that explains the others: rows, then a wrong order, then the rung's."""
-    if EIGHT_ROWS in missed and readings.programs < EIGHT_ROWS.limit:
+    if EIGHT_ROWS in missed and (readings.programs < EIGHT_ROWS.limit or WIDE in missed):
         return EIGHT_ROWS
     return IN_ORDER if IN_ORDER in missed else missed[0]
 

@@ -22,7 +22,7 @@ class Readings:
         evaluations: of sin and cos together, for each pair.
         order: what the first program does: L a load, E an evaluation, S a store.
         programs: of the launch.
-        programs_at_128: of the launch for the same tensor with d = 128.
+        programs_at_64, programs_at_96: of the launch for the same tensor with another d.
         instructions: that a warp executes, slow branches left out.
         instruction_us: what an H200 needs for all of them, if no lane ever waits.
         narrowest_load: bytes.
@@ -36,7 +36,8 @@ class Readings:
     evaluations: float
     order: str
     programs: int = 0
-    programs_at_128: int = 0
+    programs_at_64: int = 0
+    programs_at_96: int = 0
     instructions: int = 0
     instruction_us: float = 0.0
     narrowest_load: int = 0

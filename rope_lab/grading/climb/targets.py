@@ -44,7 +44,8 @@ NAMES = {
     "requested": "bytes requested",
     "evaluations": "sin/cos evaluations",
     "programs": "programs",
-    "programs_at_128": "programs at d = 128",
+    "programs_at_64": "programs at d = 64",
+    "programs_at_96": "programs at d = 96",
     "narrowest_load": "narrowest load",
     "instruction_us": "instruction time",
     "instructions": "instructions",
@@ -65,8 +66,8 @@ def _evaluations(limit: float) -> Target:
 
 EIGHT_ROWS = Target("programs", 32_768, "exactly")  # what rungs 3 to 7 have in common
 IN_ORDER = Target("loads_after_a_sine", 0)
-_WIDE = Target("narrowest_load", 16, "at least", unit=" bytes")
-_LATER = (_bytes(2.25), _evaluations(0.5), EIGHT_ROWS, _WIDE)
+WIDE = Target("narrowest_load", 16, "at least", unit=" bytes")
+_LATER = (_bytes(2.25), _evaluations(0.5), EIGHT_ROWS, WIDE)
 
 # In each row the instrument that the rung moves comes first.
 TARGETS: dict[int, tuple[Target, ...]] = {
@@ -75,7 +76,7 @@ TARGETS: dict[int, tuple[Target, ...]] = {
     3: (_evaluations(0.5), _bytes(2.25), EIGHT_ROWS),
     4: (_bytes(2.25), _evaluations(0.5), EIGHT_ROWS),
     5: (  # 38.7 us
-        *(_WIDE, Target("instruction_us", 42, unit=" us", exact=False)),
+        *(WIDE, Target("instruction_us", 42, unit=" us", exact=False)),
         *(_bytes(2.25), _evaluations(0.5), EIGHT_ROWS),
     ),
     6: (Target("instructions", 900, unit=" a warp", exact=False), *_LATER),  # 830
@@ -90,8 +91,8 @@ TARGETS: dict[int, tuple[Target, ...]] = {
         Target("spilled", 0, unit=" bytes"),
         Target("programs", 65_536),
         Target("instruction_us", 60, unit=" us", exact=False),  # 43.3
-        Target("programs_at_128", 32_768),
-        *(IN_ORDER, _bytes(2.5), _evaluations(1), _WIDE),
+        *(Target("programs_at_64", 16_384), Target("programs_at_96", 32_768, "exactly")),
+        *(IN_ORDER, _bytes(2.5), _evaluations(1), WIDE),
     ),
 }
 

@@ -1,5 +1,6 @@
 """A row that is normalized and multiplied by weights before it is rotated."""
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -59,6 +60,10 @@ def root(e: Evidence) -> Iterator[Guess]:
         "the 1e-6 is in the wrong place: it belongs under the root": mean.sqrt() + EPSILON,
         "the 1e-6 under the root is missing": mean.sqrt(),
         "the root is missing: the row is divided by its mean square": mean + EPSILON,
+        "the row is multiplied by the root, not divided: `rsqrt`": (mean + EPSILON).rsqrt(),
+        "the wrong divisor: the columns of the block, not the elements of the row": (
+            mean * x.shape[-1] / 2 ** math.ceil(math.log2(x.shape[-1])) + EPSILON
+        ).sqrt(),
     }.items():
         scaled = e.expected.double() * ((mean + EPSILON).sqrt() / wrong).nan_to_num()
         yield own(words, scaled.to(e.got.dtype))

@@ -117,6 +117,28 @@ def _one_angle_for_both(asked: str):
     return (lambda x: both(x[..., : x.shape[-1] // 2])), (lambda x: both(x[..., ::2]))
 
 
+def overwritten_members(e: Evidence) -> Iterator[Guess]:
+    """`x1 = x1 * c1 - x2 * s1`, and then x2 * c2 + x1 * s2 with the new x1; or the other way."""
+    x = e.inputs[0]
+    if not e.has_angles or not isinstance(x, Tensor) or x.shape != e.expected.shape:
+        return
+    if e.twice:
+        return  # what was seen: it was overwritten in memory
+    for one, other in _OTHER.items():
+        here = e.places[one]
+        of_the_new = e.expected_with_input(0, torch.where(here, e.expected, x))
+        words = f"overwritten too early: {other} is computed from the results of {one}"
+        yield part(f"{words}; keep what was loaded", torch.where(here, e.expected, of_the_new))
+
+
+_OTHER = {
+    "the first half": "the second half",
+    "the second half": "the first half",
+    "the first of each two neighbors": "the second of each two neighbors",
+    "the second of each two neighbors": "the first of each two neighbors",
+}
+
+
 def members(e: Evidence) -> Iterator[Guess]:
     """The two of a pair: exchanged when they were loaded, or one of them its own partner."""
     d2 = e.rotary_dim
@@ -159,4 +181,4 @@ def _reordered(x: Tensor, order: Tensor, holds: str = "floats") -> Tensor:
     return ordered(x, order)
 
 
-RULES = (sign, swapped, permuted, moved, pairing, members)
+RULES = (sign, swapped, permuted, moved, pairing, overwritten_members, members)

@@ -56,7 +56,11 @@ def unwritten(e: Evidence) -> Iterator[Guess]:
     else:
         more = "".join(f"; {words}" for words in e.twice[:1] if "stores" in words)
         which = _which_are_unwritten(e)
-        if which.startswith("the last"):
+        if idle := len(e.trace.programs) - len(e.trace.stores):
+            more = (
+                f"; {idle} of {len(e.trace.programs)} programs store nothing: is their mask false?"
+            )
+        elif which.startswith("the last"):
             more = more or "; is the grid large enough?"
         yield seen(f"unwritten: no program stores {which}{more}")
 
