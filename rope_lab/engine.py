@@ -19,6 +19,7 @@ import torch
 
 from rope_kernels.machine.engine import interpreter_is_on, triton_is_installed
 
+from .interpreted_bf16 import let_bf16_round
 from .interpreter import let_masks_be_numbers, speed_up
 
 COMPILED, INTERPRETED, PYTORCH = "compiled", "interpreted", "PyTorch alone"
@@ -156,7 +157,7 @@ class Engine:
 def need_triton() -> None:
     """Stop a notebook that is of no use without Triton, in one sentence.
 
-    Where kernels are interpreted, it also loads Triton and makes its interpreter faster.
+    Where kernels are interpreted, it also loads Triton, makes its interpreter faster, and mends it.
 
     Raises:
         ImportError: Triton is not installed.
@@ -166,6 +167,7 @@ def need_triton() -> None:
     if ENGINE.kind == INTERPRETED:
         speed_up()
         let_masks_be_numbers()
+        let_bf16_round()
 
 
 def start() -> Engine:

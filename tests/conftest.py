@@ -6,12 +6,14 @@ import pytest
 import torch
 
 import pairwise
+from rope_lab.interpreted_bf16 import let_bf16_round
 from rope_lab.interpreter import speed_up
 
 HAS_GPU = torch.cuda.is_available()
 if not HAS_GPU:
     os.environ["TRITON_INTERPRET"] = "1"  # before anything loads Triton
     speed_up()
+    let_bf16_round()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .verdict import RIGHT, WRONG, Verdict
 
-# One rounding at the end, some fp32 arithmetic before it; Triton's interpreter truncates to bf16.
+# One rounding at the end, some fp32 arithmetic before it: at most the next number of 16 bits.
 _TOLERANCE = {  # dtype: (relative, absolute, as a share of the largest value expected)
     torch.float64: (1e-12, 1e-12),
     torch.float32: (2e-6, 2e-6),

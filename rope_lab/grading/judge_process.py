@@ -18,6 +18,7 @@ from torch import Tensor
 
 from rope_kernels.machine.engine import interpreter_is_on, triton_is_installed
 
+from ..interpreted_bf16 import let_bf16_round
 from ..interpreter import let_masks_be_numbers, speed_up
 from .check import compare, is_right
 from .counts import ONE_INDEX_AND_ONE_PRODUCT, Operators, Run, broken_rule, wasted
@@ -59,6 +60,7 @@ def start(folder: Path) -> None:
         let_numbers_be_indices()
         let_masks_be_numbers()
         speed_up()
+        let_bf16_round()
 
 
 def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:

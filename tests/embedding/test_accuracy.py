@@ -19,8 +19,6 @@ from yardstick import gradient_fp64, rotate_fp64
 # Bars for ||got - fp64|| / ||fp64||. Rounding to nearest alone costs 0.213 eps: 1.66e-3 in bf16,
 # 2.08e-4 in fp16, 2.5e-8 in fp32. So to 16 bits there is room for that one rounding and no more.
 BARS = {torch.bfloat16: 1.7e-3, torch.float16: 2.2e-4, torch.float32: 2e-7, torch.float64: 1e-15}
-# Triton's interpreter does not round to bf16, it truncates; that costs twice as much.
-TRUNCATED_TO_BF16 = 3.5e-3
 
 UNIT = 2 * math.pi * 2.0**-64  # radians in 2^-64 turns, in which frequencies are counted
 
@@ -32,8 +30,7 @@ each_position = pytest.mark.parametrize("position", POSITIONS)
 
 def bar_of(t, position=0):
     """On the fly an angle is wrong by 2 units a position at most, which shows in fp64 alone."""
-    bar = BARS[t.dtype] if t.is_cuda or t.dtype != torch.bfloat16 else TRUNCATED_TO_BF16
-    return bar + 2 * UNIT * abs(position)
+    return BARS[t.dtype] + 2 * UNIT * abs(position)
 
 
 def relative_error(got, want_fp64):

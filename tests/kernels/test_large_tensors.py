@@ -112,8 +112,8 @@ def check_there_and_back_in_place(case, edge, device):
         rotated = large.seen_of(t)
         rope_bw(t, large.freqs, large.format, inplace=True, **large.options)
         large.assert_gradient(rotated, t)
-        # two roundings to 8 bits of numbers below 8, or truncations
-        assert largest_difference(t, original) < 0.15
+        # two roundings to 8 bits of numbers below 16
+        assert largest_difference(t, original) < 0.1
 
 
 @pytest.mark.gpu

@@ -215,7 +215,7 @@ ONE_ROUNDING = {  # dtype: an error that passes, one that does not
     torch.float64: (1e-13, 1e-11),
     torch.float32: (1e-6, 1e-5),
     torch.float16: (2**-10, 2**-8),
-    torch.bfloat16: (2**-7, 2**-6),  # Triton's interpreter truncates
+    torch.bfloat16: (2**-7, 2**-6),
 }
 
 

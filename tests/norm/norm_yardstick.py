@@ -95,14 +95,10 @@ def assert_close(got, want, scale, slack=0.0):
     """`got` is `want` but for fp32 arithmetic at `scale`, and one rounding to its dtype.
 
     `slack` is how far an angle may be off.
-
-    Triton's interpreter truncates to bf16 where a GPU rounds to nearest.
     """
     assert got.shape == want.shape
-    half_unit = torch.finfo(got.dtype).eps / 2
-    truncates = got.dtype == torch.bfloat16 and not got.is_cuda
     fp64 = got.dtype == torch.float64
-    rtol = 1e-13 if fp64 else max(half_unit * (2.0 if truncates else 1.01), 1e-6)
+    rtol = 1e-13 if fp64 else max(1.01 * torch.finfo(got.dtype).eps / 2, 1e-6)
     bound = rtol * want.abs() + ((1e-14 if fp64 else 2e-6) + slack) * scale
     if got.dtype == torch.float16:
         bound = bound + 2.0**-25  # half of the least number

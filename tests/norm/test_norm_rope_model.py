@@ -11,9 +11,7 @@ from rope_kernels.call.rotation import Normalization, Rotation
 from rope_kernels.launch import launch
 from test_norm_rope import Sample, each_order, each_pairing
 
-# Triton's interpreter truncates to bf16; a GPU rounds to nearest.
-ON_ANY_DEVICE = [torch.float16, torch.float32, torch.float64]
-EACH_DTYPE = [*ON_ANY_DEVICE, pytest.param(torch.bfloat16, marks=pytest.mark.gpu)]
+EACH_DTYPE = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 MOST_THAT_DIFFER = {torch.bfloat16: 1e-4, torch.float16: 3e-4}  # its ulp is 8 times finer
 
 
@@ -47,7 +45,7 @@ def assert_equal_but_for_few(got, want):
     """
     assert got.dtype == want.dtype and got.shape == want.shape
     differs = got != want
-    assert differs.float().mean() <= MOST_THAT_DIFFER[got.dtype]
+    assert differs.sum() <= max(2, MOST_THAT_DIFFER[got.dtype] * differs.numel())
     first, second = want.float().abs().chunk(2, dim=-1)
     larger = torch.maximum(first, second).repeat(*[1] * (want.dim() - 1), 2)
     unit = 2.0 ** larger.log2().ceil() * torch.finfo(got.dtype).eps

@@ -1,0 +1,163 @@
+"""bf16 in Triton's interpreter as on a GPU: rounded to nearest even, and added as numbers.
+
+The interpreter keeps a bf16 as its bits, a 16-bit integer. As of Triton 3.7.1 it truncates what is
+cast to bf16, so half of the elements that a kernel stores have another last bit than on a GPU, and
+it adds, multiplies and compares the bits themselves: 1 + 1 is 1.7e38. Here an operation on bf16 is
+one on fp32, rounded once. fp32 has more than twice the bits of bf16, so for a sum, a difference, a
+product or a quotient that is the result of a GPU, which computes it in one step.
+
+Casts to and from fp8 are wrong there, too: 1.99 becomes 1.0. They are refused.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from rope_kernels.machine.engine import triton_is_installed
+
+_FP8 = "Triton's interpreter casts to and from fp8 wrongly; run this kernel on a GPU"
+_ATOMIC = "Triton's interpreter adds the bits of bf16 atomically, not its numbers; add in fp32"
+
+
+def let_bf16_round() -> None:
+    """Let kernels that this process interprets have a GPU's bf16, from now on.
+
+    Loads Triton, if there is one; harmless if called again.
+    """
+    if not triton_is_installed():
+        return
+    from triton.runtime import interpreter
+
+    builder = interpreter.InterpreterBuilder
+    if hasattr(builder.cast_impl, "rounds"):
+        return
+    builder.cast_impl = _cast(builder.cast_impl)
+    builder.create_fp_to_fp = _cast(builder.create_fp_to_fp)
+    for name in ("binary_op", "unary_op", "create_fma", "create_clampf", "create_dot"):
+        setattr(builder, name, _on_numbers(getattr(builder, name)))
+    for kind in (interpreter.ReduceOps, interpreter.ScanOps):
+        kind.apply_impl = _reduced_in_fp32(kind.apply_impl)
+    if not hasattr(builder, "get_bf16"):  # without it no constant is a bf16
+        builder.get_bf16 = _constant
+    builder.create_atomic_rmw = _refused_for_bf16(builder.create_atomic_rmw)
+
+
+def as_fp32(bits: np.ndarray) -> np.ndarray:
+    """The numbers of bf16 bits, uint16: those are the upper half of an fp32's."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def rounded_to_bf16(values: np.ndarray) -> np.ndarray:
+    """The bits of fp32 numbers rounded to nearest, ties to even; uint16. NaN stays NaN."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    odd = bits >> 16 & 1  # a tie goes up where the last bit that stays is 1
+    rounded = (bits.astype(np.uint64) + 0x7FFF + odd >> 16).astype(np.uint16)
+    return np.where(np.isnan(values), np.uint16(0x7FFF), rounded).reshape(np.shape(values))
+
+
+def rounded_to_odd(values: np.ndarray) -> np.ndarray:
+    """fp64 numbers as fp32, so that rounding these to bf16 is one rounding of those.
+
+    What lies between two fp32 becomes the one with an odd last bit, which is no tie in bf16.
+    """
+    with np.errstate(over="ignore"):
+        near = values.astype(np.float32)
+    toward = np.where(values > near, np.float32(np.inf), np.float32(-np.inf))
+    is_even = near.view(np.uint32) & 1 == 0
+    between = (near != values) & ~np.isnan(values)
+    with np.errstate(over="ignore"):
+        return np.where(between & is_even, np.nextafter(near, toward), near)
+
+
+def _cast(original: Callable) -> Callable:
+    from triton import language as tl
+    from triton._C.libtriton import ir
+    from triton.runtime.interpreter import TensorHandle
+
+    def cast(self, source, to, rounding=None):
+        from_type, to_type = source.dtype.scalar, to.scalar
+        if "fp8" in (from_type.name[:3], to_type.name[:3]):
+            raise NotImplementedError(_FP8)
+        if to_type == tl.bfloat16 and rounding in (None, ir.ROUNDING_MODE.RTNE):
+            values = source.data if from_type != tl.bfloat16 else as_fp32(source.data)
+            values = rounded_to_odd(values) if from_type == tl.float64 else values
+            return TensorHandle(rounded_to_bf16(values.astype(np.float32)), tl.bfloat16)
+        if from_type == tl.bfloat16 and to_type != tl.bfloat16:
+            source = TensorHandle(as_fp32(source.data), tl.float32)
+            if to_type == tl.float32:
+                return source
+        return original(self, source, to, *(() if rounding is None else (rounding,)))
+
+    cast.rounds = True
+    return cast
+
+
+def _constant(self, value: float):
+    from triton import language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    return TensorHandle(rounded_to_bf16(np.array([value], np.float32)), tl.bfloat16)
+
+
+def _on_numbers(original: Callable) -> Callable:
+    """The operation on the numbers of bf16 operands, its result rounded if it is a number."""
+    from triton import language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    def number(operand):
+        if isinstance(operand, TensorHandle) and operand.dtype.scalar == tl.bfloat16:
+            return TensorHandle(as_fp32(operand.data), tl.float32)
+        return operand
+
+    def operation(self, first, *others):
+        if first.dtype.scalar != tl.bfloat16:
+            return original(self, first, *others)
+        result = original(self, number(first), *map(number, others))
+        is_number = result.data.dtype == np.float32 and result.dtype.scalar == tl.float32
+        asked_in_fp32 = original.__name__ == "create_dot" and others[1].dtype.scalar == tl.float32
+        if not is_number or asked_in_fp32:
+            return result
+        return TensorHandle(rounded_to_bf16(result.data), tl.bfloat16)
+
+    operation.__name__ = original.__name__
+    return operation
+
+
+def _reduced_in_fp32(original: Callable) -> Callable:
+    """A sum of bf16, or a scan: in fp32, and rounded at the end. A GPU rounds each partial sum."""
+    from triton import language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    def of_fp32(x):
+        if x.dtype != tl.bfloat16:
+            return x
+        shape = [getattr(size, "value", size) for size in x.shape]
+        return tl.tensor(
+            TensorHandle(as_fp32(x.handle.data), tl.float32), tl.block_type(tl.float32, shape)
+        )
+
+    def apply(self, inputs):
+        found = original(self, tuple(map(of_fp32, inputs)))
+        if all(x.dtype != tl.bfloat16 for x in inputs):
+            return found
+        several = isinstance(found, (list, tuple))
+        rounded = [
+            self.to_tensor(rounded_to_bf16(x.handle.data), tl.bfloat16)
+            if x.dtype == tl.float32
+            else x
+            for x in (found if several else (found,))
+        ]
+        return rounded if several else rounded[0]
+
+    return apply
+
+
+def _refused_for_bf16(original: Callable) -> Callable:
+    from triton import language as tl
+
+    def atomic(self, kind, pointer, value, *rest):
+        if value.dtype.scalar == tl.bfloat16:
+            raise NotImplementedError(_ATOMIC)
+        return original(self, kind, pointer, value, *rest)
+
+    return atomic
