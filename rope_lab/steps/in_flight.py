@@ -1,0 +1,48 @@
+"""How many bytes have to be in flight on an SM? A copy that changes nothing else.
+
+Each program loads a block, stores it, and goes on to its next one, so between a load and its store
+a program has one block in flight. All instructions and all bytes are the same with few programs and
+with many. Importing this loads Triton.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from ..timing import measure
+
+BYTES = 2**28  # of the input
+BLOCKS = 512, 1024, 2048  # elements of bf16, so 1, 2 and 4 KiB in flight a program
+PROGRAMS = 1, 2, 3, 4, 6, 8, 12, 16, 24, 32  # on each SM, each of one warp
+
+
+@triton.jit
+def persistent_copy_kernel(
+    x_ptr,  # input, contiguous
+    out_ptr,  # output like x
+    n,  # number of elements, a multiple of BLOCK
+    BLOCK: tl.constexpr,  # elements that a program has in flight
+):
+    for first in tl.range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK, num_stages=1):
+        i = first + tl.arange(0, BLOCK)
+        tl.store(out_ptr + i, tl.load(x_ptr + i))
+
+
+def copies_in_flight() -> dict[str, list]:
+    """Bytes a microsecond, read and written, for each block and each number of programs an SM."""
+    x = torch.zeros(BYTES // 2, dtype=torch.bfloat16, device="cuda")
+    out = torch.empty_like(x)
+    sms = torch.cuda.get_device_properties().multi_processor_count
+    found = {"programs": list(PROGRAMS), "bytes": [2 * block for block in BLOCKS], "rates": []}
+
+    def copy(block: int, programs: int) -> torch.Tensor:
+        grid = (programs * sms,)
+        persistent_copy_kernel[grid](x, out, x.numel(), BLOCK=block, num_warps=1)
+        return out
+
+    for block in BLOCKS:
+        cases = {str(k): lambda k=k, block=block: copy(block, k) for k in PROGRAMS}
+        times = measure(cases, rounds=3)
+        found["rates"].append([2 * BYTES / times[str(k)].median_us for k in PROGRAMS])
+    plain = measure({"copy_": lambda: out.copy_(x)})["copy_"].median_us
+    return found | {"copy": 2 * BYTES / plain}
