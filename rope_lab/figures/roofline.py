@@ -64,10 +64,9 @@ def roof(ax: Axes, machine: Machine) -> None:
     """The two lines under which every kernel of a machine stays, on logarithmic axes."""
     intensity = (1e-3, machine.ridge, 1e4)
     allowed = [machine.allowed(x) / 1e6 for x in intensity]
-    ax.loglog(intensity, allowed, color=draw.BLUE, label="the most that the GPU allows")
+    ax.plot(intensity, allowed, color=draw.BLUE, label="the most that the GPU allows")
     ax.axvline(machine.ridge, color=draw.INK, linewidth=1, linestyle=":")
     ax.set(xlabel="instructions a byte", ylabel="10\u00b9\u00b2 instructions/s")
-    ax.set_xticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
-    ax.set_yticks([0.01, 0.1, 1, 10, 100], ["0.01", "0.1", "1", "10", "100"])
-    ax.minorticks_off()  # moving a slider would redraw all of them
+    draw.log_ticks(ax, "x", [0.1, 1, 10, 100])
+    draw.log_ticks(ax, "y", [0.01, 0.1, 1, 10, 100])
     ax.grid(True)
