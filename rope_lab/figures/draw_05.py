@@ -64,7 +64,7 @@ def threads_of_tiles(warps: tuple[int, ...]) -> None:
     """Which thread holds which part of a tile of 8 rows of 128 pairs, 8 of them at a time."""
     grids = {}
     for count in warps:
-        warp, thread = dealt_out(8, 128, count, 8)
+        _, warp, thread = dealt_out(8, 128, 8, count, 8)
         served = _counted(8 // (2 * count), "row")
         title = f"{_counted(count, 'warp')}: cos and sin serve {served}"
         grids[title] = warp[:, ::8], thread[:, ::8]

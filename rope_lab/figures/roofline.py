@@ -1,11 +1,11 @@
 """The roofline of notebook 08: a drawing, and a widget to move a kernel under it."""
 
-import ipywidgets as widgets
+from ipywidgets import FloatSlider, IntSlider
 from matplotlib.axes import Axes
 
 from ..profiling.roofline import Machine
 from . import style as draw
-from .widgets import Explorer, slider
+from .widgets import Explorer
 
 
 class RooflineExplorer(Explorer):
@@ -26,9 +26,9 @@ class RooflineExplorer(Explorer):
     ) -> None:
         self.instructions_a_us = instructions_a_us
         super().__init__(
-            bytes=slider("bytes", bytes, 1, 32),
-            instructions=slider("instructions", instructions, 1, 200),
-            bandwidth=widgets.FloatSlider(bandwidth, min=1, max=8, step=0.1, description="TB/s"),
+            bytes=IntSlider(bytes, 1, 32, description="bytes"),
+            instructions=IntSlider(instructions, 1, 200, description="instructions"),
+            bandwidth=FloatSlider(bandwidth, min=1, max=8, step=0.1, description="TB/s"),
         )
 
     def _machine_and_times(self, bytes, instructions, bandwidth) -> tuple[Machine, float, float]:

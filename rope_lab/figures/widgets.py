@@ -5,11 +5,11 @@ So a notebook can ask in a cell what a widget says with a slider elsewhere, and 
 
 import html
 import math
-from collections.abc import Sequence
 
 import ipywidgets as widgets
 import numpy as np
 from IPython.core.pylabtools import print_figure
+from ipywidgets import IntSlider, SelectionSlider
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
@@ -30,17 +30,13 @@ for (const seconds of [0, 0.3, 1, 3, 10]) setTimeout(nameThem, 1000 * seconds);
 """
 
 
-def slider(name: str, value: int, least: int, most: int, step: int = 1) -> widgets.IntSlider:
-    return widgets.IntSlider(value, min=least, max=most, step=step, description=name)
-
-
 class Explorer(widgets.VBox):
     """Sliders above, a line of text and a picture below; both follow the sliders.
 
     A page that shows no widgets, such as GitHub, shows the picture alone.
 
-    A kind of explorer says what they show in `words` and `draw_on`, which take the sliders' values
-    by name.
+    A kind of explorer has `words(**values)` and `draw_on(ax, **values)`: what they show with these
+    values of the sliders, by name.
 
     Attributes:
         sliders: by name, in their order on the page; each is an attribute, too.
@@ -62,12 +58,6 @@ class Explorer(widgets.VBox):
             setattr(self, name, one)
             one.observe(self._update, "value")
         self._update()
-
-    def words(self, **values: int | float) -> str:
-        raise NotImplementedError
-
-    def draw_on(self, ax: Axes, **values: int | float) -> None:
-        raise NotImplementedError
 
     def values(self) -> dict[str, int | float]:
         return {name: one.value for name, one in self.sliders.items()}
@@ -112,9 +102,9 @@ class RotationExplorer(Explorer):
 
     def __init__(self, m: int = 4, n: int = 1, theta: int = 15) -> None:
         super().__init__(
-            m=slider("m (query)", m, 0, 24),
-            n=slider("n (key)", n, 0, 24),
-            theta=slider("θ (degrees)", theta, 1, 45),
+            m=IntSlider(m, 0, 24, description="m (query)"),
+            n=IntSlider(n, 0, 24, description="n (key)"),
+            theta=IntSlider(theta, 1, 45, description="θ (degrees)"),
         )
 
     def words(self, m: int, n: int, theta: int) -> str:
@@ -143,9 +133,9 @@ class PermutationExplorer(Explorer):
 
     def __init__(self, d2: int = 8, pair: int = 1, times: int = 1) -> None:
         super().__init__(
-            d2=slider("d2", d2, 4, 16, step=2),
-            pair=slider("pair i", pair, 0, 7),
-            times=slider("times", times, 0, 12),
+            d2=IntSlider(d2, 4, 16, 2, description="d2"),
+            pair=IntSlider(pair, 0, 7, description="pair i"),
+            times=IntSlider(times, 0, 12, description="times"),
         )
 
     def places(self, d2: int, times: int) -> np.ndarray:
@@ -182,32 +172,30 @@ class PermutationExplorer(Explorer):
         ax.tick_params(length=0)
 
 
-# who holds which element of a block
+# who holds which element
+
+Holders = tuple[np.ndarray, np.ndarray, np.ndarray]  # program, warp and lane of each element
 
 
-def dealt_out(
-    rows: int, columns: int, num_warps: int, at_once: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Warp and lane of each element of a block (rows, columns), as Triton deals them out.
+def dealt_out(rows: int, columns: int, block_r: int, num_warps: int, neighbors: int) -> Holders:
+    """Who holds each element (rows, columns), where a program has `block_r` rows.
 
-    A lane gets `at_once` neighbors, then the next lane and the next warp along the row, then those
-    of the next row; and when all have some, it goes on with the first.
+    As Triton deals them out: up to `neighbors` to a lane, then the next lane and the next warp
+    along the row, then those of the next row; and when all have some, it goes on with the first.
     """
     row, column = np.indices((rows, columns))
-    pieces = columns // at_once  # of a row
+    program, row = np.divmod(row, block_r)
+    neighbors = max(1, min(neighbors, block_r * columns // (32 * num_warps)))
+    pieces = columns // neighbors  # of a row
     lanes = min(32, pieces)  # beside one another
     warps = max(1, min(num_warps, pieces // lanes))
     row, lane = np.divmod(row, 32 // lanes)
-    piece, in_row = np.divmod(column // at_once, lanes)
-    return piece % warps + warps * (row % (num_warps // warps)), in_row + lanes * lane
+    piece, in_row = np.divmod(column // neighbors, lanes)
+    warp = piece % warps + warps * (row % (num_warps // warps))
+    return program, warp, in_row + lanes * lane
 
 
-def at_once(elements: int, num_warps: int, element_bytes: int) -> int:
-    """Neighbors that a lane loads together: 16 bytes, or its share of a block if that is less."""
-    return max(1, min(16 // element_bytes, elements // (32 * num_warps)))
-
-
-def _held(holders: Sequence[np.ndarray], chosen: Sequence[int]) -> np.ndarray:
+def _held(holders: Holders, chosen: tuple[int, int, int]) -> np.ndarray:
     """(4, ...): everything, then the program's, of these the warp's, of these the lane's."""
     equal = [mine == number for mine, number in zip(holders, chosen, strict=True)]
     return np.logical_and.accumulate([np.ones_like(equal[0]), *equal])
@@ -227,20 +215,18 @@ class WhoLoadsWhat(Explorer):
     ) -> None:
         self.n, self.block, self.num_warps, self.element_bytes = n, block, num_warps, element_bytes
         super().__init__(
-            program=slider("program", 0, 0, -(-n // block) - 1),
-            warp=slider("warp", 0, 0, num_warps - 1),
-            lane=slider("lane", 0, 0, 31),
-            stride=slider("stride", 1, 1, 8),
+            program=IntSlider(0, 0, -(-n // block) - 1, description="program"),
+            warp=IntSlider(0, 0, num_warps - 1, description="warp"),
+            lane=IntSlider(0, 0, 31, description="lane"),
+            stride=IntSlider(1, 1, 8, description="stride"),
         )
 
-    def holders(self, stride: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def holders(self, stride: int) -> Holders:
         """Program, warp and lane of each of the n elements."""
-        together = at_once(self.block, self.num_warps, self.element_bytes)
-        if stride > 1:
-            together = 1  # no neighbors
-        warp, lane = dealt_out(1, self.block, self.num_warps, together)
-        program, place = np.divmod(np.arange(self.n), self.block)
-        return program, warp[0, place], lane[0, place]
+        neighbors = 16 // self.element_bytes if stride == 1 else 1
+        programs = -(-self.n // self.block)
+        dealt = dealt_out(programs, self.block, 1, self.num_warps, neighbors)
+        return tuple(holder.flat[: self.n] for holder in dealt)
 
     def _asked_and_sent(self, mine: np.ndarray, stride: int) -> tuple[int, int]:
         """Bytes of the chosen elements, and of all of their sectors."""
@@ -281,26 +267,22 @@ class TileExplorer(Explorer):
     ) -> None:
         self.rows, self.half, self.block_r = rows, half, block_r
         self.element_bytes = element_bytes
-        choice = {"value": 4, "options": (1, 2, 4), "description": "num_warps"}
         super().__init__(
-            program=slider("program", 0, 0, -(-rows // block_r) - 1),
-            warp=slider("warp", 0, 0, 3),
-            lane=slider("lane", 0, 0, 31),
-            num_warps=widgets.SelectionSlider(**choice),
+            program=IntSlider(0, 0, -(-rows // block_r) - 1, description="program"),
+            warp=IntSlider(0, 0, 3, description="warp"),
+            lane=IntSlider(0, 0, 31, description="lane"),
+            num_warps=SelectionSlider(value=4, options=(1, 2, 4), description="num_warps"),
         )
 
     def _update(self, _change=None) -> None:
         self.warp.max = self.num_warps.value - 1  # the last warp that there is
         super()._update()
 
-    def holders(self, num_warps: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def holders(self, num_warps: int | None = None) -> Holders:
         """Program, warp and lane of each element (rows, 2, half)."""
         num_warps = num_warps or self.num_warps.value
-        together = at_once(self.block_r * self.half, num_warps, self.element_bytes)
-        row, _, pair = np.indices((self.rows, 2, self.half))
-        program, row = np.divmod(row, self.block_r)
-        warp, lane = dealt_out(self.block_r, self.half, num_warps, together)
-        return program, warp[row, pair], lane[row, pair]
+        dealt = dealt_out(self.rows, self.half, self.block_r, num_warps, 16 // self.element_bytes)
+        return tuple(np.stack([holder, holder], axis=1) for holder in dealt)
 
     def words(self, program: int, warp: int, lane: int, num_warps: int) -> str:
         warp = min(warp, num_warps - 1)
