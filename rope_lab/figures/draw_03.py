@@ -5,7 +5,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from . import style as draw
-from .style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PROGRAM_COLORS, RED, WIDTH
+from .style import BLUE, GREEN, INK, ORANGE, PALE, PROGRAM_COLORS, RED, WIDTH
 
 _CELL = 0.86  # of an element, which is 1 wide
 
@@ -129,12 +129,6 @@ def _queue(ax: Axes, host: float, device: float, calls: int, title: str) -> None
     draw.spans(ax, 0, starts, [device] * calls, PROGRAM_COLORS[:calls], numbers)
     ax.set(ylim=(-0.5, 1.5), title=title)
     ax.set_yticks([0, 1], ["device runs", "host queues"])
-
-
-def bars(measurement, title: str, ours: tuple[str, ...], pytorch: tuple[str, ...]) -> None:
-    """Horizontal bars of times on either clock: ours green, PyTorch's blue, all else grey."""
-    colors = [GREEN if n in ours else BLUE if n in pytorch else GREY for n in measurement.cases]
-    draw.time_bars(measurement, title, colors, each=0.36, digits=1)
 
 
 def curves(host, device, sizes: list[int]) -> None:

@@ -38,6 +38,7 @@ LEFT = 0.012  # where a figure's title and its source begin
 # bars that are PyTorch's; the others, but for copies, are kernels of this series
 _PYTORCH = {"PyTorch", "PyTorch, compiled", "eager"}
 _PYTORCH |= {"t * cos", "neg of a half", "cat of halves", "sum", "cat with nothing"}  # notebook 02
+_PYTORCH |= {"allocate (empty_like)", "smallest launch there is", "x * 2", "rotate_half"}  # 03
 
 
 def style() -> None:
@@ -79,8 +80,9 @@ def _cite(figure: Figure, source: str) -> None:
     legends go above it.
     """
     note = figure.supxlabel(source, x=LEFT, ha="left", fontsize=SMALL, wrap=True)
-    points = 72 * note.get_window_extent().height / figure.dpi + 3
+    points = 72 * note.get_window_extent().height / figure.dpi + 10
     for legend in figure.legends:
+        figure.get_layout_engine().set(h_pad=0.12)
         legend.borderaxespad = points / legend.get_texts()[0].get_fontsize()
 
 
@@ -177,18 +179,16 @@ def numbered_bars(ax: Axes, names, values, colors, labels, room: float = 1.1, **
     ax.set_xlim(0, room * max(values))
 
 
-def time_bars(
-    measurement, title: str, colors: Sequence[str] = (), each: float = 0.4, digits: int = 0
-) -> None:
-    """Horizontal bars of a `lab.bench` measurement, each `each` inches high, and its source.
+def time_bars(measurement, title: str, digits: int = 0) -> None:
+    """Horizontal bars of a `lab.bench` measurement, and its source.
 
-    Without other colors, a copy is grey, PyTorch's are blue, ours are green. Times up to 100 show
-    `digits` after the point.
+    A copy is grey, PyTorch's are blue, ours are green. Times up to 100 show `digits` after the
+    point.
     """
     times = {name: timing.median_us for name, timing in measurement.cases.items()}
-    figure, ax = plt.subplots(figsize=(8.0, 1.5 + each * len(times)))
+    figure, ax = plt.subplots(figsize=(8.0, 1.5 + 0.4 * len(times)))
     labels = [f"{us:.{digits if us <= 100 else 0}f}" for us in times.values()]
-    colors = colors or [_bar_color(name) for name in times]
+    colors = [GREY if "copy" in n else BLUE if n in _PYTORCH else GREEN for n in times]
     numbered_bars(ax, list(times), list(times.values()), colors, labels)
     ax.set(xlabel=f"{measurement.clock} time in microseconds (shorter is better)")
     words = f"Bars of {measurement.clock} time: {spoken(times, digits=digits)}."
@@ -198,9 +198,3 @@ def time_bars(
 def spoken(times: dict[str, float], unit: str = "\u00b5s", digits: int = 0) -> str:
     """Names and times as a sentence has them, for a description."""
     return "; ".join(f"{name} {time:.{digits}f} {unit}" for name, time in times.items())
-
-
-def _bar_color(name: str) -> str:
-    if "copy" in name:
-        return GREY
-    return BLUE if name in _PYTORCH else GREEN

@@ -40,7 +40,8 @@ class Explorer(widgets.VBox):
 
     Attributes:
         sliders: by name, in their order on the page; each is an attribute, too.
-        shown: HTML; what the picture shows, in words and numbers, and the picture.
+        said: HTML; what the picture shows, in words and numbers.
+        shown: HTML; the picture.
         picture: PNG in base64, with two pixels for each pixel of the page.
     """
 
@@ -48,12 +49,12 @@ class Explorer(widgets.VBox):
 
     def __init__(self, **sliders: widgets.Widget) -> None:
         draw.style()
-        self.sliders, self.shown = sliders, widgets.HTML()
+        self.sliders, self.said, self.shown = sliders, widgets.HTML(), widgets.HTML()
         script = {"application/javascript": _NAME_THE_SLIDERS}
         script = {"output_type": "display_data", "data": script, "metadata": {}}
         unseen = widgets.Output(outputs=(script,), layout={"height": "0", "margin": "0"})
         row = widgets.HBox(list(sliders.values()), layout={"flex_flow": "row wrap"})
-        super().__init__([row, self.shown, unseen])
+        super().__init__([row, self.said, self.shown, unseen])
         for name, one in sliders.items():
             setattr(self, name, one)
             one.observe(self._update, "value")
@@ -87,7 +88,8 @@ class Explorer(widgets.VBox):
         about = self._about_the_picture() | {"src": f"data:image/png;base64,{self.picture}"}
         image = " ".join(f'{name}="{html.escape(str(value))}"' for name, value in about.items())
         # decoded at once, a picture takes the place of the last without a flicker
-        self.shown.value = f'<p>{html.escape(self.says())}</p><img decoding="sync" {image}>'
+        self.shown.value = f'<img decoding="sync" {image}>'
+        self.said.value = self.says()
 
 
 class RotationExplorer(Explorer):

@@ -36,7 +36,7 @@ def test_a_start_and_a_slope_are_found_again_by_small_sizes_as_much_as_by_large_
 
 def test_the_explorer_names_what_bounds_a_kernel_and_what_is_free():
     explorer = RooflineExplorer(bytes=4, instructions=40, bandwidth=4.2, instructions_a_us=33.4e6)
-    assert "bytes need 64 us, instructions 80; compute-bound. Up to 31 " in explorer.says()
+    assert "bytes need 64 us, instructions 80; compute-bound. Up to 31 " in explorer.said.value
     assert "bytes need 34 us, instructions 80; compute-bound" in explorer.says(bandwidth=8.0)
     assert "bytes need 128 us, instructions 80; memory-bound. Up to 63 " in explorer.says(bytes=8)
     for element_bytes in (2, 7, 16):

@@ -219,7 +219,7 @@ def test_run_all_and_a_slider_that_moves_a_picture(browser, lab):
     assert all(cell["execution_count"] for cell in page.cells() if cell["cell_type"] == "code")
     number = next(n for n, cell in enumerate(page.cells()) if "RotationExplorer(" in cell["source"])
     explorer = page.page.locator(".widget-vbox:has(.widget-hslider)").first
-    picture, said = explorer.locator(".widget-html img"), explorer.locator(".widget-html p")
+    said, picture = explorer.locator(".widget-html").first, explorer.locator(".widget-html img")
     # what its own cell asked for, though the next cell asked it more; and one picture
     assert [x.inner_text() for x in explorer.locator(".widget-readout").all()] == ["4", "1", "15"]
     assert said.inner_text().startswith("m - n = 3")
