@@ -6,12 +6,12 @@
 
 import os
 from itertools import combinations
+from unittest.mock import patch
 
-import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.legend import Legend
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
@@ -28,53 +28,33 @@ class FigureError(AssertionError):
     """A figure cannot be read."""
 
 
-def audit_what_is_shown() -> None:
-    """With the switch on, have `plt.show` raise a `FigureError` if a figure has problems."""
-    if os.environ.get(AUDIT_SWITCH) != "1" or hasattr(plt.show, "audits"):
-        return
-    show = plt.show
-
-    def audit_and_show(*args, **kwargs):
-        for number in plt.get_fignums():
-            audit(plt.figure(number))
-        return show(*args, **kwargs)
-
-    audit_and_show.audits = True
-    plt.show = audit_and_show
-
-
-def audit(figure: Figure) -> None:
-    if found := problems(figure):
+def audit_if_asked(figure: Figure) -> None:
+    """With the switch on, a figure that has problems is an error."""
+    if os.environ.get(AUDIT_SWITCH) == "1" and (found := problems(figure)):
         raise FigureError("a figure cannot be read:\n" + "\n".join(found))
 
 
 def problems(figure: Figure) -> list[str]:
     """What keeps readers from reading this figure at the size at which a laptop shows it."""
-    texts, ground = _texts_and_ground(figure)
-    boxes = [(text, Text.get_window_extent(text).padded(-SLACK)) for text in texts]
-    page, framed = figure.bbox, [ax for ax in figure.axes if ax.axison]
     inches = figure.get_size_inches()[0]
     found = [f"{inches:g} inches are wider than {WIDTH:g}"] if inches > WIDTH else []
-    legends = [legend.get_window_extent().padded(-SLACK) for legend in figure.findobj(Legend)]
-    found += ["a legend leaves the figure" for box in legends if not _contains(page, box)]
+    texts, ground = _texts_and_ground(figure)
+    boxes = [(text, Text.get_window_extent(text).padded(-SLACK)) for text in texts]
+    framed = [ax for ax in figure.axes if ax.axison]
     for text, box in boxes:
         name, size = repr(text.get_text()), text.get_fontsize()
         if size < SMALL:
             found.append(f"{name} is {size:g} pt")
-        if not _contains(page, box):
+        if not (figure.bbox.contains(*box.min) and figure.bbox.contains(*box.max)):
             found.append(f"{name} leaves the figure")
+        elif (share := _hidden_share(text, box, ground)) > HIDDEN_SHARE:
+            found.append(f"{name} is hard to see on {share:.0%} of its ground")
         if any(ax is not text.axes and box.overlaps(ax.bbox.padded(-SLACK)) for ax in framed):
             found.append(f"{name} reaches into the next axes")
-        if (share := _hidden_share(text, box, ground)) > HIDDEN_SHARE:
-            found.append(f"{name} is hard to see on {share:.0%} of its ground")
     for (text, box), (other, its_box) in combinations(boxes, 2):
         if box.overlaps(its_box):
             found.append(f"{text.get_text()!r} overlaps {other.get_text()!r}")
     return found
-
-
-def _contains(page: Bbox, box: Bbox) -> bool:
-    return page.contains(*box.min) and page.contains(*box.max)
 
 
 def _texts_and_ground(figure: Figure) -> tuple[list[Text], np.ndarray]:
@@ -82,32 +62,25 @@ def _texts_and_ground(figure: Figure) -> tuple[list[Text], np.ndarray]:
 
     Only a drawing tells which texts one sees: an axis keeps labels of ticks outside its limits.
     """
-    texts = []
+    texts, canvas = [], FigureCanvasAgg(figure)
 
     def note(text: Text, renderer) -> None:
         if text.get_visible() and text.get_text().strip():
             texts.append(text)
 
     figure.draw_without_rendering()  # lays it out
-    engine, draw = figure.get_layout_engine(), Text.draw
+    engine = figure.get_layout_engine()
     figure.set_layout_engine("none")  # a second time would move things
-    Text.draw = note
-    try:
-        figure.canvas.draw()
-    finally:
-        Text.draw = draw
-        figure.set_layout_engine(engine)
-    return texts, np.asarray(figure.canvas.buffer_rgba())[..., :3] / 255
+    with patch.object(Text, "draw", note):
+        canvas.draw()
+    figure.set_layout_engine(engine)
+    return texts, np.asarray(canvas.buffer_rgba())[..., :3] / 255
 
 
 def _hidden_share(text: Text, box: Bbox, ground: np.ndarray) -> float:
     """The share of a box in which the text has too little contrast with what is under it."""
-    height, width, _ = ground.shape
-    left, right = (int(np.clip(x, 0, width)) for x in (box.x0, np.ceil(box.x1)))
-    bottom, top = (int(np.clip(y, 0, height)) for y in (box.y0, np.ceil(box.y1)))
-    under = ground[height - top : height - bottom, left:right]
-    if under.size == 0:
-        return 0.0  # it leaves the figure
+    left, bottom, right, top = np.array(box.extents, dtype=int)  # rows count from the top
+    under = ground[len(ground) - top - 1 : len(ground) - bottom, left : right + 1]
     return (contrast(under, np.array(to_rgb(text.get_color()))) < LEAST_CONTRAST).mean()
 
 

@@ -42,7 +42,7 @@ def fast_and_slow(theta: Tensor, positions: int) -> None:
     for pair, color in ((32, draw.BLUE), (40, draw.ORANGE), (50, draw.GREEN)):
         left.plot(position, torch.cos(position * theta[pair]), color=color, label=f"pair {pair}")
     left.set(xlabel="position", ylabel="cos(position · θ)")
-    left.legend(loc="upper center", ncols=3, bbox_to_anchor=(0.5, -0.2))
+    figure.legend(loc="outside lower center", ncols=3)
     right.semilogy(wavelength)
     right.axhline(positions, color=draw.RED, linestyle="--")
     right.text(0, positions * 1.4, f"{positions} positions", color=draw.RED)

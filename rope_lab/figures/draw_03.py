@@ -1,12 +1,11 @@
-"""Drawings of notebook 03: who loads what, who waits for whom, and measured times."""
-
-import math
+"""Drawings of notebook 03 and its detour: who loads what, who waits for whom, measured times."""
 
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.axes import Axes
 
 from . import style as draw
-from .style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PROGRAM_COLORS, RED, WIDTH
+from .style import BLUE, GREEN, INK, ORANGE, PALE, PROGRAM_COLORS, RED, WIDTH
 
 _CELL = 0.86  # of an element, which is 1 wide
 
@@ -18,18 +17,12 @@ def who_loads_what(n: int, block: int) -> None:
     """Elements in a row, colored by the program that handles them; the masked tail is hollow."""
     programs = -(-n // block)
     figure, ax = plt.subplots(figsize=(8.0, 1.9))
-    for i in range(programs * block):
-        color = PROGRAM_COLORS[i // block]
-        if i < n:
-            draw.box(ax, i, 0, _CELL, _CELL, color, str(i))
-        else:
-            draw.frame(ax, i, 0, _CELL, _CELL, color, linestyle="--")
-            draw.write(ax, i, 0, str(i))
-    for program in range(programs):
-        middle = program * block + (block - 1) / 2
-        ends = [middle - block / 2 + 0.1, middle + block / 2 - 0.1]
-        ax.plot(ends, [-0.62] * 2, color=PROGRAM_COLORS[program])
-        draw.write(ax, middle, -1.0, f"program {program}", fontsize=11)
+    for program, color in enumerate(PROGRAM_COLORS[:programs]):
+        first, last = program * block, (program + 1) * block - 1
+        for i in range(first, last + 1):
+            draw.box(ax, i, 0, _CELL, _CELL, color, str(i), exists=i < n)
+        ax.plot([first - 0.4, last + 0.4], [-0.62] * 2, color=color)
+        draw.write(ax, (first + last) / 2, -1.0, f"program {program}", fontsize=11)
     beyond = programs * block - n
     draw.bare(ax, (-0.7, programs * block - 0.3), (-1.3, 0.6), aspect="equal")
     words = f"{programs * block} boxes in a row, {block} for each of {programs} programs. The last "
@@ -127,47 +120,33 @@ def host_and_device(host: float, small: float, large: float, calls: int) -> None
 
 def _queue(ax: Axes, host: float, device: float, calls: int, title: str) -> None:
     """When the host queues each call, and when the device runs it."""
-    free = 0.0  # when the device has finished what came before
-    for call, color in zip(range(calls), PROGRAM_COLORS, strict=True):
-        start = max(free, (call + 1) * host)  # once it is queued
-        free = start + device
-        draw.box(ax, (call + 0.5) * host, 1, host - 0.4, 0.62, color, str(call), fontsize=11)
-        number = str(call) if device > 8 else ""
-        draw.box(ax, start + device / 2, 0, device - 0.4, 0.62, color, number, fontsize=11)
-    ax.set(xlim=(0, 1.03 * free), ylim=(-0.4, 1.4), title=title)
+    starts = [host]  # the first runs once it is queued; the next also waits for the one before
+    for call in range(1, calls):
+        starts.append(max((call + 1) * host, starts[-1] + device))
+    numbers = [str(call) for call in range(calls)]
+    queued = [call * host for call in range(calls)]
+    draw.spans(ax, 1, queued, [host] * calls, PROGRAM_COLORS[:calls], numbers)
+    draw.spans(ax, 0, starts, [device] * calls, PROGRAM_COLORS[:calls], numbers)
+    ax.set(ylim=(-0.5, 1.5), title=title)
     ax.set_yticks([0, 1], ["device runs", "host queues"])
-
-
-def bars(measurement, title: str, ours: tuple[str, ...], pytorch: tuple[str, ...]) -> None:
-    """Horizontal bars of times on either clock: ours green, PyTorch's blue, all else grey."""
-    colors = [GREEN if n in ours else BLUE if n in pytorch else GREY for n in measurement.cases]
-    draw.time_bars(measurement, title, colors, each=0.36, digits=1)
 
 
 def curves(host, device, sizes: list[int]) -> None:
     """Host and device time against the number of elements; beside it the larger of the two."""
     figure, (parts, larger) = plt.subplots(1, 2, figsize=(WIDTH, 4.5), sharey=True)
-    high = 0.0
     for who, color, marker in (("PyTorch", BLUE, "o"), ("ours", GREEN, "^")):
-        labels = [f"{who}, {n} elements" for n in sizes]
-        on_host = [host[label].median_us for label in labels]
-        on_device = [device[label].median_us for label in labels]
-        look = {"color": color, "marker": marker, "markersize": 5}
-        parts.plot(sizes, on_host, linestyle="--", label=f"{who}, host", **look)
-        parts.plot(sizes, on_device, label=f"{who}, device", **look)
-        both = [max(pair) for pair in zip(on_host, on_device, strict=True)]
-        larger.plot(sizes, both, label=who, **look)
-        high = max(high, *both)
+        cases, look = [f"{who}, {n} elements" for n in sizes], {"color": color, "marker": marker}
+        us = np.array([[clock[case].median_us for case in cases] for clock in (host, device)])
+        parts.semilogx(sizes, us[0], linestyle="--", label=f"{who}, host", **look)
+        parts.semilogx(sizes, us[1], label=f"{who}, device", **look)
+        larger.semilogx(sizes, us.max(axis=0), **look)
     parts.set(ylabel="microseconds", title="Host time is flat, device time grows")
     larger.set(title="A call costs the larger of the two")
-    top = 5 * 2 ** math.ceil(math.log2(high / 5))  # the tick above the longest time
-    ticks = [2.5 * 2**e for e in range(1 + round(math.log2(top / 2.5)))]
     for ax in (parts, larger):
-        ax.set(xscale="log", yscale="log", xlabel="elements (fp32)", ylim=(ticks[0], top))
-        ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-        ax.set_yticks([], minor=True)
+        draw.log_ticks(ax, "y", [2.5 * 2**e for e in range(12)])
+        ax.set(xlabel="elements (fp32)")
         ax.grid(True)
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, handlelength=3)
+    figure.legend(loc="outside lower center", ncols=4)
     words = f"Left, host and device times from {sizes[0]} to {sizes[-1]} elements, PyTorch's and "
     words += "ours. Right, the larger of the two for each: flat at first, then rising with the "
     words += "device time."
@@ -177,10 +156,8 @@ def curves(host, device, sizes: list[int]) -> None:
 def block_sweep(measurement, blocks: list[int]) -> None:
     """Per cent of copy bandwidth against BLOCK."""
     figure, ax = plt.subplots(figsize=(8.0, 3.7))
-    copy = measurement["copy"].median_us
-    share = {block: 100 * copy / measurement[f"block {block}"].median_us for block in blocks}
-    ax.plot(blocks, share.values(), marker="o", color=GREEN)
-    _axis_of_blocks(ax, blocks)
+    cases = {block: f"block {block}" for block in blocks}
+    share = _over_blocks(ax, measurement, "copy", cases, marker="o", color=GREEN)
     ax.set_ylabel("% of copy bandwidth")
     enough = next((block for block in blocks if share[block] >= 95), None)
     title = "No BLOCK reaches 95 % of copy bandwidth"
@@ -195,27 +172,28 @@ def sweep_of_warps(measurement, sizes: list[int], blocks: list[int]) -> None:
     """Per cent of copy bandwidth over BLOCK: a panel for each size, a line for each num_warps."""
     figure, axes = plt.subplots(1, len(sizes), figsize=(WIDTH, 4.4), sharey=True)
     for ax, n in zip(axes, sizes, strict=True):
-        copy = measurement[f"copy, {n} elements"].median_us
         for warps, (marker, size, color) in _MARKERS.items():
-            labels = {b: f"{n} elements, block {b}, {warps} warps" for b in blocks}
-            taken = {b: label for b, label in labels.items() if label in measurement.cases}
-            share = [100 * copy / measurement[label].median_us for label in taken.values()]
-            name = f"num_warps={warps}"
-            ax.plot(list(taken), share, marker=marker, markersize=size, color=color, label=name)
-        _axis_of_blocks(ax, blocks)
+            cases = {block: f"{n} elements, block {block}, {warps} warps" for block in blocks}
+            look = {"marker": marker, "markersize": size, "color": color}
+            label = f"num_warps={warps}" if ax is axes[0] else None
+            _over_blocks(ax, measurement, f"copy, {n} elements", cases, label=label, **look)
         ax.set_title(f"{n / 2**20:.0f} Mi elements in fp32")
     axes[0].set_ylabel("% of copy bandwidth")
-    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    figure.legend(loc="outside lower center", ncols=4)
     words = "Per cent of copy bandwidth over BLOCK for 1, 2, 4 and 8 warps. The four curves lie "
     words += "almost on one line."
     title = "BLOCK decides; the number of warps hardly does"
     draw.finish(figure, title, words, measurement.source)
 
 
-def _axis_of_blocks(ax: Axes, blocks: list[int]) -> None:
+def _over_blocks(ax: Axes, measurement, copy: str, cases: dict[int, str], **look) -> dict:
+    """Draw and return the per cent of copy bandwidth of the cases that were measured."""
+    taken = {block: case for block, case in cases.items() if case in measurement.cases}
+    fastest = measurement[copy].median_us
+    share = {block: 100 * fastest / measurement[case].median_us for block, case in taken.items()}
+    ax.plot(share.keys(), share.values(), **look)
     ax.axhline(100, color=INK, linewidth=1.0, linestyle=":")
-    ax.set_xscale("log", base=2)
-    ax.set_xticks(blocks[::2], [str(b) for b in blocks[::2]])
-    ax.set(xlabel="BLOCK, elements of a program")
-    ax.set_ylim(0)
+    draw.log_ticks(ax, "x", list(cases)[::2])
+    ax.set(xlabel="BLOCK, elements of a program", ylim=(0, None))
     ax.grid(True)
+    return share

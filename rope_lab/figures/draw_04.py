@@ -1,10 +1,12 @@
 """Drawings of notebook 04: who reads what after whom, when a tensor is rotated in place."""
 
+from collections.abc import Callable
+
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
 from . import style as draw
-from .style import BLUE, GREEN, GREY, INK, ORANGE, RED, WIDTH
+from .style import BLUE, GREEN, GREY, INK, ORANGE, PROGRAM_COLORS, RED, WIDTH
 
 _STEPS = {  # of a warp: how long it takes, and its color
     "load\nown": (1.1, BLUE),
@@ -41,7 +43,7 @@ def _who_reads_whom(ax: Axes, owner: list[int], d: int) -> int:
     """Draw one row; how many elements load a partner that an earlier program has overwritten."""
     too_late = 0
     for i, number in enumerate(owner):
-        draw.box(ax, i, 0, 0.9, 1.2, draw.PROGRAM_COLORS[number], f"{i}\nP{number}")
+        draw.box(ax, i, 0, 0.9, 1.2, PROGRAM_COLORS[number], f"{i}\nP{number}")
         in_first_half = i % d < d // 2
         source = i + d // 2 if in_first_half else i - d // 2
         late = owner[source] < number
@@ -55,21 +57,36 @@ def _who_reads_whom(ax: Axes, owner: list[int], d: int) -> int:
     return too_late
 
 
-def warp_timeline(ax: Axes, starts: tuple[float, float], title: str) -> None:
-    """Two warps of one program over time; the second starts when `starts` says."""
-    begun = []
-    for warp, time in enumerate(starts):
-        for step, (length, color) in _STEPS.items():
-            draw.box(ax, time + length / 2, 1 - warp, length - 0.04, 0.76, color, step)
-            begun.append(time)
-            time += length
-    stored, loaded = begun[3] + _STEPS["store"][0], begun[5]
-    if loaded > stored:
-        draw.arrow(ax, (stored, 0.62), (loaded + 0.3, 0.38), RED, linewidth=2.2, mutation_scale=14)
-    ax.set(xlim=(-0.1, 11), ylim=(-0.5, 1.5), xticks=[], xlabel="time →", title=title)
-    ax.set_yticks([1, 0], ["warp 0", "warp 1"])
-    ax.spines["left"].set_visible(False)
-    ax.tick_params(left=False)
+def warps_of_a_row(cases: dict[str, tuple[int, int]], warp_of: Callable) -> None:
+    """A row of 256 elements in pieces of 32, each with the warp that owns it.
+
+    `cases`: title -> number of warps, bytes of an element. `warp_of(element, block, num_warps,
+    element_bytes)` owns an element of a block of 1024.
+    """
+    figure, axes = plt.subplots(len(cases), 1, figsize=(WIDTH, 1.2 * len(cases)))
+    for ax, (title, case) in zip(axes, cases.items(), strict=True):
+        owners = [warp_of(first, 1024, *case) for first in range(0, 256, 32)]
+        labels = [f"{32 * n} to {32 * n + 31}\nwarp {owner}" for n, owner in enumerate(owners)]
+        draw.memory_order(ax, labels, [PROGRAM_COLORS[owner % 4] for owner in owners], title)
+    draw.finish(figure, "", "A row of eight boxes for each: 32 elements, and the warp of them.")
+
+
+def warp_timelines(cases: dict[str, tuple[float, float]]) -> None:
+    """Two warps of one program over time. `cases`: title -> when each of them starts."""
+    figure, axes = plt.subplots(len(cases), 1, figsize=(7.4, 1.95 * len(cases)))
+    lengths, colors = zip(*_STEPS.values(), strict=True)
+    begins = [sum(lengths[:step]) for step in range(len(lengths))]
+    for ax, (title, starts) in zip(axes, cases.items(), strict=True):
+        for warp, start in enumerate(starts):
+            draw.spans(ax, 1 - warp, [start + b for b in begins], lengths, colors, _STEPS)
+        stored, loaded = starts[0] + sum(lengths), starts[1] + begins[1]
+        if loaded > stored:
+            look = {"linewidth": 2.2, "mutation_scale": 14}
+            draw.arrow(ax, (stored, 0.62), (loaded + 0.3, 0.38), RED, **look)
+        ax.set(xlim=(-0.1, 11), ylim=(-0.5, 1.5), xticks=[], xlabel="time →", title=title)
+        ax.set_yticks([1, 0], ["warp 0", "warp 1"])
+        ax.spines["left"].set_visible(False)
+        ax.tick_params(left=False)
     words = "Timelines of two warps, each of which loads its own element, loads its partner, "
     words += "computes and stores. An arrow marks a load that comes after the other warp's store."
-    draw.describe(ax.figure, words)
+    draw.finish(figure, "", words)

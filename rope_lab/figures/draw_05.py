@@ -1,47 +1,51 @@
 """Drawings of notebook 05 and its detour: loads and stores, tiles, their threads, the sweep."""
 
 import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from . import style as draw
-from .style import BLUE, INK, ORANGE, PROGRAM_COLORS, PURPLE, RED, WIDTH
+from .style import BLUE, INK, ORANGE, PROGRAM_COLORS, PURPLE, WIDTH
+from .widgets import dealt_out
 
 
-def loads_and_stores(ax: Axes, nodes: list, title: str) -> None:
-    """Memory on top and at the bottom, and between them what a program computes.
+def loads_and_stores(cases: dict[str, list]) -> None:
+    """Memory on top and at the bottom, and between them what programs compute.
 
-    Each node is (elements it loads, elements it stores, number of its program).
+    `cases`: title -> nodes; each is (elements it loads, elements it stores, its program's number).
     """
-    count = 1 + max(max(stored) for _, stored, _ in nodes)
-    for place in range(count):
-        for height, name in ((2, "t"), (0, "out")):
-            draw.frame(ax, place, height, 0.8, 0.32)
-            draw.write(ax, place, height, f"{name}{place}")
-    for number, (loaded, stored, program) in enumerate(nodes):
-        middle = (number + 0.5) * count / len(nodes) - 0.5
-        color = PROGRAM_COLORS[program]
-        for place in loaded:
-            ax.plot([place, middle], [1.84, 1.16], color=color, linewidth=1.4)
-        for place in stored:
-            ax.plot([middle, place], [0.84, 0.16], color=color, linewidth=1.4)
-        draw.box(ax, middle, 1, 0.72, 0.32, color, ",".join(map(str, stored)))
-    draw.bare(ax, (-0.6, count - 0.4), (-0.3, 2.3), title=title)
+    figure, axes = plt.subplots(1, len(cases), figsize=(WIDTH, 3.0))
+    for ax, (title, nodes) in zip(axes, cases.items(), strict=True):
+        count = 1 + max(max(stored) for _, stored, _ in nodes)
+        for place in range(count):
+            for height, name in ((2, "t"), (0, "out")):
+                draw.frame(ax, place, height, 0.8, 0.32)
+                draw.write(ax, place, height, f"{name}{place}")
+        for number, (loaded, stored, program) in enumerate(nodes):
+            middle = (number + 0.5) * count / len(nodes) - 0.5
+            look = {"color": PROGRAM_COLORS[program], "linewidth": 1.4}
+            for place in loaded:
+                ax.plot([place, middle], [1.84, 1.16], **look)
+            for place in stored:
+                ax.plot([middle, place], [0.84, 0.16], **look)
+            draw.box(ax, middle, 1, 0.72, 0.32, look["color"], ",".join(map(str, stored)))
+        draw.bare(ax, (-0.6, count - 0.4), (-0.3, 2.3), title=title)
     words = "Memory is above and below, and what programs compute is between them. Lines join each "
-    draw.describe(ax.figure, words + "result to the elements that it loads and stores.")
+    draw.finish(figure, "", words + "result to the elements that it loads and stores.")
 
 
-def tile(ax: Axes, rows: int, existing: int, pairs: int, real_pairs: int) -> None:
+def tile(rows: int, existing: int, pairs: int, real_pairs: int) -> None:
     """The blocks of one program of the tile kernel: angles above, rows of both halves below."""
+    figure, ax = plt.subplots(figsize=(8.0, 3.6))
     gap = 1.2
     for half, (name, color) in enumerate((("1", BLUE), ("2", ORANGE))):
         left = half * (pairs + gap)
         middle = left + pairs / 2
         for pair in range(pairs):
             x, exists = left + pair + 0.5, pair < real_pairs
-            _cell(ax, x, rows + 1.4, PURPLE, exists)
+            draw.box(ax, x, rows + 1.4, 0.88, 0.88, PURPLE, exists=exists)
             for row in range(rows):
-                _cell(ax, x, rows - row - 0.5, color, exists and row < existing)
+                there = exists and row < existing
+                draw.box(ax, x, rows - row - 0.5, 0.88, 0.88, color, exists=there)
         ax.text(middle, rows + 2.1, f"angle{name}[None, :]  (1, {pairs})", ha="center")
         ax.text(middle, -0.3, f"x{name}  ({rows}, {pairs})", ha="center", va="top")
         draw.arrow(ax, (middle, rows + 0.85), (middle, rows + 0.1))
@@ -49,45 +53,44 @@ def tile(ax: Axes, rows: int, existing: int, pairs: int, real_pairs: int) -> Non
     draw.bare(ax, (-1, 2 * pairs + gap + 0.2), (-1.2, rows + 2.9), aspect="equal")
     key = {"angles": PURPLE, "first halves": BLUE, "second halves": ORANGE}
     patches = [Rectangle((0, 0), 1, 1, color=color) for color in key.values()]
-    patches.append(Rectangle((0, 0), 1, 1, fill=False, edgecolor=RED, linestyle=":"))
-    ax.figure.legend(patches, [*key, "masked off"], loc="outside lower center", ncols=4)
-    draw.conclude(ax.figure, "One row of angles serves every row of the tile")
+    patches.append(Rectangle((0, 0), 1, 1, fill=False, edgecolor=INK, linestyle="--"))
+    figure.legend(patches, [*key, "masked off"], loc="outside lower center", ncols=4)
     words = f"Two blocks of {rows} rows and {pairs} pairs, each below a row of {pairs} angles. "
     words += f"{rows - existing} row and {pairs - real_pairs} columns are masked off."
-    draw.describe(ax.figure, words)
+    draw.finish(figure, "One row of angles serves every row of the tile", words)
 
 
-def _cell(ax: Axes, x: float, y: float, color: str, exists: bool) -> None:
-    if exists:
-        draw.box(ax, x, y, 0.88, 0.88, color)
-    else:
-        draw.frame(ax, x, y, 0.88, 0.88, RED, linestyle=":")
-
-
-def threads_of_a_tile(ax: Axes, rows: int, warps: int) -> None:
-    """Which thread holds which part of a row: 16 threads a row, two rows a warp, then again.
-
-    That is the layout for 128 pairs of 16-bit elements: a thread loads 8 neighbors, 16 bytes.
-    """
-    holders = [[(row // 2 % warps, row % 2 * 16 + x) for x in range(16)] for row in range(rows)]
-    grid_of_holders(ax, holders, "128 pairs, 8 to a cell; the number is the thread")
-    served = _counted(rows // (2 * warps), "row")
-    ax.set_title(f"{_counted(warps, 'warp')}: cos and sin serve {served}")
+def threads_of_tiles(warps: tuple[int, ...]) -> None:
+    """Which thread holds which part of a tile of 8 rows of 128 pairs, 8 of them at a time."""
+    grids = {}
+    for count in warps:
+        _, warp, thread = dealt_out(8, 128, 8, count, 8)
+        served = _counted(8 // (2 * count), "row")
+        title = f"{_counted(count, 'warp')}: cos and sin serve {served}"
+        grids[title] = warp[:, ::8], thread[:, ::8]
     words = "Tiles as grids, a row of 16 cells for each row of the tile and a color for each warp. "
-    draw.describe(ax.figure, words + "Each cell names the thread that holds its 8 pairs.")
+    words += "Each cell names the thread that holds its 8 pairs."
+    grids_of_holders(grids, "128 pairs, 8 to a cell; the number is the thread", "", words)
 
 
-def grid_of_holders(ax: Axes, holders: list[list[tuple[int, int]]], words: str) -> None:
-    """Rows of cells, with the color of the warp and the number of the lane that holds each."""
-    rows, columns = len(holders), len(holders[0])
-    for row, cells in enumerate(holders):
-        y = rows - 0.5 - row
-        draw.write(ax, -0.3, y, str(row), ha="right")
-        for column, (warp, lane) in enumerate(cells):
-            draw.box(ax, column + 0.5, y, 0.92, 0.92, PROGRAM_COLORS[warp], str(lane))
-    draw.write(ax, columns / 2, -0.35, words, va="top")
-    draw.write(ax, -1.2, rows / 2, "row", rotation=90, ha="right")
-    draw.bare(ax, (-2, columns + 0.2), (-1.3, rows + 0.1))
+def grids_of_holders(grids: dict[str, tuple], below: str, conclusion: str, words: str) -> None:
+    """Rows of cells, with the color of the warp and the number of the lane that holds each.
+
+    `grids`: title -> the warp and the lane of each cell, both (rows, columns).
+    """
+    figure, axes = plt.subplots(1, len(grids), figsize=(WIDTH, 3.2 + 0.4 * bool(conclusion)))
+    for ax, (title, (warps, lanes)) in zip(axes, grids.items(), strict=True):
+        rows, columns = len(warps), len(warps[0])
+        for row in range(rows):
+            y = rows - 0.5 - row
+            draw.write(ax, -0.3, y, str(row), ha="right")
+            for column in range(columns):
+                color, lane = PROGRAM_COLORS[warps[row][column]], lanes[row][column]
+                draw.box(ax, column + 0.5, y, 0.92, 0.92, color, str(lane))
+        draw.write(ax, columns / 2, -0.35, below, va="top")
+        draw.write(ax, -1.2, rows / 2, "row", rotation=90, ha="right")
+        draw.bare(ax, (-2, columns + 0.2), (-1.3, rows + 0.1), title=title)
+    draw.finish(figure, conclusion, words)
 
 
 def tile_sweep(measurement, block_rows: tuple, warps: tuple, evaluations) -> None:
@@ -98,27 +101,24 @@ def tile_sweep(measurement, block_rows: tuple, warps: tuple, evaluations) -> Non
     figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 4.2), sharey=True)
     copy, best = measurement["copy"].median_us, (0, 0, "")
     for place, num_warps in enumerate(warps):
-        share = [
-            100 * copy / measurement[f"{block_r} rows, {num_warps} warps"].median_us
-            for block_r in block_rows
-        ]
+        cases = [f"{block_r} rows, {num_warps} warps" for block_r in block_rows]
+        share = [100 * copy / measurement[case].median_us for case in cases]
         label = _counted(num_warps, "warp")
-        style = {"color": PROGRAM_COLORS[place], "marker": "os^D"[place], "label": label}
         best = max(best, *zip(share, block_rows, [label] * len(share), strict=True))
-        left.plot(block_rows, share, **style)
+        look = {"color": PROGRAM_COLORS[place], "marker": "os^D"[place]}
+        left.plot(block_rows, share, label=label, **look)
         aside = (0.93, 1, 1.07)[place]  # that no point hides another
         predicted = [aside * evaluations(block_r, num_warps) for block_r in block_rows]
-        right.plot(predicted, share, linestyle="none", markersize=7, **style)
-    for ax in (left, right):
+        right.plot(predicted, share, linestyle="none", markersize=7, **look)
+    for ax, ticks in ((left, block_rows), (right, (0.25, 0.5, 1, 2, 4))):
         ax.axhline(100, color=INK, linewidth=1, linestyle=":")
-        ax.set_xscale("log", base=2)
-        ax.xaxis.set_major_formatter(plt.FormatStrFormatter("%g"))
+        draw.log_ticks(ax, "x", ticks)
     rows = f"{_counted(best[1], 'row')}, {best[2]}"
     left.set(xlabel="rows per tile, BLOCK_R", title=f"Best: {rows}")
     left.set(ylabel="% of copy bandwidth", ylim=(0, 105))
     right.set(xlabel="sin/cos evaluations per pair (points moved apart)")
     right.set(title="Slow: many evaluations, or spills (left end)")
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=len(warps))
+    figure.legend(loc="outside lower center", ncols=len(warps))
     words = f"Left, per cent of copy bandwidth over the rows of a tile; the best tile, {rows}, "
     words += f"reaches {best[0]:.0f} %. Right, the same tiles over the sin/cos evaluations per "
     words += "pair: the more evaluations, the slower, but for the tile whose registers spill."

@@ -62,10 +62,7 @@ def forward_and_backward(measurement, pairs: dict[str, tuple[str, str]], title: 
         times = [us[both[which]] for both in pairs.values()]
         ax.bar_label(ax.barh(places, times, height=0.34, color=color), fmt="%.0f", padding=4)
     ax.axvline(us["copy"], color=INK, linestyle="--", linewidth=1.2)
-    ax.annotate(
-        f"copy: {us['copy']:.0f}", (us["copy"], -0.5), xytext=(5, 0), textcoords="offset points",
-        va="bottom", fontsize=SMALL,
-    )  # fmt: skip
+    ax.text(us["copy"], -0.5, f" copy: {us['copy']:.0f}", va="bottom", fontsize=SMALL)
     ax.set_yticks(range(len(pairs)), list(pairs))
     ax.set(xlabel="device time in microseconds (shorter is better)")
     ax.set(xlim=(0, 1.1 * max(us.values())), ylim=(len(pairs) - 0.45, -0.75))

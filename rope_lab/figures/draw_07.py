@@ -4,12 +4,13 @@ from collections import Counter
 from textwrap import shorten
 
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.axes import Axes
 
 from ..compiler.instructions import executed
 from ..compiler.stages import kernel_lines, operations
 from . import style as draw
-from .draw_05 import grid_of_holders
+from .draw_05 import grids_of_holders
 from .style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SMALL, WIDTH
 
 _STAGES = {  # name -> title, color, what it is about, who makes it from the last
@@ -73,34 +74,30 @@ def instructions_by_line(code) -> None:
     """The kernel's lines, and the machine instructions of each: executed, and jumped over."""
     all_of = Counter(operation.line for operation in operations(code, "sass"))
     done = Counter(operation.line for operation in executed(code))
-    lines = kernel_lines(code)
+    lines = {number: line.strip() for number, line in kernel_lines(code).items()}
     body = [number for number in sorted(all_of) if number > min(lines)]
-    figure, (words, bars) = plt.subplots(
-        1, 2, figsize=(WIDTH, 1.6 + 0.27 * len(body)), width_ratios=(1.2, 1), sharey=True
-    )
-    for place, number in enumerate(body):
-        text = shorten(lines[number].strip(), 44, placeholder=" ...")
-        draw.write(words, 0, place, text, family="monospace", ha="left")
+    names = [shorten(lines[number], 44, placeholder=" ...").ljust(44) for number in body]
+    figure, ax = plt.subplots(figsize=(WIDTH, 1.6 + 0.27 * len(body)))
     counts = [(done[number], all_of[number] - done[number]) for number in body]
-    _two_parts(bars, range(len(body)), counts, room=1.3, fontsize=SMALL)
-    draw.bare(words, (0, 1), (len(body) - 0.4, -0.7))
-    bars.set(xlabel="machine instructions (SASS)", yticks=[])
-    bars.spines["left"].set_visible(False)
+    _two_parts(ax, names, counts, room=1.3, family="monospace", fontsize=SMALL)
+    ax.set(xlabel="machine instructions (SASS)")
     draw.color_key(figure, {"executed": BLUE, "jumped over": ORANGE})
-    each = "; ".join(f"{lines[n].strip()}: {done[n]} of {all_of[n]}" for n in body)
+    each = "; ".join(f"{lines[n]}: {done[n]} of {all_of[n]}" for n in body)
     said = "The kernel's lines, each with a bar: machine instructions executed, of all. "
     title = "A warp jumps over most of the code of sine and cosine"
     draw.finish(figure, title, f"{said}{each}.")
 
 
-def _two_parts(ax: Axes, names, counts: list[tuple[int, int]], room: float, **text) -> None:
+def _two_parts(ax: Axes, names: list, counts: list[tuple[int, int]], room: float, **text) -> None:
     """Bars of instructions that a warp executes, and after them of those that it jumps over."""
-    always, over = zip(*counts, strict=True)
-    ax.barh(names, always, color=BLUE, height=0.68)
-    drawn = ax.barh(names, over, left=always, color=ORANGE, height=0.68)
-    labels = [f"{a} + {o}" if o else str(a) for a, o in counts]
-    ax.bar_label(drawn, labels, padding=4, **text)
+    places, (always, over) = range(len(names)), zip(*counts, strict=True)
+    ax.barh(places, always, color=BLUE, height=0.68)
+    drawn = ax.barh(places, over, left=always, color=ORANGE, height=0.68)
+    ax.bar_label(drawn, [f"{a} + {o}" if o else str(a) for a, o in counts], padding=4, **text)
+    ax.set_yticks(places, names, **text)
+    ax.tick_params(axis="y", length=0)
     ax.set_xlim(0, room * max(map(sum, counts)))
+    ax.invert_yaxis()
 
 
 def owners(layouts: dict, owner, rows: int = 8, pairs: int = 128) -> None:
@@ -108,16 +105,16 @@ def owners(layouts: dict, owner, rows: int = 8, pairs: int = 128) -> None:
 
     `layouts`: the number of warps -> layout. `owner(layout, row, pair)` -> warp, lane.
     """
-    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.6))
-    for ax, (count, layout) in zip(axes, layouts.items(), strict=True):
+    grids = {}
+    for count, layout in layouts.items():
         size = layout.size_per_thread[1]
-        holders = [[owner(layout, row, p) for p in range(0, pairs, size)] for row in range(rows)]
-        grid_of_holders(ax, holders, f"{pairs} pairs, {size} to a cell; the number is the lane")
-        ax.set_title(f"{count} warp" + "s, a color each" * (count > 1))
+        cells = [[owner(layout, row, p) for p in range(0, pairs, size)] for row in range(rows)]
+        grids[f"{count} warp" + "s, a color each" * (count > 1)] = np.moveaxis(cells, -1, 0)
     words = f"Two grids of {rows} rows. Each cell names the lane that holds its pairs; lanes count "
     words += "along a row and go on in the next. With one warp all cells have one color; with four,"
     words += " the color changes every two rows."
-    draw.finish(figure, "Lanes fill a row, then warps go down", words)
+    below = f"{pairs} pairs, {size} to a cell; the number is the lane"
+    grids_of_holders(grids, below, "Lanes fill a row, then warps go down", words)
 
 
 def occupancy_and_speed(codes: dict, in_flight: dict, instructions: dict, record: dict) -> None:
@@ -132,26 +129,20 @@ def occupancy_and_speed(codes: dict, in_flight: dict, instructions: dict, record
     times = {case: timing["median_us"] for case, timing in record["cases"].items()}
     speed = {key: 100 * times["copy"] / times["{} rows, {} warps".format(*key)] for key in codes}
     order = sorted(codes, key=speed.get, reverse=True)
-    figure, (words, bars) = plt.subplots(
-        1, 2, figsize=(WIDTH, 1.8 + 0.25 * len(order)), width_ratios=(1.35, 1), sharey=True
-    )
-    heads = {"rows": 0.08, "warps": 0.21, "registers": 0.42, "occupancy": 0.65}
-    heads |= {"KiB in\nflight": 0.82, "I/P\nin \u00b5s": 0.98}
-    for head, x in heads.items():
-        draw.write(words, x, -0.9, head, ha="right", va="bottom")
-    for place, key in enumerate(order):
-        occupancy = f"{round(100 * codes[key].occupancy, 1):g}%"
-        kib, us = f"{in_flight[key] / 1024:.0f}", f"{instructions[key]:.0f}"
-        row = (*key, codes[key].registers, occupancy, kib, us)
-        for x, value in zip(heads.values(), row, strict=True):
-            draw.write(words, x, place, str(value), ha="right")
-    values = [speed[key] for key in order]
+    row = "{:>4}{:>7}{:>11}{:>11}{:>15}{:>11}".format
+    table = [row("rows", "warps", "registers", "occupancy", "KiB in flight", "I/P in \u00b5s")]
+    for key in order:
+        code, kib = codes[key], f"{in_flight[key] / 1024:.0f}"
+        share = f"{round(100 * code.occupancy, 1):g}%"
+        table.append(row(*key, code.registers, share, kib, f"{instructions[key]:.0f}"))
+    figure, ax = plt.subplots(figsize=(WIDTH, 1.8 + 0.25 * len(order)))
+    places, values = range(1, 1 + len(order)), [speed[key] for key in order]
     colors = [ORANGE if codes[key].spilled else GREEN for key in order]
     labels = [f"{speed[key]:.0f}" + " (spills)" * (codes[key].spilled > 0) for key in order]
-    draw.numbered_bars(bars, range(len(order)), values, colors, labels, fontsize=SMALL)
-    draw.bare(words, (0, 1), (len(order) - 0.4, -2.2))
-    bars.set(xlim=(0, 100), yticks=[], xlabel="speed, % of copy bandwidth")
-    bars.spines["left"].set_visible(False)
+    draw.numbered_bars(ax, places, values, colors, labels, fontsize=SMALL)
+    ax.set_yticks([0, *places], table, family="monospace", fontsize=SMALL)
+    ax.tick_params(axis="y", length=0)
+    ax.set(xlim=(0, 100), xlabel="speed, % of copy bandwidth")
     best, worst = order[0], order[-1]
     warps = f"{best[1]} warp" + "s" * (best[1] > 1)
     draw.finish(
@@ -169,7 +160,6 @@ def branches(counts: dict[str, tuple[int, int]], title: str) -> None:
     """Machine instructions of each kernel: those a warp executes, and those it jumps over."""
     figure, ax = plt.subplots(figsize=(WIDTH, 1.7 + 0.38 * len(counts)))
     _two_parts(ax, list(counts), list(counts.values()), room=1.15)
-    ax.invert_yaxis()
     ax.set(xlabel="machine instructions")
     draw.color_key(figure, {"always executed": BLUE, "slow branch": ORANGE})
     each = "; ".join(f"{name} {always} + {slow}" for name, (always, slow) in counts.items())
@@ -179,8 +169,8 @@ def branches(counts: dict[str, tuple[int, int]], title: str) -> None:
 def errors_of_turns(positions, errors: dict) -> None:
     """Largest error up to each position, in turns, for several ways to the angle."""
     figure, ax = plt.subplots(figsize=(WIDTH, 4.2))
-    styles = zip((RED, BLUE, ORANGE, GREEN), ("--", "-", "-", "-"), strict=True)
-    for (name, error), (color, line) in zip(errors.items(), styles, strict=False):
+    looks = zip((RED, BLUE, ORANGE, GREEN), ("--", "-", "-", "-"), strict=True)
+    for (name, error), (color, line) in zip(errors.items(), looks, strict=False):
         ax.loglog(positions, error, line, color=color, label=name)
     ax.set(xlabel="position", ylabel="largest error so far, in turns")
     figure.legend(loc="outside lower center", ncols=len(errors))

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
 
 from ..profiling.roofline import Machine
 from . import style as draw
@@ -31,22 +29,15 @@ _STALLS = {  # reason -> what a warp waits for
 def mistakes(factors: dict[str, float], source: str) -> None:
     """The time that each wrong way shows over the true time, on a logarithmic axis."""
     figure, ax = plt.subplots(figsize=(WIDTH, 1.5 + 0.4 * len(factors)))
-    for place, factor in enumerate(factors.values()):
-        color, side, ha = (ORANGE, 9, "left") if factor > 1 else (BLUE, -9, "right")
-        ax.plot([1, factor], [place, place], color=color, linewidth=3, solid_capstyle="round")
-        ax.plot(factor, place, "o", color=color, markersize=8)
-        number = f"{factor:.2f}" if factor < 10 else f"{factor:.0f}"
-        ax.annotate(
-            number, (factor, place), (side, 0), textcoords="offset points", va="center", ha=ha
-        )
+    colors = [ORANGE if factor > 1 else BLUE for factor in factors.values()]
+    beyond = [factor - 1 for factor in factors.values()]
+    bars = ax.barh(list(factors), beyond, 0.5, left=1, color=colors)
+    labels = [f"{x:.2f}" if x < 10 else f"{x:.0f}" for x in factors.values()]
+    ax.bar_label(bars, labels, padding=5)
     ax.axvline(1, color=INK, linewidth=1)
-    ax.set_xscale("log")
-    ax.set_yticks(range(len(factors)), list(factors))
-    ax.set_ylim(len(factors) - 0.4, -0.6)
+    ax.invert_yaxis()
+    draw.log_ticks(ax, "x", [0.01, 0.1, 1, 10, 100, 1000])
     low, high = min(0.5, *factors.values()) / 4, 4 * max(2, *factors.values())
-    ticks = [tick for tick in (0.01, 0.1, 1, 10, 100, 1000) if low < tick < high]
-    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    ax.minorticks_off()
     ax.set(xlim=(low, high), xlabel="time shown / true time: below 1 looks too fast")
     fast = sum(factor < 1 for factor in factors.values())
     title = f"{fast} look too fast, {len(factors) - fast} too slow, and none raises an error"
@@ -169,8 +160,7 @@ def measured_roof(
     ax.loglog(line, np.full_like(line, memory), ":", color=INK, label="K = 0: bytes alone")
     ax.loglog(line, compute, "--", color=ORANGE, label="instructions alone, at P")
     ax.loglog(list(shown), list(shown.values()), "o", color=BLUE, label="measured")
-    ax.set_xscale("log", base=2)
-    ax.set_xticks(list(shown), list(shown))
+    draw.log_ticks(ax, "x", list(shown))
     ax.set(xlabel="K, fused multiply-adds an element", ylabel="microseconds")
     ax.set_ylim(memory / 3, None)
     figure.legend(loc="outside lower center", ncols=3)
@@ -184,50 +174,31 @@ def timeline(rows: dict[str, dict[str, list]], source: str) -> None:
     """Calls under the profiler, one below the other on one axis: host above, device below.
 
     Each begins where its first kernel does, so what the profiler needs for its own start is to the
-    left of the axis, or pale.
+    left of the axis; what it needs for its end is to the right.
 
     `rows`: label -> what `timeline.profile_call` returned.
     """
-    span = 1.05 * max(_end(call) - call["kernels"][0][1] for call in rows.values())
     figure, axes = plt.subplots(
         len(rows), 1, figsize=(WIDTH, 1.1 + 1.35 * len(rows)), sharex=True, squeeze=False
     )
+    lanes, ends = {"kernels": ORANGE, "launches": GREY, "operators": BLUE}, []
     for ax, (label, call) in zip(axes[:, 0], rows.items(), strict=True):
-        _lanes(ax, call, span)
-        ax.set_title(label)
-    axes[-1, 0].set(xlabel="microseconds since the first kernel began", xlim=(-0.1 * span, span))
+        begin = call["kernels"][0][1]
+        ends += [start + duration - begin for _, start, duration in call["kernels"]]
+        for lane, (kind, color) in enumerate(lanes.items()):
+            starts = [start - begin for _, start, _ in call[kind]]
+            # a long one is drawn a little shorter, so that one sees where its neighbor begins
+            lengths = [length - 3 * (length > 30) for *_, length in call[kind]]
+            ax.barh([lane] * len(starts), lengths, 0.72, starts, color=color, edgecolor=color)
+        ax.set_yticks([0, 1, 2], ["device: kernels", "host: launches", "host: operators"])
+        ax.set(ylim=(-0.6, 2.6), title=label)
+    span = max(ends)
+    axes[-1, 0].set(xlabel="microseconds since the first kernel began")
+    axes[-1, 0].set(xlim=(-0.1 * span, 1.05 * span))
     counts = ", ".join(f"{label} {len(call['kernels'])}" for label, call in rows.items())
     words = "Timelines of the host's operators and launches and of the device's kernels. Number of "
     title = "Large: the host is ahead. Small: the device waits for it."
     draw.finish(figure, title, f"{words}kernels: {counts}.", source)
-
-
-def _end(call: dict[str, list]) -> float:
-    """When both sides are done, but for what the profiler itself takes."""
-    spans = [row for kind in call for row in call[kind] if not _of_the_profiler(kind, row)]
-    return max(start + duration for _, start, duration in spans)
-
-
-def _of_the_profiler(kind: str, row: list) -> bool:
-    """No launch and no operator takes that long by itself."""
-    return kind != "kernels" and row[2] > 300
-
-
-def _lanes(ax: Axes, call: dict[str, list], span: float) -> None:
-    begin = call["kernels"][0][1]
-    lanes = {"kernels": ORANGE, "launches": GREY, "operators": BLUE}
-    for height, (kind, color) in enumerate(lanes.items()):
-        for row in call[kind]:
-            start, duration = row[1] - begin, row[2]
-            profilers = _of_the_profiler(kind, row)
-            if profilers and start < 0:  # it ends there: a kernel runs already
-                duration = min(duration, -start)
-            face = to_rgba(color, 0.25 if profilers else 1)
-            # an edge parts neighboring kernels, but would hide what is narrow
-            edge = draw.PLATE if kind == "kernels" and duration > span / 50 else face
-            ax.barh(height, duration, 0.72, start, facecolor=face, edgecolor=edge, linewidth=0.8)
-    ax.set_yticks([0, 1, 2], ["device: kernels", "host: launches", "host: operators"])
-    ax.set_ylim(-0.6, 2.6)
 
 
 def stalls(reports: dict[str, dict[str, float]], source: str, most: int = 6) -> None:

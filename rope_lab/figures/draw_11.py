@@ -32,8 +32,8 @@ def traffic(units: dict[str, int], title: str) -> None:
             *reads, writes = tensors.split()
             words = [f"read {tensor}" for tensor in reads] + [f"write {writes}"]
             assert len(words) == units[name]
-            for unit, word in enumerate(words, begin):
-                draw.box(ax, unit + 0.5, place, 0.96, 0.72, colors[direction], word)
+            starts = range(begin, begin + units[name])
+            draw.spans(ax, place, starts, 1, colors[direction], words)
             ax.text(begin + 0.03, place - 0.42, _LABELS[kernel], va="bottom", fontsize=SMALL + 1)
             begin += units[name]
         ax.text(begin + 0.12, place, f"{begin} units", va="center")
@@ -59,11 +59,11 @@ def pipeline(title: str, tiles: int = 4, load: float = 2.0, compute: float = 1.0
         ahead = max(1, stages - 1)  # loads that are requested before the first tile is computed
         loaded, done = [load] * ahead, 0.0
         for tile in range(tiles):
-            lane, word = tile % ahead, f"tile {tile}"
-            draw.box(ax, loaded[tile] - load / 2, lane, load - 0.04, 0.72, BLUE, word)
+            word = [f"tile {tile}"]
+            draw.spans(ax, tile % ahead, [loaded[tile] - load], load, BLUE, word)
             begin = max(loaded[tile], done)
             done = begin + compute
-            draw.box(ax, begin + compute / 2, ahead, compute - 0.04, 0.72, GREEN, word)
+            draw.spans(ax, ahead, [begin], compute, GREEN, word)
             loaded.append(done + load)  # the next request comes after the store
         longest = max(longest, done)
         names = ["load"] if ahead == 1 else [f"load, buffer {n}" for n in range(ahead)]

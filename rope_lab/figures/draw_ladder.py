@@ -1,7 +1,6 @@
 """The climb of notebooks 04 to 09 as one picture: what each rung took away."""
 
 import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
 
 from . import style as draw
 from .style import BLUE, GREEN, INK, ORANGE
@@ -32,8 +31,9 @@ def climb(record, title: str = "") -> None:
     copy = record["copy"].median_us
     figure, ax = plt.subplots(figsize=(draw.WIDTH, 2.2 + 0.36 * len(times)))
     end = 1.08 * max(us for case, us in times.items() if case != "eager")
-    before = None
-    for place, (case, us) in enumerate(times.items()):
+    before, row = None, "{:>6}{:>9}{:>9}".format
+    table = [row("\u00b5s", "change", "of copy")]
+    for place, (case, us) in enumerate(times.items(), 1):
         color = GREEN if case == "package" else BLUE
         ax.barh(place, min(us, end), color=color, height=0.62)
         if us > end:
@@ -43,14 +43,17 @@ def climb(record, title: str = "") -> None:
             taken = max(0, min(before, end) - us)
             ax.barh(place, taken, left=us, color=ORANGE, height=0.62)
             change = _rounded(us - before, "+")
-        _beside(ax, place, _rounded(us), change, f"{100 * copy / us:.1f} %")
+        table.append(row(_rounded(us), change, f"{100 * copy / us:.1f} %"))
         before = us
-    _beside(ax, -0.9, "\u00b5s", "change", "of copy")
     ax.axvline(copy, color=INK, linestyle=":", linewidth=1.4)
-    ax.annotate("copy", (copy, -0.9), xytext=(5, 0), textcoords="offset points", va="center")
-    ax.set_yticks(range(len(times)), [NAMES[case] for case in times], ha="left")
+    ax.text(copy, 0, " copy", va="center")
+    ax.set_yticks(range(1, 1 + len(times)), [NAMES[case] for case in times], ha="left")
     ax.tick_params(axis="y", pad=158, length=0)
-    ax.set(xlabel="device time in microseconds", xlim=(0, end), ylim=(len(times) - 0.5, -1.3))
+    ax.set(xlabel="device time in microseconds", xlim=(0, end), ylim=(len(times) + 0.5, -0.4))
+    right = ax.secondary_yaxis("right")
+    right.set_yticks(range(len(table)), table, family="monospace")
+    right.tick_params(length=0)
+    right.spines[:].set_visible(False)
     names = {"time left": BLUE, "taken away by this rung": ORANGE, "the package": GREEN}
     draw.color_key(figure, names)
     each = ", ".join(f"{NAMES[case]} {us:.0f} \u00b5s" for case, us in times.items())
@@ -67,10 +70,3 @@ def _conclusion(times: dict[str, float], copy: float) -> str:
 def _rounded(us: float, sign: str = "") -> str:
     digits = 0 if abs(us) >= 100 else 1
     return f"{us:{sign}.{digits}f}" if round(us, digits) else "0"
-
-
-def _beside(ax: Axes, place: float, *texts: str) -> None:
-    """A line of the table to the right of the bars, in columns of a fixed width."""
-    right = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points", "ha": "right"}
-    for points, text in zip((46, 100, 154), texts, strict=True):
-        ax.annotate(text, (1, place), (points, 0), va="center", **right)

@@ -1,11 +1,11 @@
 """The roofline of notebook 08: a drawing, and a widget to move a kernel under it."""
 
-import ipywidgets as widgets
+from ipywidgets import FloatSlider, IntSlider
 from matplotlib.axes import Axes
 
 from ..profiling.roofline import Machine
 from . import style as draw
-from .widgets import Explorer, slider
+from .widgets import Explorer
 
 
 class RooflineExplorer(Explorer):
@@ -26,9 +26,9 @@ class RooflineExplorer(Explorer):
     ) -> None:
         self.instructions_a_us = instructions_a_us
         super().__init__(
-            bytes=slider("bytes", bytes, 1, 32),
-            instructions=slider("instructions", instructions, 1, 200),
-            bandwidth=widgets.FloatSlider(bandwidth, min=1, max=8, step=0.1, description="TB/s"),
+            bytes=IntSlider(bytes, 1, 32, description="bytes"),
+            instructions=IntSlider(instructions, 1, 200, description="instructions"),
+            bandwidth=FloatSlider(bandwidth, min=1, max=8, step=0.1, description="TB/s"),
         )
 
     def _machine_and_times(self, bytes, instructions, bandwidth) -> tuple[Machine, float, float]:
@@ -64,10 +64,9 @@ def roof(ax: Axes, machine: Machine) -> None:
     """The two lines under which every kernel of a machine stays, on logarithmic axes."""
     intensity = (1e-3, machine.ridge, 1e4)
     allowed = [machine.allowed(x) / 1e6 for x in intensity]
-    ax.loglog(intensity, allowed, color=draw.BLUE, label="the most that the GPU allows")
+    ax.plot(intensity, allowed, color=draw.BLUE, label="the most that the GPU allows")
     ax.axvline(machine.ridge, color=draw.INK, linewidth=1, linestyle=":")
     ax.set(xlabel="instructions a byte", ylabel="10\u00b9\u00b2 instructions/s")
-    ax.set_xticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
-    ax.set_yticks([0.01, 0.1, 1, 10, 100], ["0.01", "0.1", "1", "10", "100"])
-    ax.minorticks_off()  # moving a slider would redraw all of them
+    draw.log_ticks(ax, "x", [0.1, 1, 10, 100])
+    draw.log_ticks(ax, "y", [0.01, 0.1, 1, 10, 100])
     ax.grid(True)

@@ -6,7 +6,6 @@ import ipywidgets as widgets
 
 from ..compiler.compile import Compiled
 from ..compiler.stages import STAGES, kernel_lines, operations
-from .widgets import names_for_screen_readers
 
 
 class StageExplorer(widgets.VBox):
@@ -21,14 +20,13 @@ class StageExplorer(widgets.VBox):
     def __init__(self, code: Compiled) -> None:
         self.code = code
         stages = [(stage.upper(), stage) for stage in STAGES]
-        self.stage = widgets.ToggleButtons(options=stages, description="stage")
+        self.stage = widgets.Dropdown(options=stages, description="stage")
         used = {operation.line for stage in STAGES for operation in operations(code, stage)}
         lines = [(text.strip(), n) for n, text in kernel_lines(code).items() if n in used]
         lines = [("all lines", 0), *lines]
         self.line = widgets.Dropdown(options=lines, description="line", layout={"width": "90%"})
         self.text = widgets.HTML()
-        super().__init__([self.stage, self.line, self.text, names_for_screen_readers()])
-        self.add_class("lab-explorer")
+        super().__init__([self.stage, self.line, self.text])
         for choice in (self.stage, self.line):
             choice.observe(self._update, "value")
         self._update()

@@ -9,16 +9,16 @@ lightness is chosen so that each color is seen on the plate and dark text is rea
 with (`finish`), and the shapes that drawings consist of.
 """
 
-import io
-import os
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 from IPython import get_ipython
+from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.ticker import FixedLocator, NullLocator
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 
 from . import audit
@@ -30,99 +30,60 @@ PALE = "#dcdcdc"  # a filled patch that is there and does not matter
 BLUE, ORANGE, GREEN, RED, PURPLE = "#3d8fd1", "#cc7a00", "#0a9a70", "#c8321e", "#bd6c9f"
 ON_COLOR = "#111111"  # text on a filled patch of any color but RED
 PROGRAM_COLORS = (BLUE, ORANGE, GREEN, PURPLE)  # of program, warp, ... 0, 1, 2, 3
-SEQUENTIAL, DIVERGING = "cividis", "PuOr"
+DIVERGING = "PuOr"
 
 SMALL, WIDTH = audit.SMALL, audit.WIDTH
-DENSITY = 2  # pixels of a picture for each pixel of the page
 LEFT = 0.012  # where a figure's title and its source begin
 
 # bars that are PyTorch's; the others, but for copies, are kernels of this series
 _PYTORCH = {"PyTorch", "PyTorch, compiled", "eager"}
 _PYTORCH |= {"t * cos", "neg of a half", "cat of halves", "sum", "cat with nothing"}  # notebook 02
+_PYTORCH |= {"allocate (empty_like)", "smallest launch there is", "x * 2", "rotate_half"}  # 03
 
 
 def style() -> None:
-    """Set matplotlib's defaults for the notebooks, and how they show and describe figures."""
+    """Set matplotlib's defaults for the notebooks, and how they show figures."""
     plt.style.use("rope_lab.figures.plate")
-    audit.audit_what_is_shown()
-    shell = get_ipython()
-    if shell is None:
-        return
-    set_matplotlib_formats("retina", bbox_inches=None)  # the whole plate
-    formatter = shell.display_formatter.formatters["image/png"]
-    draw = formatter.for_type(Figure)
-
-    def draw_and_describe(figure: Figure):
-        drawn = draw(figure)
-        if drawn is None:
-            return None
-        data, metadata = drawn
-        return data, metadata | {"alt": description(figure)}
-
-    formatter.for_type(Figure, draw_and_describe)
-
-
-def png(figure: Figure) -> bytes:
-    """The figure, on an Agg canvas, as PNG: the same bytes for the same picture.
-
-    As `savefig` does it, but drawn once and not twice: who moves a slider waits for it.
-    """
-    if os.environ.get(audit.AUDIT_SWITCH) == "1":
-        audit.audit(figure)
-    buffer = io.BytesIO()
-    figure.set_dpi(DENSITY * plt.rcParams["figure.dpi"])
-    figure.canvas.print_png(buffer, metadata={"Software": None})
-    return buffer.getvalue()
+    if get_ipython():
+        set_matplotlib_formats("retina", bbox_inches=None)  # the whole plate
 
 
 # what a figure says about itself
 
 
 def finish(figure: Figure, conclusion: str, words: str, source: str = "") -> None:
-    """Give a figure its title, its description and its source, and show it."""
+    """Give a figure its title, its description and its source, and show it.
+
+    `conclusion`: what one should see in it, on the left above everything. `words`: what it shows,
+    for readers who do not see it.
+    """
     if conclusion:
-        conclude(figure, conclusion)
-    describe(figure, words)
+        figure.suptitle(conclusion, x=LEFT, ha="left", wrap=True)
     if source:
-        cite(figure, source)
-    plt.show()
+        _cite(figure, source)
+    audit.audit_if_asked(figure)
+    display(figure, metadata={"image/png": {"alt": description(figure, words)}})
+    plt.close(figure)
 
 
-def conclude(figure: Figure, conclusion: str) -> None:
-    """The figure's title, on the left above everything: what one should see in it."""
-    figure.suptitle(conclusion, x=LEFT, ha="left", wrap=True)
-
-
-def describe(figure: Figure, words: str) -> None:
-    """Say what the figure shows, for readers who do not see it."""
-    figure.described_as = words
-
-
-def description(figure: Figure) -> str:
-    """The figure's titles, and after them what `describe` said."""
+def description(figure: Figure, words: str) -> str:
+    """The figure's titles, and after them these words."""
     titles = [ax.get_title(place) for ax in figure.axes for place in ("left", "center", "right")]
-    words = getattr(figure, "described_as", "")
     said = [" ".join(text.split()) for text in (figure.get_suptitle(), *titles, words)]
     return " ".join(text if text[-1] in ".!?" else f"{text}." for text in said if text)
 
 
-def cite(figure: Figure, source: str) -> None:
+def _cite(figure: Figure, source: str) -> None:
     """Under the figure, in small print: where its numbers come from.
 
-    A strip at the bottom is kept free for it, and above it one for the figure's legends: the layout
-    by itself would put both into one place.
+    The layout keeps room for it and for the figure's legends, but puts both into one place: the
+    legends go above it.
     """
-    points, pixels = 72 * figure.get_size_inches()[1], figure.bbox.height
-    renderer = figure.canvas.get_renderer()
-    look = {"fontsize": SMALL, "va": "bottom", "wrap": True, "in_layout": False}
-    note = figure.text(LEFT, 5 / points, source, **look)
-    strip = note.get_window_extent(renderer).height / pixels + 8 / points
-    bottom = strip
+    note = figure.supxlabel(source, x=LEFT, ha="left", fontsize=SMALL, wrap=True)
+    points = 72 * note.get_window_extent().height / figure.dpi + 10
     for legend in figure.legends:
-        legend.set_bbox_to_anchor((0, strip, 1, 1 - strip), figure.transFigure)
-        bottom = max(bottom, strip + (legend.get_window_extent(renderer).height + 6) / pixels)
-    if engine := figure.get_layout_engine():
-        engine.set(rect=(0, bottom, 1, 1 - bottom))
+        figure.get_layout_engine().set(h_pad=0.12)
+        legend.borderaxespad = points / legend.get_texts()[0].get_fontsize()
 
 
 def color_key(figure: Figure, names: dict[str, str]) -> None:
@@ -144,9 +105,10 @@ def write(ax: Axes, x: float, y: float, words: str, **look) -> None:
     ax.text(x, y, words, **{"ha": "center", "va": "center", "fontsize": SMALL} | look)
 
 
-def box(ax: Axes, x, y, wide, high, color: str, words: str = "", **text) -> None:
-    """A filled box with its middle at a point, and words in it."""
-    ax.add_patch(Rectangle((x - wide / 2, y - high / 2), wide, high, color=color, linewidth=0))
+def box(ax: Axes, x, y, wide, high, color: str, words: str = "", exists=True, **text) -> None:
+    """A box with its middle at a point, and words in it; what does not exist is hollow."""
+    look = {"linewidth": 0} if exists else {"fill": False, "linestyle": "--"}
+    ax.add_patch(Rectangle((x - wide / 2, y - high / 2), wide, high, color=color, **look))
     write(ax, x, y, words, color=ON_COLOR, **text)
 
 
@@ -156,15 +118,16 @@ def frame(ax: Axes, x, y, wide, high, color: str = INK, **look) -> None:
     ax.add_patch(Rectangle(corner, wide, high, fill=False, edgecolor=color, **look))
 
 
+def spans(ax: Axes, lane: float, starts: Sequence, lengths: Sequence, color, words=()) -> None:
+    """Bars in one lane of a timeline, with a word in each."""
+    bars = ax.barh([lane] * len(starts), lengths, 0.72, starts, color=color, edgecolor=PLATE)
+    ax.bar_label(bars, words, label_type="center", color=ON_COLOR, fontsize=SMALL)
+
+
 def arrow(ax: Axes, start: tuple, end: tuple, color: str = INK, **look) -> None:
     """An arrow that begins and ends at two points."""
-    shape = {
-        "arrowstyle": "-|>",
-        "mutation_scale": 11,
-        "linewidth": 1.4,
-        "shrinkA": 0,
-        "shrinkB": 0,
-    }
+    shape = {"arrowstyle": "-|>", "mutation_scale": 11, "linewidth": 1.4}
+    shape |= {"shrinkA": 0, "shrinkB": 0}  # from point to point
     ax.add_patch(FancyArrowPatch(start, end, color=color, **shape | look))
 
 
@@ -172,6 +135,15 @@ def bare(ax: Axes, xlim: tuple, ylim: tuple, **more) -> None:
     """Axes that have limits and no lines, ticks or numbers."""
     ax.set(xlim=xlim, ylim=ylim, **more)
     ax.axis("off")
+
+
+def log_ticks(ax: Axes, which: str, ticks: Sequence[float]) -> None:
+    """Make the axis "x" or "y" logarithmic, with plain numbers at those of the ticks in sight."""
+    axis = {"x": ax.xaxis, "y": ax.yaxis}[which]
+    ax.set(**{f"{which}scale": "log"})
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_locator(NullLocator())
 
 
 def plane(ax: Axes, limit: float = 1.25, title: str = "") -> None:
@@ -197,7 +169,6 @@ def memory_order(ax: Axes, labels: list[str], colors: list[str], title: str) -> 
     for place, (label, color) in enumerate(zip(labels, colors, strict=True)):
         box(ax, place + 0.5, 0.5, 0.92, 1, color, label)
     bare(ax, (0, len(labels)), (-0.1, 1.1), title=title)
-    describe(ax.figure, "Rows of boxes, one for each block, in the order that they have in memory.")
 
 
 def numbered_bars(ax: Axes, names, values, colors, labels, room: float = 1.1, **text) -> None:
@@ -208,18 +179,16 @@ def numbered_bars(ax: Axes, names, values, colors, labels, room: float = 1.1, **
     ax.set_xlim(0, room * max(values))
 
 
-def time_bars(
-    measurement, title: str, colors: Sequence[str] = (), each: float = 0.4, digits: int = 0
-) -> None:
-    """Horizontal bars of a `lab.bench` measurement, each `each` inches high, and its source.
+def time_bars(measurement, title: str, digits: int = 0) -> None:
+    """Horizontal bars of a `lab.bench` measurement, and its source.
 
-    Without other colors, a copy is grey, PyTorch's are blue, ours are green. Times up to 100 show
-    `digits` after the point.
+    A copy is grey, PyTorch's are blue, ours are green. Times up to 100 show `digits` after the
+    point.
     """
     times = {name: timing.median_us for name, timing in measurement.cases.items()}
-    figure, ax = plt.subplots(figsize=(8.0, 1.5 + each * len(times)))
+    figure, ax = plt.subplots(figsize=(8.0, 1.5 + 0.4 * len(times)))
     labels = [f"{us:.{digits if us <= 100 else 0}f}" for us in times.values()]
-    colors = colors or [_bar_color(name) for name in times]
+    colors = [GREY if "copy" in n else BLUE if n in _PYTORCH else GREEN for n in times]
     numbered_bars(ax, list(times), list(times.values()), colors, labels)
     ax.set(xlabel=f"{measurement.clock} time in microseconds (shorter is better)")
     words = f"Bars of {measurement.clock} time: {spoken(times, digits=digits)}."
@@ -229,9 +198,3 @@ def time_bars(
 def spoken(times: dict[str, float], unit: str = "\u00b5s", digits: int = 0) -> str:
     """Names and times as a sentence has them, for a description."""
     return "; ".join(f"{name} {time:.{digits}f} {unit}" for name, time in times.items())
-
-
-def _bar_color(name: str) -> str:
-    if "copy" in name:
-        return GREY
-    return BLUE if name in _PYTORCH else GREEN

@@ -3,56 +3,31 @@
 So a notebook can ask in a cell what a widget says with a slider elsewhere, and nbval tests it.
 """
 
-import base64
+import html
 import math
 
 import ipywidgets as widgets
 import numpy as np
+from IPython.core.pylabtools import print_figure
+from ipywidgets import IntSlider, SelectionSlider
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from . import audit
 from . import style as draw
 
-# ipywidgets gives names neither to the handles of sliders nor to pictures, and does not say which
-# button of a row is pressed. This does, in JupyterLab; elsewhere it is not run.
-_NAMES_FOR_SCREEN_READERS = """
-(() => {
-  const tell = (explorer) => {
-    for (const slider of explorer.querySelectorAll(".widget-slider, .widget-hslider")) {
-      const name = slider.querySelector(".widget-label")?.textContent.trim() ?? "";
-      for (const handle of slider.querySelectorAll("[role=slider]"))
-        handle.setAttribute("aria-label", name);
-      slider.querySelector(".widget-readout")?.setAttribute("aria-label", `value of ${name}`);
-    }
-    for (const button of explorer.querySelectorAll(".widget-toggle-button"))
-      button.setAttribute("aria-pressed", button.classList.contains("mod-active"));
-    const said = explorer.querySelector(".lab-said")?.textContent.trim() ?? "";
-    for (const picture of explorer.querySelectorAll("img")) picture.alt = said;
-  };
-  const begin = (tries) => {
-    const explorer = element.closest(".lab-explorer");
-    if (!explorer) return tries && setTimeout(() => begin(tries - 1), 100);
-    const changes = { subtree: true, childList: true, attributeFilter: ["class", "src"] };
-    new MutationObserver(() => tell(explorer)).observe(explorer, changes);
-    tell(explorer);
-  };
-  begin(100);
-})();
+# ipywidgets does not tell a screen reader what the handle of a slider is called. This does, where
+# the page runs scripts. The sliders appear one by one, so it looks several times.
+_NAME_THE_SLIDERS = """
+const nameThem = () => {
+  for (const slider of document.querySelectorAll(".widget-slider"))
+    for (const handle of slider.querySelectorAll("[role=slider]"))
+      handle.ariaLabel = slider.querySelector(".widget-label").textContent;
+};
+for (const seconds of [0, 0.3, 1, 3, 10]) setTimeout(nameThem, 1000 * seconds);
 """
-
-
-def names_for_screen_readers() -> widgets.Output:
-    """An invisible part of a box of class `lab-explorer`: it names the sliders and the picture."""
-    data = {"application/javascript": _NAMES_FOR_SCREEN_READERS}
-    script = {"output_type": "display_data", "data": data, "metadata": {}}
-    return widgets.Output(outputs=(script,), layout=widgets.Layout(height="0", margin="0"))
-
-
-def slider(name: str, value: int, least: int, most: int, step: int = 1) -> widgets.IntSlider:
-    return widgets.IntSlider(value, min=least, max=most, step=step, description=name)
 
 
 class Explorer(widgets.VBox):
@@ -60,36 +35,30 @@ class Explorer(widgets.VBox):
 
     A page that shows no widgets, such as GitHub, shows the picture alone.
 
-    A kind of explorer says what they show in `words` and `draw_on`, which take the sliders' values
-    by name.
+    A kind of explorer has `words(**values)` and `draw_on(ax, **values)`: what they show with these
+    values of the sliders, by name.
 
     Attributes:
         sliders: by name, in their order on the page; each is an attribute, too.
         said: HTML; what the picture shows, in words and numbers.
-        picture: PNG.
+        shown: HTML; the picture.
+        picture: PNG in base64, with two pixels for each pixel of the page.
     """
 
     NAME, SIZE = "Explorer", (3.6, 3.4)  # the picture's size in inches, of 100 pixels
 
     def __init__(self, **sliders: widgets.Widget) -> None:
         draw.style()
-        self.sliders = sliders
-        self.said = widgets.HTML().add_class("lab-said")
-        width = {"width": f"{100 * self.SIZE[0]:.0f}px", "max_width": "100%"}
-        self.picture = widgets.Image(format="png", layout=width)
-        rows = widgets.HBox(list(sliders.values()), layout={"flex_flow": "row wrap"})
-        super().__init__([rows, self.said, self.picture, names_for_screen_readers()])
-        self.add_class("lab-explorer")
+        self.sliders, self.said, self.shown = sliders, widgets.HTML(), widgets.HTML()
+        script = {"application/javascript": _NAME_THE_SLIDERS}
+        script = {"output_type": "display_data", "data": script, "metadata": {}}
+        unseen = widgets.Output(outputs=(script,), layout={"height": "0", "margin": "0"})
+        row = widgets.HBox(list(sliders.values()), layout={"flex_flow": "row wrap"})
+        super().__init__([row, self.said, self.shown, unseen])
         for name, one in sliders.items():
             setattr(self, name, one)
             one.observe(self._update, "value")
         self._update()
-
-    def words(self, **values: int | float) -> str:
-        raise NotImplementedError
-
-    def draw_on(self, ax: Axes, **values: int | float) -> None:
-        raise NotImplementedError
 
     def values(self) -> dict[str, int | float]:
         return {name: one.value for name, one in self.sliders.items()}
@@ -104,18 +73,23 @@ class Explorer(widgets.VBox):
     def _repr_mimebundle_(self, **options) -> tuple[dict, dict]:
         """The widget, and its picture for pages that show no widgets."""
         data = super()._repr_mimebundle_(**options)
+        data |= {"text/plain": repr(self), "image/png": self.picture}
+        return data, {"image/png": self._about_the_picture()}
+
+    def _about_the_picture(self) -> dict[str, int | str]:
         width, height = (round(100 * inches) for inches in self.SIZE)
-        about = {"width": width, "height": height, "alt": repr(self)}
-        picture = base64.b64encode(self.picture.value).decode()
-        more = {"text/plain": repr(self), "image/png": picture}
-        return data | more, {"image/png": about}
+        return {"width": width, "height": height, "alt": repr(self)}
 
     def _update(self, _change=None) -> None:
-        self.said.value = self.says()
         figure = Figure(figsize=self.SIZE)
-        FigureCanvasAgg(figure)
         self.draw_on(figure.subplots(), **self.values())
-        self.picture.value = draw.png(figure)
+        audit.audit_if_asked(figure)
+        self.picture = print_figure(figure, "retina", bbox_inches=None, base64=True)
+        about = self._about_the_picture() | {"src": f"data:image/png;base64,{self.picture}"}
+        image = " ".join(f'{name}="{html.escape(str(value))}"' for name, value in about.items())
+        # decoded at once, a picture takes the place of the last without a flicker
+        self.shown.value = f'<img decoding="sync" {image}>'
+        self.said.value = self.says()
 
 
 class RotationExplorer(Explorer):
@@ -130,9 +104,9 @@ class RotationExplorer(Explorer):
 
     def __init__(self, m: int = 4, n: int = 1, theta: int = 15) -> None:
         super().__init__(
-            m=slider("m (query)", m, 0, 24),
-            n=slider("n (key)", n, 0, 24),
-            theta=slider("θ (degrees)", theta, 1, 45),
+            m=IntSlider(m, 0, 24, description="m (query)"),
+            n=IntSlider(n, 0, 24, description="n (key)"),
+            theta=IntSlider(theta, 1, 45, description="θ (degrees)"),
         )
 
     def words(self, m: int, n: int, theta: int) -> str:
@@ -161,9 +135,9 @@ class PermutationExplorer(Explorer):
 
     def __init__(self, d2: int = 8, pair: int = 1, times: int = 1) -> None:
         super().__init__(
-            d2=slider("d2", d2, 4, 16, step=2),
-            pair=slider("pair i", pair, 0, 7),
-            times=slider("times", times, 0, 12),
+            d2=IntSlider(d2, 4, 16, 2, description="d2"),
+            pair=IntSlider(pair, 0, 7, description="pair i"),
+            times=IntSlider(times, 0, 12, description="times"),
         )
 
     def places(self, d2: int, times: int) -> np.ndarray:
@@ -190,9 +164,8 @@ class PermutationExplorer(Explorer):
         first = min(pair, d2 // 2 - 1)
         colors = {first: draw.BLUE, first + d2 // 2: draw.ORANGE}
         for element, place in enumerate(self.places(d2, times)):
-            color, chosen = colors.get(element, draw.INK), element in colors
-            look = {"linewidth": 2.5, "zorder": 3} if chosen else {"linewidth": 1, "zorder": 2}
-            draw.arrow(ax, (element, 0.84), (place, 0.16), color, arrowstyle="->", **look)
+            color, width = colors.get(element, draw.INK), 2.5 if element in colors else 1
+            draw.arrow(ax, (element, 0.84), (place, 0.16), color, arrowstyle="->", linewidth=width)
             for x, y in ((element, 0.92), (place, 0.08)):
                 draw.write(ax, x, y, str(element), color=draw.inked(color), fontsize=11)
         ax.set(title=self._who_stays(d2, times))
@@ -201,12 +174,39 @@ class PermutationExplorer(Explorer):
         ax.tick_params(length=0)
 
 
+# who holds which element
+
+Holders = tuple[np.ndarray, np.ndarray, np.ndarray]  # program, warp and lane of each element
+
+
+def dealt_out(rows: int, columns: int, block_r: int, num_warps: int, neighbors: int) -> Holders:
+    """Who holds each element (rows, columns), where a program has `block_r` rows.
+
+    As Triton deals them out: up to `neighbors` to a lane, then the next lane and the next warp
+    along the row, then those of the next row; and when all have some, it goes on with the first.
+    """
+    row, column = np.indices((rows, columns))
+    program, row = np.divmod(row, block_r)
+    neighbors = max(1, min(neighbors, block_r * columns // (32 * num_warps)))
+    pieces = columns // neighbors  # of a row
+    lanes = min(32, pieces)  # beside one another
+    warps = max(1, min(num_warps, pieces // lanes))
+    row, lane = np.divmod(row, 32 // lanes)
+    piece, in_row = np.divmod(column // neighbors, lanes)
+    warp = piece % warps + warps * (row % (num_warps // warps))
+    return program, warp, in_row + lanes * lane
+
+
+def _held(holders: Holders, chosen: tuple[int, int, int]) -> np.ndarray:
+    """(4, ...): everything, then the program's, of these the warp's, of these the lane's."""
+    equal = [mine == number for mine, number in zip(holders, chosen, strict=True)]
+    return np.logical_and.accumulate([np.ones_like(equal[0]), *equal])
+
+
 class WhoLoadsWhat(Explorer):
     """Which elements of a tensor a program, a warp and a lane load, and what that costs.
 
-    Elements are `stride` apart in memory. A block's elements are dealt out as Triton deals them
-    out: up to 16 bytes of neighbors to a lane, then the next lane, then the next warp. Memory
-    answers in sectors of 32 bytes, whole.
+    Elements are `stride` apart in memory. Memory answers in sectors of 32 bytes, whole.
     """
 
     NAME, SIZE = "Who loads what", (7.0, 3.6)
@@ -217,43 +217,40 @@ class WhoLoadsWhat(Explorer):
     ) -> None:
         self.n, self.block, self.num_warps, self.element_bytes = n, block, num_warps, element_bytes
         super().__init__(
-            program=slider("program", 0, 0, -(-n // block) - 1),
-            warp=slider("warp", 0, 0, num_warps - 1),
-            lane=slider("lane", 0, 0, 31),
-            stride=slider("stride", 1, 1, 8),
+            program=IntSlider(0, 0, -(-n // block) - 1, description="program"),
+            warp=IntSlider(0, 0, num_warps - 1, description="warp"),
+            lane=IntSlider(0, 0, 31, description="lane"),
+            stride=IntSlider(1, 1, 8, description="stride"),
         )
 
-    def elements(self, program: int, stride: int) -> np.ndarray:
-        """(rounds, warps, lanes, neighbors): the program's elements, masked ones too."""
-        at_once = max(1, min(16 // self.element_bytes, self.block // (32 * self.num_warps)))
-        if stride > 1:
-            at_once = 1  # no neighbors
-        shape = (-1, self.num_warps, 32, at_once)
-        return (program * self.block + np.arange(self.block)).reshape(shape)
+    def holders(self, stride: int) -> Holders:
+        """Program, warp and lane of each of the n elements."""
+        neighbors = 16 // self.element_bytes if stride == 1 else 1
+        programs = -(-self.n // self.block)
+        dealt = dealt_out(programs, self.block, 1, self.num_warps, neighbors)
+        return tuple(holder.flat[: self.n] for holder in dealt)
 
-    def _asked_and_sent(self, elements: np.ndarray, stride: int) -> tuple[int, int]:
-        """Bytes that those of the elements have that exist, and those of their sectors."""
-        asked = elements[elements < self.n] * stride * self.element_bytes
-        sectors = np.unique(asked // self.SECTOR)
-        return len(asked) * self.element_bytes, len(sectors) * self.SECTOR
+    def _asked_and_sent(self, mine: np.ndarray, stride: int) -> tuple[int, int]:
+        """Bytes of the chosen elements, and of all of their sectors."""
+        sectors = np.unique(np.flatnonzero(mine) * stride * self.element_bytes // self.SECTOR)
+        return mine.sum() * self.element_bytes, len(sectors) * self.SECTOR
 
     def words(self, program: int, warp: int, lane: int, stride: int) -> str:
-        mine = self.elements(program, stride)[:, warp]
+        holders = self.holders(stride)
+        mine = _held(holders, (program, warp, lane))[2]
         asked, sent = self._asked_and_sent(mine, stride)
-        masked = int((mine[:, :, 0] >= self.n).all(axis=0).sum())
         return (
             f"program {program}, warp {warp}: asks for {asked} bytes, memory sends {sent}; "
-            f"lanes masked off: {masked} of 32"
+            f"lanes masked off: {32 - len(np.unique(holders[2][mine]))} of 32"
         )
 
     def draw_on(self, ax: Axes, program: int, warp: int, lane: int, stride: int) -> None:
-        everything = self.elements(program, stride)
-        mine, columns = everything[:, warp], self.ROW // self.element_bytes
+        held = _held(self.holders(stride), (program, warp, lane))
+        columns = self.ROW // self.element_bytes
         memory = np.zeros((-(-self.n * stride // columns), columns), dtype=int)
-        for shade, some in enumerate((np.arange(self.n), everything, mine, mine[:, lane]), 1):
-            memory.flat[some[some < self.n] * stride] = shade
+        memory.flat[np.arange(self.n) * stride] = held.sum(axis=0)
         _shade(ax, memory)
-        asked, sent = self._asked_and_sent(mine, stride)
+        asked, sent = self._asked_and_sent(held[2], stride)
         ax.set(xlabel="place within a row of 1 KiB, in elements", ylabel="row of memory")
         ax.set(title=f"The warp uses {asked} of the {sent} bytes that memory sends")
 
@@ -261,9 +258,7 @@ class WhoLoadsWhat(Explorer):
 class TileExplorer(Explorer):
     """Which elements of a tile a program, a warp and a lane hold; a tile has both halves of rows.
 
-    Each half is a block of its own. Its elements are dealt out as Triton deals them out: up to 16
-    bytes of neighbors to a lane, then the next lane and the next warp along the row, then those
-    of the next row.
+    Each half is a block of its own.
     """
 
     NAME, SIZE = "Tile explorer", (7.0, 3.0)
@@ -274,43 +269,28 @@ class TileExplorer(Explorer):
     ) -> None:
         self.rows, self.half, self.block_r = rows, half, block_r
         self.element_bytes = element_bytes
-        choice = {"value": 4, "options": (1, 2, 4), "description": "num_warps"}
         super().__init__(
-            program=slider("program", 0, 0, -(-rows // block_r) - 1),
-            warp=slider("warp", 0, 0, 3),
-            lane=slider("lane", 0, 0, 31),
-            num_warps=widgets.SelectionSlider(**choice),
+            program=IntSlider(0, 0, -(-rows // block_r) - 1, description="program"),
+            warp=IntSlider(0, 0, 3, description="warp"),
+            lane=IntSlider(0, 0, 31, description="lane"),
+            num_warps=SelectionSlider(value=4, options=(1, 2, 4), description="num_warps"),
         )
 
     def _update(self, _change=None) -> None:
         self.warp.max = self.num_warps.value - 1  # the last warp that there is
         super()._update()
 
-    def holders(self, num_warps: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def holders(self, num_warps: int | None = None) -> Holders:
         """Program, warp and lane of each element (rows, 2, half)."""
         num_warps = num_warps or self.num_warps.value
-        row, _, pair = np.indices((self.rows, 2, self.half))
-        program, row = np.divmod(row, self.block_r)
-        at_once = self.block_r * self.half // (32 * num_warps)
-        at_once = max(1, min(16 // self.element_bytes, at_once))
-        pieces = self.half // at_once  # of a row
-        lanes = min(32, pieces)  # beside one another
-        warps = max(1, min(num_warps, pieces // lanes))
-        row, lane = np.divmod(row, 32 // lanes)
-        piece, in_row = np.divmod(pair // at_once, lanes)
-        warp = piece % warps + warps * (row % (num_warps // warps))
-        return program, warp, in_row + lanes * lane
-
-    def _held(self, num_warps: int, *chosen: int) -> np.ndarray:
-        """(4, rows, 2, half): everything, then the program's, of these the warp's, the lane's."""
-        holders = self.holders(num_warps)
-        equal = [mine == number for mine, number in zip(holders, chosen, strict=True)]
-        return np.logical_and.accumulate([np.ones_like(equal[0]), *equal])
+        dealt = dealt_out(self.rows, self.half, self.block_r, num_warps, 16 // self.element_bytes)
+        return tuple(np.stack([holder, holder], axis=1) for holder in dealt)
 
     def words(self, program: int, warp: int, lane: int, num_warps: int) -> str:
         warp = min(warp, num_warps - 1)
-        first, second = self._held(num_warps, program, warp, lane)[-1].swapaxes(0, 1)
-        rows = ", ".join(str(row) for row in np.flatnonzero((first | second).any(axis=1)))
+        held = _held(self.holders(num_warps), (program, warp, lane))[-1]
+        first, second = held.swapaxes(0, 1)
+        rows = ", ".join(str(row) for row in np.flatnonzero(held.any(axis=(1, 2))))
         return (
             f"program {program}, warp {warp} of {num_warps}, lane {lane}: "
             f"{(first & second).sum()} pairs (rows: {rows or 'none'}), "
@@ -318,7 +298,7 @@ class TileExplorer(Explorer):
         )
 
     def draw_on(self, ax: Axes, program: int, warp: int, lane: int, num_warps: int) -> None:
-        held = self._held(num_warps, program, warp, lane)
+        held = _held(self.holders(num_warps), (program, warp, lane))
         shades, gap = held.sum(axis=0), np.zeros((self.rows, self.GAP), dtype=int)
         _shade(ax, np.hstack([shades[:, 0], gap, shades[:, 1]]))
         ax.set(title=f"Lane {lane} holds {held[-1].all(axis=1).sum()} whole pairs")

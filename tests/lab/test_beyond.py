@@ -2,15 +2,15 @@
 
 from types import SimpleNamespace
 
-import matplotlib.pyplot as plt
 import pytest
 import torch
+from matplotlib.text import Text
 
 import rope_lab as lab
 from inputs import contiguous
 from rope_kernels import RotaryPositionEmbedding, rope_qk
 from rope_lab.compiler.instructions import warp_instructions
-from rope_lab.figures import draw_ladder
+from rope_lab.figures import draw_ladder, style
 from rope_lab.records import Measurement
 from rope_lab.rungs import measured, rows
 from rope_lab.steps import beyond
@@ -149,10 +149,6 @@ def test_each_number_of_rows_rotates(device, monkeypatch):
     assert_all_but_the_copy_rotate(cases, t, rotate_fp64(t, table, "sbhd"))
 
 
-def texts(figure):
-    return [text.get_text() for ax in figure.axes for text in ax.texts]
-
-
 def made_up(cases):
     timings = {name: Timing(us, us, us, 0.0, 1) for name, us in cases.items()}
     return Measurement(key="09/x", gpu="none", versions={}, date="2026-01-01", cases=timings)
@@ -163,13 +159,14 @@ CLIMB["package"] = 61.0
 
 
 def test_the_climb_says_each_time_and_what_each_rung_took(monkeypatch):
-    monkeypatch.setattr(plt, "show", lambda: None)
+    shown = []
+    monkeypatch.setattr(style, "display", lambda figure, **_: shown.append(figure))
     draw_ladder.climb(made_up(CLIMB))
-    figure = plt.gcf()
-    found = texts(figure)
-    assert found.count("180") == 1 and "-620" in found  # of rung 1, and from eager
-    assert "+0.6" in found and "-101" in found  # rungs 2 and 3
-    assert "75.0 %" in found and found.count("cut off ") == 1
+    (figure,) = shown
+    found = [text.get_text() for text in figure.findobj(Text)]
+    rows = [" ".join(text.split()) for text in found]
+    assert "180 -620 33.3 %" in rows  # of rung 1, and from eager
+    assert "181 +0.6 33.2 %" in rows and "80.0 -101 75.0 %" in rows  # rungs 2 and 3
+    assert found.count("cut off ") == 1
     assert "The last of 3 rungs has 75.0 %" in figure.get_suptitle()
     assert "10 times eager's" in figure.get_suptitle()
-    plt.close(figure)

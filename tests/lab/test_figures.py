@@ -23,13 +23,18 @@ MARKS = ("BLUE", "ORANGE", "GREEN", "RED", "PURPLE", "GREY")
 
 
 @pytest.fixture(autouse=True)
-def like_a_notebook(monkeypatch):
+def shown(monkeypatch):
+    """Figures and their alternative texts, in place of a notebook that shows them."""
+    figures = []
     matplotlib.use("agg")
-    monkeypatch.setattr(plt, "show", lambda: None)
+    monkeypatch.setattr(
+        style,
+        "display",
+        lambda figure, metadata: figures.append((figure, metadata["image/png"]["alt"])),
+    )
     with matplotlib.rc_context():
         style.style()
-        plt.close("all")
-        yield
+        yield figures
         plt.close("all")
 
 
@@ -61,27 +66,25 @@ def placed(machine, shares):
     return points
 
 
-def assert_it_can_be_read(drawing, *arguments):
-    """And says what it shows, beginning with its title."""
-    drawing(*arguments)
-    figure = plt.gcf()
-    assert audit.problems(figure) == [], arguments
-    title = figure.get_suptitle() or figure.axes[0].get_title("left")
-    words = style.description(figure)
-    assert title and words.startswith(" ".join(title.split())) and words.endswith(".")
-    assert figure.described_as and "\n" not in words
-    plt.close("all")
+def assert_they_can_be_read(shown):
+    """And say what they show, beginning with the title."""
+    for figure, words in shown:
+        assert audit.problems(figure) == [], words
+        title = " ".join((figure.get_suptitle() or figure.axes[0].get_title("left")).split())
+        assert title and words.startswith(title) and words.endswith(".")
+        assert len(words) > len(title) + 2 and "\n" not in words
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("number", range(len(MACHINES)))
-def test_rooflines_and_host_times_of_any_machine_can_be_read(number):
+def test_rooflines_and_host_times_of_any_machine_can_be_read(number, shown):
     machine = MACHINES[number]
     for shares in SHARES_OF_ROOF if number == 0 else SHARES_OF_ROOF[number - 1 : number]:
-        assert_it_can_be_read(draw_08.roofline, placed(machine, shares), machine, "a source")
+        draw_08.roofline(placed(machine, shares), machine, "a source")
     host = dict(zip(HOST_CASES, HOST_US[number], strict=True))
     law = machine.start_us, machine.bytes_a_us, [2**e for e in range(16, 31)]
-    assert_it_can_be_read(draw_09.host_and_device, host, *law, "title")
+    draw_09.host_and_device(host, *law, "title")
+    assert_they_can_be_read(shown)
 
 
 def scaled(key, factor):
@@ -103,13 +106,14 @@ def draw_rows_at(factor):
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("factor", (0.5, 30))
-def test_figures_of_slow_and_fast_gpus_can_be_read(factor):
-    assert_it_can_be_read(draw_ladder.climb, scaled("09/rungs", factor))
-    assert_it_can_be_read(draw_rows_at, factor)
-    assert_it_can_be_read(style.time_bars, scaled("02/eager-against-fused", factor), "title")
+def test_figures_of_slow_and_fast_gpus_can_be_read(factor, shown):
+    draw_ladder.climb(scaled("09/rungs", factor))
+    draw_rows_at(factor)
+    style.time_bars(scaled("02/eager-against-fused", factor), "title")
     both = {"eager": ("eager forward", "eager backward"), "ours": ("rope_fw", "rope_bw")}
     times = scaled("06/forward-and-backward", factor)
-    assert_it_can_be_read(draw_06.forward_and_backward, times, both, "title")
+    draw_06.forward_and_backward(times, both, "title")
+    assert_they_can_be_read(shown)
 
 
 # the colors
@@ -154,8 +158,8 @@ def broken(break_it):
 BREAKS = {
     "'first' overlaps 'second'": lambda figure, axes: axes[0].text(0.52, 0.5, "second"),
     "'out' leaves the figure": lambda figure, axes: figure.text(0.98, 0.5, "out"),
-    "a legend leaves the figure": lambda figure, axes: figure.legend(
-        [plt.Circle((0, 0))], ["a mark"], loc="center right", bbox_to_anchor=(0.1, 0.2),
+    "'a mark' leaves the figure": lambda figure, axes: figure.legend(
+        [plt.Circle((0, 0))], ["a mark"], loc="center left", bbox_to_anchor=(0.95, 0.2),
     ),
     "'far' reaches into the next axes": lambda figure, axes: figure.text(0.75, 0.7, "far"),
     "'small' is 7.5 pt": lambda figure, axes: axes[0].text(0.1, 0.1, "small", fontsize=7.5),
@@ -180,7 +184,7 @@ def test_labels_of_ticks_that_are_not_drawn_do_not_count():
     assert audit.problems(figure) == []
 
 
-def test_an_audit_leaves_the_figure_as_it_was():
+def test_an_audit_leaves_the_layout_as_it_was():
     figure, _ = plt.subplots()
     engine, draw = figure.get_layout_engine(), Text.draw
     audit.problems(figure)
@@ -188,26 +192,25 @@ def test_an_audit_leaves_the_figure_as_it_was():
 
 
 @pytest.mark.parametrize("switch, raises", (("1", True), ("", False)))
-def test_a_notebook_that_is_audited_shows_no_broken_figure(monkeypatch, switch, raises):
+def test_a_notebook_that_is_audited_shows_no_broken_figure(monkeypatch, switch, raises, shown):
     monkeypatch.setenv(audit.AUDIT_SWITCH, switch)
-    # in place of one that an earlier test may have had audited; it is put back afterwards
-    monkeypatch.setattr(plt, "show", lambda: None)
-    style.style()
-    plt.figure(figsize=(3, 2)).text(0.9, 0.5, "too long for its place")
+    figure = plt.figure(figsize=(3, 2))
+    figure.text(0.9, 0.5, "too long for its place")
     if raises:
         with pytest.raises(audit.FigureError, match="too long for its place' leaves the figure"):
-            plt.show()
+            style.finish(figure, "title", "words")
     else:
-        plt.show()
-    plt.close("all")
+        style.finish(figure, "title", "words")
+    assert [words for _, words in shown] == ([] if raises else ["title. words."])
 
 
 # the picture of a GPU
 
 
-def test_the_picture_of_a_gpu_has_the_bandwidth_that_was_measured():
+def test_the_picture_of_a_gpu_has_the_bandwidth_that_was_measured(shown):
     gpu.draw_gpu()
     copies = recorded("08/cold-and-warm")
     speeds = [2 * size / us / 1e6 for size, us in zip(copies["bytes"], copies["warm"], strict=True)]
-    texts = [text.get_text() for text in plt.gcf().findobj(Text)]
+    ((figure, _),) = shown
+    texts = [text.get_text() for text in figure.findobj(Text)]
     assert f"{max(speeds):.1f} TB/s\nor more" in texts
