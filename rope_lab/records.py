@@ -17,6 +17,7 @@ import torch
 
 from rope_kernels.machine.engine import triton_is_installed
 
+from .engine import nvidia_driver
 from .timing import Timing, measure, measure_host, require_compiled_kernels
 
 RECORD_SWITCH = "ROPE_KERNELS_RECORD"  # set by `make notebooks`, and by nothing else
@@ -187,7 +188,7 @@ def versions() -> dict[str, str]:
         import triton
 
         found["triton"] = triton.__version__
-    return found | {"driver": _driver_version(), "python": platform.python_version()}
+    return found | {"driver": nvidia_driver() or "unknown", "python": platform.python_version()}
 
 
 def circumstances() -> dict:
@@ -241,9 +242,3 @@ def _write(path: Path, taken: Taken) -> None:
         fields.pop(name, None)
     recorded[taken.key] = fields
     path.write_text(json.dumps(dict(sorted(recorded.items())), indent=2) + "\n")
-
-
-def _driver_version() -> str:
-    number = Path("/proc/driver/nvidia/version")
-    found = re.search(r"\b(\d{3}\.\d+(\.\d+)?)\b", number.read_text()) if number.exists() else None
-    return found.group(1) if found else "unknown"

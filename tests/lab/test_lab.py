@@ -51,12 +51,12 @@ def machine(base, **changes):
 
 
 NO_GPU = {"cuda_available": False, "nvidia_driver": "470.82"}
-TOO_OLD = "The NVIDIA driver on your system is too old (found version 11040)."
+TOO_OLD = "The NVIDIA driver on your system is too old (found version 11040)"
 TROUBLED = {  # machine, engine, what its one sentence must say
     "driver too old": (
         machine(GPU, **NO_GPU, cuda_error=TOO_OLD),
         INTERPRETED,
-        ("driver 470.82 is too old", "update the driver"),
+        ("NVIDIA driver, 470.82, but", "too old (found version 11040)): update the driver"),
     ),
     "CPU torch beside a GPU": (
         machine(GPU, **NO_GPU, torch_built_for_cuda=False),
