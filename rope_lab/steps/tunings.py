@@ -4,6 +4,7 @@ On a GPU `fresh_tunings` says which tile of rung 8 wins by Triton's clock, its `
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import triton
@@ -13,6 +14,7 @@ from rope_kernels import RotaryPositionEmbedding
 from rope_kernels.reference import apply_rotary_pos_emb
 
 from ..rungs.measured import headline
+from ..rungs.rows import launch
 from ..rungs.rung_8_rows import my_rope_kernel
 
 TILES = ((2, 1), (4, 1), (8, 1), (4, 2), (8, 2), (16, 4))  # rows a program, warps
@@ -63,9 +65,8 @@ def each_tile() -> dict[str, Callable]:
     t, freqs, out = _tensors()
     cases = {"copy": lambda: out.copy_(t)}
     for rows, warps in TILES:
-        cases[_name(rows, warps)] = lambda tile={"BLOCK_R": rows, "num_warps": warps}: _rotate(
-            my_rope_kernel, t, freqs, out, **tile
-        )
+        tile = {"block_r": rows, "num_warps": warps}
+        cases[_name(rows, warps)] = partial(launch, my_rope_kernel, t, freqs, out, **tile)
     return cases
 
 
@@ -90,7 +91,7 @@ def _tuned(**options):
     return triton.autotune(tiles, key=["rows"], **options)(my_rope_kernel)
 
 
-def _rotate(kernel, t: Tensor, freqs: Tensor, out: Tensor, **tile) -> Tensor:
+def _rotate(kernel, t: Tensor, freqs: Tensor, out: Tensor) -> Tensor:
     s, b, h, d = t.shape
 
     def grid(chosen: dict) -> tuple[int]:
@@ -98,7 +99,7 @@ def _rotate(kernel, t: Tensor, freqs: Tensor, out: Tensor, **tile) -> Tensor:
         return (s * launched[-1][1],)
 
     sizes = {"HALF": d // 2, "BLOCK_HALF": triton.next_power_of_2(d // 2), "TRANSPOSE": False}
-    kernel[grid](t, freqs, out, b * h, **sizes, **tile)
+    kernel[grid](t, freqs, out, b * h, **sizes)
     return out
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..rungs import rung_1_naive, rung_3_tile
 from ..rungs.measured import headline
+from ..rungs.rows import launch
 
 
 @triton.jit
@@ -46,11 +47,7 @@ def part_of_row_kernel(
 
 def part_of_row(t: Tensor, freqs: Tensor, trig: bool = True, num_warps: int = 4) -> Tensor:
     """Rung 2's result; without `trig` no rotation, but a time that tells what sin and cos cost."""
-    s, b, h, d = t.shape
-    out, half = torch.empty_like(t), d // 2
-    sizes = {"HALF": half, "BLOCK_HALF": triton.next_power_of_2(half), "TRIG": trig}
-    part_of_row_kernel[(s * b * h,)](t, freqs, out, b * h, **sizes, num_warps=num_warps)
-    return out
+    return launch(part_of_row_kernel, t, freqs, TRIG=trig, num_warps=num_warps)
 
 
 def make_cases() -> dict[str, Callable[[], Tensor]]:
