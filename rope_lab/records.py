@@ -91,7 +91,6 @@ def bench(
     key: str,
     make_cases: Callable[[], dict[str, Callable[[], object]]],
     clock: str = "device",
-    records: Path | None = None,
 ) -> Measurement:
     """Measure on a GPU; without one, replay the record of the same key.
 
@@ -100,7 +99,6 @@ def bench(
         make_cases: called only where there is a GPU; returns a label and a function without
             arguments for each case. It makes the inputs, so that their making is not timed.
         clock: 'device' for the time on the GPU, 'host' for the time to queue a call.
-        records: the folder of the records; by default `records_folder()`.
 
     Returns:
         A `Measurement`; its `source` says whether it was measured or replayed.
@@ -112,7 +110,7 @@ def bench(
     """
     if clock not in ("device", "host"):
         raise ValueError(f"clock is {clock!r}; accepted: 'device', 'host'")
-    path = _record_of(key, records)
+    path = _record_of(key)
     if not torch.cuda.is_available():
         return _read(path, key)
     take = measure if clock == "device" else measure_host
@@ -126,7 +124,6 @@ def bench(
 def observe(
     key: str,
     experiment: Callable[[], dict],
-    records: Path | None = None,
     gpus: int = 1,
 ) -> Observation:
     """Run an experiment where it can run; elsewhere, replay the record of the same key.
@@ -136,13 +133,12 @@ def observe(
         experiment: called only where there are `gpus`; returns a dict of what JSON can hold. If it
             raises `CannotRunHere`, the record is replayed and `source` says why, unless outputs
             are being recorded.
-        records: as in `bench`.
         gpus: how many GPUs it needs; 0 if a CPU will do.
 
     Raises:
         ValueError, LookupError, RuntimeError: as in `bench`.
     """
-    path = _record_of(key, records)
+    path = _record_of(key)
     if gpus:
         if not torch.cuda.is_available() or torch.cuda.device_count() < gpus:
             return _read(path, key)
@@ -164,9 +160,9 @@ def observe(
     return observation
 
 
-def recorded(key: str, records: Path | None = None) -> Measurement | Observation:
+def recorded(key: str) -> Measurement | Observation:
     """What another notebook measured when it was recorded: the same on every machine."""
-    return _read(_record_of(key, records), key)
+    return _read(_record_of(key), key)
 
 
 def records_folder() -> Path:
@@ -206,28 +202,24 @@ def origin(gpu: str, versions: dict[str, str], date: str) -> str:
     return f"{gpu}, {listed}, {date}."
 
 
-def _record_of(key: str, records: Path | None) -> Path:
+def _record_of(key: str) -> Path:
     if not _KEY.fullmatch(key):
         raise ValueError(f"key is {key!r}; accepted: two digits, '/', then a-z, 0-9 and '-'")
-    return (records or records_folder()) / f"{key[:2]}.json"
+    return records_folder() / f"{key[:2]}.json"
 
 
 def _read(path: Path, key: str) -> Measurement | Observation:
-    fields = _replay(path, key)
-    if "values" in fields:
-        return Observation(key=key, replayed=True, **fields)
-    cases = {name: Timing(**timing) for name, timing in fields.pop("cases").items()}
-    return Measurement(key=key, cases=cases, replayed=True, **fields)
-
-
-def _replay(path: Path, key: str) -> dict:
-    recorded = _all_of(path)
-    if key not in recorded:
+    records = _all_of(path)
+    if key not in records:
         raise LookupError(
             f"there is no GPU here and no record {key!r} in {path.name}; "
             "`make notebooks` on a GPU writes it"
         )
-    return recorded[key]
+    fields = records[key]
+    if "values" in fields:
+        return Observation(key=key, replayed=True, **fields)
+    cases = {name: Timing(**timing) for name, timing in fields.pop("cases").items()}
+    return Measurement(key=key, cases=cases, replayed=True, **fields)
 
 
 def _all_of(path: Path) -> dict:
