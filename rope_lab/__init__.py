@@ -17,38 +17,11 @@ from .profiling.traffic import count_eager_traffic
 from .records import bench, observe, recorded, records_folder
 from .source import show_source
 
-__all__ = [
-    "ENGINE",
-    "bench",
-    "check",
-    "check_answer",
-    "check_choices",
-    "check_exercise",
-    "check_rung",
-    "compare",
-    "count_eager_traffic",
-    "device",
-    "draw",
-    "exercises",
-    "ladder",
-    "mine",
-    "mistakes",
-    "need_triton",
-    "observe",
-    "ours",
-    "plan_of",
-    "recorded",
-    "records_folder",
-    "show_source",
-    "spec",
-]
 _LOADED_LATER = {
     "draw": ".figures.style",
     "exercises": ".grading.exercises",
     "mistakes": ".grading.mistakes",
 }
-
-
 _FUNCTIONS_OF = {  # these load Triton
     "check_rung": ".grading.climb.check_rung",
     "ladder": ".grading.climb.ladder",
