@@ -35,8 +35,8 @@ def rotate_in_place(t: Tensor, freqs: Tensor, kernel) -> Tensor:
     return _rotate(kernel, t, freqs, t)
 
 
-def fresh_tunings(tunings: int = 20) -> dict:
-    """Tune rung 8 that often, out of place, each time from the start; then in place.
+def fresh_tunings() -> dict:
+    """Tune rung 8 twenty times, out of place, each time from the start; then in place.
 
     Returns:
         winners: the tile that each tuning chose.
@@ -46,33 +46,31 @@ def fresh_tunings(tunings: int = 20) -> dict:
             often the kernel was launched and whether the result is right.
         medians_us restored: the times that a tuning with `restore_value` compares.
     """
-    (t, freqs, out), values = _tensors(), {"winners": [], "seconds": [], "medians_us": []}
-    for _ in range(tunings):
+    t, freqs = headline()
+    out, values = torch.empty_like(t), {"winners": [], "seconds": [], "medians_us": []}
+    for _ in range(20):
         tuned = _tuned()
         _rotate(tuned, t, freqs, out)
         values["winners"].append(_name_of(tuned.best_config))
         values["seconds"].append(round(tuned.bench_time, 3))
         values["medians_us"].append(_times_of(tuned))
+    restoring = {"restore_value": ["t_ptr"]}
     values["in place as it is"] = _two_calls_in_place(_tuned())
-    values["in place restored"] = _two_calls_in_place(_tuned(restore_value=["t_ptr"]))
-    restored = _tuned(restore_value=["t_ptr"])
-    _rotate(restored, t, freqs, t)
+    values["in place restored"] = _two_calls_in_place(_tuned(**restoring))
+    restored = _tuned(**restoring)
+    rotate_in_place(t, freqs, restored)
     return values | {"medians_us restored": _times_of(restored)}
 
 
 def each_tile() -> dict[str, Callable]:
     """For `lab.bench`: a copy, and rung 8 with each of the tiles."""
-    t, freqs, out = _tensors()
-    cases = {"copy": lambda: out.copy_(t)}
+    t, freqs = headline()
+    out = torch.empty_like(t)
+    cases = {"copy": partial(out.copy_, t)}
     for rows, warps in TILES:
         tile = {"block_r": rows, "num_warps": warps}
         cases[_name(rows, warps)] = partial(launch, my_rope_kernel, t, freqs, out, **tile)
     return cases
-
-
-def _tensors() -> tuple[Tensor, Tensor, Tensor]:
-    t, freqs = headline()
-    return t, freqs, torch.empty_like(t)
 
 
 def _two_calls_in_place(tuned) -> list[list]:
