@@ -34,8 +34,7 @@ class Machine:
     cuda_available: bool  # torch can use a CUDA GPU
     torch_built_for_cuda: bool
     nvidia_driver: str | None  # its version; None if absent, or if the GPU can be used anyway
-    compiler: str | None  # a C compiler's path, which Triton needs on a GPU
-    python_headers: bool  # Python.h, which that compiler needs
+    lacks: tuple[str, ...] = ()  # of what Triton needs for a launch on a GPU
     cuda_error: str = ""  # why torch cannot use the GPU, in its words, without their period
     triton_loaded_for_gpu: bool = False  # before us, without the interpreter
     gpu: str = ""  # the GPU's name, where torch can use it
@@ -53,8 +52,7 @@ def look() -> Machine:
         cuda_available=available,
         torch_built_for_cuda=torch.version.cuda is not None,
         nvidia_driver=None if available else nvidia_driver(),
-        compiler=os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang"),
-        python_headers=Path(sysconfig.get_path("include"), "Python.h").exists(),
+        lacks=_lacks(),
         cuda_error=error,
         triton_loaded_for_gpu=_triton_is_loaded_for_a_gpu(),
         gpu=torch.cuda.get_device_name() if available else "",
@@ -77,14 +75,10 @@ def problems(machine: Machine) -> list[str]:
         found.append(_why_no_gpu(machine))
     if not machine.triton_installed:
         found.append(_how_to_get_triton(machine))
-    elif machine.cuda_available and machine.compiler is None:
+    elif machine.cuda_available and machine.lacks:
         found.append(
-            "Triton needs a C compiler to launch kernels on a GPU, and there is none: install gcc."
-        )
-    if machine.triton_installed and machine.cuda_available and not machine.python_headers:
-        found.append(
-            "Triton needs the header Python.h to launch kernels on a GPU, and it is missing: "
-            "install python3-dev."
+            f"Triton needs {' and '.join(machine.lacks)} to launch kernels on a GPU: install gcc "
+            "and python3-dev."
         )
     if machine.triton_loaded_for_gpu and not machine.cuda_available:
         found.append(
@@ -188,6 +182,14 @@ def _cuda_error() -> str:
     except Exception as error:  # any reason will do: it is shown, not handled
         return str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
     return ""
+
+
+def _lacks() -> tuple[str, ...]:
+    needed = {
+        "a C compiler": os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang"),
+        "the header Python.h": Path(sysconfig.get_path("include"), "Python.h").exists(),
+    }
+    return tuple(name for name, there in needed.items() if not there)
 
 
 def _triton_is_loaded_for_a_gpu() -> bool:
