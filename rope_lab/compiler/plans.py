@@ -12,15 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from rope_kernels import (
-    apply_rotary_pos_emb,
-    norm_rope,
-    qk_norm_rope,
-    rope_bw,
-    rope_fw,
-    rope_qk,
-    routes,
-)
+from rope_kernels import routes
 from rope_kernels.autograd import norm_function
 from rope_kernels.launch import fastpath, kernel_plans, launch
 from rope_kernels.launch.plan import Plan, Tensors
@@ -28,7 +20,6 @@ from rope_kernels.machine.engine import Engine
 from rope_kernels.routes import KERNEL, Route
 
 Launch = tuple[Plan, Tensors]
-_KNOWN = apply_rotary_pos_emb, rope_fw, rope_bw, rope_qk, norm_rope, qk_norm_rope
 _LOCK = threading.Lock()
 
 
@@ -36,8 +27,7 @@ def plan_of(function: Callable, *arguments, **options) -> Launch:
     """Plan the launch that a call would make on an NVIDIA GPU, and launch nothing.
 
     Args:
-        function: `apply_rotary_pos_emb`, `rope_fw`, `rope_bw` or `rope_qk`; `norm_rope` or
-            `qk_norm_rope`.
+        function: a function of the package that rotates, as `rope_fw`, or one that calls it.
         arguments: its arguments. Tensors may be on any device, the meta device too; neither
             their values nor their memory is looked at.
         options: its keyword arguments.
@@ -46,8 +36,8 @@ def plan_of(function: Callable, *arguments, **options) -> Launch:
         The plan, and the tensors that the kernel would take. Nothing is written to its outputs.
 
     Raises:
-        TypeError: another function, or arguments that it does not take.
-        ValueError: arguments that do not fit together, or a call that is not one launch.
+        TypeError, ValueError: the function's own, of arguments that it does not take.
+        ValueError: the call is not one launch.
     """
     return plan_for(Engine.NVIDIA, function, *arguments, **options)
 
@@ -55,9 +45,9 @@ def plan_of(function: Callable, *arguments, **options) -> Launch:
 def plan_for(engine: Engine, function: Callable, *arguments, **options) -> Launch:
     """Plan the launch that a call would make with this engine, as `plan_of` does for NVIDIA."""
     with _caught(engine) as launches:
-        _call(function, arguments, options)
+        function(*arguments, **options)
     if len(launches) > 1:
-        raise ValueError("q and k take a launch each, so the call has no plan; plan each alone")
+        raise ValueError(f"the call makes {len(launches)} launches; plan each tensor alone")
     return launches[0]
 
 
@@ -79,8 +69,8 @@ def plans_with_backward(engine: Engine, function: Callable, *arguments, **option
         TypeError, ValueError: as `plan_of`, but a call may take several launches.
     """
     with _caught(engine) as launches:
-        outs = _call(function, arguments, options)
-        outs = [out for out in tree_leaves(outs) if out.requires_grad]
+        outs = tree_leaves(function(*arguments, **options))
+        outs = [out for out in outs if out.requires_grad]
         leaves = tree_leaves((arguments, options))
         given = [x for x in leaves if isinstance(x, Tensor) and x.requires_grad]
         if outs:
@@ -107,7 +97,7 @@ def _caught(engine: Engine) -> Iterator[list[Launch]]:
     ):
         yield found
     if not found:
-        reason = "its tensors have no elements, or freqs requires a gradient"
+        reason = "its tensors have no elements, freqs requires a gradient, or it does not rotate"
         raise ValueError(f"the call launches no kernel, so it has no plan: {reason}")
 
 
@@ -115,10 +105,3 @@ def _kernel(fused: bool, tensors: tuple[Tensor | None, ...]) -> Route:
     if fused is not True:
         raise ValueError(f"fused is {fused}; such a call launches no kernel, so it has no plan")
     return KERNEL
-
-
-def _call(function: Callable, arguments: tuple, options: dict) -> Tensor | tuple[Tensor, ...]:
-    if function not in _KNOWN:
-        accepted = ", ".join(one.__name__ for one in _KNOWN)
-        raise TypeError(f"function is {function!r}; accepted: {accepted}")
-    return function(*arguments, **options)

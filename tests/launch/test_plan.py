@@ -362,9 +362,8 @@ def test_planning_loads_no_triton():
         ),
         ({"freqs": torch.empty(4, 1, 1, 8)}, ValueError, "freqs has angles for s2 = 4 positions"),
         ({"offset": 1}, TypeError, "got an unexpected keyword argument 'offset'"),
-        ({"function": torch.sin}, TypeError, "function is <built-in method sin"),
     ),
-    ids=("unfused", "empty", "a short table", "an unknown option", "another function"),
+    ids=("unfused", "empty", "a short table", "an unknown option"),
 )
 def test_what_has_no_plan_is_refused(change, error, message):
     arguments = {"t": torch.empty(5, 2, 3, 8), "freqs": torch.empty(5, 1, 1, 8)} | change
@@ -378,7 +377,7 @@ def test_a_norm_that_is_not_one_launch_has_no_plan():
     call = {"q": t, "k": t, "q_weight": weight, "k_weight": weight}
     for change, message in (
         ({"fused": False}, "fused is False; such a call launches no kernel"),
-        ({"k_weight": None}, "q and k take a launch each"),
+        ({"k_weight": None}, "the call makes 2 launches"),
         ({"freqs": torch.ones(5, 1, 1, 8, requires_grad=True)}, "freqs requires a gradient"),
     ):
         with pytest.raises(ValueError, match=message):
