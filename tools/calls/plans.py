@@ -24,7 +24,7 @@ def plans_of(call: Call, engine: Engine) -> list[Launch]:
     """Every launch of the call, and of the backward of one that normalizes.
 
     Raises:
-        TypeError, ValueError: it is refused, or not one launch.
+        TypeError, ValueError: it is refused, or launches nothing.
     """
     function, arguments, options = bound(call)
     return plans_with_backward(engine, function, *arguments, **options)
