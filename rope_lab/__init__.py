@@ -1,7 +1,7 @@
 """What the notebooks use. Importing it picks the engine (see `engine.py`), so import it first.
 
-`lab.draw`, `lab.exercises` and what belongs to the climb are loaded when they are
-first used: the first needs matplotlib, the last load Triton, and few cells need them.
+`lab.draw`, `lab.exercises` and what belongs to the climb are loaded when they are first
+used: the first needs matplotlib, the last load Triton, and few cells need them.
 """
 
 from importlib import import_module
@@ -17,36 +17,10 @@ from .profiling.traffic import count_eager_traffic
 from .records import bench, observe, recorded, records_folder
 from .source import show_source
 
-__all__ = [
-    "ENGINE",
-    "bench",
-    "check",
-    "check_answer",
-    "check_choices",
-    "check_exercise",
-    "check_rung",
-    "compare",
-    "count_eager_traffic",
-    "device",
-    "draw",
-    "exercises",
-    "ladder",
-    "mine",
-    "need_triton",
-    "observe",
-    "ours",
-    "plan_of",
-    "recorded",
-    "records_folder",
-    "show_source",
-    "spec",
-]
 _LOADED_LATER = {
     "draw": ".figures.style",
     "exercises": ".grading.exercises",
 }
-
-
 _FUNCTIONS_OF = {  # these load Triton
     "check_rung": ".grading.climb.check_rung",
     "ladder": ".grading.climb.ladder",

@@ -40,7 +40,7 @@ class Ended(RuntimeError):
 
 
 class Child:
-    """A running script with a folder of its own; its last argument is that folder's name.
+    """A running script with a folder of its own.
 
     It leads a session of its own: an interrupt of the notebook doesn't reach it, and it is ended
     together with the processes that it started.
@@ -52,17 +52,20 @@ class Child:
         at: what it said last that it begins.
     """
 
+    knows_folder: ClassVar[bool] = False  # the folder's name is its last argument
+
     def __init__(
         self, *script: str | Path, environment: dict[str, str | None], grace: float = 0.0
     ) -> None:
-        """Start `python *script folder`; None takes a variable out of the environment."""
+        """Start `python *script`; None takes a variable out of the environment."""
         self.folder, self.grace, self.at = tempfile.TemporaryDirectory(), grace, ""
         self._errors = Path(self.folder.name, "errors.txt")
         self._said_before, self._unread, self._words = 0, b"", ""
         changed = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))} | environment
+        told = [self.folder.name] if self.knows_folder else []
         with self._errors.open("w") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, *script, self.folder.name],
+                [sys.executable, *script, *told],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -157,6 +160,7 @@ class Worker(Child):
         busy: it was asked, and the answer is not complete.
     """
 
+    knows_folder = True
     _kept: ClassVar[dict[tuple, Self]] = {}
     _keeping: ClassVar[threading.Lock] = threading.Lock()
 

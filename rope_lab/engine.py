@@ -13,6 +13,7 @@ import sys
 import sysconfig
 import warnings
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -34,24 +35,25 @@ class Machine:
     cuda_available: bool  # torch can use a CUDA GPU
     torch_built_for_cuda: bool
     nvidia_driver: str | None  # its version; None if absent, or if the GPU can be used anyway
-    compiler: str | None  # a C compiler's path, which Triton needs on a GPU
-    python_headers: bool  # Python.h, which that compiler needs
-    cuda_error: str = ""  # why torch cannot use the GPU, in its words
+    lacks: tuple[str, ...] = ()  # of what Triton needs for a launch on a GPU
+    cuda_error: str = ""  # why torch cannot use the GPU, in its words, without their period
     triton_loaded_for_gpu: bool = False  # before us, without the interpreter
     gpu: str = ""  # the GPU's name, where torch can use it
 
 
 def look() -> Machine:
     """Find out about this machine; loads no Triton."""
-    available, error = _cuda()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what torch warns of is said in a sentence of ours
+        available = torch.cuda.is_available()
+        error = "" if available else _cuda_error()
     return Machine(
         system=platform.system(),
         triton_installed=triton_is_installed(),
         cuda_available=available,
         torch_built_for_cuda=torch.version.cuda is not None,
-        nvidia_driver=None if available else _nvidia_driver(),
-        compiler=os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang"),
-        python_headers=Path(sysconfig.get_path("include"), "Python.h").exists(),
+        nvidia_driver=None if available else nvidia_driver(),
+        lacks=_lacks(),
         cuda_error=error,
         triton_loaded_for_gpu=_triton_is_loaded_for_a_gpu(),
         gpu=torch.cuda.get_device_name() if available else "",
@@ -69,43 +71,35 @@ def choose(machine: Machine, interpreter_asked_for: bool) -> str:
 
 def problems(machine: Machine) -> list[str]:
     """What is in the way of the best engine here, one sentence each: cause, then cure."""
-    unused = machine.nvidia_driver is not None and not machine.cuda_available
-    too_old = "driver" in machine.cuda_error and "old" in machine.cuda_error
-    compiles = machine.cuda_available and machine.triton_installed
-    why = f" ({machine.cuda_error})" if machine.cuda_error else ""
-    found = (
-        (
-            unused and not machine.torch_built_for_cuda,
-            "There is an NVIDIA GPU, but this is the CPU build of torch: run `make clean`, then "
-            "`make lab` without `CPU=1`.",
-        ),
-        (
-            unused and machine.torch_built_for_cuda and too_old,
-            f"The NVIDIA driver {machine.nvidia_driver} is too old for this torch: update the "
-            "driver, or go on without the GPU.",
-        ),
-        (
-            unused and machine.torch_built_for_cuda and not too_old,
-            f"There is an NVIDIA driver, but torch cannot use a GPU{why}: see whether "
-            "`nvidia-smi` lists one.",
-        ),
-        (not machine.triton_installed, _how_to_get_triton(machine)),
-        (
-            compiles and machine.compiler is None,
-            "Triton needs a C compiler to launch kernels on a GPU, and there is none: install gcc.",
-        ),
-        (
-            compiles and not machine.python_headers,
-            "Triton needs the header Python.h to launch kernels on a GPU, and it is missing: "
-            "install python3-dev.",
-        ),
-        (
-            not machine.cuda_available and machine.triton_loaded_for_gpu,
+    found = []
+    if machine.nvidia_driver and not machine.cuda_available:
+        found.append(_why_no_gpu(machine))
+    if not machine.triton_installed:
+        found.append(_how_to_get_triton(machine))
+    elif machine.cuda_available and machine.lacks:
+        found.append(
+            f"Triton needs {' and '.join(machine.lacks)} to launch kernels on a GPU: install gcc "
+            "and python3-dev."
+        )
+    if machine.triton_loaded_for_gpu and not machine.cuda_available:
+        found.append(
             "Triton was loaded before `rope_lab`, for a GPU that is not here: restart the kernel "
-            "and import `rope_lab` first.",
-        ),
+            "and import `rope_lab` first."
+        )
+    return found
+
+
+def _why_no_gpu(machine: Machine) -> str:
+    if not machine.torch_built_for_cuda:
+        return (
+            "There is an NVIDIA GPU, but this is the CPU build of torch: run `make clean`, then "
+            "`make lab` without `CPU=1`."
+        )
+    why = f" ({machine.cuda_error})" if machine.cuda_error else ""
+    return (
+        f"There is an NVIDIA driver, {machine.nvidia_driver}, but torch cannot use a GPU{why}: "
+        "update the driver if it is too old, and see whether `nvidia-smi` lists a GPU."
     )
-    return [sentence for holds, sentence in found if holds]
 
 
 def _how_to_get_triton(machine: Machine) -> str:
@@ -181,19 +175,23 @@ def start() -> Engine:
     return Engine(kind, machine)
 
 
-def _cuda() -> tuple[bool, str]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an old driver is reported in a sentence of ours
-        available = torch.cuda.is_available()
-    if available:
-        return True, ""
+def _cuda_error() -> str:
+    """Why torch cannot use a GPU, in its own first sentence; '' if it was built for none."""
     if torch.version.cuda is None:
-        return False, ""
+        return ""
     try:
         torch.cuda.init()
     except Exception as error:  # any reason will do: it is shown, not handled
-        return False, str(error).splitlines()[0]
-    return False, ""
+        return str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
+    return ""
+
+
+def _lacks() -> tuple[str, ...]:
+    needed = {
+        "a C compiler": os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang"),
+        "the header Python.h": Path(sysconfig.get_path("include"), "Python.h").exists(),
+    }
+    return tuple(name for name, there in needed.items() if not there)
 
 
 def _triton_is_loaded_for_a_gpu() -> bool:
@@ -202,15 +200,15 @@ def _triton_is_loaded_for_a_gpu() -> bool:
     return type(getattr(language, "cdiv", None)).__name__ == "JITFunction"
 
 
-def _nvidia_driver() -> str | None:
-    if shutil.which("nvidia-smi") is None:
-        return None
+@cache
+def nvidia_driver() -> str | None:
+    """The version of the driver; None if there is none."""
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)
     except (subprocess.SubprocessError, OSError):
         return None
-    return answer.stdout.split("\n")[0].strip() or None
+    return answer.stdout.partition("\n")[0].strip() or None
 
 
 ENGINE = start()

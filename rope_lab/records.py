@@ -17,6 +17,7 @@ import torch
 
 from rope_kernels.machine.engine import triton_is_installed
 
+from .engine import nvidia_driver
 from .timing import Timing, measure, measure_host, require_compiled_kernels
 
 RECORD_SWITCH = "ROPE_KERNELS_RECORD"  # set by `make notebooks`, and by nothing else
@@ -90,7 +91,6 @@ def bench(
     key: str,
     make_cases: Callable[[], dict[str, Callable[[], object]]],
     clock: str = "device",
-    records: Path | None = None,
 ) -> Measurement:
     """Measure on a GPU; without one, replay the record of the same key.
 
@@ -99,7 +99,6 @@ def bench(
         make_cases: called only where there is a GPU; returns a label and a function without
             arguments for each case. It makes the inputs, so that their making is not timed.
         clock: 'device' for the time on the GPU, 'host' for the time to queue a call.
-        records: the folder of the records; by default `records_folder()`.
 
     Returns:
         A `Measurement`; its `source` says whether it was measured or replayed.
@@ -111,7 +110,7 @@ def bench(
     """
     if clock not in ("device", "host"):
         raise ValueError(f"clock is {clock!r}; accepted: 'device', 'host'")
-    path = _record_of(key, records)
+    path = _record_of(key)
     if not torch.cuda.is_available():
         return _read(path, key)
     take = measure if clock == "device" else measure_host
@@ -125,7 +124,6 @@ def bench(
 def observe(
     key: str,
     experiment: Callable[[], dict],
-    records: Path | None = None,
     gpus: int = 1,
 ) -> Observation:
     """Run an experiment where it can run; elsewhere, replay the record of the same key.
@@ -135,13 +133,12 @@ def observe(
         experiment: called only where there are `gpus`; returns a dict of what JSON can hold. If it
             raises `CannotRunHere`, the record is replayed and `source` says why, unless outputs
             are being recorded.
-        records: as in `bench`.
         gpus: how many GPUs it needs; 0 if a CPU will do.
 
     Raises:
         ValueError, LookupError, RuntimeError: as in `bench`.
     """
-    path = _record_of(key, records)
+    path = _record_of(key)
     if gpus:
         if not torch.cuda.is_available() or torch.cuda.device_count() < gpus:
             return _read(path, key)
@@ -163,9 +160,9 @@ def observe(
     return observation
 
 
-def recorded(key: str, records: Path | None = None) -> Measurement | Observation:
+def recorded(key: str) -> Measurement | Observation:
     """What another notebook measured when it was recorded: the same on every machine."""
-    return _read(_record_of(key, records), key)
+    return _read(_record_of(key), key)
 
 
 def records_folder() -> Path:
@@ -187,7 +184,7 @@ def versions() -> dict[str, str]:
         import triton
 
         found["triton"] = triton.__version__
-    return found | {"driver": _driver_version(), "python": platform.python_version()}
+    return found | {"driver": nvidia_driver() or "unknown", "python": platform.python_version()}
 
 
 def circumstances() -> dict:
@@ -205,28 +202,24 @@ def origin(gpu: str, versions: dict[str, str], date: str) -> str:
     return f"{gpu}, {listed}, {date}."
 
 
-def _record_of(key: str, records: Path | None) -> Path:
+def _record_of(key: str) -> Path:
     if not _KEY.fullmatch(key):
         raise ValueError(f"key is {key!r}; accepted: two digits, '/', then a-z, 0-9 and '-'")
-    return (records or records_folder()) / f"{key[:2]}.json"
+    return records_folder() / f"{key[:2]}.json"
 
 
 def _read(path: Path, key: str) -> Measurement | Observation:
-    fields = _replay(path, key)
-    if "values" in fields:
-        return Observation(key=key, replayed=True, **fields)
-    cases = {name: Timing(**timing) for name, timing in fields.pop("cases").items()}
-    return Measurement(key=key, cases=cases, replayed=True, **fields)
-
-
-def _replay(path: Path, key: str) -> dict:
-    recorded = _all_of(path)
-    if key not in recorded:
+    records = _all_of(path)
+    if key not in records:
         raise LookupError(
             f"there is no GPU here and no record {key!r} in {path.name}; "
             "`make notebooks` on a GPU writes it"
         )
-    return recorded[key]
+    fields = records[key]
+    if "values" in fields:
+        return Observation(key=key, replayed=True, **fields)
+    cases = {name: Timing(**timing) for name, timing in fields.pop("cases").items()}
+    return Measurement(key=key, cases=cases, replayed=True, **fields)
 
 
 def _all_of(path: Path) -> dict:
@@ -241,9 +234,3 @@ def _write(path: Path, taken: Taken) -> None:
         fields.pop(name, None)
     recorded[taken.key] = fields
     path.write_text(json.dumps(dict(sorted(recorded.items())), indent=2) + "\n")
-
-
-def _driver_version() -> str:
-    number = Path("/proc/driver/nvidia/version")
-    found = re.search(r"\b(\d{3}\.\d+(\.\d+)?)\b", number.read_text()) if number.exists() else None
-    return found.group(1) if found else "unknown"

@@ -46,7 +46,7 @@ def answer(question: dict) -> list[dict]:
         plans = plans_of(call_named(question["name"]), target_of(target).engine)
     except (TypeError, ValueError) as refused:  # a drawn one, or one of plain PyTorch
         return [{"refused": type(refused).__name__}]
-    return [report_of(*plan, target) for plan in plans.values()]
+    return [report_of(*plan, target) for plan in plans]
 
 
 def call_named(name: str) -> Call:

@@ -15,9 +15,8 @@ from pathlib import Path
 import pages
 from calls.plans import plans_of
 from calls.sample import Sample, sample_calls
-from rope_kernels.launch.plan import Plan, RopeTensors
+from rope_kernels.launch.plan import Plan, Tensors
 from rope_lab.compiler.compile import Compiled, compile_plan
-from rope_lab.compiler.norm_plans import NormTensors
 from rope_lab.compiler.targets import target_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -57,7 +56,7 @@ def calls() -> dict[str, Sample]:
     return sample_calls()
 
 
-def planned(call: str, target: str) -> tuple[Plan, RopeTensors | NormTensors]:
+def planned(call: str, target: str) -> tuple[Plan, Tensors]:
     """The launch of the sample's call that is compiled, and the kernel's tensors."""
     sample = calls()[call]
     return plans_of(sample.call, target_of(target).engine)[sample.launch]

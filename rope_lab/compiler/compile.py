@@ -20,12 +20,11 @@ from pathlib import Path
 import torch
 
 from rope_kernels.launch.launch import kernel_of, options_of
-from rope_kernels.launch.plan import Plan, RopeTensors
+from rope_kernels.launch.plan import Plan, Tensors
 
 from ..child import Ended, Worker
 from ..shipment import CannotPassOn, Shipment, is_named_tuple
 from .assembly import loads_in, needs_of_amd, stores_in
-from .norm_plans import NormTensors
 from .plans import plan_for
 from .targets import target_of
 
@@ -200,7 +199,7 @@ def compile_call(gpu: str, function: Callable, *arguments, **options) -> Compile
     return compile_plan(gpu, *plan_for(target_of(gpu).engine, function, *arguments, **options))
 
 
-def compile_plan(gpu: str, plan: Plan, tensors: RopeTensors | NormTensors) -> Compiled:
+def compile_plan(gpu: str, plan: Plan, tensors: Tensors) -> Compiled:
     """Compile what a plan would launch; raises as `compile_for`.
 
     Args:

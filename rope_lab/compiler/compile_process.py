@@ -11,13 +11,12 @@ from collections import namedtuple
 from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
+from types import SimpleNamespace
 
-import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import get_ptxas
-from triton.compiler import ASTSource, make_backend
-from triton.runtime.jit import create_function_from_signature
+from triton.runtime import driver
 
 
 class Memory:
@@ -76,21 +75,17 @@ def work_on(job: dict, folder: Path) -> dict:
 
 
 def compile_kernel(kernel, target: GPUTarget, job: dict):
-    """What `JITFunction.run` does before it launches; Triton has no public name for it."""
-    backend = make_backend(target)
-    bind = create_function_from_signature(kernel.signature, kernel.params, backend)
-    # `enable_fp_fusion` as `launch/launch.py` asks for it: Triton 3.10 changes the default.
-    defaults = {"enable_fp_fusion": True, "num_warps": job["num_warps"]}
-    constants = {name: as_argument(value) for name, value in job["constants"].items()}
-    named = defaults | constants
-    options = {name: value for name, value in named.items() if name not in kernel.arg_names}
-    arguments = [as_argument(argument) for argument in job["arguments"]]
-    bound, specialization, rest = bind(*arguments, **named, debug=False)
-    options, kinds, constexprs, attributes = kernel._pack_args(
-        backend, options, bound, specialization, rest
+    """What a launch on such a GPU would compile."""
+    gpu = SimpleNamespace(
+        get_current_device=lambda: 0,
+        get_current_stream=lambda device: 0,
+        get_current_target=lambda: target,
     )
-    source = ASTSource(kernel, kinds, constexprs, attributes)
-    return triton.compile(source, target=target, options=options.__dict__)
+    driver.set_active(gpu)  # or Triton would look for one that is here
+    # `enable_fp_fusion` as `launch/launch.py` asks for it: Triton 3.10 changes the default.
+    options = {"enable_fp_fusion": True, "num_warps": job["num_warps"]}
+    options |= {name: as_argument(value) for name, value in job["constants"].items()}
+    return kernel.warmup(*map(as_argument, job["arguments"]), grid=(1,), **options)
 
 
 def as_argument(described):

@@ -3,7 +3,7 @@
 import re
 
 from .compile import Compiled
-from .stages import Operation, operations, sass_by_row
+from .stages import INSTRUCTION, Operation, operations, sass_by_row
 
 LANE_INSTRUCTIONS_PER_US = 132 * 128 * 1980  # H200: SMs, lanes of each, cycles a microsecond
 
@@ -29,7 +29,7 @@ def _rows_executed(rows: list[str]) -> list[int]:
     labels = {row.split(":")[0]: place for place, row in enumerate(rows) if row.startswith(".L")}
     place, passed = 0, []
     while place < len(rows):
-        found = re.match(r"\s+/\*[0-9a-f]+\*/\s+(.*?)\s*;", rows[place])
+        found = re.match(INSTRUCTION, rows[place])
         place += 1
         if not found:
             continue

@@ -20,7 +20,7 @@ _ACCESSES = {
     "tt.store": "store",
 }
 _SOURCE = "program.py"  # what compile_process.py calls `Compiled.program`
-_INSTRUCTION = r"\s+/\*[0-9a-f]+\*/\s+(.*?)\s*;"  # of the machine code
+INSTRUCTION = r"\s+/\*[0-9a-f]+\*/\s+(.*?)\s*;"  # of the machine code
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def jumped_over(code: Compiled) -> int:
         if target:
             if row.startswith(target):
                 return count
-            count += bool(re.match(_INSTRUCTION, row))
+            count += bool(re.match(INSTRUCTION, row))
         elif branch := re.search(r"@!?U?P\d BRA `\((\.L\w+)\)", row):
             target = branch[1] + ":"
     return 0
@@ -211,7 +211,7 @@ def sass_by_row(code: Compiled) -> dict[int, Operation]:
         if "//##" in row:
             line = _last_number(rf'{_SOURCE}", line (\d+)', row)
             line = line if line in lines else called_from.get(line, 0)
-        elif instruction := re.match(_INSTRUCTION, row):
+        elif instruction := re.match(INSTRUCTION, row):
             stop = instruction[1] == f"BRA `({label})"  # behind the end: a trap
             if instruction[1] != "NOP" and not stop:
                 found[place] = Operation(instruction[1], line)

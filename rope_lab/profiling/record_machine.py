@@ -7,7 +7,6 @@ and keeps all times. The record has an entry for each GPU; this one's is replace
 import argparse
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -16,23 +15,14 @@ from ..rungs import SHAPE
 from ..timing import measure
 from . import machines
 
-SIZES = tuple(2**e for e in range(14, 31, 2))  # bytes of a copied tensor: 16 KiB to 1 GiB
 COUNTS = (0, 8, 16, 32, 64, 128, 512)  # FMAs an element
 PASSES = 5
-
-
-def time_copies() -> list[float]:
-    """Microseconds of a copy of each size."""
-    times = []
-    for size in SIZES:
-        x = torch.zeros(size, dtype=torch.uint8, device="cuda")
-        times.append(_times({"copy": partial(torch.empty_like(x).copy_, x)})["copy"])
-    return times
 
 
 def take(passes: int = PASSES) -> dict:
     """All times of this GPU, in microseconds: `us` has a list for each pass."""
     from ..steps import headline
+    from ..steps.copies import SIZES, copy_of
     from ..steps.fused_multiply_adds import multiply_adds
 
     t = torch.randn(SHAPE, device="cuda", dtype=torch.bfloat16)
@@ -45,14 +35,16 @@ def take(passes: int = PASSES) -> dict:
         "headline": {"calls": list(rotations), "us": []},
     }
     for _ in range(passes):
-        taken["copies"]["us"].append(time_copies())
-        taken["fmas"]["us"].append(list(_times(fmas).values()))
-        taken["headline"]["us"].append(list(_times(rotations).values()))
+        # of one size at a time: together their tensors would fill a small GPU
+        copies = [_times({"copy": copy_of(size)})[0] for size in SIZES]
+        taken["copies"]["us"].append(copies)
+        taken["fmas"]["us"].append(_times(fmas))
+        taken["headline"]["us"].append(_times(rotations))
     return taken
 
 
-def _times(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
-    return {name: timing.median_us for name, timing in measure(calls).items()}
+def _times(calls: dict[str, Callable[[], object]]) -> list[float]:
+    return [timing.median_us for timing in measure(calls).values()]
 
 
 def main(arguments: list[str]) -> int:

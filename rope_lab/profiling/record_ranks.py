@@ -109,4 +109,4 @@ def main(measured: Callable[[], dict[str, float]]) -> None:
 
 
 if __name__ == "__main__":
-    main(steps_of_a_rank if "model" in sys.argv else partial(of_a_rank, TOKENS))
+    main(steps_of_a_rank if sys.argv[1:] == ["model"] else partial(of_a_rank, TOKENS))

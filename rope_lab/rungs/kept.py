@@ -5,7 +5,6 @@ the imports that it needs: `from rung_3 import my_rope` works there.
 """
 
 import importlib.util
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -81,44 +80,44 @@ def offer(rung: int) -> str:
     return f"{words} lab.mine({rung}) in the first line"
 
 
-def mine(rung: int, replace: bool = False) -> None:
+def mine(rung: int) -> None:
     """Put the reader's own kernel of a rung below into this cell, with the check of this rung.
 
     Rungs 2 and 3 have other arguments: there the cell gets their frame, and the kernel as comments
-    to take lines from. Without a kept kernel, ours. In a terminal the text is printed.
+    to take lines from. Without a kept kernel, ours. What the cell had before is kept in a file. In
+    a terminal the text is printed.
 
     Args:
         rung: the one to reach, 2 to 8; 9 for the kernel of the last one.
-        replace: also replace lines that the reader wrote in this cell and that are kept nowhere.
     """
     rung_of(rung - 1)
     earlier = [number for number in climbed() if number < rung]
     if not earlier:
         first = f"# no kernel of yours below rung {rung} is kept: this is our rung {rung - 1}"
-        _put(rung, first, RUNGS[rung - 1].source, f"our kernel of rung {rung - 1}", replace)
+        _put(rung, first, RUNGS[rung - 1].source, f"our kernel of rung {rung - 1}")
         return
     first = f"# lab.ours({rung})  # to begin with our kernel of rung {rung - 1} instead"
     text = source_of(earlier[-1]).removeprefix(_IMPORTS)
-    _put(rung, first, text, f"your own kernel of rung {earlier[-1]}", replace)
+    _put(rung, first, text, f"your own kernel of rung {earlier[-1]}")
 
 
-def ours(rung: int, replace: bool = False) -> None:
-    """Put our kernel of the rung below into this cell; `replace` as in `mine`."""
+def ours(rung: int) -> None:
+    """Put our kernel of the rung below into this cell, as `mine` does with the reader's own."""
     first = f"# lab.mine({rung})  # to begin with your own kernel instead"
-    _put(rung, first, rung_of(rung - 1).source, f"our kernel of rung {rung - 1}", replace)
+    _put(rung, first, rung_of(rung - 1).source, f"our kernel of rung {rung - 1}")
 
 
-def brought_here() -> bool | None:
-    """Whether `mine` or `ours` gave the running cell a new text; None if it called neither."""
+def brought_here() -> bool:
+    """Whether `mine` or `ours` gave the running cell a new text."""
     shell = _shell()
-    return _brought.get(shell.get_parent()["header"]["msg_id"]) if shell else None
+    return shell is not None and shell.get_parent()["header"]["msg_id"] in _brought
 
 
-_brought: dict[str, bool] = {}  # the last execution of a cell that called `mine` or `ours`
+_brought: set[str] = set()  # executions of cells that called `mine` or `ours`
 
 
-def _put(rung: int, first: str, text: str, what: str, replace: bool) -> None:
-    """Give the running cell another text, unless lines of the reader's would be lost."""
+def _put(rung: int, first: str, text: str, what: str) -> None:
+    """Give the running cell another text, and keep what it had: it may be the reader's work."""
     text = text.strip()
     if rung in _OTHER_ARGUMENTS:
         lines = (f"# {line}".rstrip() for line in text.splitlines())
@@ -130,20 +129,16 @@ def _put(rung: int, first: str, text: str, what: str, replace: bool) -> None:
     if shell is None:
         print(cell)
         return
-    running = shell.get_parent()
-    lost = [] if replace else _lines_only_in(running["content"]["code"], rung, cell)
-    if lost:
-        count = f"{len(lost)} lines" if len(lost) > 1 else "a line"
-        print(
-            f"Nothing is replaced, because this cell has {count} of yours that would be lost: "
-            f"{lost[0]!r}{', ...' * (len(lost) > 1)}\n"
-            f"To replace them by {what}, add replace=True to the call."
-        )
-    else:
-        shell.set_next_input(cell, replace=True)
-        print(f"This cell now has {what}. Edit it, then run the cell again.")
-    _brought.clear()
-    _brought[running["header"]["msg_id"]] = not lost
+    running, path = shell.get_parent(), folder() / f"replaced_{rung}.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"{running['content']['code'].strip()}\n\n\n")
+    shell.set_next_input(cell, replace=True)
+    print(
+        f"This cell now has {what}. Edit it, then run the cell again. "
+        f"What it had before is at the end of {os.path.relpath(path)}."
+    )
+    _brought.add(running["header"]["msg_id"])
 
 
 def _shell():
@@ -154,30 +149,6 @@ def _shell():
         return None
     shell = get_ipython()
     return shell if hasattr(shell, "kernel") else None
-
-
-def _lines_only_in(text: str, rung: int, cell: str) -> list[str]:
-    """The lines of a cell that are not in its stub, its next text, our kernels or a kept one."""
-
-    def lines(source: str) -> list[str]:
-        bare = (line.strip().removeprefix("#").strip() for line in source.splitlines())
-        return [line for line in bare if line and not line.startswith(("lab.mine(", "lab.ours("))]
-
-    others = [cell, _stub(rung), *(one.source for one in RUNGS.values())]
-    others += [source_of(number) for number in climbed()]
-    known = {line for source in others for line in lines(source)}
-    return [line for line in lines(text) if line not in known]
-
-
-def _stub(rung: int) -> str:
-    """The cell in which our notebooks ask for a rung; '' where there is none."""
-    number = RUNGS[rung].notebook if rung in RUNGS else "none"
-    for path in (_ROOT / "notebooks").glob(f"{number}_*.ipynb"):
-        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-            source = "".join(cell["source"])
-            if cell["cell_type"] == "code" and f"lab.check_rung({rung}, " in source:
-                return source
-    return ""
 
 
 def _frame(rung: int) -> str:

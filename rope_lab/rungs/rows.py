@@ -1,4 +1,4 @@
-"""Notebook 09's choice of rows: rung 7's kernel, with as many rows a program as one asks for."""
+"""A rung's kernel with another tile, launched or compiled; and notebook 09's choice of rows."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,19 +16,23 @@ from .rung_7_loads_first import my_rope_kernel
 ROWS = 2, 4, 8, 16, 32
 
 
-def rope_with_rows(t: Tensor, freqs: Tensor, block_r: int, out: Tensor | None = None) -> Tensor:
-    """Rotate t by rung 7's kernel, with one warp and `block_r` rows a program.
+def launch(
+    kernel, t: Tensor, freqs: Tensor, out: Tensor | None = None, block_r: int = 1, **options
+) -> Tensor:
+    """Rotate t by a kernel that takes what those of rungs 2 to 8 take.
 
     Args:
+        kernel: a rung's, or one like it.
         t: contiguous, (s, b, h, d).
         freqs: the table of angles, (s2, 1, 1, d).
-        block_r: a power of two.
         out: where the result goes; a new tensor by default.
+        block_r: rows a program, a power of two; 1 for a kernel without `BLOCK_R`.
+        options: `num_warps`, and constants that other kernels lack.
     """
-    s, b, h, _ = t.shape
+    s, b, h, d = t.shape
     out = torch.empty_like(t) if out is None else out
     grid = (s * triton.cdiv(b * h, block_r),)
-    my_rope_kernel[grid](t, freqs, out, b * h, **_constants(t.shape[-1], block_r))
+    kernel[grid](t, freqs, out, b * h, **_constants(kernel, d, block_r), **options)
     return out
 
 
@@ -42,8 +46,9 @@ def compiled(rung: ModuleType, block_r: int = 8, gpu: str = "sm_90") -> Compiled
     """
     _, b, h, d = SHAPE
     t, angles = torch.empty(16, dtype=torch.bfloat16), torch.empty(16)
-    constants = _constants(d, block_r)
-    return compile_for(gpu, rung.my_rope_kernel, t, angles, t, b * h, **constants)
+    kernel = rung.my_rope_kernel
+    constants = _constants(kernel, d, block_r)
+    return compile_for(gpu, kernel, t, angles, t, b * h, **constants, num_warps=1)
 
 
 def make_cases(device: str = "cuda") -> dict[str, Callable[[], object]]:
@@ -51,10 +56,14 @@ def make_cases(device: str = "cuda") -> dict[str, Callable[[], object]]:
     t, table = headline(device)
     out = torch.empty_like(t)
     cases = {"copy": partial(out.copy_, t)}
-    return cases | {f"{r} rows": partial(rope_with_rows, t, table, r, out) for r in ROWS}
+    for rows in ROWS:
+        cases[f"{rows} rows"] = partial(launch, my_rope_kernel, t, table, out, rows, num_warps=1)
+    return cases
 
 
-def _constants(d: int, block_r: int) -> dict[str, int | bool]:
+def _constants(kernel, d: int, block_r: int) -> dict[str, int | bool]:
+    """Those that the kernel has; it goes forward."""
     half = d // 2
     sizes = {"HALF": half, "BLOCK_R": block_r, "BLOCK_HALF": triton.next_power_of_2(half)}
-    return sizes | {"TRANSPOSE": False, "num_warps": 1}
+    known = sizes | {"TRANSPOSE": False}
+    return {name: value for name, value in known.items() if name in kernel.arg_names}

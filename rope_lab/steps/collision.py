@@ -10,12 +10,12 @@ with the race that racecheck is made for: it stages a row in shared memory and f
 import sys
 
 import torch
-import triton
 from torch import Tensor
 
 from rope_kernels import RotaryPositionEmbedding
 from rope_kernels.reference import apply_rotary_pos_emb
 
+from ..rungs.rows import launch
 from ..rungs.rung_2_row import my_rope_kernel
 from .fixed import changed
 
@@ -30,10 +30,7 @@ unmasked_row_kernel = changed(
 
 
 def unmasked_row(t: Tensor, freqs: Tensor, num_warps: int = 4) -> Tensor:
-    (s, b, h, d), out = t.shape, torch.empty_like(t)
-    sizes = {"HALF": d // 2, "BLOCK_HALF": triton.next_power_of_2(d // 2)}
-    unmasked_row_kernel[(s * b * h,)](t, freqs, out, b * h, **sizes, num_warps=num_warps)
-    return out
+    return launch(unmasked_row_kernel, t, freqs, num_warps=num_warps)
 
 
 STAGED = """

@@ -1,4 +1,4 @@
-"""What notebook 08 measures of memory alone: copies, and each half of a copy by itself.
+"""What is measured of memory alone: copies, in order or not, and each half of a copy by itself.
 
 Importing this loads Triton.
 """
@@ -9,9 +9,11 @@ from functools import partial
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from ..timing import measure
 
+SIZES = tuple(2**e for e in range(14, 31, 2))  # bytes of a copied tensor: 16 KiB to 1 GiB
 _BLOCK, _TILES = 1024, 4  # elements of 4 bytes; a program has so many blocks of them
 
 
@@ -25,12 +27,36 @@ def read_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr, TILES: tl.constexpr):
     tl.store(out_ptr + tl.program_id(0), tl.sum(total, 0))
 
 
+@triton.jit
+def every_eighth_kernel(
+    x_ptr,  # input, contiguous
+    out_ptr,  # output, contiguous
+    N: tl.constexpr,  # number of elements, a power of two
+    BLOCK: tl.constexpr,  # elements a program, a power of two
+):
+    """Reads x in the order 0, 8, 16, ..., then 1, 9, 17, ..., and so on."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    source = i % (N // 8) * 8 + i // (N // 8)
+    tl.store(out_ptr + i, tl.load(x_ptr + source))
+
+
+def copy_strided(x: Tensor) -> Tensor:
+    """`x` by eighths, for a report of ncu; its number of elements is a power of two."""
+    out = torch.empty_like(x)
+    every_eighth_kernel[(x.numel() // _BLOCK,)](x, out, N=x.numel(), BLOCK=_BLOCK)
+    return out
+
+
+def copy_of(size: int) -> Callable[[], Tensor]:
+    """A call that copies so many bytes."""
+    x = torch.zeros(size, dtype=torch.uint8, device="cuda")
+    return partial(torch.empty_like(x).copy_, x)
+
+
 def cold_and_warm() -> dict[str, list]:
-    """Microseconds of copies of 16 KiB to 1 GiB: with an empty L2, and over the same buffers."""
-    found = {"bytes": [2**e for e in range(14, 31, 2)], "cold": [], "warm": []}
-    for size in found["bytes"]:
-        x = torch.zeros(size, dtype=torch.uint8, device="cuda")
-        copy = partial(torch.empty_like(x).copy_, x)
+    """Microseconds of copies of `SIZES`: with an empty L2, and over the same buffers."""
+    found = {"bytes": list(SIZES), "cold": [], "warm": []}
+    for copy in map(copy_of, SIZES):
         found["cold"].append(measure({"copy": copy})["copy"].median_us)
         found["warm"].append(1e3 * triton.testing.do_bench_cudagraph(copy, return_mode="median"))
     return found

@@ -11,6 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ..rungs import rung_2_row
+from ..rungs.rows import launch
 
 # Notebook 03: rotate_half on contiguous tensors
 
@@ -148,13 +149,4 @@ def half_split_tile_kernel(
 
 
 def half_split_tile(t: Tensor, freqs: Tensor, block_r: int = 8, num_warps: int = 1) -> Tensor:
-    s, b, h, d = t.shape
-    out = torch.empty_like(t)
-    half_split_tile_kernel[(s * triton.cdiv(b * h, block_r),)](
-        *(t, freqs, out, b * h),
-        HALF=d // 2,
-        BLOCK_R=block_r,
-        BLOCK_HALF=triton.next_power_of_2(d // 2),
-        num_warps=num_warps,
-    )
-    return out
+    return launch(half_split_tile_kernel, t, freqs, block_r=block_r, num_warps=num_warps)

@@ -4,9 +4,11 @@ As in the models of transformers, attention looks `apply_rotary_pos_emb` up in i
 call. So `small_llama.apply_rotary_pos_emb = mine` replaces it, and `rotated_by` does for a while.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -44,15 +46,9 @@ def rotate_half(x: Tensor) -> Tensor:
     return torch.cat((-second, first), dim=-1)
 
 
-@contextmanager
-def rotated_by(function: Callable) -> Iterator[None]:
+def rotated_by(function: Callable) -> AbstractContextManager:
     """Rotate all models of this module by another function while the context lasts."""
-    global apply_rotary_pos_emb
-    before, apply_rotary_pos_emb = apply_rotary_pos_emb, function
-    try:
-        yield
-    finally:
-        apply_rotary_pos_emb = before
+    return patch.object(sys.modules[__name__], "apply_rotary_pos_emb", function)
 
 
 class Rotary(nn.Module):

@@ -33,8 +33,6 @@ def parts_of(text: str) -> dict[str, str]:
 def torchrun(module: str, *arguments: str, ranks: int = 2, seconds: float = SECONDS) -> str:
     """What so many ranks of `module` print, once all have ended.
 
-    After these arguments each gets the name of a folder, as every `Child` does.
-
     With as many GPUs each rank gets one, and they talk through NCCL. Otherwise all run on the CPU
     and talk through gloo. The launcher chooses a free port by itself.
 

@@ -4,6 +4,7 @@ On a GPU `fresh_tunings` says which tile of rung 8 wins by Triton's clock, its `
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import triton
@@ -13,6 +14,7 @@ from rope_kernels import RotaryPositionEmbedding
 from rope_kernels.reference import apply_rotary_pos_emb
 
 from ..rungs.measured import headline
+from ..rungs.rows import launch
 from ..rungs.rung_8_rows import my_rope_kernel
 
 TILES = ((2, 1), (4, 1), (8, 1), (4, 2), (8, 2), (16, 4))  # rows a program, warps
@@ -33,8 +35,8 @@ def rotate_in_place(t: Tensor, freqs: Tensor, kernel) -> Tensor:
     return _rotate(kernel, t, freqs, t)
 
 
-def fresh_tunings(tunings: int = 20) -> dict:
-    """Tune rung 8 that often, out of place, each time from the start; then in place.
+def fresh_tunings() -> dict:
+    """Tune rung 8 twenty times, out of place, each time from the start; then in place.
 
     Returns:
         winners: the tile that each tuning chose.
@@ -44,34 +46,31 @@ def fresh_tunings(tunings: int = 20) -> dict:
             often the kernel was launched and whether the result is right.
         medians_us restored: the times that a tuning with `restore_value` compares.
     """
-    (t, freqs, out), values = _tensors(), {"winners": [], "seconds": [], "medians_us": []}
-    for _ in range(tunings):
+    t, freqs = headline()
+    out, values = torch.empty_like(t), {"winners": [], "seconds": [], "medians_us": []}
+    for _ in range(20):
         tuned = _tuned()
         _rotate(tuned, t, freqs, out)
         values["winners"].append(_name_of(tuned.best_config))
         values["seconds"].append(round(tuned.bench_time, 3))
         values["medians_us"].append(_times_of(tuned))
+    restoring = {"restore_value": ["t_ptr"]}
     values["in place as it is"] = _two_calls_in_place(_tuned())
-    values["in place restored"] = _two_calls_in_place(_tuned(restore_value=["t_ptr"]))
-    restored = _tuned(restore_value=["t_ptr"])
-    _rotate(restored, t, freqs, t)
+    values["in place restored"] = _two_calls_in_place(_tuned(**restoring))
+    restored = _tuned(**restoring)
+    rotate_in_place(t, freqs, restored)
     return values | {"medians_us restored": _times_of(restored)}
 
 
 def each_tile() -> dict[str, Callable]:
     """For `lab.bench`: a copy, and rung 8 with each of the tiles."""
-    t, freqs, out = _tensors()
-    cases = {"copy": lambda: out.copy_(t)}
-    for rows, warps in TILES:
-        cases[_name(rows, warps)] = lambda tile={"BLOCK_R": rows, "num_warps": warps}: _rotate(
-            my_rope_kernel, t, freqs, out, **tile
-        )
-    return cases
-
-
-def _tensors() -> tuple[Tensor, Tensor, Tensor]:
     t, freqs = headline()
-    return t, freqs, torch.empty_like(t)
+    out = torch.empty_like(t)
+    cases = {"copy": partial(out.copy_, t)}
+    for rows, warps in TILES:
+        tile = {"block_r": rows, "num_warps": warps}
+        cases[_name(rows, warps)] = partial(launch, my_rope_kernel, t, freqs, out, **tile)
+    return cases
 
 
 def _two_calls_in_place(tuned) -> list[list]:
@@ -90,7 +89,7 @@ def _tuned(**options):
     return triton.autotune(tiles, key=["rows"], **options)(my_rope_kernel)
 
 
-def _rotate(kernel, t: Tensor, freqs: Tensor, out: Tensor, **tile) -> Tensor:
+def _rotate(kernel, t: Tensor, freqs: Tensor, out: Tensor) -> Tensor:
     s, b, h, d = t.shape
 
     def grid(chosen: dict) -> tuple[int]:
@@ -98,7 +97,7 @@ def _rotate(kernel, t: Tensor, freqs: Tensor, out: Tensor, **tile) -> Tensor:
         return (s * launched[-1][1],)
 
     sizes = {"HALF": d // 2, "BLOCK_HALF": triton.next_power_of_2(d // 2), "TRANSPOSE": False}
-    kernel[grid](t, freqs, out, b * h, **sizes, **tile)
+    kernel[grid](t, freqs, out, b * h, **sizes)
     return out
 
 

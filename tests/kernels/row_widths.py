@@ -11,11 +11,10 @@ from rope_kernels.launch.plan import (
     BackwardTensors,
     ForwardTensors,
     Plan,
-    RopeTensors,
     SumTensors,
+    Tensors,
 )
 from rope_kernels.launch.tiles import WHOLE_ROWS
-from rope_lab.compiler.norm_plans import NormTensors
 
 WIDEST = 16  # bytes a thread, in one access
 
@@ -28,13 +27,13 @@ class Part:
     steps: tuple[int, ...]  # elements: what divides all of them starts at the same alignment
 
 
-def row_loads(plan: Plan, tensors: RopeTensors | NormTensors, warp_size: int) -> dict[int, int]:
+def row_loads(plan: Plan, tensors: Tensors, warp_size: int) -> dict[int, int]:
     """Loads of elements that the plan asks for at best: bytes a thread -> number of instructions.
 
     The kernel that adds partial sums has them for elements.
 
     Args:
-        plan: from `plan_for` or `plans_of_norm`.
+        plan: from `plan_for` or `plans_with_backward`.
         tensors: of that plan.
         warp_size: threads in a warp of the GPU.
     """
@@ -52,7 +51,7 @@ def row_loads(plan: Plan, tensors: RopeTensors | NormTensors, warp_size: int) ->
     return _accesses(plan, parts, (tensors.q, tensors.k), warp_size)
 
 
-def row_stores(plan: Plan, tensors: RopeTensors | NormTensors, warp_size: int) -> dict[int, int]:
+def row_stores(plan: Plan, tensors: Tensors, warp_size: int) -> dict[int, int]:
     """Stores of elements that the plan asks for at best, in the same form."""
     reads, writes = _pairings(plan)
     if isinstance(tensors, SumTensors):
@@ -62,7 +61,7 @@ def row_stores(plan: Plan, tensors: RopeTensors | NormTensors, warp_size: int) -
     return _accesses(plan, parts, (tensors.q_out, tensors.k_out), warp_size)
 
 
-def stores_more_than_rows(tensors: RopeTensors | NormTensors) -> bool:
+def stores_more_than_rows(tensors: Tensors) -> bool:
     """Whether a kernel with a norm also stores a number of each row, positions or partial sums."""
     if isinstance(tensors, ForwardTensors):
         return tensors.q_rstd is not None

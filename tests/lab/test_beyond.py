@@ -144,7 +144,7 @@ def test_each_number_of_rows_rotates(device, monkeypatch):
     monkeypatch.setattr(measured, "SHAPE", (3, 5, 7, 24))  # 35 rows a position
     cases = rows.make_cases(device)
     assert list(cases) == ["copy", "2 rows", "4 rows", "8 rows", "16 rows", "32 rows"]
-    t, table, *_ = cases["4 rows"].args
+    _, t, table, *_ = cases["4 rows"].args
     assert t.shape == (3, 5, 7, 24)  # the headline's would take half an hour without a GPU
     assert_all_but_the_copy_rotate(cases, t, rotate_fp64(t, table, "sbhd"))
 

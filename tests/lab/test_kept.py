@@ -189,23 +189,15 @@ def test_no_verdict_contradicts_the_cell_that_got_a_kernel(notebook, tmp_path):
     assert "NOT YET: take cos and sin before" in said and "uncomment lab.mine(6)" in said
 
 
-def test_lines_of_the_readers_are_not_replaced_unasked(notebook):
-    for rung in (2, 5):
-        edited = stub_of(rung).replace("    row =", "    mine = 1\n    row =")
+def test_what_a_cell_had_is_kept(notebook, folder):
+    """Whatever it was: a stub, or a reader's lines, and both if it happens twice."""
+    for rung in (2, 5, 5):
+        edited = stub_of(rung).replace("    row =", f"    mine = {rung}\n    row =")
         said, text = notebook.run(edited)
-        assert not text and "this cell has a line of yours" in said and "'mine = 1'" in said
-        assert "delete this line" in said and "uncomment" not in said  # the verdict on this cell
-        replaced = edited.replace(f"lab.mine({rung})", f"lab.mine({rung}, replace=True)")
-        assert "# lab.mine" not in replaced and "def my_rope(" in notebook.run(replaced)[1]
-    assert notebook.run("x = 1\ny = 2\nlab.ours(4)")[0].count("2 lines of yours") == 1
-
-
-@pytest.mark.parametrize("rung", range(2, 9))
-def test_a_stub_has_no_line_of_the_readers(rung, tmp_path):
-    """Nor has what `ours` puts there, or the next text."""
-    for text in (stub_of(rung), RUNGS[rung].source, "# next = 1"):
-        assert kept._lines_only_in(text, rung, "next = 1") == []
-    assert kept._lines_only_in("x = 1  # lab.mine", rung, "") == ["x = 1  # lab.mine"]
+        assert "def my_rope(" in text and f"replaced_{rung}.py" in said
+        assert (folder / f"replaced_{rung}.py").read_text().endswith(f"{edited.strip()}\n\n\n")
+    assert (folder / "replaced_5.py").read_text().count("mine = 5") == 2
+    assert kept.climbed() == []
 
 
 def test_what_is_compared_keeps_nothing(notebook):

@@ -1,11 +1,7 @@
 """`lab.compile` and `lab.show_compiled`: compiled like a launch, and shown as it is; no GPU."""
 
 import inspect
-import os
 import re
-import signal
-import threading
-import time
 import types
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -145,26 +141,6 @@ def test_the_child_stays_and_is_replaced_when_it_has_died():
     child.process.wait()
     assert copied().loads == {16: 1}
     assert _Compiler.kept() is not child
-
-
-def test_the_answer_to_an_interrupted_job_is_not_taken_for_the_next():
-    copied()  # the child is there
-    child = _Compiler.kept()
-
-    def interrupt_once_it_is_asked():
-        while not child.busy:
-            time.sleep(0.001)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    # Python's own: what a shell starts in its background ignores an interrupt
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        threading.Thread(target=interrupt_once_it_is_asked).start()
-        with pytest.raises(KeyboardInterrupt):
-            compile_for("sm_90", calling_kernel, FP32, FP32, D=128)
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    assert "calling_kernel" not in copied().stages["ttir"]
 
 
 @pytest.mark.parametrize("before_the_job", (True, False))

@@ -355,12 +355,15 @@ def test_planning_loads_no_triton():
     ("change", "error", "message"),
     (
         ({"fused": False}, ValueError, "fused is False; such a call launches no kernel"),
-        ({"t": torch.empty(5, 0, 3, 8)}, ValueError, "the tensors have no elements; such a call"),
+        (
+            {"t": torch.empty(5, 0, 3, 8)},
+            ValueError,
+            "so it has no plan: its tensors have no elements",
+        ),
         ({"freqs": torch.empty(4, 1, 1, 8)}, ValueError, "freqs has angles for s2 = 4 positions"),
         ({"offset": 1}, TypeError, "got an unexpected keyword argument 'offset'"),
-        ({"function": torch.sin}, TypeError, "function is <built-in method sin"),
     ),
-    ids=("unfused", "empty", "a short table", "an unknown option", "another function"),
+    ids=("unfused", "empty", "a short table", "an unknown option"),
 )
 def test_what_has_no_plan_is_refused(change, error, message):
     arguments = {"t": torch.empty(5, 2, 3, 8), "freqs": torch.empty(5, 1, 1, 8)} | change
@@ -373,10 +376,9 @@ def test_a_norm_that_is_not_one_launch_has_no_plan():
     t, weight = torch.empty(5, 2, 3, 8), torch.empty(8)
     call = {"q": t, "k": t, "q_weight": weight, "k_weight": weight}
     for change, message in (
-        ({"fused": False}, "fused is False; such a call is not one launch"),
-        ({"k_weight": None}, "q and k differ in norm_dim, or in the dtype or number of dimensions"),
+        ({"fused": False}, "fused is False; such a call launches no kernel"),
+        ({"k_weight": None}, "the call makes 2 launches"),
         ({"freqs": torch.ones(5, 1, 1, 8, requires_grad=True)}, "freqs requires a gradient"),
-        ({"q": torch.empty(5, 2, 0, 8)}, "a tensor has no elements"),
     ):
         with pytest.raises(ValueError, match=message):
             plan_of(qk_norm_rope, **call | {"freqs": RotaryPositionEmbedding(8)} | change)

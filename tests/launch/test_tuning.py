@@ -12,8 +12,7 @@ from rope_kernels import RotaryPositionEmbedding, norm_rope, rope_fw, rope_qk
 from rope_kernels.launch import kernel_plans, tiles, tuning
 from rope_kernels.launch.tuning import ACROSS_ROWS, ALONG_POSITIONS, ANY, Kind, Row
 from rope_kernels.machine.engine import Engine
-from rope_lab.compiler.norm_plans import plans_of_norm
-from rope_lab.compiler.plans import plan_of
+from rope_lab.compiler.plans import plan_of, plans_with_backward
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = {name: getattr(tuning, name) for name in tile_tables.TABLES}
@@ -83,8 +82,8 @@ def norms():
         rope, packed = RotaryPositionEmbedding(d), tensor_format == "thd"
         options = {"cu_seqlens": torch.tensor([0, 64])} if packed else {}
         arguments = t, torch.empty(d), rope if on_the_fly else rope(64), tensor_format
-        plans = plans_of_norm(Engine.NVIDIA, norm_rope, *arguments, **options)
-        yield from (plan for plan, _ in plans.values())
+        plans = plans_with_backward(Engine.NVIDIA, norm_rope, *arguments, **options)
+        yield from (plan for plan, _ in plans)
 
 
 def test_every_row_is_taken_by_some_plan(monkeypatch):

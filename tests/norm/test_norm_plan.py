@@ -17,11 +17,9 @@ from rope_kernels.launch.tile_facts import next_power_of_2
 from rope_kernels.launch.tuning import NORM_BACKWARD
 from rope_kernels.machine.engine import Engine, engine_of
 from rope_lab.compiler.compile import compile_plan
-from rope_lab.compiler.norm_plans import plans_of_norm
-from rope_lab.compiler.plans import plan_of
+from rope_lab.compiler.plans import plan_for, plan_of, plans_with_backward
 
 S, B, H, D, D2 = 7, 2, 3, 20, 12
-KERNELS = kernel_plans.FORWARD, kernel_plans.BACKWARD, kernel_plans.SUM
 
 
 def q_and_k(device, s=S, heads=(H, 1), d=D, per_head=False):
@@ -42,14 +40,15 @@ def sumsq_of_all_heads(device):
     return norm_rope, (t, None, rope), {"sumsq": sumsq, "norm_dim": H * D}
 
 
-CALLS = {  # of a device: the function, its arguments, its options; and the number of launches
-    "q and k": (lambda x: (qk_norm_rope, (*q_and_k(x), angles(S, D2, x)), {}), 3),
-    "a weight for each head": (
-        lambda x: (qk_norm_rope, (*q_and_k(x, per_head=True), angles(S, D2, x)), {"eps": 1}),
-        2,
+CALLS = {  # of a device: the function, its arguments, its options
+    "q and k": lambda x: (qk_norm_rope, (*q_and_k(x), angles(S, D2, x)), {}),
+    "a weight for each head": lambda x: (
+        qk_norm_rope,
+        (*q_and_k(x, per_head=True), angles(S, D2, x)),
+        {"eps": 1},
     ),
-    "packed": (packed, 3),
-    "sums of squares": (sumsq_of_all_heads, 2),
+    "packed": packed,
+    "sums of squares": sumsq_of_all_heads,
 }
 
 
@@ -68,13 +67,10 @@ def gradients(function, arguments, options):
 def test_plans_go_by_the_kernels_names_and_are_launched(name, device, monkeypatch, whole_way):
     run, launched = launch.run, []
     monkeypatch.setattr(launch, "run", lambda *x: launched.append(x) or run(*x))
-    function, arguments, options = CALLS[name][0](device)
-    plans = list(plans_of_norm(Engine.NVIDIA, function, *arguments, **options).values())
+    function, arguments, options = CALLS[name](device)
+    plans = plans_with_backward(Engine.NVIDIA, function, *arguments, **options)
     assert plan_of(function, *arguments, **options)[0] == plans[0][0] and not launched
-    assert tuple(plan.kernel for plan, _ in plans) == KERNELS[: CALLS[name][1]]
     gradients(function, arguments, options)
-    if CALLS[name][1] == 2:  # sums of each head's shares, where a GPU has several: not planned
-        launched = [x for x in launched if x[0].kernel != kernel_plans.SUM]
     for (plan, tensors), (really, given) in zip(plans, launched, strict=True):
         pointers = [f"{x}_ptr" for x in tensors._fields]
         names = list(inspect.signature(kernel_of(plan).fn).parameters)
@@ -92,7 +88,7 @@ def test_programs_cover_all_rows_and_fill_the_gpu_once(sizes, sms, tail, monkeyp
     s, d = sizes
     monkeypatch.setattr(kernel_plans, "count_sms", lambda device: sms)
     call = *q_and_k("meta", s, (32, 8), d), RotaryPositionEmbedding(d - tail).to("meta")
-    plans = plans_of_norm(Engine.NVIDIA, qk_norm_rope, *call).values()
+    plans = plans_with_backward(Engine.NVIDIA, qk_norm_rope, *call)
     forward, backward, add = (plan for plan, _ in plans)
 
     def tiles(plan):
@@ -129,8 +125,7 @@ def forward_in(engine, tensor_format, d=128, rotary_dim=None, per_head=False, **
     q = torch.empty(shape, device="meta", dtype=dtype)
     weight = torch.empty((8, d) if per_head else (d,), device="meta", dtype=dtype)
     options |= {"interleaved": True} if interleaved else {}
-    plans = plans_of_norm(engine, norm_rope, q, weight, rope, tensor_format, **options)
-    return next(iter(plans.values()))[0]
+    return plan_for(engine, norm_rope, q, weight, rope, tensor_format, **options)[0]
 
 
 @pytest.mark.parametrize("d", (96, 128, 256))
@@ -164,7 +159,7 @@ def test_the_backward_writes_every_planned_share_and_no_more(name, device, monke
         return done
 
     monkeypatch.setattr(launch, "run", run_with_room)
-    gradients(*CALLS[name][0](device))
+    gradients(*CALLS[name](device))
     assert counts and counts[0] == counts[1]
 
 
@@ -255,8 +250,7 @@ def tile_of(tensor_format, d, on_the_fly=False, dtype=torch.bfloat16):
     q = q.to(dtype)
     freqs = RotaryPositionEmbedding(d) if on_the_fly else table
     arguments = q, weight, freqs, tensor_format
-    plans = plans_of_norm(Engine.NVIDIA, norm_rope, *arguments, **options)
-    plan = next(iter(plans.values()))[0]
+    plan, _ = plan_of(norm_rope, *arguments, **options)
     tile, last = plan.constants["tile"], plan.constants["norm"].weights_last
     return tile.positions, tile.rows, plan.num_warps, plan.max_registers, last
 
@@ -284,7 +278,7 @@ def test_tiles_of_either_triton_are_right(
 def test_lanes_follow_positions_as_this_triton_compiles_them():
     """Read from the layout of a tile of 4 positions and 4 rows."""
     pytest.importorskip("triton", reason="needs Triton")
-    plan, tensors = next(iter(plans_of_norm(Engine.NVIDIA, norm_rope, *on_the_fly()).values()))
+    plan, tensors = plan_of(norm_rope, *on_the_fly())
     assert plan.constants["tile"][:2] == (4, 4)
     stages = compile_plan("sm_90", plan, tensors).stages
     tile = re.search(r"tt\.load .*tensor<4x4x64x!tt\.ptr<bf16>, #(\w+)>", stages["ttgir"])[1]

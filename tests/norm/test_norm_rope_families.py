@@ -15,7 +15,7 @@ from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
 from rope_kernels.launch.launch import options_of
 from rope_kernels.machine.engine import Engine
 from rope_lab.compiler.compile import compile_call
-from rope_lab.compiler.norm_plans import BACKWARD, FORWARD, plans_of_norm
+from rope_lab.compiler.plans import plans_with_backward
 from test_norm_rope_model import assert_equal_but_for_few
 
 pytest.importorskip("transformers")
@@ -230,8 +230,8 @@ def test_the_plan_says_what_is_rounded(norm_after, rounding, weight_dtype, table
     if table_dtype is not None:
         freqs = (torch.randn(8, D).to(table_dtype),) * 2
     options = {"rounding": rounding, "norm_after": norm_after}
-    plans = plans_of_norm(Engine.NVIDIA, norm_rope, t, weight, freqs, **options)
-    forward, backward = plans[FORWARD][0], plans[BACKWARD][0]
+    plans = plans_with_backward(Engine.NVIDIA, norm_rope, t, weight, freqs, **options)
+    (forward, _), (backward, _), *_ = plans
     constants = forward.constants
     assert (constants["norm"].rounds_normal, constants["norm"].rounds_product) == norm
     assert constants["steps"] == (False, *steps)

@@ -14,7 +14,7 @@ from pairwise import cover
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
 from rope_kernels.launch import kernel_plans, launch
 from rope_kernels.machine.engine import Engine
-from rope_lab.compiler.norm_plans import BACKWARD, plans_of_norm
+from rope_lab.compiler.plans import plans_with_backward
 
 D = 16
 SHAPES = {  # s, b, heads of q and k
@@ -45,7 +45,7 @@ def call_on_meta(tensor_format, s, b, heads, d, dtype, per_head, starts):
 
 
 def bytes_beyond_gradients(plans, per_head):
-    backward, tensors = plans[BACKWARD]
+    _, (backward, tensors), *_ = plans
     partials = [x for x in (tensors.q_partial, tensors.k_partial) if x is not None]
     if per_head and not kernel_plans.shares_of(backward, len(partials)):
         return 0  # they are the gradients themselves
@@ -63,7 +63,7 @@ def test_partial_sums_are_small(name, tensor_format, d_and_dtype, starts, per_he
     monkeypatch.setattr(kernel_plans, "count_sms", lambda device: 132)
     given = tensor_format, *SHAPES[name], *d_and_dtype, per_head, starts
     arguments, options = call_on_meta(*given)
-    plans = plans_of_norm(Engine.NVIDIA, qk_norm_rope, *arguments, **options)
+    plans = plans_with_backward(Engine.NVIDIA, qk_norm_rope, *arguments, **options)
     gradients = sum(x.numel() * x.element_size() for x in arguments[:2])
     assert bytes_beyond_gradients(plans, per_head) <= max(2**22, gradients // 100)
 

@@ -3,10 +3,8 @@
 from collections.abc import Callable
 
 import rope_kernels
-from rope_kernels.launch.plan import Plan, RopeTensors
 from rope_kernels.machine.engine import Engine
-from rope_lab.compiler.norm_plans import FORWARD, NormTensors, plans_of_norm
-from rope_lab.compiler.plans import plan_for
+from rope_lab.compiler.plans import Launch, plans_with_backward
 
 from .call import Call
 from .make import QuickMaker, arguments_of
@@ -16,19 +14,17 @@ def bound(call: Call) -> tuple[Callable, list, dict]:
     """Its function with what that gets, by position and by keyword."""
     made = arguments_of(call, rope_kernels, QuickMaker(0, 0, "cpu"))
     if call.norm and call.mode == "grad" and not call.inplace:
-        for x in [*made.tensors, *made.weights]:
+        for x in [*made.tensors, *made.weights, *made.sums]:
             if x is not None and x.is_leaf:
                 x.requires_grad_()
     return getattr(rope_kernels, call.function), *made.given(rope_kernels, made.tensors)
 
 
-def plans_of(call: Call, engine: Engine) -> dict[str, tuple[Plan, RopeTensors | NormTensors]]:
+def plans_of(call: Call, engine: Engine) -> list[Launch]:
     """Every launch of the call, and of the backward of one that normalizes.
 
     Raises:
-        TypeError, ValueError: it is refused, or not one launch.
+        TypeError, ValueError: it is refused, or launches nothing.
     """
     function, arguments, options = bound(call)
-    if call.norm:
-        return plans_of_norm(engine, function, *arguments, **options)
-    return {FORWARD: plan_for(engine, function, *arguments, **options)}
+    return plans_with_backward(engine, function, *arguments, **options)

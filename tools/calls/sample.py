@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from .call import Call, Module, Norm
 
-# of a norm's call, as `rope_lab/compiler/norm_plans.py` names them
-FORWARD, BACKWARD, SUM = "forward", "backward", "sum"
+FORWARD, BACKWARD, SUM = 0, 1, 2  # the place among the launches of a norm's call
 TABLE = {"freqs": "table of module"}
 PER_PAIR = TABLE | {"one_column_per_pair": True, "rotary_dim_is_named": True}
 ANGLES_PER_PAIR = PER_PAIR | {"module": Module(cos_sin_per_pair=False)}
@@ -17,7 +16,7 @@ class Sample:
     """A call, and which of its launches is compiled."""
 
     call: Call
-    launch: str = FORWARD
+    launch: int = FORWARD
 
 
 def sample_calls() -> dict[str, Sample]:

@@ -117,8 +117,8 @@ def functions_of_notebook(*names: str) -> dict[str, Callable]:
 def calls() -> dict[str, Callable[[], object]]:
     """What is launched, by name."""
     from rope_lab.steps import headline
+    from rope_lab.steps.copies import copy_strided
     from rope_lab.steps.norm_backward import norm_rope_backward, programs_for_all_sms
-    from rope_lab.steps.strided_copy import copy_strided
 
     rotations = headline.cases(torch.bfloat16)
     numbers = torch.randn(2**25, device="cuda")  # fp32: as many bytes as the headline's tensor

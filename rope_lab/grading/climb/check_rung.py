@@ -56,8 +56,6 @@ def _with_offer(verdict: Verdict, rung: int) -> Verdict:
     """Who has not begun may begin with a kernel of his own."""
     if verdict.state != NOT_YET or verdict.hint or QUIET in os.environ:
         return verdict
-    if kept.brought_here() is not None:
-        return verdict  # who was told what it would replace
     return replace(verdict, hint=kept.offer(rung))
 
 
