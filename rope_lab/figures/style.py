@@ -82,7 +82,8 @@ def _cite(figure: Figure, source: str) -> None:
     note = figure.supxlabel(source, x=LEFT, ha="left", fontsize=SMALL, wrap=True)
     points = 72 * note.get_window_extent().height / figure.dpi + 10
     for legend in figure.legends:
-        figure.get_layout_engine().set(h_pad=0.12)
+        if layout := figure.get_layout_engine():  # there is none before `style`
+            layout.set(h_pad=0.12)
         legend.borderaxespad = points / legend.get_texts()[0].get_fontsize()
 
 

@@ -353,7 +353,9 @@ def of_the_place(case):
     yield place("b: where it is")
 
 
-@pytest.mark.parametrize("rules", itertools.permutations((in_every_case, in_case_1, of_the_place)))
+@pytest.mark.parametrize(
+    "rules", [*itertools.permutations((in_every_case, in_case_1, of_the_place))]
+)
 def test_the_cases_choose_between_guesses_and_not_their_order(rules):
     assert told_of(rules, [1, 2]).startswith("z")
     assert told_of(rules, [2]).startswith("z") and told_of([of_the_place], [1]).startswith("b")
