@@ -15,9 +15,9 @@ from benchmarks.kind import Kind
 from benchmarks.kinds import KINDS
 from benchmarks.peers import sources
 from benchmarks.record import Job, record, report_command
-from benchmarks.shapes import RECORD
 
 ROUNDS, QUICK_ROUNDS = 5, 2
+DEFAULT = KINDS[0].record  # of rotations
 
 
 def _models(arguments: Sequence[str]) -> int:
@@ -69,7 +69,7 @@ def _parsed(arguments: Sequence[str], kinds: Iterable[Kind]) -> argparse.Namespa
         "what",
         nargs="*",
         metavar="WHAT",
-        help=f"{', '.join(sets)} (default: {' '.join(RECORD)}, which make the record)",
+        help=f"{', '.join(sets)} (default: {' '.join(DEFAULT)}, which make the record)",
     )
     parser.add_argument("--list", action="store_true", help="say what would be measured")
     parser.add_argument(
@@ -94,7 +94,7 @@ def _parsed(arguments: Sequence[str], kinds: Iterable[Kind]) -> argparse.Namespa
     unknown = [name for name in options.what if name not in sets]  # nargs="*" spoils `choices`
     if unknown:
         parser.error(f"WHAT is {unknown[0]!r}; accepted: {', '.join(sets)}")
-    options.what = options.what or RECORD
+    options.what = options.what or DEFAULT
     return options
 
 

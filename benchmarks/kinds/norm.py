@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from benchmarks import bars
+from benchmarks import sets
 from benchmarks.kind import Kind, Measured
 from benchmarks.providers import NORMS
 from benchmarks.providers.norm import OURS
@@ -22,7 +22,7 @@ def facts(measured: Measured) -> dict:
 
 def page(results: dict) -> str:
     """A row for each provider in each format, the verdicts, who was left out; a record's `note`."""
-    case = bars.NORM[0].cases[0]
+    case = sets.NORM[0].cases[0]
     command = "benchmarks norm" if "format" in results else "benchmarks.norm"  # until 2026-11-22
     lines = [
         "# Normalize and rotate q and k",
@@ -58,7 +58,7 @@ def verdict_lines(results: dict) -> list[str]:
 
 def _bars() -> Iterator[tuple[str, str, int]]:
     """Format, direction, per cent."""
-    for group in bars.NORM:
+    for group in sets.NORM:
         for case in group.cases:
             for direction, bar in group.bars:
                 yield case.tensor_format, direction, round(100 * bar.at_least)
@@ -88,7 +88,7 @@ def _left_out(results: dict) -> Iterator[str]:
 
 NORM = Kind(
     file="{gpu}-norm",
-    sets={"norm": bars.NORM},
+    sets={"norm": sets.NORM},
     record=("norm",),
     providers=NORMS,
     ours=NORM_OURS,

@@ -2,11 +2,11 @@
 
 import re
 
+from benchmarks import sets
 from benchmarks.case import COS_AND_SIN, LIMITS, ON_THE_FLY, OURS
 from benchmarks.kind import Kind, Measured, rounded
 from benchmarks.providers import FROM_SOURCES
 from benchmarks.results import NOTHING, ROOT, Table, head, line
-from benchmarks.shapes import EVERYBODY_FROM_SOURCES
 from rope_lab.records import origin
 
 README = ROOT / "README.md"
@@ -173,7 +173,7 @@ def _left_out(record: dict) -> list[str]:
 
 PEERS = Kind(
     file="peers-{gpu}",
-    sets={"peers": EVERYBODY_FROM_SOURCES},
+    sets={"peers": sets.PEERS},
     record=("peers",),
     providers=FROM_SOURCES,
     ours=(OURS, ON_THE_FLY, COS_AND_SIN),

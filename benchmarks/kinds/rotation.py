@@ -18,7 +18,7 @@ from benchmarks.results import (
     line,
     share,
 )
-from benchmarks.shapes import RECORD, SETS
+from benchmarks.sets import BARS, HEADS, SEEDS
 from benchmarks.verdicts import Verdict, verdicts
 from rope_lab.records import origin
 
@@ -182,8 +182,8 @@ def _left_out(results: dict) -> list[str]:
 
 ROTATION = Kind(
     file="{gpu}",
-    sets=SETS,
-    record=RECORD,
+    sets={"bars": BARS, "heads": HEADS, "seeds": SEEDS},
+    record=("bars", "seeds"),
     providers=PROVIDERS,
     ours=(OURS,),
     place=lambda name, group, case: {"set": name, "group": group.title, "shape": case.label},

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
+from benchmarks import sets
 from benchmarks.case import Case
 from benchmarks.kind import Kind, Measured
 from benchmarks.kinds.norm import UNITS
 from benchmarks.providers import NORM_AND_ROTATION, ROTATION, ROTATION_BY_TABLE, SHARES
 from benchmarks.results import ROOT, Table, head, line
-from benchmarks.shapes import OF_A_RANK
 from rope_lab.records import origin
 
 PAGE = ROOT / "docs" / "kernels.md"
@@ -79,7 +79,7 @@ def _lines(rows: list[dict], titles: list[str], place_of: Callable) -> list[str]
 
 SHARDS = Kind(
     file="{gpu}-shards",
-    sets={"shards": OF_A_RANK},
+    sets={"shards": sets.SHARDS},
     record=("shards",),
     providers=SHARES,
     ours=(ROTATION, ROTATION_BY_TABLE, NORM_AND_ROTATION),

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from benchmarks import __main__ as command
-from benchmarks.bars import NORM as NORM_GROUPS
 from benchmarks.case import Case
 from benchmarks.kinds import NORM, norm
 from benchmarks.kinds.norm import NORM_OURS, UNITS
 from benchmarks.providers import NORMS
 from benchmarks.providers.norm import TWO_KERNELS
 from benchmarks.results import RESULTS, load
+from benchmarks.sets import NORM as NORM_GROUPS
 from benchmarks.workload import Workload
 from made_up_benchmark import FakeGPU
 

@@ -7,8 +7,7 @@ import pytest
 
 from benchmarks.case import CLOCKS, Case, Group
 from benchmarks.kind import Kind
-from benchmarks.kinds import KINDS
-from benchmarks.shapes import SETS
+from benchmarks.kinds import KINDS, ROTATION
 from benchmarks.workload import Workload, _cu_seqlens
 
 GROUPS = [
@@ -19,9 +18,9 @@ GROUPS = [
 ]
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", ROTATION.sets)
 def test_labels_tell_cases_of_a_set_apart(name):
-    labels = Counter(case.label for group in SETS[name] for case in group.cases)
+    labels = Counter(case.label for group in ROTATION.sets[name] for case in group.cases)
     assert [label for label, count in labels.items() if count > 1] == []
 
 

@@ -10,14 +10,13 @@ from PIL import Image
 
 from benchmarks import __main__ as command
 from benchmarks import record
-from benchmarks.bars import BARS
 from benchmarks.case import LIMITS, OURS
-from benchmarks.kinds import rotation
+from benchmarks.kinds import ROTATION, rotation
 from benchmarks.kinds.rotation import FULL, page, tables
 from benchmarks.pictures import fingerprint
 from benchmarks.providers import PROVIDERS
 from benchmarks.results import RESULTS, comparisons, load, save, share
-from benchmarks.shapes import RECORD, SETS
+from benchmarks.sets import BARS
 from made_up_benchmark import FakeGPU, without_tensors
 from rope_lab.records import origin
 
@@ -96,12 +95,12 @@ def test_the_record_is_whole(path):
     assert path.stem == results["gpu"].lower().replace(" ", "-")
     assert {"torch", "triton", "driver"} <= set(results["versions"])
     assert results["record"] and results["complete"] and not results["quick"]
-    assert tuple(results["sets"]) == RECORD
+    assert tuple(results["sets"]) == ROTATION.record
     found = {
         (row["set"], row["shape"], row["direction"], row["provider"]) for row in results["rows"]
     }
-    for name in RECORD:
-        for group in SETS[name]:
+    for name in ROTATION.record:
+        for group in ROTATION.sets[name]:
             for case in group.cases:
                 for direction in group.directions:
                     if case.inplace and direction == "both":
@@ -130,9 +129,8 @@ def test_every_provider_was_right_when_it_was_measured(path):
     for row in results["rows"]:
         if row["provider"] in LIMITS:
             continue
-        (case,) = (
-            case for group in SETS[row["set"]] for case in group.cases if case.label == row["shape"]
-        )
+        cases = [case for group in ROTATION.sets[row["set"]] for case in group.cases]
+        (case,) = (case for case in cases if case.label == row["shape"])
         assert row["error"] <= PROVIDERS[row["provider"]].allowed_error(case), row
         assert row["right"]
 

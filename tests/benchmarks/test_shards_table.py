@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import __main__ as command
+from benchmarks import sets
 from benchmarks.kinds import SHARDS
 from benchmarks.kinds.shards import tables
 from benchmarks.providers import NORM_AND_ROTATION, ROTATION, ROTATION_BY_TABLE, SHARES
 from benchmarks.results import RESULTS, load
-from benchmarks.shapes import OF_A_RANK
 from benchmarks.workload import Workload
 from made_up_benchmark import FakeGPU
 
-FEW_HEADS, PARTS = OF_A_RANK
+FEW_HEADS, PARTS = sets.SHARDS
 
 
 def tiny(case):
