@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from benchmarks.case import Case, Group
+from benchmarks.gpu import GPU
 from benchmarks.provider import Provider, Run
 from benchmarks.results import Table
 from benchmarks.workload import Errors
@@ -60,11 +61,13 @@ class Kind:
     file: str  # name of its records
     sets: dict[str, tuple[Group, ...]]
     record: tuple[str, ...]  # the sets that a record holds
-    providers: dict[str, Provider]
-    ours: tuple[str, ...]  # measured always, and an error of the command if it fails
-    place: Callable[[str, Group, Case], dict]  # which case, in the first fields of a row
-    facts: Callable[[Measured], dict]  # the last fields of a row
     mark: str  # a field of its rows that no other kind has
+    providers: dict[str, Provider] = field(default_factory=dict)
+    ours: tuple[str, ...] = ()  # measured always, and an error of the command if it fails
+    place: Callable[[str, Group, Case], dict] | None = None  # the first fields of a case's row
+    facts: Callable[[Measured], dict] | None = None  # the last ones
+    # measures what is no case: adds to a record's rows and fields, and says so after each part
+    more: Callable[[GPU, dict], Iterable[str]] = lambda gpu, found: ()
     about: Callable[[Iterable[Provider], dict[str, str]], dict] = origins
     page: Callable[[dict], str] | None = None
     tables: Callable[[dict], list[Table]] = lambda results: []  # in README or docs

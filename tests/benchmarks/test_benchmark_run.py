@@ -152,12 +152,6 @@ def test_what_is_not_the_whole_run_is_no_record(tmp_path, options):
     assert ("rope_kernels, on the fly" in named) == (options == ("--quick",))
 
 
-def test_a_run_out_of_time_says_so_and_is_no_record(tmp_path):
-    _, results, _ = run(tmp_path, "--minutes", "0")
-    assert not results["complete"] and not results["rows"]
-    assert {o["why"] for o in results["left_out"]} == {"no time left"}
-
-
 @pytest.mark.parametrize(
     ("has_gpu", "said"),
     [(False, "there is no GPU"), (True, "interpreted kernels are not timed")],
