@@ -2,9 +2,9 @@
 
     python tools/compare_machine_code.py OLD NEW --target sm_90
 
-The calls are the sample of the compile matrix, those that `compare_speed.py` times, and random ones
-of `calls/draw.py`, with more heads and positions than the interpreter could turn. The lab of each
-checkout plans and compiles what it would launch. PYTHONPATH names another Triton for both:
+The calls are the sample of the compile matrix, the same in the size of a model's layer, and random
+ones of `calls/draw.py`, with more heads and positions than the interpreter could turn. The lab of
+each checkout plans and compiles what it would launch. PYTHONPATH names another Triton for both:
 
     pip install --no-deps --target OTHER triton==3.6.0
     PYTHONPATH=OTHER python tools/compare_machine_code.py OLD NEW
@@ -21,17 +21,18 @@ import argparse
 import hashlib
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from calls.call import Call
 from calls.draw import draw
 from calls.sample import sample_calls
-from calls.timed import timed_calls
 from two_checkouts import Checkout, parser_of
 
 FIGURES = ("registers", "spilled", "stack", "shared", "loads", "stores", "instructions")
 CLASSES = ("identical", "same opcodes", "same figures", "within 1 %", "different")
 PERCENT = 1  # by which the instruction counts of "within 1 %" differ at most
-OF_THE_SAMPLE, TIMED, DRAWN = "sample | ", "timed | ", "drawn | "  # how names begin
+OF_THE_SAMPLE, LARGE, DRAWN = "sample | ", "large | ", "drawn | "  # how names begin
+LAYER = {"s": 4096, "h": 32}  # positions and heads
 
 # --- in the process of a checkout ----------------------------------------------------------------
 
@@ -53,8 +54,8 @@ def call_named(name: str) -> Call:
     rest = name.partition(" | ")[2]
     if name.startswith(OF_THE_SAMPLE):
         return sample_calls()[rest].call
-    if name.startswith(TIMED):
-        return timed_calls()[rest].call
+    if name.startswith(LARGE):
+        return replace(sample_calls()[rest].call, **LAYER)
     call = draw(0, int(rest))
     call.s, call.h, call.k, call.fused = 64 * call.s, 4 * call.h, 4 * call.k, True
     return call
@@ -121,7 +122,7 @@ def _options() -> argparse.Namespace:
 
 def names_of_calls(drawn: int) -> list[str]:
     """All calls, so many random ones among them."""
-    kinds = {OF_THE_SAMPLE: sample_calls(), TIMED: timed_calls(), DRAWN: range(drawn)}
+    kinds = {OF_THE_SAMPLE: sample_calls(), LARGE: sample_calls(), DRAWN: range(drawn)}
     return [f"{kind}{name}" for kind, names in kinds.items() for name in names]
 
 

@@ -1,7 +1,7 @@
 """Ask two checkouts of the project the same questions: what the three comparisons share.
 
 Each checkout answers in a process of its own, which imports `rope_kernels` and `rope_lab` from
-there. The tools are those beside this file in both, so both make the same calls.
+there. The tools and the benchmark are those beside this file in both, so both make the same calls.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.append(str(HERE.parent))  # where nothing is installed
+sys.path.insert(0, str(HERE.parent))
 
 
 class Checkout:
@@ -69,11 +69,13 @@ def parser_of(doc: str, new_is_optional: bool = False) -> argparse.ArgumentParse
 
 
 def start(folder: Path) -> None:
-    """Import the package from the checkout, not from where the tool was started."""
-    sys.path.pop(0)
-    import rope_kernels
-
+    """Import both packages from the checkout, and all else from beside this file."""
     checkout = Path(os.environ["PYTHONPATH"].split(os.pathsep)[0])
+    sys.path[0] = str(checkout)
+    import rope_kernels
+    import rope_lab  # noqa: F401
+
+    sys.path[0] = str(HERE.parent)
     if checkout not in Path(rope_kernels.__file__).resolve().parents:
         raise RuntimeError(f"rope_kernels was imported from {rope_kernels.__file__}")
 
