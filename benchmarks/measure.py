@@ -5,7 +5,7 @@ fails, is left out with the reason.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 import torch
@@ -20,23 +20,15 @@ EVERYBODY = "everybody"  # where nobody in particular is left out
 
 
 @dataclass
-class Results:
-    """What has been found out so far."""
-
-    rows: list[dict] = field(default_factory=list)
-    left_out: list[dict] = field(default_factory=list)
-
-
-@dataclass
 class OneCase:
-    """A case, which is measured beside several providers; what comes of it goes into `results`."""
+    """A case, measured beside several providers; `found` gets its rows, and who was left out."""
 
     kind: Kind
     set_name: str
     group: Group
     case: Case
     gpu: GPU
-    results: Results
+    found: dict[str, list[dict]]
 
     @property
     def place(self) -> dict:
@@ -64,7 +56,7 @@ class OneCase:
     def leave_out(self, name: str, direction: str, why: str, failed: bool = False) -> None:
         """Say why a provider has no row."""
         about = {"direction": direction, "provider": name, "why": why, "failed": failed}
-        self.results.left_out.append(self.place | about)
+        self.found["left_out"].append(self.place | about)
         if failed:
             print(f"    {direction:14} {name:33} FAILED: {why}", flush=True)
 
@@ -92,7 +84,7 @@ class OneCase:
                 host_us=host[name].median_us,
             )
             row = self.place | {"direction": direction, "provider": name}
-            self.results.rows.append(row | asdict(measured.timing) | self.kind.facts(measured))
+            self.found["rows"].append(row | asdict(measured.timing) | self.kind.facts(measured))
             print(_line(measured), flush=True)
 
     def _times(self, calls: dict[str, Callable]) -> tuple[dict, dict]:
