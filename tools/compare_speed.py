@@ -29,7 +29,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from two_checkouts import Checkout, parser_of  # it names the folder that has the benchmark
+from two_checkouts import Checkout  # it names the folder that has the benchmark
 
 # isort: split
 from benchmarks import sets
@@ -200,7 +200,7 @@ def main() -> int:
     try:
         with ExitStack() as stack:
             checkouts = {
-                side: stack.enter_context(Checkout(folder, "compare_speed", options.dry_run))
+                side: stack.enter_context(Checkout(folder, options.dry_run))
                 for side, folder in (("old", options.old), ("new", options.new))
             }
             found = checkouts["old"].ask(**more)
@@ -222,7 +222,10 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = parser_of(__doc__)
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
+    parser.add_argument("old", help="folder that holds rope_kernels/ and rope_lab/")
+    parser.add_argument("new", help="another one")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--calls", type=int, default=2000, help="calls a run of the host's clock")
     parser.add_argument("--only", default="", help="only calls whose name contains this text")
