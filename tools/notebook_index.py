@@ -330,15 +330,6 @@ def _replace(text: str, pattern: str, wanted: str, what: str) -> str:
 # Files
 
 
-@dataclass(frozen=True)
-class Place:
-    """A file, what it says, and what it has to say."""
-
-    path: Path
-    text: str
-    wanted: str
-
-
 def readme(text: str, index: Index) -> str:
     text = pages.fill(text, "notebooks", table_of_readme(index))
     return pages.fill(text, "badges", index.site.badges(index.road[0].file))
@@ -386,36 +377,38 @@ def _edit(cell: dict, change: Callable[[str], str]) -> bool:
     return wanted != source
 
 
-def places(index: Index, root: Path = ROOT) -> list[Place]:
-    """Every file that says what the index says.
+def stale(root: Path = ROOT) -> dict[Path, str]:
+    """The files that don't say what the index says, and what they have to say.
 
     Raises:
         ValueError: a file lacks the place to write to; the message names the file and the place.
     """
+    index, found = read(root), {}
     changes = {root / "README.md": readme, root / "CITATION.cff": citation}
     for entry in index.entries():
         path = root / "notebooks" / entry.file
         changes[path] = lambda text, index, entry=entry: notebook(text, entry, index)
-    found = []
     for path, change in changes.items():
         try:
             text = path.read_text(encoding="utf-8")
-            found.append(Place(path, text, change(text, index)))
+            wanted = change(text, index)
         except FileNotFoundError as error:
             raise ValueError(
                 f"{path.relative_to(root)} is in {INDEX} and does not exist."
             ) from error
         except ValueError as error:
             raise ValueError(f"{path.relative_to(root)}: {error}.") from error
+        if text != wanted:
+            found[path] = wanted
     return found
 
 
 def write(root: Path = ROOT) -> list[str]:
     """Bring every file in line with the index; the names of those that changed."""
-    stale = [place for place in places(read(root), root) if place.text != place.wanted]
-    for place in stale:
-        place.path.write_text(place.wanted, encoding="utf-8")
-    return [place.path.relative_to(root).as_posix() for place in stale]
+    changed = stale(root)
+    for path, wanted in changed.items():
+        path.write_text(wanted, encoding="utf-8")
+    return [path.relative_to(root).as_posix() for path in changed]
 
 
 def main() -> None:

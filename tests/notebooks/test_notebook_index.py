@@ -24,9 +24,7 @@ TOTAL = INDEX.minutes_of_the_road
 
 
 def names_of_stale_files(root):
-    found = notebook_index.places(notebook_index.read(root), root)
-    stale = [place.path for place in found if place.text != place.wanted]
-    return [path.relative_to(root).as_posix() for path in stale]
+    return [path.relative_to(root).as_posix() for path in notebook_index.stale(root)]
 
 
 def test_every_place_says_what_the_index_says():
