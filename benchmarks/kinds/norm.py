@@ -1,12 +1,13 @@
 """Norm and rotation: the page of a record."""
 
 from collections.abc import Iterator
+from operator import itemgetter
 
 from benchmarks import sets
 from benchmarks.kind import Kind, Measured
 from benchmarks.providers import NORMS
 from benchmarks.providers.norm import OURS
-from benchmarks.results import NOTHING, head, line
+from benchmarks.results import NOTHING, crossed, head, line
 from rope_lab.records import origin
 
 UNITS = {"forward": 1.0, "backward": 1.5}  # copies of q and k that move as many bytes
@@ -65,10 +66,8 @@ def _bars() -> Iterator[tuple[str, str, int]]:
 
 
 def _rows(rows: list[dict]) -> Iterator[str]:
-    by_name: dict[tuple[str, str], dict[str, dict]] = {}
-    for row in rows:
-        by_name.setdefault((row["format"], row["provider"]), {})[row["direction"]] = row
-    for place, found in by_name.items():
+    by_place = crossed(rows, itemgetter("format", "provider"), itemgetter("direction"))
+    for place, found in by_place.items():
         cells = []
         for direction in UNITS:
             row = found.get(direction)
