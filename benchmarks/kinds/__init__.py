@@ -7,7 +7,7 @@ from benchmarks.kinds.peers import PEERS
 from benchmarks.kinds.rotation import ROTATION
 from benchmarks.kinds.shards import SHARDS
 
-KINDS = (ROTATION, PEERS, NORM, SHARDS, MODELS)
+KINDS = (ROTATION, NORM, SHARDS, MODELS, PEERS)
 
 
 def kind_of(results: dict) -> Kind:

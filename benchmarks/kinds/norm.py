@@ -16,9 +16,9 @@ NORM_OURS = tuple(provider.name for provider in OURS)
 
 def facts(measured: Measured) -> dict:
     """The last fields of a row."""
-    unit, errors = measured.limit_us * UNITS[measured.direction], measured.checked.errors
+    unit, error = measured.limit_us * UNITS[measured.direction], measured.checked.error
     share = {"per_cent": round(100 * unit / measured.timing.median_us, 1)}
-    return share | ({"error": errors.relative} if errors else {})
+    return share if error is None else share | {"error": error}
 
 
 def page(results: dict) -> str:

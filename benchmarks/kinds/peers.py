@@ -5,7 +5,7 @@ from operator import itemgetter
 
 from benchmarks import sets
 from benchmarks.case import COS_AND_SIN, LIMITS, ON_THE_FLY, OURS
-from benchmarks.kind import Kind, Measured, rounded
+from benchmarks.kind import Kind, Measured
 from benchmarks.providers import FROM_SOURCES
 from benchmarks.results import CALL, NOTHING, PROVIDER, ROOT, Table, crossed, head, line
 from rope_lab.records import origin
@@ -33,10 +33,8 @@ _IN_README = {
 
 def facts(measured: Measured) -> dict:
     """The last fields of a row: without host time, because launchers of ours call the kernels."""
-    errors = measured.checked.errors
     return {
         "error": measured.error,
-        "max_error": errors and rounded(errors.largest),
         "how": measured.checked.run.how,
         "of_copy": round(measured.limit_us / measured.timing.median_us, 4),
         "bytes": measured.case.bytes_moved,
@@ -175,7 +173,7 @@ PEERS = Kind(
     ours=(OURS, ON_THE_FLY, COS_AND_SIN),
     place=lambda name, group, case: {"shape": case.label},
     facts=facts,
-    mark="max_error",
+    mark="of_copy",
     page=page,
     tables=tables,
     pictures={"": "peers"},

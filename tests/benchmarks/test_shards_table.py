@@ -51,7 +51,7 @@ def test_another_rank_is_an_error(monkeypatch):
 
     def error():
         one = rotation.run(workload, rotation.function(workload), "forward")
-        return workload.errors(one.call(), one.layout, "forward").relative
+        return workload.error(one.call(), one.layout, "forward")
 
     assert error() < rotation.allowed_error(case)
     monkeypatch.setattr(Workload, "ranks", {"cp_size": 4, "cp_rank": 1, "cp_order": "zigzag"})
