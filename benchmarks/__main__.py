@@ -1,8 +1,7 @@
 """Measure the kernels beside other ways to compute the same, and write what came of it.
 
-Other commands: `models` trains patched models of transformers, `report FILE ...` makes pages and
-pictures of results that are there, `sources` unpacks the kernels of other projects; each has a
---help of its own.
+Other commands: `report FILE ...` makes pages and pictures of results that are there, `sources`
+unpacks the kernels of other projects; each has a --help of its own.
 """
 
 import argparse
@@ -15,18 +14,12 @@ from benchmarks.kind import Kind
 from benchmarks.kinds import KINDS
 from benchmarks.peers import sources
 from benchmarks.record import Job, record, report_command
-from benchmarks.shapes import RECORD
 
 ROUNDS, QUICK_ROUNDS = 5, 2
+DEFAULT = KINDS[0].record  # of rotations
 
 
-def _models(arguments: Sequence[str]) -> int:
-    from benchmarks import models  # transformers, which takes seconds
-
-    return models.main(arguments)
-
-
-COMMANDS = {"models": _models, "report": report_command, "sources": sources.main}
+COMMANDS = {"report": report_command, "sources": sources.main}
 
 
 def main(
@@ -44,7 +37,8 @@ def main(
             kind,
             sets=tuple(name for name in kind.sets if name in options.what),
             beside=tuple(kind.providers) if "all" in options.providers else options.providers,
-            **{"quick": options.quick, "minutes": options.minutes, "out": options.out},
+            quick=options.quick,
+            out=options.out,
         )
         for kind in kinds
         if set(kind.sets) & set(options.what)
@@ -69,7 +63,7 @@ def _parsed(arguments: Sequence[str], kinds: Iterable[Kind]) -> argparse.Namespa
         "what",
         nargs="*",
         metavar="WHAT",
-        help=f"{', '.join(sets)} (default: {' '.join(RECORD)}, which make the record)",
+        help=f"{', '.join(sets)} (default: {' '.join(DEFAULT)}, which make the record)",
     )
     parser.add_argument("--list", action="store_true", help="say what would be measured")
     parser.add_argument(
@@ -86,7 +80,6 @@ def _parsed(arguments: Sequence[str], kinds: Iterable[Kind]) -> argparse.Namespa
         action="store_true",
         help=f"{QUICK_ROUNDS} rounds instead of {ROUNDS}; never a record",
     )
-    parser.add_argument("--minutes", type=float, default=60.0, help="start no case after these")
     parser.add_argument(
         "--out", type=Path, help="folder for the results; tables of README are then left alone"
     )
@@ -94,7 +87,7 @@ def _parsed(arguments: Sequence[str], kinds: Iterable[Kind]) -> argparse.Namespa
     unknown = [name for name in options.what if name not in sets]  # nargs="*" spoils `choices`
     if unknown:
         parser.error(f"WHAT is {unknown[0]!r}; accepted: {', '.join(sets)}")
-    options.what = options.what or RECORD
+    options.what = options.what or DEFAULT
     return options
 
 

@@ -10,11 +10,6 @@ ON_THE_FLY = "rope_kernels, on the fly"
 COS_AND_SIN = "rope_kernels, cos and sin"
 
 DIRECTIONS = ("forward", "backward", "both")  # both: forward and backward through autograd
-CLOCKS = {
-    "device": "time on the GPU, L2 flushed",
-    "replay": "the same of a CUDA graph's replay",
-    "host": "time that the CPU takes to queue a call",
-}
 _SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
 
 
@@ -41,6 +36,7 @@ class Case:
     inplace: bool = False
     base: float = 10000.0
     cp_size: int = 1  # ranks that share the sequences in zigzag order: s tokens are the first one's
+    # time on the GPU, L2 flushed; or "replay", the same of a CUDA graph; "host", what queuing takes
     clock: str = "device"
 
     @property

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from benchmarks.case import Case, Group
+from benchmarks.gpu import GPU
 from benchmarks.provider import Provider, Run
 from benchmarks.results import Table
-from benchmarks.workload import Errors
 from rope_lab.timing import Timing
 
 
@@ -18,8 +18,7 @@ class Checked:
     """A call that may be timed."""
 
     run: Run
-    errors: Errors | None  # None: a limit rotates nothing
-    right: bool
+    error: float | None  # None: a limit rotates nothing
     peak_bytes: int
 
 
@@ -38,13 +37,8 @@ class Measured:
 
     @property
     def error(self) -> float | None:
-        """Norm of the difference over the norm of what is right, in three digits."""
-        return self.checked.errors and rounded(self.checked.errors.relative)
-
-
-def rounded(error: float) -> float:
-    """In three digits."""
-    return float(f"{error:.3g}")
+        """In three digits."""
+        return self.checked.error and float(f"{self.checked.error:.3g}")
 
 
 def origins(providers: Iterable[Provider], absent: dict[str, str]) -> dict:
@@ -60,15 +54,16 @@ class Kind:
     file: str  # name of its records
     sets: dict[str, tuple[Group, ...]]
     record: tuple[str, ...]  # the sets that a record holds
-    providers: dict[str, Provider]
-    ours: tuple[str, ...]  # measured always, and an error of the command if it fails
-    place: Callable[[str, Group, Case], dict]  # which case, in the first fields of a row
-    facts: Callable[[Measured], dict]  # the last fields of a row
-    mark: str  # a field of its rows that no other kind has
+    mark: str  # a field of its rows that no kind after it has
+    providers: dict[str, Provider] = field(default_factory=dict)
+    ours: tuple[str, ...] = ()  # measured always, and an error of the command if it fails
+    place: Callable[[str, Group, Case], dict] | None = None  # the first fields of a case's row
+    facts: Callable[[Measured], dict] | None = None  # the last ones
+    # measures what is no case: adds to a record's rows and fields, and says so after each part
+    more: Callable[[GPU, dict], Iterable[str]] = lambda gpu, found: ()
     about: Callable[[Iterable[Provider], dict[str, str]], dict] = origins
     page: Callable[[dict], str] | None = None
     tables: Callable[[dict], list[Table]] = lambda results: []  # in README or docs
     verdicts: Callable[[dict], list[str]] = lambda results: []  # in words, one a line
     # what goes after the name of a picture's file -> the function in `pictures.py` that draws it
     pictures: Mapping[str, str] = field(default_factory=dict)
-    times_wrong: bool = False  # a wrong result has a row that says so; else it is left out

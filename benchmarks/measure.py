@@ -5,7 +5,7 @@ fails, is left out with the reason.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 import torch
@@ -14,29 +14,21 @@ from benchmarks.case import LIMITS, Case, Group
 from benchmarks.gpu import GPU
 from benchmarks.kind import Checked, Kind, Measured
 from benchmarks.provider import Provider, Run, first_line
-from benchmarks.workload import Errors, Workload
+from benchmarks.workload import Workload
 
-EVERYBODY, NO_TIME = "everybody", "no time left"  # where nobody in particular is left out
-
-
-@dataclass
-class Results:
-    """What has been found out so far."""
-
-    rows: list[dict] = field(default_factory=list)
-    left_out: list[dict] = field(default_factory=list)
+EVERYBODY = "everybody"  # where nobody in particular is left out
 
 
 @dataclass
 class OneCase:
-    """A case, which is measured beside several providers; what comes of it goes into `results`."""
+    """A case, measured beside several providers; `found` gets its rows, and who was left out."""
 
     kind: Kind
     set_name: str
     group: Group
     case: Case
     gpu: GPU
-    results: Results
+    found: dict[str, list[dict]]
 
     @property
     def place(self) -> dict:
@@ -64,7 +56,7 @@ class OneCase:
     def leave_out(self, name: str, direction: str, why: str, failed: bool = False) -> None:
         """Say why a provider has no row."""
         about = {"direction": direction, "provider": name, "why": why, "failed": failed}
-        self.results.left_out.append(self.place | about)
+        self.found["left_out"].append(self.place | about)
         if failed:
             print(f"    {direction:14} {name:33} FAILED: {why}", flush=True)
 
@@ -92,7 +84,7 @@ class OneCase:
                 host_us=host[name].median_us,
             )
             row = self.place | {"direction": direction, "provider": name}
-            self.results.rows.append(row | asdict(measured.timing) | self.kind.facts(measured))
+            self.found["rows"].append(row | asdict(measured.timing) | self.kind.facts(measured))
             print(_line(measured), flush=True)
 
     def _times(self, calls: dict[str, Callable]) -> tuple[dict, dict]:
@@ -107,33 +99,36 @@ class OneCase:
     ) -> Checked | None:
         """The first call against fp64; another one's memory. A graph's replay is checked too.
 
-        None: it is wrong, and wrong results of this kind are not timed.
+        None: it is wrong, and wrong results are not timed.
         """
         run = provider.run(workload, function, direction)
-        allowed = provider.allowed_error(self.case)
-        errors, right = None, True
-        results = run.call()
-        if run.layout is not None:  # a limit rotates nothing
-            errors = provider.errors(workload, results, run.layout, direction)
-            right = errors.relative <= allowed  # not if it is NaN
-        del results
-        if not right and not self.kind.times_wrong:
-            why = f"wrong: error {errors.relative:.2g} against fp64, {allowed:.2g} allowed"
-            self.leave_out(provider.name, direction, why, failed=True)
-            return None
+        error = None  # a limit rotates nothing
+        if run.layout is not None:
+            error = provider.error(workload, run.call(), run.layout, direction)
+            if not self._is_right(provider, error, direction):
+                return None
         peak = self.gpu.peak_bytes(run.call)
         if self.case.clock == "replay":
             captured = self.gpu.captured(run.call)
             if run.layout is not None:
-                again = self._errors_of_replay(provider, workload, run, captured, direction)
-                if not again.relative <= errors.relative:  # NaN, too
-                    errors, right = again, right and again.relative <= allowed
+                again = self._error_of_replay(provider, workload, run, captured, direction)
+                if not self._is_right(provider, again, direction):
+                    return None
+                error = max(error, again)
             run = replace(run, call=captured[0])
-        return Checked(run, errors, right, peak)
+        return Checked(run, error, peak)
 
-    def _errors_of_replay(
+    def _is_right(self, provider: Provider, error: float, direction: str) -> bool:
+        allowed = provider.allowed_error(self.case)
+        if error <= allowed:  # not if it is NaN
+            return True
+        why = f"wrong: error {error:.2g} against fp64, {allowed:.2g} allowed"
+        self.leave_out(provider.name, direction, why, failed=True)
+        return False
+
+    def _error_of_replay(
         self, provider: Provider, workload: Workload, run: Run, captured: tuple, direction: str
-    ) -> Errors:
+    ) -> float:
         """With NaN where the results go, which a graph without its rotation leaves there."""
         replay, outputs = captured
         fresh = workload.take(workload.x, run.layout) if run.overwrites else ()
@@ -142,7 +137,7 @@ class OneCase:
         for t, value in zip(run.overwrites, fresh, strict=True):
             t.copy_(value)
         replay()
-        return provider.errors(workload, outputs, run.layout, direction)
+        return provider.error(workload, outputs, run.layout, direction)
 
     def _try(self, provider: Provider, direction: str, make: Callable):
         try:
@@ -153,10 +148,9 @@ class OneCase:
 
 
 def _line(measured: Measured) -> str:
-    us, errors = measured.timing.median_us, measured.checked.errors
-    error = "" if errors is None else f"error {errors.relative:.1e}"
-    flag = "" if measured.checked.right else "  WRONG"
+    us, error = measured.timing.median_us, measured.checked.error
+    said = "" if error is None else f"error {error:.1e}"
     return (
         f"    {measured.direction:14} {measured.provider:33} {us:9.1f} us "
-        f"{measured.limit_us / us:6.1%}  host {measured.host_us:7.1f} us  {error}{flag}"
+        f"{measured.limit_us / us:6.1%}  host {measured.host_us:7.1f} us  {said}"
     )

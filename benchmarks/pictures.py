@@ -63,7 +63,7 @@ def fingerprint(results: dict) -> str:
 
 def seeds(rows: list[dict]) -> Figure | None:
     """GB/s against the sequence length, forward and backward, as the study plots it."""
-    rows = [row for row in rows if row["set"] == "seeds" and row["right"]]
+    rows = [row for row in rows if row["set"] == "seeds"]
     if not rows:
         return None
     figure, axes = _axes(rows, 4.9)
@@ -101,7 +101,7 @@ def shapes(rows: list[dict]) -> Figure | None:
         for together, limit in comparisons([r for r in rows if r["direction"] == direction]):
             place = labels.index(limit["shape"])
             for name, row in together.items():
-                if name not in LIMITS and row["right"]:
+                if name not in LIMITS:
                     _mark(ax, 100 * share(row, limit), place, name)
             if OURS in together:
                 ours.append(share(together[OURS], limit))

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from benchmarks.case import Case
 from benchmarks.peers.sources import Source
-from benchmarks.workload import Errors, Layout, Workload, rounded_error
+from benchmarks.workload import Layout, Workload, rounded_error
 
 BY_ITS_HOST_CODE = "its kernel, launched by its own host code"
 
@@ -75,11 +75,11 @@ class Provider:
         """How far from fp64 results may be and still be right."""
         return rounded_error(case, self.roundings)
 
-    def errors(
+    def error(
         self, workload: Workload, results: tuple[Tensor, ...], layout: Layout, direction: str
-    ) -> Errors:
+    ) -> float:
         """How far results are from fp64."""
-        return workload.errors(results, layout, direction)
+        return workload.error(results, layout, direction)
 
     def version(self) -> str | None:
         """Of the package; None: it is not installed."""

@@ -12,7 +12,7 @@ from benchmarks.case import LIMITS, Case, Group
 from benchmarks.gpu import GPU
 from benchmarks.kind import Kind
 from benchmarks.kinds import kind_of
-from benchmarks.measure import EVERYBODY, NO_TIME, OneCase, Results
+from benchmarks.measure import EVERYBODY, OneCase
 from benchmarks.peers.code import nvcc_version
 from benchmarks.provider import Provider
 from benchmarks.results import RESULTS, ROOT, file_name, load, save
@@ -29,7 +29,6 @@ class Job:
     sets: tuple[str, ...]
     beside: Sequence[str] = ()  # (): those that the groups name
     quick: bool = False
-    minutes: float = 60.0  # start no case after these
     out: Path | None = None
 
     @property
@@ -70,7 +69,7 @@ def record(job: Job, gpu: GPU) -> int:
     Returns:
         0, or 1 if ours failed or was wrong.
     """
-    providers, cases, results = job.providers(), list(job.cases()), Results()
+    providers, cases, found = job.providers(), list(job.cases()), {"rows": [], "left_out": []}
     with ThreadPoolExecutor() as pool:  # compiles and imports what comes from sources
         reasons = pool.map(lambda provider: provider.absent(), providers)
     absent = {p.name: why for p, why in zip(providers, reasons, strict=True) if why}
@@ -86,22 +85,23 @@ def record(job: Job, gpu: GPU) -> int:
 
     def store(complete: bool = False) -> None:
         late = {"seconds": spent(), "complete": complete}
-        save(path, header | late | {"rows": results.rows, "left_out": results.left_out})
+        save(path, header | late | found)
 
     for number, (name, group, case) in enumerate(cases, start=1):
         print(f"[{number}/{len(cases)}] {name}: {case.label}", flush=True)
-        one = OneCase(job.kind, name, group, case, gpu, results)
-        if spent() >= 60 * job.minutes:
-            one.leave_out(EVERYBODY, "", NO_TIME, failed=True)
-            continue
+        one = OneCase(job.kind, name, group, case, gpu, found)
         one.measure([p for p in job.providers(group) if p.name not in absent])
         store()
+    for part in job.kind.more(gpu, found):
+        print(part, flush=True)
+        store()
+        gpu.free()
     header["clocks_at_the_end"] = gpu.clocks()
-    store(complete=all(left["why"] != NO_TIME for left in results.left_out))
+    store(complete=True)
     print(f"Written after {spent():.0f} s: {path}", flush=True)
-    if results.rows:
+    if found["rows"]:
         print(report(path, into_pages=job.is_record and job.folder == RESULTS))
-    return _failures(job, results)
+    return _failures(job, found)
 
 
 def _header(job: Job, gpu: GPU, absent: dict[str, str]) -> dict:
@@ -114,14 +114,13 @@ def _header(job: Job, gpu: GPU, absent: dict[str, str]) -> dict:
     return header | job.kind.about(providers, absent)
 
 
-def _failures(job: Job, results: Results) -> int:
+def _failures(job: Job, found: dict[str, list[dict]]) -> int:
     """Say where ours failed or was wrong: 1 if it did anywhere."""
-    failed = [left for left in results.left_out if left["failed"] and left["why"] != NO_TIME]
-    wrong = [row for row in results.rows if not row.get("right", True)]
-    ours = [row for row in (*failed, *wrong) if row["provider"] in (*job.kind.ours, EVERYBODY)]
-    for row in ours:
-        place = row.get("shape") or row["format"]
-        print("FAILED or wrong:", row["provider"], place, row["direction"], file=sys.stderr)
+    failed = [left for left in found["left_out"] if left["failed"]]
+    ours = [left for left in failed if left["provider"] in (*job.kind.ours, EVERYBODY)]
+    for left in ours:
+        place = left.get("shape") or left["format"]
+        print("FAILED or wrong:", left["provider"], place, left["direction"], file=sys.stderr)
     return 1 if ours else 0
 
 

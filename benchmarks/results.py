@@ -1,15 +1,18 @@
 """Files of results: how they are written, how rows are found in them, and tables made of them."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 from benchmarks.case import LIMITS
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 NOTHING = "–"
+CALL, PROVIDER = itemgetter("shape", "direction"), itemgetter("provider")
 
 
 def load(path: Path) -> dict:
@@ -40,13 +43,17 @@ def file_name(gpu: str) -> str:
     return gpu.lower().replace(" ", "-")
 
 
+def crossed(rows: list[dict], place: Callable[[dict], Any], column: Callable[[dict], Any]) -> dict:
+    """place -> column -> row, in the order of the rows."""
+    found: dict[Any, dict[Any, dict]] = {}
+    for row in rows:
+        found.setdefault(place(row), {})[column(row)] = row
+    return found
+
+
 def comparisons(rows: list[dict]) -> Iterator[tuple[dict[str, dict], dict]]:
     """Rows measured in turns: provider -> row, and the limit's row; in the order of measuring."""
-    by_key: dict[tuple, dict[str, dict]] = {}
-    for row in rows:
-        key = row.get("set"), row["shape"], row["direction"]
-        by_key.setdefault(key, {})[row["provider"]] = row
-    for together in by_key.values():
+    for together in crossed(rows, lambda row: (row.get("set"), *CALL(row)), PROVIDER).values():
         limit = next((together[name] for name in LIMITS if name in together), None)
         if limit is not None:
             yield together, limit

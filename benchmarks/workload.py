@@ -43,14 +43,6 @@ class Layout:
         return f"{self.tensor_format} view of {self.memory} memory"
 
 
-@dataclass(frozen=True)
-class Errors:
-    """Of results, against fp64."""
-
-    relative: float  # norm of the difference over the norm of what is right, over all results
-    largest: float  # of one element
-
-
 def rounded_error(case: Case, roundings: int, exact_angles: bool = False) -> float:
     """How far from fp64 results are that round so many times.
 
@@ -152,8 +144,8 @@ class Workload:
     # what is right
 
     @torch.no_grad()
-    def errors(self, results: tuple[Tensor, ...], layout: Layout, direction: str) -> Errors:
-        """How far results are from fp64.
+    def error(self, results: tuple[Tensor, ...], layout: Layout, direction: str) -> float:
+        """How far results are from fp64: the norm of the difference over that of what is right.
 
         Raises:
             ValueError: the results have other shapes or dtypes than the layout asks for.
@@ -167,17 +159,16 @@ class Workload:
             raise ValueError(f"results have shapes {[tuple(result.shape) for result in results]}")
         if any(part.dtype != source.dtype for part in parts):
             raise ValueError(f"results have dtypes {[result.dtype for result in results]}")
-        wrong = right = largest = torch.zeros((), dtype=torch.float64, device=source.device)
+        wrong = right = torch.zeros((), dtype=torch.float64, device=source.device)
         for tokens in self._chunks():
             expected = self.rotated(source[:, tokens], self.positions[:, tokens], transpose)
             for part, want in zip(parts, expected.split(heads, 2), strict=True):
                 difference = part[:, tokens].double() - want
                 wrong = wrong + difference.square().sum()
                 right = right + want.square().sum()
-                largest = torch.maximum(largest, difference.abs().max())  # NaN stays NaN
-        return Errors(float((wrong / right).sqrt()), float(largest))
+        return float((wrong / right).sqrt())
 
-    def norm_errors(self, results: tuple[Tensor, ...], direction: str) -> Errors:
+    def norm_error(self, results: tuple[Tensor, ...], direction: str) -> float:
         """How far normalized and rotated q and k are from fp64, or the gradients of `leaves`: the
         worst of them.
 
@@ -190,9 +181,7 @@ class Workload:
             raise ValueError(f"results have shapes {shapes}")
         differences = [x.detach().double() - want for x, want in zip(results, wanted, strict=True)]
         relative = [d.norm() / want.norm() for d, want in zip(differences, wanted, strict=True)]
-        largest = [difference.abs().max() for difference in differences]
-        # torch's maximum keeps a NaN, Python's may lose it
-        return Errors(float(torch.stack(relative).max()), float(torch.stack(largest).max()))
+        return float(torch.stack(relative).max())  # torch's keeps a NaN, Python's may lose it
 
     @cached_property
     def normalized(self) -> dict[str, tuple[Tensor, ...]]:

@@ -9,13 +9,13 @@ import io
 import json
 import os
 import re
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
 from PIL import Image
 
-import edited_notebooks
 import notebook_index
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -80,7 +80,11 @@ def load_stored(name: str) -> Notebook | None:
     notebook in a subfolder.
     """
     path = FOLDER / name
-    text = edited_notebooks.in_git(f"notebooks/{name}")
+    command = ["git", "show", f":notebooks/{name}"]
+    try:
+        text = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode()
+    except (OSError, subprocess.CalledProcessError):
+        text = None
     if text is None and os.environ.get("CI"):
         text = path.read_text(encoding="utf-8")
     if text is None:

@@ -5,8 +5,10 @@
     python tools/compare_speed.py OLD NEW --only norm_rope             # the calls with a norm
     python tools/compare_speed.py OLD NEW --dry-run       # no GPU: each call once, no times
 
-For each call of `calls/timed.py` old and new take turns, and the one that begins changes every
-round, so what drifts (clocks, temperature) drifts for both. A figure is the median of the rounds.
+The calls are our own of the benchmark's bars, and tiny ones for the host's time. Both checkouts
+make those of the benchmark beside this file. For each call old and new take turns, and the one that
+begins changes every round, so what drifts (clocks, temperature) drifts for both. A figure is the
+median of the rounds.
 
 The clocks are those of `rope_lab/timing.py`. Device time has no host time in it, and inputs come
 from memory. Host time is what the CPU needs to queue one call on a tiny tensor, the GPU being idle;
@@ -19,53 +21,94 @@ verdict "SLOWER", repeat the call with `--only` and more rounds. Exit status: 0 
 """
 
 import argparse
-import datetime
-import inspect
 import json
-import platform
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from calls.make import QuickMaker, arguments_of
-from calls.timed import Timed, timed_calls
-from two_checkouts import Checkout, parser_of
+from two_checkouts import Checkout  # it names the folder that has the benchmark
+
+# isort: split
+from benchmarks import sets
+from benchmarks.case import ON_THE_FLY, OURS, Case
+from benchmarks.provider import Provider
+from benchmarks.providers import NORMS, PROVIDERS
+from benchmarks.providers.norm import OURS as NORM_OURS
+from benchmarks.workload import Workload
 
 DEVICE_SHARE, HOST_SHARE, HOST_US = 0.01, 0.03, 0.5
 HOST_RUNS = 5
+TINY = Case(64, 1, 16, 64, clock="host")
+TINY_PAIR = replace(TINY, k_heads=4)
+TINY_CALLS = (
+    TINY,
+    replace(TINY, freqs="cos and sin"),
+    replace(TINY, inplace=True),
+    replace(TINY, tensor_format="bshd", positions="ids"),
+    replace(TINY, tensor_format="thd", sequences=4),
+    TINY_PAIR,
+    replace(TINY_PAIR, inplace=True),
+)
+TINY_NORMS = tuple(
+    replace(TINY_PAIR, freqs="module", tensor_format=tensor_format, cu_seqlens=cuts)
+    for tensor_format, cuts in (("sbhd", ()), ("bhsd", ()), ("thd", (0, 16, 32, 48, 64)))
+)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A call, and who makes it."""
+
+    provider: Provider
+    case: Case
+    direction: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.provider.name}, {self.case.label}, {self.direction}"
+
+    @property
+    def clock(self) -> str:
+        return "host" if self.case.clock == "host" else "device"
+
+    @property
+    def shrunk(self) -> "Timed":
+        """The same for the interpreter."""
+        sizes = {"s": 4, "b": 1, "h": 2, "d": 16, "k_heads": min(1, self.case.k_heads)}
+        case = replace(self.case, **sizes, rotary_dim=8 if self.case.rotary_dim else 0)
+        if case.tensor_format == "thd":
+            case = replace(case, cu_seqlens=(0, 2, 4))
+        return replace(self, case=case)
+
+
+def timed_calls() -> dict[str, Timed]:
+    """All of them by name."""
+    return {timed.name: timed for timed in (*_rotations(), *_norms())}
+
+
+def _rotations() -> Iterator[Timed]:
+    of_the_bars = [case for group in sets.BARS for case in group.cases if case.clock == "device"]
+    for case in (*of_the_bars, *TINY_CALLS):
+        directions = "forward", "backward"
+        if case.clock == "host":
+            directions = *directions, "forward, grad", "both"
+        for name in (OURS, ON_THE_FLY):
+            for direction in directions:
+                if not PROVIDERS[name].cannot(case, direction):
+                    yield Timed(PROVIDERS[name], case, direction)
+
+
+def _norms() -> Iterator[Timed]:
+    for case in (*(case for group in sets.NORM for case in group.cases), *TINY_NORMS):
+        for provider in NORM_OURS:
+            for direction in ("forward", "backward"):
+                yield Timed(NORMS[provider.name], case, direction)
+
 
 # --- in the process of a checkout ----------------------------------------------------------------
-
-
-def ready(timed: Timed, device: str) -> Callable[[], object]:
-    """A function without arguments that does what is timed, on tensors made here."""
-    import torch
-
-    import rope_kernels
-
-    torch.manual_seed(20261120)
-    call, make = timed.call, QuickMaker(0, 0, device)
-    function, made = getattr(rope_kernels, call.function), arguments_of(call, rope_kernels, make)
-    arguments, options = made.given(rope_kernels, made.tensors)
-    usual = inspect.signature(function).parameters
-    options = {name: x for name, x in options.items() if x is not usual[name].default}
-    if timed.part == "forward":
-
-        def forward() -> object:
-            with torch.no_grad():
-                return function(*arguments, **options)
-
-        return forward
-    leaves = [x.requires_grad_() for x in (*made.tensors, *made.weights)]
-    grads = [make.normal(t.shape, call.dtype) for t in made.tensors]
-    if timed.part == "recorded":
-        return lambda: function(*arguments, **options)
-    if timed.part == "both":
-        return lambda: torch.autograd.grad(function(*arguments, **options), leaves, grads)
-    outs = function(*arguments, **options)
-    return lambda: torch.autograd.grad(outs, leaves, grads, retain_graph=True)
 
 
 class Stopwatch:
@@ -75,38 +118,28 @@ class Stopwatch:
         self.call = None
 
     def answer(self, question: dict) -> float | str | dict:
+        from rope_lab.records import circumstances
+        from rope_lab.timing import measure, measure_host
+
         dry, timed = question["dry_run"], timed_calls().get(question.get("name"))
         if timed is None:
-            return about()
+            return circumstances()
         if question["prepare"]:
             self.call = None  # gives back the memory of the one before
-            self.call = ready(timed.shrunk, "cpu") if dry else ready(timed, "cuda")
+            timed = timed.shrunk if dry else timed
+            workload = Workload(timed.case, "cpu" if dry else "cuda")
+            function = timed.provider.function(workload)
+            self.call = timed.provider.run(workload, function, timed.direction).call
             return "ready"
         if dry:
             self.call()
             return 0.0
-        from rope_lab.timing import measure, measure_host
-
         if timed.clock == "device":
             return measure({"": self.call}, rounds=1)[""].median_us
         return measure_host({"": self.call}, HOST_RUNS, question["calls"])[""].low_us
 
 
 answer = Stopwatch().answer
-
-
-def about() -> dict[str, str]:
-    """What the times are of."""
-    import torch
-    import triton
-
-    has_gpu = torch.cuda.is_available()
-    found = {"gpu": torch.cuda.get_device_name() if has_gpu else "none: there are no times"}
-    driver = Path("/proc/driver/nvidia/version")
-    words = driver.read_text().split() if driver.exists() else []
-    numbers = [word for word in words if word[:1].isdigit() and word.count(".") in (1, 2)]
-    found |= {"torch": torch.__version__, "triton": triton.__version__}
-    return found | {"driver": (numbers or ["unknown"])[0], "python": platform.python_version()}
 
 
 # --- the process that asks -----------------------------------------------------------------------
@@ -151,8 +184,8 @@ def row_of(name: str, clock: str, times: dict[str, list[float]]) -> dict:
 def line_of(row: dict) -> str:
     """The same as text."""
     return (
-        f"{row['call']:46} {row['old_us']:9.2f} {row['new_us']:9.2f} {row['ratio']:7.4f} "
-        f"{row['spread']:7.2%}  {row['verdict']}"
+        f"{row['old_us']:9.2f} {row['new_us']:9.2f} {row['ratio']:7.4f} "
+        f"{row['spread']:7.2%}  {row['verdict']:7} {row['call']}"
     )
 
 
@@ -167,12 +200,12 @@ def main() -> int:
     try:
         with ExitStack() as stack:
             checkouts = {
-                side: stack.enter_context(Checkout(folder, "compare_speed", options.dry_run))
+                side: stack.enter_context(Checkout(folder, options.dry_run))
                 for side, folder in (("old", options.old), ("new", options.new))
             }
             found = checkouts["old"].ask(**more)
-            print(", ".join(f"{name} {words}" for name, words in found.items()))
-            print(f"{'median of rounds, in us':46} {'old':>9} {'new':>9}   ratio  spread  verdict")
+            print(found)
+            print(f"{'old':>9} {'new':>9}   ratio  spread  medians of rounds, in us")
             for name, timed in calls.items():
                 times = time_call(name, checkouts, options.rounds, **more)
                 rows.append(row_of(name, timed.clock, times))
@@ -183,13 +216,16 @@ def main() -> int:
     slower = [row["call"] for row in rows if row["verdict"] == "SLOWER"]
     print(f"{len(rows) - len(slower)} of {len(rows)} calls keep their bar")
     if options.output:
-        found |= {"date": datetime.date.today().isoformat(), "rounds": options.rounds}
-        Path(options.output).write_text(json.dumps(found | {"rows": rows}, indent=1) + "\n")
+        found |= {"rounds": options.rounds, "rows": rows}
+        Path(options.output).write_text(json.dumps(found, indent=1) + "\n")
     return int(bool(slower))
 
 
 def _options() -> argparse.Namespace:
-    parser = parser_of(__doc__)
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
+    parser.add_argument("old", help="folder that holds rope_kernels/ and rope_lab/")
+    parser.add_argument("new", help="another one")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--calls", type=int, default=2000, help="calls a run of the host's clock")
     parser.add_argument("--only", default="", help="only calls whose name contains this text")

@@ -112,8 +112,9 @@ def digest(*parts: str | bytes) -> str:
 
 
 def listed() -> list[Mutant]:
-    entries = tomllib.loads(LIST.read_text())["mutant"]
-    return [Mutant(**{**entry, "tests": tuple(entry["tests"])}) for entry in entries]
+    by_file = tomllib.loads(LIST.read_text())
+    edits = [(file, edit) for file, edits in by_file.items() for edit in edits]
+    return [Mutant(file, **edit | {"tests": tuple(edit["tests"])}) for file, edit in edits]
 
 
 def drawn(count: int = DRAWN, seed: int = SEED) -> list[Mutant]:

@@ -16,7 +16,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import pages
@@ -57,10 +57,9 @@ class Entry:
     core: str = ""
     afterwards: str = ""
     announcement: str = ""
-    in_preparation: bool = False
     beyond: bool = False
     # from the name of the table, not a key
-    is_deeper: bool = field(default=False, kw_only=True)
+    is_deeper: bool = False
 
     @property
     def label(self) -> str:
@@ -82,17 +81,12 @@ class Entry:
         """The row in cell 0."""
         if self.is_deeper or not self.core:
             return f"{self.minutes} minutes"
-        plural = "s" if len(self.core_sections) > 1 else ""
-        return (
-            f"{self.minutes} minutes, exercises included, for the core: section{plural} {self.core}"
-        )
+        which = f"section{'s' if len(self.core_sections) > 1 else ''} {self.core}"
+        return f"{self.minutes} minutes, exercises included, for the core: {which}"
 
     def link(self, folder: str = "") -> str:
         """Its number and title, linked; `folder` leads from the reader's page to notebooks/."""
-        name = f"{self.label} {self.title}"
-        return (
-            f"{name} (in preparation)" if self.in_preparation else f"[{name}]({folder}{self.file})"
-        )
+        return f"[{self.label} {self.title}]({folder}{self.file})"
 
     def row(self, first: str) -> str:
         """Its line in the map."""
@@ -180,66 +174,55 @@ def read(root: Path = ROOT) -> Index:
     Raises:
         ValueError: the index is not as its first lines describe it; the message says where.
     """
-    try:
-        tables = tomllib.loads((root / INDEX).read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{INDEX} is not TOML: {error}") from error
+    tables = tomllib.loads((root / INDEX).read_text(encoding="utf-8"))
     if strange := set(tables) - {"ends", "site", "notebook", "deeper"}:
         raise ValueError(
             f"{INDEX} has {min(strange)!r}; it may have [ends], [site], [[notebook]] and "
             "[[deeper]]."
         )
-    ends = _from_table(Ends, tables.get("ends", {}), "[ends]")
-    road = tuple(_entry(table) for table in tables.get("notebook", []))
-    deeper = tuple(_entry(table, is_deeper=True) for table in tables.get("deeper", []))
+    road = tuple(_entry(table) for table in tables["notebook"])
+    deeper = tuple(_entry(table, is_deeper=True) for table in tables["deeper"])
     numbers = [entry.number for entry in road]
-    if not numbers or numbers != [f"{place:02d}" for place in range(len(numbers))]:
+    if numbers != [f"{place:02d}" for place in range(len(numbers))]:
         raise ValueError(f"{INDEX} numbers the notebooks {numbers}; it has to be 00, 01, 02, ...")
     for detour in deeper:
         if detour.number not in numbers:
             raise ValueError(
                 f"{detour.file} belongs to notebook {detour.number}, which is not there."
             )
-    site = _from_table(Site, tables.get("site", {}), "[site]")
+    site = _from_table(Site, tables["site"], "[site]")
     if not re.fullmatch(r"([\w.-]+/[\w.-]+)?", site.repository):
         raise ValueError(f"{INDEX}: repository is {site.repository!r}; it has to be owner/name.")
-    return Index(road, deeper, ends, site)
+    return Index(road, deeper, _from_table(Ends, tables["ends"], "[ends]"), site)
 
 
 def _entry(table: dict, is_deeper: bool = False) -> Entry:
-    entry = _from_table(Entry, table, table.get("file", "a notebook"), is_deeper=is_deeper)
+    entry = _from_table(Entry, table | {"is_deeper": is_deeper}, table.get("file", "a notebook"))
     start = "deeper/" if is_deeper else f"{entry.number}_"
-    if not (entry.file.startswith(start) and entry.file.endswith(".ipynb")):
-        raise ValueError(f"the file is {entry.file}; it has to be named {start}....ipynb.")
-    if not entry.question.endswith("?"):
-        raise ValueError(
-            f"{entry.file} asks {entry.question!r}; it has to end with a question mark."
-        )
-    if not re.fullmatch(r"(\d+(-\d+)?(, \d+(-\d+)?)*)?", entry.core):
-        raise ValueError(f"{entry.file} has the core {entry.core!r}; it has to be like '1-4, 6'.")
-    if entry.minutes <= 0:
-        raise ValueError(f"{entry.file} has {entry.minutes} minutes; it has to be above 0.")
+    checks = {
+        f"is named {start}....ipynb": re.fullmatch(rf"{start}.+\.ipynb", entry.file),
+        "has a question with a question mark": entry.question.endswith("?"),
+        "has a core like '1-4, 6'": re.fullmatch(
+            r"(\d+(-\d+)?(, \d+(-\d+)?)*)?",
+            entry.core,
+        ),
+        "has minutes, a number above 0": isinstance(entry.minutes, int) and entry.minutes > 0,
+    }
+    for wanted, holds in checks.items():
+        if not holds:
+            raise ValueError(f"{INDEX}: {entry.file} is not a notebook that {wanted}.")
     return entry
 
 
-def _from_table(kind: type, table: dict, name: str, **more):
+def _from_table(kind: type, table: dict, name: str):
     """A table of the index as a dataclass whose fields are the keys that it may have."""
-    keys = {key.name: key for key in fields(kind) if not key.kw_only}
-    for key in table:
-        if key not in keys:
-            raise ValueError(f"{name} in {INDEX} has the key {key!r}; known are {', '.join(keys)}.")
-    for key in keys.values():
-        if key.name not in table:
-            if key.default is MISSING:
-                raise ValueError(f"{name} in {INDEX} lacks the key {key.name!r}.")
-        elif type(table[key.name]) is not key.type:
-            value, wanted = table[key.name], key.type.__name__
-            raise ValueError(f"{name} in {INDEX}: {key.name} is {value!r}; it has to be {wanted}.")
-        elif re.search(r"[|\n]", str(table[key.name])):
-            raise ValueError(
-                f"{name} in {INDEX}: {key.name} has a | or a line break: it is a cell."
-            )
-    return kind(**table, **more)
+    for key, value in table.items():
+        if re.search(r"[|\n]", str(value)):
+            raise ValueError(f"{name} in {INDEX}: {key} has a | or a line break: it is a cell.")
+    try:
+        return kind(**table)
+    except TypeError as error:  # a key too many, or one that is missing
+        raise ValueError(f"{name} in {INDEX}: {error}") from error
 
 
 # What each place has to say
@@ -347,15 +330,6 @@ def _replace(text: str, pattern: str, wanted: str, what: str) -> str:
 # Files
 
 
-@dataclass(frozen=True)
-class Place:
-    """A file, what it says, and what it has to say."""
-
-    path: Path
-    text: str
-    wanted: str
-
-
 def readme(text: str, index: Index) -> str:
     text = pages.fill(text, "notebooks", table_of_readme(index))
     return pages.fill(text, "badges", index.site.badges(index.road[0].file))
@@ -403,37 +377,38 @@ def _edit(cell: dict, change: Callable[[str], str]) -> bool:
     return wanted != source
 
 
-def places(index: Index, root: Path = ROOT) -> list[Place]:
-    """Every file that says what the index says.
+def stale(root: Path = ROOT) -> dict[Path, str]:
+    """The files that don't say what the index says, and what they have to say.
 
     Raises:
         ValueError: a file lacks the place to write to; the message names the file and the place.
     """
+    index, found = read(root), {}
     changes = {root / "README.md": readme, root / "CITATION.cff": citation}
     for entry in index.entries():
-        if not entry.in_preparation:
-            path = root / "notebooks" / entry.file
-            changes[path] = lambda text, index, entry=entry: notebook(text, entry, index)
-    found = []
+        path = root / "notebooks" / entry.file
+        changes[path] = lambda text, index, entry=entry: notebook(text, entry, index)
     for path, change in changes.items():
         try:
             text = path.read_text(encoding="utf-8")
-            found.append(Place(path, text, change(text, index)))
+            wanted = change(text, index)
         except FileNotFoundError as error:
             raise ValueError(
                 f"{path.relative_to(root)} is in {INDEX} and does not exist."
             ) from error
         except ValueError as error:
             raise ValueError(f"{path.relative_to(root)}: {error}.") from error
+        if text != wanted:
+            found[path] = wanted
     return found
 
 
 def write(root: Path = ROOT) -> list[str]:
     """Bring every file in line with the index; the names of those that changed."""
-    stale = [place for place in places(read(root), root) if place.text != place.wanted]
-    for place in stale:
-        place.path.write_text(place.wanted, encoding="utf-8")
-    return [place.path.relative_to(root).as_posix() for place in stale]
+    changed = stale(root)
+    for path, wanted in changed.items():
+        path.write_text(wanted, encoding="utf-8")
+    return [path.relative_to(root).as_posix() for path in changed]
 
 
 def main() -> None:
@@ -441,9 +416,8 @@ def main() -> None:
         changed = write()
     except ValueError as error:
         sys.exit(f"error: {error}")
-    print(
-        *[f"wrote {name}" for name in changed] or ["Everything says what the index says."], sep="\n"
-    )
+    said = [f"wrote {name}" for name in changed] or ["Everything says what the index says."]
+    print(*said, sep="\n")
 
 
 if __name__ == "__main__":

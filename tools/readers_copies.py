@@ -37,7 +37,6 @@ class Report:
 
     made: list[str] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)  # the original has changed since
-    orphaned: list[str] = field(default_factory=list)  # the original is gone
 
 
 def authored(text: str) -> list[dict]:
@@ -119,12 +118,7 @@ def make_copies(root: Path = ROOT) -> Report:
         if original.suffix == ".ipynb":
             _copy_notebook(original, copies / name, name, remembered, report)
         else:
-            _link(original, copies / name, name, remembered)
-    report.orphaned = sorted(
-        name
-        for name in remembered
-        if name.endswith(".ipynb") and (copies / name).exists() and not (originals / name).exists()
-    )
+            _link(original, copies / name)
     _write(copies / MEMORY, json.dumps(remembered, indent=1, sort_keys=True) + "\n")
     return report
 
@@ -174,36 +168,12 @@ def _state_of(copy: Path) -> tuple[str | None, bool]:
     return found, any(cell.get("outputs") for cell in json.loads(text)["cells"])
 
 
-def _link(original: Path, copy: Path, name: str, remembered: dict[str, str]) -> None:
-    """Link the copy to its original; where links are impossible, copy what has changed."""
-    if copy.is_symlink() or (not copy.exists() and _could_link(original, copy)):
-        return
-    if copy.exists() and copy.is_dir() != original.is_dir():
-        return  # the reader's
-    if original.is_dir():
-        for entry in _entries(original):
-            _link(entry, copy / entry.name, f"{name}/{entry.name}", remembered)
-        return
-    now = _digest_of_file(original)
-    found = _digest_of_file(copy) if copy.exists() else None
-    if found in (None, now, remembered.get(name)):  # otherwise the reader's
-        if found != now:
-            shutil.copy2(original, copy)
-        remembered[name] = now
-
-
-def _digest_of_file(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-
-
-def _could_link(original: Path, copy: Path) -> bool:
+def _link(original: Path, copy: Path) -> None:
+    """Link the copy to its original, unless the reader has something there."""
     copy.parent.mkdir(parents=True, exist_ok=True)
-    target = os.path.relpath(original.resolve(), copy.parent.resolve())
-    try:
+    if not (copy.exists() or copy.is_symlink()):
+        target = os.path.relpath(original.resolve(), copy.parent.resolve())
         copy.symlink_to(target, original.is_dir())
-    except OSError:  # a file system without links, or Windows without the right to make them
-        return False
-    return True
 
 
 def _read_memory(path: Path) -> dict[str, str]:
@@ -284,8 +254,6 @@ def print_report(report: Report) -> None:
             "Rename one and run 'make lab' to get its new version. 'make lab FRESH=1' copies all "
             "again and keeps yours in a dated backup."
         )
-    if report.orphaned:
-        print(f"Without an original now, and left as you have them: {_named(report.orphaned)}.")
     if report == Report():
         print(f"Your copies in {COPIES} are up to date.")
 

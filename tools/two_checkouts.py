@@ -1,10 +1,9 @@
-"""Ask two checkouts of the project the same questions: what the three comparisons share.
+"""Two checkouts of the project answer `compare_speed.py`, each in a process of its own.
 
-Each checkout answers in a process of its own, which imports `rope_kernels` and `rope_lab` from
-there. The tools are those beside this file in both, so both make the same calls.
+That process imports `rope_kernels` and `rope_lab` from the checkout. The benchmark is that beside
+this file in both, so both make the same calls.
 """
 
-import argparse
 import importlib
 import math
 import os
@@ -13,22 +12,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.append(str(HERE.parent))  # where nothing is installed
+sys.path.insert(0, str(HERE.parent))
 
 
 class Checkout:
     """A process that answers questions about one checkout."""
 
-    def __init__(self, folder: str, tool: str, interpret: bool) -> None:
+    def __init__(self, folder: str, interpret: bool) -> None:
         """
         Args:
             folder: it holds rope_kernels/ and rope_lab/.
-            tool: the name of the module that asks; its `answer` answers there.
             interpret: kernels run in Triton's interpreter.
         """
         from rope_lab.child import Worker  # the process that answers imports its checkout's
 
-        self.folder, self.tool = Path(folder).resolve(), tool
+        self.folder = Path(folder).resolve()
         paths = [str(self.folder), str(HERE), os.environ.get("PYTHONPATH")]
         environment = {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
         environment["TRITON_INTERPRET"] = "1" if interpret else "0"
@@ -43,7 +41,7 @@ class Checkout:
         from rope_lab.child import Ended
 
         try:
-            return self.worker.ask({"tool": self.tool} | question, math.inf)["answer"]
+            return self.worker.ask(question, math.inf)["answer"]
         except Ended as ended:
             told = f"the process of {self.folder} ended at {question}:\n{ended.words}"
             raise RuntimeError(told) from ended
@@ -55,28 +53,20 @@ class Checkout:
         self.worker.end()
 
 
-def parser_of(doc: str, new_is_optional: bool = False) -> argparse.ArgumentParser:
-    """A tool's arguments: both checkouts."""
-    formatter = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=doc, formatter_class=formatter)
-    parser.add_argument("old", help="folder that holds rope_kernels/ and rope_lab/")
-    without = {"nargs": "?"} if new_is_optional else {}
-    parser.add_argument("new", help="another one", **without)
-    return parser
-
-
 # What `rope_lab/worker.py` calls in the process of a checkout
 
 
 def start(folder: Path) -> None:
-    """Import the package from the checkout, not from where the tool was started."""
-    sys.path.pop(0)
-    import rope_kernels
-
+    """Import both packages from the checkout, and all else from beside this file."""
     checkout = Path(os.environ["PYTHONPATH"].split(os.pathsep)[0])
+    sys.path[0] = str(checkout)
+    import rope_kernels
+    import rope_lab  # noqa: F401
+
+    sys.path[0] = str(HERE.parent)
     if checkout not in Path(rope_kernels.__file__).resolve().parents:
         raise RuntimeError(f"rope_kernels was imported from {rope_kernels.__file__}")
 
 
 def answer(job: dict, folder: Path, tell: Callable) -> dict:
-    return {"answer": importlib.import_module(job.pop("tool")).answer(job)}
+    return {"answer": importlib.import_module("compare_speed").answer(job)}

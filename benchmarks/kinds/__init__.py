@@ -1,12 +1,13 @@
 """The kinds of record, a file each: what a row says, and what is made of the rows."""
 
 from benchmarks.kind import Kind
+from benchmarks.kinds.models import MODELS
 from benchmarks.kinds.norm import NORM
 from benchmarks.kinds.peers import PEERS
 from benchmarks.kinds.rotation import ROTATION
 from benchmarks.kinds.shards import SHARDS
 
-KINDS = (ROTATION, PEERS, NORM, SHARDS)
+KINDS = (ROTATION, NORM, SHARDS, MODELS, PEERS)
 
 
 def kind_of(results: dict) -> Kind:

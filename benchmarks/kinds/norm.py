@@ -1,12 +1,13 @@
 """Norm and rotation: the page of a record."""
 
 from collections.abc import Iterator
+from operator import itemgetter
 
-from benchmarks import bars
+from benchmarks import sets
 from benchmarks.kind import Kind, Measured
 from benchmarks.providers import NORMS
 from benchmarks.providers.norm import OURS
-from benchmarks.results import NOTHING, head, line
+from benchmarks.results import NOTHING, crossed, head, line
 from rope_lab.records import origin
 
 UNITS = {"forward": 1.0, "backward": 1.5}  # copies of q and k that move as many bytes
@@ -15,14 +16,14 @@ NORM_OURS = tuple(provider.name for provider in OURS)
 
 def facts(measured: Measured) -> dict:
     """The last fields of a row."""
-    unit, errors = measured.limit_us * UNITS[measured.direction], measured.checked.errors
+    unit, error = measured.limit_us * UNITS[measured.direction], measured.checked.error
     share = {"per_cent": round(100 * unit / measured.timing.median_us, 1)}
-    return share | ({"error": errors.relative} if errors else {})
+    return share if error is None else share | {"error": error}
 
 
 def page(results: dict) -> str:
     """A row for each provider in each format, the verdicts, who was left out; a record's `note`."""
-    case = bars.NORM[0].cases[0]
+    case = sets.NORM[0].cases[0]
     command = "benchmarks norm" if "format" in results else "benchmarks.norm"  # until 2026-11-22
     lines = [
         "# Normalize and rotate q and k",
@@ -58,17 +59,15 @@ def verdict_lines(results: dict) -> list[str]:
 
 def _bars() -> Iterator[tuple[str, str, int]]:
     """Format, direction, per cent."""
-    for group in bars.NORM:
+    for group in sets.NORM:
         for case in group.cases:
             for direction, bar in group.bars:
                 yield case.tensor_format, direction, round(100 * bar.at_least)
 
 
 def _rows(rows: list[dict]) -> Iterator[str]:
-    by_name: dict[tuple[str, str], dict[str, dict]] = {}
-    for row in rows:
-        by_name.setdefault((row["format"], row["provider"]), {})[row["direction"]] = row
-    for place, found in by_name.items():
+    by_place = crossed(rows, itemgetter("format", "provider"), itemgetter("direction"))
+    for place, found in by_place.items():
         cells = []
         for direction in UNITS:
             row = found.get(direction)
@@ -88,7 +87,7 @@ def _left_out(results: dict) -> Iterator[str]:
 
 NORM = Kind(
     file="{gpu}-norm",
-    sets={"norm": bars.NORM},
+    sets={"norm": sets.NORM},
     record=("norm",),
     providers=NORMS,
     ours=NORM_OURS,

@@ -1,12 +1,13 @@
 """Everybody from their sources: the page of a record, and README's six rows."""
 
 import re
+from operator import itemgetter
 
+from benchmarks import sets
 from benchmarks.case import COS_AND_SIN, LIMITS, ON_THE_FLY, OURS
-from benchmarks.kind import Kind, Measured, rounded
+from benchmarks.kind import Kind, Measured
 from benchmarks.providers import FROM_SOURCES
-from benchmarks.results import NOTHING, ROOT, Table, head, line
-from benchmarks.shapes import EVERYBODY_FROM_SOURCES
+from benchmarks.results import CALL, NOTHING, PROVIDER, ROOT, Table, crossed, head, line
 from rope_lab.records import origin
 
 README = ROOT / "README.md"
@@ -32,10 +33,8 @@ _IN_README = {
 
 def facts(measured: Measured) -> dict:
     """The last fields of a row: without host time, because launchers of ours call the kernels."""
-    errors = measured.checked.errors
     return {
         "error": measured.error,
-        "max_error": errors and rounded(errors.largest),
         "how": measured.checked.run.how,
         "of_copy": round(measured.limit_us / measured.timing.median_us, 4),
         "bytes": measured.case.bytes_moved,
@@ -73,8 +72,8 @@ def tables(record: dict) -> list[Table]:
     """
     if record["gpu"] != IN_README:
         return []
-    found = {(row["shape"], row["direction"], row["provider"]): row for row in record["rows"]}
-    times = [f"{found[*case, 'copy_']['median_us']:.1f} µs" for case in IN_BRIEF]
+    found = crossed(record["rows"], CALL, PROVIDER)
+    times = [f"{found[case]['copy_']['median_us']:.1f} µs" for case in IN_BRIEF]
     lines = [*head(["", *(_in_brief(*case) for case in IN_BRIEF)], 1), line(["copy", *times])]
     ways: dict[str, list[str]] = {}
     for name in record["providers"]:
@@ -84,7 +83,7 @@ def tables(record: dict) -> list[Table]:
     for project, names in ways.items():
         cells = []
         for case in IN_BRIEF:
-            shares = [found[*case, name]["of_copy"] for name in names if (*case, name) in found]
+            shares = [found[case][name]["of_copy"] for name in names if name in found[case]]
             cells.append(f"{max(shares):.0%}" if shares else NOTHING)
         lines.append(line([project, *cells]))
     source = origin(record["gpu"], record["versions"], record["date"])
@@ -105,13 +104,11 @@ def _in_brief(shape: str, direction: str) -> str:
 def _table(record: dict, direction: str) -> list[str]:
     rows = [row for row in record["rows"] if row["direction"] == direction]
     shapes = list(dict.fromkeys(row["shape"] for row in rows))
-    by_place = {(row["provider"], row["shape"]): row for row in rows}
     lines = head([direction, *shapes, "largest error"], 1)
-    for name in dict.fromkeys(row["provider"] for row in rows):
-        mine = [by_place.get((name, shape)) for shape in shapes]
-        errors = [row["error"] for row in mine if row and row["error"] is not None]
+    for name, mine in crossed(rows, PROVIDER, itemgetter("shape")).items():
+        errors = [row["error"] for row in mine.values() if row["error"] is not None]
         worst = f"{max(errors):.1e}" if errors else NOTHING
-        lines.append(line([name, *map(_cell, mine), worst]))
+        lines.append(line([name, *(_cell(mine.get(shape)) for shape in shapes), worst]))
     return lines
 
 
@@ -124,12 +121,9 @@ def _cell(row: dict | None) -> str:
 
 def _against_transformer_engine(record: dict) -> list[str]:
     """How many times as fast ours is, with the faster of their two layouts."""
-    by_place: dict[tuple[str, str], dict[str, float]] = {}
-    for row in record["rows"]:
-        place = row["shape"], row["direction"]
-        by_place.setdefault(place, {})[row["provider"]] = row["median_us"]
     lines = head(["ours against TransformerEngine's", "", "theirs", "ours", "on the fly"], 2)
-    for (shape, direction), times in by_place.items():
+    for call, together in crossed(record["rows"], CALL, PROVIDER).items():
+        times = {name: row["median_us"] for name, row in together.items()}
         theirs = min((times[name] for name in _THEIRS if name in times), default=None)
         if theirs is None:
             continue
@@ -137,7 +131,7 @@ def _against_transformer_engine(record: dict) -> list[str]:
             f"{theirs / times[name]:.2f}x ({times[name]:.1f} µs)" if name in times else NOTHING
             for name in (OURS, ON_THE_FLY)
         ]
-        lines.append(line([shape, direction, f"{theirs:.1f} µs", *ours]))
+        lines.append(line([*call, f"{theirs:.1f} µs", *ours]))
     return lines
 
 
@@ -173,13 +167,13 @@ def _left_out(record: dict) -> list[str]:
 
 PEERS = Kind(
     file="peers-{gpu}",
-    sets={"peers": EVERYBODY_FROM_SOURCES},
+    sets={"peers": sets.PEERS},
     record=("peers",),
     providers=FROM_SOURCES,
     ours=(OURS, ON_THE_FLY, COS_AND_SIN),
     place=lambda name, group, case: {"shape": case.label},
     facts=facts,
-    mark="max_error",
+    mark="of_copy",
     page=page,
     tables=tables,
     pictures={"": "peers"},

@@ -1,13 +1,14 @@
 """What a rank of many rotates, on one GPU: few heads, or its part of a long sequence."""
 
 from collections.abc import Callable
+from operator import itemgetter
 
+from benchmarks import sets
 from benchmarks.case import Case
 from benchmarks.kind import Kind, Measured
 from benchmarks.kinds.norm import UNITS
 from benchmarks.providers import NORM_AND_ROTATION, ROTATION, ROTATION_BY_TABLE, SHARES
-from benchmarks.results import ROOT, Table, head, line
-from benchmarks.shapes import OF_A_RANK
+from benchmarks.results import ROOT, Table, crossed, head, line
 from rope_lab.records import origin
 
 PAGE = ROOT / "docs" / "kernels.md"
@@ -65,21 +66,21 @@ def _part(row: dict) -> tuple[str, ...]:
 
 def _lines(rows: list[dict], titles: list[str], place_of: Callable) -> list[str]:
     """A table with a line for each place and a column for each kind of call."""
-    by_place: dict[tuple, dict] = {}
-    for row in rows:
-        cells = by_place.setdefault(place_of(row), {})
-        call = row["provider"], row["direction"]
-        cells[call] = f"{row['median_us']:.1f} ({100 * row['of_copy']:.0f})"
-    shown = [call for call in SHOWN if any(call in cells for cells in by_place.values())]
+    by_place = crossed(rows, place_of, itemgetter("provider", "direction"))
+    shown = [call for call in SHOWN if any(call in found for found in by_place.values())]
     lines = head([*titles, *(SHOWN[call] for call in shown)], len(titles))
-    return lines + [
-        line([*where, *(cells[call] for call in shown)]) for where, cells in by_place.items()
-    ]
+    for where, found in by_place.items():
+        lines.append(line([*where, *(_cell(found[call]) for call in shown)]))
+    return lines
+
+
+def _cell(row: dict) -> str:
+    return f"{row['median_us']:.1f} ({100 * row['of_copy']:.0f})"
 
 
 SHARDS = Kind(
     file="{gpu}-shards",
-    sets={"shards": OF_A_RANK},
+    sets={"shards": sets.SHARDS},
     record=("shards",),
     providers=SHARES,
     ours=(ROTATION, ROTATION_BY_TABLE, NORM_AND_ROTATION),

@@ -9,7 +9,7 @@ from torch._functorch import config as functorch_config
 
 from benchmarks.case import Case
 from benchmarks.provider import Provider, Run
-from benchmarks.workload import EPS, Errors, Layout, Workload
+from benchmarks.workload import EPS, Layout, Workload
 from rope_kernels import qk_norm_rope, rope_qk
 
 TWO_KERNELS = "rms_norm of PyTorch, then rope_qk"
@@ -23,8 +23,8 @@ class NormProvider(Provider):
     def allowed_error(self, case: Case) -> float:
         return self.largest_error
 
-    def errors(self, workload: Workload, results: tuple, layout: Layout, direction: str) -> Errors:
-        return workload.norm_errors(results, direction)
+    def error(self, workload: Workload, results: tuple, layout: Layout, direction: str) -> float:
+        return workload.norm_error(results, direction)
 
     def cannot(self, case: Case, direction: str) -> str | None:
         return "norms are not measured on a part of a sequence" if case.cp_size > 1 else None

@@ -21,7 +21,7 @@ class Ours(Provider):
             return "that is rope_kernels itself here"
         if self.freqs == "cos and sin" and case.tensor_format == "thd":
             return "cos and sin of each token come with dense batches"
-        if case.inplace and direction == "both":
+        if case.inplace and direction in ("forward, grad", "both"):
             return "a leaf of autograd is not overwritten"
         return None
 

@@ -12,7 +12,6 @@ from benchmarks.kind import Checked
 from benchmarks.kinds import ROTATION
 from benchmarks.provider import FromSources, Run
 from benchmarks.providers import PROVIDERS
-from benchmarks.workload import Errors
 from rope_lab.timing import Timing
 
 SHARES = {  # of the limit's speed; whoever is not named gets a half
@@ -83,7 +82,7 @@ def without_tensors(monkeypatch, gpu):
         measure.OneCase,
         "_checked",
         lambda self, workload, provider, function, direction: Checked(
-            Run(lambda: ()), Errors(1e-8, 1e-8), right=True, peak_bytes=2**20
+            Run(lambda: ()), 1e-8, peak_bytes=2**20
         ),
     )
     for provider in PROVIDERS.values():

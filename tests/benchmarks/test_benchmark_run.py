@@ -76,12 +76,15 @@ def test_a_run_checks_measures_and_writes(tmp_path, capsys, with_pictures):
         OURS,
     }
     for row in results["rows"]:
-        assert row["right"] and row["samples"] and row["peak_bytes"]
+        assert row["samples"] and row["peak_bytes"]
         assert row["host_us"] > 0 and row["bytes"] > 0
         assert (row["error"] is None) == (row["provider"] in ("copy_", "x * 2"))
     of_a_record = load(RESULTS / "nvidia-h200-bars.json")
     assert set(results) == set(of_a_record)
-    assert {frozenset(row) for row in (*results["rows"], *of_a_record["rows"])} == {frozenset(row)}
+    assert {frozenset(row) for row in results["rows"]} == {
+        frozenset(row) - {"right"}
+        for row in of_a_record["rows"]  # wrong ones had rows once
+    }
     assert rows_of(results, provider=OURS, direction="forward", group="tiny")[0]["bar"]
     assert not rows_of(results, provider="PyTorch eager", group="tiny")[0]["bar"]
     assert "[4/5]" in said and "98.5%" in said and "TransformerEngine: not unpacked" in said
@@ -110,9 +113,8 @@ def test_a_graph_that_captured_nothing_is_wrong(tmp_path):
             return (lambda: None), call()
 
     status, results, _ = run(tmp_path, "bars", gpu=Empty(device="cpu"))
-    (ours,) = rows_of(results, clock="replay", provider=OURS)
-    (eager,) = rows_of(results, clock="replay", provider="PyTorch eager")
-    assert not ours["right"] and not eager["right"] and status == 1
+    left = {one["provider"] for one in results["left_out"] if "wrong: error" in one["why"]}
+    assert left == {OURS, "PyTorch eager"} and status == 1
 
 
 def test_a_provider_that_fails_is_left_out_and_the_others_are_measured(tmp_path, monkeypatch):
@@ -138,9 +140,8 @@ def test_ours_failing_or_wrong_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(ours, "function", wrong)
     status, results, _ = run(tmp_path)
     assert status == 1
-    forward = rows_of(results, provider=OURS, direction="forward")
-    assert forward and not any(r["right"] for r in forward)
-    assert "wrong" in (tmp_path / "made-up.md").read_text().lower()
+    assert not rows_of(results, provider=OURS, direction="forward")
+    assert "wrong: error 2 against fp64" in (tmp_path / "made-up.md").read_text()
 
 
 @pytest.mark.parametrize("options", [("--quick",), ("seeds",), ("--providers", "PyTorch eager")])
@@ -150,12 +151,6 @@ def test_what_is_not_the_whole_run_is_no_record(tmp_path, options):
     assert results["quick"] == (options == ("--quick",))
     named = {r["provider"] for r in (*results["rows"], *results["left_out"])}
     assert ("rope_kernels, on the fly" in named) == (options == ("--quick",))
-
-
-def test_a_run_out_of_time_says_so_and_is_no_record(tmp_path):
-    _, results, _ = run(tmp_path, "--minutes", "0")
-    assert not results["complete"] and not results["rows"]
-    assert {o["why"] for o in results["left_out"]} == {"no time left"}
 
 
 @pytest.mark.parametrize(
@@ -191,7 +186,7 @@ def test_a_run_on_a_gpu(tmp_path):
     assert {row["peak_bytes"] for row in copies} == {0}  # into a buffer that is there
     ours = rows_of(results, provider=OURS, direction="forward", clock="device", inplace=False)
     assert all(512 <= row["peak_bytes"] <= 4096 for row in ours)  # its result and no more
-    assert all(row["right"] and 0 < row["median_us"] < 1e4 for row in results["rows"])
+    assert all(0 < row["median_us"] < 1e4 for row in results["rows"])
 
 
 # full sizes, times made up
@@ -227,7 +222,7 @@ def test_verdicts_are_the_worst_cases(gpu, kind, tmp_path):
 
 def test_of_several_ratios_the_largest_counts():
     def rows(shape, ours, bar):
-        about = {"set": "bars", "group": "g", "shape": shape, "direction": "forward", "right": True}
+        about = {"set": "bars", "group": "g", "shape": shape, "direction": "forward"}
         times = {"copy_": (10.0, None), OURS: (ours, bar)}
         return [
             about | {"provider": name, "median_us": us, "bar": bar}

@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import __main__ as command
+from benchmarks import sets
 from benchmarks.kinds import SHARDS
 from benchmarks.kinds.shards import tables
 from benchmarks.providers import NORM_AND_ROTATION, ROTATION, ROTATION_BY_TABLE, SHARES
 from benchmarks.results import RESULTS, load
-from benchmarks.shapes import OF_A_RANK
 from benchmarks.workload import Workload
 from made_up_benchmark import FakeGPU
 
-FEW_HEADS, PARTS = OF_A_RANK
+FEW_HEADS, PARTS = sets.SHARDS
 
 
 def tiny(case):
@@ -51,7 +51,7 @@ def test_another_rank_is_an_error(monkeypatch):
 
     def error():
         one = rotation.run(workload, rotation.function(workload), "forward")
-        return workload.errors(one.call(), one.layout, "forward").relative
+        return workload.error(one.call(), one.layout, "forward")
 
     assert error() < rotation.allowed_error(case)
     monkeypatch.setattr(Workload, "ranks", {"cp_size": 4, "cp_rank": 1, "cp_order": "zigzag"})

@@ -1,18 +1,21 @@
-"""tools/compare_*.py: do they see what they must see?"""
+"""The tools that compare two checkouts: do they show what they must show?"""
 
 import inspect
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-import compare_machine_code
-import compare_results
+import call_results
 import compare_speed
+import machine_code
 import rope_kernels
 from calls.draw import FUNCTIONS, draw
 from calls.make import Maker, arguments_of
@@ -22,9 +25,10 @@ TOOLS = ROOT / "tools"
 pytestmark = pytest.mark.usefixtures("needs_triton")
 
 
-def run_tool(name, *arguments):
+def run_tool(name, *arguments, checkout=ROOT):
     command = [sys.executable, TOOLS / f"{name}.py", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True)
+    environment = os.environ | {"PYTHONPATH": str(checkout)}
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
 # What a copy of the package ends with: the negative for interleaved pairs, and of a norm's gradient
@@ -77,15 +81,16 @@ def test_a_broken_copy_is_found_in_the_broken_calls_alone(tmp_path):
     shutil.copytree(ROOT / "rope_kernels", tmp_path / "rope_kernels", ignore=ignored)
     with (tmp_path / "rope_kernels" / "__init__.py").open("a") as file:
         file.write(WRONG)
-    result = run_tool("compare_results", ROOT, tmp_path, "--jobs", 1, "--only", *broken, *sound)
-    assert result.returncode == 1, result.stderr
-    assert "2 differences in 3 calls" in result.stdout
-    assert all(f"call {index}:\n" in result.stdout for index in broken)
-    assert "differs: #0 0: old ['" in result.stdout
-    assert "differs: #0 gradient of t: old ['" in result.stdout
+    numbers = "--only", *broken, *sound
+    old, new = (run_tool("call_results", *numbers, checkout=x).stdout for x in (ROOT, tmp_path))
+    pairs = zip(old.splitlines(), new.splitlines(), strict=True)
+    different = [one for one, other in pairs if one != other]
+    assert {line.split(" | ")[0] for line in different} == {f"call {index}" for index in broken}
+    assert f"call {broken[0]} | #0 0: [" in "\n".join(different)
+    assert f"call {broken[1]} | #0 gradient of t: [" in "\n".join(different)
 
 
-class Negated(compare_results.PlainPyTorch):
+class Negated(call_results.PlainPyTorch):
     """Plain PyTorch that turns the other way."""
 
     def __getattr__(self, name):
@@ -103,8 +108,8 @@ def test_plain_pytorch_agrees_and_what_does_not_is_found():
     plain = [i for i in plain if calls[i].function == "apply_rotary_pos_emb"]
     index = min(plain, key=lambda i: calls[i].s * calls[i].d)
     asked = 0, index, "cpu", rope_kernels
-    assert compare_results.differences_from_pytorch(*asked) == []
-    found = compare_results.differences_from_pytorch(*asked, Negated(rope_kernels))
+    assert call_results.differences_from_pytorch(*asked) == []
+    found = call_results.differences_from_pytorch(*asked, Negated(rope_kernels))
     assert any(line.startswith("#0 0: differs by") for line in found)
 
 
@@ -128,50 +133,28 @@ def test_every_argument_is_drawn_with_another_value_than_its_default():
     assert missing == set()
 
 
-LAUNCH = {"sass": "a", "opcodes": "b", "registers": 40, "spilled": 0, "stack": 0, "shared": 0}
-LAUNCH |= {"loads": {"16": 4}, "stores": {"16": 4}, "instructions": 300, "launch": [8, 1]}
-
-
-@pytest.mark.parametrize(
-    ("changes", "status", "said"),
-    [
-        ({}, 0, "identical: 1 of 1"),
-        ({"sass": "x"}, 0, "same opcodes: 1 of 1 calls\n    table"),
-        ({"sass": "x", "opcodes": "x"}, 0, "same figures: 1 of 1 calls\n    table"),
-        ({"sass": "x", "registers": 41}, 1, "different: 1 of 1 calls\n    table: registers 40"),
-        ({"sass": "x", "instructions": 297}, 0, "within 1 %: 1 of 1 calls"),
-        ({"sass": "x", "instructions": 304}, 1, "different: 1 of 1 calls"),
-        ({"launch": [4, 1]}, 0, "warps: 1 calls\n    table: [[8, 1]] -> [[4, 1]]"),
-    ],
-)
-def test_machine_code_is_compared(changes, status, said, capsys):
-    before = {"table": [LAUNCH]}
-    assert compare_machine_code.compare(before, {"table": [LAUNCH | changes]}) == status
-    assert said in capsys.readouterr().out
-    assert compare_machine_code.compare(before, {"table": [{"refused": "ValueError"}]}) == 1
-    assert "refused None -> ValueError" in capsys.readouterr().out
-
-
 def test_a_call_is_compiled_without_a_gpu():
     """One of each kind; a backward has launches of its own."""
-    asked = {"target": "sm_90"}
-    refused = compare_machine_code.answer(asked | {"name": "drawn | 11"})
-    assert refused == [{"refused": "ValueError"}]
+    calls = dict(machine_code.calls(12))
+    assert list(machine_code.lines_of(calls["drawn | 11"], "sm_90")) == ["ValueError"]
     for name, launches in {
         "sample | half rotary": 1,
-        "timed | qk_norm_rope, bhsd, table, backward": 3,
+        "large | norm of q and k, backward": 3,
         "drawn | 1": 1,
         "drawn | 3": 2,  # q and k differ in their norms
     }.items():
-        found = compare_machine_code.answer(asked | {"name": name})
+        found = list(machine_code.lines_of(calls[name], "sm_90"))
         assert len(found) == launches, name
-        assert all(0 < x["registers"] <= 255 and x["instructions"] > 90 for x in found), found
+        for line in found:
+            numbers = dict(re.findall(r"(\w+) (\d+)[,|]", line + ","))
+            assert 0 < int(numbers["registers"]) <= 255 and int(numbers["instructions"]) > 90
 
 
-def test_two_checkouts_are_asked_for_their_machine_code():
-    result = run_tool("compare_machine_code", ROOT, ROOT, "--only", "sample | half rotary")
-    assert result.returncode == 0, result.stderr
-    assert "identical: 1 of 1 calls" in result.stdout
+def test_another_instruction_is_another_line():
+    call = dict(machine_code.calls(0))["sample | half rotary"]
+    (line,) = machine_code.lines_of(call, "sm_90")
+    (inverse,) = machine_code.lines_of(replace(call, inverse=True), "sm_90")
+    assert line != inverse and line == next(machine_code.lines_of(call, "sm_90"))
 
 
 def test_times_are_judged_by_their_medians():
@@ -185,9 +168,10 @@ def test_times_are_judged_by_their_medians():
 
 def test_two_checkouts_make_a_call_in_a_dry_run(tmp_path):
     output = tmp_path / "speed.json"
-    name = "qk_norm_rope, thd, on the fly, backward"
-    options = "--dry-run", "--only", name, "--rounds", 2, "-o", output
+    norm = "qk_norm_rope, on the fly, thd (8192, 32/8, 128) bf16"
+    options = "--dry-run", "--only", norm, "--rounds", 2, "-o", output
     result = run_tool("compare_speed", ROOT, ROOT, *options)
     assert result.returncode == 0, result.stderr
-    [row] = json.loads(output.read_text())["rows"]
-    assert (row["call"], row["verdict"], len(row["rounds"]["new"])) == (name, "same", 2)
+    rows = json.loads(output.read_text())["rows"]
+    assert len(rows) == 2 and all(row["call"].startswith(norm) for row in rows)
+    assert [(row["verdict"], len(row["rounds"]["new"])) for row in rows] == [("same", 2)] * 2

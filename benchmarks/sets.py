@@ -1,4 +1,4 @@
-"""Sets with bars: every kind of call that has to keep up with a copy, and how near it must come.
+"""Sets of cases by name: what is measured, beside whom, and how near to a copy it must come.
 
 A bar is a share of the speed of `copy_` between two contiguous buffers of the same bytes, in the
 same run. Backward is `rope_bw` alone; for q and k in one launch, and in place with them, it is the
@@ -7,19 +7,18 @@ backward of `rope_qk` that autograd runs, as there is no `rope_bw` for two tenso
 
 from collections.abc import Iterable
 
-from benchmarks.case import COS_AND_SIN, ON_THE_FLY, Bar, Case, Group
-from benchmarks.providers import HUGGING_FACE, KERNELS, TORCH
+from benchmarks.case import COS_AND_SIN, DIRECTIONS, ON_THE_FLY, Bar, Case, Group
+from benchmarks.providers import EVERY_WAY, HUGGING_FACE, KERNELS, TORCH
 from benchmarks.providers.norm import OTHERS, TWO_KERNELS
 
-PEERS = (*TORCH, *HUGGING_FACE, *KERNELS)
-EVERYBODY = (*PEERS, ON_THE_FLY, COS_AND_SIN)
+EVERYBODY = (*TORCH, *HUGGING_FACE, *KERNELS, ON_THE_FLY, COS_AND_SIN)
 WITHOUT_MODELS = (*TORCH, *KERNELS, ON_THE_FLY)  # Hugging Face's function rotates whole, dense rows
-OF_A_CALL = (*TORCH, "Hugging Face", *KERNELS, ON_THE_FLY)
 
 BOTH_WAYS = ("forward", "backward")
 ON_THE_HOST = ("forward", "forward, grad", "both")
 DENSE = ("sbhd", "bshd", "bhsd")
 PER_PAIR = "angles per pair"
+TABLE_OR_NONE = (PER_PAIR, "module")
 
 STUDY = (2048, 16, 8, 256)
 TINY = ((64, 1, 16, 64), (128, 1, 16, 128), (32, 1, 8, 256))  # the study's wall-time test
@@ -27,49 +26,56 @@ LLAMA = (4096, 2, 32, 128)
 MODELS = (LLAMA, (8192, 1, 64, 128), (2048, 8, 32, 64))
 
 
-def _share(forward: float, backward: float | None = None, even: float | None = None) -> tuple:
-    backward = forward if backward is None else backward
-    shares = {"forward": forward, "backward": backward}
-    return tuple((name, Bar(at_least=share, even=even)) for name, share in shares.items())
+def _group(
+    title: str,
+    cases: Iterable[Case],
+    share: float | tuple[float, float] | None = None,
+    even: float | None = None,
+    directions: tuple[str, ...] = DIRECTIONS,
+    **others,
+) -> Group:
+    """`share` is asked of the forward and of the backward, or one of each."""
+    shares = share if isinstance(share, tuple) else (share, share)
+    bars = tuple(
+        (direction, Bar(at_least=asked, even=even))
+        for direction, asked in zip(BOTH_WAYS, shares, strict=True)
+        if asked and direction in directions
+    )
+    return Group(title, tuple(cases), bars, directions=directions, **others)
 
 
 def _forward(title: str, cases: Iterable[Case], share: float) -> Group:
-    return Group(title, tuple(cases), _share(share)[:1], directions=("forward",))
+    return _group(title, cases, share, directions=("forward",))
 
 
 def _both_ways(title: str, cases: Iterable[Case], share: float) -> Group:
-    return Group(title, tuple(cases), _share(share), directions=BOTH_WAYS)
+    return _group(title, cases, share, directions=BOTH_WAYS)
 
 
-def _beside_others(title: str, case: Case, share: float | None, others: tuple[str, ...]) -> Group:
-    """A row of the table in README."""
-    return Group(title, (case,), _share(share) if share else (), others, in_readme=True)
+def _among_ours(title: str, cases: Iterable[Case], share: float, **even: float) -> Group:
+    return _group(title, cases, share, beside=(ON_THE_FLY,), **even)
 
 
-def _among_ours(
-    title: str, cases: Iterable[Case], share: float, even: float | None = None
+def _beside_others(
+    title: str, cases: Iterable[Case], share: float | None = None, others: tuple = EVERYBODY
 ) -> Group:
-    return Group(title, tuple(cases), _share(share, even=even), beside=(ON_THE_FLY,))
+    """A row of the table in README."""
+    return _group(title, cases, share, beside=others, in_readme=True)
 
 
-def _q_and_k(**options) -> Case:
-    return Case(*LLAMA, k_heads=8, **options)
+def _q_and_k(tensor_format: str, **options) -> Case:
+    return Case(*LLAMA, k_heads=8, tensor_format=tensor_format, **options)
 
 
 def _packed(sequences: int, **options) -> Case:
     return Case(65536, 1, 32, 128, tensor_format="thd", sequences=sequences, **options)
 
 
+# Every kind of call that has to keep up with a copy.
 BARS = (
-    Group(
-        "the study's shape",
-        (Case(*STUDY), Case(*STUDY, dtype="float32")),
-        _share(0.98),
-        beside=EVERYBODY,
-        in_readme=True,
-    ),
+    _beside_others("the study's shape", [Case(*STUDY), Case(*STUDY, dtype="float32")], 0.98),
     _among_ours("the study's shape, fp16", [Case(*STUDY, dtype="float16")], 0.98),
-    _beside_others("shapes of models", Case(*LLAMA), 0.97, EVERYBODY),
+    _beside_others("shapes of models", [Case(*LLAMA)], 0.97),
     _among_ours(
         "shapes of models, each layout",
         [
@@ -80,38 +86,30 @@ BARS = (
         ],
         0.97,
     ),
-    _beside_others(
-        "long, angles on the fly", Case(131072, 1, 8, 128, freqs="module"), 0.98, EVERYBODY
-    ),
-    Group(
+    _beside_others("long, angles on the fly", [Case(131072, 1, 8, 128, freqs="module")], 0.98),
+    _group(
         "a million positions, few heads, on the fly",
-        (Case(1048576, 1, 2, 128, dtype="float32", freqs="module"),),
-        _share(0.98),
+        [Case(1048576, 1, 2, 128, dtype="float32", freqs="module")],
+        0.98,
     ),
-    _beside_others("q and k in one launch", _q_and_k(tensor_format="bhsd"), 0.97, EVERYBODY),
-    _beside_others(
-        "q and k as projections leave them",  # transposed views of (b, s, h, d) memory
-        _q_and_k(tensor_format="bhsd", stored="bshd"),
-        None,
-        EVERYBODY,
-    ),
+    _beside_others("q and k in one launch", [_q_and_k("bhsd")], 0.97),
+    # transposed views of (b, s, h, d) memory
+    _beside_others("q and k as projections leave them", [_q_and_k("bhsd", stored="bshd")]),
     _among_ours(
         "q and k in one launch, bshd and in place",
-        [
-            _q_and_k(tensor_format="bshd"),
-            _q_and_k(tensor_format="bshd", inplace=True),
-            _q_and_k(tensor_format="bhsd", inplace=True),
-        ],
+        [_q_and_k("bshd"), _q_and_k("bshd", inplace=True), _q_and_k("bhsd", inplace=True)],
         0.97,
     ),
-    _beside_others("half rotary", Case(*LLAMA, rotary_dim=64), 0.97, WITHOUT_MODELS),
+    _beside_others("half rotary", [Case(*LLAMA, rotary_dim=64)], 0.97, WITHOUT_MODELS),
     _among_ours(
         "half rotary in place, against a copy of the whole",
         [Case(*LLAMA, rotary_dim=64, inplace=True)],
         1.0,
     ),
     _among_ours("packed sequences", map(_packed, (1, 50, 500, 2401, 8192)), 0.95, even=0.05),
-    _beside_others("packed sequences beside others", _packed(50, k_heads=8), None, WITHOUT_MODELS),
+    _beside_others(
+        "packed sequences beside others", [_packed(50, k_heads=8)], others=WITHOUT_MODELS
+    ),
     _among_ours(
         "transposed, interleaved, ids, starts",
         [
@@ -139,18 +137,32 @@ BARS = (
     Group(
         "host time of a call",
         (Case(*TINY[0], clock="host"),),
-        tuple(
-            zip(ON_THE_HOST, (Bar(at_most=2.0), Bar(at_most=3.0), Bar(at_most=1.6)), strict=True)
+        (
+            ("forward", Bar(at_most=2.0)),
+            ("forward, grad", Bar(at_most=3.0)),
+            ("both", Bar(at_most=1.6)),
         ),
-        beside=OF_A_CALL,
+        beside=(*TORCH, "Hugging Face", *KERNELS, ON_THE_FLY),
         directions=ON_THE_HOST,
         in_readme=True,
     ),
-    Group(
+    _group(
         "host time of a call, other sizes",
-        tuple(Case(*sizes, clock="host") for sizes in TINY[1:]),
+        [Case(*sizes, clock="host") for sizes in TINY[1:]],
         beside=("PyTorch eager", *KERNELS, ON_THE_FLY),
         directions=ON_THE_HOST,
+    ),
+)
+
+# Bandwidth against sequence length, as the study plots it: b 16, h 8, d 256 in fp32
+# (sjjeong94/ai_compiler_study, scripts/benchmark.py, up to 2048 in steps of 64; in
+# zetwhite/triton-practice up to 16384). Here: the powers of two.
+SEEDS = (
+    _group(
+        "bandwidth against sequence length",
+        [Case(2**n, 16, 8, 256, dtype="float32") for n in range(6, 15)],
+        directions=BOTH_WAYS,
+        beside=(*TORCH, "Liger-Kernel", "TransformerEngine", "FlashAttention", ON_THE_FLY),
     ),
 )
 
@@ -159,7 +171,6 @@ HEAD_DIMS = {
     **{64: 0.95, 72: 0.87, 80: 0.90, 88: 0.92, 96: 0.95},
     **{100: 0.78, 112: 0.94, 120: 0.95, 160: 0.95, 192: 0.95},
 }
-TABLE_OR_NONE = (PER_PAIR, "module")
 
 
 def _of_head_dim(d: int) -> list[Case]:
@@ -183,7 +194,7 @@ def _of_head_dim_elsewhere(d: int) -> list[Case]:
 
 def _q_and_k_by(freqs: str) -> list[Case]:
     return [
-        _q_and_k(tensor_format=tensor_format, inplace=inplace, freqs=freqs)
+        _q_and_k(tensor_format, inplace=inplace, freqs=freqs)
         for tensor_format in ("bshd", "bhsd")
         for inplace in (False, True)
     ]
@@ -229,29 +240,71 @@ HEADS = (
     ),
 )
 
+# Everybody from their sources: the study's shape is where it compared with TransformerEngine.
+PEERS = (
+    _group(
+        "everybody, from their sources",
+        [
+            Case(*LLAMA),
+            Case(*STUDY),
+            Case(*STUDY, dtype="float32"),
+            Case(8192, 1, 64, 128),
+            Case(131072, 1, 8, 128),
+            _packed(50),
+        ],
+        directions=BOTH_WAYS,
+        beside=(*EVERY_WAY, *HUGGING_FACE, ON_THE_FLY, COS_AND_SIN),
+    ),
+)
+
 
 # Normalize and rotate q and k. The bar is a share of `copy_` of q and k forward, and of one and a
 # half such copies backward, with the gradients of both weights: what each has to move.
 def _norm(tensor_format: str) -> Case:
-    sizes, cuts = (8192, 1, 32, 128), ()
-    if tensor_format == "thd":
-        cuts = tuple(8192 * i // 50 for i in range(51))
-    return Case(*sizes, k_heads=8, tensor_format=tensor_format, freqs="module", cu_seqlens=cuts)
+    packed = tensor_format == "thd"
+    cuts = tuple(8192 * i // 50 for i in range(51)) if packed else ()
+    options = {"tensor_format": tensor_format, "freqs": "module", "cu_seqlens": cuts}
+    return Case(8192, 1, 32, 128, k_heads=8, **options)
 
 
 NORM = (
-    Group(
+    _group(
         "beside others, in the layout that suits them",
-        (_norm("sbhd"),),
-        _share(0.93, 0.80),
+        [_norm("sbhd")],
+        (0.93, 0.80),
+        directions=BOTH_WAYS,
         beside=tuple(provider.name for provider in OTHERS),
+    ),
+    _group(
+        "other layouts",
+        [_norm("bhsd"), _norm("thd")],
+        (0.90, 0.77),
+        directions=BOTH_WAYS,
+        beside=(TWO_KERNELS,),
+    ),
+)
+
+
+# What a rank of many rotates. Tensor parallelism over 8 ranks leaves 8 heads of q and 1 of k of 64
+# and 8, and 4 and 1 of 32 and 8. Under context parallelism in zigzag order a rank holds 131072 / n
+# tokens.
+def _of_a_rank(heads: int, tokens: int, tensor_format: str, cp_size: int = 1) -> Case:
+    whole = tokens * cp_size
+    cuts = tuple(range(0, whole + 1, whole // 16)) if tensor_format == "thd" else ()
+    options = {"tensor_format": tensor_format, "cu_seqlens": cuts, "cp_size": cp_size}
+    return Case(tokens, 1, heads, 128, k_heads=1, base=500000.0, **options)
+
+
+_FORMATS = (*DENSE, "thd")
+SHARDS = (
+    _group(
+        "few heads",
+        [_of_a_rank(heads, 8192, name) for heads in (8, 4) for name in _FORMATS],
         directions=BOTH_WAYS,
     ),
-    Group(
-        "other layouts",
-        (_norm("bhsd"), _norm("thd")),
-        _share(0.90, 0.77),
-        beside=(TWO_KERNELS,),
+    _group(
+        "a part of long sequences",
+        [_of_a_rank(8, 131072 // n, name, n) for name in _FORMATS for n in (1, 2, 4, 8)],
         directions=BOTH_WAYS,
     ),
 )

@@ -4,15 +4,12 @@ A training step, forward and backward, of four layers in the shape of Llama 3 8B
 weights, one sequence of 4096 tokens: as it is, with its rotation patched, and with the norms of
 queries and keys, too. One step of each takes its turn, and the unpatched model takes two, which
 shows the noise. Then a compiled small model, tokens that are generated one by one, and losses of
-small models. Writes results/<gpu>-models.json, README's table and the picture of losses.
+small models.
 """
 
-import argparse
 import re
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from statistics import median
 
 import torch
@@ -21,12 +18,12 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.gpu import GPU, can_measure
-from benchmarks.results import NOTHING, RESULTS, ROOT, Table, file_name, save
+from benchmarks.gpu import GPU
 from rope_kernels.huggingface import patch
-from rope_lab.records import origin
+from rope_lab.profiling.model_runs import in_turns
+from rope_lab.steps.training import deterministic
 
-LAYERS, TOKENS, TURNS = 4, 4096, 20
+LAYERS = 4
 SHAPE = {
     "hidden_size": 4096,
     "intermediate_size": 14336,
@@ -98,10 +95,8 @@ def train(model: nn.Module, tokens: Tensor, autocast: bool) -> Tensor:
 
 def results_of(model: nn.Module, tokens: Tensor, autocast: bool) -> list[Tensor]:
     """Logits and gradients, added in a fixed order: the fast attention's backward has none."""
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    with sdpa_kernel(SDPBackend.MATH):
+    with deterministic(), sdpa_kernel(SDPBackend.MATH):
         logits = train(model, tokens, autocast)
-    torch.use_deterministic_algorithms(False)
     found = [logits, *(p.grad for p in model.parameters() if p.grad is not None)]
     model.zero_grad(set_to_none=True)
     return found
@@ -124,33 +119,10 @@ def launches(model: nn.Module, tokens: Tensor, autocast: bool) -> tuple[int, int
     return len(kernels), sum(bool(OURS.search(name)) for name in kernels)
 
 
-def in_turns(
-    ways: dict, run: Callable[[], object], turns: int = TURNS, runs_before: int = 0
-) -> dict[str, list[float]]:
-    """Milliseconds of each way, one run after the other, because clocks drift.
-
-    A class that was patched costs the first call of a compiled model a longer look at its guards:
-    `runs_before` are not timed.
-    """
-    times: dict[str, list[float]] = {way: [] for way in ways}
-    for turn in range(-2, turns):
-        for way, entered in ways.items():
-            with entered():
-                for _ in range(runs_before):
-                    run()
-                torch.cuda.synchronize()
-                start = time.perf_counter()
-                run()
-                torch.cuda.synchronize()
-            if turn >= 0:
-                times[way].append(round((time.perf_counter() - start) * 1e3, 3))
-    return times
-
-
-def measure(name: str, autocast: bool) -> dict:
+def row_of(name: str, autocast: bool, length: int, turns: int) -> dict:
     """A row of README's table."""
     model = model_of(name, torch.float32 if autocast else torch.bfloat16)
-    tokens = torch.randint(3, SHAPE["vocab_size"], (1, TOKENS), device="cuda")
+    tokens = torch.randint(3, SHAPE["vocab_size"], (1, length), device="cuda")
     call, ways = (model, tokens, autocast), ways_of(name, model)
     wanted, again = results_of(*call), results_of(*call)
     row = {
@@ -173,7 +145,7 @@ def measure(name: str, autocast: bool) -> dict:
                 replaced = unpatched - every + ours
                 row["launches"][way] = {"before": replaced / LAYERS, "after": ours / LAYERS}
     del wanted
-    turns = TURNS if "norms" in ways else 8
+    turns = turns if "norms" in ways else min(turns, 8)
     return row | {"ms": in_turns(ways, lambda: train(*call), turns)}
 
 
@@ -182,18 +154,18 @@ def off(got: Tensor, wanted: Tensor) -> float:
     return float((got.float() - wanted.float()).norm() / wanted.float().norm().clamp(min=1e-30))
 
 
-def measure_compiled() -> dict:
-    """A small model, compiled: patched it is the code that it was."""
+def small_model(length: int, turns: int) -> dict:
+    """A small one, and compiled: patched it is the code that it was."""
     model = model_of("Qwen3", torch.bfloat16, SMALL)
-    tokens = torch.randint(3, SMALL["vocab_size"], (1, TOKENS), device="cuda")
+    tokens = torch.randint(3, SMALL["vocab_size"], (1, length), device="cuda")
     ways = ways_of("Qwen3", model)
-    eager = in_turns(ways, lambda: train(model, tokens, False))
+    eager = in_turns(ways, lambda: train(model, tokens, False), turns)
     model.compile()
-    compiled = in_turns(ways, lambda: train(model, tokens, False), runs_before=2)
+    compiled = in_turns(ways, lambda: train(model, tokens, False), turns, calls_before=2)
     return {"eager": eager, "compiled": compiled}
 
 
-def measure_generate(shape: dict, new: int = 64) -> dict:
+def generated(shape: dict, new: int = 64) -> dict:
     """Tokens that come one by one, with a cache."""
     model = model_of("Qwen3", torch.bfloat16, shape).eval()
     tokens = torch.randint(3, shape["vocab_size"], (1, 32), device="cuda")
@@ -222,72 +194,24 @@ def losses(name: str, steps: int = 50) -> dict[str, list[float]]:
     return found
 
 
-def draw_losses(losses: dict, path: Path) -> None:
-    """The curves of each model lie on each other."""
-    import matplotlib.pyplot as plt
-
-    from benchmarks.pictures import STYLE
-
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(2, 3, figsize=(8, 4), sharex=True, sharey=True)
-        for ax, (name, ways) in zip(axes.flat, losses.items(), strict=True):
-            ax.plot(ways["unpatched"], linewidth=4, alpha=0.35, label="unpatched")
-            ax.plot(ways["norms"], linewidth=1, color="black", label="norms=True")
-            ax.set_title(name)
-        axes[0, 0].legend()
-        figure.supxlabel("step")
-        figure.supylabel("loss")
-        figure.savefig(path, dpi=110)
-        plt.close(figure)
-
-
-def table(record: dict) -> Table:
-    """README's rows: medians of all turns."""
-    titles = "", "differing tensors", "launches per layer", "tokens per second", "with norms"
-    lines = [titles, ["---"] * len(titles)]
-    for row in record["rows"]:
-        rates = {way: f"{TOKENS / median(ms) * 1e3:,.0f}" for way, ms in row["ms"].items()}
-        counts = {
-            way: f"{found['before']:.0f}→{found['after']:.0f}"
-            for way, found in row["launches"].items()
-        }
-        precision = "" if row["precision"] == "bf16" else f", {row['precision']}"
-        norms = f"{counts['norms']}, {rates['norms']}" if "norms" in rates else NOTHING
-        differing = f"{row['differ']}/{row['tensors']}"
-        speed = f"{rates['unpatched']}→{rates['patched']}"
-        lines.append([row["model"] + precision, differing, counts["patched"], speed, norms])
-    rows = ["| " + " | ".join(line) + " |" for line in lines]
-    versions = {name: x for name, x in record["versions"].items() if name != "python"}
-    source = origin(record["gpu"], versions, record["date"])
-    return Table(ROOT / "README.md", "models", "\n".join([*rows, "", source]))
-
-
-def main(arguments: Sequence[str]) -> int:
-    """The command."""
-    parser = argparse.ArgumentParser("python -m benchmarks models", description=__doc__)
-    parser.parse_args(arguments)
-    if not can_measure():
-        return 1
-    gpu = GPU()
-    record = gpu.circumstances() | {"rows": [], "losses": {}, "small": {}, "generate": {}}
-    record["versions"] |= {"transformers": transformers.__version__}
-    path = RESULTS / f"{file_name(record['gpu'])}-models.json"
-
-    def keep(what: str, ways: dict[str, list[float]]) -> None:
-        print(what, {way: median(x) for way, x in ways.items()}, flush=True)
-        save(path, record)
-        gpu.free()
-
+def measured(gpu: GPU, found: dict, length: int) -> Iterator[str]:
+    """Put everything into a record, part by part; says after each what there is."""
+    found["what"] = "Milliseconds of a step, ways in turns"
+    found["versions"] = gpu.circumstances()["versions"] | {"transformers": transformers.__version__}
+    turns = 4 * gpu.rounds
     for name, autocast in CASES:
-        record["rows"].append(measure(name, autocast))
-        keep(name, record["rows"][-1]["ms"])
+        found["rows"].append(row_of(name, autocast, length, turns))
+        yield said(name, found["rows"][-1]["ms"])
+    found["losses"] = {}
     for name in LEARNING:
-        record["losses"][name] = losses(name)
-        keep(name, record["losses"][name])
-    record["small"] = measure_compiled()
+        found["losses"][name] = losses(name)
+        yield said(name, found["losses"][name])
+    found["small"] = small_model(length, turns)
+    found["generate"] = {}
     for name, shape in {"small": SMALL, "8B": SHAPE}.items():
-        record["generate"][name] = measure_generate(shape)
-        keep(f"generate, {name}", record["generate"][name])
-    draw_losses(record["losses"], ROOT / "docs" / "images" / "losses_with_norms.png")
-    table(record).write()
-    return 0
+        found["generate"][name] = generated(shape)
+        yield said(f"generate, {name}", found["generate"][name])
+
+
+def said(what: str, ways: dict[str, list[float]]) -> str:
+    return f"{what} { {way: median(values) for way, values in ways.items()} }"
