@@ -1,0 +1,134 @@
+"""How long a notebook takes, counted honestly.
+
+    python tools/reading_time.py            # a line per notebook, then the road
+    python tools/reading_time.py 05         # that notebook, section by section
+
+Minutes are
+
+- the words of text cells / 150,
+- the lines of code / 6: those of code cells, and those that a cell prints for the reader to read,
+  by `lab.show_source` or as a diff (taken from the stored outputs),
+- half a minute for each **Predict.**,
+- the minutes in an exercise's heading, which include its text and its stub.
+
+A cell that only imports counts nothing. Neither do the references: they are there to be looked up.
+
+A section is what follows a heading `## 3. Title`. `core` in notebooks/index.toml names the sections
+of the road; an exercise in one of them is on the road unless its heading says "optional". Cell 0
+and the recap belong to every core; what else has no number and says "optional" does not.
+"""
+
+import ast
+import json
+import re
+import sys
+from dataclasses import dataclass
+
+import notebook_index
+
+WORDS_A_MINUTE, LINES_A_MINUTE, MINUTES_A_PREDICTION = 150, 6, 0.5
+SECTION = re.compile(r"^(?=## )", re.MULTILINE)
+HEADING = re.compile(r"## (?:(\d+)\. )?.*")
+EXERCISE = re.compile(r"^### Exercise \d+: .*?\((\d+) minutes(.*)\)$", re.MULTILINE)
+PREDICTION = re.compile(r"\*\*Predict[.*]")
+# what `rope_lab.source` displays: the beginnings of a listing and of a diff
+LISTINGS = {"text/markdown": "```python\n", "text/html": "<pre>"}
+# these lines of a first cell aren't there to be read either
+SETUP = {
+    "print(lab.ENGINE)",
+    "lab.need_triton()",
+    "lab.draw.style()",
+    "_ = torch.manual_seed(0)",
+}
+
+
+@dataclass
+class Section:
+    """What follows one heading; `number` is 0 before the first one and from the recap on."""
+
+    number: int
+    title: str
+    minutes: float = 0.0  # without what is optional
+    optional: int = 0  # minutes of optional exercises, their text included
+
+    def is_in(self, core: tuple[int, ...]) -> bool:
+        """Whether it belongs to the road."""
+        return self.number in (0, *core) and "(optional)" not in self.title
+
+
+def sections(cells: list[dict]) -> list[Section]:
+    """The sections of a notebook's cells, in order."""
+    found, in_exercise = [Section(0, "before the first section")], False
+    for cell in cells:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "code":
+            if not in_exercise:  # else it is the stub
+                lines = _lines_of_code(source) + _lines_of_listings(cell)
+                found[-1].minutes += lines / LINES_A_MINUTE
+            in_exercise = False
+            continue
+        for piece in filter(None, SECTION.split(source)):
+            if heading := HEADING.match(piece):
+                found.append(Section(int(heading[1] or 0), heading[0].removeprefix("## ")))
+                in_exercise = False
+            exercise = EXERCISE.search(piece)
+            if exercise and "optional" in exercise[2]:
+                found[-1].optional += int(exercise[1])
+            elif exercise:
+                found[-1].minutes += int(exercise[1])
+            text = piece[: exercise.start()] if exercise else piece
+            if not in_exercise and found[-1].title != "References":
+                found[-1].minutes += len(text.split()) / WORDS_A_MINUTE
+                found[-1].minutes += len(PREDICTION.findall(text)) * MINUTES_A_PREDICTION
+            in_exercise = in_exercise or exercise is not None
+    return found
+
+
+def _lines_of_code(source: str) -> int:
+    try:
+        statements = ast.parse(source).body
+    except SyntaxError:  # a reader's own, or a magic
+        return _lines_in(source)
+    only_sets_up = all(
+        isinstance(statement, ast.Import | ast.ImportFrom) or ast.unparse(statement) in SETUP
+        for statement in statements
+    )
+    return 0 if only_sets_up else _lines_in(source)
+
+
+def _lines_of_listings(cell: dict) -> int:
+    """Lines of sources and diffs among a cell's stored outputs."""
+    lines = 0
+    for output in cell.get("outputs", []):
+        shown = output.get("data", {})
+        if any("".join(shown.get(kind, "")).startswith(begin) for kind, begin in LISTINGS.items()):
+            lines += _lines_in("".join(shown["text/plain"]))
+    return lines
+
+
+def _lines_in(text: str) -> int:
+    return sum(1 for line in text.splitlines() if line.strip())
+
+
+def main() -> None:
+    index, total = notebook_index.read(), 0
+    for entry in index.entries():
+        path = notebook_index.ROOT / "notebooks" / entry.file
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        texts = ["".join(c["source"]) for c in cells if c["cell_type"] == "markdown"]
+        words, parts = len(" ".join(texts).split()), sections(cells)
+        core = round(sum(part.minutes for part in parts if part.is_in(entry.core_sections)))
+        whole = round(sum(part.minutes + part.optional for part in parts))
+        total += 0 if entry.is_deeper or entry.beyond else core
+        for part in parts if entry.number in sys.argv[1:] else ():
+            mark = "core" if part.is_in(entry.core_sections) else "    "
+            print(f"  {mark} {part.minutes:5.1f} min  {part.title}")
+        print(
+            f"{entry.label:4}{entry.title:28} {words:5} words {len(cells):3} cells"
+            f" {core:4} min core (index: {entry.minutes}), {whole} in all"
+        )
+    print(f"the road: {total} minutes")
+
+
+if __name__ == "__main__":
+    main()
