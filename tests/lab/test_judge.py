@@ -7,6 +7,7 @@ import functools
 import itertools
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -173,7 +174,9 @@ def test_one_tensor_alone_may_be_strided():
 
 ROOM = exercises.__path__, f"{exercises.__name__}."
 FILES = [import_module(file.name) for file in iter_modules(*ROOM)]
-SPECS = [thing for file in FILES for thing in vars(file).values() if isinstance(thing, Spec)]
+SPECS = {
+    id(it): it for file in FILES for it in vars(file).values() if isinstance(it, Spec)
+}.values()
 
 
 def test_no_two_exercises_have_one_name():
@@ -360,3 +363,18 @@ def test_the_cases_choose_between_guesses_and_not_their_order(rules):
     assert told_of(rules, [1, 2]).startswith("z")
     assert told_of(rules, [2]).startswith("z") and told_of([of_the_place], [1]).startswith("b")
     assert told_of([in_case_1], [2]) == UNKNOWN
+
+
+@pytest.mark.parametrize("known", SPECS, ids=lambda known: known.__name__)
+def test_no_rule_stumbles_over_a_wrong_result(known):
+    """An error of a rule would be the verdict on a reader's kernel."""
+
+    def made_up(*inputs):
+        outs = known.function(*inputs)
+        outs = [torch.rand(x.shape).to(x.dtype) for x in (outs if type(outs) is tuple else (outs,))]
+        for name, out in zip(known.overwrites, outs, strict=False):
+            inputs[known.names.index(name)].copy_(out)
+        return None if known.overwrites else tuple(outs)
+
+    verdict = judge_process.judge(made_up, replace(known, asks=()), tell=lambda _: None)
+    assert verdict["state"] == "wrong" and "raises" not in verdict["reason"]

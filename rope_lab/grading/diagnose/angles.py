@@ -60,7 +60,7 @@ def _both(x: Tensor) -> Tensor:
 def sine_of_a_part(e: Evidence) -> Iterator[Guess]:
     """The sign of the sine in a part of each row."""
     if e.has_angles:
-        for where, result in e.with_sines_in_a_part(-e.sine_part()):
+        for where, result in e.with_sines_in_a_part(-e.sines):
             yield part(f"a sign: that of the sine in {where}", result)
 
 
@@ -74,7 +74,7 @@ def of_the_partner(e: Evidence) -> Iterator[Guess]:
     """The sine or the cosine of the other's angle, where the angles of a pair may differ."""
     if not e.halves_have_angles or e.spec.angles != "unlike":
         return
-    cosines, sines = e.cosine_part(), e.sine_part()
+    cosines, sines = e.cosines, e.sines
     for who, swap in _PARTNERS.items():
         swapped = e.sine_part(swap)
         words = f"the wrong sine: each {who} takes the sine that the other should take"
@@ -94,7 +94,7 @@ def other_function(e: Evidence) -> Iterator[Guess]:
     """A cosine where a sine belongs, or the other way: those of the angle plus a quarter turn."""
     if not e.has_angles:
         return
-    cosines, sines = e.cosine_part(), e.sine_part()
+    cosines, sines = e.cosines, e.sines
     minus_sines, with_cosine = (
         e.cosine_part(lambda x: x + torch.pi / 2),
         e.sine_part(lambda x: x + torch.pi / 2),

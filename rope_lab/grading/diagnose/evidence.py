@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -80,20 +81,28 @@ class Evidence:
         """With every table of angles changed."""
         return self.spec(*[change(x) if a.holds == "angles" else x for x, a in self.arguments])
 
-    def cosine_part(self, change: Callable[[Tensor], Tensor] = lambda angles: angles) -> Tensor:
+    @cached_property
+    def cosines(self) -> Tensor:
+        """The part of the result that has cosines."""
+        return self.cosine_part(lambda angles: angles)
+
+    @cached_property
+    def sines(self) -> Tensor:
+        return self.expected_with_angles(lambda angles: angles) - self.cosines
+
+    def cosine_part(self, change: Callable[[Tensor], Tensor]) -> Tensor:
         """A rotation is the sum of two parts: minus the angle leaves the cosine's as it is."""
         forth = self.expected_with_angles(change)
         return (forth + self.expected_with_angles(lambda angles: -change(angles))) / 2
 
-    def sine_part(self, change: Callable[[Tensor], Tensor] = lambda angles: angles) -> Tensor:
+    def sine_part(self, change: Callable[[Tensor], Tensor]) -> Tensor:
         """The other part, whose sign it changes."""
         return self.expected_with_angles(change) - self.cosine_part(change)
 
     def with_sines_in_a_part(self, other: Tensor) -> Iterator[tuple[str, Tensor]]:
         """The result with other products of the sine in a part of each row, and which part."""
-        cosines, sines = self.cosine_part(), self.sine_part()
         for where, here in self.places.items():
-            yield where, cosines + torch.where(here, other, sines)
+            yield where, self.cosines + torch.where(here, other, self.sines)
 
     # what the inputs are
 

@@ -31,7 +31,7 @@ def of_sine_or_cosine(e: Evidence) -> Iterator[Guess]:
         return
     got, column = e.got.double(), torch.arange(e.got.shape[-1])
     in_first = column < e.rotary_dim // 2
-    products = {"sine": e.sine_part().double(), "cosine": e.cosine_part().double()}
+    products = {"sine": e.sines.double(), "cosine": e.cosines.double()}
     for where, here in (
         ("", column >= 0),
         (", in the first half", in_first),

@@ -30,7 +30,7 @@ def swapped(e: Evidence) -> Iterator[Guess]:
         (_neighbors_exchanged, "neighbors swapped{}: each of the two is where the other should be"),
     ):
         order = exchange(e.rotary_dim)
-        if len(order) and order[-1] < e.expected.shape[-1]:
+        if 0 < len(order) <= e.expected.shape[-1]:
             there = ordered(e.expected, order)
             turns = torch.arange(there.shape[-1]) < len(order)
             yield whole(words.format(""), there)
@@ -154,7 +154,7 @@ def members(e: Evidence) -> Iterator[Guess]:
                 "the wrong members: the two of a pair are exchanged when they are loaded",
                 e.spec(*inputs),
             )
-            of_itself = replace(e, inputs=inputs).sine_part()
+            of_itself = replace(e, inputs=inputs).sines
             for sines in (of_itself, -of_itself):
                 for where, mixed in e.with_sines_in_a_part(sines):
                     yield part(f"the wrong partner: in {where} each element is its own", mixed)

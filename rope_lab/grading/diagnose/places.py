@@ -143,10 +143,11 @@ def strides_of_the_input(e: Evidence) -> Iterator[Guess]:
     yield whole(forgotten, e.spec(*neighbors))
     if e.has_angles:
         wrong = replace(e, inputs=neighbors)
-        yield part(f"{forgotten} for the partner", e.cosine_part() + wrong.sine_part())
-        yield part(f"{forgotten} for the element itself", wrong.cosine_part() + e.sine_part())
+        yield part(f"{forgotten} for the partner", e.cosines + wrong.sines)
+        yield part(f"{forgotten} for the element itself", wrong.cosines + e.sines)
     for x, a in e.arguments:
-        if a.holds == "floats" and x.shape == e.expected.shape and not x.is_contiguous():
+        strided = a.holds == "floats" and not x.is_contiguous() and 0 not in x.stride()
+        if strided and x.shape == e.expected.shape:
             memory = e.expected.new_zeros(max(1 + _reach(x.shape, x.stride()), x.numel()))
             memory.as_strided(x.shape, x.stride()).copy_(e.expected)
             stored = memory[: x.numel()].view(x.shape)
