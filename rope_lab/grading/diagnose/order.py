@@ -30,7 +30,7 @@ def swapped(e: Evidence) -> Iterator[Guess]:
         (_neighbors_exchanged, "neighbors swapped{}: each of the two is where the other should be"),
     ):
         order = exchange(e.rotary_dim)
-        if len(order) and order[-1] < e.expected.shape[-1]:
+        if 0 < len(order) <= e.expected.shape[-1]:
             there = ordered(e.expected, order)
             turns = torch.arange(there.shape[-1]) < len(order)
             yield whole(words.format(""), there)
