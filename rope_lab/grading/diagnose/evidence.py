@@ -129,11 +129,12 @@ class Evidence:
 
     @property
     def rotary_dim(self) -> int:
-        """How many elements of the last dimension turn, as far as the angles tell."""
+        """How many elements of the result's last dimension turn, as far as the angles tell."""
+        most = self.expected.shape[-1]
         for x, argument in self.arguments:
             if argument.holds == "angles" and argument.letters[-1:] in (("d2",), ("p",)):
-                return x.shape[-1] * (2 if argument.letters[-1] == "p" else 1)
-        return self.expected.shape[-1]
+                return min(most, x.shape[-1] * (2 if argument.letters[-1] == "p" else 1))
+        return most
 
     @property
     def only_in_tail(self) -> bool:
