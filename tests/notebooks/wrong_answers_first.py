@@ -130,7 +130,9 @@ WRONG_ANSWERS = [
         "the wrong pairing: it pairs halves",
     ),
     Wrong(
-        *("01", 4, "two plus"), {"= -angle": "= angle"}, "a sign: what is wrong has the opposite"
+        *("01", 4, "two plus"),
+        {"= -angle": "= angle"},
+        "a sign: that of the sine in the second of each two",
     ),
     Wrong(
         *("01", 4, "memory that was never filled"),
@@ -383,7 +385,7 @@ WRONG_ANSWERS = [
             "tl.program_id(0)": "tl.program_id(1)",
             "tl.program_id(1) * BLOCK": "tl.program_id(0) * BLOCK",
         },
-        "no program stores the last elements, from number 8 on; is the grid large enough?",
+        "3 of 4 programs store nothing: is their mask false?",
     ),
     Wrong(
         *("03", 3, "one block a row"),
