@@ -105,12 +105,12 @@ def _on_numbers(original: Callable) -> Callable:
     from triton.runtime.interpreter import TensorHandle
 
     def number(operand):
-        if isinstance(operand, TensorHandle) and operand.dtype.scalar == tl.bfloat16:
+        if isinstance(operand, TensorHandle) and operand.dtype.name == "bf16":
             return TensorHandle(as_fp32(operand.data), tl.float32)
         return operand
 
     def operation(self, first, *others):
-        if first.dtype.scalar != tl.bfloat16:
+        if first.dtype.name != "bf16":  # quicker than to compare types
             return original(self, first, *others)
         result = original(self, number(first), *map(number, others))
         is_number = result.data.dtype == np.float32 and result.dtype.scalar == tl.float32
