@@ -365,6 +365,14 @@ def test_the_cases_choose_between_guesses_and_not_their_order(rules):
     assert told_of([in_case_1], [2]) == UNKNOWN
 
 
+def test_the_place_is_that_of_the_first_wrong_case():
+    def in_case_2(case):
+        if case == 2:
+            yield place("in a later case")
+
+    assert told_of([in_case_2], [1, 2]) == UNKNOWN and told_of([in_case_2], [2]) != UNKNOWN
+
+
 @pytest.mark.parametrize("known", SPECS, ids=lambda known: known.__name__)
 def test_no_rule_stumbles_over_a_wrong_result(known):
     """An error of a rule would be the verdict on a reader's kernel."""

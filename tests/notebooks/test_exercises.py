@@ -15,7 +15,7 @@ import rope_lab as lab
 import wrong_kernels
 from rope_kernels import rope_fw, rope_qk
 from rope_lab.grading import exercises
-from test_wrong_answers import EXAM, GRADED, SOLUTIONS, SOLVED
+from test_wrong_answers import CHECK, EXAM, GRADED, SOLUTIONS, SOLVED
 
 NUMBERS = sorted({number for number, _, _ in GRADED})
 TITLE = re.compile(r"^###? (Exercise (\d): .+?)(?: \(\d+ minutes.*\))?$", re.MULTILINE)
@@ -62,6 +62,18 @@ def test_every_exercise_has_a_hint_and_a_solution_of_its_name(number):
         assert "<details><summary>Hint</summary>\n\n" in cell.source
         link = f"solutions/{solutions(number).name}#{notebook_index.anchor(title)}"
         assert f"[Solution]({link})" in cell.source
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_stub_says_in_its_id_that_it_is_one(number):
+    """Or no test would look at it."""
+    is_task, nameless = False, []
+    for cell in notebook(number).node.cells:
+        if cell.cell_type == "markdown":
+            is_task = bool(TITLE.search(cell.source))
+        elif is_task and CHECK.search(cell.source) and "-ex" not in cell.id:
+            nameless.append(cell.id)
+    assert not nameless, f"give these cells ids like {number}-ex3"
 
 
 @pytest.mark.parametrize("key", GRADED, ids=lambda key: "-".join(map(str, key)))

@@ -65,9 +65,11 @@ def told_of(rules: Iterable[Rule], cases: Iterable[Evidence]) -> str:
     """
     found: dict[str, Says] = {}
     told: list[str] = []
-    for evidence in cases:
+    for number, evidence in enumerate(cases):
         guesses = (guess for rule in rules for guess in rule(evidence))
         held = {guess.words: guess.says for guess in guesses if guess.holds(evidence)}
+        if number:  # the place is that of another case
+            held = {words: says for words, says in held.items() if says < Says.PLACE}
         found = {words: found[words] for words in found if words in held} or found or held
         most = min(found.values(), default=None)
         told = sorted(words for words, says in found.items() if says == most)

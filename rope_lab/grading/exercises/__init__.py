@@ -14,10 +14,13 @@ To add an exercise to notebook 05:
    `lab.check_exercise(mine, lab.exercises.NAME)`, or in
    `lab.check_answer(answer, right, mistakes=lab.exercises.NAME)`. The solution is in
    `notebooks/solutions/`.
-3. Write wrong answers, and what each must be told, in `tests/notebooks/wrong_answers.py`.
+   The id of the stub's cell is like `05-ex3`.
+3. Write wrong answers, and what each must be told, in `tests/notebooks/wrong_answers.py`, of 00 to
+   03 in `wrong_answers_first.py`.
 
 If a verdict does not name the mistake: one that only this exercise knows goes into the `mistakes`
-of its specification, one that any kernel may make into `diagnose/`. What is asked beyond a right
+of its specification, words of the verdict -> a function that makes it (`notebook_05.py` has two).
+One that any kernel may make into `diagnose/`. What is asked beyond a right
 result, such as no loop, is a rule in `counts.py`.
 
 Three tests in `tests/notebooks/` prove it; try `-k 05` first. `test_exercises.py` holds tasks,
