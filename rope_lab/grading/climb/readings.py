@@ -22,7 +22,8 @@ class Readings:
         evaluations: of sin and cos together, for each pair.
         order: what the first program does: L a load, E an evaluation, S a store.
         programs: of the launch.
-        programs_at_64, programs_at_96: of the launch for the same tensor with another d.
+        programs_at_64: of the launch for the same tensor with d = 64.
+        programs_at_96: the same for d = 96.
         instructions: that a warp executes, slow branches left out.
         instruction_us: what an H200 needs for all of them, if no lane ever waits.
         narrowest_load: bytes.
