@@ -26,6 +26,8 @@ from triton.runtime.interpreter import (
     _get_np_dtype,
 )
 
+from ..interpreted_bf16 import as_fp32
+
 NOBODY = -1
 _TRITON = str(Path(triton.__file__).parent)
 
@@ -360,8 +362,8 @@ def _number(program: tuple[int, int, int]) -> int | tuple[int, ...]:
 
 
 def _numbers(values: np.ndarray, is_bf16: bool) -> np.ndarray:
-    """NumPy has no bf16. The interpreter keeps its bits: the upper half of an fp32."""
-    return (values.astype(np.uint32) << 16).view(np.float32) if is_bf16 else values
+    """NumPy has no bf16, so the interpreter keeps its bits."""
+    return as_fp32(values) if is_bf16 else values
 
 
 def _differ(one: np.ndarray, other: np.ndarray) -> np.ndarray:
