@@ -5,11 +5,14 @@ a program has one block in flight. All instructions and all bytes are the same w
 with many. Importing this loads Triton.
 """
 
+from functools import partial
+
 import torch
 import triton
 import triton.language as tl
 
 from ..timing import measure
+from .copies import copy_of
 
 BYTES = 2**28  # of the input
 BLOCKS = 512, 1024, 2048  # elements of bf16, so 1, 2 and 4 KiB in flight a program
@@ -41,8 +44,8 @@ def copies_in_flight() -> dict[str, list]:
         return out
 
     for block in BLOCKS:
-        cases = {str(k): lambda k=k, block=block: copy(block, k) for k in PROGRAMS}
+        cases = {str(k): partial(copy, block, k) for k in PROGRAMS}
         times = measure(cases, rounds=3)
         found["rates"].append([2 * BYTES / times[str(k)].median_us for k in PROGRAMS])
-    plain = measure({"copy_": lambda: out.copy_(x)})["copy_"].median_us
+    plain = measure({"copy_": copy_of(BYTES)})["copy_"].median_us
     return found | {"copy": 2 * BYTES / plain}

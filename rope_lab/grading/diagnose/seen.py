@@ -56,12 +56,11 @@ def unwritten(e: Evidence) -> Iterator[Guess]:
     else:
         more = "".join(f"; {words}" for words in e.twice[:1] if "stores" in words)
         which = _which_are_unwritten(e)
-        if idle := len(e.trace.programs) - len(e.trace.stores):
-            more = (
-                f"; {idle} of {len(e.trace.programs)} programs store nothing: is their mask false?"
-            )
-        elif which.startswith("the last"):
-            more = more or "; is the grid large enough?"
+        idle, programs = len(e.trace.programs) - len(e.trace.stores), len(e.trace.programs)
+        if not more and idle:
+            more = f"; {idle} of {programs} programs store nothing: is their mask false?"
+        elif not more and which.startswith("the last"):
+            more = "; is the grid large enough?"
         yield seen(f"unwritten: no program stores {which}{more}")
 
 
