@@ -22,9 +22,11 @@ def of_the_table(e: Evidence) -> Iterator[Guess]:
     """One half's angles, or one neighbor's, for both, or each half's for itself."""
     if not e.halves_have_angles:
         return
+    by_first = e.expected_with_angles(lambda x: _both(_first(x)))
+    by_second = e.expected_with_angles(lambda x: _both(_second(x)))
+    yield whole("the wrong angle: the second half takes the first half's angle", by_first)
+    yield whole("the wrong angle: the first half takes the second half's angle", by_second)
     for words, change in {
-        "the second half takes the first half's angle": lambda x: _both(_first(x)),
-        "the first half takes the second half's angle": lambda x: _both(_second(x)),
         "both of two neighbors take the first one's angle": (
             lambda x: x[..., ::2].repeat_interleave(2, -1)
         ),
@@ -39,8 +41,8 @@ def of_the_table(e: Evidence) -> Iterator[Guess]:
         "the wrong angle: each half takes its own, where one is asked for both",
         torch.where(
             torch.arange(e.expected.shape[-1]) < e.rotary_dim // 2,
-            e.expected_with_angles(lambda x: _both(_first(x))),
-            e.expected_with_angles(lambda x: _both(_second(x))),
+            by_first,
+            by_second,
         ),
     )
 

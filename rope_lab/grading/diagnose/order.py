@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import permutations
 
 import torch
 from torch import Tensor
@@ -124,19 +125,12 @@ def overwritten_members(e: Evidence) -> Iterator[Guess]:
         return
     if e.twice:
         return  # what was seen: it was overwritten in memory
-    for one, other in _OTHER.items():
+    first, second, even, odd = e.places
+    for one, other in (*permutations((first, second)), *permutations((even, odd))):
         here = e.places[one]
         of_the_new = e.expected_with_input(0, torch.where(here, e.expected, x))
         words = f"overwritten too early: {other} is computed from the results of {one}"
         yield part(f"{words}; keep what was loaded", torch.where(here, e.expected, of_the_new))
-
-
-_OTHER = {
-    "the first half": "the second half",
-    "the second half": "the first half",
-    "the first of each two neighbors": "the second of each two neighbors",
-    "the second of each two neighbors": "the first of each two neighbors",
-}
 
 
 def members(e: Evidence) -> Iterator[Guess]:

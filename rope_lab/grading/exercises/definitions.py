@@ -93,3 +93,15 @@ def rotated_back(grad, angles, quarter_turn):
     rotary, tail = grad[..., : angles.shape[-1]], grad[..., angles.shape[-1] :]
     back = rotary * angles.cos() - quarter_turn(rotary * angles.sin())
     return torch.cat((back.to(grad.dtype), tail), dim=-1)
+
+
+def which_of(shows: dict[str, str], right: list[str], hint: str) -> dict:
+    """What `check_choices` takes, for a mistake in each of several cases.
+
+    Args:
+        shows: each choice -> how that mistake shows, in whichever case.
+        right: the mistake of each case.
+        hint: what to think of.
+    """
+    mistakes = {words: len(right) * [mistake] for mistake, words in shows.items()}
+    return {"right": right, "choices": list(shows), "hint": hint, "mistakes": mistakes}

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..check import compare
 from ..spec import STRIDED, spec
-from .definitions import A_ROW_OF_ZEROS, rope, rope_gradient
+from .definitions import A_ROW_OF_ZEROS, rope, rope_gradient, which_of
 
 
 def _normal(x):
@@ -183,7 +183,6 @@ UNITS = {
 }
 
 # exercise 3: which mistake a backward has
-_MISTAKES = ("sign", "eps", "weight", "mean", "one tile")
 _BACKWARDS = dict(zip("ABCDE", ("weight", "one tile", "sign", "mean", "eps"), strict=True))
 _SIGNS = {  # how each mistake shows
     "sign": "right at position 0, where every sine is 0, and wrong elsewhere",
@@ -192,14 +191,11 @@ _SIGNS = {  # how each mistake shows
     "mean": "dx has a part along x, whatever the input",
     "one tile": "dw is wrong, unless there is only one tile",
 }
-WRONG_BACKWARDS = {
-    "right": list(_BACKWARDS.values()),
-    "choices": _MISTAKES,
-    "hint": "in which of the six tests each mistake does not show",
-    "mistakes": {
-        f"that mistake shows like this: {sign}": 5 * [mistake] for mistake, sign in _SIGNS.items()
-    },
-}
+WRONG_BACKWARDS = which_of(
+    {mistake: f"that mistake shows like this: {sign}" for mistake, sign in _SIGNS.items()},
+    right=list(_BACKWARDS.values()),
+    hint="in which of the six tests each mistake does not show",
+)
 _ROWS_OF_A_TILE = 4
 _TOLERANCE = 1e-4, 1e-4  # epsilon alone does not show
 
@@ -207,7 +203,7 @@ _TOLERANCE = 1e-4, 1e-4  # epsilon alone does not show
 def backward(
     dy: Tensor, x: Tensor, weight: Tensor, cos: Tensor, sin: Tensor, mistake: str = ""
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of x and of the weight for (rows, d), or with one of `_MISTAKES`."""
+    """Gradients of x and of the weight for (rows, d), or with a mistake of `_SIGNS`."""
     eps = 0.0 if mistake == "eps" else 1e-6
     r = torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
     first, second = dy.chunk(2, -1)

@@ -10,7 +10,7 @@ from torch import Tensor
 from rope_kernels import RotaryPositionEmbedding
 
 from ..spec import spec
-from .definitions import rope, rope_gradient
+from .definitions import rope, rope_gradient, which_of
 from .notebook_01 import frequencies
 
 _LEFT_OUT = ("part of the head rotated", "one gradient for all")
@@ -155,7 +155,6 @@ CONFIGS = {
     }
     for name, asked in _ASKED.items()
 }
-_MISTAKES = ("none", "forgotten", "queries only", "twice", "the default")
 _MADE = dict(
     zip("ABCDE", ("queries only", "none", "the default", "forgotten", "twice"), strict=True)
 )
@@ -190,9 +189,8 @@ _SIGNS = {  # how each mistake shows
     "twice": "with that mistake, q and k would be longer by the square of the factor",
     "the default": "with that mistake, the factor that the configuration states is not used",
 }
-WHICH_FACTOR = {
-    "right": list(_MADE.values()),
-    "choices": _MISTAKES,
-    "hint": "the lengths of q and of k, after over before, next to from_config's factor",
-    "mistakes": {words: 5 * [mistake] for mistake, words in _SIGNS.items()},
-}
+WHICH_FACTOR = which_of(
+    _SIGNS,
+    right=list(_MADE.values()),
+    hint="the lengths of q and of k, after over before, next to from_config's factor",
+)

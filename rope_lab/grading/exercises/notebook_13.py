@@ -9,7 +9,7 @@ from torch import Tensor
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, cp_positions
 
 from ..spec import STRIDED, Case, spec
-from .definitions import BLOCKS, rope, rope_gradient
+from .definitions import BLOCKS, rope, rope_gradient, which_of
 
 _USUAL = (  # cases that know nothing of ranks
     *BLOCKS,
@@ -150,7 +150,6 @@ def rope_gradient_of_a_shard(
 
 # exercise 2: what five clusters of four ranks do to q (s, b, h, d)
 RANKS = 4
-_MISTAKES = ("none", "from zero", "other order", "other rank", "not put back")
 _MADE = dict(
     zip("ABCDE", ("other order", "not put back", "none", "from zero", "other rank"), strict=True)
 )
@@ -176,22 +175,19 @@ def _rotated(q: Tensor, made: str) -> Tensor:
 
 
 CLUSTERS = {name: partial(_rotated, made=made) for name, made in _MADE.items()}
-WRONG_CLUSTERS = {
-    "right": list(_MADE.values()),
-    "choices": _MISTAKES,
-    "hint": "rotate one row to each of the 16 positions, and find which one each token got",
-    "mistakes": {
-        "then token i would be at position i, for every i": 5 * ["none"],
-        "then each rank's first token would be at position 0": 5 * ["from zero"],
-        "then rank 0 would have positions 0, 1, 2, 3 for tokens 0, 1, 14, 15": 5 * ["other order"],
-        "then token 0 would be at position 6, where rank 3's first token belongs": (
-            5 * ["other rank"]
-        ),
-        "then row 2 of the result would be token 14, of rank 0, at its own position": (
-            5 * ["not put back"]
+WRONG_CLUSTERS = which_of(
+    {
+        "none": "then token i would be at position i, for every i",
+        "from zero": "then each rank's first token would be at position 0",
+        "other order": "then rank 0 would have positions 0, 1, 2, 3 for tokens 0, 1, 14, 15",
+        "other rank": "then token 0 would be at position 6, where rank 3's first token belongs",
+        "not put back": (
+            "then row 2 of the result would be token 14, of rank 0, at its own position"
         ),
     },
-}
+    right=list(_MADE.values()),
+    hint="rotate one row to each of the 16 positions, and find which one each token got",
+)
 
 # exercise 4: placements on a mesh of two, of q (b, s, h, d) with Shard(1) and what goes with it
 WHICH_PLACEMENT = {
