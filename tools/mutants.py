@@ -177,7 +177,8 @@ class Copy:
     def pytest(self, tests: list[str], *options: str) -> Run:
         """Bytecode is not written: an edit within a second, of the same size, would not be seen."""
         command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rfE", *options, *tests]
-        here = {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "1000"}
+        path = os.pathsep.join(filter(None, (str(self.folder), os.environ.get("PYTHONPATH"))))
+        here = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "1000"}
         process = subprocess.Popen(
             [*command, "-p", "no:cacheprovider"],
             cwd=self.folder,

@@ -74,6 +74,17 @@ def bench(tmp_path, monkeypatch):
     return mutants.Bench(tmp_path / "state", limit=60, quick=True, jobs=1)
 
 
+def test_a_copy_finds_what_the_environment_adds_and_its_own_code_first(bench, monkeypatch, tmp_path):
+    added = tmp_path / "added"
+    added.mkdir()
+    (added / "only_here.py").touch()
+    (added / "code.py").write_text("def two():\n    return 3\n")
+    monkeypatch.setenv("PYTHONPATH", str(added))
+    place = bench.free.get()
+    (place.folder / "tests/test_added.py").write_text(f"import only_here{TEST}")
+    assert place.first_red(["tests/test_added.py"]) == Run()
+
+
 def test_a_mutant_is_killed_or_survives_and_that_is_remembered(bench):
     tests = ("tests/test_code.py",)
     wrong = Mutant("code.py", "1 + 1", "1 - 1", "a sign", tests)
