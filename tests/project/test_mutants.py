@@ -74,7 +74,7 @@ def bench(tmp_path, monkeypatch):
     return mutants.Bench(tmp_path / "state", limit=60, quick=True, jobs=1)
 
 
-def test_a_copy_finds_what_the_environment_adds_and_its_own_code_first(bench, monkeypatch, tmp_path):
+def test_a_copy_finds_what_pythonpath_adds_and_its_own_code_first(bench, monkeypatch, tmp_path):
     added = tmp_path / "added"
     added.mkdir()
     (added / "only_here.py").touch()
