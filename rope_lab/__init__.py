@@ -22,6 +22,7 @@ _LOADED_LATER = {
     "exercises": ".grading.exercises",
 }
 _FUNCTIONS_OF = {  # these load Triton
+    "check_norm": ".grading.climb.check_norm",
     "check_rung": ".grading.climb.check_rung",
     "ladder": ".grading.climb.ladder",
     "mine": ".rungs.kept",

@@ -212,10 +212,13 @@ class Attempt:
         if len(outs) != len(self.expected):
             return broken(f"{len(outs)} results came back, {len(self.expected)} are asked for")
         for number, (out, want) in enumerate(zip(outs, self.expected, strict=True)):
-            verdict = compare(out, want)
+            verdict = compare(out, want, self._tolerance(want))
             if not verdict:
                 return self._wrong_result(number, out, verdict)
         return self._side_effect()
+
+    def _tolerance(self, want: Tensor) -> tuple[float, float] | None:
+        return self.wanted.tolerance if want.dtype == torch.float32 else None
 
     def _run(self) -> dict | None:
         """Call the candidate; an outcome if it stopped or returned nothing."""
@@ -281,7 +284,7 @@ class Attempt:
         )
         wrong = ~torch.isclose(got.double(), want.double(), rtol=1e-2, atol=1e-3, equal_nan=True)
         if not wrong.any():
-            wrong = ~is_right(got, want)
+            wrong = ~is_right(got, want, self._tolerance(want))
         poison = got.isnan() if got.is_floating_point() else torch.zeros_like(wrong)
 
         def nobody_wrote(index: tuple[int, ...]) -> bool:

@@ -24,6 +24,7 @@ from torch import Tensor
 STRIDED = ("batch and positions swapped in memory", "a slice of wider rows", "every other element")
 TAIL_AND_STRIDE = "part of a strided head"
 ZEROS_AND_SMALL = "a row of zeros, and small elements"  # where a norm's epsilon decides
+LARGE = "large elements"  # their squares overflow in fp16
 _ANNOTATION = re.compile(r"(?:(\w+) )?\((.*)\)")
 
 
@@ -61,6 +62,7 @@ class Spec:
     without: tuple[str, ...] = ()  # names of functions that a candidate may not use
     asks: tuple[str, ...] = ()  # rules in `counts.RULES` that a candidate has to keep
     loads: int = 1  # of each element of t, at most; more are said, not forbidden; 0: not counted
+    tolerance: tuple[float, float] | None = None  # of fp32: relative, absolute; None: one rounding
     blocks: bool = False  # one a program; more, or none, is said, not forbidden
     extra: tuple[Case, ...] = ()
     # what a likely mistake looks like -> a function that makes it
@@ -193,10 +195,12 @@ def _lay_out(shape: list[int], case: Case, name: str, generator: torch.Generator
     if case.layout == "every other element":
         memory = torch.randn(*shape[:-1], 2 * shape[-1], generator=generator).to(case.dtype)
         return memory[..., ::2]
-    if case.layout == ZEROS_AND_SMALL and len(shape) == 4 and not name.startswith("grad"):
+    if case.layout == ZEROS_AND_SMALL and len(shape) > 1 and not name.startswith("grad"):
         small = 1e-3 * torch.randn(shape, generator=generator)
-        small[0, 0, 0] = 0
+        small.view(-1, shape[-1])[0] = 0
         return small.to(case.dtype)
+    if case.layout == LARGE and len(shape) > 1:
+        return (1000 * torch.randn(shape, generator=generator)).to(case.dtype)
     if case.layout == "one gradient for all" and name.startswith("grad"):
         return torch.randn((), generator=generator).to(case.dtype).expand(shape)
     return torch.randn(shape, generator=generator).to(case.dtype)

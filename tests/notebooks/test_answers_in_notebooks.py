@@ -81,7 +81,7 @@ def other_texts(key):
         return [(one.state, one) for one in of_this_triton(of_rung(GRADED[key]))]
     found = []
     for module in (wrong_answers, wrong_answers_first):
-        found += [("WRONG", one) for one in of_this_triton(module.WRONG_ANSWERS)]
+        found += [(one.state, one) for one in of_this_triton(module.WRONG_ANSWERS)]
         found += [("RIGHT, but", one) for one in module.WASTEFUL_ANSWERS]
         found += [("RIGHT", one) for one in module.RIGHT_ANSWERS]
     return [(state, one) for state, one in found if (one.notebook, one.exercise) == key[:2]]

@@ -9,6 +9,7 @@ import functools
 import io
 import re
 import tempfile
+from collections import defaultdict
 from pathlib import Path
 
 import nbformat
@@ -25,7 +26,7 @@ ENOUGH = 2
 EXAM = "10", 2, "check_exercise"  # its solution is not among the solutions
 SOLUTIONS = notebook_form.FOLDER / "solutions"
 TITLE = re.compile(r"^##+ Exercise (\d): ", re.MULTILINE)
-CHECK = re.compile(r"\b(check_(?:answer|choices|exercise|rung|timer))\(")
+CHECK = re.compile(r"\b(check_(?:answer|choices|exercise|norm|rung|timer))\(")
 TOO_VAGUE = ("too small", "too large", "a sign", "a wrong stride", "out of bounds", "unwritten")
 
 
@@ -58,9 +59,13 @@ def of_rung(cell):
 
 def phrases():
     """(notebook's number, exercise, check) -> what the wrong answers are told."""
-    found = {}
+    found, by_place = {}, defaultdict(set)
+    for number, exercise, check in GRADED:
+        by_place[number, exercise].add(check)
     for wrong in (*wrong_answers.WRONG_ANSWERS, *wrong_answers_first.WRONG_ANSWERS):
-        found.setdefault((wrong.notebook, wrong.exercise, "check_exercise"), []).append(wrong.told)
+        checks = by_place[wrong.notebook, wrong.exercise]
+        check = "check_norm" if "check_norm" in checks else "check_exercise"
+        found.setdefault((wrong.notebook, wrong.exercise, check), []).append(wrong.told)
     for key, cell in GRADED.items():
         if key[2] == "check_rung":
             found[key] = [wrong.told for wrong in of_rung(cell)]

@@ -17,6 +17,7 @@ class Wrong:
     instead: dict[str, str]  # text of the solution: what stands in its place
     told: str  # words of the verdict
     candidate: str = ""  # where the exercise has more than one
+    state: str = "WRONG"  # what its verdict begins with
 
     def __str__(self) -> str:
         return f"{self.notebook}-{self.exercise} {self.mistake}"
@@ -397,29 +398,29 @@ WRONG_ANSWERS = [
     ),
     # 07: wide loads
     Wrong(
-        *("07", 4, "second, first"),
+        *("07", 5, "second, first"),
         {
             "x1 * cos - x2 * sin, x2 * cos + x1 * sin": "x2 * cos + x1 * sin, x1 * cos - x2 * sin",
         },
         "neighbors swapped",
     ),
     Wrong(
-        *("07", 4, "rows without an end"),
+        *("07", 5, "rows without an end"),
         {"(row < rows)[:, None]": "(row >= 0)[:, None]"},
         "out of bounds: program 1 reads element 64 of t_ptr",
     ),
     Wrong(
-        *("07", 4, "minus the angle"),
+        *("07", 5, "minus the angle"),
         {"x1 * cos - x2 * sin, x2 * cos + x1 * sin": "x1 * cos + x2 * sin, x2 * cos - x1 * sin"},
         "a sign: it rotates by minus the angle",
     ),
     Wrong(
-        *("07", 4, "the first position's angles for all"),
+        *("07", 5, "the first position's angles for all"),
         {"freqs_ptr + position * 2 * HALF + column": "freqs_ptr + column"},
         "the wrong position: the angle is that of 0, the first position",
     ),
     Wrong(
-        *("07", 4, "angles taken apart like halves"),
+        *("07", 5, "angles taken apart like halves"),
         {
             "tl.split(tl.reshape(angle, (BLOCK_HALF, 2)))": (
                 "tl.split(tl.trans(tl.reshape(angle, (2, BLOCK_HALF))))"
@@ -428,9 +429,84 @@ WRONG_ANSWERS = [
         "the columns of the table: the angle of pair i is in column 2i, not i",
     ),
     Wrong(
-        *("07", 4, "second, first when they are loaded"),
+        *("07", 5, "second, first when they are loaded"),
         {"x1, x2 = tl.split": "x2, x1 = tl.split"},
         "the wrong members: the two of a pair are exchanged when they are loaded",
+    ),
+    # 07: the norm of a row
+    Wrong(*("07", 4, "the sum for the mean"), {") / D +": ") +"}, "is not divided by d"),
+    Wrong(*("07", 4, "the mean of the block"), {"/ D +": "/ BLOCK +"}, "the columns of the block"),
+    Wrong(*("07", 4, "no epsilon"), {" + 1e-6": ""}, "the 1e-6 under the root is missing"),
+    Wrong(
+        *("07", 4, "epsilon beside the root"),
+        {"tl.rsqrt(tl.sum(x * x) / D + 1e-6)": "1 / (tl.sqrt(tl.sum(x * x) / D) + 1e-6)"},
+        "the 1e-6 is in the wrong place",
+    ),
+    Wrong(*("07", 4, "the root itself"), {"tl.rsqrt(": "tl.sqrt("}, "not divided: `rsqrt`"),
+    Wrong(*("07", 4, "no root"), {"tl.rsqrt(": "1 / ("}, "the root is missing"),
+    Wrong(*("07", 4, "the sum of the elements"), {"x * x)": "x)"}, "the elements are summed, not"),
+    Wrong(*("07", 4, "no weight"), {"x * r * weight": "x * r"}, "no weights are applied"),
+    Wrong(*("07", 4, "masked lanes undefined"), {", other=0.0": ""}, "undefined"),
+    Wrong(
+        *("07", 4, "squares in half precision"),
+        {
+            "other=0.0).to(tl.float32)": "other=0.0)",
+            "tl.sum(x * x)": "tl.sum((x * x).to(tl.float32))",
+        },
+        "convert x to fp32 first",
+    ),
+    Wrong(
+        *("07", 4, "rows by the block"),
+        {"tl.program_id(0) * D": "tl.program_id(0) * BLOCK"},
+        "out of bounds: program",
+    ),
+    Wrong(
+        *("07", 4, "the first row for all"),
+        {"tl.program_id(0) * D + column": "column"},
+        "has stored before",
+    ),
+    Wrong(
+        *("07", 4, "each weight for a row"),
+        {"weight_ptr + column, mask=exists": "weight_ptr + tl.program_id(0)"},
+        "the weight of a row",
+    ),
+    Wrong(
+        *("07", 4, "x loaded for each use"),
+        {
+            "x * r * weight": "tl.load(x_ptr + offset, mask=exists).to(tl.float32) * r * weight",
+        },
+        "x is loaded again for the product",
+        state="NOT YET",
+    ),
+    Wrong(
+        *("07", 4, "eight warps for every row"),
+        {"max(1, block // 1024)": "8"},
+        "rows of 1000 want in flight on an SM at least 25 KiB",
+        state="NOT YET",
+    ),
+    Wrong(
+        *("07", 4, "the length no constant"),
+        {"D: tl.constexpr": "D"},
+        "a multiple of 16 bytes",
+        state="NOT YET",
+    ),
+    Wrong(
+        *("07", 4, "one row after the other in one program"),
+        {
+            "    column = tl.arange(0, BLOCK)\n": "    column = tl.arange(0, BLOCK)\n"
+            "    for row in range(N):\n",
+            "    exists = column < D\n": "        exists = column < D\n",
+            "    offset = tl.program_id(0)": "        offset = row",
+            "    x = tl.load(": "        x = tl.load(",
+            "    weight = tl.load(": "        weight = tl.load(",
+            "    r = tl.rsqrt": "        r = tl.rsqrt",
+            "    tl.store(out_ptr": "        tl.store(out_ptr",
+            "    BLOCK: tl.constexpr,  # D": "    N,\n    BLOCK: tl.constexpr,  # D",
+            "[(n,)](": "[(1,)](",
+            "D=d,": "D=d, N=n,",
+        },
+        "in flight can't be counted through a loop",
+        state="NOT YET",
     ),
     # 09: rotated and scaled
     Wrong(*("09", 6, "not scaled"), {" * scale": ""}, "a factor: everything is 2.83 times"),

@@ -76,14 +76,6 @@ WRONG_NUMBERS = {
         (["t", "row_stride", "num_warps", "t"], "`memory` begins at a multiple of 16 bytes"),
     ],
     ("07", 3): [
-        ([10, 5, 32], "the registers are not rounded up"),
-        ([9, 5, 32], "round down for each quarter"),
-        ([16, 5, 32], "warps, not programs"),
-        ([8, 12, 32], "what does shared memory allow?"),
-        ([8, 6, 32], "rounded up; a program that fits only in part"),
-        ([8, 5, 64], "warps alone decide"),
-    ],
-    ("07", 5): [
         ("a", "fp32 in memory adds no register"),
         ("(c)", "four warps share it"),
         ("a, b", "'a, b' is none of a, b, c"),

@@ -10,9 +10,9 @@ from ...rungs.speed import speed_here, speed_of_ours
 from ..judge import interrupted_in_a_sentence
 from ..verdict import NOT_YET, RIGHT, WRONG, Verdict
 from .advice import advice
-from .launch import Launch, launches_of
+from .launch import Launch, launches_of, rotation
 from .readings import Readings, code_of, counts_of, loop_in
-from .targets import EIGHT_ROWS, IN_ORDER, NAMES, TARGETS, WIDE, Target, number
+from .targets import EIGHT_ROWS, IN_ORDER, NAMES, TARGETS, WIDE, Target, row
 from .values import another_kernel_backward, judged_values
 
 
@@ -44,7 +44,7 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
             return replace(verdict, state=NOT_YET, reason=f"the values are right, but {refused}")
         readings = _readings(candidate, verdict, launch)
     except (RuntimeError, TypeError) as error:
-        reason = f"right in the interpreter, but for an H200 {_last_line(error)}"
+        reason = f"right in the interpreter, but for an H200 {last_line(error)}"
         return replace(verdict, state=WRONG, reason=reason)
     measured = _with_instruments(rung, candidate, verdict, readings, launch)
     if measured and QUIET not in os.environ:
@@ -61,7 +61,7 @@ def _with_offer(verdict: Verdict, rung: int) -> Verdict:
 
 def _only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
     """The launch at the headline shape; or why its instructions can't be counted."""
-    launches = launches_of(candidate)
+    launches = launches_of(rotation(candidate))
     if len(launches) != 1:
         return None, f"it makes {len(launches)} launches for {SHAPE}, where 1 is asked for"
     if loop := loop_in(launches[0].kernel):
@@ -73,7 +73,7 @@ def _only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
 
 
 def _readings(candidate: Callable, verdict: Verdict, launch: Launch) -> Readings:
-    at_64, at_96 = (launches_of(candidate, (*SHAPE[:3], d)) for d in (64, 96))
+    at_64, at_96 = (launches_of(rotation(candidate, (*SHAPE[:3], d))) for d in (64, 96))
     return Readings(
         **counts_of(verdict.counted),
         **code_of(launch),
@@ -87,7 +87,7 @@ def _with_instruments(
 ) -> Verdict:
     """The verdict of the instruments on a kernel whose values are right."""
     missed = [target for target in TARGETS[rung] if not target.met(readings)]
-    table = "\n".join(_row(target, readings, target in missed) for target in TARGETS[rung])
+    table = "\n".join(row(target, readings, target in missed) for target in TARGETS[rung])
     if not missed:
         reason = f"rung {rung}, {rung_of(rung).change} ({len(verdict.right_cases)} cases)\n{table}"
         speed = "\n         ".join(filter(None, (speed_of_ours(rung), speed_here(candidate))))
@@ -110,19 +110,7 @@ def _explains(missed: list[Target], readings: Readings) -> Target:
     return IN_ORDER if IN_ORDER in missed else missed[0]
 
 
-def _row(target: Target, readings: Readings, missed: bool) -> str:
-    """'  instructions           830 a warp      at most 900 a warp      yes'.
-
-    What another compiler counts otherwise is left out where outputs are compared.
-    """
-    value = getattr(readings, target.instrument)
-    shows = target.exact or missed or QUIET not in os.environ
-    shown = f"{number(value)}{target.unit}" if shows else ""
-    answer = "no" if missed else "yes"
-    return f"  {NAMES[target.instrument]:22}{shown:16}{target.words:22}{answer}"
-
-
-def _last_line(error: Exception) -> str:
+def last_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     found = [line for line in lines if "error" in line.lower()]
     return (found or lines)[-1].strip()

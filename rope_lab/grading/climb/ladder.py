@@ -11,7 +11,7 @@ from ...rungs import RUNGS, SHAPE, kept, rung_of
 from ...rungs.measured import COPY, EAGER, PACKAGE
 from ...rungs.speed import record, times_of_the_readers
 from ...steps.ledger import run_lines
-from .launch import launches_of
+from .launch import launches_of, rotation
 from .readings import Readings, code_of
 from .targets import number
 
@@ -85,7 +85,7 @@ def ladder(upto: int | None = None) -> Ladder:
 def readings_of_ours(rung: int) -> Readings:
     """What the instruments show of our kernel: counted, and compiled for an H200."""
     rope = RUNGS[rung].module.my_rope
-    (small,) = launches_of(rope, _SMALL, "cpu")
+    (small,) = launches_of(rotation(rope, _SMALL, "cpu"))
     constants = {name: value for name, value in small.options.items() if name != "num_warps"}
     ledger = run_lines(small.kernel, small.programs, *small.arguments, **constants)
     elements = math.prod(_SMALL)
@@ -93,7 +93,7 @@ def readings_of_ours(rung: int) -> Readings:
         requested=ledger.bytes / (2 * elements),
         evaluations=ledger.evaluations / (elements / 2),
         order="",
-        **code_of(launches_of(rope)[0]),
+        **code_of(launches_of(rotation(rope))[0]),
     )
 
 

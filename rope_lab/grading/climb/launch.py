@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from triton.runtime.interpreter import InterpretedFunction
@@ -33,22 +34,26 @@ class Launch:
         return compile_for(GPU, self.kernel, *self.arguments, **self.options)
 
 
-def launches_of(
+def launches_of(call: Callable[[], object]) -> list[Launch]:
+    """The launches that `call()` makes, none of which is executed."""
+    with _caught() as launches:
+        call()
+    return launches
+
+
+def rotation(
     candidate: Callable, shape: tuple[int, ...] = SHAPE, device: str = "meta"
-) -> list[Launch]:
-    """The launches of `candidate(t, freqs)`, none of which is executed.
+) -> Callable[[], object]:
+    """The call `candidate(t, freqs)` for t of a shape (s, b, h, d), in bf16.
 
     Args:
         candidate: a function that rotates.
-        shape: (s, b, h, d) of t, in bf16; freqs are fp32 angles for s positions.
+        shape: of t; freqs are fp32 angles for s positions.
         device: of both; on 'meta' they have no memory.
     """
     s, _, _, d = shape
     t = torch.empty(shape, dtype=torch.bfloat16, device=device)
-    freqs = torch.empty((s, 1, 1, d), dtype=torch.float32, device=device)
-    with _caught() as launches:
-        candidate(t, freqs)
-    return launches
+    return partial(candidate, t, torch.empty((s, 1, 1, d), dtype=torch.float32, device=device))
 
 
 @contextmanager

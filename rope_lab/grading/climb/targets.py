@@ -4,9 +4,10 @@ Our kernels' readings, compiled by Triton 3.7.1 for sm_90 at the headline shape,
 Limits of instructions leave them 5 %, because other compilers count a little differently.
 """
 
+import os
 from dataclasses import dataclass
 
-from .readings import Readings
+from ...records import QUIET
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,7 @@ class Target:
     """A limit of one instrument.
 
     Attributes:
-        instrument: a field or a property of `Readings`.
+        instrument: a field or a property of `Readings`, or of `check_norm.RowReadings`.
         limit: the number that `rule` is about.
         rule: 'at most', 'at least' or 'exactly'.
         unit: after the number.
@@ -28,7 +29,7 @@ class Target:
     unit: str = ""
     exact: bool = True
 
-    def met(self, readings: Readings) -> bool:
+    def met(self, readings: object) -> bool:
         value = getattr(readings, self.instrument)
         if self.rule == "exactly":
             return value == self.limit
@@ -53,6 +54,8 @@ NAMES = {
     "loads_first": "loads before a branch",
     "resident": "programs on an SM",
     "spilled": "spilled",
+    "loaded": "x loaded",
+    "in_flight": "in flight on an SM",
 }
 
 
@@ -102,3 +105,15 @@ def number(value: float) -> str:
     if isinstance(value, int) or value == int(value):
         return f"{int(value):,}".replace(",", " ")
     return f"{value:.3g}"
+
+
+def row(target: Target, readings: object, missed: bool) -> str:
+    """'  instructions           830 a warp      at most 900 a warp      yes'.
+
+    What another compiler counts otherwise is left out where outputs are compared.
+    """
+    value = getattr(readings, target.instrument)
+    shows = target.exact or missed or QUIET not in os.environ
+    shown = f"{number(value)}{target.unit}" if shows else ""
+    answer = "no" if missed else "yes"
+    return f"  {NAMES[target.instrument]:22}{shown:16}{target.words:22}{answer}"

@@ -12,7 +12,7 @@ from ..exercises import climb as specs
 from ..judge import judged
 from ..spec import Case, Spec
 from ..verdict import NOT_YET, Verdict
-from .launch import launches_of
+from .launch import launches_of, rotation
 
 PROBE = Case("the probe", {"s": 2, "b": 4, "h": 8, "d": SHAPE[-1]}, torch.bfloat16)
 _IN_PLACE_FROM, _BACKWARD_FROM = 2, 4
@@ -73,5 +73,6 @@ def another_kernel_backward(rung: int, candidate: Callable) -> bool:
     """Does the backward launch something else than the forward's kernel, once?"""
     if rung < _BACKWARD_FROM:
         return False
-    forward, backward = launches_of(candidate), launches_of(partial(candidate, transpose=True))
+    forward = launches_of(rotation(candidate))
+    backward = launches_of(rotation(partial(candidate, transpose=True)))
     return [launch.kernel for launch in forward] != [launch.kernel for launch in backward]

@@ -1,7 +1,9 @@
-"""Notebook 07: a kernel with wide loads."""
+"""Notebook 07: a kernel with wide loads, and the norm of a row."""
 # ruff: noqa: F821 (the letters of shapes)
 
-from ..spec import STRIDED, spec
+import torch
+
+from ..spec import LARGE, STRIDED, ZEROS_AND_SMALL, Case, spec
 from .definitions import rope_of_neighbors
 
 
@@ -9,6 +11,49 @@ from .definitions import rope_of_neighbors
 def rope_of_neighbors_of_whole_heads(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """`rope_of_neighbors`, and every tensor contiguous and every head rotated as a whole."""
     return rope_of_neighbors.function(t, freqs)
+
+
+def _sum_of_squares(x, weight):
+    return x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt() * weight
+
+
+def _sum_of_elements(x, weight):
+    return x * (x.mean(-1, keepdim=True) + 1e-6).rsqrt() * weight
+
+
+def _weight_of_a_row(x, weight):
+    number = torch.arange(len(x)) % len(weight)
+    return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * weight[number, None]
+
+
+def _squares_in_half_precision(x, weight):
+    squares = (x.half() * x.half()).double()
+    return x * (squares.mean(-1, keepdim=True) + 1e-6).rsqrt() * weight
+
+
+@spec(
+    leave_out=STRIDED,
+    launches=1,
+    kernel=True,
+    tolerance=(1e-5, 1e-5),  # the order of a sum of 4096 squares is free
+    extra=(
+        Case("rows of 1000", {"s": 3, "d": 1000}),
+        Case("rows of 4096", {"s": 2, "d": 4096}),
+        Case("large elements", {"s": 3, "d": 1000}, torch.float16, layout=LARGE),
+        Case(ZEROS_AND_SMALL, {"s": 5, "d": 24}, layout=ZEROS_AND_SMALL),
+    ),
+    mistakes={
+        "the sum of squares is not divided by d": _sum_of_squares,
+        "the elements are summed, not their squares": _sum_of_elements,
+        "the weight of a row, where each column has one": _weight_of_a_row,
+        "the squares overflow: 256 squared is more than fp16 holds, so convert x to fp32 first": (
+            _squares_in_half_precision
+        ),
+    },
+)
+def rms_norm_of_rows(x: "(s, d)", weight: "(d)"):
+    """Each row over the root of its mean square, times a weight a column."""
+    return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * weight
 
 
 # exercise 1: which argument makes the loads narrow
@@ -25,28 +70,16 @@ CULPRITS = {
     ),
 }
 
-# exercise 3: programs on an SM
-OCCUPANCIES = {
-    "the registers are not rounded up: equation (2)": [10, None, None],
-    "a quarter of the SM holds whole warps, so round down for each quarter": [9, None, None],
-    "warps, not programs": [16, 48, None],
-    "registers alone decide; what does shared memory allow?": [None, 12, None],
-    "rounded up; a program that fits only in part is not there": [None, 6, None],
-    "warps alone decide; equation (3) has a limit of programs, too": [None, None, 64],
-    "registers alone decide; equation (3) has a limit of programs, too": [None, None, 84],
-    "a quarter of the SM alone; it has four": [2, 3, 21],
-}
-
-# exercise 4: the narrowest load or store of a kernel that is right
-NARROW = {
-    "a load or store of t takes every other element": 2,
-    "a load of the table takes every other angle": 4,
-    "half of what would do: 8 elements of bf16 are 16 bytes": 8,
-}
-
-# exercise 5: which of three tiles spills
+# exercise 3: which of three tiles spills
 TILES = ("a", "b", "c")
 SPILLING_TILES = {
     "a thread holds 128 elements, as in the tile of 16 rows; fp32 in memory adds no register": "a",
     "four warps share it, so a thread holds 128 elements, as in the tile of 16 rows": "c",
+}
+
+# exercise 5: the narrowest load or store of a kernel that is right
+NARROW = {
+    "a load or store of t takes every other element": 2,
+    "a load of the table takes every other angle": 4,
+    "half of what would do: 8 elements of bf16 are 16 bytes": 8,
 }
