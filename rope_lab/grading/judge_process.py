@@ -159,7 +159,7 @@ def judge(candidate: Callable, wanted: Spec, tell: Callable[[dict], None]) -> di
             wrong.append(outcome | {"case": case.name})
             misses.append(attempt)
     if wrong:
-        if not wrong[0]["reason"]:
+        if misses[0].missed is not None:  # wrong elements, and no reason yet
             of_one_result = (one for one in misses if one.missed == misses[0].missed)
             wrong[0]["reason"] = kind_of_mistake(one.evidence() for one in of_one_result)
         others = [other["case"] for other in wrong[1:]]
