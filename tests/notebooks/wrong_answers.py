@@ -602,74 +602,94 @@ WRONG_ANSWERS = [
         {"k_out_ptr + (token * k_heads + head)": "k_out_ptr + (token * q_heads + head)"},
         "out of bounds: program (2, 2) writes element 32 of k_out_ptr",
     ),
-    # 11: the fused forward, from parts
+    # 11: the fused forward
+    Wrong(
+        *("11", 2, "the stub's lines"),
+        {"    x1, x2 = x1 * r * weight1, x2 * r * weight2\n": ""},
+        "unchanged: the stub's lines rotate, and normalize nothing",
+    ),
+    Wrong(
+        *("11", 2, "a sum along the rows of a tile"),
+        {"x2 * x2, 1)": "x2 * x2, 0)", "1e-6)[:, None]": "1e-6)[None, :]"},
+        "the wrong axis: the squares are added up over the rows of a tile",
+    ),
+    Wrong(
+        *("11", 2, "a sum over the whole tile"),
+        {"x2 * x2, 1)": "x2 * x2)", "1e-6)[:, None]": "1e-6)"},
+        "the wrong axis: the squares of all rows of a tile are added up",
+    ),
     Wrong(
         *("11", 2, "no eps"),
         {" + 1e-6": ""},
         "0/0: a row of zeros comes out as NaN",
     ),
     Wrong(
+        *("11", 2, "eps beside the root"),
+        {"tl.rsqrt(mean + 1e-6)": "(1 / (tl.sqrt(mean) + 1e-6))"},
+        "the 1e-6 is in the wrong place: it belongs under the root",
+    ),
+    Wrong(
+        *("11", 2, "eps in the sum"),
+        {"x2 * x2, 1) / (2 * HALF)": "x2 * x2, 1)", "(mean + 1e-6)": "((mean + 1e-6) / 2 / HALF)"},
+        "the 1e-6 is in the wrong place: it is added to the sum",
+    ),
+    Wrong(
         *("11", 2, "the root instead of its reciprocal"),
-        {"tl.rsqrt(dot": "tl.sqrt(dot"},
+        {"tl.rsqrt(mean": "tl.sqrt(mean"},
         "multiplied by the root, not divided",
     ),
     Wrong(
         *("11", 2, "the mean over the block's columns"),
-        {"/ (2 * HALF + TAIL) + 1e-6": "/ (2 * BLOCK_HALF + BLOCK_TAIL) + 1e-6"},
+        {"/ (2 * HALF)\n": "/ (2 * BLOCK_HALF)\n"},
         "the wrong divisor: the columns of the block",
     ),
     Wrong(
-        *("11", 2, "no weight"),
-        {
-            "y = normalized(y, rstd, weights)": "y = y[0] * rstd, y[1] * rstd, y[2] * rstd",
-        },
-        "the wrong weight: no weights are applied",
-    ),
-    Wrong(
-        *("11", 2, "the backward's turn"),
-        {"turn_row(y, angles, None)": "turn_row(y, angles, None, TRANSPOSE=True)"},
-        "the transposed map: TRANSPOSE is for the backward",
-    ),
-    Wrong(
-        *("11", 2, "minus the angle"),
-        {"turn_row(y, angles, None)": "turn_row(y, angles, None, INVERSE=True)"},
-        "a sign: it rotates by minus the angle",
-    ),
-    Wrong(
-        *("11", 2, "rotated first"),
-        {
-            "    y = normalized(y, rstd, weights)\n": "",
-            "angles, None)\n    store_row": "angles, None)\n"
-            "    y = normalized(y, rstd, weights)\n    store_row",
-        },
-        "the wrong order: the weights are applied after the rotation",
-    ),
-    Wrong(
-        *("11", 2, "no tail in the sum"),
-        {"dot(y, y, head.tail)": "dot(y, y, 0)"},
-        "the tail is left out of the sum of squares",
-    ),
-    Wrong(
-        *("11", 2, "a mean of what turns"),
-        {"(2 * HALF + TAIL) + 1e-6": "(2 * HALF) + 1e-6"},
-        "the wrong divisor: the mean is over all d elements",
-    ),
-    Wrong(
-        *("11", 2, "a mean of the pairs"),
-        {"dot(y, y, head.tail) / (2 * HALF + TAIL)": "dot(y, y, head.tail) / HALF"},
+        *("11", 2, "the mean over the pairs"),
+        {"/ (2 * HALF)\n": "/ HALF\n"},
         "the wrong divisor: half as many elements as a row has",
     ),
     Wrong(
         *("11", 2, "a sum for a mean"),
-        {" / (2 * HALF + TAIL) + 1e-6": " + 1e-6"},
+        {" / (2 * HALF)\n": "\n"},
         "the sum of squares is not divided by d",
     ),
     Wrong(
-        *("11", 2, "no zeros for masked elements"),
+        *("11", 2, "the first half alone"),
+        {"x1 * x1 + x2 * x2": "x1 * x1"},
+        "half of the sum is missing: only the first half is squared",
+    ),
+    Wrong(
+        *("11", 2, "no r"),
+        {"x1 * r * weight1, x2 * r * weight2": "x1 * weight1, x2 * weight2"},
+        "the row is not normalized",
+    ),
+    Wrong(
+        *("11", 2, "no weight"),
+        {"x1 * r * weight1, x2 * r * weight2": "x1 * r, x2 * r"},
+        "the wrong weight: no weights are applied",
+    ),
+    Wrong(
+        *("11", 2, "the first half's weights twice"),
+        {"weight_ptr + HALF + pair": "weight_ptr + pair"},
+        "the wrong weight: the second half takes the first half's weights",
+    ),
+    Wrong(
+        *("11", 2, "minus the angle"),
+        {"x1 * cos1 - x2 * sin1": "x1 * cos1 + x2 * sin1", "+ x1 * sin2": "- x1 * sin2"},
+        "a sign: it rotates by minus the angle",
+    ),
+    Wrong(
+        *("11", 2, "weights after the rotation"),
         {
-            "y = computed(x, exists, head)": "y = x[0].to(tl.float32), "
-            "x[1].to(tl.float32), x[2].to(tl.float32)"
+            "x1 * r * weight1, x2 * r * weight2": "x1 * r, x2 * r",
+            "x1 * cos1 - x2 * sin1": "(x1 * cos1 - x2 * sin1) * weight1",
+            "x2 * cos2 + x1 * sin2": "(x2 * cos2 + x1 * sin2) * weight2",
         },
+        "the wrong order: the weights are applied after the rotation",
+    ),
+    Wrong(
+        *("11", 2, "no zeros for masked elements"),
+        {", other=0.0": ""},
         "NaN: an element that is masked off is used",
     ),
     Wrong(
@@ -678,31 +698,30 @@ WRONG_ANSWERS = [
             "position = tl.program_id(0) // row_blocks": (
                 "position = tl.program_id(0) // 2 // row_blocks"
             ),
-            "(tl.program_id(0) % row_blocks": "(tl.program_id(0) // 2 % row_blocks",
-            "head)\n    rstd =": "head)\n"
-            "    y = y[0] * (tl.program_id(0) % 2), y[1], y[2]\n    rstd =",
-            "(s * triton.cdiv(b * h, 4),)": "(2 * s * triton.cdiv(b * h, 4),)",
+            "tl.program_id(0) % row_blocks": "tl.program_id(0) // 2 % row_blocks",
+            "x1 * r * weight1": "x1 * r * weight1 * (tl.program_id(0) % 2)",
+            "(s * triton.cdiv(b * h, block_r),)": "(2 * s * triton.cdiv(b * h, block_r),)",
         },
         "write collision: programs 0 and 1 store element 0 of out_ptr,",
     ),
     Wrong(
         *("11", 2, "rounded like the model"),
         {
-            "@triton.jit\n": ""
-            "from rope_kernels.kernels.norm_arithmetic import rounded, times_number\n\n\n"
-            "@triton.jit\n",
-            "y = normalized(y, rstd, weights)": ""
-            "y = rounded(times_number(y, rstd), x_ptr.dtype.element_ty)\n"
-            "    y = rounded(times(y, weights), x_ptr.dtype.element_ty)",
+            "    x1, x2 = x1 * r * weight1, x2 * r * weight2\n": (
+                "    stored = x_ptr.dtype.element_ty\n"
+                "    x1 = ((x1 * r).to(stored) * weight1).to(stored).to(tl.float32)\n"
+                "    x2 = ((x2 * r).to(stored) * weight2).to(stored).to(tl.float32)\n"
+            ),
         },
         "rounding: too often, like the model, which rounds before it rotates; round once, at the",
     ),
     Wrong(
         *("11", 2, "coarse rows"),
         {
-            "y = turn_row(y, angles, None": "y = y[0].to(tl.float16).to(tl.float32), "
-            "y[1].to(tl.float16).to(tl.float32), y[2]\n"
-            "    y = turn_row(y, angles, None"
+            "    x1, x2 = x1 * r * weight1, x2 * r * weight2\n": (
+                "    x1, x2 = x1 * r * weight1, x2 * r * weight2\n"
+                "    x1, x2 = x1.to(tl.float16).to(tl.float32), x2.to(tl.float16).to(tl.float32)\n"
+            ),
         },
         "rounding: compute in fp32, and round once, at the end",
     ),
@@ -758,6 +777,16 @@ WRONG_ANSWERS = [
         *("11", 4, "a sum for the mean"),
         {"dot(dxhat, normal, 0) / (2 * HALF)": "dot(dxhat, normal, 0)"},
         "the mean term is a sum",
+    ),
+    Wrong(
+        *("11", 4, "the mean along the rows of a tile"),
+        {
+            "mean = dot(dxhat, normal, 0) / (2 * HALF)": (
+                "mean = tl.sum(dxhat[0] * normal[0] + dxhat[1] * normal[1], 1)[:, None, :] "
+                "/ (2 * HALF)"
+            )
+        },
+        "the wrong axis: the mean term adds up over the rows of a tile",
     ),
     Wrong(
         *("11", 4, "no r"),

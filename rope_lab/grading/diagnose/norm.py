@@ -58,6 +58,9 @@ def root(e: Evidence) -> Iterator[Guess]:
         "the wrong mean: the first half's alone": (2 * first + EPSILON).sqrt(),
         "the wrong mean: the second half's alone": (2 * second + EPSILON).sqrt(),
         "the 1e-6 is in the wrong place: it belongs under the root": mean.sqrt() + EPSILON,
+        "the 1e-6 is in the wrong place: it is added to the sum, not to the mean": (
+            mean + EPSILON / x.shape[-1]
+        ).sqrt(),
         "the 1e-6 under the root is missing": mean.sqrt(),
         "the root is missing: the row is divided by its mean square": mean + EPSILON,
         "the row is multiplied by the root, not divided: `rsqrt`": (mean + EPSILON).rsqrt(),

@@ -11,20 +11,11 @@ from ..check import compare
 from ..spec import STRIDED, spec
 from .definitions import A_ROW_OF_ZEROS, rope, rope_gradient, which_of
 
+PROGRAMS, ROWS_OF_A_TILE = 2, {"forward": 8, "backward": 4}  # of the stubs
+
 
 def _normal(x):
     return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
-
-
-def _tail_left_out_of_the_mean(x, weight, freqs):
-    rows = x[..., : freqs.shape[-1]]
-    mean = rows.square().sum(-1, keepdim=True) / x.shape[-1]
-    return rope.function(x * (mean + 1e-6).rsqrt() * weight, freqs)
-
-
-def _mean_of_what_turns(x, weight, freqs):
-    mean = x.square().sum(-1, keepdim=True) / freqs.shape[-1]
-    return rope.function(x * (mean + 1e-6).rsqrt() * weight, freqs)
 
 
 def _mean_of_half(x, weight, freqs):
@@ -36,8 +27,29 @@ def _sum_of_squares(x, weight, freqs):
     return rope.function(x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt() * weight, freqs)
 
 
+def _over_rows(products, rows_of_a_tile):
+    """A sum over the wrong axis: for each pair of columns, over the rows of a tile."""
+    tiles = products.flatten(1, 2).unflatten(-1, (2, -1)).sum(2).split(rows_of_a_tile, 1)
+    sums = torch.cat([tile.sum(1, keepdim=True).expand_as(tile) for tile in tiles], 1)
+    return torch.cat((sums, sums), -1).view_as(products)
+
+
+def _sum_over_rows(x, weight, freqs):
+    mean = _over_rows(x.square(), ROWS_OF_A_TILE["forward"]) / x.shape[-1]
+    return rope.function(x * (mean + 1e-6).rsqrt() * weight, freqs)
+
+
+def _sum_over_tile(x, weight, freqs):
+    mean = _over_rows(x.square(), ROWS_OF_A_TILE["forward"]).mean(-1, keepdim=True) / 2
+    return rope.function(x * (mean + 1e-6).rsqrt() * weight, freqs)
+
+
 def _not_normalized(x, weight, freqs):
     return rope.function(x * weight, freqs)
+
+
+def _rotated_alone(x, weight, freqs):
+    return rope.function(x, freqs)
 
 
 def _rounded_like_the_model(x, weight, freqs):
@@ -46,35 +58,28 @@ def _rounded_like_the_model(x, weight, freqs):
     return rope.function(row, freqs)
 
 
-def _transposed(x, weight, freqs):
-    return rope_gradient.function(_normal(x) * weight, freqs)
-
-
 @spec(
-    leave_out=("batch and positions swapped in memory", "every other element"),
+    leave_out=STRIDED,
     launches=1,
     kernel=True,
     extra=A_ROW_OF_ZEROS,
     mistakes={
-        "the tail is left out of the sum of squares": _tail_left_out_of_the_mean,
-        "the wrong divisor: the mean is over all d elements of a row": _mean_of_what_turns,
         "the wrong divisor: half as many elements as a row has": _mean_of_half,
         "the sum of squares is not divided by d": _sum_of_squares,
+        "the wrong axis: the squares are added up over the rows of a tile, not over the elements "
+        "of a row": _sum_over_rows,
+        "the wrong axis: the squares of all rows of a tile are added up; name an axis": (
+            _sum_over_tile
+        ),
         "the row is not normalized": _not_normalized,
-        "the transposed map: TRANSPOSE is for the backward": _transposed,
+        "unchanged: the stub's lines rotate, and normalize nothing": _rotated_alone,
         "rounding: too often, like the model, which rounds before it rotates; round once, at the "
         "end": _rounded_like_the_model,
     },
 )
-def rope_of_normalized_rows(x: "(s, b, h, d)", weight: "(d)", freqs: "angles (s2, 1, 1, d2)"):
-    """Each row over the root of its mean square, times a weight a column; then `rope`.
-
-    A tail is normalized and does not turn.
-    """
+def rope_of_normalized_rows(x: "(s, b, h, d)", weight: "(d)", freqs: "angles (s2, 1, 1, d)"):
+    """Each row over the root of its mean square, times a weight a column; then `rope`."""
     return rope.function(_normal(x) * weight, freqs)
-
-
-PROGRAMS, ROWS_OF_A_TILE = 2, 4  # of the stub
 
 
 def _norm_gradient(
@@ -85,6 +90,7 @@ def _norm_gradient(
     turned="back",
     mean=1.0,
     divided=True,
+    across=False,
     weighted=True,
     scaled=True,
     summed="normal",
@@ -99,7 +105,9 @@ def _norm_gradient(
         "not": lambda grad, freqs: grad,
     }[turned](grad, freqs)
     dxhat = dn * weight if weighted else dn
-    along = (dxhat * x * r).sum(-1, keepdim=True) / (d if divided else 1)
+    along, rows_of_a_tile = dxhat * x * r, ROWS_OF_A_TILE["backward"]
+    along = _over_rows(along, rows_of_a_tile) if across else along.sum(-1, keepdim=True)
+    along = along / (d if divided else 1)
     dx = dxhat - mean * x * r * along
     products = {
         "normal": x * r * dn,
@@ -107,8 +115,8 @@ def _norm_gradient(
         "weighted": x * r * dn * weight,
         "not turned": x * r * grad,
     }[summed]
-    blocks = -(-b * h // ROWS_OF_A_TILE)
-    tile = torch.arange(s)[:, None] * blocks + torch.arange(b * h) // ROWS_OF_A_TILE
+    blocks = -(-b * h // rows_of_a_tile)
+    tile = torch.arange(s)[:, None] * blocks + torch.arange(b * h) // rows_of_a_tile
     kept = {
         "all": tile >= 0,
         "none": tile < 0,
@@ -146,6 +154,8 @@ def _forward_alone(grad, x, weight, freqs):
             "the mean term is missing: dx has a part along x": {"mean": 0.0},
             "the sign of the mean term: it is subtracted": {"mean": -1.0},
             "the mean term is a sum: it is not divided by d": {"divided": False},
+            "the wrong axis: the mean term adds up over the rows of a tile, not over the elements "
+            "of a row": {"across": True},
             "the weight is forgotten: dx takes w times dn": {"weighted": False},
             "a factor r is missing in dx": {"scaled": False},
         }.items()
@@ -157,7 +167,7 @@ def _forward_alone(grad, x, weight, freqs):
 def rope_of_normalized_gradient(
     grad: "(s, b, h, d)", x: "(s, b, h, d)", weight: "(d)", freqs: "angles (s2, 1, 1, d)"
 ):
-    """Gradients of x and of the weight of `rope_of_normalized_rows`, without a tail."""
+    """Gradients of x and of the weight of `rope_of_normalized_rows`."""
     return _norm_gradient(grad, x, weight, freqs)
 
 
