@@ -1,4 +1,4 @@
-"""Drawings of notebook 05 and its detour: loads and stores, tiles, their threads, the sweep."""
+"""Drawings of notebook 05 and its detour: tiles, their threads, the sweep."""
 
 import matplotlib.pyplot as plt
 from matplotlib.patches import Rectangle
@@ -6,31 +6,6 @@ from matplotlib.patches import Rectangle
 from . import style as draw
 from .style import BLUE, INK, ORANGE, PROGRAM_COLORS, PURPLE, WIDTH
 from .widgets import dealt_out
-
-
-def loads_and_stores(cases: dict[str, list]) -> None:
-    """Memory on top and at the bottom, and between them what programs compute.
-
-    `cases`: title -> nodes; each is (elements it loads, elements it stores, its program's number).
-    """
-    figure, axes = plt.subplots(1, len(cases), figsize=(WIDTH, 3.0))
-    for ax, (title, nodes) in zip(axes, cases.items(), strict=True):
-        count = 1 + max(max(stored) for _, stored, _ in nodes)
-        for place in range(count):
-            for height, name in ((2, "t"), (0, "out")):
-                draw.frame(ax, place, height, 0.8, 0.32)
-                draw.write(ax, place, height, f"{name}{place}")
-        for number, (loaded, stored, program) in enumerate(nodes):
-            middle = (number + 0.5) * count / len(nodes) - 0.5
-            look = {"color": PROGRAM_COLORS[program], "linewidth": 1.4}
-            for place in loaded:
-                ax.plot([place, middle], [1.84, 1.16], **look)
-            for place in stored:
-                ax.plot([middle, place], [0.84, 0.16], **look)
-            draw.box(ax, middle, 1, 0.72, 0.32, look["color"], ",".join(map(str, stored)))
-        draw.bare(ax, (-0.6, count - 0.4), (-0.3, 2.3), title=title)
-    words = "Memory is above and below, and what programs compute is between them. Lines join each "
-    draw.finish(figure, "", words + "result to the elements that it loads and stores.")
 
 
 def tile(rows: int, existing: int, pairs: int, real_pairs: int) -> None:

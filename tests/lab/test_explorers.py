@@ -138,7 +138,7 @@ def test_every_lane_of_a_block_gets_as_many_elements():
 
 @pytest.mark.parametrize("warps, rows", ((1, "0, 2, 4, 6"), (2, "0, 4"), (4, "0")))
 def test_a_lane_holds_whole_pairs(warps, rows):
-    """16 lanes a row, two rows a warp: equation (8) of notebook 05."""
+    """16 lanes a row, two rows a warp: equation (6) of notebook 05."""
     explorer = TileExplorer()
     explorer.num_warps.value = warps
     pairs = 8 * (rows.count(",") + 1)
