@@ -71,36 +71,6 @@ def every_eighth(sectors: int) -> None:
     draw.finish(figure, "Of eight elements that memory sends, one is used", words)
 
 
-def partners(n: int, row: int, block: int) -> None:
-    """A gather and a scatter of `rotate_half`: which program reads and writes which element."""
-    figure, axes = plt.subplots(2, 1, figsize=(WIDTH, 4.2))
-    for ax, scatter in zip(axes, (False, True), strict=True):
-        _moves(ax, n, row // 2, block, scatter)
-    axes[0].set_title("Gather: each program writes one whole block and reads from two places")
-    axes[1].set_title("Scatter: each program reads one whole block and writes to two places")
-    draw.color_key(figure, {f"program {p}": PROGRAM_COLORS[p] for p in range(n // block)})
-    words = "In each half of the figure x is above and out is below. Arrows cross from the first "
-    words += "half of a row to the second and back; what goes to the first half changes its sign."
-    draw.finish(figure, "", words)
-
-
-def _moves(ax: Axes, n: int, half: int, block: int, scatter: bool) -> None:
-    """x above, out below with what it holds; arrows for one pair, colors for programs."""
-    for i in range(n):
-        first = i % (2 * half) < half
-        partner = i + half if first else i - half
-        # program i // block handles index i: of x in a scatter, of out in a gather
-        reader, writer = (i, partner) if scatter else (partner, i)
-        draw.box(ax, i, 2.4, _CELL, _CELL, PROGRAM_COLORS[reader // block], str(i))
-        words = "\u2212" * first + str(partner)
-        draw.box(ax, i, 0.1, _CELL, _CELL, PROGRAM_COLORS[writer // block], words)
-    for source, target in ((1, 1 + half), (1 + half, 1)):
-        color = PROGRAM_COLORS[(source if scatter else target) // block]
-        draw.arrow(ax, (source, 1.92), (target, 0.58), color, linewidth=1.8)
-    _name_the_rows(ax, -0.9, 2.4, 0.1)
-    draw.bare(ax, (-2.2, n - 0.3), (-0.5, 3.0), aspect="equal")
-
-
 def _name_the_rows(ax: Axes, right: float, x: float, out: float) -> None:
     ax.text(right, x, "x", ha="right", va="center")
     ax.text(right, out, "out", ha="right", va="center")

@@ -113,15 +113,6 @@ def _half_the_table(run: Run) -> str:
     return ""
 
 
-def _a_scatter(run: Run) -> str:
-    """Its loads follow the memory, and its stores need not."""
-    memory = run.trace and run.memory_of("x")
-    if not memory or 2 * memory.steps_in_order >= memory.steps:
-        return ""
-    counted = f"{memory.steps_in_order} of {memory.steps} steps from lane to lane"
-    return f"a gather, where a scatter is asked for: in {counted} its loads go to the next element"
-
-
 def _tuned(run: Run) -> str:
     """An autotuner among its globals has timed several configurations and kept one."""
     for found in getattr(run.candidate, "__globals__", {}).values():
@@ -136,7 +127,6 @@ RULES = {
     "no loop": _no_loop,
     ONE_INDEX_AND_ONE_PRODUCT: _one_index_and_one_product,
     "half the table": _half_the_table,
-    "a scatter": _a_scatter,
     "autotune": _tuned,
 }
 

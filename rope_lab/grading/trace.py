@@ -56,8 +56,6 @@ class Memory:
     shared: np.ndarray = None  # whether several programs of one launch have loaded it
     loaded: int = 0  # bytes; what is masked off moves none
     written: int = 0  # bytes
-    steps: int = 0  # from a lane to the next one, both of which load
-    steps_in_order: int = 0  # those to the next element
 
     def __post_init__(self) -> None:
         size = self.end - self.begin
@@ -184,13 +182,9 @@ class Trace:
         return original(builder, x, y, z)
 
     def _at_load(self, original: Callable, builder, pointers, mask, other, *rest):
-        for memory, at, size, which in self._touched(pointers, mask, "reads"):
+        for memory, at, size, _ in self._touched(pointers, mask, "reads"):
             memory.loaded += at.size * size
             self._note("L", memory.name)
-            both = which.ravel()[1:] & which.ravel()[:-1]
-            steps = np.diff(pointers.data.ravel().astype(np.int64))[both]
-            memory.steps += steps.size
-            memory.steps_in_order += int((steps == size).sum())
             others = memory.writer[at]
             mine = len(self.programs) - 1
             memory.shared[at] |= self._by_others(memory.reader[at])

@@ -328,51 +328,9 @@ WRONG_ANSWERS = [
         },
         "the order: the permutation and its inverse have changed places",
     ),
-    # 03: a scatter
-    Wrong(
-        *("03", 2, "a gather"),
-        {
-            "tl.load(x_ptr + i, mask": "tl.load(x_ptr + (i - column) + place, mask",
-            "tl.store(out_ptr + (i - column) + place": "tl.store(out_ptr + i",
-        },
-        "the order: the permutation goes the other way",
-    ),
-    Wrong(
-        *("03", 2, "all into the first row"),
-        {"(i - column) + place": "place"},
-        "write collision: program 0 stores two values in element 0 of out_ptr",
-    ),
-    Wrong(
-        *("03", 2, "even places twice"),
-        {"(column - HALF) + 1": "(column - HALF)"},
-        "write collision: program 0 stores two values in element 0 of out_ptr",
-    ),
-    Wrong(
-        *("03", 2, "odd places first"),
-        {"HALF, 2 * column, 2 * (column - HALF) + 1": "HALF, 2 * column + 1, 2 * (column - HALF)"},
-        "neighbors swapped",
-    ),
-    Wrong(
-        *("03", 2, "no HALF to begin the second half"),
-        {"2 * (column - HALF) + 1": "2 * column + 1"},
-        "out of bounds: program 0 writes element 33 of out_ptr",
-    ),
-    Wrong(
-        *("03", 2, "no mask"), {"exists = i < n": "exists = i >= 0"}, "program 0 reads element 32"
-    ),
-    Wrong(
-        *("03", 2, "a right gather"),
-        {
-            "2 * column, 2 * (column - HALF) + 1)": "column, column)\n"
-            "    place = column // 2 + column % 2 * HALF",
-            "tl.load(x_ptr + i, mask": "tl.load(x_ptr + (i - column) + place, mask",
-            "tl.store(out_ptr + (i - column) + place": "tl.store(out_ptr + i",
-        },
-        "a gather, where a scatter is asked for: in 3 of 31 steps from lane to lane its loads",
-    ),
     # 03: a grid of two dimensions
     Wrong(
-        *("03", 3, "over the end of the row"),
+        *("03", 2, "over the end of the row"),
         {
             "    in_first_half =": "    exists = column < (tl.num_programs(0) - row) * 2 * HALF\n"
             "    in_first_half =",
@@ -380,7 +338,7 @@ WRONG_ANSWERS = [
         "write collision: programs 0 and 1 store element 8 of out_ptr,",
     ),
     Wrong(
-        *("03", 3, "the axes swapped"),
+        *("03", 2, "the axes swapped"),
         {
             "tl.program_id(0)": "tl.program_id(1)",
             "tl.program_id(1) * BLOCK": "tl.program_id(0) * BLOCK",
@@ -388,22 +346,22 @@ WRONG_ANSWERS = [
         "3 of 4 programs store nothing: is their mask false?",
     ),
     Wrong(
-        *("03", 3, "one block a row"),
+        *("03", 2, "one block a row"),
         {"triton.cdiv(width, block)": "1"},
         "no program stores the columns from 64 on, in any row",
     ),
     Wrong(
-        *("03", 3, "the sign elsewhere"),
+        *("03", 2, "the sign elsewhere"),
         {"-x, x)": "x, -x)"},
         "every element has the opposite sign",
     ),
     Wrong(
-        *("03", 3, "no mask"),
+        *("03", 2, "no mask"),
         {"exists = column < 2 * HALF": "exists = column >= 0"},
         "out of bounds: program",
     ),
     Wrong(
-        *("03", 3, "one dimension"),
+        *("03", 2, "one dimension"),
         {
             "tl.program_id(0)": "tl.program_id(0) // tl.cdiv(2 * HALF, BLOCK)",
             "tl.program_id(1)": "tl.program_id(0) % tl.cdiv(2 * HALF, BLOCK)",
@@ -413,7 +371,7 @@ WRONG_ANSWERS = [
     ),
     # 03: in place
     Wrong(
-        *("03", 4, "from a copy"),
+        *("03", 3, "from a copy"),
         {
             "    pairs,  # number": "    y_ptr,\n    pairs,  # number",
             "tl.load(x_ptr + first": "tl.load(y_ptr + first",
@@ -423,7 +381,7 @@ WRONG_ANSWERS = [
         "a second tensor: y_ptr is not x",
     ),
     Wrong(
-        *("03", 4, "a gather"),
+        *("03", 3, "a gather"),
         {
             "first = pair // HALF * 2 * HALF + pair % HALF": "first = pair",
             "second = first + HALF": "in_first = pair % (2 * HALF) < HALF\n"
@@ -436,7 +394,7 @@ WRONG_ANSWERS = [
         "a race between programs: program 1 reads element",
     ),
     Wrong(
-        *("03", 4, "loaded too late"),
+        *("03", 3, "loaded too late"),
         {
             "    x1 = tl.load(x_ptr + first, mask=exists)\n": "",
             "    tl.store(x_ptr + second, x1": "    x1 = tl.load(x_ptr + first, mask=exists)\n"
@@ -444,19 +402,19 @@ WRONG_ANSWERS = [
         },
         "read after write: program 0 reads element 0 of x_ptr after it has overwritten it itself",
     ),
-    Wrong(*("03", 4, "no minus"), {"-x2,": "x2,"}, "the opposite sign, in the first half"),
+    Wrong(*("03", 3, "no minus"), {"-x2,": "x2,"}, "the opposite sign, in the first half"),
     Wrong(
-        *("03", 4, "members at home"),
+        *("03", 3, "members at home"),
         {"first, -x2": "first, -x1", "second, x1": "second, x2"},
         "halves swapped, and a sign",
     ),
     Wrong(
-        *("03", 4, "as many pairs as elements"),
+        *("03", 3, "as many pairs as elements"),
         {"x.numel() // 2": "x.numel()"},
         "out of bounds: program 0 reads element",
     ),
     Wrong(
-        *("03", 4, "half of the pairs"),
+        *("03", 3, "half of the pairs"),
         {"x.numel() // 2": "x.numel() // 4"},
         "no program stores the last elements, from number 32 on; is the grid large enough?",
     ),
@@ -496,9 +454,10 @@ WASTEFUL_ANSWERS = [
     Wrong(
         *("03", 2, "a launch for show"),
         {
-            "    interleave_kernel[grid](": "    interleave_kernel[grid](\n"
-            "        x, out, x.numel(), HALF=x.shape[-1] // 2, BLOCK=block)\n"
-            "    interleave_kernel[grid]("
+            "    rotate_half_rows_kernel[grid](": (
+                "    rotate_half_rows_kernel[grid](x, out, HALF=width // 2, BLOCK=block)\n"
+                "    rotate_half_rows_kernel[grid]("
+            )
         },
         "it launches 2 kernels, where 1 would do",
     ),

@@ -1,17 +1,8 @@
-"""Notebook 03: bytes of three loads, a scatter, a grid of two dimensions, in place."""
+"""Notebook 03: bytes of three loads, a grid of two dimensions, in place."""
 # ruff: noqa: F821 (the letters of shapes)
 
-from ..spec import STRIDED, Case, spec
+from ..spec import STRIDED, spec
 from .definitions import rotate_half
-from .notebook_02 import halves_to_neighbors
-
-_LONG_ROWS = (Case("rows longer than a block", {"s": 2, "d": 1026, "d2": 1026}),)
-
-
-@spec(asks=("a scatter",), leave_out=STRIDED, extra=_LONG_ROWS, kernel=True)
-def contiguous_halves_to_neighbors(x: "(s, d2)"):
-    """`halves_to_neighbors` of contiguous rows."""
-    return halves_to_neighbors.function(x)
 
 
 @spec(axes=2, leave_out=STRIDED, kernel=True)
