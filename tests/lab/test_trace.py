@@ -129,10 +129,7 @@ def test_angles_where_a_mask_is_off_are_not_counted():
 @triton.jit
 def loads_kernel(x_ptr, out_ptr, n, OTHER: tl.constexpr, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
-    if OTHER:
-        x = tl.load(x_ptr + i, mask=i < n, other=0.0)
-    else:
-        x = tl.load(x_ptr + i, mask=i < n)
+    x = tl.load(x_ptr + i, mask=i < n, other=0.0) if OTHER else tl.load(x_ptr + i, mask=i < n)
     tl.store(out_ptr + i, x, mask=i < n)
 
 

@@ -493,21 +493,4 @@ RIGHT_ANSWERS = [
         {"x[..., partner] * sign": "(x * -sign.to(x.dtype)).index_select(-1, partner)"},
         "RIGHT: ",
     ),
-    Wrong(
-        *("03", 2, "a block of pairs"),
-        {
-            "    exists = i < n\n": "    exists = i < n // 2\n",
-            "    column = i % (2 * HALF)\n": "    column, row = i % HALF, i // HALF * 2 * HALF\n",
-            "    place = tl.where(column < HALF, 2 * column, 2 * (column - HALF) + 1)\n": "",
-            "    x = tl.load(x_ptr + i, mask=exists)\n"
-            "    tl.store(out_ptr + (i - column) + place, x, mask=exists)\n": (
-                "    x1 = tl.load(x_ptr + row + column, mask=exists)\n"
-                "    x2 = tl.load(x_ptr + row + HALF + column, mask=exists)\n"
-                "    tl.store(out_ptr + row + 2 * column, x1, mask=exists)\n"
-                "    tl.store(out_ptr + row + 2 * column + 1, x2, mask=exists)\n"
-            ),
-            "triton.cdiv(x.numel(), block)": "triton.cdiv(x.numel() // 2, block)",
-        },
-        "RIGHT: ",
-    ),
 ]
