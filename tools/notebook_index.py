@@ -23,6 +23,7 @@ import pages
 
 ROOT = Path(__file__).resolve().parent.parent
 INDEX = "notebooks/index.toml"
+NBSP = "\u00a0"  # in README's narrow column a line must not break before 'min'
 
 README_HEAD = "| | question | afterwards you can | core |\n|---|---|---|---|\n"
 MAP_HEAD = "| notebook | the question it answers | time | hardware |\n|---|---|---|---|\n"
@@ -96,7 +97,7 @@ class Entry:
     def row_of_readme(self) -> str:
         """Its line in README's table."""
         afterwards = "*beyond the road*" if self.beyond else self.afterwards
-        cells = (self.link("notebooks/"), self.question, afterwards, f"{self.minutes} min")
+        cells = (self.link("notebooks/"), self.question, afterwards, f"{self.minutes}{NBSP}min")
         return f"| {' | '.join(cells)} |\n"
 
     def announced(self) -> str:

@@ -54,7 +54,7 @@ def replace_in(path, old, new):
 def test_places_that_deviate_are_found_and_mended(copy_of_repository):
     """A row of README's table, one of the map, and each line of the first and the last cell."""
     for name, good, bad in [
-        ("README.md", f" | {MATH_TIME} |", " | 99 min |"),
+        ("README.md", f" | {MATH_TIME.replace(' ', notebook_index.NBSP)} |", " | 99 min |"),
         ("README.md", "| all of it |", "| all |"),
         ("README.md", "\n<!-- notebooks: end -->", "\n| 99 | Why? |\n<!-- notebooks: end -->"),
         (f"notebooks/{START}", f"Why rotate at all? | {MATH_TIME}", "Why rotate at all? | 5 min"),
@@ -96,7 +96,9 @@ def test_an_edit_of_the_index_changes_its_lines_and_no_others(copy_of_repository
     assert notebook_index.write(root) == changed
     name = "| [01 RoFormer's math]({}01_roformer_math.ipynb) | Why rotate at all? | "
     row, total = changed_lines(root, "README.md")
-    assert row.startswith(name.format("notebooks/")) and row.endswith(" | 60 min |")
+    assert row.startswith(name.format("notebooks/")) and row.endswith(
+        f" | 60{notebook_index.NBSP}min |"
+    )
     assert total == f"| | | all of it | {TOTAL - INDEX.road[1].minutes + 60} min |"
     assert changed_lines(root, f"notebooks/{START}") == [name.format("") + "60 min | any |"]
     (time,) = changed_lines(root, f"notebooks/{MATH}")
@@ -168,7 +170,7 @@ def test_a_new_notebook_gets_its_cells_and_its_neighbors_lead_to_it(copy_of_repo
     last = root / "notebooks" / LAST
     assert "· [14 One more](14_one_more.ipynb) |" in source(last, 0)
     assert source(last, -1).endswith("**Next:** [14 One more](14_one_more.ipynb): what else?")
-    row = "[14 One more](notebooks/14_one_more.ipynb) | What else? |  | 20 min |\n"
+    row = "[14 One more](notebooks/14_one_more.ipynb) | What else? |  | 20\u00a0min |\n"
     assert row in (root / "README.md").read_text(encoding="utf-8")
 
 
