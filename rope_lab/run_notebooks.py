@@ -6,6 +6,7 @@ On a GPU the measurements of `lab.bench` are recorded; this is the only command 
 Without one, cells keep the outputs that only a GPU can give.
 """
 
+import argparse
 import base64
 import io
 import json
@@ -151,10 +152,16 @@ def _joined_streams(outputs: list) -> list:
 
 def main(arguments: list[str]) -> int:
     """Execute the notebooks named, or all in the folders named."""
+    parser = argparse.ArgumentParser("python -m rope_lab.run_notebooks", description=__doc__)
+    said = "a notebook or a folder of them (default: notebooks)"
+    parser.add_argument("places", nargs="*", type=Path, default=[Path("notebooks")], help=said)
+    places = [place.resolve() for place in parser.parse_args(arguments).places]
+    for place in places:
+        if not place.exists():
+            parser.error(f"there is no {place.name} in {place.parent}")
     if torch.cuda.is_available():
         os.environ[RECORD_SWITCH] = "1"
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
-    places = [Path(argument).resolve() for argument in arguments or ["notebooks"]]
     paths = [p for place in places for p in (sorted(place.rglob("*.ipynb")) or [place])]
     for path in paths:
         if ".ipynb_checkpoints" in path.parts:

@@ -52,7 +52,8 @@ class Explorer(widgets.VBox):
         self.sliders, self.said, self.shown = sliders, widgets.HTML(), widgets.HTML()
         script = {"application/javascript": _NAME_THE_SLIDERS}
         script = {"output_type": "display_data", "data": script, "metadata": {}}
-        unseen = widgets.Output(outputs=(script,), layout={"height": "0", "margin": "0"})
+        hidden = {"height": "0", "margin": "0", "overflow": "hidden"}
+        unseen = widgets.Output(outputs=(script,), layout=hidden)
         row = widgets.HBox(list(sliders.values()), layout={"flex_flow": "row wrap"})
         super().__init__([row, self.said, self.shown, unseen])
         for name, one in sliders.items():

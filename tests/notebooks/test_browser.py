@@ -228,6 +228,7 @@ def test_run_all_and_a_slider_that_moves_a_picture(browser, lab):
         for n in (number, number + 1)
     ]
     assert shown == [1, 0]
+    assert explorer.evaluate("box => box.scrollHeight - box.clientHeight") == 0  # no scrollbar
     # for a screen reader
     for name in ("m (query)", "n (key)", "θ (degrees)"):
         explorer.get_by_role("slider", name=name, exact=True).wait_for(timeout=20_000)
@@ -279,12 +280,13 @@ def endless(x):
 
 lab.check_exercise(endless, lab.exercises.scaled_copy)""",
 )
+BREAKS = "pre => getComputedStyle(pre).wordBreak"
 COLORS = """pre => new Set([...pre.querySelectorAll('span')].map(
     word => getComputedStyle(word).color)).size"""
 
 
 def test_what_helpers_show(browser, lab, checkout):
-    """Source in colors, what a kernel prints, a word about an endless loop."""
+    """Source in colors and in whole words, what a kernel prints, a word about an endless loop."""
     cells = [nbformat.v4.new_code_cell(source) for source in SCRATCH]
     python = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     scratch = nbformat.v4.new_notebook(cells=cells, metadata=python)
@@ -301,7 +303,9 @@ def test_what_helpers_show(browser, lab, checkout):
     page.command("notebook:run-cell")  # at once
     page.wait_until_idle()
 
-    assert cells.nth(0).locator(".jp-OutputArea pre").evaluate(COLORS) > 3
+    source = cells.nth(0).locator(".jp-OutputArea pre")
+    assert source.evaluate(COLORS) > 3
+    assert source.evaluate(BREAKS) == "normal"
     words = cells.nth(1).locator(".jp-OutputArea").inner_text()
     assert "seen from the kernel" in words and "RIGHT" in words
     # a word about the time that the process took to start was there, and has gone

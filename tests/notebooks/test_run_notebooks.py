@@ -2,9 +2,10 @@
 
 import copy
 
+import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
-from rope_lab.run_notebooks import keep_what_a_gpu_showed
+from rope_lab.run_notebooks import keep_what_a_gpu_showed, main
 
 
 def cell(name, printed, source="x", tags=()):
@@ -44,3 +45,18 @@ def test_a_picture_that_differs_is_new():
     run.cells[0].outputs[0].data["image/png"] = "BB=="
     keep_what_a_gpu_showed(run, before)
     assert run.cells[0].outputs[0].data["image/png"] == "BB=="
+
+
+def test_help_says_what_it_does_and_runs_nothing(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    assert "Run notebooks and store their outputs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["--all", "nowhere.ipynb"])
+def test_what_is_no_notebook_is_refused_in_a_sentence(name, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([name])
+    assert ended.value.code == 2
+    assert name in capsys.readouterr().err

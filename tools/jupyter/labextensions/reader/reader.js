@@ -1,5 +1,5 @@
-// What links do in JupyterLab as `make lab` starts it. It is what JupyterLab loads: there is no
-// build step.
+// What links do, and where lines break, in JupyterLab as `make lab` starts it. It is what JupyterLab
+// loads: there is no build step.
 
 const FOLLOW = "rendermime:handle-local-link";
 
@@ -32,10 +32,18 @@ async function followAgain(app, { path, id }) {
     document.addEventListener(event, stop, { capture: true, once: true });
 }
 
+// JupyterLab breaks a long line of an output, such as a kernel's source, inside a word.
+function breakBetweenWords() {
+  const style = document.createElement("style");
+  style.textContent = ".jp-NotebookPanel .jp-OutputArea-output pre { word-break: normal; }";
+  document.head.append(style);
+}
+
 const plugin = {
-  id: "links:plugin",
+  id: "reader:plugin",
   autoStart: true,
   activate: (app) => {
+    breakBetweenWords();
     const execute = app.commands.execute.bind(app.commands);
     app.commands.execute = (id, args) =>
       id === FOLLOW ? toTheCopy(app, args).then((mine) => execute(id, mine)) : execute(id, args);
@@ -47,7 +55,7 @@ const plugin = {
   },
 };
 
-(window._JUPYTERLAB ??= {})["links"] = {
+(window._JUPYTERLAB ??= {})["reader"] = {
   init: () => {},
   get: async () => () => ({ __esModule: true, default: plugin }),
 };
