@@ -1,33 +1,10 @@
-"""Drawings of notebook 02: the two ways to pair, and where a tensor's heads are in memory."""
-
-from itertools import product
+"""The drawing of notebook 02: the two ways to pair."""
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.patches import Arc
 
 from . import style as draw
-
-
-def formats(sizes: dict[str, int]) -> None:
-    """Blocks of d elements in memory order, a row for each format, colored by position.
-
-    `sizes`: letter -> size.
-    """
-    colors = draw.PROGRAM_COLORS[: sizes["s"]]
-    figure, axes = plt.subplots(3, 1, figsize=(8.0, 4.8))
-    for ax, name in zip(axes, ("sbhd", "bshd", "bhsd"), strict=True):
-        letters = name[:3]
-        blocks = list(product(*(range(sizes[letter]) for letter in letters)))
-        labels = ["\n".join(f"{x}{i}" for x, i in zip(letters, at, strict=True)) for at in blocks]
-        shades = [colors[at[letters.index("s")]] for at in blocks]
-        draw.memory_order(ax, labels, shades, f"{name}, in memory order →")
-    draw.color_key(figure, {f"position {i}": color for i, color in enumerate(colors)})
-    draw.finish(
-        figure,
-        "A token's heads are adjacent in sbhd and bshd, not in bhsd",
-        "Twelve blocks in memory: runs of one position are 4 long in sbhd, 2 in bshd, 1 in bhsd.",
-    )
 
 
 def pairings(d2: int) -> None:

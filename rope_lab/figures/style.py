@@ -37,7 +37,6 @@ LEFT = 0.012  # where a figure's title and its source begin
 
 # bars that are PyTorch's; the others, but for copies, are kernels of this series
 _PYTORCH = {"PyTorch", "PyTorch, compiled", "eager"}
-_PYTORCH |= {"t * cos", "neg of a half", "cat of halves", "sum", "cat with nothing"}  # notebook 02
 _PYTORCH |= {"allocate (empty_like)", "smallest launch there is", "x * 2", "rotate_half"}  # 03
 
 
