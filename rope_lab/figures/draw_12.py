@@ -96,7 +96,8 @@ def loss_by_position(
     said = []
     for ax, (state, lines) in zip(axes, panels.items(), strict=True):
         ax.axhline(reference, color=PURPLE, linestyle=":", linewidth=1.4)
-        ax.axvline(trained, color=PURPLE, linestyle=":", linewidth=1.4)
+        told = "training length, and its loss" if ax is axes[0] else None
+        ax.axvline(trained, color=PURPLE, linestyle=":", linewidth=1.4, label=told)
         losses = {name: np.mean(seeds, axis=0) for name, seeds in lines.items()}
         for name, loss in losses.items():
             at = (np.arange(len(loss)) + 0.5) * bin_size
@@ -106,7 +107,7 @@ def loss_by_position(
         last = ", ".join(f"{name} {loss[-1]:.2f}" for name, loss in losses.items())
         said.append(f"{state}, at the last positions: {last}")
     axes[0].set_ylabel("loss in nats per byte")
-    figure.legend(loc="outside lower center", ncols=5)
+    figure.legend(loc="outside lower center", ncols=3)
     draw.finish(figure, title, f"{words} {'; '.join(said)}.", source)
 
 
