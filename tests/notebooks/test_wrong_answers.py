@@ -9,7 +9,6 @@ import functools
 import io
 import re
 import tempfile
-from collections import defaultdict
 from pathlib import Path
 
 import nbformat
@@ -59,13 +58,11 @@ def of_rung(cell):
 
 def phrases():
     """(notebook's number, exercise, check) -> what the wrong answers are told."""
-    found, by_place = {}, defaultdict(set)
-    for number, exercise, check in GRADED:
-        by_place[number, exercise].add(check)
+    found = {}
     for wrong in (*wrong_answers.WRONG_ANSWERS, *wrong_answers_first.WRONG_ANSWERS):
-        checks = by_place[wrong.notebook, wrong.exercise]
-        check = "check_norm" if "check_norm" in checks else "check_exercise"
-        found.setdefault((wrong.notebook, wrong.exercise, check), []).append(wrong.told)
+        place = wrong.notebook, wrong.exercise
+        check = "check_norm" if (*place, "check_norm") in GRADED else "check_exercise"
+        found.setdefault((*place, check), []).append(wrong.told)
     for key, cell in GRADED.items():
         if key[2] == "check_rung":
             found[key] = [wrong.told for wrong in of_rung(cell)]

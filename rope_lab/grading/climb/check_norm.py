@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
+from torch import Tensor
 
 from ...rungs.speed import speed_here
 from ...steps.row_norm import LENGTHS, rows
@@ -14,7 +15,7 @@ from ..spec import Case
 from ..verdict import NOT_YET, WRONG, Verdict
 from .check_rung import last_line
 from .launch import Launch, launches_of
-from .readings import loop_in
+from .readings import refusal
 from .targets import NAMES, Target, row
 
 PROBE = Case("the probe", {"s": 4, "d": 4096}, torch.bfloat16)
@@ -24,6 +25,7 @@ TARGETS = (
     Target("in_flight", 25, "at least", unit=" KiB", exact=False),  # 62.5 and 64
     Target("narrowest_load", 16, "at least", unit=" bytes"),
 )
+THROUGH_A_LOOP = "what is in flight can't be counted through a loop; take a row as one block"
 ADVICE = {
     "loaded": "x is loaded again for the product: the program has its row in registers already",
     "narrowest_load": (
@@ -64,35 +66,24 @@ def check_norm(candidate: Callable) -> Verdict:
     verdict = judged(candidate, rms_norm_of_rows, probe=PROBE)
     if not verdict:
         return verdict
+    readings = {}
     try:
-        launches = {
-            length: launches_of(partial(candidate, *rows(length, "meta"))) for length in LENGTHS
-        }
-        if refused := _refusal(launches):
-            return replace(verdict, state=NOT_YET, reason=f"the values are right, but {refused}")
-        readings = {
-            length: _readings(verdict.counted, *launches[length], length) for length in LENGTHS
-        }
+        for length in LENGTHS:
+            x, weight = rows(length, "meta")
+            launches = launches_of(partial(candidate, x, weight))
+            if refused := refusal(launches, f"rows of {length}", THROUGH_A_LOOP):
+                return replace(
+                    verdict, state=NOT_YET, reason=f"the values are right, but {refused}"
+                )
+            readings[length] = _readings(verdict.counted, launches[0], x)
     except (RuntimeError, TypeError) as error:
         reason = f"right in the interpreter, but for an H200 {last_line(error)}"
         return replace(verdict, state=WRONG, reason=reason)
     return _with_instruments(candidate, verdict, readings)
 
 
-def _refusal(launches: dict[int, list[Launch]]) -> str:
-    """Why a launch can't be counted; '' if it can."""
-    for length, of_length in launches.items():
-        if len(of_length) != 1:
-            return f"it makes {len(of_length)} launches for rows of {length}, where 1 is asked for"
-        if loop := loop_in(of_length[0].kernel):
-            words = "what is in flight can't be counted through a loop; take a row as one block"
-            return f"{words}: {loop}"
-    return ""
-
-
-def _readings(counted: dict, launch: Launch, length: int) -> RowReadings:
+def _readings(counted: dict, launch: Launch, x: Tensor) -> RowReadings:
     code = launch.compiled()
-    x, _ = rows(length, "meta")
     return RowReadings(
         loaded=counted["loaded"]["x"] / (counted["elements"] * counted["element_bytes"]),
         narrowest_load=min(code.loads),

@@ -11,7 +11,7 @@ from ..judge import interrupted_in_a_sentence
 from ..verdict import NOT_YET, RIGHT, WRONG, Verdict
 from .advice import advice
 from .launch import Launch, launches_of, rotation
-from .readings import Readings, code_of, counts_of, loop_in
+from .readings import Readings, code_of, counts_of, refusal
 from .targets import EIGHT_ROWS, IN_ORDER, NAMES, TARGETS, WIDE, Target, row
 from .values import another_kernel_backward, judged_values
 
@@ -62,11 +62,9 @@ def _with_offer(verdict: Verdict, rung: int) -> Verdict:
 def _only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
     """The launch at the headline shape; or why its instructions can't be counted."""
     launches = launches_of(rotation(candidate))
-    if len(launches) != 1:
-        return None, f"it makes {len(launches)} launches for {SHAPE}, where 1 is asked for"
-    if loop := loop_in(launches[0].kernel):
-        words = "instructions can't be counted through a loop; write rows as a tile, [:, None]"
-        return None, f"{words}: {loop}"
+    words = "instructions can't be counted through a loop; write rows as a tile, [:, None]"
+    if refused := refusal(launches, f"{SHAPE}", words):
+        return None, refused
     if another_kernel_backward(rung, candidate):
         return None, "the backward launches another kernel, where a flag of this one would do"
     return launches[0], ""

@@ -88,3 +88,11 @@ def loop_in(kernel: object) -> str:
         if isinstance(node, ast.For) and "static_range" not in ast.unparse(node.iter):
             return source.splitlines()[node.lineno - 1].strip()
     return ""
+
+
+def refusal(launches: list[Launch], what: str, of_a_loop: str) -> str:
+    """Why the launches for `what` can't be counted, `of_a_loop` if by a loop; '' if they can."""
+    if len(launches) != 1:
+        return f"it makes {len(launches)} launches for {what}, where 1 is asked for"
+    loop = loop_in(launches[0].kernel)
+    return f"{of_a_loop}: {loop}" if loop else ""
