@@ -136,16 +136,17 @@ def _reduced_in_fp32(original: Callable) -> Callable:
             TensorHandle(as_fp32(x.handle.data), tl.float32), tl.block_type(tl.float32, shape)
         )
 
+    def of_bf16(x):  # a number stays a number, of which the interpreter has an array, too
+        kind = x.type.with_element_ty(tl.bfloat16) if x.type.is_block() else tl.bfloat16
+        return tl.tensor(TensorHandle(rounded_to_bf16(x.handle.data), tl.bfloat16), kind)
+
     def apply(self, inputs):
         found = original(self, tuple(map(of_fp32, inputs)))
         if all(x.dtype != tl.bfloat16 for x in inputs):
             return found
         several = isinstance(found, (list, tuple))
         rounded = [
-            self.to_tensor(rounded_to_bf16(x.handle.data), tl.bfloat16)
-            if x.dtype == tl.float32
-            else x
-            for x in (found if several else (found,))
+            of_bf16(x) if x.dtype == tl.float32 else x for x in (found if several else (found,))
         ]
         return rounded if several else rounded[0]
 

@@ -17,6 +17,8 @@ the rest.
 from dataclasses import fields, is_dataclass, replace
 from types import FunctionType
 
+import numpy as np
+
 from rope_kernels.machine.engine import triton_is_installed
 
 
@@ -57,6 +59,50 @@ def let_masks_be_numbers() -> None:
 
     create_splat.keeps_bools = True
     interpreter.InterpreterBuilder.create_splat = create_splat
+
+
+def let_floats_be_numbers() -> None:
+    """Let `eps.to(tl.float32)` run in an interpreted kernel, from now on.
+
+    Compiled, a float argument is a number in fp32, as an integer is one in int32. The interpreter
+    makes a number of the integer alone.
+    """
+    from triton import language as tl
+    from triton.runtime import interpreter
+
+    original = interpreter._implicit_cvt
+
+    def convert(argument):
+        if isinstance(argument, float):
+            handle = interpreter.TensorHandle(np.array([argument], np.float32), tl.float32)
+            return tl.tensor(handle, tl.float32)
+        return original(argument)
+
+    interpreter._implicit_cvt = convert
+
+
+def let_libdevice_run() -> None:
+    """Give an interpreted kernel libdevice's common functions, from now on.
+
+    Triton's interpreter has none of them: a call gives None, and an error in a later line.
+    """
+    from triton import language as tl
+    from triton.language.extra import libdevice
+    from triton.runtime import interpreter
+
+    def function(builder_s: str):
+        def call(x):
+            handle = getattr(interpreter.interpreter_builder, builder_s)(x.handle)
+            return tl.tensor(handle, x.type)
+
+        return call
+
+    builder = interpreter.InterpreterBuilder
+    for name, on_numbers in (("tanh", np.tanh), ("sinh", np.sinh), ("cosh", np.cosh)):
+        # bound now, because the loop goes on
+        setattr(builder, f"create_{name}", lambda self, x, f=on_numbers: self.unary_op(x, f))
+    for name in ("tanh", "sinh", "cosh", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "erf"):
+        setattr(libdevice, name, function(f"create_{name}"))
 
 
 def _replace_functions_once_a_launch(interpreter) -> None:

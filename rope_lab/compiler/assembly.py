@@ -48,6 +48,11 @@ def _widths(stages: dict[str, str], of_ptx: str, of_amd: str) -> dict[int, int]:
         # `.nc` are the tables of the sine's slow branch, which no line of the kernel asks for
         pattern = rf"\b{of_ptx}\.global(?!\.nc)\S*?(?:\.v(\d))?\.[bfsu](\d+)\s"
         bits = [int(n or 1) * int(bits) for n, bits in re.findall(pattern, stages["ptx"])]
+        if of_ptx == "ld":  # into shared memory, past the registers
+            copied = re.findall(
+                r"\bcp\.async\.c[ag]\.shared\.global .*?, (0x\w+|\d+)", stages["ptx"]
+            )
+            bits += [8 * int(size, 0) for size in copied]
     else:
         pattern = rf"^\s+(?:global|buffer|flat)_{of_amd}_(\w+)\s"
         bits = [_bits_of_amd(end) for end in re.findall(pattern, stages["amdgcn"], re.M)]

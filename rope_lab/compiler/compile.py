@@ -23,7 +23,7 @@ from rope_kernels.launch.launch import kernel_of, options_of
 from rope_kernels.launch.plan import Plan, Tensors
 
 from ..child import Ended, Worker
-from ..shipment import CannotPassOn, Shipment, is_named_tuple
+from ..shipment import CannotPassOn, Shipment, is_named_tuple, kind_of
 from .assembly import loads_in, needs_of_amd, stores_in
 from .plans import plan_for
 from .targets import target_of
@@ -63,7 +63,11 @@ class SM:
 # CUDA C++ Programming Guide, technical specifications by compute capability
 SM_OF = {
     "sm_80": SM(warps=64, programs=32, shared=164 * 1024),
+    "sm_86": SM(warps=48, programs=16, shared=100 * 1024),
+    "sm_89": SM(warps=48, programs=24, shared=100 * 1024),
     "sm_90": SM(warps=64, programs=32, shared=228 * 1024),
+    "sm_100": SM(warps=64, programs=32, shared=228 * 1024),
+    "sm_120": SM(warps=48, programs=24, shared=100 * 1024),
 }
 
 
@@ -265,7 +269,9 @@ def _program(kernel) -> str:
 def _describe(argument):
     """What the JIT looks at in an argument, in terms of JSON."""
     if isinstance(argument, torch.Tensor):
-        aligned = argument.data_ptr() % 16 == 0
+        # a tensor without memory, on 'meta', is at 0 wherever it begins
+        begin = argument.data_ptr() or argument.storage_offset() * argument.element_size()
+        aligned = begin % 16 == 0
         nbytes = argument.untyped_storage().nbytes()
         dtype = str(argument.dtype).removeprefix("torch.")
         return {"dtype": dtype, "aligned": aligned, "nbytes": nbytes}
@@ -275,7 +281,14 @@ def _describe(argument):
     if isinstance(argument, tuple | list):
         return [_describe(item) for item in argument]
     if type(argument).__name__ == "constexpr":
-        return {"constexpr": argument.value}
+        return {"constexpr": _describe(argument.value)}
+    if type(argument).__name__ == "dtype":
+        return {"triton_dtype": argument.name}
+    if not isinstance(argument, int | float | str | None):
+        raise TypeError(
+            f"an argument is {kind_of(argument)}; accepted: tensors, numbers, strings, None, "
+            "dtypes of triton.language, tuples of them"
+        )
     return argument
 
 

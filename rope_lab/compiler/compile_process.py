@@ -17,6 +17,7 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import get_ptxas
 from triton.runtime import driver
+from triton.runtime.jit import JITFunction
 
 
 class Memory:
@@ -58,6 +59,8 @@ def work_on(job: dict, folder: Path) -> dict:
     names = {"__name__": source.stem}
     exec(compile(job["program"], source, "exec"), names)  # not imported: each job has its own
     kernel = names[job["kernel"]]
+    while not isinstance(kernel, JITFunction):  # a tuner or a heuristic, whose values are given
+        kernel = kernel.fn
 
     target = GPUTarget(*job["target"])
     compiled = compile_kernel(kernel, target, job)
@@ -96,7 +99,11 @@ def as_argument(described):
     if "fields" in described:
         kind = namedtuple(described["name"], described["fields"])
         return kind(*map(as_argument, described["values"]))
-    return tl.constexpr(described["constexpr"]) if "constexpr" in described else Memory(**described)
+    if "triton_dtype" in described:
+        return tl.dtype(described["triton_dtype"])
+    if "constexpr" in described:
+        return tl.constexpr(as_argument(described["constexpr"]))
+    return Memory(**described)
 
 
 def ptxas_for(gpu: str) -> str:

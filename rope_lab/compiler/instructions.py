@@ -5,6 +5,7 @@ import re
 from .compile import Compiled
 from .stages import INSTRUCTION, Operation, operations, sass_by_row
 
+_LOADS = ("LDG", "UTMALDG", "UBLKCP")  # LDGSTS and the last two load into shared memory
 LANE_INSTRUCTIONS_PER_US = 132 * 128 * 1980  # H200: SMs, lanes of each, cycles a microsecond
 
 
@@ -54,7 +55,7 @@ def loads_before_first_branch(code: Compiled) -> tuple[int, int]:
     Of an exact sine, the slow branch for large angles has loads of its own.
     """
     names = [operation.opcode for operation in operations(code, "sass")]
-    is_load = [name.startswith("LDG") for name in names]
+    is_load = [name.startswith(_LOADS) for name in names]
     branches = [place for place, name in enumerate(names) if name.startswith("BRA")]
     first = branches[0] if branches else len(names)
     return sum(is_load[:first]), sum(is_load)

@@ -19,7 +19,12 @@ from torch import Tensor
 from rope_kernels.machine.engine import interpreter_is_on, triton_is_installed
 
 from ..interpreted_bf16 import let_bf16_round
-from ..interpreter import let_masks_be_numbers, speed_up
+from ..interpreter import (
+    let_floats_be_numbers,
+    let_libdevice_run,
+    let_masks_be_numbers,
+    speed_up,
+)
 from .check import compare, is_right
 from .counts import ONE_INDEX_AND_ONE_PRODUCT, Operators, Run, broken_rule, wasted
 from .diagnose import kind_of_mistake
@@ -59,6 +64,8 @@ def start(folder: Path) -> None:
 
         let_numbers_be_indices()
         let_masks_be_numbers()
+        let_floats_be_numbers()
+        let_libdevice_run()
         speed_up()
         let_bf16_round()
 

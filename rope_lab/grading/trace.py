@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import triton
+import triton.language as tl
 from torch import Tensor
 from triton.runtime import interpreter
 from triton.runtime.interpreter import (
@@ -149,8 +150,8 @@ class Trace:
             _wrap(InterpreterBuilder, "create_masked_store", self._at_store),
             _wrap(InterpreterBuilder, "create_sin", self._at_sin),
             _wrap(InterpreterBuilder, "create_cos", self._at_cos),
-            _wrap(InterpreterBuilder, "create_atomic_rmw", self._at_atomic),
-            _wrap(InterpreterBuilder, "create_atomic_cas", self._at_atomic),
+            _wrap(InterpreterBuilder, "create_atomic_rmw", self._at_rmw),
+            _wrap(InterpreterBuilder, "create_atomic_cas", self._at_cas),
             _wrap(interpreter, "_patch_lang_tensor", _ask_no_block_for_one_truth),
         ]
         return self
@@ -255,9 +256,18 @@ class Trace:
             self._note("E", str(angles.shape))
             self.evaluations[name] += int((np.isfinite(angles) & (angles != 0)).sum())
 
-    def _at_atomic(self, original: Callable, builder, *rest):
+    def _at_rmw(self, original: Callable, builder, op, pointers, value, mask, *rest):
+        self._at_atomic(pointers, mask)
+        return original(builder, op, pointers, value, mask, *rest)
+
+    def _at_cas(self, original: Callable, builder, pointers, *rest):
+        self._at_atomic(pointers, TensorHandle(np.ones_like(pointers.data, dtype=bool), tl.int1))
+        return original(builder, pointers, *rest)
+
+    def _at_atomic(self, pointers, mask) -> None:
         self.atomics = True
-        return original(builder, *rest)
+        for _ in self._touched(pointers, mask, "writes"):
+            pass  # an address outside the tensors raises
 
     def _note_a_second_store(
         self, memory: Memory, at: np.ndarray, values: np.ndarray, is_bf16: bool
@@ -404,7 +414,7 @@ def let_numbers_be_indices() -> None:
 
 def _wrap(owner: object, name: str, around: Callable) -> Callable[[], None]:
     original = getattr(owner, name)
-    setattr(owner, name, lambda *args: around(original, *args))
+    setattr(owner, name, lambda *args, **options: around(original, *args, **options))
     return lambda: setattr(owner, name, original)
 
 

@@ -16,10 +16,25 @@ def read(path: Path | str) -> dict[str, Observation]:
 
 def merge(path: Path | str, values: dict) -> None:
     """Write what was measured here into a record, in place of what it has for this GPU."""
-    path = Path(path)
-    found = json.loads(path.read_text()) if path.exists() else {}
     here = circumstances()
-    found[here["gpu"]] = here | {"values": values}
+    _update(Path(path), here["gpu"], here | {"values": values})
+
+
+def add_limits(path: Path | str, values: dict) -> None:
+    """Add what `take_limits` measured to this GPU's entry, with versions and a date of its own.
+
+    Raises:
+        KeyError: there is no entry.
+    """
+    here, path = circumstances(), Path(path)
+    entry = json.loads(path.read_text())[here["gpu"]]
+    entry["values"]["limits"] = values | {name: here[name] for name in ("versions", "date")}
+    _update(path, here["gpu"], entry)
+
+
+def _update(path: Path, gpu: str, entry: dict) -> None:
+    found = json.loads(path.read_text()) if path.exists() else {}
+    found[gpu] = entry
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(dict(sorted(found.items())), indent=2) + "\n")
 

@@ -1,12 +1,14 @@
 """Measure T0, W and P of this GPU: `python -m rope_lab.profiling.record_machine`, where one is.
 
 It times what notebook 08 and "Timing done wrong" time, with an empty L2 cache, in several passes,
-and keeps all times. The record has an entry for each GPU; this one's is replaced.
+and keeps all times. For `lab.inspect` it adds how fast programs start, and how fast a copy is by
+what it has in flight. The record has an entry for each GPU; this one's is replaced.
 """
 
 import argparse
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,6 +19,7 @@ from . import machines
 
 COUNTS = (0, 8, 16, 32, 64, 128, 512)  # FMAs an element
 PASSES = 5
+STARTED = 2**17, 2**19  # programs
 
 
 def take(passes: int = PASSES) -> dict:
@@ -43,6 +46,25 @@ def take(passes: int = PASSES) -> dict:
     return taken
 
 
+def take_limits() -> dict:
+    """What two more limits need: how fast programs start, a copy's rate by bytes in flight."""
+    from ..steps.in_flight import copies_in_flight, one_store_kernel
+
+    out = torch.empty(STARTED[-1], dtype=torch.int32, device="cuda")
+    calls = {str(n): partial(_keep, one_store_kernel, n, out) for n in STARTED}
+    major, minor = torch.cuda.get_device_capability()
+    return {
+        "arch": f"sm_{major}{minor}",
+        "starts": {"programs": list(STARTED), "us": _times(calls)},
+        "in_flight": copies_in_flight(),
+    }
+
+
+def _keep(kernel, programs: int, out: torch.Tensor) -> torch.Tensor:
+    kernel[(programs,)](out)
+    return out
+
+
 def _times(calls: dict[str, Callable[[], object]]) -> list[float]:
     return [timing.median_us for timing in measure(calls).values()]
 
@@ -50,11 +72,14 @@ def _times(calls: dict[str, Callable[[], object]]) -> list[float]:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("notebooks/records/machines.json"))
+    parser.add_argument("--limits", action="store_true", help="add what lab.inspect needs, no more")
     chosen = parser.parse_args(arguments)
     if not torch.cuda.is_available():
         print("There is no GPU here to measure.")
         return 1
-    machines.merge(chosen.out, take())
+    if not chosen.limits:
+        machines.merge(chosen.out, take())
+    machines.add_limits(chosen.out, take_limits())
     for taken in machines.read(chosen.out).values():
         gpu = machines.machine_of(taken)
         W, P = gpu.bytes_a_us / 1e6, gpu.instructions_a_us / 1e6

@@ -5,7 +5,8 @@ no mere view. So the count is the same on a CPU and on a GPU. Each input of an o
 read once and each output as written once; a broadcast input counts its own bytes only.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -54,10 +55,17 @@ class Traffic:
 
 def count_eager_traffic(function: Callable[..., object], *args: object) -> Traffic:
     """Run `function(*args)` and count the kernels of eager PyTorch and their bytes."""
-    counter = _Counter()
-    with counter:
+    with counter() as traffic:
         function(*args)
-    return counter.traffic
+    return traffic
+
+
+@contextmanager
+def counter() -> Iterator[Traffic]:
+    """Count what eager PyTorch does while this is open."""
+    mode = _Counter()
+    with mode:
+        yield mode.traffic
 
 
 class _Counter(TorchDispatchMode):
@@ -82,8 +90,8 @@ class _Counter(TorchDispatchMode):
 
 def _shares(tensor: Tensor, others: list[Tensor]) -> bool:
     """Is `tensor` a view of one of the others (then nothing was written)?"""
-    storage = tensor.untyped_storage().data_ptr()
-    return any(storage == other.untyped_storage().data_ptr() for other in others)
+    storage = tensor.untyped_storage()._cdata  # its address is 0 where a tensor has no memory
+    return any(storage == other.untyped_storage()._cdata for other in others)
 
 
 def _own_bytes(tensor: Tensor) -> int:

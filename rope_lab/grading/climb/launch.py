@@ -29,9 +29,9 @@ class Launch:
     def num_warps(self) -> int:
         return self.options.get("num_warps", _DEFAULT_WARPS)
 
-    def compiled(self) -> Compiled:
-        """What it would run on an H200; raises as `compile_for`."""
-        return compile_for(GPU, self.kernel, *self.arguments, **self.options)
+    def compiled(self, gpu: str = GPU) -> Compiled:
+        """What it would run on a GPU, by default an H200; raises as `compile_for`."""
+        return compile_for(gpu, self.kernel, *self.arguments, **self.options)
 
 
 def launches_of(call: Callable[[], object]) -> list[Launch]:

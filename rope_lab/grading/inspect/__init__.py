@@ -1,0 +1,1 @@
+"""What the judge knows of a rung, for any kernel: `lab.inspect`."""

@@ -1,0 +1,208 @@
+"""`lab.inspect`: what a kernel of your own does, on a GPU that you may not have."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from ...child import Ended, Worker
+from ...profiling.traffic import counter
+from ...shipment import CannotPassOn
+from ...timing import measure
+from ..climb.check_rung import last_line
+from ..climb.launch import Launch, launches_of
+from ..judge import SECONDS, _shipped_call, interrupted_in_a_sentence
+from .code import code_of
+from .inspection import Inspected, Inspection
+from .limits import Work, gpu_of
+from .tuners import one_configuration
+
+_OFF = 0.01  # of what a straight line says: more is not linear
+FEW = 16  # launches that are looked at
+
+
+@interrupted_in_a_sentence
+def inspect(
+    function: Callable,
+    reference: Callable,
+    make: Callable[[int, str], Sequence],
+    *,
+    small: int,
+    large: int,
+    gpu: str = "sm_90",
+    tolerance: tuple[float, float] | None = None,
+    configuration: int = 0,
+) -> Inspection:
+    """Is a kernel right, what does it ask for, and which limit binds on a GPU?
+
+    Values, owners and races come from Triton's interpreter, at the sizes small, 2 small, 3 small.
+    The launches at `large` are caught on tensors without memory and compiled for the GPU. Bytes
+    are scaled along a straight line through the small sizes.
+
+    Args:
+        function: launches the kernels. It returns tensors, or overwrites inputs and returns none.
+        reference: the same in plain PyTorch: it returns the results, or overwrites these inputs.
+        make: make(size, device) gives the inputs of both. The device is 'cpu', 'meta' or 'cuda'.
+        small: such a size for the interpreter: some programs, more than one, and a tail.
+        large: the size whose time matters.
+        gpu: an architecture, as 'sm_90', or a GPU's name in the records.
+        tolerance: (relative, absolute) of fp32 and other results; by default one rounding.
+        configuration: which one of its configurations a tuner takes.
+
+    Raises:
+        ValueError: a size is no positive integer, or `large` is smaller than 3 small.
+    """
+    if not (type(small) is int and small > 0 and type(large) is int and large >= 3 * small):
+        raise ValueError(f"small={small!r}, large={large!r}; accepted: integers, large >= 3 small")
+    sizes = [small, 2 * small, 3 * small]
+    job = {"sizes": sizes, "tolerance": tolerance, "configuration": configuration}
+    try:
+        for name, shipped in (("function", function), ("reference", reference), ("make", make)):
+            job[name] = _shipped_call(shipped)
+    except CannotPassOn as refused:
+        return Inspection(refused=str(refused))
+    runs, refused = _runs(job)
+    if refused:
+        return Inspection(refused=refused)
+    if wrong := next((run for run in runs if run["wrong"]), None):
+        where = f"at size {wrong['size']}: {wrong['wrong']}"
+        return Inspection(wrong=where, owner=wrong["owner"])
+    about = {"sizes": sizes, "large": large, "atomics": tuple(runs[0]["atomics"])}
+    call = partial(function, *_seeded(make, large, "meta"))
+    try:
+        with one_configuration(configuration) as tuned, counter() as eager:
+            launches = launches_of(call)
+    except Exception as error:  # whatever a function does with a tensor that has no memory
+        return Inspection(**about, refused=f"on tensors without memory {_line(error)}")
+    about |= {"tuned": tuned, "eager": tuple(eager.kernels)}
+    if refused := _unlike(runs, launches):
+        return Inspection(**about, refused=refused)
+    where = gpu_of(gpu)
+    try:
+        found = tuple(
+            _inspected([run["counts"][k] for run in runs], launch, sizes, large, where.arch)
+            for k, launch in enumerate(launches)
+        )
+    except (RuntimeError, TypeError, ValueError) as error:
+        return Inspection(**about, refused=f"compiled for {where.arch}: {last_line(error)}")
+    measured = _measured(function, make, large)
+    return Inspection(**about, launches=found, gpu=where, measured_us=measured)
+
+
+class _Interpreter(Worker):
+    def __init__(self) -> None:
+        super().__init__("rope_lab.grading.inspect.inspect_process", {"TRITON_INTERPRET": "1"})
+
+
+def _runs(job: dict) -> tuple[list[dict], str]:
+    """What the child found at each size, or why it found nothing."""
+    try:
+        return _Interpreter.kept().ask(job, SECONDS)["runs"], ""
+    except Ended as ended:
+        at = ended.at or "it"
+        if ended.late:
+            return [], f"{at} ran for {SECONDS:.0f} s in the interpreter: choose smaller sizes"
+        last = ended.words.splitlines()[-1] if ended.words else ""
+        return [], f"{at} ended the interpreter's process (exit {ended.code}) {last}".strip()
+
+
+def _unlike(runs: list[dict], launches: list[Launch]) -> str:
+    """Why the launches on the GPU can't be told from those in the interpreter; '' if they can."""
+    if not launches:
+        return "no kernel is launched"
+    if len(launches) > FEW:
+        return f"{len(launches)} launches, where at most {FEW} are looked at"
+    large = [launch.kernel.fn.__name__ for launch in launches]
+    for run in runs:
+        small = [counts["kernel"] for counts in run["counts"]]
+        if small != large:
+            words = f"size {run['size']} launches {', '.join(small)}; the large one"
+            return f"{words} {', '.join(large)}: what can't be told from small sizes"
+    return ""
+
+
+def _inspected(
+    counts: list[dict], launch: Launch, sizes: list[int], large: int, arch: str
+) -> Inspected:
+    """One launch: its counts at the small sizes, scaled, and its compiled code."""
+    code = launch.compiled(arch)
+    visits, loads = _by_line(counts[0]["visits"]), _by_line(counts[0]["loads"])
+    alike = all(_by_line(other["visits"]) == visits for other in counts)
+    tensors, bent = {}, []
+    for name in counts[0]["tensors"]:
+        scaled = {}
+        for field in counts[0]["tensors"][name]:
+            values = [one["tensors"].get(name, {}).get(field, 0) for one in counts]
+            scaled[field], straight = _scaled(sizes, values, large)
+            bent += [] if straight else [name]
+        tensors[name] = scaled
+    # a program evaluates what it evaluates, masked lanes included, whatever the size
+    a_program = launch.programs / counts[0]["programs"]
+    functions = {name: count * a_program for name, count in counts[0]["functions"].items()}
+    read = code_of(code, visits if alike else None, loads)
+    moved = sum(one["loaded_once"] + one["stored_once"] for one in tensors.values())
+    loaded = sum(one["loaded"] for one in tensors.values()) / launch.programs
+    work = Work(
+        moved=moved,
+        programs=launch.programs,
+        warps=code.num_warps,
+        instructions=read.instructions,
+        in_flight=min(read.in_flight, loaded),  # lanes may hold the same element
+        resident=_resident(code),
+    )
+    return Inspected(
+        kernel=code.kernel,
+        programs=launch.programs,
+        tensors=tensors,
+        bent=tuple(dict.fromkeys(bent)),
+        functions=functions,
+        flops=counts[0]["flops"] * a_program,
+        code=read,
+        work=work,
+    )
+
+
+def _resident(code) -> int:
+    try:
+        return code.programs_at_a_time
+    except KeyError:  # no GPU that is known
+        return 0
+
+
+def _by_line(shipped: dict) -> dict[int, int]:
+    return {int(line): count for line, count in shipped.items()}  # JSON made texts of them
+
+
+def _scaled(sizes: list[int], values: list[float], large: int) -> tuple[float, bool]:
+    """A count at the large size, by the line through the first and the last; is it straight?"""
+    (first, middle, last), (low, mid, high) = sizes, values
+    slope = (high - low) / (last - first)
+    expected = low + slope * (middle - first)
+    straight = abs(mid - expected) <= _OFF * max(abs(high), 1)
+    return low + slope * (large - first), straight
+
+
+def _seeded(make: Callable, size: int, device: str) -> Sequence:
+    torch.manual_seed(0)
+    return make(size, device)
+
+
+def _measured(function: Callable, make: Callable, large: int) -> float | None:
+    """Microseconds on the GPU that is here; None without one, or where kernels are interpreted."""
+    if not torch.cuda.is_available():
+        return None
+    try:
+        inputs = _seeded(make, large, "cuda")
+        return measure({"yours": lambda: _own(function(*inputs), inputs)})["yours"].median_us
+    except RuntimeError:
+        return None
+
+
+def _own(result: object, inputs: Sequence) -> object:
+    return result if result is not None else [x for x in inputs if isinstance(x, Tensor)]
+
+
+def _line(error: Exception) -> str:
+    text = str(error).strip().splitlines() or [""]
+    return f"it raises {type(error).__name__}: {text[0]}"

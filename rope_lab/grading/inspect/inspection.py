@@ -1,0 +1,236 @@
+"""What `lab.inspect` returns: a page of text, and a picture."""
+
+import html
+import os
+from dataclasses import dataclass, field
+
+from ...profiling.traffic import Kernel
+from ...records import QUIET
+from ..verdict import COLORS, LINES_END_BETWEEN_WORDS, NOT_YET, RIGHT, WRONG
+from .code import Code
+from .limits import CHANGES, NEXT_LAUNCH_US, Gpu, Work, binding, times_of
+
+_TWICE = 1.01  # loaded more often than this is loaded again
+UNKNOWN_GPU = "bytes, instructions and registers are exact, the time is not known"
+UNKNOWN_HELP = "`python -m rope_lab.profiling.record_machine` on such a GPU records it"
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """One launch at the large size.
+
+    Attributes:
+        kernel: its name.
+        programs: of its grid.
+        tensors: argument -> bytes `loaded`, `loaded_once`, `stored`, `stored_once`.
+        bent: arguments whose bytes don't grow along a straight line.
+        functions: evaluations of sine, exponential, ...
+        flops: of `tl.dot`.
+        code: what the compiler made of it.
+        work: what the law needs.
+    """
+
+    kernel: str
+    programs: int
+    tensors: dict[str, dict[str, float]]
+    bent: tuple[str, ...]
+    functions: dict[str, float]
+    flops: float
+    code: Code
+    work: Work
+
+    @property
+    def unknown(self) -> str:
+        """What the law leaves out here, so that its time is only the least; '' if nothing."""
+        if self.code.compiled.spilled:
+            return f"{self.code.compiled.spilled} bytes a thread are spilled, which moves bytes too"
+        return f"instructions: {self.code.why_not}" if self.code.why_not else ""
+
+    @property
+    def requested(self) -> float:
+        """Bytes that programs load and store."""
+        return sum(one["loaded"] + one["stored"] for one in self.tensors.values())
+
+    @property
+    def again(self) -> dict[str, float]:
+        """Argument -> how many times each of its bytes is loaded, where that is more than once."""
+        times = {n: t["loaded"] / (t["loaded_once"] or 1) for n, t in self.tensors.items()}
+        return {name: count for name, count in times.items() if count > _TWICE}
+
+    def lines(self, arch: str) -> list[str]:
+        """What the page says of it."""
+        compiled, code = self.code.compiled, self.code
+        warps = f"{compiled.num_warps} warp{'s' * (compiled.num_warps > 1)}"
+        found = [f"{self.kernel}: {_number(self.programs)} programs of {warps}"]
+        asked = f"{_bytes(self.requested)} requested, {_bytes(self.work.moved)} needed"
+        if again := [f"{name} {_times(count)} times" for name, count in self.again.items()]:
+            asked += f"; loaded again: {', '.join(again)}"
+        if self.bent:
+            asked += f"; not linear in the size, so only roughly: {', '.join(self.bent)}"
+        found.append(f"  bytes         {asked}")
+        if self.functions:
+            each = (f"{name} {_number(count)}" for name, count in self.functions.items())
+            found.append(f"  evaluations   {', '.join(each)}")
+        if self.flops:
+            words = f"{self.flops / 1e9:.3g} GFLOP; tensor cores are not in the law"
+            found.append(f"  tl.dot        {words}, bytes are")
+        widths = {"loads": compiled.loads, "stores": compiled.stores}
+        for name, counts in widths.items():
+            each = ", ".join(f"{count} of {width}" for width, count in counts.items())
+            found.append(f"  {name:14}{each + ' bytes' if each else 'none'}")
+        if QUIET in os.environ:  # another compiler counts a little differently
+            return found
+        found.append(f"  instructions  {_instructions(code)}")
+        found.append(
+            f"  registers     {compiled.registers} a thread, {compiled.spilled} bytes spilled; "
+            f"{self.work.resident} programs on an SM"
+        )
+        found.append(
+            f"  order         {code.loads_first} of {code.loads} loads before the first branch; "
+            f"{code.in_flight} bytes in flight a program"
+        )
+        if code.shuffles or code.barriers:
+            found.append(f"  exchange      {code.shuffles} shuffles, {code.barriers} barriers")
+        return found
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What is known of a function; true if its values are right.
+
+    Shown, it is a page of text; `draw()` makes a picture of its limits.
+
+    Attributes:
+        refused: why nothing more can be known; '' if all is known.
+        wrong: what is wrong at a small size; '' if nothing.
+        owner: the program that stored the first wrong element.
+        sizes, large: at which it ran, and for which it was compiled.
+        tuned: kernel -> the configuration that its tuner was told to take.
+        atomics: tensors with float sums whose order is undefined.
+        eager: PyTorch's own kernels beside them, as `zeros`.
+        launches: in order.
+        gpu: for which it was compiled.
+        measured_us: on the GPU that is here, if there is one.
+    """
+
+    refused: str = ""
+    wrong: str = ""
+    owner: str = ""
+    sizes: tuple[int, ...] = ()
+    large: int = 0
+    tuned: dict[str, str] = field(default_factory=dict)
+    atomics: tuple[str, ...] = ()
+    eager: tuple[Kernel, ...] = ()
+    launches: tuple[Inspected, ...] = ()
+    gpu: Gpu | None = None
+    measured_us: float | None = None
+
+    @property
+    def ok(self) -> bool:
+        return bool(self.sizes) and not self.wrong
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    @property
+    def times(self) -> list[dict[str, float]]:
+        """Of each launch: limit -> microseconds; empty where the GPU's numbers are unknown."""
+        if not (self.gpu and self.gpu.machine):
+            return []
+        return [times_of(launch.work, self.gpu) for launch in self.launches]
+
+    @property
+    def binding(self) -> str:
+        """The limit of the launch that takes longest; '' if unknown."""
+        slowest = max(self.times, key=lambda times: max(times.values()), default=None)
+        return binding(slowest) if slowest else ""
+
+    @property
+    def predicted_us(self) -> float | None:
+        """The law's time of all launches, one after the other."""
+        if not self.times:
+            return None
+        alone = [times[binding(times)] for times in self.times]
+        alone += [self.gpu.copy_us(k.bytes_read + k.bytes_written) for k in self.eager]
+        return self.gpu.machine.start_us + NEXT_LAUNCH_US * (len(alone) - 1) + sum(alone)
+
+    def __repr__(self) -> str:
+        return "\n".join([self._first_line(), *self._rest()])
+
+    def _first_line(self) -> str:
+        if self.wrong:
+            return f"WRONG {self.wrong}"
+        if not self.ok:
+            return f"NOT YET: {self.refused}"
+        return f"RIGHT at the sizes {', '.join(map(str, self.sizes))}"
+
+    def _rest(self) -> list[str]:
+        found = [f"  stored by: {self.owner}"] if self.owner else []
+        found += [f"  tuned: {kernel}, {words}" for kernel, words in self.tuned.items()]
+        if self.atomics:
+            words = "float sums by atomics, in an order that is undefined"
+            found.append(f"  {', '.join(self.atomics)}: {words}")
+        if self.ok and self.refused:
+            found.append(f"  no more is known: {self.refused}")
+        if self.launches:
+            found.append(f"At size {_number(self.large)}, compiled for {self.gpu.arch}")
+        for launch in self.launches:
+            found += launch.lines(self.gpu.arch)
+        if self.eager:
+            names = (f"{k.name} {_bytes(k.bytes_read + k.bytes_written)}" for k in self.eager)
+            found.append(f"PyTorch's own kernels: {', '.join(names)}")
+        return found + self._law()
+
+    def _law(self) -> list[str]:
+        if not self.launches:
+            return []
+        if not self.times:
+            return [f"{self.gpu.arch}: {UNKNOWN_GPU}; {UNKNOWN_HELP}"]
+        found = [f"By the law, on {self.gpu.origin}"]
+        for launch, times in zip(self.launches, self.times, strict=True):
+            each = ", ".join(f"{limit} {us:.3g}" for limit, us in times.items())
+            found.append(f"  {launch.kernel}: {each} us; the longest: {binding(times)}")
+            if launch.unknown:
+                found.append(f"    {launch.unknown}")
+        least = "at least " * any(launch.unknown for launch in self.launches)
+        shows = CHANGES[self.binding]
+        found.append(f"  predicted {least}{self.predicted_us:.3g} us; to see it: {shows}")
+        if self.measured_us is not None and QUIET not in os.environ:
+            found.append(f"  measured here {self.measured_us:.3g} us")
+        return found
+
+    def _repr_html_(self) -> str:
+        state = WRONG if self.wrong else RIGHT if self.ok else NOT_YET
+        style = f"border-left: 4px solid {COLORS[state]}; padding-left: 0.8em; "
+        style += LINES_END_BETWEEN_WORDS
+        first, *rest = repr(self).split("\n")
+        text = "\n".join([f"<b>{html.escape(first)}</b>", *map(html.escape, rest)])
+        return f'<pre class="lab-verdict" style="{style}">{text}</pre>'
+
+    def draw(self) -> None:
+        """A bar for each limit of each launch, the predicted and the measured time."""
+        from ...figures.inspection import limits_of
+
+        limits_of(self)
+
+
+def _instructions(code: Code) -> str:
+    if code.instructions is None:
+        return code.why_not
+    exact = "" if not code.estimated else ", an estimate: through a loop"
+    return f"{_number(round(code.instructions))} a warp{exact}"
+
+
+def _number(value: float) -> str:
+    return f"{round(value):,}".replace(",", " ")
+
+
+def _times(count: float) -> str:
+    return f"{count:.3g}" if count < 100 else _number(count)
+
+
+def _bytes(value: float) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= size:
+            return f"{value / size:.4g} {unit}"
+    return f"{value:.0f} bytes"

@@ -1,0 +1,136 @@
+"""Which limit binds, by the law and a GPU's own numbers."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from ...profiling import machines
+from ...profiling.roofline import Machine
+from ...records import Observation, records_folder
+
+NEXT_LAUNCH_US = (
+    1.4  # of a further launch: a small call in a graph, notebook 08, "08/rows-of-calls"
+)
+CHANGES = {  # limit -> the change of notebook 08 that shows it
+    "bytes": "twice the dtype doubles the time",
+    "instructions": "twice the arithmetic takes longer",
+    "starts": "half the programs, each with twice the work, are faster",
+    "latency": "half the programs, each with twice the work, are slower",
+}
+_NEARLY = 1.03  # what is so much slower than bytes alone still counts as bytes
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU and its numbers, as `record_machine` took them.
+
+    Attributes:
+        arch: 'sm_90'.
+        origin: name, versions and date; '' if nothing was recorded for this architecture.
+    """
+
+    arch: str
+    origin: str = ""
+    name: str = ""
+    machine: Machine | None = None
+    multiprocessors: int = 0
+    copies: tuple[tuple[int, float], ...] = ()  # bytes read and written, microseconds
+    starts_a_us: float = 0.0  # programs
+    in_flight: tuple[tuple[float, float], ...] = ()  # bytes on an SM, share of the best rate
+
+    def copy_us(self, moved: float) -> float:
+        """How long a copy takes that moves so many bytes, its start left out."""
+        sizes, times = map(np.array, zip(*self.copies, strict=True))
+        times = np.maximum(times - self.machine.start_us, 0.0)
+        if moved > sizes[-1]:
+            return float(times[-1] * moved / sizes[-1])
+        if moved < sizes[0]:
+            return moved / self.machine.bytes_a_us
+        return float(max(np.interp(moved, sizes, times), moved / self.machine.bytes_a_us * 0.9))
+
+    def share(self, in_flight: float) -> float:
+        """Share of the best rate that so many bytes in flight on an SM reach."""
+        points, shares = zip(*self.in_flight, strict=True)
+        return float(np.interp(in_flight, (0.0, *points), (0.0, *shares)))
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a launch has to do.
+
+    Attributes:
+        moved: bytes that must move once.
+        programs, warps: of the grid, and of a program.
+        instructions: of a warp; None if not known.
+        in_flight: bytes that a program requests before it needs one.
+        resident: programs on an SM at a time.
+    """
+
+    moved: float
+    programs: int
+    warps: int
+    instructions: float | None
+    in_flight: float
+    resident: int
+
+    def on_an_sm(self, gpu: Gpu) -> float:
+        """Bytes in flight on an SM."""
+        return self.in_flight * min(self.resident, self.programs / gpu.multiprocessors)
+
+
+def times_of(work: Work, gpu: Gpu) -> dict[str, float]:
+    """Microseconds of a launch by each limit alone; what isn't known is missing."""
+    times = {"bytes": gpu.copy_us(work.moved), "starts": work.programs / gpu.starts_a_us}
+    if work.instructions is not None:
+        lanes = 32 * work.warps * work.programs
+        times["instructions"] = work.instructions * lanes / gpu.machine.instructions_a_us
+    if work.in_flight:
+        times["latency"] = times["bytes"] / max(gpu.share(work.on_an_sm(gpu)), 1e-3)
+    return times
+
+
+def binding(times: dict[str, float]) -> str:
+    """The limit that takes longest; of two that are nearly as long, bytes."""
+    longest = max(times, key=times.get)
+    return "bytes" if times[longest] <= _NEARLY * times["bytes"] else longest
+
+
+def gpu_of(name: str) -> Gpu:
+    """A GPU by its architecture, as 'sm_90', or by its name in the records.
+
+    Of several with one architecture it is the one that is here, else the one with the most
+    bandwidth.
+    """
+    path = records_folder() / "machines.json"
+    recorded = machines.read(path) if path.exists() else {}
+    known = {gpu: _gpu(taken) for gpu, taken in recorded.items() if "limits" in taken.values}
+    if name in known:
+        return known[name]
+    fitting = {gpu: found for gpu, found in known.items() if found.arch == name}
+    here = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
+    if here in fitting:
+        return fitting[here]
+    return max(fitting.values(), key=lambda gpu: gpu.machine.bytes_a_us, default=Gpu(name))
+
+
+def _gpu(taken: Observation) -> Gpu:
+    limits = taken["limits"]
+    flight, starts = limits["in_flight"], limits["starts"]
+    best = max(max(rates) for rates in flight["rates"])
+    shares: dict[int, list[float]] = {}  # bytes on an SM: what a copy reached, with other programs
+    for size, rates in zip(flight["bytes"], flight["rates"], strict=True):
+        for programs, rate in zip(flight["programs"], rates, strict=True):
+            shares.setdefault(size * programs, []).append(rate / best)
+    few, many = starts["programs"]
+    fast, slow = starts["us"]
+    return Gpu(
+        arch=limits["arch"],
+        origin=f"{taken.gpu}, {taken.date} and {limits['date']}",
+        name=taken.gpu,
+        machine=machines.machine_of(taken),
+        multiprocessors=taken["multiprocessors"],
+        copies=tuple(machines.copies_of(taken)),
+        starts_a_us=(many - few) / (slow - fast),
+        in_flight=tuple((at, float(np.median(found))) for at, found in sorted(shares.items())),
+    )

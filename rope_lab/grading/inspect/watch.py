@@ -1,0 +1,182 @@
+"""Watch interpreted launches of any kernels: what each loads and stores, line by line.
+
+A `Trace` says who stored what, and which programs race. This one also counts each launch by
+itself, because the time law is about launches.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import FrameType
+
+import numpy as np
+from triton.runtime.interpreter import GridExecutor, InterpreterBuilder
+
+from ..trace import Memory, Trace, _tensors_in, _wrap
+
+FUNCTIONS = (
+    *("sin", "cos", "tanh", "exp", "exp2", "log", "log2"),
+    *("sqrt", "precise_sqrt", "rsqrt", "erf"),
+)
+
+
+@dataclass
+class Access:
+    """What the programs of a launch load from a tensor and store in it, in bytes."""
+
+    loaded: int = 0  # a byte counts each time
+    loaded_once: int = 0  # a byte counts once
+    stored: int = 0
+    stored_once: int = 0
+
+
+@dataclass
+class Counts:
+    """What one launch did.
+
+    Attributes:
+        kernel: its name.
+        programs: how many ran.
+        tensors: what was loaded and stored, by the argument's name.
+        functions: evaluations of sine, exponential, ..., an element at a time.
+        flops: of `tl.dot`.
+        visits: how often the first program came to a line, counted from the kernel's `def`.
+        loads: bytes that a line's loads ask for at one visit, what is masked off included.
+    """
+
+    kernel: str
+    programs: int = 0
+    tensors: dict[str, Access] = field(default_factory=dict)
+    functions: Counter = field(default_factory=Counter)
+    flops: int = 0
+    visits: Counter = field(default_factory=Counter)
+    loads: Counter = field(default_factory=Counter)
+
+    def shipped(self) -> dict:
+        """What JSON can write."""
+        return {
+            **vars(self),
+            "tensors": {name: vars(access) for name, access in self.tensors.items()},
+        }
+
+
+class Watch(Trace):
+    """A `Trace` with the counts of every launch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: list[Counts] = []
+        self.float_atomics: list[str] = []  # tensors with sums whose order is undefined
+        self._code = None  # of the kernel that runs
+        self._begins: dict[int, int] = {}  # line -> where its code begins
+        self._names: dict[int, str] = {}  # of the arguments of this launch, by their memory
+        self._seen: dict[tuple[int, str], np.ndarray] = {}  # bytes of this launch, by memory
+
+    def __enter__(self) -> "Watch":
+        super().__enter__()
+        self._undo += [
+            _wrap(GridExecutor, "__call__", self._at_grid),
+            _wrap(InterpreterBuilder, "create_dot", self._at_dot),
+        ]
+        for name in (name for name in FUNCTIONS if hasattr(InterpreterBuilder, f"create_{name}")):
+            around = self._counting(name)
+            self._undo.append(_wrap(InterpreterBuilder, f"create_{name}", around))
+        return self
+
+    def __exit__(self, *_) -> None:
+        for undo in reversed(self._undo):  # two of its wraps are around the same function
+            undo()
+
+    def _at_grid(self, original: Callable, executor, *arguments, **options):
+        self._code, self._begins = executor.fn.__code__, {}
+        self.counts.append(Counts(self._code.co_name))
+        self._seen.clear()
+        before = sys.gettrace()
+        sys.settrace(self._at_call)
+        try:
+            return original(executor, *arguments, **options)
+        finally:
+            sys.settrace(before)
+
+    def _at_call(self, frame: FrameType, event: str, _) -> Callable | None:
+        return self._at_line if frame.f_code is self._code else None
+
+    def _at_line(self, frame: FrameType, event: str, _) -> Callable:
+        counts = self.counts[-1]
+        if event == "line" and counts.programs == 1:
+            line = frame.f_lineno - self._code.co_firstlineno
+            # Python comes to the first line of a long statement again, further on in its code
+            if self._begins.setdefault(line, frame.f_lasti) == frame.f_lasti:
+                counts.visits[line] += 1
+        return self._at_line
+
+    def _at_launch(self, original: Callable, executor, args, kwargs):
+        named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
+        self._names = {x.untyped_storage().data_ptr(): name for name, x in _tensors_in(named)}
+        return super()._at_launch(original, executor, args, kwargs)
+
+    def _at_program(self, original: Callable, builder, x, y, z):
+        self.counts[-1].programs += 1
+        return super()._at_program(original, builder, x, y, z)
+
+    def _at_load(self, original: Callable, builder, pointers, mask, other, *rest):
+        counts, size = self.counts[-1], 0
+        for memory, at, size, _ in self._touched(pointers, mask, "reads"):
+            access = counts.tensors.setdefault(self._name(memory), Access())
+            access.loaded += at.size * size
+            access.loaded_once += self._new_bytes(memory, "loaded", at, size)
+        line = self._line_of_the_kernel()
+        if counts.programs == 1 and counts.visits[line] <= 1:
+            counts.loads[line] += pointers.data.size * size
+        return super()._at_load(original, builder, pointers, mask, other, *rest)
+
+    def _at_store(self, original: Callable, builder, pointers, value, mask, *rest):
+        self._count_stores(pointers, mask)
+        return super()._at_store(original, builder, pointers, value, mask, *rest)
+
+    def _at_rmw(self, original: Callable, builder, op, pointers, value, mask, *rest):
+        touched = self._count_stores(pointers, mask)
+        if value.dtype.scalar.is_floating():
+            self.float_atomics += touched
+        return super()._at_rmw(original, builder, op, pointers, value, mask, *rest)
+
+    def _count_stores(self, pointers, mask) -> list[str]:
+        names = []
+        for memory, at, size, _ in self._touched(pointers, mask, "writes"):
+            access = self.counts[-1].tensors.setdefault(self._name(memory), Access())
+            access.stored += at.size * size
+            access.stored_once += self._new_bytes(memory, "stored", at, size)
+            names.append(self._name(memory))
+        return names
+
+    def _new_bytes(self, memory: Memory, kind: str, at: np.ndarray, size: int) -> int:
+        """How many of these bytes the launch has not loaded, or stored, before."""
+        key = memory.begin, kind
+        if key not in self._seen:
+            self._seen[key] = np.zeros(memory.end - memory.begin, dtype=bool)
+        seen, places = self._seen[key], np.unique(at)
+        new = int((~seen[places]).sum())
+        for byte in range(size):
+            seen[places + byte] = True
+        return new * size
+
+    def _name(self, memory: Memory) -> str:
+        return self._names.get(memory.begin, memory.name)
+
+    def _line_of_the_kernel(self) -> int:
+        frame = sys._getframe(1)
+        while frame is not None and frame.f_code is not self._code:
+            frame = frame.f_back
+        return frame.f_lineno - self._code.co_firstlineno if frame else -1
+
+    def _counting(self, name: str) -> Callable:
+        def around(original: Callable, builder, x):
+            self.counts[-1].functions[name.removeprefix("precise_")] += x.data.size
+            return original(builder, x)
+
+        return around
+
+    def _at_dot(self, original: Callable, builder, a, b, *rest):
+        self.counts[-1].flops += 2 * a.data.size * b.data.shape[-1]
+        return original(builder, a, b, *rest)

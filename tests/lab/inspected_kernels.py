@@ -1,0 +1,201 @@
+"""Kernels for `test_inspect.py`: each with one property that `lab.inspect` has to see."""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+WIDTH = 300  # columns: no block divides them
+
+
+def rows(size: int, device: str) -> tuple:
+    return (torch.randn(size, WIDTH, device=device),)
+
+
+def two_rows(size: int, device: str) -> tuple:
+    return torch.randn(size, WIDTH, device=device), torch.randn(size, WIDTH, device=device)
+
+
+@triton.jit
+def swiglu_kernel(a_ptr, b_ptr, out_ptr, n, STEP: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    a = tl.load(a_ptr + i, mask=i < n)
+    b = tl.load(b_ptr + i * STEP, mask=i < n)
+    tl.store(out_ptr + i, a * tl.sigmoid(a) * b, mask=i < n)
+
+
+def swiglu(a: Tensor, b: Tensor, step: int = 1) -> Tensor:
+    out = torch.empty_like(a)
+    grid = (triton.cdiv(a.numel(), 128),)
+    swiglu_kernel[grid](a, b, out, a.numel(), STEP=step, BLOCK=128)
+    return out
+
+
+def swiglu_past_the_end(a: Tensor, b: Tensor) -> Tensor:
+    return swiglu(a, b, step=2)
+
+
+def swiglu_in_pytorch(a: Tensor, b: Tensor) -> Tensor:
+    return torch.nn.functional.silu(a) * b
+
+
+@triton.jit
+def norm_kernel(x_ptr, out_ptr, D, eps, BLOCK: tl.constexpr, DTYPE: tl.constexpr):
+    row = tl.program_id(0)
+    total = tl.zeros((BLOCK,), DTYPE)
+    for first in range(0, D, BLOCK):
+        column = first + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * D + column, mask=column < D, other=0.0).to(DTYPE)
+        total += x * x
+    r = tl.rsqrt(tl.sum(total) / D + eps.to(DTYPE))
+    for first in range(0, D, BLOCK):
+        column = first + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * D + column, mask=column < D)
+        tl.store(out_ptr + row * D + column, x * r, mask=column < D)
+
+
+def norm(x: Tensor) -> Tensor:
+    out = torch.empty_like(x)
+    norm_kernel[(len(x),)](x, out, x.shape[1], 1e-6, BLOCK=128, DTYPE=tl.float32)
+    return out
+
+
+def norm_in_pytorch(x: Tensor) -> Tensor:
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)
+
+
+@triton.jit
+def add_kernel(x_ptr, residual_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    total = x + tl.load(residual_ptr + i, mask=i < n)
+    tl.store(residual_ptr + i, total, mask=i < n)
+    tl.store(x_ptr + i, 2 * total, mask=i < n)
+
+
+def add_in_place(x: Tensor, residual: Tensor) -> None:
+    add_kernel[(triton.cdiv(x.numel(), 128),)](x, residual, x.numel(), BLOCK=128)
+
+
+def add_in_pytorch(x: Tensor, residual: Tensor) -> None:
+    residual += x
+    x.copy_(2 * residual)
+
+
+@triton.autotune([triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 256})], key=["n"])
+@triton.jit
+def tuned_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+
+def tuned(x: Tensor) -> Tensor:
+    out = torch.empty_like(x)
+    tuned_kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, out, x.numel())
+    return out
+
+
+def double(x: Tensor) -> Tensor:
+    return 2 * x
+
+
+@triton.jit
+def sum_kernel(x_ptr, out_ptr, n, AT: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.atomic_add(out_ptr + AT, tl.sum(tl.load(x_ptr + i, mask=i < n, other=0.0)))
+
+
+def total(x: Tensor, at: int = 0) -> Tensor:
+    out = torch.zeros(1, device=x.device)
+    sum_kernel[(triton.cdiv(x.numel(), 128),)](x, out, x.numel(), AT=at, BLOCK=128)
+    return out
+
+
+def total_beside(x: Tensor) -> Tensor:
+    return total(x, at=64)
+
+
+def total_in_pytorch(x: Tensor) -> Tensor:
+    return x.sum()[None]
+
+
+@triton.jit
+def bf16_sum_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    tl.store(out_ptr + row, tl.sum(tl.load(x_ptr + row * BLOCK + tl.arange(0, BLOCK))))
+
+
+def bf16_sums(x: Tensor) -> Tensor:
+    out = torch.empty(len(x), dtype=torch.bfloat16, device=x.device)
+    bf16_sum_kernel[(len(x),)](x, out, BLOCK=x.shape[1])
+    return out
+
+
+def bf16_rows(size: int, device: str) -> tuple:
+    return (torch.randn(size, 64, device=device).bfloat16(),)
+
+
+def row_sums(x: Tensor) -> Tensor:
+    return x.sum(-1)
+
+
+@triton.jit
+def collide_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK // 2 + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < n) + tl.program_id(0), mask=i < n)
+
+
+def collide(x: Tensor) -> Tensor:
+    out = torch.empty_like(x)
+    collide_kernel[(triton.cdiv(x.numel(), 64),)](x, out, x.numel(), BLOCK=128)
+    return out
+
+
+def collide_in_pytorch(x: Tensor) -> Tensor:
+    place = torch.arange(x.numel(), device=x.device).view(x.shape)
+    return x + place // 64
+
+
+def asks_its_values(x: Tensor) -> Tensor:
+    return tuned(x) if x.sum().item() else x
+
+
+def two_launches(x: Tensor) -> Tensor:
+    return tuned(norm(x))
+
+
+def two_in_pytorch(x: Tensor) -> Tensor:
+    return 2 * norm_in_pytorch(x)
+
+
+def copies_before(x: Tensor) -> Tensor:
+    return tuned(x + 0.0)
+
+
+@triton.jit
+def matmul_kernel(a_ptr, b_ptr, out_ptr, K, BLOCK: tl.constexpr):
+    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    column, step = tl.arange(0, BLOCK), tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for first in range(0, K, BLOCK):
+        a = tl.load(a_ptr + row[:, None] * K + (first + step)[None, :])
+        b = tl.load(b_ptr + (first + step)[:, None] * BLOCK + column[None, :])
+        total += tl.dot(a, b)
+    tl.store(out_ptr + row[:, None] * BLOCK + column[None, :], total)
+
+
+def matmul(a: Tensor, b: Tensor) -> Tensor:
+    out = torch.empty(len(a), 32, device=a.device)
+    matmul_kernel[(len(a) // 32,)](a, b, out, a.shape[1], BLOCK=32)
+    return out
+
+
+def matrices(size: int, device: str) -> tuple:
+    return (
+        torch.randn(32 * size, 64, device=device).half(),
+        torch.randn(64, 32, device=device).half(),
+    )
+
+
+def matmul_in_pytorch(a: Tensor, b: Tensor) -> Tensor:
+    return (a.double() @ b.double()).float()

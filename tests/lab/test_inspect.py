@@ -1,0 +1,165 @@
+"""`lab.inspect`: what it finds of kernels that are right, wrong, or can't be known."""
+
+import pytest
+import torch
+
+from rope_lab.profiling import machines, record_machine
+from rope_lab.records import QUIET
+
+pytestmark = pytest.mark.usefixtures("needs_triton")
+SUM = (1e-5, 1e-5)
+
+
+@pytest.fixture
+def kernels(monkeypatch):
+    import inspected_kernels
+
+    monkeypatch.delenv(QUIET, raising=False)  # the whole page
+
+    return inspected_kernels
+
+
+def inspected(function, reference, make, **options):
+    import rope_lab as lab
+
+    return lab.inspect(function, reference, make, **{"small": 3, "large": 6000} | options)
+
+
+def test_a_kernel_that_is_right(kernels):
+    found = inspected(kernels.swiglu, kernels.swiglu_in_pytorch, kernels.two_rows)
+    assert found and found.sizes == [3, 6, 9]
+    (launch,) = found.launches
+    size = 4 * 6000 * kernels.WIDTH
+    assert launch.programs == -(-6000 * kernels.WIDTH // 128)
+    assert launch.requested == launch.work.moved == pytest.approx(3 * size)
+    assert not launch.again and not launch.bent
+    assert launch.functions == {"exp": 128 * launch.programs}
+    assert launch.code.compiled.loads and launch.code.instructions and not launch.code.estimated
+    (times,) = found.times
+    assert set(times) == {"bytes", "instructions", "starts", "latency"}
+    assert found.predicted_us > max(times.values())
+    page = repr(found)
+    assert page.startswith("RIGHT at the sizes 3, 6, 9") and found.binding in page
+    assert "NVIDIA H200" in page
+
+
+def test_a_loop_is_multiplied_by_its_turns(kernels):
+    found = inspected(kernels.norm, kernels.norm_in_pytorch, kernels.rows, tolerance=SUM)
+    (launch,) = found.launches
+    assert launch.again == {"x_ptr": 2.0}  # 300 columns take three turns, each element two loads
+    assert launch.code.estimated and "an estimate: through a loop" in repr(found)
+    once = inspected(kernels.norm, kernels.norm_in_pytorch, narrow_rows, tolerance=SUM).launches[0]
+    assert launch.code.instructions > 1.3 * once.code.instructions
+
+
+def narrow_rows(size, device):
+    return (torch.randn(size, 128, device=device),)
+
+
+def test_in_place_with_two_results(kernels):
+    assert inspected(kernels.add_in_place, kernels.add_in_pytorch, kernels.two_rows)
+    wrong = inspected(kernels.add_in_place, only_the_sum, kernels.two_rows)
+    assert not wrong and "2 results came back, 1 are expected" in repr(wrong)
+
+
+def only_the_sum(x, residual):
+    residual += x
+
+
+def test_a_tuner_takes_the_configuration_that_is_named(kernels):
+    for number, block in ((0, 64), (1, 256), (7, 256)):
+        found = inspected(kernels.tuned, kernels.double, kernels.rows, configuration=number)
+        assert f"BLOCK: {block}" in found.tuned["tuned_kernel"]
+        assert found.launches[0].programs == -(-6000 * kernels.WIDTH // block)
+
+
+def test_atomics(kernels):
+    found = inspected(kernels.total, kernels.total_in_pytorch, kernels.rows, tolerance=SUM)
+    assert found and found.atomics == ("out_ptr",) and "undefined" in repr(found)
+    assert [kernel.name for kernel in found.eager] == ["zeros"]
+    beside = inspected(kernels.total_beside, kernels.total_in_pytorch, kernels.rows)
+    assert "out of bounds" in beside.wrong and "out_ptr" in beside.wrong  # once exit 139
+
+
+def test_a_sum_of_bf16_is_a_number(kernels):
+    assert inspected(kernels.bf16_sums, kernels.row_sums, kernels.bf16_rows)
+
+
+def test_wrong_kernels_name_the_program(kernels):
+    collision = inspected(kernels.collide, kernels.collide_in_pytorch, kernels.rows)
+    assert "which one stays is undefined" in collision.wrong
+    past = inspected(kernels.swiglu_past_the_end, kernels.swiglu_in_pytorch, kernels.two_rows)
+    assert "reads element" in past.wrong and "b_ptr" in past.wrong
+    other = inspected(kernels.swiglu, lambda a, b: a * b, kernels.two_rows)
+    assert "first at index (0, 0)" in other.wrong and other.owner == "program 0"
+
+
+def test_several_launches_and_pytorch_between_them(kernels):
+    found = inspected(kernels.two_launches, kernels.two_in_pytorch, kernels.rows, tolerance=SUM)
+    assert [launch.kernel for launch in found.launches] == ["norm_kernel", "tuned_kernel"]
+    alone = inspected(kernels.tuned, kernels.double, kernels.rows)
+    copied = inspected(kernels.copies_before, kernels.double, kernels.rows)
+    assert [kernel.name for kernel in copied.eager] == ["add"]
+    assert copied.predicted_us > alone.predicted_us + 1
+
+
+def test_a_dot_is_not_in_the_law(kernels):
+    found = inspected(
+        kernels.matmul, kernels.matmul_in_pytorch, kernels.matrices, tolerance=(1e-2, 1e-2)
+    )
+    (launch,) = found.launches
+    assert launch.flops == 2 * 32 * 6000 * 64 * 32
+    assert "tensor cores are not in the law" in repr(found)
+    assert launch.code.compiled.loads  # into shared memory
+
+
+def test_what_cannot_be_known_is_a_sentence(kernels):
+    asks = inspected(kernels.asks_its_values, kernels.double, kernels.rows)
+    assert asks.ok and "without memory" in asks.refused and not asks.launches
+    none = inspected(kernels.double, kernels.double, kernels.rows)
+    assert none.refused == "no kernel is launched"
+    unknown = inspected(kernels.tuned, kernels.double, kernels.rows, gpu="sm_80")
+    assert unknown.launches and not unknown.times and unknown.predicted_us is None
+    assert "the time is not known" in repr(unknown)
+    with pytest.raises(ValueError, match="large >= 3 small"):
+        inspected(kernels.tuned, kernels.double, kernels.rows, large=8)
+
+
+def test_the_limits_of_a_recorded_gpu(monkeypatch, tmp_path):
+    from rope_lab.grading.inspect.limits import Work, binding, gpu_of, times_of
+
+    gpu = gpu_of("NVIDIA H200")
+    assert gpu_of("sm_90").name == gpu.name and not gpu_of("sm_86").machine
+    size = dict(moved=2**28, warps=1, resident=16)
+    asked = {
+        "bytes": Work(**size, programs=2**14, instructions=1000, in_flight=4096),
+        "starts": Work(**size, programs=2**21, instructions=10, in_flight=4096),
+        "instructions": Work(**size, programs=2**16, instructions=10_000, in_flight=4096),
+        "latency": Work(**size, programs=264, instructions=None, in_flight=1024),
+    }
+    assert {name: binding(times_of(work, gpu)) for name, work in asked.items()} == {
+        name: name for name in asked
+    }
+    assert gpu.copy_us(2**29) == pytest.approx(2**29 / gpu.machine.bytes_a_us, rel=0.05)
+
+
+def test_limits_are_added_to_an_entry(monkeypatch, tmp_path):
+    path = tmp_path / "machines.json"
+    here = {"gpu": "fast", "versions": {"torch": "1"}, "date": "2026-01-01"}
+    monkeypatch.setattr(machines, "circumstances", lambda: here)
+    machines.merge(path, {"multiprocessors": 4})
+    machines.add_limits(path, {"arch": "sm_99"})
+    assert machines.read(path)["fast"]["limits"] == {
+        "arch": "sm_99",
+        "versions": {"torch": "1"},
+        "date": "2026-01-01",
+    }
+    assert machines.read(path)["fast"]["multiprocessors"] == 4
+
+
+@pytest.mark.gpu
+def test_a_gpu_is_measured_beside_the_law(kernels):
+    found = inspected(kernels.swiglu, kernels.swiglu_in_pytorch, kernels.two_rows, large=60_000)
+    assert found.measured_us > 0
+    taken = record_machine.take_limits()
+    assert taken["arch"].startswith("sm_") and taken["starts"]["us"][1] > taken["starts"]["us"][0]
