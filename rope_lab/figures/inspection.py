@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import matplotlib.pyplot as plt
 
+from ..grading.inspect.limits import binding
 from . import style as draw
 from .style import BLUE, GREEN, ORANGE, PALE, WIDTH
 
@@ -15,7 +16,7 @@ def limits_of(found: "Inspection") -> None:
     """Bars of microseconds: each limit alone, the longest of a launch in orange."""
     bars, colors = {}, []
     for launch, times in zip(found.launches, found.times, strict=True):
-        longest = max(times, key=times.get)
+        longest = binding(times)
         for limit, us in times.items():
             prefix = f"{launch.kernel}: " if len(found.launches) > 1 else ""
             bars[prefix + limit] = us

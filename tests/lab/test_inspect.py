@@ -48,6 +48,7 @@ def test_a_loop_is_multiplied_by_its_turns(kernels):
     (launch,) = found.launches
     assert launch.again == {"x_ptr": 2.0}  # 300 columns take three turns, each element two loads
     assert launch.code.estimated and "an estimate: through a loop" in repr(found)
+    assert "f16" not in launch.code.compiled.stages["ttir"]  # its DTYPE has arrived
     once = inspected(kernels.norm, kernels.norm_in_pytorch, narrow_rows, tolerance=SUM).launches[0]
     assert launch.code.instructions > 1.3 * once.code.instructions
 

@@ -87,7 +87,7 @@ class Inspected:
         )
         found.append(
             f"  order         {code.loads_first} of {code.loads} loads before the first branch; "
-            f"{code.in_flight} bytes in flight a program"
+            f"{_number(self.work.in_flight)} bytes in flight a program"
         )
         if code.shuffles or code.barriers:
             found.append(f"  exchange      {code.shuffles} shuffles, {code.barriers} barriers")
