@@ -1,37 +1,34 @@
 """The picture of `lab.inspect`: each launch's limits, and what was predicted and measured."""
 
-from typing import TYPE_CHECKING
-
 import matplotlib.pyplot as plt
 
-from ..grading.inspect.limits import binding
 from . import style as draw
 from .style import BLUE, GREEN, ORANGE, PALE, WIDTH
 
-if TYPE_CHECKING:
-    from ..grading.inspect.inspection import Inspection
 
+def limits_of(
+    limits: dict[str, float],
+    longest: set[str],
+    predicted_us: float,
+    measured_us: float | None,
+    title: str,
+    source: str,
+) -> None:
+    """Bars of microseconds: each limit alone, those that bind in orange; and the times.
 
-def limits_of(found: "Inspection") -> None:
-    """Bars of microseconds: each limit alone, the longest of a launch in orange."""
-    bars, colors = {}, []
-    for launch, times in zip(found.launches, found.times, strict=True):
-        longest = binding(times)
-        for limit, us in times.items():
-            prefix = f"{launch.kernel}: " if len(found.launches) > 1 else ""
-            bars[prefix + limit] = us
-            colors.append(ORANGE if limit == longest else PALE)
-    if not bars:
-        return
-    bars["predicted"] = found.predicted_us
-    colors.append(BLUE)
-    if found.measured_us is not None:
-        bars["measured here"] = found.measured_us
+    Args:
+        limits: label -> microseconds; `longest` has the labels of those that bind.
+        predicted_us, measured_us: of the whole call; None where there is no GPU.
+        title: what one should see.
+        source: whose numbers the law takes.
+    """
+    bars = limits | {"predicted": predicted_us}
+    colors = [ORANGE if label in longest else PALE for label in limits] + [BLUE]
+    if measured_us is not None:
+        bars["measured here"] = measured_us
         colors.append(GREEN)
     figure, ax = plt.subplots(figsize=(WIDTH, 1.3 + 0.4 * len(bars)))
-    draw.numbered_bars(
-        ax, list(bars), list(bars.values()), colors, [f"{us:.3g}" for us in bars.values()]
-    )
+    labels = [f"{us:.3g}" for us in bars.values()]
+    draw.numbered_bars(ax, list(bars), list(bars.values()), colors, labels)
     ax.set(xlabel="microseconds, by each limit alone")
-    words = f"Bars of time: {draw.spoken(bars)}."
-    draw.finish(figure, f"What binds: {found.binding}", words, f"The law of {found.gpu.origin}.")
+    draw.finish(figure, title, f"Bars of time: {draw.spoken(bars)}.", source)

@@ -209,9 +209,17 @@ class Inspection:
 
     def draw(self) -> None:
         """A bar for each limit of each launch, the predicted and the measured time."""
+        if not self.times:
+            return
         from ...figures.inspection import limits_of
 
-        limits_of(self)
+        limits, longest = {}, set()
+        for launch, times in zip(self.launches, self.times, strict=True):
+            prefix = f"{launch.kernel}: " if len(self.launches) > 1 else ""
+            limits |= {prefix + limit: us for limit, us in times.items()}
+            longest.add(prefix + binding(times))
+        title, source = f"What binds: {self.binding}", f"The law of {self.gpu.origin}."
+        limits_of(limits, longest, self.predicted_us, self.measured_us, title, source)
 
 
 def _instructions(code: Code) -> str:
