@@ -182,7 +182,7 @@ class Trace:
         self._evaluated.clear()
         return original(builder, x, y, z)
 
-    def _at_load(self, original: Callable, builder, pointers, mask, other, *rest):
+    def _at_load(self, original: Callable, builder, pointers, mask, other, *rest, **named):
         for memory, at, size, _ in self._touched(pointers, mask, "reads"):
             memory.loaded += at.size * size
             self._note("L", memory.name)
@@ -203,9 +203,9 @@ class Trace:
         if other is None:
             self.undefined |= not np.all(mask.data)
             other = _anything(pointers)
-        return original(builder, pointers, mask, other, *rest)
+        return original(builder, pointers, mask, other, *rest, **named)
 
-    def _at_store(self, original: Callable, builder, pointers, value, mask, *rest):
+    def _at_store(self, original: Callable, builder, pointers, value, mask, *rest, **named):
         is_bf16 = pointers.get_element_ty().is_bf16()
         for memory, at, size, which in self._touched(pointers, mask, "writes"):
             stored = np.broadcast_to(value.data, pointers.data.shape)[which]
@@ -218,7 +218,7 @@ class Trace:
             for byte in range(size):
                 memory.writer[at + byte] = len(self.programs) - 1
                 memory.stored[at + byte] = in_bytes[:, byte]
-        return original(builder, pointers, value, mask, *rest)
+        return original(builder, pointers, value, mask, *rest, **named)
 
     def _by_others(self, programs: np.ndarray) -> np.ndarray:
         """Which of these programs are of this launch, and not the one that runs."""
@@ -261,7 +261,7 @@ class Trace:
         return original(builder, op, pointers, value, mask, *rest)
 
     def _at_cas(self, original: Callable, builder, pointers, *rest):
-        self._at_atomic(pointers, TensorHandle(np.ones_like(pointers.data, dtype=bool), tl.int1))
+        self._at_atomic(pointers, _everywhere(pointers))
         return original(builder, pointers, *rest)
 
     def _at_atomic(self, pointers, mask) -> None:
@@ -373,6 +373,11 @@ def _numbers(values: np.ndarray, is_bf16: bool) -> np.ndarray:
 def _differ(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Where two values are not the same; NaN is the same as NaN."""
     return (one != other) & ~((one != one) & (other != other))
+
+
+def _everywhere(pointers) -> TensorHandle:
+    """A mask that is on for all of them."""
+    return TensorHandle(np.ones_like(pointers.data, dtype=bool), tl.int1)
 
 
 def _anything(pointers) -> TensorHandle:

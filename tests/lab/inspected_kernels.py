@@ -156,6 +156,72 @@ def collide_in_pytorch(x: Tensor) -> Tensor:
     return x + place // 64
 
 
+def nested(a: Tensor, b: Tensor) -> dict:
+    return {"y": (swiglu(a, b),)}
+
+
+def nested_wrong(a: Tensor, b: Tensor) -> dict:
+    return {"y": (2 * swiglu_in_pytorch(a, b),)}
+
+
+def both(x: Tensor, y: Tensor) -> Tensor:
+    y.fill_(7.0)
+    return tuned(x)
+
+
+def both_in_pytorch(x: Tensor, y: Tensor) -> Tensor:
+    y += 1
+    return 2 * x
+
+
+def the_other(x: Tensor, y: Tensor) -> None:
+    y.copy_(tuned(x))
+
+
+def first_in_pytorch(x: Tensor, y: Tensor) -> None:
+    x *= 2
+
+
+def nothing(a: Tensor, b: Tensor) -> None:
+    return None
+
+
+def raises(x: Tensor) -> Tensor:
+    return {}[tuned(x)]
+
+
+@triton.jit
+def by_program_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    for _ in range(0, tl.program_id(0)):
+        x = x + 0.0
+    tl.store(out_ptr + i, 2 * x, mask=i < n)
+
+
+def by_program(x: Tensor) -> Tensor:
+    out = torch.empty_like(x)
+    by_program_kernel[(triton.cdiv(x.numel(), 128),)](x, out, x.numel(), BLOCK=128)
+    return out
+
+
+@triton.jit
+def described_kernel(x_ptr, out_ptr, M, N: tl.constexpr):
+    x = tl.make_tensor_descriptor(x_ptr, [M, N], [N, 1], [4, N])
+    out = tl.make_tensor_descriptor(out_ptr, [M, N], [N, 1], [4, N])
+    out.store([4 * tl.program_id(0), 0], 2 * x.load([4 * tl.program_id(0), 0]))
+
+
+def described(x: Tensor) -> Tensor:
+    out = torch.empty_like(x)
+    described_kernel[(triton.cdiv(len(x), 4),)](x, out, *x.shape)
+    return out
+
+
+def matrix(size: int, device: str) -> tuple:
+    return (torch.randn(size, 64, device=device),)
+
+
 def asks_its_values(x: Tensor) -> Tensor:
     return tuned(x) if x.sum().item() else x
 

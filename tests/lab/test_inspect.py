@@ -86,7 +86,7 @@ def test_a_tuner_takes_the_configuration_that_is_named(kernels):
 
 def test_atomics(kernels):
     found = inspected(kernels.total, kernels.total_in_pytorch, kernels.rows, tolerance=SUM)
-    assert found and found.atomics == ("out_ptr",) and "undefined" in repr(found)
+    assert found and found.atomics == {"out_ptr": True} and "undefined" in repr(found)
     assert [kernel.name for kernel in found.eager] == ["zeros"]
     beside = inspected(kernels.total_beside, kernels.total_in_pytorch, kernels.rows)
     assert "out of bounds" in beside.wrong and "out_ptr" in beside.wrong  # once exit 139
@@ -103,6 +103,33 @@ def test_wrong_kernels_name_the_program(kernels):
     assert "reads element" in past.wrong and "b_ptr" in past.wrong
     other = inspected(kernels.swiglu, lambda a, b: a * b, kernels.two_rows)
     assert "first at index (0, 0)" in other.wrong and other.owner == "program 0"
+
+
+def test_results_within_results_and_inputs_are_compared(kernels):
+    def inspect(function, reference):
+        return inspected(function, reference, kernels.two_rows)
+
+    assert "result 0" in inspect(kernels.nested, kernels.nested_wrong).wrong
+    assert "y: " in inspect(kernels.both, kernels.both_in_pytorch).wrong
+    assert inspect(kernels.the_other, kernels.first_in_pytorch).wrong.endswith("overwritten: x")
+    assert "returns no tensor" in inspect(kernels.swiglu, kernels.nothing).refused
+
+
+def test_programs_that_take_other_lines_are_not_counted(kernels):
+    found = inspected(kernels.by_program, kernels.double, kernels.rows)
+    assert "programs take other lines" in repr(found) and "predicted at least" in repr(found)
+
+
+def test_a_tensor_descriptor(kernels):
+    assert inspected(kernels.described, kernels.double, kernels.matrix).ok
+
+
+def test_what_the_interpreter_cannot_do_is_no_mistake(kernels):
+    found = inspected(kernels.raises, kernels.double, kernels.rows)
+    assert not found.wrong and "KeyError" in found.refused
+    for name, value in {"gpu": "gfx942", "tolerance": 1e-3, "configuration": -1}.items():
+        with pytest.raises(ValueError, match=name):
+            inspected(kernels.tuned, kernels.double, kernels.rows, **{name: value})
 
 
 def test_several_launches_and_pytorch_between_them(kernels):

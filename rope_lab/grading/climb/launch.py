@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 
 import torch
 from triton.runtime.interpreter import InterpretedFunction
@@ -61,12 +62,17 @@ def _caught():
     """Kernels note their launches, compiled or interpreted, and do not run."""
     found = []
 
-    def note(kernel, *arguments, grid, warmup, **options):
+    def note(kernel, /, *arguments, grid, warmup, **options):
+        if warmup:
+            return
         if callable(grid):
-            grid = grid(dict(zip(kernel.arg_names, arguments, strict=False)) | options)
+            given = dict(zip(kernel.arg_names, arguments, strict=False)) | options
+            parameters = signature(kernel.fn).parameters.values()
+            defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+            grid = grid(defaults | given)
         programs = 1
         for size in grid if isinstance(grid, tuple | list) else (grid,):
-            programs *= size
+            programs *= int(size)
         found.append(Launch(kernel, programs, arguments, options))
 
     kinds = (InterpretedFunction, JITFunction)

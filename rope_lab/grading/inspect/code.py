@@ -103,7 +103,8 @@ def _through_loops(
     in_a_loop = {place for loop in loops for place in loop} & set(rows)
     line_of = {place: operation.line - begin for place, operation in rows.items()}
     repeated = _lines_in_loops(textwrap.dedent("\n".join(kernel_lines(code).values())))
-    if not repeated:
+    own = set(range(begin, begin + len(kernel_lines(code))))
+    if {line + 1 for line in _lines_in_loops(code.program)} - own:
         return {"instructions": None, "why_not": f"{_NOT_COUNTED}, in a function that is called"}
     brought = Counter()
     for place, operation in rows.items():

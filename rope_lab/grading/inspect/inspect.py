@@ -1,6 +1,7 @@
 """`lab.inspect`: what a kernel of your own does, on a GPU that you may not have."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -17,6 +18,7 @@ from .code import code_of
 from .inspection import Inspected, Inspection
 from .limits import Work, gpu_of
 from .tuners import one_configuration
+from .watch import Access
 
 _OFF = 0.01  # of what a straight line says: more is not linear
 FEW = 16  # launches that are looked at
@@ -51,10 +53,10 @@ def inspect(
         configuration: which one of its configurations a tuner takes.
 
     Raises:
-        ValueError: a size is no positive integer, or `large` is smaller than 3 small.
+        ValueError: a size is no positive integer, `large` is smaller than 3 small, or `gpu`,
+            `tolerance` or `configuration` is of another kind.
     """
-    if not (type(small) is int and small > 0 and type(large) is int and large >= 3 * small):
-        raise ValueError(f"small={small!r}, large={large!r}; accepted: integers, large >= 3 small")
+    _check(small, large, gpu, tolerance, configuration)
     sizes = [small, 2 * small, 3 * small]
     job = {"sizes": sizes, "tolerance": tolerance, "configuration": configuration}
     try:
@@ -65,12 +67,14 @@ def inspect(
     runs, refused = _runs(job)
     if refused:
         return Inspection(refused=refused)
+    if run := next((run for run in runs if run["refused"]), None):
+        return Inspection(refused=f"at size {run['size']} {run['refused']}")
     if wrong := next((run for run in runs if run["wrong"]), None):
         where = f"at size {wrong['size']}: {wrong['wrong']}"
         return Inspection(wrong=where, owner=wrong["owner"])
-    about = {"sizes": sizes, "large": large, "atomics": tuple(runs[0]["atomics"])}
-    call = partial(function, *_seeded(make, large, "meta"))
+    about = {"sizes": sizes, "large": large, "atomics": runs[0]["atomics"]}
     try:
+        call = partial(function, *_seeded(make, large, "meta"))
         with one_configuration(configuration) as tuned, counter() as eager:
             launches = launches_of(call)
     except Exception as error:  # whatever a function does with a tensor that has no memory
@@ -90,6 +94,19 @@ def inspect(
     return Inspection(**about, launches=found, gpu=where, measured_us=measured)
 
 
+def _check(small: object, large: object, gpu: object, tolerance: object, number: object) -> None:
+    if not (type(small) is int and small > 0 and type(large) is int and large >= 3 * small):
+        raise ValueError(f"small={small!r}, large={large!r}; accepted: integers, large >= 3 small")
+    if not (isinstance(gpu, str) and not gpu.startswith("gfx")):
+        raise ValueError(f"gpu={gpu!r}; accepted: an NVIDIA GPU's, as 'sm_90', or a recorded name")
+    if not (type(number) is int and number >= 0):
+        raise ValueError(f"configuration={number!r}; accepted: integers from 0")
+    if tolerance is not None:
+        pair = isinstance(tolerance, tuple | list) and len(tolerance) == 2
+        if not (pair and all(isinstance(x, int | float) for x in tolerance)):
+            raise ValueError(f"tolerance={tolerance!r}; accepted: (relative, absolute)")
+
+
 class _Interpreter(Worker):
     def __init__(self) -> None:
         super().__init__("rope_lab.grading.inspect.inspect_process", {"TRITON_INTERPRET": "1"})
@@ -98,7 +115,8 @@ class _Interpreter(Worker):
 def _runs(job: dict) -> tuple[list[dict], str]:
     """What the child found at each size, or why it found nothing."""
     try:
-        return _Interpreter.kept().ask(job, SECONDS)["runs"], ""
+        answer = _Interpreter.kept().ask(job, SECONDS)
+        return answer["runs"], answer["refused"]
     except Ended as ended:
         at = ended.at or "it"
         if ended.late:
@@ -116,8 +134,10 @@ def _unlike(runs: list[dict], launches: list[Launch]) -> str:
     large = [launch.kernel.fn.__name__ for launch in launches]
     for run in runs:
         small = [counts["kernel"] for counts in run["counts"]]
+        if empty := [one["kernel"] for one in run["counts"] if not one["programs"]]:
+            return f"size {run['size']} launches {empty[0]} without programs"
         if small != large:
-            words = f"size {run['size']} launches {', '.join(small)}; the large one"
+            words = f"size {run['size']} launches {', '.join(small) or 'no kernel'}; the large one"
             return f"{words} {', '.join(large)}: what can't be told from small sizes"
     return ""
 
@@ -129,18 +149,31 @@ def _inspected(
     code = launch.compiled(arch)
     visits, loads = _by_line(counts[0]["visits"]), _by_line(counts[0]["loads"])
     alike = all(_by_line(other["visits"]) == visits for other in counts)
+    alike = alike and not any(one["differ"] for one in counts)
     tensors, bent = {}, []
-    for name in counts[0]["tensors"]:
+    names = dict.fromkeys(name for one in counts for name in one["tensors"])
+    for name in names:
         scaled = {}
-        for field in counts[0]["tensors"][name]:
+        for field in vars(Access()):
             values = [one["tensors"].get(name, {}).get(field, 0) for one in counts]
             scaled[field], straight = _scaled(sizes, values, large)
             bent += [] if straight else [name]
         tensors[name] = scaled
-    # a program evaluates what it evaluates, masked lanes included, whatever the size
-    a_program = launch.programs / counts[0]["programs"]
-    functions = {name: count * a_program for name, count in counts[0]["functions"].items()}
+    evaluated = dict.fromkeys(name for one in counts for name in one["functions"])
+    evaluations = {
+        name: _by_program(
+            [one["functions"].get(name, 0) for one in counts], counts, launch, sizes, large
+        )
+        for name in evaluated
+    }
+    flops = _by_program([one["flops"] for one in counts], counts, launch, sizes, large)
+    bent += [name for name, (_, straight) in evaluations.items() if not straight]
     read = code_of(code, visits if alike else None, loads)
+    if any(one["differ"] for one in counts):
+        read = replace(read, instructions=None, why_not="not counted: programs take other lines")
+    elif read.estimated and (changed := _constants_that_change(counts, launch)):
+        words = f"not counted: loop, and {changed} is another one at the large size"
+        read = replace(read, instructions=None, why_not=words)
     moved = sum(one["loaded_once"] + one["stored_once"] for one in tensors.values())
     loaded = sum(one["loaded"] for one in tensors.values()) / launch.programs
     work = Work(
@@ -156,8 +189,8 @@ def _inspected(
         programs=launch.programs,
         tensors=tensors,
         bent=tuple(dict.fromkeys(bent)),
-        functions=functions,
-        flops=counts[0]["flops"] * a_program,
+        functions={name: count for name, (count, _) in evaluations.items()},
+        flops=flops[0],
         code=read,
         work=work,
     )
@@ -174,13 +207,33 @@ def _by_line(shipped: dict) -> dict[int, int]:
     return {int(line): count for line, count in shipped.items()}  # JSON made texts of them
 
 
+def _by_program(
+    values: list[float], counts: list[dict], launch: Launch, sizes: list[int], large: int
+) -> tuple[float, bool]:
+    """A count at the large size: as many a program as at small ones, or along a straight line."""
+    each = [value / one["programs"] for value, one in zip(values, counts, strict=True)]
+    if len(set(each)) == 1 and not _constants_that_change(counts, launch):
+        return each[0] * launch.programs, True
+    return _scaled(sizes, values, large)
+
+
+def _constants_that_change(counts: list[dict], launch: Launch) -> str:
+    """The first constant that is another one at the large size; '' if none is."""
+    given = dict(zip(launch.kernel.arg_names, launch.arguments, strict=False)) | launch.options
+    for name, value in counts[0]["constants"].items():
+        if name in given and str(given[name]) != value:
+            return name
+    return ""
+
+
 def _scaled(sizes: list[int], values: list[float], large: int) -> tuple[float, bool]:
     """A count at the large size, by the line through the first and the last; is it straight?"""
     (first, middle, last), (low, mid, high) = sizes, values
     slope = (high - low) / (last - first)
     expected = low + slope * (middle - first)
     straight = abs(mid - expected) <= _OFF * max(abs(high), 1)
-    return low + slope * (large - first), straight
+    at_large = low + slope * (large - first)
+    return max(at_large, 0.0), straight and at_large >= 0
 
 
 def _seeded(make: Callable, size: int, device: str) -> Sequence:

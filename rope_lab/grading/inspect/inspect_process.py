@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from ..check import _clone, compare
 from ..judge_process import in_words, load, said, same_bits, start
@@ -34,13 +35,30 @@ def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
     runs = []
     for size in job["sizes"]:
         tell({"begins": f"size {size}"})
-        torch.manual_seed(0)
         with one_configuration(job["configuration"]) as tuned:
-            run = _Run(function, reference, list(make(size, "cpu")), tolerance)
+            try:
+                run = _Run(function, reference, _made(make, size), tolerance)
+            except Exception as error:  # whatever they may raise
+                return {"runs": [], "refused": f"at size {size} {_of_the_frame(error)}"}
             runs.append(run.found() | {"size": size, "tuned": tuned})
-        if runs[-1]["wrong"]:
+        if runs[-1]["wrong"] or runs[-1]["refused"]:
             break
-    return {"runs": runs}
+    return {"runs": runs, "refused": ""}
+
+
+def _made(make: Callable, size: int) -> list:
+    torch.manual_seed(0)
+    inputs = make(size, "cpu")
+    if not isinstance(inputs, tuple | list):
+        raise TypeError(f"make returns a {type(inputs).__name__}; accepted: a tuple or a list")
+    nested = [x for x in inputs if isinstance(x, tuple | list | dict)]
+    if any(isinstance(x, Tensor) for x in tree_leaves(nested)):
+        raise TypeError("make returns tensors within a tuple, list or dict; accepted: one by one")
+    return list(inputs)
+
+
+def _of_the_frame(error: Exception) -> str:
+    return f"the reference or make raises {type(error).__name__}: {str(error).splitlines()[:1]}"
 
 
 class _Run:
@@ -57,27 +75,37 @@ class _Run:
         self.inputs, self.given = inputs, [_clone(x) for x in inputs]
         self.names = _names_of(reference, len(inputs))
         self.wanted, self.changed_by_reference = self._results(reference, inputs)
+        if not self.wanted:
+            raise TypeError("the reference returns no tensor and overwrites none")
         doubles = [x.double() if _is_float(x) else x for x in inputs]
+        own = self.own
         try:
             self.exact, _ = self._results(reference, doubles)
         except (RuntimeError, TypeError, ValueError):  # it asks for a dtype
             self.exact = self.wanted
+        if len(self.exact) != len(self.wanted):
+            self.exact = self.wanted
+        self.own = own
 
     def found(self) -> dict:
         """What is wrong, '' if nothing is; and what was counted."""
         watch = Watch()
+        torch.manual_seed(1)
         try:
             with watch:
                 returned = self.function(*self.given)
         except Exception as error:  # whatever a function may raise
             reason, owner = in_words(error)
-            return {"wrong": reason, "owner": owner, "counts": [], "atomics": []}
+            left = reason.startswith("out of bounds")
+            found = {"wrong": reason * left, "refused": reason * (not left), "owner": owner}
+            return found | {"counts": [], "atomics": {}}
         wrong, owner = self._wrong(returned, watch)
         return {
             "wrong": wrong,
+            "refused": "",
             "owner": owner,
             "counts": [counts.shipped() for counts in watch.counts],
-            "atomics": sorted(set(watch.float_atomics)),
+            "atomics": watch.added,
         }
 
     def _wrong(self, returned: object, watch: Watch) -> tuple[str, str]:
@@ -87,6 +115,14 @@ class _Run:
         labels = [f"result {k}" for k in range(len(results))]
         if not results:  # it works in place
             results, labels = [self.given[k] for k in changed], [self.names[k] for k in changed]
+            missed = [self.names[k] for k in self.changed_by_reference if k not in changed]
+            if missed and self.in_place and len(changed) == len(self.wanted):
+                return f"an input is not overwritten: {missed[0]}", ""
+        elif not self.in_place:  # the reference does both, so must it
+            for k in self.changed_by_reference:
+                verdict = compare(self.given[k], self.own[k], self.tolerance)
+                if not verdict:
+                    return f"{self.names[k]}: {verdict.reason}", ""
         if len(results) != len(self.wanted):
             return f"{len(results)} results came back, {len(self.wanted)} are expected", ""
         for label, got, want, exact in zip(labels, results, self.wanted, self.exact, strict=True):
@@ -104,12 +140,13 @@ class _Run:
                 return f"an input is overwritten: {self.names[k]}", ""
         return next(iter(watch.races + watch.collisions), ""), ""
 
-    @staticmethod
-    def _results(reference: Callable, inputs: list) -> tuple[list[Tensor], list[int]]:
+    def _results(self, reference: Callable, inputs: list) -> tuple[list[Tensor], list[int]]:
         """Its results, or else the inputs that it overwrites; and which inputs those are."""
-        own = [_clone(x) for x in inputs]
+        self.own = own = [_clone(x) for x in inputs]
+        torch.manual_seed(1)
         results = _tensors_in(reference(*own))
         changed = _changed(inputs, own)
+        self.in_place = not results
         return results or [own[k] for k in changed], changed
 
 
@@ -119,8 +156,7 @@ def _also(watch: Watch) -> str:
 
 
 def _tensors_in(returned: object) -> list[Tensor]:
-    several = returned if isinstance(returned, tuple | list) else (returned,)
-    return [x for x in several if isinstance(x, Tensor)]
+    return [x for x in tree_leaves(returned) if isinstance(x, Tensor)]
 
 
 def _changed(before: list, after: list) -> list[int]:

@@ -44,6 +44,8 @@ class Inspected:
         """What the law leaves out here, so that its time is only the least; '' if nothing."""
         if self.code.compiled.spilled:
             return f"{self.code.compiled.spilled} bytes a thread are spilled, which moves bytes too"
+        if self.bent:
+            return f"not linear in the size, so only roughly known: {', '.join(self.bent)}"
         return f"instructions: {self.code.why_not}" if self.code.why_not else ""
 
     @property
@@ -65,8 +67,6 @@ class Inspected:
         asked = f"{_bytes(self.requested)} requested, {_bytes(self.work.moved)} needed"
         if again := [f"{name} {_times(count)} times" for name, count in self.again.items()]:
             asked += f"; loaded again: {', '.join(again)}"
-        if self.bent:
-            asked += f"; not linear in the size, so only roughly: {', '.join(self.bent)}"
         found.append(f"  bytes         {asked}")
         if self.functions:
             each = (f"{name} {_number(count)}" for name, count in self.functions.items())
@@ -106,7 +106,7 @@ class Inspection:
         owner: the program that stored the first wrong element.
         sizes, large: at which it ran, and for which it was compiled.
         tuned: kernel -> the configuration that its tuner was told to take.
-        atomics: tensors with float sums whose order is undefined.
+        atomics: tensor of atomics -> whether there are sums of floats, of undefined order.
         eager: PyTorch's own kernels beside them, as `zeros`.
         launches: in order.
         gpu: for which it was compiled.
@@ -119,7 +119,7 @@ class Inspection:
     sizes: tuple[int, ...] = ()
     large: int = 0
     tuned: dict[str, str] = field(default_factory=dict)
-    atomics: tuple[str, ...] = ()
+    atomics: dict[str, bool] = field(default_factory=dict)
     eager: tuple[Kernel, ...] = ()
     launches: tuple[Inspected, ...] = ()
     gpu: Gpu | None = None
@@ -167,9 +167,12 @@ class Inspection:
     def _rest(self) -> list[str]:
         found = [f"  stored by: {self.owner}"] if self.owner else []
         found += [f"  tuned: {kernel}, {words}" for kernel, words in self.tuned.items()]
-        if self.atomics:
-            words = "float sums by atomics, in an order that is undefined"
-            found.append(f"  {', '.join(self.atomics)}: {words}")
+        for name, floats in self.atomics.items():
+            words = (
+                "atomics; whether another program's loads or stores race with them is not checked"
+            )
+            words += "; the order of float sums is undefined" * floats
+            found.append(f"  {name}: {words}")
         if self.ok and self.refused:
             found.append(f"  no more is known: {self.refused}")
         if self.launches:

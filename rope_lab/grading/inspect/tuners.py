@@ -16,9 +16,11 @@ def one_configuration(number: int) -> Iterator[dict[str, str]]:
     taken = {}
 
     def run(self, *args, **kwargs):
-        place = min(number, len(self.configs) - 1)
-        config = self.configs[place]
-        words = f"configuration {place} of {len(self.configs)}: {config}"
+        self.nargs = dict(zip(self.arg_names, args, strict=False))
+        configs = self.configs if self.perf_model else self.prune_configs(kwargs)
+        place = min(number, len(configs) - 1)
+        config = configs[place]
+        words = f"configuration {place} of {len(configs)}: {config}"
         taken[self.base_fn.__name__] = words
         options = config.all_kwargs()
         if config.pre_hook is not None:

@@ -13,7 +13,7 @@ from types import FrameType
 import numpy as np
 from triton.runtime.interpreter import GridExecutor, InterpreterBuilder
 
-from ..trace import Memory, Trace, _tensors_in, _wrap
+from ..trace import Memory, Trace, _everywhere, _tensors_in, _wrap
 
 FUNCTIONS = (
     *("sin", "cos", "tanh", "exp", "exp2", "log", "log2"),
@@ -41,7 +41,9 @@ class Counts:
         tensors: what was loaded and stored, by the argument's name.
         functions: evaluations of sine, exponential, ..., an element at a time.
         flops: of `tl.dot`.
-        visits: how often the first program came to a line, counted from the kernel's `def`.
+        visits: how often a program came to a line, counted from the kernel's `def`; of all alike.
+        differ: whether programs came to other lines, or more often than others.
+        constants: of the launch, as texts.
         loads: bytes that a line's loads ask for at one visit, what is masked off included.
     """
 
@@ -52,6 +54,8 @@ class Counts:
     flops: int = 0
     visits: Counter = field(default_factory=Counter)
     loads: Counter = field(default_factory=Counter)
+    differ: bool = False
+    constants: dict[str, str] = field(default_factory=dict)
 
     def shipped(self) -> dict:
         """What JSON can write."""
@@ -67,8 +71,9 @@ class Watch(Trace):
     def __init__(self) -> None:
         super().__init__()
         self.counts: list[Counts] = []
-        self.float_atomics: list[str] = []  # tensors with sums whose order is undefined
+        self.added: dict[str, bool] = {}  # tensors of atomics; are there sums of floats?
         self._code = None  # of the kernel that runs
+        self._visits: Counter = Counter()  # of the program that runs, by line
         self._begins: dict[int, int] = {}  # line -> where its code begins
         self._names: dict[int, str] = {}  # of the arguments of this launch, by their memory
         self._seen: dict[tuple[int, str], np.ndarray] = {}  # bytes of this launch, by memory
@@ -91,6 +96,7 @@ class Watch(Trace):
     def _at_grid(self, original: Callable, executor, *arguments, **options):
         self._code, self._begins = executor.fn.__code__, {}
         self.counts.append(Counts(self._code.co_name))
+        self._visits = Counter()
         self._seen.clear()
         before = sys.gettrace()
         sys.settrace(self._at_call)
@@ -98,48 +104,65 @@ class Watch(Trace):
             return original(executor, *arguments, **options)
         finally:
             sys.settrace(before)
+            self._compare_visits()
 
     def _at_call(self, frame: FrameType, event: str, _) -> Callable | None:
         return self._at_line if frame.f_code is self._code else None
 
     def _at_line(self, frame: FrameType, event: str, _) -> Callable:
-        counts = self.counts[-1]
-        if event == "line" and counts.programs == 1:
+        if event == "line":
             line = frame.f_lineno - self._code.co_firstlineno
             # Python comes to the first line of a long statement again, further on in its code
             if self._begins.setdefault(line, frame.f_lasti) == frame.f_lasti:
-                counts.visits[line] += 1
+                self._visits[line] += 1
         return self._at_line
 
     def _at_launch(self, original: Callable, executor, args, kwargs):
         named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
         self._names = {x.untyped_storage().data_ptr(): name for name, x in _tensors_in(named)}
+        constants = {name: str(named[name]) for name in executor.constexprs if name in named}
+        self.counts[-1].constants = constants
         return super()._at_launch(original, executor, args, kwargs)
 
+    def _compare_visits(self) -> None:
+        """The visits of a program that has ended, with those of the first one."""
+        counts = self.counts[-1]
+        if counts.programs == 1:
+            counts.visits = self._visits
+        elif counts.programs:
+            counts.differ |= counts.visits != self._visits
+        self._visits = Counter()
+
     def _at_program(self, original: Callable, builder, x, y, z):
+        self._compare_visits()
         self.counts[-1].programs += 1
         return super()._at_program(original, builder, x, y, z)
 
-    def _at_load(self, original: Callable, builder, pointers, mask, other, *rest):
+    def _at_load(self, original: Callable, builder, pointers, mask, other, *rest, **named):
         counts, size = self.counts[-1], 0
         for memory, at, size, _ in self._touched(pointers, mask, "reads"):
             access = counts.tensors.setdefault(self._name(memory), Access())
             access.loaded += at.size * size
             access.loaded_once += self._new_bytes(memory, "loaded", at, size)
         line = self._line_of_the_kernel()
-        if counts.programs == 1 and counts.visits[line] <= 1:
+        if counts.programs == 1 and self._visits[line] <= 1:
             counts.loads[line] += pointers.data.size * size
-        return super()._at_load(original, builder, pointers, mask, other, *rest)
+        return super()._at_load(original, builder, pointers, mask, other, *rest, **named)
 
-    def _at_store(self, original: Callable, builder, pointers, value, mask, *rest):
+    def _at_store(self, original: Callable, builder, pointers, value, mask, *rest, **named):
         self._count_stores(pointers, mask)
-        return super()._at_store(original, builder, pointers, value, mask, *rest)
+        return super()._at_store(original, builder, pointers, value, mask, *rest, **named)
 
     def _at_rmw(self, original: Callable, builder, op, pointers, value, mask, *rest):
-        touched = self._count_stores(pointers, mask)
-        if value.dtype.scalar.is_floating():
-            self.float_atomics += touched
+        floats = value.dtype.scalar.is_floating()
+        for name in self._count_stores(pointers, mask):
+            self.added[name] = self.added.get(name, False) or floats
         return super()._at_rmw(original, builder, op, pointers, value, mask, *rest)
+
+    def _at_cas(self, original: Callable, builder, pointers, *rest):
+        for name in self._count_stores(pointers, _everywhere(pointers)):
+            self.added.setdefault(name, False)
+        return super()._at_cas(original, builder, pointers, *rest)
 
     def _count_stores(self, pointers, mask) -> list[str]:
         names = []
