@@ -34,7 +34,8 @@ def test_every_kernel_is_on_record():
         if row["measured_us"] and abs(row["predicted_us"] / row["measured_us"] - 1) <= 0.15
     ]
     assert len([name for name in near if name in inspected.PEERS]) == 16
-    assert {rows[name]["binds"] for name in near} == {"bytes", "instructions", "starts", "latency"}
+    bind = {row["binds"] for row in rows.values() if row["binds"]}
+    assert bind == {"bytes", "instructions", "starts", "latency"}
 
 
 @pytest.mark.usefixtures("needs_triton")

@@ -168,9 +168,7 @@ class Inspection:
         found = [f"  stored by: {self.owner}"] if self.owner else []
         found += [f"  tuned: {kernel}, {words}" for kernel, words in self.tuned.items()]
         for name, floats in self.atomics.items():
-            words = (
-                "atomics; whether another program's loads or stores race with them is not checked"
-            )
+            words = "atomics; whether others' loads or stores race with them is not checked"
             words += "; the order of float sums is undefined" * floats
             found.append(f"  {name}: {words}")
         if self.ok and self.refused:
