@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ...child import Ended, Worker
+from ...compiler.compile import Compiled
 from ...profiling.traffic import counter
 from ...shipment import CannotPassOn
 from ...timing import measure
@@ -196,7 +197,7 @@ def _inspected(
     )
 
 
-def _resident(code) -> int:
+def _resident(code: Compiled) -> int:
     try:
         return code.programs_at_a_time
     except KeyError:  # no GPU that is known

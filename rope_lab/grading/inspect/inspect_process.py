@@ -58,7 +58,8 @@ def _made(make: Callable, size: int) -> list:
 
 
 def _of_the_frame(error: Exception) -> str:
-    return f"the reference or make raises {type(error).__name__}: {str(error).splitlines()[:1]}"
+    first = (str(error).splitlines() or [""])[0]
+    return f"the reference or make raises {type(error).__name__}: {first}"
 
 
 class _Run:
