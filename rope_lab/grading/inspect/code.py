@@ -20,8 +20,10 @@ class Code:
 
     Attributes:
         compiled: all stages.
-        shuffles, barriers: in the machine code, each once.
-        loads_first, loads: loads before the first branch, and all.
+        shuffles: in the machine code.
+        barriers: in the machine code.
+        loads_first: loads before the first branch.
+        loads: all of them.
         in_flight: bytes that a program requests before it needs the first of them, at most.
         instructions: that a warp executes, slow branches left out; None if that is not known.
         estimated: `instructions` come through a loop: static ones times the visits of its lines.

@@ -104,7 +104,8 @@ class Inspection:
         refused: why nothing more can be known; '' if all is known.
         wrong: what is wrong at a small size; '' if nothing.
         owner: the program that stored the first wrong element.
-        sizes, large: at which it ran, and for which it was compiled.
+        sizes: at which it ran.
+        large: for which it was compiled.
         tuned: kernel -> the configuration that its tuner was told to take.
         atomics: tensor of atomics -> whether there are sums of floats, of undefined order.
         eager: PyTorch's own kernels beside them, as `zeros`.

@@ -61,7 +61,8 @@ class Work:
 
     Attributes:
         moved: bytes that must move once.
-        programs, warps: of the grid, and of a program.
+        programs: of the grid.
+        warps: of a program.
         instructions: of a warp; None if not known.
         in_flight: bytes that a program requests before it needs one.
         resident: programs on an SM at a time.
