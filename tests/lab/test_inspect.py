@@ -56,6 +56,7 @@ def test_a_loop_is_multiplied_by_its_turns(kernels):
 def test_the_picture_says_what_binds(kernels, monkeypatch):
     from rope_lab.figures import style
 
+    style.style()
     shown = []
     monkeypatch.setattr(style, "display", lambda _, metadata: shown.append(metadata))
     inspected(kernels.swiglu, kernels.swiglu_in_pytorch, kernels.two_rows).draw()
