@@ -9,9 +9,8 @@ from ...profiling import machines
 from ...profiling.roofline import Machine
 from ...records import Observation, records_folder
 
-NEXT_LAUNCH_US = (
-    1.4  # of a further launch: a small call in a graph, notebook 08, "08/rows-of-calls"
-)
+# of a further launch: a small call in a graph, notebook 08, "08/rows-of-calls"
+NEXT_LAUNCH_US = 1.4
 CHANGES = {  # limit -> the change of notebook 08 that shows it
     "bytes": "twice the dtype doubles the time",
     "instructions": "twice the arithmetic takes longer",
@@ -65,7 +64,7 @@ class Work:
         warps: of a program.
         instructions: of a warp; None if not known.
         in_flight: bytes that a program requests before it needs one.
-        resident: programs on an SM at a time.
+        resident: programs on an SM at a time; 0 if its SMs are not known.
     """
 
     moved: float
@@ -86,7 +85,7 @@ def times_of(work: Work, gpu: Gpu) -> dict[str, float]:
     if work.instructions is not None:
         lanes = 32 * work.warps * work.programs
         times["instructions"] = work.instructions * lanes / gpu.machine.instructions_a_us
-    if work.in_flight:
+    if work.in_flight and work.resident:
         times["latency"] = times["bytes"] / max(gpu.share(work.on_an_sm(gpu)), 1e-3)
     return times
 
