@@ -20,8 +20,7 @@ import torch
 
 from rope_kernels.machine.engine import interpreter_is_on, triton_is_installed
 
-from .interpreted_bf16 import let_bf16_round
-from .interpreter import let_masks_be_numbers, speed_up
+from .interpreter import run_as_compiled
 
 COMPILED, INTERPRETED, PYTORCH = "compiled", "interpreted", "PyTorch alone"
 
@@ -159,9 +158,7 @@ def need_triton() -> None:
     if ENGINE.kind == PYTORCH:
         raise ImportError(_how_to_get_triton(ENGINE.machine))
     if ENGINE.kind == INTERPRETED:
-        speed_up()
-        let_masks_be_numbers()
-        let_bf16_round()
+        run_as_compiled()
 
 
 def start() -> Engine:

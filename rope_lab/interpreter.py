@@ -14,12 +14,15 @@ The first two are half to two thirds of the time of a test that runs kernels, th
 the rest.
 """
 
+import functools
 from dataclasses import fields, is_dataclass, replace
 from types import FunctionType
 
 import numpy as np
 
 from rope_kernels.machine.engine import triton_is_installed
+
+from .interpreted_bf16 import let_bf16_round
 
 
 def speed_up() -> None:
@@ -36,6 +39,20 @@ def speed_up() -> None:
     _skip_overflow_checks(interpreter)
     _build_types_once()
     _look_numpys_dtypes_up_once(interpreter)
+
+
+def run_as_compiled() -> None:
+    """Let this process interpret kernels as a GPU runs them, and faster: all that is below.
+
+    Loads Triton, if there is one.
+    """
+    if not triton_is_installed():
+        return
+    speed_up()
+    let_masks_be_numbers()
+    let_floats_be_numbers()
+    let_libdevice_run()
+    let_bf16_round()
 
 
 def let_masks_be_numbers() -> None:
@@ -90,10 +107,11 @@ def let_libdevice_run() -> None:
     from triton.language.extra import libdevice
     from triton.runtime import interpreter
 
-    def function(builder_s: str):
+    def interpreted(original: FunctionType) -> FunctionType:
+        @functools.wraps(original)  # a kernel that is compiled elsewhere finds the original by it
         def call(x):
-            handle = getattr(interpreter.interpreter_builder, builder_s)(x.handle)
-            return tl.tensor(handle, x.type)
+            evaluate = getattr(interpreter.interpreter_builder, f"create_{original.__name__}")
+            return tl.tensor(evaluate(x.handle), x.type)
 
         return call
 
@@ -102,7 +120,7 @@ def let_libdevice_run() -> None:
         # bound now, because the loop goes on
         setattr(builder, f"create_{name}", lambda self, x, f=on_numbers: self.unary_op(x, f))
     for name in ("tanh", "sinh", "cosh", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "erf"):
-        setattr(libdevice, name, function(f"create_{name}"))
+        setattr(libdevice, name, interpreted(getattr(libdevice, name)))
 
 
 def _replace_functions_once_a_launch(interpreter) -> None:

@@ -18,13 +18,7 @@ from torch import Tensor
 
 from rope_kernels.machine.engine import interpreter_is_on, triton_is_installed
 
-from ..interpreted_bf16 import let_bf16_round
-from ..interpreter import (
-    let_floats_be_numbers,
-    let_libdevice_run,
-    let_masks_be_numbers,
-    speed_up,
-)
+from ..interpreter import run_as_compiled
 from .check import compare, is_right
 from .counts import ONE_INDEX_AND_ONE_PRODUCT, Operators, Run, broken_rule, wasted
 from .diagnose import kind_of_mistake
@@ -63,11 +57,7 @@ def start(folder: Path) -> None:
         from .trace import let_numbers_be_indices
 
         let_numbers_be_indices()
-        let_masks_be_numbers()
-        let_floats_be_numbers()
-        let_libdevice_run()
-        speed_up()
-        let_bf16_round()
+        run_as_compiled()
 
 
 def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
