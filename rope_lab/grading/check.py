@@ -47,7 +47,7 @@ def check(
             "check() got no inputs; accepted: check(candidate, reference, *inputs), "
             "or check_exercise(candidate, specification)"
         )
-    given = [_clone(value) for value in inputs]
+    given = [clone(value) for value in inputs]
     got = candidate(*given)
     verdict = compare(got, reference(*inputs), tolerance)
     for number, (before, after) in enumerate(zip(inputs, given, strict=True)):
@@ -117,7 +117,7 @@ def _wrong_elements(
     )
 
 
-def _clone(value: object) -> object:
+def clone(value: object) -> object:
     if not isinstance(value, Tensor):
         return value
     # the memory between the elements is copied too: a wrong candidate may read it

@@ -75,7 +75,7 @@ def judged(
         probe: a case with which the work of a right candidate is counted: `Verdict.counted`.
     """
     try:
-        job = {"candidate": _shipped_call(candidate), "spec": _shipped_spec(wanted), "out": out}
+        job = {"candidate": shipped_call(candidate), "spec": _shipped_spec(wanted), "out": out}
     except CannotPassOn as refused:
         return Verdict(state=NOT_YET, reason=str(refused), boxed=True)
     job["probe"] = _shipped_case(probe) if probe else None
@@ -91,14 +91,14 @@ def _shipped_case(case: Case) -> dict:
 
 
 def _shipped_spec(wanted: Spec) -> dict:
-    shipped = _shipped_call(wanted.function)
+    shipped = shipped_call(wanted.function)
     asked = {name: getattr(wanted, name) for name in OPTIONS}
     asked["extra"] = [_shipped_case(case) for case in wanted.extra]
-    mistakes = {words: _shipped_call(wrong) for words, wrong in wanted.mistakes.items()}
+    mistakes = {words: shipped_call(wrong) for words, wrong in wanted.mistakes.items()}
     return shipped | {"asked": asked, "mistakes": mistakes}
 
 
-def _shipped_call(function: Callable) -> dict:
+def shipped_call(function: Callable) -> dict:
     """What the child needs to call `function`."""
     options = {}
     if isinstance(function, functools.partial):

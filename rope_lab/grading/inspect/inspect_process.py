@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from ..check import _clone, compare
+from ..check import clone, compare
 from ..judge_process import in_words, load, said, same_bits, start
 from .tuners import one_configuration
 from .watch import Watch
@@ -73,7 +73,7 @@ class _Run:
         tolerance: tuple[float, float] | None,
     ) -> None:
         self.function, self.tolerance = function, tolerance
-        self.inputs, self.given = inputs, [_clone(x) for x in inputs]
+        self.inputs, self.given = inputs, [clone(x) for x in inputs]
         self.names = _names_of(reference, len(inputs))
         self.wanted, self.changed_by_reference = self._results(reference, inputs)
         if not self.wanted:
@@ -143,7 +143,7 @@ class _Run:
 
     def _results(self, reference: Callable, inputs: list) -> tuple[list[Tensor], list[int]]:
         """Its results, or else the inputs that it overwrites; and which inputs those are."""
-        self.own = own = [_clone(x) for x in inputs]
+        self.own = own = [clone(x) for x in inputs]
         torch.manual_seed(1)
         results = _tensors_in(reference(*own))
         changed = _changed(inputs, own)

@@ -13,7 +13,7 @@ from types import FrameType
 import numpy as np
 from triton.runtime.interpreter import GridExecutor, InterpreterBuilder
 
-from ..trace import Memory, Trace, _everywhere, _tensors_in, _wrap
+from ..trace import Memory, Trace, tensors_in, wrap
 
 FUNCTIONS = (
     *("sin", "cos", "tanh", "exp", "exp2", "log", "log2"),
@@ -81,12 +81,12 @@ class Watch(Trace):
     def __enter__(self) -> "Watch":
         super().__enter__()
         self._undo += [
-            _wrap(GridExecutor, "__call__", self._at_grid),
-            _wrap(InterpreterBuilder, "create_dot", self._at_dot),
+            wrap(GridExecutor, "__call__", self._at_grid),
+            wrap(InterpreterBuilder, "create_dot", self._at_dot),
         ]
         for name in (name for name in FUNCTIONS if hasattr(InterpreterBuilder, f"create_{name}")):
             around = self._counting(name)
-            self._undo.append(_wrap(InterpreterBuilder, f"create_{name}", around))
+            self._undo.append(wrap(InterpreterBuilder, f"create_{name}", around))
         return self
 
     def __exit__(self, *_) -> None:
@@ -119,7 +119,7 @@ class Watch(Trace):
 
     def _at_launch(self, original: Callable, executor, args, kwargs):
         named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
-        self._names = {x.untyped_storage().data_ptr(): name for name, x in _tensors_in(named)}
+        self._names = {x.untyped_storage().data_ptr(): name for name, x in tensors_in(named)}
         constants = {name: str(named[name]) for name in executor.constexprs if name in named}
         self.counts[-1].constants = constants
         return super()._at_launch(original, executor, args, kwargs)
@@ -139,39 +139,31 @@ class Watch(Trace):
         return super()._at_program(original, builder, x, y, z)
 
     def _at_load(self, original: Callable, builder, pointers, mask, other, *rest, **named):
-        counts, size = self.counts[-1], 0
-        for memory, at, size, _ in self._touched(pointers, mask, "reads"):
-            access = counts.tensors.setdefault(self._name(memory), Access())
-            access.loaded += at.size * size
-            access.loaded_once += self._new_bytes(memory, "loaded", at, size)
-        line = self._line_of_the_kernel()
+        counts, line = self.counts[-1], self._line_of_the_kernel()
         if counts.programs == 1 and self._visits[line] <= 1:
-            counts.loads[line] += pointers.data.size * size
+            bits = pointers.get_element_ty().primitive_bitwidth
+            counts.loads[line] += pointers.data.size * max(1, bits // 8)
         return super()._at_load(original, builder, pointers, mask, other, *rest, **named)
 
-    def _at_store(self, original: Callable, builder, pointers, value, mask, *rest, **named):
-        self._count_stores(pointers, mask)
-        return super()._at_store(original, builder, pointers, value, mask, *rest, **named)
+    def _count_load(self, memory: Memory, at: np.ndarray, size: int) -> None:
+        super()._count_load(memory, at, size)
+        access = self._access(memory)
+        access.loaded += at.size * size
+        access.loaded_once += self._new_bytes(memory, "loaded", at, size)
 
-    def _at_rmw(self, original: Callable, builder, op, pointers, value, mask, *rest):
-        floats = value.dtype.scalar.is_floating()
-        for name in self._count_stores(pointers, mask):
-            self.added[name] = self.added.get(name, False) or floats
-        return super()._at_rmw(original, builder, op, pointers, value, mask, *rest)
+    def _count_store(self, memory: Memory, at: np.ndarray, size: int) -> None:
+        super()._count_store(memory, at, size)
+        access = self._access(memory)
+        access.stored += at.size * size
+        access.stored_once += self._new_bytes(memory, "stored", at, size)
 
-    def _at_cas(self, original: Callable, builder, pointers, *rest):
-        for name in self._count_stores(pointers, _everywhere(pointers)):
-            self.added.setdefault(name, False)
-        return super()._at_cas(original, builder, pointers, *rest)
+    def _count_atomic(self, memory: Memory, at: np.ndarray, size: int, sums_floats: bool) -> None:
+        self._count_store(memory, at, size)
+        name = self._name(memory)
+        self.added[name] = self.added.get(name, False) or sums_floats
 
-    def _count_stores(self, pointers, mask) -> list[str]:
-        names = []
-        for memory, at, size, _ in self._touched(pointers, mask, "writes"):
-            access = self.counts[-1].tensors.setdefault(self._name(memory), Access())
-            access.stored += at.size * size
-            access.stored_once += self._new_bytes(memory, "stored", at, size)
-            names.append(self._name(memory))
-        return names
+    def _access(self, memory: Memory) -> Access:
+        return self.counts[-1].tensors.setdefault(self._name(memory), Access())
 
     def _new_bytes(self, memory: Memory, kind: str, at: np.ndarray, size: int) -> int:
         """How many of these bytes the launch has not loaded, or stored, before."""
