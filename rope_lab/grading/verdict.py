@@ -92,12 +92,7 @@ class Verdict:
         """A box with a line beside it, colored by the outcome, which is bold; None: plain text."""
         if not self.boxed:
             return None
-        style = f"border-left: 4px solid {COLORS[self.state]}; padding-left: 0.8em; "
-        style += LINES_END_BETWEEN_WORDS
-        classes = f"lab-verdict lab-{self.state.replace(' ', '-')}"
-        outcome = self.state.upper()
-        rest = html.escape(repr(self).removeprefix(outcome))
-        return f'<pre class="{classes}" style="{style}"><b>{outcome}</b>{rest}</pre>'
+        return box(self.state, repr(self))
 
     def _lines_about_the_wrong_case(self) -> list[str]:
         count = len(self.right_cases)
@@ -120,3 +115,19 @@ class Verdict:
         if self.wrong_cases and self.right_cases:
             lines.append("  also wrong: " + ", ".join(self.wrong_cases))
         return lines
+
+
+def box(state: str, text: str) -> str:
+    """HTML of a text that begins with its state: that is bold, and colors the line beside it."""
+    style = f"border-left: 4px solid {COLORS[state]}; padding-left: 0.8em; "
+    style += LINES_END_BETWEEN_WORDS
+    classes = f"lab-verdict lab-{state.replace(' ', '-')}"
+    outcome = state.upper()
+    rest = html.escape(text.removeprefix(outcome))
+    return f'<pre class="{classes}" style="{style}"><b>{outcome}</b>{rest}</pre>'
+
+
+def raised(error: Exception) -> str:
+    """'raises TypeError: ...', with the error's first line."""
+    first = (str(error).strip().splitlines() or [""])[0]
+    return f"raises {type(error).__name__}: {first}"

@@ -15,6 +15,7 @@ from ...timing import measure
 from ..climb.check_rung import last_line
 from ..climb.launch import Launch, launches_of
 from ..judge import SECONDS, interrupted_in_a_sentence, shipped_call
+from ..verdict import raised
 from .code import code_of
 from .inspection import Inspected, Inspection
 from .limits import Work, gpu_of
@@ -79,7 +80,7 @@ def inspect(
         with one_configuration(configuration) as tuned, counter() as eager:
             launches = launches_of(call)
     except Exception as error:  # whatever a function does with a tensor that has no memory
-        return Inspection(**about, refused=f"on tensors without memory {_line(error)}")
+        return Inspection(**about, refused=f"on tensors without memory it {raised(error)}")
     about |= {"tuned": tuned, "eager": tuple(eager.kernels)}
     if refused := _unlike(runs, launches):
         return Inspection(**about, refused=refused)
@@ -255,8 +256,3 @@ def _measured(function: Callable, make: Callable, large: int) -> float | None:
 
 def _own(result: object, inputs: Sequence) -> object:
     return result if result is not None else [x for x in inputs if isinstance(x, Tensor)]
-
-
-def _line(error: Exception) -> str:
-    text = str(error).strip().splitlines() or [""]
-    return f"it raises {type(error).__name__}: {text[0]}"

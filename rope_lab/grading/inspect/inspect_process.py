@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from ..check import clone, compare
 from ..judge_process import in_words, load, said, same_bits, start
+from ..verdict import raised
 from .tuners import one_configuration
 from .watch import Watch
 
@@ -39,7 +40,8 @@ def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
             try:
                 run = _Run(function, reference, _made(make, size), tolerance)
             except Exception as error:  # whatever they may raise
-                return {"runs": [], "refused": f"at size {size} {_of_the_frame(error)}"}
+                words = f"at size {size} the reference or make {raised(error)}"
+                return {"runs": [], "refused": words}
             runs.append(run.found() | {"size": size, "tuned": tuned})
         if runs[-1]["wrong"] or runs[-1]["refused"]:
             break
@@ -55,11 +57,6 @@ def _made(make: Callable, size: int) -> list:
     if any(isinstance(x, Tensor) for x in tree_leaves(nested)):
         raise TypeError("make returns tensors within a tuple, list or dict; accepted: one by one")
     return list(inputs)
-
-
-def _of_the_frame(error: Exception) -> str:
-    first = (str(error).splitlines() or [""])[0]
-    return f"the reference or make raises {type(error).__name__}: {first}"
 
 
 class _Run:

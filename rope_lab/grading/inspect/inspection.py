@@ -1,12 +1,13 @@
 """What `lab.inspect` returns: a page of text, and a picture."""
 
-import html
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...profiling.traffic import Kernel
 from ...records import QUIET
-from ..verdict import COLORS, LINES_END_BETWEEN_WORDS, NOT_YET, RIGHT, WRONG
+from ..climb.targets import number
+from ..verdict import NOT_YET, RIGHT, WRONG, box
 from .code import Code
 from .limits import CHANGES, NEXT_LAUNCH_US, Gpu, Work, binding, times_of
 
@@ -59,17 +60,17 @@ class Inspected:
         times = {n: t["loaded"] / (t["loaded_once"] or 1) for n, t in self.tensors.items()}
         return {name: count for name, count in times.items() if count > _TWICE}
 
-    def lines(self, arch: str) -> list[str]:
+    def lines(self) -> list[str]:
         """What the page says of it."""
         compiled, code = self.code.compiled, self.code
         warps = f"{compiled.num_warps} warp{'s' * (compiled.num_warps > 1)}"
-        found = [f"{self.kernel}: {_number(self.programs)} programs of {warps}"]
+        found = [f"{self.kernel}: {number(self.programs)} programs of {warps}"]
         asked = f"{_bytes(self.requested)} requested, {_bytes(self.work.moved)} needed"
         if again := [f"{name} {_times(count)} times" for name, count in self.again.items()]:
             asked += f"; loaded again: {', '.join(again)}"
         found.append(f"  bytes         {asked}")
         if self.functions:
-            each = (f"{name} {_number(count)}" for name, count in self.functions.items())
+            each = (f"{name} {number(round(count))}" for name, count in self.functions.items())
             found.append(f"  evaluations   {', '.join(each)}")
         if self.flops:
             words = f"{self.flops / 1e9:.3g} GFLOP; tensor cores are not in the law"
@@ -87,7 +88,7 @@ class Inspected:
         )
         found.append(
             f"  order         {code.loads_first} of {code.loads} loads before the first branch; "
-            f"{_number(self.work.in_flight)} bytes in flight a program"
+            f"{number(round(self.work.in_flight))} bytes in flight a program"
         )
         if code.shuffles or code.barriers:
             found.append(f"  exchange      {code.shuffles} shuffles, {code.barriers} barriers")
@@ -117,7 +118,7 @@ class Inspection:
     refused: str = ""
     wrong: str = ""
     owner: str = ""
-    sizes: tuple[int, ...] = ()
+    sizes: Sequence[int] = ()
     large: int = 0
     tuned: dict[str, str] = field(default_factory=dict)
     atomics: dict[str, bool] = field(default_factory=dict)
@@ -175,9 +176,9 @@ class Inspection:
         if self.ok and self.refused:
             found.append(f"  no more is known: {self.refused}")
         if self.launches:
-            found.append(f"At size {_number(self.large)}, compiled for {self.gpu.arch}")
+            found.append(f"At size {number(self.large)}, compiled for {self.gpu.arch}")
         for launch in self.launches:
-            found += launch.lines(self.gpu.arch)
+            found += launch.lines()
         if self.eager:
             names = (f"{k.name} {_bytes(k.bytes_read + k.bytes_written)}" for k in self.eager)
             found.append(f"PyTorch's own kernels: {', '.join(names)}")
@@ -203,11 +204,7 @@ class Inspection:
 
     def _repr_html_(self) -> str:
         state = WRONG if self.wrong else RIGHT if self.ok else NOT_YET
-        style = f"border-left: 4px solid {COLORS[state]}; padding-left: 0.8em; "
-        style += LINES_END_BETWEEN_WORDS
-        first, *rest = repr(self).split("\n")
-        text = "\n".join([f"<b>{html.escape(first)}</b>", *map(html.escape, rest)])
-        return f'<pre class="lab-verdict" style="{style}">{text}</pre>'
+        return box(state, repr(self))
 
     def draw(self) -> None:
         """A bar for each limit of each launch, the predicted and the measured time."""
@@ -228,15 +225,11 @@ def _instructions(code: Code) -> str:
     if code.instructions is None:
         return code.why_not
     exact = "" if not code.estimated else ", an estimate: through a loop"
-    return f"{_number(round(code.instructions))} a warp{exact}"
-
-
-def _number(value: float) -> str:
-    return f"{round(value):,}".replace(",", " ")
+    return f"{number(round(code.instructions))} a warp{exact}"
 
 
 def _times(count: float) -> str:
-    return f"{count:.3g}" if count < 100 else _number(count)
+    return f"{count:.3g}" if count < 100 else number(round(count))
 
 
 def _bytes(value: float) -> str:

@@ -24,7 +24,7 @@ def one_configuration(number: int) -> Iterator[dict[str, str]]:
         taken[self.base_fn.__name__] = words
         options = config.all_kwargs()
         if config.pre_hook is not None:
-            config.pre_hook(dict(zip(self.arg_names, args, strict=False)) | kwargs | options)
+            config.pre_hook(self.nargs | kwargs | options)
         return self.fn.run(*args, **kwargs, **options)
 
     original, Autotuner.run = Autotuner.run, run
