@@ -41,7 +41,8 @@ RUN python3 -m venv "$VENV" \
     fi \
     && for package in rope_kernels rope_lab rope_lab/compiler rope_lab/figures \
         rope_lab/grading rope_lab/grading/climb rope_lab/grading/diagnose \
-        rope_lab/grading/exercises rope_lab/grading/inspect rope_lab/profiling rope_lab/rungs rope_lab/steps; do \
+        rope_lab/grading/exercises rope_lab/grading/inspect rope_lab/profiling rope_lab/rungs \
+        rope_lab/steps; do \
         mkdir -p "$package" && touch "$package/__init__.py"; \
     done \
     && touch README.md \

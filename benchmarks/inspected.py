@@ -1,20 +1,23 @@
 """Kernels that are not ours, under `lab.inspect`: predicted without a GPU, then timed on one.
 
-    python -m benchmarks.inspected sources Liger=/path/of/a/clone Unsloth=... FlashAttention=...
+    python -m benchmarks sources inspected/Liger=/path/of/a/clone
     python -m benchmarks.inspected                  # all of them; names choose some
     python -m benchmarks.inspected --out benchmarks/results/nvidia-h200-inspected.json
 
-The files are unpacked as `benchmarks sources` does, into `.peers/`, and never committed. Each
-kernel is called by its project's launcher, or by ours where that one asks the GPU something. With a
-GPU the measured time is beside the predicted one.
+The files are unpacked into `.peers/`, and never committed. Each kernel is called by its project's
+launcher, or by ours where that one asks the GPU something. With a GPU the measured time is beside
+the predicted one.
 """
 
 import argparse
+import functools
+import importlib
 import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +27,7 @@ from benchmarks.peers.sources import Source
 
 HERE = Path(__file__).resolve().parent
 _LIGER = "src/liger_kernel"
-SOURCES = {
+SOURCES = {  # unpacked by `python -m benchmarks sources`
     "Liger": Source(
         "inspected/Liger",
         "https://github.com/linkedin/Liger-Kernel",
@@ -66,12 +69,11 @@ SOURCES = {
         },
     ),
 }
-# where Python finds them; files without a package around them are found by their folders' names
-for _path in (
+_FOLDERS = (
     *(SOURCES["Liger"].folder() / "src", SOURCES["Unsloth"].folder()),
     *(SOURCES["FlashAttention"].folder(), HERE / "peers" / "stubs" / "inspected"),
-):
-    sys.path.append(str(_path))
+)
+_PACKAGES = "liger_kernel", "unsloth", "unsloth_zoo", "flash_attn"
 
 _BF16 = (2e-2, 2e-2)  # several roundings on the way: theirs, and as they mean it
 _WIDE = 4096  # columns
@@ -86,6 +88,24 @@ class Peer:
     make: Callable
     small: int = 2
     large: int = 16384
+
+
+@functools.cache
+def theirs(module: str) -> ModuleType:
+    """A module as it was unpacked. Nobody else imports it: an installed one is not shadowed."""
+    installed = {name: sys.modules.pop(name) for name in _of_the_packages()}
+    sys.path[:0] = map(str, _FOLDERS)
+    try:
+        return importlib.import_module(module)
+    finally:
+        del sys.path[: len(_FOLDERS)]
+        for name in _of_the_packages():
+            del sys.modules[name]
+        sys.modules.update(installed)
+
+
+def _of_the_packages() -> list[str]:
+    return [name for name in sys.modules if name.partition(".")[0] in _PACKAGES]
 
 
 def rows(size: int, device: str, columns: int = _WIDE) -> Tensor:
@@ -146,19 +166,17 @@ def heads_and_table(size: int, device: str) -> tuple:
 
 
 def liger_rms_norm(x: Tensor, w: Tensor) -> Tensor:
-    from liger_kernel.ops.rms_norm import rms_norm_forward
-
-    return rms_norm_forward(x, w, 1e-6, 0.0, "llama", True)[0]
+    ops = theirs("liger_kernel.ops.rms_norm")
+    return ops.rms_norm_forward(x, w, 1e-6, 0.0, "llama", True)[0]
 
 
 def liger_rms_norm_of_short_rows(x: Tensor, w: Tensor) -> Tensor:
-    from liger_kernel.ops.rms_norm import _block_rms_norm_forward_kernel
-
+    ops = theirs("liger_kernel.ops.rms_norm")
     y, r = torch.empty_like(x), torch.empty(len(x), dtype=torch.float32, device=x.device)
     strides = {"Y": y, "X": x, "W": w, "RSTD": r}
     arguments = [part for t in strides.values() for part in (t, t.stride(0))]
     grid = (-(-len(x) // 16),)
-    _block_rms_norm_forward_kernel[grid](
+    ops._block_rms_norm_forward_kernel[grid](
         *arguments, *(len(x), x.shape[1], 1e-6, 0.0, 0, True), BLOCK_SIZE=128, BLOCK_ROW=16
     )
     return y
@@ -169,15 +187,13 @@ def rms_norm(x: Tensor, w: Tensor) -> Tensor:
 
 
 def liger_layer_norm(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
-    from liger_kernel.ops.layer_norm import layer_norm_forward
-
-    return layer_norm_forward(x, w, b, 1e-6)[0]
+    ops = theirs("liger_kernel.ops.layer_norm")
+    return ops.layer_norm_forward(x, w, b, 1e-6)[0]
 
 
 def unsloth_layer_norm(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
-    from unsloth.kernels.layernorm import Fast_Layernorm
-
-    return Fast_Layernorm.apply(x, w, b, 1e-6)
+    ops = theirs("unsloth.kernels.layernorm")
+    return ops.Fast_Layernorm.apply(x, w, b, 1e-6)
 
 
 def layer_norm(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
@@ -185,15 +201,13 @@ def layer_norm(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
 
 
 def liger_swiglu(a: Tensor, b: Tensor) -> Tensor:
-    from liger_kernel.ops.swiglu import swiglu_forward
-
-    return swiglu_forward(a, b)[2]
+    ops = theirs("liger_kernel.ops.swiglu")
+    return ops.swiglu_forward(a, b)[2]
 
 
 def unsloth_swiglu(a: Tensor, b: Tensor) -> Tensor:
-    from unsloth.kernels.swiglu import swiglu_fg_kernel
-
-    return swiglu_fg_kernel(a[None], b[None])[0]
+    ops = theirs("unsloth.kernels.swiglu")
+    return ops.swiglu_fg_kernel(a[None], b[None])[0]
 
 
 def swiglu(a: Tensor, b: Tensor) -> Tensor:
@@ -201,9 +215,8 @@ def swiglu(a: Tensor, b: Tensor) -> Tensor:
 
 
 def liger_swiglu_backward(a: Tensor, b: Tensor, dc: Tensor) -> None:
-    from liger_kernel.ops.swiglu import swiglu_backward
-
-    swiglu_backward(a, b, dc)
+    ops = theirs("liger_kernel.ops.swiglu")
+    ops.swiglu_backward(a, b, dc)
 
 
 def swiglu_backward_in_place(a: Tensor, b: Tensor, dc: Tensor) -> None:
@@ -214,21 +227,18 @@ def swiglu_backward_in_place(a: Tensor, b: Tensor, dc: Tensor) -> None:
 
 
 def liger_geglu(a: Tensor, b: Tensor) -> Tensor:
-    from liger_kernel.ops.geglu import geglu_forward
-
-    return geglu_forward(a, b)[2]
+    ops = theirs("liger_kernel.ops.geglu")
+    return ops.geglu_forward(a, b)[2]
 
 
 def unsloth_geglu(a: Tensor, b: Tensor) -> Tensor:
-    from unsloth.kernels.geglu import geglu_approx_forward_kernel
-
-    return geglu_approx_forward_kernel(a[None], b[None])[0]
+    ops = theirs("unsloth.kernels.geglu")
+    return ops.geglu_approx_forward_kernel(a[None], b[None])[0]
 
 
 def unsloth_exact_geglu(a: Tensor, b: Tensor) -> Tensor:
-    from unsloth.kernels.geglu import geglu_exact_forward_kernel
-
-    return geglu_exact_forward_kernel(a[None], b[None])[0]
+    ops = theirs("unsloth.kernels.geglu")
+    return ops.geglu_exact_forward_kernel(a[None], b[None])[0]
 
 
 def geglu(a: Tensor, b: Tensor) -> Tensor:
@@ -240,9 +250,8 @@ def exact_geglu(a: Tensor, b: Tensor) -> Tensor:
 
 
 def liger_softmax(x: Tensor) -> Tensor:
-    from liger_kernel.ops.softmax import _softmax_forward
-
-    return _softmax_forward(x)[0]
+    ops = theirs("liger_kernel.ops.softmax")
+    return ops._softmax_forward(x)[0]
 
 
 def softmax(x: Tensor) -> Tensor:
@@ -250,9 +259,8 @@ def softmax(x: Tensor) -> Tensor:
 
 
 def liger_rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> None:
-    from liger_kernel.ops.rope import rope_forward
-
-    rope_forward(q, k, cos, sin)
+    ops = theirs("liger_kernel.ops.rope")
+    ops.rope_forward(q, k, cos, sin)
 
 
 def rope_in_place(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> None:
@@ -262,9 +270,8 @@ def rope_in_place(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> None:
 
 
 def liger_add_rms_norm(x: Tensor, residual: Tensor, w: Tensor) -> tuple:
-    from liger_kernel.ops.fused_add_rms_norm import fused_add_rms_norm_forward
-
-    return fused_add_rms_norm_forward(x, residual, w, 1e-6, 0.0, "llama")[:2]
+    ops = theirs("liger_kernel.ops.fused_add_rms_norm")
+    return ops.fused_add_rms_norm_forward(x, residual, w, 1e-6, 0.0, "llama")[:2]
 
 
 def add_rms_norm(x: Tensor, residual: Tensor, w: Tensor) -> tuple:
@@ -273,9 +280,8 @@ def add_rms_norm(x: Tensor, residual: Tensor, w: Tensor) -> tuple:
 
 
 def liger_dyt(x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
-    from liger_kernel.ops.dyt import liger_dyt_fwd
-
-    return liger_dyt_fwd(x, gamma[:1], gamma, beta)
+    ops = theirs("liger_kernel.ops.dyt")
+    return ops.liger_dyt_fwd(x, gamma[:1], gamma, beta)
 
 
 def dyt(x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
@@ -283,9 +289,8 @@ def dyt(x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
 
 
 def liger_kl_div(predicted: Tensor, true: Tensor) -> Tensor:
-    from liger_kernel.ops.kl_div import kldiv_forward_triton
-
-    return kldiv_forward_triton(predicted, true, True, "none", 1e-10)
+    ops = theirs("liger_kernel.ops.kl_div")
+    return ops.kldiv_forward_triton(predicted, true, True, "none", 1e-10)
 
 
 def two_rows_in_fp32(size: int, device: str) -> tuple:
@@ -297,9 +302,8 @@ def kl_div(predicted: Tensor, true: Tensor) -> Tensor:
 
 
 def liger_group_norm(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
-    from liger_kernel.ops.group_norm import group_norm_forward
-
-    return group_norm_forward(x, 8, 4, w, b, 1e-6)[0]
+    ops = theirs("liger_kernel.ops.group_norm")
+    return ops.group_norm_forward(x, 8, 4, w, b, 1e-6)[0]
 
 
 def images(size: int, device: str) -> tuple:
@@ -313,19 +317,17 @@ def group_norm(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
 
 
 def liger_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    from liger_kernel.ops.cross_entropy import cross_entropy_forward
-
-    return cross_entropy_forward(
+    ops = theirs("liger_kernel.ops.cross_entropy")
+    return ops.cross_entropy_forward(
         logits, labels, None, -100, 0.0, 0.0, "none", None, return_z_loss=False
     )[0]
 
 
 def flash_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    from flash_attn.ops.triton.cross_entropy import cross_entropy_fwd_kernel
-
+    ops = theirs("flash_attn.ops.triton.cross_entropy")
     n, columns = logits.shape
     losses, lse, z_losses = torch.empty(3, n, device=logits.device)
-    cross_entropy_fwd_kernel[(n,)](
+    ops.cross_entropy_fwd_kernel[(n,)](
         *(losses, lse, z_losses, logits, labels, 0.0, 1.0, 0.0, -100, columns, 0, columns),
         logits.stride(0),
         **{"BLOCK_SIZE": 16384, "SPLIT": False, "PRECOMPUTED_LSE": False, "num_warps": 16},
@@ -342,10 +344,9 @@ def cross_entropy_in_fp32(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def liger_sparsemax(x: Tensor, falling: Tensor) -> Tensor:
-    from liger_kernel.ops.sparsemax import _sparsemax_forward_kernel
-
+    ops = theirs("liger_kernel.ops.sparsemax")
     out, (n, columns) = torch.empty_like(x), x.shape
-    _sparsemax_forward_kernel[(n,)](
+    ops._sparsemax_forward_kernel[(n,)](
         *(x, columns, falling, columns, out, columns, columns), BLOCK_SIZE=columns, num_warps=8
     )
     return out
@@ -365,11 +366,10 @@ def sparsemax(x: Tensor, falling: Tensor) -> Tensor:
 
 
 def flash_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    from flash_attn.ops.triton.rotary import rotary_kernel
-
+    ops = theirs("flash_attn.ops.triton.rotary")
     out, (b, s, h, d) = torch.empty_like(x), x.shape
     strides = out.stride() + x.stride()
-    rotary_kernel[(h // 2, -(-s // 8), b)](
+    ops.rotary_kernel[(h // 2, -(-s // 8), b)](
         *(out, x, cos, sin, None, 0, s, h, s, *strides),
         *(d, False, False, False, False),
         **{"BLOCK_M": 8, "BLOCK_H": 2},
@@ -545,15 +545,10 @@ def table_of(record: dict) -> str:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", help="'sources NAME=PATH ...', or pieces of names")
+    parser.add_argument("names", nargs="*", help="pieces of names; none: all")
     parser.add_argument("--gpu", default="sm_90")
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args(arguments)
-    if chosen.names[:1] == ["sources"]:
-        for origin in chosen.names[1:]:
-            name, _, path = origin.partition("=")
-            SOURCES[name].unpack(Path(path))
-        return 0
     table = {}
     for name, peer in (PEERS | OURS).items():
         if not chosen.names or any(piece in name for piece in chosen.names):

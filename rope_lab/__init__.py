@@ -23,8 +23,8 @@ _LOADED_LATER = {
 }
 _FUNCTIONS_OF = {  # these load Triton
     "check_norm": ".grading.climb.check_norm",
-    "inspect": ".grading.inspect.inspect",
     "check_rung": ".grading.climb.check_rung",
+    "inspect": ".grading.inspect.inspect",
     "ladder": ".grading.climb.ladder",
     "mine": ".rungs.kept",
     "ours": ".rungs.kept",

@@ -91,30 +91,31 @@ def blob_id(content: bytes) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """The command: unpack what is named, then say what is there and what is missing."""
-    from benchmarks.providers import SOURCES  # whose files import this one
+    from benchmarks import inspected, providers  # whose files import this one
 
+    sources = providers.SOURCES | {source.name: source for source in inspected.SOURCES.values()}
     parser = argparse.ArgumentParser(
         "python -m benchmarks sources",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("origins", nargs="*", metavar="NAME=PATH", help=", ".join(SOURCES))
+    parser.add_argument("origins", nargs="*", metavar="NAME=PATH", help=", ".join(sources))
     parser.add_argument("--clone", action="store_true", help="clone what is still missing")
     options = parser.parse_args(arguments)
     try:
         for origin in options.origins:
             name, separator, path = origin.partition("=")
-            if not separator or name not in SOURCES:
-                named = f"NAME=PATH, NAME of {list(SOURCES)}"
+            if not separator or name not in sources:
+                named = f"NAME=PATH, NAME of {list(sources)}"
                 raise ValueError(f"origins has {origin!r}; accepted: {named}")
-            SOURCES[name].unpack(Path(path))
-        for source in SOURCES.values():
+            sources[name].unpack(Path(path))
+        for source in sources.values():
             if options.clone and source.missing():
                 source.clone()
     except (ValueError, subprocess.CalledProcessError) as failure:
         print(failure, file=sys.stderr)
         return 1
-    for source in SOURCES.values():
+    for source in sources.values():
         state = "missing" if source.missing() else "unpacked"
         print(f"{source.name:20} {state:10} {source.repository}, {source.revision}")
     return 0

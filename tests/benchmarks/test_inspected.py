@@ -49,5 +49,5 @@ def test_ours_are_right(name):
 @pytest.mark.parametrize("name", inspected.PEERS)
 def test_those_of_others_are_right(name):
     if any(source.missing() for source in inspected.SOURCES.values()):
-        pytest.skip("python -m benchmarks.inspected sources unpacks them")
+        pytest.skip("python -m benchmarks sources unpacks them")
     assert inspected.inspected(inspected.PEERS[name], "sm_90").ok
