@@ -2,6 +2,8 @@
 
 import json
 import re
+import sys
+from types import ModuleType
 
 import pytest
 
@@ -36,6 +38,17 @@ def test_every_kernel_is_on_record():
     assert len([name for name in near if name in inspected.PEERS]) == 16
     bind = {row["binds"] for row in rows.values() if row["binds"]}
     assert bind == {"bytes", "instructions", "starts", "latency"}
+
+
+def test_their_modules_shadow_no_package(monkeypatch, tmp_path):
+    (tmp_path / "flash_attn").mkdir()
+    (tmp_path / "flash_attn" / "made_up.py").write_text("NUMBER = 1\n")
+    installed = ModuleType("flash_attn")
+    monkeypatch.setitem(sys.modules, "flash_attn", installed)
+    monkeypatch.setattr(inspected, "_FOLDERS", (tmp_path,))
+    assert inspected.theirs("flash_attn.made_up").NUMBER == 1
+    assert sys.modules["flash_attn"] is installed and str(tmp_path) not in sys.path
+    assert "flash_attn.made_up" not in sys.modules
 
 
 @pytest.mark.usefixtures("needs_triton")
