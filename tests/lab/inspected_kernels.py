@@ -283,3 +283,64 @@ def matrices(size: int, device: str) -> tuple:
 
 def matmul_in_pytorch(a: Tensor, b: Tensor) -> Tensor:
     return (a.double() @ b.double()).float()
+
+
+def unwritten(x):
+    raise NotImplementedError("write the kernel")
+
+
+@triton.jit
+def columns_kernel(x_ptr, out_ptr, rows, COLUMNS: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i % rows * COLUMNS + i // rows, mask=i < rows * COLUMNS)
+    tl.store(out_ptr + i, x, mask=i < rows * COLUMNS)
+
+
+def transposed(x: Tensor) -> Tensor:
+    """Neighbors in a block load elements a whole row apart."""
+    rows, columns = x.shape
+    out = x.new_empty(columns, rows)
+    columns_kernel[(triton.cdiv(x.numel(), 128),)](x, out, rows, COLUMNS=columns, BLOCK=128)
+    return out
+
+
+def many_rows(size: int, device: str) -> tuple:
+    return (torch.randn(64 * size, WIDTH, device=device),)
+
+
+def transposed_in_pytorch(x: Tensor) -> Tensor:
+    return x.T.contiguous()
+
+
+@triton.jit
+def powers_kernel(x_ptr, out_ptr, n, STEPS: tl.constexpr, BLOCK: tl.constexpr):
+    for first in range(tl.program_id(0) * BLOCK, n, BLOCK * tl.num_programs(0)):
+        i = first + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + i, mask=i < n)
+        for _ in tl.static_range(STEPS):
+            x = x * x - 1
+        tl.store(out_ptr + i, x, mask=i < n)
+
+
+def powers(x: Tensor, steps: int = 16) -> Tensor:
+    out, n = torch.empty_like(x), x.numel()
+    powers_kernel[(triton.cdiv(n, 4096),)](x, out, n, STEPS=steps, BLOCK=4096)
+    return out
+
+
+def more_powers(x: Tensor) -> Tensor:
+    return powers(x, 32)
+
+
+def powers_in_pytorch(x: Tensor, steps: int = 16) -> Tensor:
+    for _ in range(steps):
+        x = x * x - 1
+    return x
+
+
+def more_powers_in_pytorch(x: Tensor) -> Tensor:
+    return powers_in_pytorch(x, 32)
+
+
+def halves(size: int, device: str) -> tuple:
+    return (torch.full((4096 * size,), 0.5, device=device),)

@@ -216,3 +216,28 @@ def test_a_gpu_is_measured_beside_the_law(kernels):
     assert found.measured_us > 0
     taken = record_machine.take_limits()
     assert taken["arch"].startswith("sm_") and taken["starts"]["us"][1] > taken["starts"]["us"][0]
+
+
+def test_what_is_not_written_yet_says_so_without_a_place(kernels):
+    found = inspected(kernels.unwritten, kernels.double, kernels.rows)
+    assert repr(found) == "NOT YET: write the kernel"
+
+
+def test_lanes_that_load_a_row_apart_are_told(kernels):
+    arguments = kernels.transposed, kernels.transposed_in_pytorch, kernels.many_rows
+    found = inspected(*arguments, small=2, large=600)
+    (launch,) = found.launches
+    assert launch.scattered == {"x_ptr": pytest.approx(4, rel=0.1)}
+    assert "predicted at least" in repr(found) and "sector" in launch.unknown
+    coalesced = inspected(kernels.swiglu, kernels.swiglu_in_pytorch, kernels.two_rows)
+    assert not coalesced.launches[0].scattered
+
+
+def test_unrolled_turns_are_counted_once(kernels):
+    few = inspected(kernels.powers, kernels.powers_in_pytorch, kernels.halves, tolerance=SUM)
+    more = inspected(
+        kernels.more_powers, kernels.more_powers_in_pytorch, kernels.halves, tolerance=SUM
+    )
+    (few,), (more,) = few.launches, more.launches
+    each = 4096 // 128  # elements of a lane
+    assert more.code.instructions - few.code.instructions == pytest.approx(16 * each, rel=0.3)

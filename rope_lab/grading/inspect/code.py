@@ -102,9 +102,11 @@ def _through_loops(
     they serve all its visits. How many times, the bytes that its loads bring tell.
     """
     rows, begin = sass_by_row(code), min(kernel_lines(code))
+    source = textwrap.dedent("\n".join(kernel_lines(code).values()))
+    visits = _without_static_turns(source, visits)
     in_a_loop = {place for loop in loops for place in loop} & set(rows)
     line_of = {place: operation.line - begin for place, operation in rows.items()}
-    repeated = _lines_in_loops(textwrap.dedent("\n".join(kernel_lines(code).values())))
+    repeated = _lines_in_loops(source)
     own = set(range(begin, begin + len(kernel_lines(code))))
     if {line + 1 for line in _lines_in_loops(code.program)} - own:
         return {"instructions": None, "why_not": f"{_NOT_COUNTED}, in a function that is called"}
@@ -121,6 +123,18 @@ def _through_loops(
         else:  # a line of a function that is called, or of none
             total += most / unrolled if place in in_a_loop else 1
     return {"instructions": total, "estimated": True}
+
+
+def _without_static_turns(source: str, visits: dict[int, int]) -> dict[int, float]:
+    """Visits but for the turns of `tl.static_range`: each of them has instructions of its own."""
+    visits = dict(visits)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.For) and "static_range" in ast.unparse(node.iter):
+            first, last = node.body[0].lineno - 1, node.end_lineno
+            turns = visits.get(first, 0) / max(1, visits.get(node.lineno - 1, 0))
+            for line in range(first, last):
+                visits[line] = visits.get(line, 0) / max(1, turns)
+    return visits
 
 
 def _bytes_loaded(operation: Operation) -> int:

@@ -70,7 +70,8 @@ def inspect(
     if refused:
         return Inspection(refused=refused)
     if run := next((run for run in runs if run["refused"]), None):
-        return Inspection(refused=f"at size {run['size']} {run['refused']}")
+        where = f"at size {run['size']} " * (not run["unwritten"])
+        return Inspection(refused=where + run["refused"])
     if wrong := next((run for run in runs if run["wrong"]), None):
         where = f"at size {wrong['size']}: {wrong['wrong']}"
         return Inspection(wrong=where, owner=wrong["owner"])

@@ -13,13 +13,21 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from ..check import clone, compare
-from ..judge_process import in_words, load, said, same_bits, start
+from ..judge_process import HOW_TO_BEGIN, in_words, load, said, same_bits, start
 from ..verdict import raised
 from .tuners import one_configuration
 from .watch import Watch
 
 __all__ = ["answer", "start"]  # what `worker.py` calls
 _NUMBERS = itertools.count()  # of jobs: each has files of its own
+_STOPPED = {
+    "wrong": "",
+    "refused": "",
+    "unwritten": False,
+    "owner": "",
+    "counts": [],
+    "atomics": {},
+}
 
 
 def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
@@ -92,15 +100,15 @@ class _Run:
         try:
             with watch:
                 returned = self.function(*self.given)
+        except NotImplementedError as error:
+            return _STOPPED | {"refused": str(error) or HOW_TO_BEGIN, "unwritten": True}
         except Exception as error:  # whatever a function may raise
             reason, owner = in_words(error)
             left = reason.startswith("out of bounds")
-            found = {"wrong": reason * left, "refused": reason * (not left), "owner": owner}
-            return found | {"counts": [], "atomics": {}}
+            return _STOPPED | {"wrong" if left else "refused": reason, "owner": owner}
         wrong, owner = self._wrong(returned, watch)
-        return {
+        return _STOPPED | {
             "wrong": wrong,
-            "refused": "",
             "owner": owner,
             "counts": [counts.shipped() for counts in watch.counts],
             "atomics": watch.added,

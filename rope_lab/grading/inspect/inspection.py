@@ -9,9 +9,11 @@ from ...records import QUIET
 from ..climb.targets import number
 from ..verdict import NOT_YET, RIGHT, WRONG, box
 from .code import Code
-from .limits import CHANGES, NEXT_LAUNCH_US, Gpu, Work, binding, times_of
+from .limits import CHANGES, NEXT_LAUNCH_US, SECTOR, Gpu, Work, binding, times_of
 
 _TWICE = 1.01  # loaded more often than this is loaded again
+_SCATTERED = 2  # whole sectors over the bytes asked for: more is slower than its bytes
+_MUCH = 0.1  # of all bytes that are requested
 UNKNOWN_GPU = "bytes, instructions and registers are exact, the time is not known"
 UNKNOWN_HELP = "`python -m rope_lab.profiling.record_machine` on such a GPU records it"
 
@@ -23,7 +25,7 @@ class Inspected:
     Attributes:
         kernel: its name.
         programs: of its grid.
-        tensors: argument -> bytes `loaded`, `loaded_once`, `stored`, `stored_once`.
+        tensors: argument -> bytes, as in `Access` of watch.py.
         bent: arguments whose bytes don't grow along a straight line.
         functions: evaluations of sine, exponential, ...
         flops: of `tl.dot`.
@@ -43,11 +45,19 @@ class Inspected:
     @property
     def unknown(self) -> str:
         """What the law leaves out here, so that its time is only the least; '' if nothing."""
-        if self.code.compiled.spilled:
-            return f"{self.code.compiled.spilled} bytes a thread are spilled, which moves bytes too"
+        found = []
+        if spilled := self.code.compiled.spilled:
+            found.append(f"{spilled} bytes a thread are spilled, which moves bytes too")
+        if self.scattered:
+            each = (f"{name} {used:.3g}" for name, used in self.scattered.items())
+            words = f"of the {SECTOR} bytes of a sector each load or store uses few"
+            found.append(f"{words}, which costs more than these bytes: {', '.join(each)}")
         if self.bent:
-            return f"not linear in the size, so only roughly known: {', '.join(self.bent)}"
-        return f"instructions: {self.code.why_not}" if self.code.why_not else ""
+            words = "not linear in the size, so only roughly known"
+            found.append(f"{words}: {', '.join(self.bent)}")
+        if self.code.why_not:
+            found.append(f"instructions: {self.code.why_not}")
+        return "; ".join(found)
 
     @property
     def requested(self) -> float:
@@ -59,6 +69,16 @@ class Inspected:
         """Argument -> how many times each of its bytes is loaded, where that is more than once."""
         times = {n: t["loaded"] / (t["loaded_once"] or 1) for n, t in self.tensors.items()}
         return {name: count for name, count in times.items() if count > _TWICE}
+
+    @property
+    def scattered(self) -> dict[str, float]:
+        """Argument -> bytes of a sector that a load or store uses, where few of them are used."""
+        found = {}
+        for name, one in self.tensors.items():
+            asked = one["loaded"] + one["stored"]
+            if asked and one["sectors"] > max(_SCATTERED * asked, _MUCH * self.requested):
+                found[name] = SECTOR * asked / one["sectors"]
+        return found
 
     def lines(self) -> list[str]:
         """What the page says of it."""
@@ -191,7 +211,8 @@ class Inspection:
             return [f"{self.gpu.arch}: {UNKNOWN_GPU}; {UNKNOWN_HELP}"]
         found = [f"By the law, on {self.gpu.origin}"]
         for launch, times in zip(self.launches, self.times, strict=True):
-            each = ", ".join(f"{limit} {us:.3g}" for limit, us in times.items())
+            shown = {binding(times)} if QUIET in os.environ else times  # as above
+            each = ", ".join(f"{limit} {times[limit]:.3g}" for limit in shown)
             found.append(f"  {launch.kernel}: {each} us; the longest: {binding(times)}")
             if launch.unknown:
                 found.append(f"    {launch.unknown}")

@@ -9,6 +9,7 @@ from ...profiling import machines
 from ...profiling.roofline import Machine
 from ...records import Observation, records_folder
 
+SECTOR = 32  # bytes: the least that a GPU fetches
 # of a further launch: a small call in a graph, notebook 08, "08/rows-of-calls"
 NEXT_LAUNCH_US = 1.4
 CHANGES = {  # limit -> the change of notebook 08 that shows it

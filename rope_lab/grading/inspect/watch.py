@@ -14,6 +14,7 @@ import numpy as np
 from triton.runtime.interpreter import GridExecutor, InterpreterBuilder
 
 from ..trace import Memory, Trace, tensors_in, wrap
+from .limits import SECTOR
 
 FUNCTIONS = (
     *("sin", "cos", "tanh", "exp", "exp2", "log", "log2"),
@@ -29,6 +30,7 @@ class Access:
     loaded_once: int = 0  # a byte counts once
     stored: int = 0
     stored_once: int = 0
+    sectors: int = 0  # whole sectors that one load or store at a time touches
 
 
 @dataclass
@@ -150,12 +152,14 @@ class Watch(Trace):
         access = self._access(memory)
         access.loaded += at.size * size
         access.loaded_once += self._new_bytes(memory, "loaded", at, size)
+        access.sectors += SECTOR * np.unique(at // SECTOR).size
 
     def _count_store(self, memory: Memory, at: np.ndarray, size: int) -> None:
         super()._count_store(memory, at, size)
         access = self._access(memory)
         access.stored += at.size * size
         access.stored_once += self._new_bytes(memory, "stored", at, size)
+        access.sectors += SECTOR * np.unique(at // SECTOR).size
 
     def _count_atomic(self, memory: Memory, at: np.ndarray, size: int, sums_floats: bool) -> None:
         self._count_store(memory, at, size)
