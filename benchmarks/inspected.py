@@ -77,17 +77,23 @@ _PACKAGES = "liger_kernel", "unsloth", "unsloth_zoo", "flash_attn"
 
 _BF16 = (2e-2, 2e-2)  # several roundings on the way: theirs, and as they mean it
 _WIDE = 4096  # columns
+_CHANGE = {  # limit -> what `changed` is
+    "instructions": "twice the arithmetic",
+    "starts": "half the programs",
+    "latency": "half the programs",
+}
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A kernel with what `lab.inspect` needs."""
+    """A kernel with what `lab.inspect` needs; `changed` is it after the change of its limit."""
 
     function: Callable
     reference: Callable
     make: Callable
     small: int = 2
     large: int = 16384
+    changed: Callable | None = None
 
 
 @functools.cache
@@ -413,12 +419,12 @@ def our_rms_norm(x: Tensor, w: Tensor) -> Tensor:
     return norm(x, w)
 
 
-def our_persistent_copy(x: Tensor) -> Tensor:
+def our_persistent_copy(x: Tensor, programs: int = 264) -> Tensor:
     """Two programs of one warp on each SM of an H200."""
     from rope_lab.steps.in_flight import persistent_copy_kernel
 
     out = torch.empty_like(x)
-    persistent_copy_kernel[(264,)](x, out, x.numel(), BLOCK=512, num_warps=1)
+    persistent_copy_kernel[(programs,)](x, out, x.numel(), BLOCK=512, num_warps=1)
     return out
 
 
@@ -426,11 +432,28 @@ def same(x: Tensor) -> Tensor:
     return x.clone()
 
 
-def our_small_blocks(x: Tensor) -> Tensor:
+def our_turns(t: Tensor, freqs: Tensor, turns: int = 32) -> Tensor:
+    """Each pair in so many small turns: notebook 08's kernel that is limited by instructions."""
+    from rope_lab.steps.five_limits import knobs_kernel
+
+    out, (s, b, h, d) = torch.empty_like(t), t.shape
+    tiles = s * b * h // 8
+    sizes = {"HALF": d // 2, "BLOCK_R": 8, "TURNS": turns, "num_warps": 4}
+    knobs_kernel[(tiles,)](t, freqs, out, tiles, b * h // 8, **sizes)
+    return out
+
+
+def matching_halves(size: int, device: str) -> tuple:
+    """The headline, whose pairs have one angle each."""
+    t, freqs = headline(size, device)
+    return t, torch.cat((freqs[..., :128], freqs[..., :128]), dim=-1)
+
+
+def our_small_blocks(x: Tensor, block: int = 64) -> Tensor:
     """64 elements a program."""
     from rope_lab.steps.journey import rotate_half_gather
 
-    return rotate_half_gather(x, block=64)
+    return rotate_half_gather(x, block=block)
 
 
 def half_turn(x: Tensor) -> Tensor:
@@ -470,27 +493,48 @@ OURS = {
     "ours, rung 1": Peer(our_rung_1, rotated, headline, 1, 2048),
     "ours, rung 7": Peer(our_rung_7, rotated, headline, 1, 2048),
     "ours, RMSNorm": Peer(our_rms_norm, rms_norm, rows_and_weight),
-    "ours, a copy by 264 programs": Peer(our_persistent_copy, same, only_rows, 33),
-    "ours, rotate_half in blocks of 64": Peer(our_small_blocks, half_turn, only_rows),
+    "ours, 32 turns of each pair": Peer(
+        *(our_turns, rotated, matching_halves, 1, 2048),
+        changed=functools.partial(our_turns, turns=64),
+    ),
+    "ours, a copy by 264 programs": Peer(
+        *(our_persistent_copy, same, only_rows, 33),
+        changed=functools.partial(our_persistent_copy, programs=132),
+    ),
+    "ours, rotate_half in blocks of 64": Peer(
+        *(our_small_blocks, half_turn, only_rows),
+        changed=functools.partial(our_small_blocks, block=128),
+    ),
 }
 
 
-def twice_the_dtype(peer: Peer) -> float | None:
-    """How many times as long it takes in fp32: notebook 08's fourth change. Needs a GPU."""
+def after_changes(peer: Peer) -> dict[str, float | None]:
+    """How many times as long it takes in fp32, and after the change of its limit: notebook 08.
+
+    None for a change that can't be made, or without a GPU.
+    """
     from rope_lab.timing import measure
 
+    found = {"fp32": None, "changed": None}
     if not torch.cuda.is_available():
-        return None
-    narrow = peer.make(peer.large, "cuda")
-    wide = [x.float() if isinstance(x, Tensor) and x.dtype == torch.bfloat16 else x for x in narrow]
-    cases = {"narrow": narrow, "wide": wide}
-    calls = {name: lambda own=own: _first(peer.function(*own), own) for name, own in cases.items()}
-    try:
-        times = measure(calls)
-    except Exception as error:  # a launcher may ask for a dtype
-        print(f"  in fp32: {type(error).__name__}: {error}")
-        return None
-    return round(times["wide"].median_us / times["narrow"].median_us, 2)
+        return found
+    inputs = peer.make(peer.large, "cuda")
+    wide = [x.float() if isinstance(x, Tensor) and x.dtype == torch.bfloat16 else x for x in inputs]
+    cases = {"fp32": (peer.function, wide), "changed": (peer.changed, inputs)}
+    for name, (function, own) in cases.items():
+        calls = {"as it is": _call(peer.function, inputs), "then": _call(function, own)}
+        try:
+            times = measure(calls) if function else None
+        except Exception as error:  # a launcher may ask for a dtype
+            print(f"  {name}: {type(error).__name__}: {error}")
+            continue
+        if times:
+            found[name] = round(times["then"].median_us / times["as it is"].median_us, 2)
+    return found
+
+
+def _call(function: Callable, inputs: list) -> Callable[[], Tensor]:
+    return lambda: _first(function(*inputs), inputs)
 
 
 def _first(result: object, inputs: list) -> Tensor:
@@ -527,19 +571,18 @@ def row_of(found) -> dict:
 def table_of(record: dict) -> str:
     """The record as docs/inspect.md has it."""
     lines = [
-        "| kernel | longest limit | predicted, us | measured, us | off | fp32 takes |",
-        "|---|---|---|---|---|---|",
+        "| kernel | longest limit | predicted, us | measured, us | off | fp32 takes | its change |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name, row in record["kernels"].items():
         predicted, measured = row["predicted_us"], row["measured_us"]
         if predicted is None:
-            lines.append(f"| {name} | refused: {row['refused']} | | | | |")
+            lines.append(f"| {name} | refused: {row['refused']} | | | | | |")
             continue
-        least, wide = "at least " * bool(row["leaves_out"]), row["fp32"]
-        off = f"{predicted / measured - 1:+.0%}"
-        lines.append(
-            f"| {name} | {row['binds']} | {least}{predicted} | {measured} | {off} | {wide} times |"
-        )
+        binds, least = row["binds"], "at least " * bool(row["leaves_out"])
+        changed = f"{_CHANGE[binds]}: {row['changed']} times" if row["changed"] else ""
+        cells = name, binds, f"{least}{predicted}", measured, f"{predicted / measured - 1:+.0%}"
+        lines.append(f"| {' | '.join(map(str, cells))} | {row['fp32']} times | {changed} |")
     return "\n".join(lines)
 
 
@@ -554,7 +597,7 @@ def main(arguments: list[str]) -> int:
         if not chosen.names or any(piece in name for piece in chosen.names):
             found = inspected(peer, chosen.gpu)
             print(f"{name}\n{found}\n", flush=True)
-            table[name] = row_of(found) | {"fp32": twice_the_dtype(peer)}
+            table[name] = row_of(found) | after_changes(peer)
     if chosen.out:
         from rope_lab.records import circumstances
 
