@@ -114,6 +114,8 @@ def test_results_within_results_and_inputs_are_compared(kernels):
     assert "y: " in inspect(kernels.both, kernels.both_in_pytorch).wrong
     assert inspect(kernels.the_other, kernels.first_in_pytorch).wrong.endswith("overwritten: x")
     assert "returns no tensor" in inspect(kernels.swiglu, kernels.nothing).refused
+    overwritten = inspected(kernels.onto_its_input, kernels.double, kernels.rows)
+    assert overwritten.wrong.endswith("an input is overwritten: x")  # and returned
 
 
 def test_programs_that_take_other_lines_are_not_counted(kernels):

@@ -25,7 +25,7 @@ ENOUGH = 2
 EXAM = "10", 2, "check_exercise"  # its solution is not among the solutions
 SOLUTIONS = notebook_form.FOLDER / "solutions"
 TITLE = re.compile(r"^##+ Exercise (\d): ", re.MULTILINE)
-CHECK = re.compile(r"\b(check_(?:answer|choices|exercise|norm|rung|timer))\(")
+CHECK = re.compile(r"\b(check_(?:answer|choices|exercise|norm|rung|timer)|inspect)\(")
 TOO_VAGUE = ("too small", "too large", "a sign", "a wrong stride", "out of bounds", "unwritten")
 
 
@@ -61,7 +61,11 @@ def phrases():
     found = {}
     for wrong in (*wrong_answers.WRONG_ANSWERS, *wrong_answers_first.WRONG_ANSWERS):
         place = wrong.notebook, wrong.exercise
-        check = "check_norm" if (*place, "check_norm") in GRADED else "check_exercise"
+        (check,) = {
+            check
+            for *there, check in GRADED
+            if (*there,) == place and check in ("check_exercise", "check_norm", "inspect")
+        }
         found.setdefault((*place, check), []).append(wrong.told)
     for key, cell in GRADED.items():
         if key[2] == "check_rung":

@@ -139,11 +139,8 @@ class _Run:
                 owner = watch.owner_of(got, at) if at is not None and watch.knows(got) else None
                 found = f"{label}: {verdict.reason}" + _also(watch)
                 return found, said(owner) if at is not None else ""
-        own = {x.untyped_storage().data_ptr() for x in results}
-        for k in changed:
-            mine = self.given[k].untyped_storage().data_ptr() in own
-            if not mine and k not in self.changed_by_reference:
-                return f"an input is overwritten: {self.names[k]}", ""
+        if beyond := [k for k in changed if k not in self.changed_by_reference]:
+            return f"an input is overwritten: {self.names[beyond[0]]}", ""
         return next(iter(watch.races + watch.collisions), ""), ""
 
     def _results(self, reference: Callable, inputs: list) -> tuple[list[Tensor], list[int]]:

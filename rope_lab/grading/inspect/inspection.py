@@ -87,7 +87,7 @@ class Inspected:
         found = [f"{self.kernel}: {number(self.programs)} programs of {warps}"]
         asked = f"{_bytes(self.requested)} requested, {_bytes(self.work.moved)} needed"
         if again := [f"{name} {_times(count)} times" for name, count in self.again.items()]:
-            asked += f"; loaded again: {', '.join(again)}"
+            asked += f"; loaded again, from a cache at best: {', '.join(again)}"
         found.append(f"  bytes         {asked}")
         if self.functions:
             each = (f"{name} {number(round(count))}" for name, count in self.functions.items())
@@ -108,7 +108,8 @@ class Inspected:
         )
         found.append(
             f"  order         {code.loads_first} of {code.loads} loads before the first branch; "
-            f"{number(round(self.work.in_flight))} bytes in flight a program"
+            f"{number(round(self.work.in_flight))} bytes requested before the first is needed, "
+            f"{self.work.resident * self.work.in_flight / 1024:.3g} KiB on an SM"
         )
         if code.shuffles or code.barriers:
             found.append(f"  exchange      {code.shuffles} shuffles, {code.barriers} barriers")
@@ -209,19 +210,27 @@ class Inspection:
             return []
         if not self.times:
             return [f"{self.gpu.arch}: {UNKNOWN_GPU}; {UNKNOWN_HELP}"]
-        found = [f"By the law, on {self.gpu.origin}"]
+        start = self.gpu.machine.start_us
+        found = [f"By the law, on {self.gpu.origin}: {start:.1f} us to start, and"]
         for launch, times in zip(self.launches, self.times, strict=True):
             shown = {binding(times)} if QUIET in os.environ else times  # as above
-            each = ", ".join(f"{limit} {times[limit]:.3g}" for limit in shown)
-            found.append(f"  {launch.kernel}: {each} us; the longest: {binding(times)}")
+            each = ", ".join(f"{limit} {times[limit]:.1f}" for limit in shown)
+            found.append(f"  {launch.kernel}: {each} us; what binds: {binding(times)}")
             if launch.unknown:
                 found.append(f"    {launch.unknown}")
         least = "at least " * any(launch.unknown for launch in self.launches)
-        shows = CHANGES[self.binding]
-        found.append(f"  predicted {least}{self.predicted_us:.3g} us; to see it: {shows}")
-        if self.measured_us is not None and QUIET not in os.environ:
-            found.append(f"  measured here {self.measured_us:.3g} us")
+        shows = f"to see it: {CHANGES[self.binding]}"
+        if any(launch.scattered for launch in self.launches):
+            shows = "first let neighboring lanes load neighbors"
+        found.append(f"  predicted {least}{self.predicted_us:.1f} us; {shows}")
+        if self._shown_us is not None:
+            found.append(f"  measured here {self._shown_us:.1f} us")
         return found
+
+    @property
+    def _shown_us(self) -> float | None:
+        """The measured time; None where outputs are stored or compared."""
+        return None if QUIET in os.environ else self.measured_us
 
     def _repr_html_(self) -> str:
         state = WRONG if self.wrong else RIGHT if self.ok else NOT_YET
@@ -239,7 +248,7 @@ class Inspection:
             limits |= {prefix + limit: us for limit, us in times.items()}
             longest.add(prefix + binding(times))
         title, source = f"What binds: {self.binding}", f"The law of {self.gpu.origin}."
-        limits_of(limits, longest, self.predicted_us, self.measured_us, title, source)
+        limits_of(limits, longest, self.predicted_us, self._shown_us, title, source)
 
 
 def _instructions(code: Code) -> str:

@@ -127,7 +127,7 @@ def _gpu(taken: Observation) -> Gpu:
     fast, slow = starts["us"]
     return Gpu(
         arch=limits["arch"],
-        origin=f"{taken.gpu}, {taken.date} and {limits['date']}",
+        origin=f"{taken.gpu} (recorded {taken.date} and {limits['date']})",
         name=taken.gpu,
         machine=machines.machine_of(taken),
         multiprocessors=taken["multiprocessors"],
