@@ -79,7 +79,7 @@ def _one(result: Tensor | tuple | None, inputs: tuple) -> Tensor:
 def table_of(record: dict) -> str:
     """The record as README has it."""
     lines = [
-        "| | by the law | predicted | measured | of a copy |",
+        "| | by the law alone | predicted | measured | of a copy |",
         "|---|---:|---:|---:|---:|",
     ]
     for written in WRITTEN:
