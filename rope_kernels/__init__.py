@@ -8,6 +8,7 @@ from .api import (
     rope_bw,
     rope_fw,
     rope_qk,
+    rope_to_cache,
     rotate_half,
 )
 from .call.arguments import Freqs, NormRounding, OutputPairing, Rounding
@@ -34,6 +35,7 @@ __all__ = [
     "rope_bw",
     "rope_fw",
     "rope_qk",
+    "rope_to_cache",
     "rotate_half",
     "sum_of_squares",
 ]

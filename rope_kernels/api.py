@@ -7,6 +7,7 @@ from torch import Tensor
 
 from . import reference
 from .call.arguments import (
+    CacheCall,
     Call,
     Freqs,
     NormCall,
@@ -28,7 +29,7 @@ from .call.checks import (
 )
 from .call.formats import TensorFormat
 from .call.positions import CpOrder, chunks_of, find_in_packed, positions_of_rank
-from .routes import rotate_call
+from .routes import rotate_call, write_to_cache_call
 
 
 def apply_rotary_pos_emb(
@@ -398,6 +399,127 @@ def qk_norm_rope(
     )
     q, k = rotate_call(call)
     return q, k
+
+
+def rope_to_cache(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    freqs: Freqs,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slot_mapping: Tensor,
+    *,
+    position_ids: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    start_positions: int | Tensor | None = None,
+    inplace: bool = False,
+    return_k: bool = False,
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
+    q_weight: Tensor | None = None,
+    k_weight: Tensor | None = None,
+    eps: float = 1e-6,
+    weight_offset: float = 0.0,
+    norm_after: bool = False,
+    rounding: Rounding | NormRounding | None = None,
+    interleaved: bool = False,
+    rotary_dim: int | None = None,
+    rotary_start: int = 0,
+    inverse: bool = False,
+    fused: bool = True,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Rotate queries and keys, and write keys and values to their slots of a cache, in one launch.
+
+    With weights, queries and keys are normalized first, as in `qk_norm_rope`. Without a gradient.
+    Nothing on the GPU is read back, so the call may be in a CUDA graph.
+
+    A cache is addressed by its strides, so each common layout is a view (blocks, page, h, d):
+
+    - vLLM: `kv_cache[0]` and `kv_cache[1]` of (2, blocks, page, h, d), in any order of memory; of
+      (blocks, h, page, 2 d) `kv_cache.transpose(1, 2).chunk(2, dim=-1)`;
+    - SGLang: (slots, h, d), `k_cache.unsqueeze(1)`: pages of one position;
+    - transformers' static cache: (b, h, s, d), `k_cache.transpose(1, 2)`: slot b * s + position.
+
+    Args:
+        q: (tokens, h, d), fp32, fp16, bf16 or fp64; any strides, as k and v: slices of one
+            projection are fine.
+        k: (tokens, kv heads, d).
+        v: like `k`. It is copied.
+        freqs: as in `apply_rotary_pos_emb`; what is not named here is as there.
+        k_cache: (blocks, page, kv heads, d), the dtype of `k`, or torch.float8_e4m3fn.
+        v_cache: like `k_cache` but for its strides.
+        slot_mapping: (n,), n <= tokens, int32 or int64: the slot of each of the first n tokens,
+            block * page + position within it. A negative slot: the token is rotated, and not
+            written, nor are those after the first n. What a slot holds that occurs twice is
+            undefined. One outside the cache is an error on the CPU, and is not written on a GPU.
+        position_ids: (tokens,). One of it and `cu_seqlens` is needed, the latter with
+            `start_positions` or without.
+        inplace: overwrite q and return it. k and v are never overwritten.
+        return_k: return the rotated keys too.
+        k_scale, v_scale: for fp8, fp32 (1,) or (kv heads,) on the device of `k`: what is stored is
+            rounded to the dtype of `k`, divided by the scale, and limited to 448. NaN stays NaN.
+        q_weight, k_weight: as in `qk_norm_rope`, as are `eps`, `weight_offset` and `norm_after`.
+        rounding: as in `rope_qk`, and with weights as in `qk_norm_rope`.
+
+    Returns:
+        q rotated, new and contiguous, or itself with `inplace`; with `return_k` (q, k).
+
+    Raises:
+        TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
+        ValueError: shapes, devices, values or options do not fit together, memory that is written
+            is shared, or a gradient is wanted.
+
+    Example:
+        >>> q, k, v = torch.randn(3, 8, 64), torch.randn(3, 2, 64), torch.randn(3, 2, 64)
+        >>> k_cache, v_cache = torch.zeros(2, 4, 16, 2, 64)  # 4 blocks of 16 positions
+        >>> ids, slots = torch.tensor([7, 0, 1]), torch.tensor([23, 32, 33])
+        >>> rope = RotaryPositionEmbedding(64)
+        >>> q1 = rope_to_cache(q, k, v, rope, k_cache, v_cache, slots, position_ids=ids)
+        >>> torch.equal(v_cache[1, 7], v[0]), torch.equal(v_cache[2, :2], v[1:])
+        (True, True)
+
+    Source: vLLM's `reshape_and_cache_flash` for slots and scales; flashinfer and SGLang fuse a
+    rotation with it.
+    """
+    norm = None
+    if not (q_weight is None and k_weight is None):
+        norm = NormCall(
+            weights=(q_weight, k_weight),
+            sumsqs=(None, None),
+            eps=eps,
+            weight_offset=weight_offset,
+            norm_after=norm_after,
+            norm_dim=None,
+        )
+    cache = CacheCall(
+        v=v,
+        k_cache=k_cache,
+        v_cache=v_cache,
+        slot_mapping=slot_mapping,
+        k_scale=k_scale,
+        v_scale=v_scale,
+        return_k=return_k,
+    )
+    call = Call(
+        tensors=(q, k),
+        freqs=freqs,
+        tensor_format="thd",
+        fused=fused,
+        cu_seqlens=cu_seqlens,
+        start_positions=start_positions,
+        position_ids=position_ids,
+        interleaved=interleaved,
+        inplace=inplace,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
+        inverse=inverse,
+        rounding=rounding,
+        norm=norm,
+        cache=cache,
+    )
+    outs = write_to_cache_call(call)
+    return outs if return_k else outs[0]
 
 
 def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:

@@ -177,6 +177,47 @@ def normalize(
     return ((weight.to(exact.dtype) + norm.weight_offset) * normal).to(x.dtype)
 
 
+def rope_to_cache(
+    tensors: Sequence[Tensor],
+    cache: Sequence[Tensor | None],
+    weights: Sequence[Tensor],
+    rotation: Rotation,
+    inplace: bool,
+    return_k: bool,
+) -> tuple[Tensor, ...]:
+    """Rotate q and k, write k and v to their slots; arguments as `launch.rope_to_cache` has them.
+
+    Normalize before, if there is a norm.
+    """
+    v, k_cache, v_cache, slot_mapping, k_scale, v_scale = cache
+    if rotation.norm is None:
+        q, k = rotate(tuple(tensors), rotation, rotation.rounding)
+    else:
+        q, k = norm_rope(tensors, weights, (), rotation)
+    _write(k_cache, k, slot_mapping, k_scale)
+    _write(v_cache, v, slot_mapping, v_scale)
+    q = tensors[0].copy_(q) if inplace else q
+    return (q, k) if return_k else (q,)
+
+
+def _write(cache: Tensor, rows: Tensor, slot_mapping: Tensor, scale: Tensor | None) -> None:
+    """Write rows (tokens, h, d) to their slots of a cache (blocks, page, h, d).
+
+    Into fp8 goes each row over its scale, no larger than fp8 can be. PyTorch's cast would make NaN
+    of what is larger.
+    """
+    page, fp8 = cache.shape[1], cache.dtype == torch.float8_e4m3fn
+    slot, rows = slot_mapping.long(), rows[: len(slot_mapping)]
+    inside = (slot >= 0) & (slot < cache.shape[0] * page)
+    slot, rows = slot[inside], rows[inside]
+    if fp8:
+        largest = torch.finfo(cache.dtype).max
+        rows = rows.float() if scale is None else rows.float() / scale.view(-1, 1)
+        rows, cache = rows.clamp(-largest, largest).to(cache.dtype), cache.view(torch.uint8)
+        rows = rows.view(torch.uint8)  # PyTorch can't index all of fp8
+    cache[slot // page, slot % page] = rows
+
+
 def sum_of_squares(t: Tensor) -> Tensor:
     """The sum of squares of each row, (..., d) to (...), in fp32 (fp64 for fp64).
 

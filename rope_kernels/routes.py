@@ -12,9 +12,11 @@ from .autograd.norm_function import Rows
 from .autograd.operators import (
     norm_rope_backward_by_operator,
     norm_rope_by_operator,
+    rope_to_cache_by_operator,
     rotate_by_operator,
 )
 from .call.arguments import CAST_LAST, LIKE_MODELS, Call, Freqs
+from .call.cache_checks import FP8, check_cache_call, check_written
 from .call.checks import check_call, check_inplace, check_values
 from .call.formats import view_as_sbhd
 from .call.norm_checks import check_norm_call
@@ -298,3 +300,49 @@ def _take_gradients_back(*given):
     """A backward may be traced when the forward was not."""
     run = norm_rope_backward_by_operator if is_traced() else launch.norm_rope_backward
     return run(*given)
+
+
+# A rotation, and a write into caches
+
+
+def write_to_cache_call(call: Call) -> tuple[Tensor, ...]:
+    """Check a call that writes into caches, choose a route, rotate and write.
+
+    Returns q, and k if the call asks for it.
+    """
+    tables, cache, norm = tables_of(call.freqs), call.cache, call.norm
+    weights = () if norm is None else norm.weights
+    beside = *weights, *cache.tensors
+    entry = fastpath.entry_of_call(call, tables, beside, False)
+    known = entry is not None and entry.launch is not None
+    if not known or wants_grad((*call.tensors, cache.v, *tables, *weights)):
+        check_cache_call(call)
+    check_written(call)
+    rotation = rotation_of(call, tables, None)
+    if rotation.table.is_cpu and not is_traced():
+        check_values(rotation, len(call.tensors[0]))
+    rotation.norm = None if norm is None else normalization_of(call, 0)
+    route = KERNEL if known else choose_route(call.fused, (*call.tensors, *tables, *call.where))
+    if route is not PYTORCH and not (known or _kernel_writes(call)):
+        route = PYTORCH
+    given = call.tensors, cache.tensors, weights, rotation, call.inplace, cache.return_k
+    if route is KERNEL:
+        outs = launch.rope_to_cache(*given, entry)
+        _count_as_written((cache.k_cache, cache.v_cache, *outs[: int(call.inplace)]))
+        return outs
+    if route is OPERATOR:
+        return rope_to_cache_by_operator(*given)
+    return reference.rope_to_cache(*given)
+
+
+def _kernel_writes(call: Call) -> bool:
+    """Whether the kernel can: it has rows of q and k, and a GPU that casts to fp8."""
+    (q, k), cache = call.tensors, call.cache.k_cache
+    if not (q.numel() and k.numel()):
+        return False
+    weights = () if call.norm is None else call.norm.weights
+    if len({(w.dtype, w.dim()) for w in weights}) > 1:
+        return False  # a kernel has one kind
+    return cache.dtype != FP8 or (
+        q.is_cuda and torch.cuda.get_device_capability(q.device) >= (8, 9)
+    )

@@ -7,7 +7,9 @@ forward and backward gives wrong gradients silently (seen with torch 2.11 and 2.
 A rotation has operators of its own, with fewer arguments: each costs host time.
 """
 
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -81,6 +83,23 @@ def norm_rope_backward_by_operator(
     return outs, of_weights, list(found)
 
 
+def rope_to_cache_by_operator(
+    tensors: Sequence[Tensor],
+    cache: Sequence[Tensor | None],
+    weights: Sequence[Tensor],
+    rotation: Rotation,
+    inplace: bool,
+    return_k: bool,
+) -> tuple[Tensor, ...]:
+    """`launch.rope_to_cache` as an operator, without a gradient."""
+    (q, k), normalizes = tensors, rotation.norm is not None
+    norm = rotation.norm or _NO_NORM
+    values = *cache, weights, return_k, normalizes, *_values_of(replace(rotation, norm=norm))
+    if not inplace:
+        return tuple(_rope_to_cache_op(q, k, *values))
+    return q, *_rope_to_cache_inplace_op(q, k, *values)
+
+
 # A rotation as arguments of an operator: its fields, then those of its norm
 
 
@@ -100,6 +119,7 @@ _TYPES = {
 }
 _ROTATION = _schema_of(Rotation)
 _NORM = f"{_ROTATION}, {_schema_of(Normalization)}"
+_NO_NORM = Normalization(0.0, 0.0, False, False, False, 1)  # beside `normalizes` that is False
 _WANTED = ", ".join([f"bool wants_{name}" for name in Wanted._fields])
 _OWN_FIELDS = FIELDS[:-1]  # without the norm
 
@@ -121,8 +141,9 @@ NAMESPACE = __name__.partition(".")[0]
 
 
 def _operator(name: str, arguments: str) -> Callable:
-    """Declare a function as an operator. One that overwrites `tensors` returns nothing."""
-    mutated, returned = ({"tensors"}, "()") if "(a!)" in arguments else ((), "Tensor[]")
+    """Declare a function as an operator. One that overwrites its `tensors` returns nothing."""
+    mutated = set(re.findall(r"\(\w!\)(?:\[\])? (\w+)", arguments))
+    returned = "()" if "tensors" in mutated else "Tensor[]"
     schema = f"({arguments}) -> {returned}"
     return torch.library.custom_op(f"{NAMESPACE}::{name}", mutates_args=mutated, schema=schema)
 
@@ -248,3 +269,41 @@ def _(grads, kept, rstds, positions, weights, given_sums, *values):
     likes = [*(kept if wanted.inputs else ()), *(weights if wanted.weights else ())]
     outs = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in likes]
     return outs + ([_one_per_row(x) for x in kept] if wanted.sums else [])
+
+
+# A write into caches
+
+_CACHE = (
+    "Tensor k, Tensor v, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor slot_mapping, "
+    "Tensor? k_scale, Tensor? v_scale, Tensor[] weights, bool return_k, bool normalizes"
+)
+
+
+def _write_to_cache(tensors: Sequence[Tensor], values: Sequence, inplace: bool) -> list[Tensor]:
+    cache, (weights, return_k, normalizes, *values) = values[:6], values[6:]
+    rotation = _rotation_of(values)
+    if not normalizes:
+        rotation.norm = None
+    check_values(rotation, len(tensors[0]))
+    outs = launch.rope_to_cache(tensors, cache, weights, rotation, inplace, return_k)
+    return list(outs[int(inplace) :])
+
+
+@_operator("rope_to_cache", f"Tensor q, {_CACHE}, {_NORM}")
+def _rope_to_cache_op(q, k, *values):
+    return _write_to_cache((q, k), values, inplace=False)
+
+
+@_operator("rope_to_cache_inplace", f"Tensor(c!) q, {_CACHE}, {_NORM}")
+def _rope_to_cache_inplace_op(q, k, *values):
+    return _write_to_cache((q, k), values, inplace=True)
+
+
+@_rope_to_cache_op.register_fake
+def _(q, k, *values):
+    return [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k)[: 1 + values[7]]]
+
+
+@_rope_to_cache_inplace_op.register_fake
+def _(q, k, *values):
+    return [torch.empty(k.shape, dtype=k.dtype, device=k.device)] if values[7] else []

@@ -100,6 +100,30 @@ class NormCall:
         return ("weight",) if len(self.weights) == 1 else ("q_weight", "k_weight")
 
 
+@dataclass(slots=True, kw_only=True)
+class CacheCall:
+    """The arguments of `rope_to_cache` beside those of a rotation, as they came."""
+
+    v: Tensor
+    k_cache: Tensor
+    v_cache: Tensor
+    slot_mapping: Tensor
+    k_scale: Tensor | None
+    v_scale: Tensor | None
+    return_k: bool
+
+    @property
+    def named(self) -> list[tuple[str, Tensor | None]]:
+        """The tensors, by the names of their arguments."""
+        return [(name, getattr(self, name)) for name in _OF_A_CACHE]
+
+    @property
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        return _cache_tensors_of(self)
+
+
+_OF_A_CACHE = "v", "k_cache", "v_cache", "slot_mapping", "k_scale", "v_scale"
+_cache_tensors_of = getter_of(_OF_A_CACHE)
 _ROWS = "weights", "sumsqs"
 _options_of = getter_of([field.name for field in fields(NormCall) if field.name not in _ROWS])
 
@@ -130,6 +154,7 @@ class Call:
     output_pairing: OutputPairing = "same"
     rounding: Rounding | NormRounding | None = None  # None: what `fused` means by itself
     norm: NormCall | None = None  # None: rotate alone
+    cache: CacheCall | None = None  # None: write into no cache
     transpose: bool = False  # take gradients back
     promoted_from: str = ""  # as in `Rotation`
     keeps_strides: bool = False

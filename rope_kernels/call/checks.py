@@ -566,6 +566,14 @@ def _meet(one: range, other: range) -> bool:
     return 0 < one.start < other.stop and 0 < other.start < one.stop
 
 
+def check_apart(name: str, x: Tensor, other: str, y: Tensor) -> None:
+    """Raise `ValueError` where `x`, which is written, has an element in the memory of `y`."""
+    ranges = [range(z.data_ptr(), z.data_ptr() + _bytes_of(z)) for z in (x, y)]
+    alike = x.dim() == y.dim() and x.dtype == y.dtype
+    if _meet(*ranges) and not (alike and _are_neighbors(x, y)):
+        raise bad(f"{other} shares memory with {name}", f"separate elements, e.g. {other}.clone()")
+
+
 def _are_neighbors(q: Tensor, k: Tensor) -> bool:
     """Whether `q` and `k` are slices of one packed tensor, such as qkv, that share no element."""
     first, second = (q, k) if q.data_ptr() <= k.data_ptr() else (k, q)

@@ -89,6 +89,15 @@ class NormBackward(NamedTuple):
     packed: bool  # the ids are those that the forward wrote for packed tokens
 
 
+class Store(NamedTuple):
+    """How rows of k and v are stored in their caches."""
+
+    limit: float | None  # of what is stored, as large as fp8 can be; None: no fp8, nothing divides
+    k_per_head: bool  # each head of k has a scale of its own
+    v_per_head: bool
+    v_aligned: int  # bytes that divide every address of a row of v; 0: what the compiler sees
+
+
 class BackwardOrder(NamedTuple):
     """Which tiles a program of the backward goes through, and what is known of addresses."""
 
@@ -130,6 +139,18 @@ class NormStrides(NamedTuple):
     ids: Any
 
 
+class CacheStrides(NamedTuple):
+    """The same as `RopeStrides`, and of v."""
+
+    q: Any
+    k: Any
+    v: Any
+    q_out: Any
+    k_out: Any
+    table: Any
+    ids: Any
+
+
 class NormBackwardStrides(NamedTuple):
     """The same, of the backward's tensors."""
 
@@ -161,6 +182,14 @@ class Memory(NamedTuple):
 
     ptr: Any  # or None
     strides: Any
+
+
+class Slots(NamedTuple):
+    """Where this program's tokens go in a cache."""
+
+    block: Any  # (positions,), int64
+    place: Any  # within its block, the same shape
+    exists: Any  # whether the token has a slot, the same shape
 
 
 class Table(NamedTuple):

@@ -9,6 +9,7 @@ from torch import Tensor
 from ..call.rotation import Rotation
 from ..kernels.values import (
     BackwardOrder,
+    CacheStrides,
     Norm,
     NormBackward,
     NormBackwardStrides,
@@ -16,10 +17,11 @@ from ..kernels.values import (
     Order,
     RopeStrides,
     Steps,
+    Store,
 )
 from ..machine.engine import Engine, engine_of
-from .layout import Layout, alignment, cp_of, layout_of
-from .plan import BackwardTensors, ForwardTensors, Plan, RopeTensors, SumTensors
+from .layout import Layout, alignment, cp_of, layout_of, strides_of
+from .plan import BackwardTensors, CacheTensors, ForwardTensors, Plan, RopeTensors, SumTensors
 from .tile_facts import next_power_of_2
 from .tiles import (
     WHOLE_ROWS,
@@ -32,6 +34,8 @@ from .tiles import (
 from .tuning import NORM_BACKWARD, first_match
 
 FORWARD, BACKWARD, SUM = "norm_rope_kernel", "norm_rope_backward_kernel", "sum_partials_kernel"
+TO_CACHE = "rope_to_cache_kernel"
+FP8_LIMIT = torch.finfo(torch.float8_e4m3fn).max  # 448
 SMS_ELSEWHERE = 4  # where there is no GPU: enough programs to share the positions
 PARTIALS_AT_ONCE = 512  # rows of partial sums that a program adds at a time, at most
 PARTIALS = 2048  # that a program adds at a time: many small ones wait for memory together
@@ -71,6 +75,15 @@ def plan_norm(tensors: ForwardTensors, rotation: Rotation, engine: Engine | None
     layout = layout_of(tensors, NormStrides, rotation, forward_tile, engine, per_head=per_head)
     wanted, special = wanted_forward(layout.facts), rotation.norm.like_model or per_head
     registers = max_registers(wanted, rotation, layout.facts, tensors.q.dtype, special, engine)
+    own = _norm_of(tensors, rotation, per_head, wanted.weights_last)
+    options = {"fp_fusion": own["steps"].fused, "max_registers": registers}
+    return _forward(FORWARD, layout, tensors, rotation, own, **options)
+
+
+def _norm_of(
+    tensors: ForwardTensors | CacheTensors, rotation: Rotation, per_head: bool, weights_last: bool
+) -> dict[str, tuple]:
+    """The constants of a forward that normalizes."""
     rounds = roundings_of(tensors.q, tensors.q_weight, rotation)
     values = Norm(
         eps=float(rotation.norm.eps),
@@ -80,17 +93,42 @@ def plan_norm(tensors: ForwardTensors, rotation: Rotation, engine: Engine | None
         rounds_normal=rounds.normal,
         rounds_product=rounds.product,
         per_head=per_head,
-        weights_last=wanted.weights_last,
+        weights_last=weights_last,
     )
-    own, fuses = {"norm": values, "steps": rounds.steps}, rounds.steps.fused
-    options = {"fp_fusion": fuses, "max_registers": registers}
-    return _forward(FORWARD, layout, tensors, rotation, own, **options)
+    return {"norm": values, "steps": rounds.steps}
+
+
+def plan_to_cache(tensors: CacheTensors, rotation: Rotation, engine: Engine | None = None) -> Plan:
+    """Plan a launch that rotates, and writes into caches; arguments as in `plan_rope`."""
+    engine = engine_of(tensors.q) if engine is None else engine
+    per_head = is_per_head(tensors.q_weight)
+    layout = layout_of(tensors, CacheStrides, rotation, forward_tile, engine, per_head=per_head)
+    own = {"norm": None, "steps": steps_of(rotation)}
+    if rotation.norm is not None:
+        own = _norm_of(tensors, rotation, per_head, weights_last=True)
+    k_cache, v_cache = tensors.k_cache, tensors.v_cache
+    own["store"] = Store(
+        limit=FP8_LIMIT if k_cache.dtype == torch.float8_e4m3fn else None,
+        k_per_head=tensors.k_scale is not None and tensors.k_scale.numel() > 1,
+        v_per_head=tensors.v_scale is not None and tensors.v_scale.numel() > 1,
+        v_aligned=alignment(tensors.v),
+    )
+    plan = _forward(TO_CACHE, layout, tensors, rotation, own, fp_fusion=own["steps"].fused)
+    del plan.sizes["cp"]  # this kernel has none
+    plan.sizes.update(
+        listed=tensors.slots.numel(),
+        cache_slots=k_cache.shape[0] * k_cache.shape[1],
+        page=k_cache.shape[1],
+        k_cache_strides=strides_of(k_cache),
+        v_cache_strides=strides_of(v_cache),
+    )
+    return plan
 
 
 def _forward(
     kernel: str,
     layout: Layout,
-    tensors: RopeTensors | ForwardTensors,
+    tensors: RopeTensors | ForwardTensors | CacheTensors,
     rotation: Rotation,
     own: dict[str, tuple | bool],
     **options: bool | int | None,

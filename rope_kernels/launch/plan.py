@@ -99,6 +99,29 @@ class ForwardTensors(NamedTuple):
     axes: Tensor | None
 
 
+class CacheTensors(NamedTuple):
+    """The tensors of the kernel that writes into caches, in the order of its arguments."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    q_out: Tensor
+    k_out: Tensor | None
+    k_cache: Tensor
+    v_cache: Tensor
+    slots: Tensor
+    k_scale: Tensor | None
+    v_scale: Tensor | None
+    q_weight: Tensor | None
+    k_weight: Tensor | None
+    table: Tensor
+    sin: Tensor | None
+    cu_seqlens: Tensor | None
+    starts: Tensor | None
+    ids: Tensor | None
+    axes: Tensor | None
+
+
 class BackwardTensors(NamedTuple):
     """The norm's backward kernel's tensors, in the order of its arguments."""
 
@@ -135,7 +158,7 @@ class SumTensors(NamedTuple):
     k_out: Tensor | None
 
 
-Tensors = RopeTensors | ForwardTensors | BackwardTensors | SumTensors
+Tensors = RopeTensors | ForwardTensors | CacheTensors | BackwardTensors | SumTensors
 
 
 def q_and_k(tensors: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
@@ -161,8 +184,8 @@ def with_elements(given: Tensors) -> Tensors | None:
     return given._replace(**left, **{k: None for _, k in pairs})
 
 
-_READ_WHOLE = "q", "k", "q_grad", "k_grad"
-_CONTIGUOUS = "q_weight", "k_weight", "cu_seqlens", "starts"
+_READ_WHOLE = "q", "k", "v", "q_grad", "k_grad"
+_CONTIGUOUS = "q_weight", "k_weight", "cu_seqlens", "starts", "slots", "k_scale", "v_scale"
 _SUMS = ("q_sumsq", "q"), ("k_sumsq", "k")
 
 

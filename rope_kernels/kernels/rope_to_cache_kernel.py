@@ -1,0 +1,172 @@
+"""Rotate queries and keys, and write keys and values to their slots of a cache, in one launch.
+
+A program has rows of q, or the same rows of k and of v. Rows of k are normalized first, if there
+are weights, as in `norm_rope_kernel`; both kernels have the same parts, so the bits are the same.
+"""
+
+import triton
+import triton.language as tl
+
+from .norm_angles import cos_sin_of_tokens, positions_of_tokens, table_rows_of_tokens
+from .norm_arithmetic import (
+    computed,
+    dot,
+    normalized,
+    rounded,
+    turn_forward,
+    weights_of,
+    zero_outside,
+)
+from .norm_rows import load_row, rows_of, store_row, tile_of_rows
+from .parts import row_pointers
+from .values import GivenPositions, Memory, Pieces, RowPointers, Sizes, Slots, Table
+
+
+@triton.jit
+def slots_of_tokens(tokens, slots_ptr, listed, cache_slots, page):
+    """The `Slots` of this program's tokens: those past the list, and outside the cache, have none.
+
+    `page` is the number of positions in a block.
+    """
+    slot = tl.load(slots_ptr + tokens.s, tokens.s < listed, other=-1).to(tl.int64)
+    exists = (slot >= 0) & (slot < cache_slots)
+    slot = tl.where(exists, slot, 0)
+    return Slots(slot // page, slot % page, exists)
+
+
+@triton.jit
+def rows_in_cache(mine, slots, ptr, strides):
+    """`RowPointers` of this program's rows in a cache, whose strides are of block, place, h, d."""
+    token = slots.block * strides[0] + slots.place * strides[1]
+    head = mine.row.to(tl.int64) * strides[2]
+    exists = mine.exists & slots.exists[:, None, None] & mine.is_k
+    return RowPointers(ptr + (token[:, None, None] + head[None, :, :]), strides[3], exists)
+
+
+@triton.jit
+def quantized(x, scale_ptr, mine, PER_HEAD: tl.constexpr, LIMIT: tl.constexpr):
+    """Rows over their scale, no larger than LIMIT; NaN stays NaN."""
+    scale = 1.0
+    if scale_ptr is not None:
+        head = tl.where(mine.is_k, mine.row, 0)  # others than those of k have none
+        scale_ptr += (head * (1 if PER_HEAD else 0))[None, :, :]
+        scale = tl.load(scale_ptr, mine.row[None, :, :] < mine.heads, other=1.0)
+    return Pieces(
+        within(x[0], scale, LIMIT), within(x[1], scale, LIMIT), within(x[2], scale, LIMIT)
+    )
+
+
+@triton.jit
+def within(x, scale, LIMIT: tl.constexpr):
+    x = tl.div_rn(x.to(tl.float32), scale + tl.zeros_like(x).to(tl.float32))
+    return tl.clamp(x, -LIMIT, LIMIT, propagate_nan=tl.PropagateNan.ALL)
+
+
+# No value of these is compiled in: a new length or cache compiles no new kernel.
+@triton.jit(
+    do_not_specialize=[
+        *("seq_len", "batch", "q_heads", "k_heads", "s2", "sequences"),
+        *("listed", "cache_slots"),
+    ]
+)
+def rope_to_cache_kernel(
+    q_ptr,  # input, viewed as (s, b, h, d); b is 1
+    k_ptr,
+    v_ptr,
+    q_out_ptr,  # may be q itself
+    k_out_ptr,  # rotated keys, too; or None
+    k_cache_ptr,  # (blocks, page, h, d)
+    v_cache_ptr,
+    slots_ptr,  # (listed,) int32 or int64: block * page + place within it; negative: no slot
+    k_scale_ptr,  # (1,) or (h,) in fp32: keys are divided by it before they become fp8; or None
+    v_scale_ptr,
+    q_weight_ptr,  # (d,) or (h, d); or None
+    k_weight_ptr,
+    table_ptr,  # angles or cosines, (b, s2, columns); or int64 frequencies, see `angle_from_turns`
+    sin_ptr,  # sines, if the table holds cosines, or None
+    cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, and the last ends; or None
+    starts_ptr,  # (sequences,): position of the first token of each sequence; or None
+    ids_ptr,  # (b, s), or (axes, b, s): position of each token; or None
+    axes_ptr,  # (d2 / 2,): by which of several axes each pair turns; or None
+    seq_len,  # tokens
+    batch,  # 1
+    q_heads,  # h of q
+    k_heads,  # h of k and of v
+    s2,  # positions in the table
+    sequences,  # number of packed sequences
+    listed,  # tokens that have an entry among the slots
+    cache_slots,  # blocks * page
+    page,  # positions of a block
+    strides,  # `CacheStrides`
+    k_cache_strides,  # of blocks, places, heads and elements
+    v_cache_strides,
+    head: tl.constexpr,  # `Head`: which elements turn
+    tile: tl.constexpr,  # `Tile`: how much a program takes
+    order: tl.constexpr,  # `Order`: which tile it takes
+    lookup: tl.constexpr,  # `Lookup`: how it finds cosines and sines
+    norm: tl.constexpr,  # `Norm`, or None
+    steps: tl.constexpr,  # `Steps`: what the rotation rounds
+    store: tl.constexpr,  # `Store`
+):
+    STORED: tl.constexpr = q_ptr.dtype.element_ty
+    COMPUTED: tl.constexpr = tl.float64 if tl.float64 == STORED else tl.float32
+    PACKED: tl.constexpr = cu_seqlens_ptr is not None
+    q, k = Memory(q_ptr, strides.q), Memory(k_ptr, strides.k)
+    table = Table(table_ptr, sin_ptr, strides.table, s2)
+    given = GivenPositions(
+        seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, axes_ptr, strides.ids, None
+    )
+
+    # My tile: rows of q; or rows of k, and the same of v.
+    mine, tokens, _ = tile_of_rows(Sizes(seq_len, batch, q_heads, k_heads), tile, order)
+
+    # Load everything before anything is used.
+    rows = rows_of(mine, q, k, order.per_batch, order.aligned)
+    x = load_row(rows, head, head.reads_interleaved)
+    v_pointers = row_pointers(v_ptr, strides.v, mine, order.per_batch, store.v_aligned)
+    v = load_row(RowPointers(v_pointers, strides.v[3], mine.exists & mine.is_k), head)
+    slots = slots_of_tokens(tokens, slots_ptr, listed, cache_slots, page)
+    if norm is not None:
+        weights = weights_of(mine, q_weight_ptr, k_weight_ptr, head, norm, COMPUTED)
+    if PACKED:  # the barrier is explained in `rope_kernel`
+        tl.debug_barrier()
+
+    # Cosines and sines of the angles of my tokens. Those past the last sequence pass through.
+    position, in_sequence = positions_of_tokens(tokens, given, MARKED=False)
+    at = table_rows_of_tokens(position, tokens, given, head)
+    cos_sin = cos_sin_of_tokens(at, table, head, lookup, STORED)
+    does_turn = None
+    if PACKED:
+        does_turn = in_sequence
+
+    # Normalize and turn in fp32 (fp64 for fp64), or the other way round.
+    y = computed(x, mine.exists, head)
+    if norm is None:
+        y = turn_forward(y, cos_sin, does_turn, lookup.inverse, steps, STORED)
+    else:
+        if norm.after:
+            y = turn_forward(y, cos_sin, does_turn, lookup.inverse, steps, STORED)
+            y = zero_outside(y, mine.exists, head)
+        rstd = tl.rsqrt(dot(y, y, head.tail) * (1 / norm.dim) + norm.eps)
+        y = normalized(y, rstd, weights, norm, STORED)
+        if not norm.after:
+            y = turn_forward(y, cos_sin, does_turn, lookup.inverse, steps, STORED)
+
+    # Write q, and k if it is asked for.
+    if k_out_ptr is None:
+        out_pointers = row_pointers(
+            q_out_ptr, strides.q_out, mine, order.per_batch, order.out_aligned
+        )
+        out = RowPointers(out_pointers, strides.q_out[3], mine.exists & (mine.is_k == 0))
+    else:
+        q_out, k_out = Memory(q_out_ptr, strides.q_out), Memory(k_out_ptr, strides.k_out)
+        out = rows_of(mine, q_out, k_out, order.per_batch, order.out_aligned)
+    store_row(out, y, head, head.writes_interleaved)
+
+    # Write k and v to their slots.
+    if store.limit is not None:
+        y = quantized(rounded(y, STORED), k_scale_ptr, mine, store.k_per_head, store.limit)
+        v = quantized(v, v_scale_ptr, mine, store.v_per_head, store.limit)
+    k_rows = rows_in_cache(mine, slots, k_cache_ptr, k_cache_strides)
+    store_row(k_rows, y, head, head.writes_interleaved)
+    store_row(rows_in_cache(mine, slots, v_cache_ptr, v_cache_strides), v, head)
