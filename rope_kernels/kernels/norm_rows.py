@@ -50,14 +50,21 @@ def rows_of_block(
 
 
 @triton.jit
-def tile_of_rows(sizes, tile: tl.constexpr, order: tl.constexpr):
-    """This program's `ProgramRows`, its `Tokens`, and which block of rows it has."""
+def tile_of_rows(sizes, tile: tl.constexpr, order: tl.constexpr, WITH_V: tl.constexpr = False):
+    """This program's `ProgramRows`, its `Tokens`, and which block of rows it has.
+
+    WITH_V: after the rows of k come those of v, which are told by their block alone.
+    """
     q_blocks, k_blocks, entries = count_row_blocks(sizes, tile.rows, order.per_batch)
     s_blocks = (sizes.seq_len - 1) // tile.positions + 1
+    row_blocks = q_blocks + k_blocks * (2 if WITH_V else 1)
     s_block, row_block, b = tile_of_program(
-        tl.program_id(0), s_blocks, q_blocks + k_blocks, entries, order.rows_outer, order.stretch
+        tl.program_id(0), s_blocks, row_blocks, entries, order.rows_outer, order.stretch
     )
-    is_k, row, row_exists, heads = rows_of_block(row_block, sizes, tile.rows, order.per_batch)
+    block_of_k = row_block
+    if WITH_V:
+        block_of_k -= tl.where(row_block >= q_blocks + k_blocks, k_blocks, 0)
+    is_k, row, row_exists, heads = rows_of_block(block_of_k, sizes, tile.rows, order.per_batch)
     first_s, later = s_block.to(tl.int64) * tile.positions, tl.arange(0, tile.positions)
     later, b = later.to(tl.int64), b.to(tl.int64)
     s = first_s + later

@@ -1,7 +1,7 @@
 """Rotate queries and keys, and write keys and values to their slots of a cache, in one launch.
 
-A program has rows of q, or the same rows of k and of v. Rows of k are normalized first, if there
-are weights, as in `norm_rope_kernel`; both kernels have the same parts, so the bits are the same.
+A program has rows of q, of k, or of v. With weights rows of q and k are normalized first, by the
+parts of `norm_rope_kernel`.
 """
 
 import triton
@@ -17,7 +17,7 @@ from .norm_arithmetic import (
     weights_of,
     zero_outside,
 )
-from .norm_rows import load_row, rows_of, store_row, tile_of_rows
+from .norm_rows import count_row_blocks, load_row, rows_of, store_row, tile_of_rows
 from .parts import row_pointers
 from .values import GivenPositions, Memory, Pieces, RowPointers, Sizes, Slots, Table
 
@@ -39,27 +39,68 @@ def rows_in_cache(mine, slots, ptr, strides):
     """`RowPointers` of this program's rows in a cache, whose strides are of block, place, h, d."""
     token = slots.block * strides[0] + slots.place * strides[1]
     head = mine.row.to(tl.int64) * strides[2]
-    exists = mine.exists & slots.exists[:, None, None] & mine.is_k
+    exists = mine.exists & slots.exists[:, None, None]
     return RowPointers(ptr + (token[:, None, None] + head[None, :, :]), strides[3], exists)
 
 
 @triton.jit
-def quantized(x, scale_ptr, mine, PER_HEAD: tl.constexpr, LIMIT: tl.constexpr):
-    """Rows over their scale, no larger than LIMIT; NaN stays NaN."""
-    scale = 1.0
-    if scale_ptr is not None:
-        head = tl.where(mine.is_k, mine.row, 0)  # others than those of k have none
-        scale_ptr += (head * (1 if PER_HEAD else 0))[None, :, :]
-        scale = tl.load(scale_ptr, mine.row[None, :, :] < mine.heads, other=1.0)
-    return Pieces(
-        within(x[0], scale, LIMIT), within(x[1], scale, LIMIT), within(x[2], scale, LIMIT)
-    )
+def chosen_rows(is_k, k_rows, q_rows):
+    """`RowPointers` of k's or of q's rows, of tensors of one dtype."""
+    pointers = tl.where(is_k, k_rows.pointers, q_rows.pointers)
+    exists = tl.where(is_k, k_rows.exists, q_rows.exists)
+    return RowPointers(pointers, tl.where(is_k, k_rows.stride, q_rows.stride), exists)
 
 
 @triton.jit
-def within(x, scale, LIMIT: tl.constexpr):
-    x = tl.div_rn(x.to(tl.float32), scale + tl.zeros_like(x).to(tl.float32))
+def quantized(x, scale_ptr, mine, PER_HEAD: tl.constexpr, LIMIT: tl.constexpr):
+    """Rows over their scale, in fp32 and no larger than LIMIT; NaN stays NaN."""
+    scale, inverse = 1.0, 1.0
+    if scale_ptr is not None:
+        head = mine.row if PER_HEAD else mine.row * 0
+        scale = tl.load(scale_ptr + head[None, :, :], (mine.row < mine.heads)[None, :, :], other=1)
+        inverse = tl.div_rn(1.0 + scale * 0, scale)
+    first = over(x[0].to(tl.float32), scale, inverse, scale_ptr is not None, LIMIT)
+    second = over(x[1].to(tl.float32), scale, inverse, scale_ptr is not None, LIMIT)
+    tail = over(x[2].to(tl.float32), scale, inverse, scale_ptr is not None, LIMIT)
+    return Pieces(first, second, tail)
+
+
+@triton.jit
+def over(x, scale, inverse, DIVIDES: tl.constexpr, LIMIT: tl.constexpr):
+    """x / scale within LIMIT. The quotient is exactly rounded, in a tenth of a division's steps."""
+    if DIVIDES:
+        quotient = x * inverse
+        rest = tl.fma(-quotient, scale + x * 0, x)
+        exact = tl.fma(rest, inverse + x * 0, quotient)
+        x = tl.where(tl.abs(quotient) < 2 * LIMIT, exact, quotient)  # NaN and infinity have no rest
     return tl.clamp(x, -LIMIT, LIMIT, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def normalized_and_turned(
+    x,
+    mine,
+    weights,  # or None, without a norm
+    cos_sin,
+    does_turn,
+    INVERSE: tl.constexpr,
+    head: tl.constexpr,
+    norm: tl.constexpr,
+    steps: tl.constexpr,
+    STORED: tl.constexpr,
+):
+    """Rows in fp32 (fp64 for fp64), normalized and turned, or the other way round."""
+    if norm is None:
+        x = turn_forward(x, cos_sin, does_turn, INVERSE, steps, STORED)
+    else:
+        if norm.after:
+            x = turn_forward(x, cos_sin, does_turn, INVERSE, steps, STORED)
+            x = zero_outside(x, mine.exists, head)
+        rstd = tl.rsqrt(dot(x, x, head.tail) * (1 / norm.dim) + norm.eps)
+        x = normalized(x, rstd, weights, norm, STORED)
+        if not norm.after:
+            x = turn_forward(x, cos_sin, does_turn, INVERSE, steps, STORED)
+    return x
 
 
 # No value of these is compiled in: a new length or cache compiles no new kernel.
@@ -117,56 +158,62 @@ def rope_to_cache_kernel(
         seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, axes_ptr, strides.ids, None
     )
 
-    # My tile: rows of q; or rows of k, and the same of v.
-    mine, tokens, _ = tile_of_rows(Sizes(seq_len, batch, q_heads, k_heads), tile, order)
-
-    # Load everything before anything is used.
-    rows = rows_of(mine, q, k, order.per_batch, order.aligned)
-    x = load_row(rows, head, head.reads_interleaved)
-    v_pointers = row_pointers(v_ptr, strides.v, mine, order.per_batch, store.v_aligned)
-    v = load_row(RowPointers(v_pointers, strides.v[3], mine.exists & mine.is_k), head)
-    slots = slots_of_tokens(tokens, slots_ptr, listed, cache_slots, page)
-    if norm is not None:
-        weights = weights_of(mine, q_weight_ptr, k_weight_ptr, head, norm, COMPUTED)
-    if PACKED:  # the barrier is explained in `rope_kernel`
-        tl.debug_barrier()
-
-    # Cosines and sines of the angles of my tokens. Those past the last sequence pass through.
-    position, in_sequence = positions_of_tokens(tokens, given, MARKED=False)
-    at = table_rows_of_tokens(position, tokens, given, head)
-    cos_sin = cos_sin_of_tokens(at, table, head, lookup, STORED)
-    does_turn = None
-    if PACKED:
-        does_turn = in_sequence
-
-    # Normalize and turn in fp32 (fp64 for fp64), or the other way round.
-    y = computed(x, mine.exists, head)
-    if norm is None:
-        y = turn_forward(y, cos_sin, does_turn, lookup.inverse, steps, STORED)
+    # My tile: rows of q, of k, or of v.
+    sizes = Sizes(seq_len, batch, q_heads, k_heads)
+    mine, tokens, row_block = tile_of_rows(sizes, tile, order, WITH_V=True)
+    q_blocks, k_blocks, _ = count_row_blocks(sizes, tile.rows, order.per_batch)
+    if row_block >= q_blocks + k_blocks:
+        # Copy v.
+        pointers = row_pointers(v_ptr, strides.v, mine, order.per_batch, store.v_aligned)
+        v = load_row(RowPointers(pointers, strides.v[3], mine.exists), head)
+        slots = slots_of_tokens(tokens, slots_ptr, listed, cache_slots, page)
+        if store.limit is not None:
+            v = quantized(v, v_scale_ptr, mine, store.v_per_head, store.limit)
+        store_row(rows_in_cache(mine, slots, v_cache_ptr, v_cache_strides), v, head)
     else:
-        if norm.after:
-            y = turn_forward(y, cos_sin, does_turn, lookup.inverse, steps, STORED)
-            y = zero_outside(y, mine.exists, head)
-        rstd = tl.rsqrt(dot(y, y, head.tail) * (1 / norm.dim) + norm.eps)
-        y = normalized(y, rstd, weights, norm, STORED)
-        if not norm.after:
-            y = turn_forward(y, cos_sin, does_turn, lookup.inverse, steps, STORED)
+        # Load everything before anything is used.
+        rows = rows_of(mine, q, k, order.per_batch, order.aligned)
+        x = load_row(rows, head, head.reads_interleaved)
+        slots = slots_of_tokens(tokens, slots_ptr, listed, cache_slots, page)
+        weights = None
+        if norm is not None:
+            weights = weights_of(mine, q_weight_ptr, k_weight_ptr, head, norm, COMPUTED)
+        if PACKED:  # the barrier is explained in `rope_kernel`
+            tl.debug_barrier()
 
-    # Write q, and k if it is asked for.
-    if k_out_ptr is None:
-        out_pointers = row_pointers(
-            q_out_ptr, strides.q_out, mine, order.per_batch, order.out_aligned
+        # Cosines and sines of the angles of my tokens. Those past the last sequence pass through.
+        position, in_sequence = positions_of_tokens(tokens, given, MARKED=False)
+        at = table_rows_of_tokens(position, tokens, given, head)
+        cos_sin = cos_sin_of_tokens(at, table, head, lookup, STORED)
+        does_turn = None
+        if PACKED:
+            does_turn = in_sequence
+
+        y = computed(x, mine.exists, head)
+        y = normalized_and_turned(
+            y, mine, weights, cos_sin, does_turn, lookup.inverse, head, norm, steps, STORED
         )
-        out = RowPointers(out_pointers, strides.q_out[3], mine.exists & (mine.is_k == 0))
-    else:
-        q_out, k_out = Memory(q_out_ptr, strides.q_out), Memory(k_out_ptr, strides.k_out)
-        out = rows_of(mine, q_out, k_out, order.per_batch, order.out_aligned)
-    store_row(out, y, head, head.writes_interleaved)
 
-    # Write k and v to their slots.
-    if store.limit is not None:
-        y = quantized(rounded(y, STORED), k_scale_ptr, mine, store.k_per_head, store.limit)
-        v = quantized(v, v_scale_ptr, mine, store.v_per_head, store.limit)
-    k_rows = rows_in_cache(mine, slots, k_cache_ptr, k_cache_strides)
-    store_row(k_rows, y, head, head.writes_interleaved)
-    store_row(rows_in_cache(mine, slots, v_cache_ptr, v_cache_strides), v, head)
+        # Write q to its place and k to its slots; both by one store where they can.
+        k_rows = rows_in_cache(mine, slots, k_cache_ptr, k_cache_strides)
+        if k_out_ptr is None:
+            pointers = row_pointers(
+                q_out_ptr, strides.q_out, mine, order.per_batch, order.out_aligned
+            )
+            out = RowPointers(pointers, strides.q_out[3], mine.exists)
+            if store.limit is None:
+                out = chosen_rows(mine.is_k, k_rows, out)
+            else:
+                out = RowPointers(out.pointers, out.stride, out.exists & (mine.is_k == 0))
+        else:
+            q_out, k_out = Memory(q_out_ptr, strides.q_out), Memory(k_out_ptr, strides.k_out)
+            out = rows_of(mine, q_out, k_out, order.per_batch, order.out_aligned)
+        store_row(out, y, head, head.writes_interleaved)
+        if store.limit is not None:
+            if mine.is_k:
+                y = rounded(y, STORED)
+                kept = quantized(y, k_scale_ptr, mine, store.k_per_head, store.limit)
+                store_row(k_rows, kept, head, head.writes_interleaved)
+        elif k_out_ptr is not None:
+            if mine.is_k:
+                store_row(k_rows, y, head, head.writes_interleaved)

@@ -1,5 +1,6 @@
 """The plans of all kernels. They need no GPU and read no value."""
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -114,6 +115,8 @@ def plan_to_cache(tensors: CacheTensors, rotation: Rotation, engine: Engine | No
         v_aligned=alignment(tensors.v),
     )
     plan = _forward(TO_CACHE, layout, tensors, rotation, own, fp_fusion=own["steps"].fused)
+    of_v = layout.entries * layout.s_blocks * layout.row_blocks[1]
+    plan = replace(plan, programs=plan.programs + of_v)
     del plan.sizes["cp"]  # this kernel has none
     plan.sizes.update(
         listed=tensors.slots.numel(),
