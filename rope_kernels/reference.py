@@ -179,25 +179,25 @@ def normalize(
 
 def rope_to_cache(
     tensors: Sequence[Tensor],
+    outs: Sequence[Tensor | None],
     cache: Sequence[Tensor | None],
     weights: Sequence[Tensor],
     rotation: Rotation,
-    inplace: bool,
-    return_k: bool,
-) -> tuple[Tensor, ...]:
-    """Rotate q and k, write k and v to their slots; arguments as `launch.rope_to_cache` has them.
+) -> None:
+    """Rotate q and k, normalized if there is a norm, and write k and v to their slots.
 
-    Normalize before, if there is a norm.
+    Arguments as `launch.rope_to_cache` has them.
     """
     v, k_cache, v_cache, slot_mapping, k_scale, v_scale = cache
     if rotation.norm is None:
-        q, k = rotate(tuple(tensors), rotation, rotation.rounding)
+        rotated = rotate(tuple(tensors), rotation, rotation.rounding)
     else:
-        q, k = norm_rope(tensors, weights, (), rotation)
-    _write(k_cache, k, slot_mapping, k_scale)
+        rotated = norm_rope(tensors, weights, (), rotation)
+    _write(k_cache, rotated[1], slot_mapping, k_scale)
     _write(v_cache, v, slot_mapping, v_scale)
-    q = tensors[0].copy_(q) if inplace else q
-    return (q, k) if return_k else (q,)
+    for out, x in zip(outs, rotated, strict=True):
+        if out is not None:
+            out.copy_(x)
 
 
 def _write(cache: Tensor, rows: Tensor, slot_mapping: Tensor, scale: Tensor | None) -> None:

@@ -325,14 +325,20 @@ def write_to_cache_call(call: Call) -> tuple[Tensor, ...]:
     route = KERNEL if known else choose_route(call.fused, (*call.tensors, *tables, *call.where))
     if route is not PYTORCH and not (known or _kernel_writes(call)):
         route = PYTORCH
-    given = call.tensors, cache.tensors, weights, rotation, call.inplace, cache.return_k
+    q, k = call.tensors
+    like = {"memory_format": torch.contiguous_format}
+    q_out = q if call.inplace else torch.empty_like(q, **like)
+    k_out = torch.empty_like(k, **like) if cache.return_k else None
+    given = call.tensors, (q_out, k_out), cache.tensors, weights, rotation
     if route is KERNEL:
-        outs = launch.rope_to_cache(*given, entry)
-        _count_as_written((cache.k_cache, cache.v_cache, *outs[: int(call.inplace)]))
-        return outs
-    if route is OPERATOR:
-        return rope_to_cache_by_operator(*given)
-    return reference.rope_to_cache(*given)
+        launch.rope_to_cache(*given, entry)
+        written = (cache.k_cache, cache.v_cache, q) if call.inplace else cache.tensors[1:3]
+        _count_as_written(written)
+    elif route is OPERATOR:
+        rope_to_cache_by_operator(*given)
+    else:
+        reference.rope_to_cache(*given)
+    return (q_out, k_out) if cache.return_k else (q_out,)
 
 
 def _kernel_writes(call: Call) -> bool:

@@ -85,19 +85,15 @@ def norm_rope_backward_by_operator(
 
 def rope_to_cache_by_operator(
     tensors: Sequence[Tensor],
+    outs: Sequence[Tensor | None],
     cache: Sequence[Tensor | None],
     weights: Sequence[Tensor],
     rotation: Rotation,
-    inplace: bool,
-    return_k: bool,
-) -> tuple[Tensor, ...]:
+) -> None:
     """`launch.rope_to_cache` as an operator, without a gradient."""
-    (q, k), normalizes = tensors, rotation.norm is not None
-    norm = rotation.norm or _NO_NORM
-    values = *cache, weights, return_k, normalizes, *_values_of(replace(rotation, norm=norm))
-    if not inplace:
-        return tuple(_rope_to_cache_op(q, k, *values))
-    return q, *_rope_to_cache_inplace_op(q, k, *values)
+    normalizes = rotation.norm is not None
+    values = _values_of(rotation if normalizes else replace(rotation, norm=_NO_NORM))
+    _rope_to_cache_op(*tensors, *outs, *cache, weights, normalizes, *values)
 
 
 # A rotation as arguments of an operator: its fields, then those of its norm
@@ -141,9 +137,9 @@ NAMESPACE = __name__.partition(".")[0]
 
 
 def _operator(name: str, arguments: str) -> Callable:
-    """Declare a function as an operator. One that overwrites its `tensors` returns nothing."""
-    mutated = set(re.findall(r"\(\w!\)(?:\[\])? (\w+)", arguments))
-    returned = "()" if "tensors" in mutated else "Tensor[]"
+    """Declare a function as an operator. One that overwrites what is given returns nothing."""
+    mutated = set(re.findall(r"\(\w!\)[][?]* (\w+)", arguments))
+    returned = "()" if mutated else "Tensor[]"
     schema = f"({arguments}) -> {returned}"
     return torch.library.custom_op(f"{NAMESPACE}::{name}", mutates_args=mutated, schema=schema)
 
@@ -273,37 +269,22 @@ def _(grads, kept, rstds, positions, weights, given_sums, *values):
 
 # A write into caches
 
-_CACHE = (
-    "Tensor k, Tensor v, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor slot_mapping, "
-    "Tensor? k_scale, Tensor? v_scale, Tensor[] weights, bool return_k, bool normalizes"
+
+@_operator(
+    "rope_to_cache",
+    "Tensor q, Tensor k, Tensor(a!) q_out, Tensor(b!)? k_out, Tensor v, Tensor(c!) k_cache, "
+    "Tensor(d!) v_cache, Tensor slot_mapping, Tensor? k_scale, Tensor? v_scale, "
+    f"Tensor[] weights, bool normalizes, {_NORM}",
 )
-
-
-def _write_to_cache(tensors: Sequence[Tensor], values: Sequence, inplace: bool) -> list[Tensor]:
-    cache, (weights, return_k, normalizes, *values) = values[:6], values[6:]
+def _rope_to_cache_op(q, k, q_out, k_out, *values):
+    cache, (weights, normalizes, *values) = values[:6], values[6:]
     rotation = _rotation_of(values)
     if not normalizes:
         rotation.norm = None
-    check_values(rotation, len(tensors[0]))
-    outs = launch.rope_to_cache(tensors, cache, weights, rotation, inplace, return_k)
-    return list(outs[int(inplace) :])
-
-
-@_operator("rope_to_cache", f"Tensor q, {_CACHE}, {_NORM}")
-def _rope_to_cache_op(q, k, *values):
-    return _write_to_cache((q, k), values, inplace=False)
-
-
-@_operator("rope_to_cache_inplace", f"Tensor(c!) q, {_CACHE}, {_NORM}")
-def _rope_to_cache_inplace_op(q, k, *values):
-    return _write_to_cache((q, k), values, inplace=True)
+    check_values(rotation, len(q))
+    launch.rope_to_cache((q, k), (q_out, k_out), cache, weights, rotation)
 
 
 @_rope_to_cache_op.register_fake
-def _(q, k, *values):
-    return [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k)[: 1 + values[7]]]
-
-
-@_rope_to_cache_inplace_op.register_fake
-def _(q, k, *values):
-    return [torch.empty(k.shape, dtype=k.dtype, device=k.device)] if values[7] else []
+def _(*given):
+    return None

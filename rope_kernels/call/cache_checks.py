@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from ..embedding.arguments import short
 from ..machine.modes import has_values, is_dtensor, is_traced, wants_grad
 from .arguments import CacheCall, Call
 from .checks import bad, check_apart, check_call, check_flag, check_tensor
@@ -60,7 +61,8 @@ def _check_caches(k: Tensor, cache: CacheCall) -> None:
             raise bad(f"{name} has shape {tuple(x.shape)}", words)
     k_cache, v_cache = cache.k_cache, cache.v_cache
     if k_cache.dtype != v_cache.dtype:
-        raise bad(f"v_cache is of {v_cache.dtype}", f"the dtype of k_cache, {k_cache.dtype}")
+        came = f"v_cache has dtype {short(v_cache.dtype)}"
+        raise bad(came, f"that of k_cache, {short(k_cache.dtype)}")
     if k_cache.shape != v_cache.shape:
         accepted = f"that of k_cache, {tuple(k_cache.shape)}"
         raise bad(f"v_cache has shape {tuple(v_cache.shape)}", accepted)
@@ -95,6 +97,7 @@ def check_written(call: Call) -> None:
 def _check_scale(name: str, x: object, cache: Tensor, heads: int) -> None:
     check_tensor(name, x, (torch.float32,))
     if cache.dtype != FP8:
-        raise bad(f"{name} came with a cache of {cache.dtype}", f"None, or a cache of {FP8}")
+        came = f"{name} came with a cache of {short(cache.dtype)}"
+        raise bad(came, f"None, or a cache of {short(FP8)}")
     if x.shape not in ((1,), (heads,)):
         raise bad(f"{name} has shape {tuple(x.shape)}", f"(1,), or ({heads},) for each head of k")

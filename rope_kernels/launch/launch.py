@@ -122,39 +122,31 @@ def norm_rope(
 
 def rope_to_cache(
     tensors: Sequence[Tensor],
+    outs: Sequence[Tensor | None],
     cache: Sequence[Tensor | None],
     weights: Sequence[Tensor],
     rotation: Rotation,
-    inplace: bool,
-    return_k: bool,
     entry: fastpath.Entry | None = None,
-) -> tuple[Tensor, ...]:
+) -> None:
     """Rotate q and k, known to be good, and write k and v into caches, in one launch.
 
     Args:
         tensors: q and k.
+        outs: where they go: of q, which may be q itself, and of k, or None.
         cache: `tensors` of a `CacheCall`.
         weights: of q and k; or none.
         rotation: by which angles, and how rows are normalized.
-        inplace, return_k: as in `api.rope_to_cache`.
         entry: what the fast path remembers of such calls.
-
-    Returns:
-        q, new and contiguous, or with `inplace` itself; and k with `return_k`.
     """
-    (q, k), (v, *caches) = tensors, cache
+    (q, k), (v, *caches), inplace = tensors, cache, outs[0] is tensors[0]
     k, v = k.resolve_neg(), v.resolve_neg()  # in place no others are
-    like = {"memory_format": torch.contiguous_format}
-    q_out = q if inplace else torch.empty_like(q, **like)
-    k_out = torch.empty_like(k, **like) if return_k else None
     if entry is None:
-        options = [TO_CACHE, inplace, return_k, *rotation.options]
+        options = [TO_CACHE, inplace, outs[1] is not None, *rotation.options]
         keyed = *tensors, *cache, *q_and_k(weights), *rotation.tensors
         entry = fastpath.entry_of_launch(options, keyed)
-    given = q, k, v, q_out, k_out, *caches, *q_and_k(weights), *rotation.tensors
+    given = q, k, v, *outs, *caches, *q_and_k(weights), *rotation.tensors
     if entry is None or entry.launch is None or not entry.launch(given):
         _launch(entry, CacheTensors._make(given), lambda x: plan_to_cache(x, rotation), inplace)
-    return (q_out, k_out) if return_k else (q_out,)
 
 
 class Wanted(NamedTuple):

@@ -1,0 +1,174 @@
+"""What `rope_to_cache` refuses: a sentence with the argument's name, and nothing is written."""
+
+import pytest
+import torch
+
+from rope_kernels import RotaryPositionEmbedding, rope_to_cache
+
+T, HEADS, KV_HEADS, D = 5, 4, 2, 8
+
+
+def arguments(device):
+    q = torch.randn(T, HEADS, D, device=device)
+    k, v = torch.randn(2, T, KV_HEADS, D, device=device)
+    k_cache, v_cache = torch.zeros(2, 3, 4, KV_HEADS, D, device=device)
+    return {
+        "q": q,
+        "k": k,
+        "v": v,
+        "freqs": RotaryPositionEmbedding(D).to(device),
+        "k_cache": k_cache,
+        "v_cache": v_cache,
+        "slot_mapping": torch.arange(T, device=device),
+        "position_ids": torch.arange(T, device=device),
+    }
+
+
+REFUSED = {
+    "v of another shape": (
+        {"v": lambda a: a["v"][:, :1]},
+        ValueError,
+        r"v has shape \(5, 1, 8\); accepted: that of k, \(5, 2, 8\)",
+    ),
+    "v of another dtype": (
+        {"v": lambda a: a["v"].half()},
+        TypeError,
+        "v has dtype float16",
+    ),
+    "v and the heads of q": ({"v": lambda a: a["q"]}, ValueError, "v has shape"),
+    "k of other tokens": ({"k": lambda a: a["k"][:4]}, ValueError, "k has shape"),
+    "a cache of three dimensions": (
+        {"k_cache": lambda a: a["k_cache"].flatten(0, 1)},
+        ValueError,
+        r"k_cache has shape \(12, 2, 8\); accepted: \(blocks, positions of a block, 2, 8\)",
+    ),
+    "heads and positions exchanged": (
+        {"k_cache": lambda a: a["k_cache"].transpose(1, 2)},
+        ValueError,
+        "k_cache has shape",
+    ),
+    "a smaller cache of values": (
+        {"v_cache": lambda a: a["v_cache"][:2]},
+        ValueError,
+        "v_cache has shape .*; accepted: that of k_cache",
+    ),
+    "a cache of another dtype": (
+        {"v_cache": lambda a: a["v_cache"].bfloat16()},
+        TypeError,
+        "v_cache has dtype bfloat16",
+    ),
+    "one cache of fp8": (
+        {"v_cache": lambda a: a["v_cache"].to(torch.float8_e4m3fn)},
+        ValueError,
+        "v_cache has dtype float8_e4m3fn; accepted: that of k_cache, float32",
+    ),
+    "the other fp8": (
+        {n: lambda a, n=n: a[n].to(torch.float8_e5m2) for n in ("k_cache", "v_cache")},
+        TypeError,
+        "k_cache has dtype float8_e5m2",
+    ),
+    "a scale without fp8": (
+        {"k_scale": lambda a: torch.ones(1, device=a["k"].device)},
+        ValueError,
+        "k_scale came with a cache of float32",
+    ),
+    "too many slots": (
+        {"slot_mapping": lambda a: torch.arange(T + 1, device=a["k"].device)},
+        ValueError,
+        r"slot_mapping has shape \(6,\); accepted: a slot for each of the first tokens",
+    ),
+    "slots of floats": (
+        {"slot_mapping": lambda a: a["slot_mapping"].float()},
+        TypeError,
+        "slot_mapping has dtype float32",
+    ),
+    "one weight": (
+        {"q_weight": lambda a: torch.ones(D, device=a["k"].device)},
+        ValueError,
+        "k_weight is None beside the other weight; accepted: both weights, or none",
+    ),
+    "no positions": (
+        {"position_ids": lambda a: None},
+        ValueError,
+        "cu_seqlens is None with tensor_format 'thd'; accepted: .*, or position_ids",
+    ),
+    "a number for a flag": ({"return_k": lambda a: 1}, TypeError, "return_k is 1; accepted"),
+    "an expanded cache": (
+        {"k_cache": lambda a: a["k_cache"][:, :1].expand(3, 4, KV_HEADS, D)},
+        ValueError,
+        "k_cache is expanded",
+    ),
+    "one cache for both": (
+        {"v_cache": lambda a: a["k_cache"]},
+        ValueError,
+        "k_cache shares memory with v_cache",
+    ),
+    "values in their cache": (
+        {"v": lambda a: a["v_cache"].view(-1, KV_HEADS, D)[:T]},
+        ValueError,
+        "v shares memory with v_cache; accepted: separate elements, e.g. v.clone()",
+    ),
+    "q in place over k": (
+        {
+            "q": lambda a: a["k"].new_zeros(T, KV_HEADS, D),
+            "inplace": lambda a: True,
+            "k": lambda a: a["q"],
+        },
+        ValueError,
+        "k shares memory with q",
+    ),
+    "q that requires a gradient": (
+        {"q": lambda a: a["q"].requires_grad_()},
+        ValueError,
+        "a tensor requires a gradient; accepted: .*no_grad",
+    ),
+    "v that requires a gradient": (
+        {"v": lambda a: a["v"].requires_grad_()},
+        ValueError,
+        "a tensor requires a gradient",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name, device):
+    changes, error, words = REFUSED[name]
+    given = arguments(device)
+    caches = given["k_cache"], given["v_cache"]
+    for argument, change in changes.items():
+        given[argument] = change(given)
+    with pytest.raises(error, match=words):
+        rope_to_cache(**given)
+    assert not any(x.any() for x in caches)
+
+
+def test_scales_of_other_shapes(device):
+    given = arguments(device)
+    for name in ("k_cache", "v_cache"):
+        given[name] = given[name].to(torch.float8_e4m3fn)
+    for scale, words in (
+        (torch.ones(3, device=device), r"v_scale has shape \(3,\); accepted: \(1,\), or \(2,\)"),
+        (torch.ones(2, 1, device=device), r"v_scale has shape \(2, 1\)"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            rope_to_cache(**given, v_scale=scale)
+    with pytest.raises(TypeError, match="k_scale"):
+        rope_to_cache(**given, k_scale=2.0)
+
+
+def test_without_recording_a_gradient_is_no_matter(device):
+    given = arguments(device)
+    given["q"].requires_grad_()
+    with torch.no_grad():
+        assert not rope_to_cache(**given).requires_grad
+    with pytest.raises(ValueError, match="requires a gradient"):  # after a call of such looks
+        rope_to_cache(**given)
+
+
+def test_slices_of_one_projection_in_place(device):
+    given = arguments(device)
+    qkv = torch.randn(T, HEADS + 2 * KV_HEADS, D, device=device)
+    given["q"], given["k"], given["v"] = qkv.split((HEADS, KV_HEADS, KV_HEADS), dim=1)
+    kept = qkv.clone()
+    rope_to_cache(**given, inplace=True)
+    assert torch.equal(qkv[:, HEADS:], kept[:, HEADS:]) and not torch.equal(qkv, kept)

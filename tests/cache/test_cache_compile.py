@@ -1,0 +1,65 @@
+"""`rope_to_cache` under torch.compile: an operator that says what it overwrites."""
+
+import pytest
+import torch
+
+from pairwise import cover
+from rope_kernels import RotaryPositionEmbedding, rope_to_cache
+
+T, HEADS, KV_HEADS, D = 5, 4, 2, 16
+
+
+def inputs(device):
+    q = torch.randn(T, HEADS, D, device=device)
+    k, v = torch.randn(2, T, KV_HEADS, D, device=device)
+    caches = torch.zeros(2, 3, 4, KV_HEADS, D, device=device).unbind()
+    slots = torch.randperm(12, device=device)[:T]
+    return q, k, v, [x.clone() for x in caches], slots, torch.arange(T, device=device)
+
+
+@cover(inplace=(False, True), return_k=(False, True), weights=(False, True))
+def test_compiled_as_eager(inplace, return_k, weights, device, needs_triton):
+    rope = RotaryPositionEmbedding(D).to(device)
+    options = {"inplace": inplace, "return_k": return_k}
+    if weights:
+        options |= {f"{x}_weight": torch.rand(D, device=device) for x in "qk"}
+
+    def step(q, k, v, caches, slots, ids):
+        found = rope_to_cache(q * 1, k, v, rope, *caches, slots, position_ids=ids, **options)
+        q1, *more = found if return_k else (found,)
+        return (q1 + caches[0].sum(), *more)  # reads what was written
+
+    given = inputs(device)
+    own = [[y.clone() for y in x] if isinstance(x, list) else x.clone() for x in given]
+    wanted = step(*given)
+    got = torch.compile(step, backend="aot_eager", fullgraph=True)(*own)
+    torch.testing.assert_close(got, wanted)
+    for x, y in zip(own[3], given[3], strict=True):
+        torch.testing.assert_close(x, y)
+        assert x.any()
+
+
+def test_a_gradient_is_refused_when_it_is_traced(device, needs_triton):
+    rope = RotaryPositionEmbedding(D).to(device)
+    q, k, v, caches, slots, ids = inputs(device)
+
+    def step(q):
+        return rope_to_cache(q, k, v, rope, *caches, slots, position_ids=ids)
+
+    with pytest.raises(Exception, match="requires a gradient"):
+        torch.compile(step, backend="aot_eager", fullgraph=True)(q.requires_grad_())
+
+
+def test_the_operator_passes_opcheck(device, needs_triton):
+    from rope_kernels.autograd import operators
+    from rope_kernels.call.rotation import Rotation
+
+    q, k, v, caches, slots, ids = inputs(device)
+    rope = RotaryPositionEmbedding(D).to(device)
+    rotation = Rotation(
+        rope.turns(None), position_ids=ids, tensor_format="thd", norm=operators._NO_NORM
+    )
+    values = [], False, *operators._values_of(rotation)
+    outs = torch.empty_like(q), torch.empty_like(k)
+    given = q, k, *outs, v, *caches, slots, None, None, *values
+    torch.library.opcheck(operators._rope_to_cache_op, given)

@@ -1,0 +1,348 @@
+"""`rope_to_cache`: q and k as `rope_qk` has them, and in each slot what a loop puts there."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from inputs import angles, contiguous, packed_qkv, sliced_with_offset
+from pairwise import cover
+from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_qk, rope_to_cache
+from rope_kernels.launch import launch
+
+T, HEADS, KV_HEADS, D, PAGE = 13, 5, 3, 24, 4
+BLOCKS = 6
+FP8 = torch.float8_e4m3fn
+BITS = Path(__file__).with_name("fp8_bits.json")
+
+
+def vllm(blocks, page, heads, d, dtype, device):
+    return torch.zeros(2, blocks, page, heads, d, dtype=dtype, device=device).unbind()
+
+
+def vllm_heads_first(blocks, page, heads, d, dtype, device):
+    """k and v side by side, each head's positions together: LBHNC."""
+    kv_cache = torch.zeros(blocks, heads, page, 2 * d, dtype=dtype, device=device)
+    return kv_cache.transpose(1, 2).chunk(2, dim=-1)
+
+
+def vllm_blocks_inside(blocks, page, heads, d, dtype, device):
+    kv_cache = torch.zeros(page, 2, heads, blocks, d, dtype=dtype, device=device)
+    return kv_cache.permute(1, 3, 0, 2, 4).unbind()
+
+
+def sglang(blocks, page, heads, d, dtype, device):
+    """Flat: a page has one position."""
+    flat = torch.zeros(2, blocks * page, heads, d, dtype=dtype, device=device)
+    return [x.unsqueeze(1) for x in flat]
+
+
+def static(blocks, page, heads, d, dtype, device):
+    """transformers': (b, h, s, d), a block is a sequence."""
+    caches = torch.zeros(2, blocks, heads, page, d, dtype=dtype, device=device)
+    return [x.transpose(1, 2) for x in caches]
+
+
+CACHES = (vllm, vllm_heads_first, vllm_blocks_inside, sglang, static)
+
+
+class Sample:
+    """Tokens in any order of slots; -1 has none, and the last token has no entry at all."""
+
+    def __init__(self, device, dtype=torch.float32, cache=vllm, kind=torch.int64, **more):
+        d, layout = more.get("d", D), more.get("layout", contiguous)
+        self.q = layout((T, HEADS, d), dtype, device)
+        self.k, self.v = (layout((T, KV_HEADS, d), dtype, device) for _ in range(2))
+        stored = more.get("stored", dtype)
+        self.caches = cache(BLOCKS, PAGE, KV_HEADS, d, stored, device)
+        for x in self.caches:
+            x.copy_(torch.randn(x.shape).to(stored))  # what must stay where nothing is written
+        self.before = [x.clone() for x in self.caches]
+        self.slots = torch.randperm(BLOCKS * PAGE)[: T - 1].to(device, kind)
+        self.slots[4] = -1
+        self.freqs = more.get("freqs", RotaryPositionEmbedding(more.get("rotary_dim", d)))
+        if isinstance(self.freqs, RotaryPositionEmbedding):
+            self.freqs = self.freqs.to(device)
+        ids = torch.randint(0, 40, (T,), device=device)
+        self.where = more.get("where", {"position_ids": ids})
+
+    def call(self, **options):
+        return rope_to_cache(
+            *(self.q, self.k, self.v, self.freqs, *self.caches, self.slots),
+            **self.where,
+            **options,
+        )
+
+    def expected(self, rows, cache, before):
+        """The cache with these rows in their slots, token by token."""
+        wanted, page = before.clone(), cache.shape[1]
+        for token, slot in enumerate(self.slots.tolist()):
+            if slot >= 0:
+                wanted[slot // page, slot % page] = rows[token]
+        return wanted
+
+    def check(self, rotated, returned, **options):
+        """`rotated`: q and k as another function gives them, from copies."""
+        v = self.v.clone()
+        q, k = returned if options.get("return_k") else (returned, rotated[1])
+        assert_same(q, rotated[0])
+        assert_same(k, rotated[1])
+        assert_same(self.caches[0], self.expected(k, *self.of(0)))
+        assert torch.equal(self.caches[1], self.expected(v, *self.of(1)))
+
+    def of(self, i):
+        return self.caches[i], self.before[i]
+
+
+def assert_same(got, wanted):
+    """The same bits, but for the order in which a norm's squares are added."""
+    finfo = torch.finfo(got.dtype)
+    torch.testing.assert_close(got, wanted, rtol=2 * finfo.eps, atol=finfo.eps, equal_nan=True)
+
+
+@cover(
+    cache=CACHES,
+    dtype=(torch.float32, torch.bfloat16, torch.float16),
+    kind=(torch.int32, torch.int64),
+    layout=(contiguous, packed_qkv, sliced_with_offset),
+    return_k=(False, True),
+    inplace=(False, True),
+    weights=(False, True),
+)
+def test_every_layout(cache, dtype, kind, layout, return_k, inplace, weights, device):
+    sample = Sample(device, dtype, cache, kind, layout=layout)
+    options, given = {}, (sample.q.clone(), sample.k.clone())
+    if weights:
+        options = {f"{x}_weight": torch.rand(D, device=device).to(dtype) + 0.5 for x in "qk"}
+        rotated = qk_norm_rope(
+            *(*given, *options.values(), sample.freqs, "thd"), **sample.where, eps=1e-3
+        )
+        options["eps"] = 1e-3
+    else:
+        rotated = rope_qk(*given, sample.freqs, "thd", **sample.where)
+    options |= {"return_k": return_k, "inplace": inplace}
+    returned = sample.call(**options)
+    sample.check(rotated, returned, **options)
+    q = returned[0] if return_k else returned
+    assert (q is sample.q) == inplace
+    assert torch.equal(sample.k, given[1])
+    if not inplace:
+        assert torch.equal(sample.q, given[0]) and q.is_contiguous()
+
+
+@cover(
+    options=(
+        {},
+        {"interleaved": True},
+        {"inverse": True},
+        {"rotary_start": 4},
+        {"rounding": "model"},
+        {"rounding": "upcast"},
+    ),
+    freqs=("module", "angles", "cos and sin"),
+    where=("ids", "packed", "packed with starts"),
+    fused=(True, False),
+)
+def test_every_rotation(options, freqs, where, fused, device):
+    rotary_dim = 16
+    tables = {
+        "module": RotaryPositionEmbedding(
+            rotary_dim, interleaved=options.get("interleaved", False)
+        ),
+        "angles": angles(40, rotary_dim, device),
+        "cos and sin": tuple(torch.randn(2, 40, rotary_dim, device=device)),
+    }
+    bounds = torch.tensor([0, 4, 4, T - 2], device=device, dtype=torch.int32)
+    places = {
+        "ids": {"position_ids": torch.randint(0, 40, (T,), device=device)},
+        "packed": {"cu_seqlens": bounds},
+        "packed with starts": {
+            "cu_seqlens": bounds,
+            "start_positions": torch.tensor([7, 0, 11], device=device),
+        },
+    }
+    sample = Sample(device, freqs=tables[freqs], where=places[where])
+    options = options | {"fused": fused}
+    if not fused:
+        options.setdefault("rounding", "once")
+    rotated = rope_qk(sample.q, sample.k, sample.freqs, "thd", **sample.where, **options)
+    sample.check(rotated, sample.call(**options))
+
+
+def test_norm_after_with_an_offset_for_each_head(device):
+    sample = Sample(device, torch.bfloat16)
+    weights = [torch.randn(h, D, device=device).bfloat16() for h in (HEADS, KV_HEADS)]
+    options = {"norm_after": True, "weight_offset": 1.0, "rounding": "model_cast_last"}
+    rotated = qk_norm_rope(
+        *(sample.q, sample.k, *weights, sample.freqs, "thd"), **sample.where, **options
+    )
+    q_weight, k_weight = weights
+    sample.check(rotated, sample.call(q_weight=q_weight, k_weight=k_weight, **options))
+
+
+@pytest.mark.parametrize("d", (2, 20, 128, 256))
+def test_any_head_dim(d, device):
+    sample = Sample(device, torch.bfloat16, d=d)
+    rotated = rope_qk(sample.q, sample.k, sample.freqs, "thd", **sample.where)
+    sample.check(rotated, sample.call())
+
+
+def test_a_slot_that_occurs_twice_harms_no_other(device):
+    sample = Sample(device)
+    sample.slots[7] = sample.slots[2]
+    rotated = rope_qk(sample.q, sample.k, sample.freqs, "thd", **sample.where)
+    sample.call()
+    block, place = divmod(int(sample.slots[2]), PAGE)
+    for i, rows in enumerate((rotated[1], sample.v)):
+        wanted = sample.expected(rows, *sample.of(i))
+        got = sample.caches[i][block, place]
+        same = [(got[h] == rows[t, h]).all() for h in range(KV_HEADS) for t in (2, 7)]
+        assert sum(same) == KV_HEADS  # of each head one of the two
+        wanted[block, place] = got
+        assert torch.equal(sample.caches[i], wanted)
+
+
+def test_a_slot_outside_the_cache(device):
+    """An error where values can be read; never a write."""
+    sample = Sample(device)
+    sample.slots[3] = BLOCKS * PAGE
+    if device == "cpu":
+        with pytest.raises(ValueError, match=r"slot_mapping has 24; accepted: slots below 24"):
+            sample.call()
+        assert all(torch.equal(x, y) for x, y in zip(sample.caches, sample.before, strict=True))
+        return
+    rotated = rope_qk(sample.q, sample.k, sample.freqs, "thd", **sample.where)
+    q = sample.call()
+    sample.slots[3] = -1
+    sample.check(rotated, q)
+
+
+def test_another_call_of_the_same_looks(device):
+    """The fast path takes new slots, new caches and new values."""
+    for _ in range(3):
+        sample = Sample(device, torch.bfloat16)
+        rotated = rope_qk(sample.q, sample.k, sample.freqs, "thd", **sample.where)
+        sample.check(rotated, sample.call())
+
+
+def test_one_launch(device, monkeypatch, whole_way):
+    launched, run = [], launch.run
+    monkeypatch.setattr(launch, "run", lambda *x: launched.append(x[0].kernel) or run(*x))
+    sample = Sample(device)
+    weight = torch.ones(D, device=device)
+    sample.call(return_k=True, q_weight=weight, k_weight=weight)
+    assert launched == ["rope_to_cache_kernel"]
+
+
+def test_no_tokens(device):
+    sample = Sample(device)
+    sample.q, sample.k, sample.v = (x[:0] for x in (sample.q, sample.k, sample.v))
+    sample.slots, sample.where = (
+        sample.slots[:0],
+        {"position_ids": sample.where["position_ids"][:0]},
+    )
+    assert sample.call().shape == (0, HEADS, D)
+    assert torch.equal(sample.caches[0], sample.before[0])
+
+
+def test_a_pending_sign_is_kept(device):
+    """The imaginary part of a conjugate is minus what memory holds."""
+    sample = Sample(device)
+    parts = [torch.view_as_complex(torch.randn(T, KV_HEADS, D, 2, device=device)) for _ in range(2)]
+    sample.k, sample.v = (x.conj().imag for x in parts)
+    assert sample.k.is_neg()
+    rotated = rope_qk(sample.q, sample.k, sample.freqs, "thd", **sample.where)
+    sample.check(rotated, sample.call(inplace=True))
+
+
+# fp8
+
+
+def numbers():
+    """Ties, subnormals, what is just too large, what is not finite; and random ones."""
+    ties = [1.0625, 1.1875, -1.0625, 17.0, 19.0, 2**-10, 3 * 2**-10, 2**-9, 5 * 2**-11]
+    large = [447.9, 448.0, 448.1, 463.9, 464.0, 464.1, 480.0, 1e5, -448.1, -1e30]
+    other = [0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1.99, 1e-8, 0.75, 3.0]
+    random = torch.randn(68, generator=torch.Generator().manual_seed(1)) * 100
+    return torch.cat((torch.tensor([*ties, *large, *other]), random))
+
+
+def in_fp8(x, scale):
+    """By the definition: the nearest of all numbers that fp8 has, of two the even one."""
+    table = torch.arange(127, dtype=torch.uint8).view(FP8).double()  # from 0 to 448
+    quotient = (x.float() / torch.as_tensor(scale, dtype=torch.float32)).double()
+    apart = (quotient.abs().clamp(max=448.0)[..., None] - table).abs()
+    least = apart.amin(-1, keepdim=True)
+    even = torch.arange(127) % 2 == 0
+    code = torch.where((apart == least) & (even | ((apart == least).sum(-1, True) == 1)), 1, 0)
+    code = code.argmax(-1) + 128 * quotient.signbit()
+    return torch.where(quotient.isnan(), 127, code).to(torch.uint8)
+
+
+def fp8_call(scale, device, dtype=torch.float32):
+    """The numbers as values and as keys at position 0, which don't turn: what the caches hold."""
+    x = numbers().to(device, dtype)[:, None, None].repeat(1, 2, 2)
+    tokens = len(x)
+    caches = torch.zeros(2, tokens, 1, 2, 2, device=device).to(FP8)
+    slots, ids = torch.arange(tokens, device=device), torch.zeros(tokens, device=device).long()
+    rope = RotaryPositionEmbedding(2).to(device)
+    scale = torch.tensor(scale, device=device)
+    rope_to_cache(*(x, x, x, rope, *caches, slots), position_ids=ids, k_scale=scale, v_scale=scale)
+    return x.cpu(), caches.view(torch.uint8).cpu()[:, :, 0]
+
+
+SCALES = [[1.0], [0.75], [0.1, 3.0]]
+
+
+@pytest.mark.parametrize("scale", SCALES, ids=str)
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16))
+def test_fp8(scale, dtype, device):
+    x, (k, v) = fp8_call(scale, device, dtype)
+    wanted = in_fp8(x, torch.tensor(scale)[:, None])
+    is_nan = (wanted & 127) == 127
+    assert torch.equal((v & 127) == 127, is_nan)
+    assert torch.equal(v[~is_nan], wanted[~is_nan])
+    # a rotation by 0 makes NaN of infinity, and 0 of -0
+    as_values = x.isfinite().all(-1, keepdim=True) & ((wanted & 127) != 0)
+    assert torch.equal(k[as_values], wanted[as_values]) and as_values.sum() > 150
+
+
+def test_fp8_has_the_bits_of_a_gpu(device):
+    stored = json.loads(BITS.read_text())
+    for scale in SCALES:
+        _, (_, v) = fp8_call(scale, device)
+        assert v.flatten().tolist() == stored[str(scale)], stored["source"]
+
+
+def test_fp8_rounds_to_the_dtype_first(device):
+    """0.2656 in bf16 is a tie of fp8, and its neighbors in fp32 are none."""
+    sample = Sample(device, torch.bfloat16, stored=FP8)
+    rotated = rope_qk(sample.q, sample.k, sample.freqs, "thd", **sample.where)
+    q, k = sample.call(return_k=True)
+    assert_same(q, rotated[0])
+    wanted = in_fp8(k.cpu(), 1.0)
+    for token, slot in enumerate(sample.slots.tolist()):
+        if slot >= 0:
+            block, place = divmod(slot, PAGE)
+            got = sample.caches[0][block, place].view(torch.uint8).cpu()
+            assert torch.equal(got, wanted[token])
+
+
+@pytest.mark.gpu
+def test_in_a_cuda_graph(device):
+    sample = Sample(device, torch.bfloat16)
+    for _ in range(2):
+        sample.call(inplace=True)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        sample.call(inplace=True)
+    for x in (sample.q, sample.k, sample.v):
+        x.normal_()
+    sample.slots.copy_(torch.randperm(BLOCKS * PAGE)[: T - 1])
+    for x, before in zip(sample.caches, sample.before, strict=True):
+        x.copy_(before)
+    rotated = rope_qk(sample.q, sample.k, sample.freqs, "thd", **sample.where)
+    graph.replay()
+    sample.check(rotated, sample.q)
