@@ -106,8 +106,14 @@ def normalized_and_turned(
 # No value of these is compiled in: a new length or cache compiles no new kernel.
 @triton.jit(
     do_not_specialize=[
-        *("seq_len", "batch", "q_heads", "k_heads", "s2", "sequences"),
-        *("listed", "cache_slots"),
+        "seq_len",
+        "batch",
+        "q_heads",
+        "k_heads",
+        "s2",
+        "sequences",
+        "listed",
+        "cache_slots",
     ]
 )
 def rope_to_cache_kernel(

@@ -21,6 +21,7 @@ from rope_kernels import (
     rope_bw,
     rope_fw,
     rope_qk,
+    rope_to_cache,
     routes,
 )
 from rope_kernels.autograd import norm_function, operators, rope_function
@@ -98,9 +99,24 @@ def test_every_argument_gets_into_the_field_of_its_name(function, monkeypatch):
         assert len(options) == 4
         assert all(getattr(norm, name) is given.pop(name) for name in options)
     assert {name: getattr(call, name) for name in given} == given
-    assert {*given, "tensors", "norm", "transpose", *OF_PATCHED_MODELS} == {*names_of(Call)}
+    of_others = {"tensors", "norm", "cache", "transpose", *OF_PATCHED_MODELS}
+    assert {*given} | of_others == {*names_of(Call)}
     assert [getattr(call, name) for name in OF_PATCHED_MODELS] == ["", False]
     assert call.transpose == (function is rope_bw)
+
+
+def test_every_argument_of_a_cache_gets_into_the_field_of_its_name(monkeypatch):
+    calls = []
+    monkeypatch.setattr(api, "write_to_cache_call", lambda call: calls.append(call) or ("one",))
+    given = {name: object() for name in inspect.signature(rope_to_cache).parameters}
+    rope_to_cache(**given)
+    (call,) = calls
+    assert call.tensors == (given.pop("q"), given.pop("k"))
+    assert call.norm.weights == (given.pop("q_weight"), given.pop("k_weight"))
+    for of_it in (call.cache, call.norm, call):
+        names = [name for name in names_of(type(of_it)) if name in given]
+        assert names and all(getattr(of_it, name) is given.pop(name) for name in names)
+    assert not given and call.tensor_format == "thd"
 
 
 KEYWORDS = {
@@ -285,7 +301,7 @@ def entry_of(monkeypatch):
 
 
 ELSEWHERE = {
-    Call: ("tensors", "freqs", "fused", "norm"),
+    Call: ("tensors", "freqs", "fused", "norm", "cache"),
     Rotation: ("table", "sin", "axes"),  # the format and shape of position_ids tell of axes
     NormCall: ("weights", "sumsqs"),
 }

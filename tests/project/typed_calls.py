@@ -24,6 +24,7 @@ from rope_kernels import (
     rope_bw,
     rope_fw,
     rope_qk,
+    rope_to_cache,
     rotate_half,
     sum_of_squares,
 )
@@ -107,6 +108,19 @@ def rotate_packed() -> tuple[Tensor, Tensor]:
     pair = qk_norm_rope(*pair, *weights, rope, "thd", cu_seqlens=cuts, sumsq=sums, eps=1e-6)
     assert_type(pair, tuple[Tensor, Tensor])
     return pair
+
+
+def write_into_a_cache() -> Tensor:
+    """Tokens of one sequence; the keys come back, too."""
+    q, k, v = torch.randn(S, H, D), torch.randn(S, 1, D), torch.randn(S, 1, D)
+    k_cache, v_cache = torch.zeros(2, 2, S, 1, D).unbind()
+    ids = torch.arange(S)
+    rope = RotaryPositionEmbedding(D)
+    found = rope_to_cache(
+        *(q, k, v, rope, k_cache, v_cache, ids + S), position_ids=ids, return_k=True
+    )
+    assert isinstance(found, tuple)
+    return found[1] - k_cache[1]
 
 
 def normalize_and_rotate() -> Tensor:
