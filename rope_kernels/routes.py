@@ -323,7 +323,7 @@ def write_to_cache_call(call: Call) -> tuple[Tensor, ...]:
         check_values(rotation, len(call.tensors[0]))
     rotation.norm = None if norm is None else normalization_of(call, 0)
     route = KERNEL if known else choose_route(call.fused, (*call.tensors, *tables, *call.where))
-    if route is not PYTORCH and not (known or _kernel_writes(call)):
+    if route is not PYTORCH and not (known or kernel_writes(call)):
         route = PYTORCH
     q, k = call.tensors
     like = {"memory_format": torch.contiguous_format}
@@ -341,14 +341,12 @@ def write_to_cache_call(call: Call) -> tuple[Tensor, ...]:
     return (q_out, k_out) if cache.return_k else (q_out,)
 
 
-def _kernel_writes(call: Call) -> bool:
+def kernel_writes(call: Call) -> bool:
     """Whether the kernel can: it has rows of q and k, and a GPU that casts to fp8."""
-    (q, k), cache = call.tensors, call.cache.k_cache
-    if not (q.numel() and k.numel()):
-        return False
-    weights = () if call.norm is None else call.norm.weights
-    if len({(w.dtype, w.dim()) for w in weights}) > 1:
-        return False  # a kernel has one kind
-    return cache.dtype != FP8 or (
-        q.is_cuda and torch.cuda.get_device_capability(q.device) >= (8, 9)
-    )
+    (q, k), weights = call.tensors, () if call.norm is None else call.norm.weights
+    if not (q.numel() and k.numel()) or len({(w.dtype, w.dim()) for w in weights}) > 1:
+        return False  # a kernel has one kind of weight
+    if call.cache.k_cache.dtype != FP8:
+        return True
+    nvidia = q.is_cuda and torch.version.hip is None
+    return nvidia and torch.cuda.get_device_capability(q.device) >= (8, 9)

@@ -35,29 +35,48 @@ def slots_of_tokens(tokens, slots_ptr, listed, cache_slots, page):
 
 
 @triton.jit
+def token_offsets(slots, strides):
+    """Elements from the start of a cache to each token's slot, (positions,)."""
+    return slots.block * strides[0] + slots.place * strides[1]
+
+
+@triton.jit
+def rows_at(mine, ptr, token_offset, h_stride, d_stride, exists):
+    """`RowPointers` of this program's rows, whose tokens are so far from `ptr`."""
+    row_offset = (mine.row.to(tl.int64) * h_stride)[None, :, :]
+    pointers = ptr + (token_offset[:, None, None] + row_offset)
+    return RowPointers(pointers, d_stride, mine.exists & exists)
+
+
+@triton.jit
 def rows_in_cache(mine, slots, ptr, strides):
     """`RowPointers` of this program's rows in a cache, whose strides are of block, place, h, d."""
-    token = slots.block * strides[0] + slots.place * strides[1]
-    head = mine.row.to(tl.int64) * strides[2]
-    exists = mine.exists & slots.exists[:, None, None]
-    return RowPointers(ptr + (token[:, None, None] + head[None, :, :]), strides[3], exists)
+    exists = slots.exists[:, None, None]
+    return rows_at(mine, ptr, token_offsets(slots, strides), strides[2], strides[3], exists)
 
 
 @triton.jit
-def chosen_rows(is_k, k_rows, q_rows):
-    """`RowPointers` of k's or of q's rows, of tensors of one dtype."""
-    pointers = tl.where(is_k, k_rows.pointers, q_rows.pointers)
-    exists = tl.where(is_k, k_rows.exists, q_rows.exists)
-    return RowPointers(pointers, tl.where(is_k, k_rows.stride, q_rows.stride), exists)
+def rows_of_either(mine, tokens, slots, q_out, k_cache):
+    """`RowPointers` of q's output, or of k's slots: tensors of one dtype, which are `Memory`.
+
+    The pointer is chosen before anything is added to it: AMD's compiler crashes on other choices.
+    """
+    ptr, is_k = tl.where(mine.is_k, k_cache.ptr, q_out.ptr), mine.is_k
+    of_k = token_offsets(slots, k_cache.strides)
+    offset = tl.where(is_k, of_k, tokens.s * q_out.strides[0])
+    h_stride = tl.where(is_k, k_cache.strides[2], q_out.strides[2])
+    d_stride = tl.where(is_k, k_cache.strides[3], q_out.strides[3])
+    exists = (slots.exists | (is_k == 0))[:, None, None]
+    return rows_at(mine, ptr, offset, h_stride, d_stride, exists)
 
 
 @triton.jit
-def quantized(x, scale_ptr, mine, PER_HEAD: tl.constexpr, LIMIT: tl.constexpr):
+def quantized(x, scale_ptr, scale_step, mine, LIMIT: tl.constexpr):
     """Rows over their scale, in fp32 and no larger than LIMIT; NaN stays NaN."""
     scale, inverse = 1.0, 1.0
     if scale_ptr is not None:
-        head = mine.row if PER_HEAD else mine.row * 0
-        scale = tl.load(scale_ptr + head[None, :, :], (mine.row < mine.heads)[None, :, :], other=1)
+        at = scale_ptr + (mine.row * scale_step)[None, :, :]
+        scale = tl.load(at, (mine.row < mine.heads)[None, :, :], other=1)
         inverse = tl.div_rn(1.0 + scale * 0, scale)
     first = over(x[0].to(tl.float32), scale, inverse, scale_ptr is not None, LIMIT)
     second = over(x[1].to(tl.float32), scale, inverse, scale_ptr is not None, LIMIT)
@@ -144,6 +163,8 @@ def rope_to_cache_kernel(
     listed,  # tokens that have an entry among the slots
     cache_slots,  # blocks * page
     page,  # positions of a block
+    k_scale_step,  # from a head's scale to the next one's: 0 or 1
+    v_scale_step,
     strides,  # `CacheStrides`
     k_cache_strides,  # of blocks, places, heads and elements
     v_cache_strides,
@@ -158,6 +179,7 @@ def rope_to_cache_kernel(
     STORED: tl.constexpr = q_ptr.dtype.element_ty
     COMPUTED: tl.constexpr = tl.float64 if tl.float64 == STORED else tl.float32
     PACKED: tl.constexpr = cu_seqlens_ptr is not None
+    BY_ONE_STORE: tl.constexpr = k_out_ptr is None and store.limit == 0 and order.out_aligned == 0
     q, k = Memory(q_ptr, strides.q), Memory(k_ptr, strides.k)
     table = Table(table_ptr, sin_ptr, strides.table, s2)
     given = GivenPositions(
@@ -173,8 +195,8 @@ def rope_to_cache_kernel(
         pointers = row_pointers(v_ptr, strides.v, mine, order.per_batch, store.v_aligned)
         v = load_row(RowPointers(pointers, strides.v[3], mine.exists), head)
         slots = slots_of_tokens(tokens, slots_ptr, listed, cache_slots, page)
-        if store.limit is not None:
-            v = quantized(v, v_scale_ptr, mine, store.v_per_head, store.limit)
+        if store.limit > 0:
+            v = quantized(v, v_scale_ptr, v_scale_step, mine, store.limit)
         store_row(rows_in_cache(mine, slots, v_cache_ptr, v_cache_strides), v, head)
     else:
         # Load everything before anything is used.
@@ -201,25 +223,20 @@ def rope_to_cache_kernel(
         )
 
         # Write q to its place and k to its slots; both by one store where they can.
-        k_rows = rows_in_cache(mine, slots, k_cache_ptr, k_cache_strides)
-        if k_out_ptr is None:
-            pointers = row_pointers(
-                q_out_ptr, strides.q_out, mine, order.per_batch, order.out_aligned
-            )
-            out = RowPointers(pointers, strides.q_out[3], mine.exists)
-            if store.limit is None:
-                out = chosen_rows(mine.is_k, k_rows, out)
-            else:
-                out = RowPointers(out.pointers, out.stride, out.exists & (mine.is_k == 0))
+        q_out, k_out = Memory(q_out_ptr, strides.q_out), Memory(k_out_ptr, strides.k_out)
+        if BY_ONE_STORE:
+            out = rows_of_either(mine, tokens, slots, q_out, Memory(k_cache_ptr, k_cache_strides))
         else:
-            q_out, k_out = Memory(q_out_ptr, strides.q_out), Memory(k_out_ptr, strides.k_out)
             out = rows_of(mine, q_out, k_out, order.per_batch, order.out_aligned)
+            if k_out_ptr is None:
+                out = RowPointers(out.pointers, out.stride, out.exists & (mine.is_k == 0))
         store_row(out, y, head, head.writes_interleaved)
-        if store.limit is not None:
+        if not BY_ONE_STORE:
             if mine.is_k:
-                y = rounded(y, STORED)
-                kept = quantized(y, k_scale_ptr, mine, store.k_per_head, store.limit)
+                kept = y
+                if store.limit > 0:
+                    kept = quantized(
+                        rounded(y, STORED), k_scale_ptr, k_scale_step, mine, store.limit
+                    )
+                k_rows = rows_in_cache(mine, slots, k_cache_ptr, k_cache_strides)
                 store_row(k_rows, kept, head, head.writes_interleaved)
-        elif k_out_ptr is not None:
-            if mine.is_k:
-                store_row(k_rows, y, head, head.writes_interleaved)

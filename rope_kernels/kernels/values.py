@@ -92,9 +92,7 @@ class NormBackward(NamedTuple):
 class Store(NamedTuple):
     """How rows of k and v are stored in their caches."""
 
-    limit: float | None  # of what is stored, as large as fp8 can be; None: no fp8, nothing divides
-    k_per_head: bool  # each head of k has a scale of its own
-    v_per_head: bool
+    limit: float  # the largest number of fp8; 0: the caches have the dtype of k, nothing is divided
     v_aligned: int  # bytes that divide every address of a row of v; 0: what the compiler sees
 
 

@@ -109,9 +109,7 @@ def plan_to_cache(tensors: CacheTensors, rotation: Rotation, engine: Engine | No
         own = _norm_of(tensors, rotation, per_head, weights_last=True)
     k_cache, v_cache = tensors.k_cache, tensors.v_cache
     own["store"] = Store(
-        limit=FP8_LIMIT if k_cache.dtype == torch.float8_e4m3fn else None,
-        k_per_head=tensors.k_scale is not None and tensors.k_scale.numel() > 1,
-        v_per_head=tensors.v_scale is not None and tensors.v_scale.numel() > 1,
+        limit=FP8_LIMIT if k_cache.dtype == torch.float8_e4m3fn else 0.0,
         v_aligned=alignment(tensors.v),
     )
     plan = _forward(TO_CACHE, layout, tensors, rotation, own, fp_fusion=own["steps"].fused)
@@ -122,10 +120,17 @@ def plan_to_cache(tensors: CacheTensors, rotation: Rotation, engine: Engine | No
         listed=tensors.slots.numel(),
         cache_slots=k_cache.shape[0] * k_cache.shape[1],
         page=k_cache.shape[1],
+        k_scale_step=_step(tensors.k_scale),
+        v_scale_step=_step(tensors.v_scale),
         k_cache_strides=strides_of(k_cache),
         v_cache_strides=strides_of(v_cache),
     )
     return plan
+
+
+def _step(scale: Tensor | None) -> int:
+    """From the scale of a head to that of the next."""
+    return 0 if scale is None or scale.numel() == 1 else 1
 
 
 def _forward(

@@ -1,6 +1,7 @@
 """What a call would launch, on memory that is never touched. Sizes cost nothing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import rope_kernels
 from rope_kernels.machine.engine import Engine
@@ -10,8 +11,10 @@ from .call import Call
 from .make import QuickMaker, arguments_of
 
 
-def bound(call: Call) -> tuple[Callable, list, dict]:
+def bound(call: Call | partial) -> tuple[Callable, Sequence, dict]:
     """Its function with what that gets, by position and by keyword."""
+    if isinstance(call, partial):
+        return call.func, call.args, call.keywords
     made = arguments_of(call, rope_kernels, QuickMaker(0, 0, "cpu"))
     if call.norm and call.mode == "grad" and not call.inplace:
         for x in [*made.tensors, *made.weights, *made.sums]:
@@ -20,7 +23,7 @@ def bound(call: Call) -> tuple[Callable, list, dict]:
     return getattr(rope_kernels, call.function), *made.given(rope_kernels, made.tensors)
 
 
-def plans_of(call: Call, engine: Engine) -> list[Launch]:
+def plans_of(call: Call | partial, engine: Engine) -> list[Launch]:
     """Every launch of the call, and of the backward of one that normalizes.
 
     Raises:

@@ -1,6 +1,7 @@
 """A sample of calls for the compile matrix: every kernel, and each feature that changes them."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from .call import Call, Module, Norm
 
@@ -15,14 +16,15 @@ PACKED = {"tensor_format": "thd", "cu_seqlens": [0, 10, 64], "cu_seqlens_dtype":
 class Sample:
     """A call, and which of its launches is compiled."""
 
-    call: Call
+    call: Call | partial  # what no `Call` draws is bound
     launch: int = FORWARD
 
 
 def sample_calls() -> dict[str, Sample]:
     """The sample by name."""
     rotated = _one_tensor() | _pairings_and_positions() | _q_and_k() | _parts_of_rows()
-    return {name: Sample(call) for name, call in rotated.items()} | _with_norm() | _rounded()
+    alone = {name: Sample(call) for name, call in rotated.items()}
+    return alone | _with_norm() | _rounded() | _into_a_cache()
 
 
 def _one_tensor() -> dict[str, Call]:
@@ -108,3 +110,22 @@ def _with_norm() -> dict[str, Sample]:
 def _rounded() -> dict[str, Sample]:
     """As PyTorch's operators round in a model: no multiply-add is fused."""
     return {"on the fly, rounded as in a model": Sample(Call("rope_fw", rounding="model"))}
+
+
+def _into_a_cache() -> dict[str, Sample]:
+    """Keys and values into pages of 16 positions, with a norm and without."""
+    import torch
+
+    from rope_kernels import RotaryPositionEmbedding, rope_to_cache
+
+    bf16 = {"dtype": torch.bfloat16}
+    q, (k, v) = torch.empty(64, 32, 128, **bf16), torch.empty(2, 64, 8, 128, **bf16)
+    caches = torch.empty(2, 8, 16, 8, 128, **bf16)
+    given = q, k, v, RotaryPositionEmbedding(128), *caches, torch.arange(64)
+    write = partial(rope_to_cache, *given, position_ids=torch.arange(64))
+    weight = torch.ones(128, **bf16)
+    normalize = {"q_weight": weight, "k_weight": weight, "return_k": True}
+    return {
+        "into a cache": Sample(write),
+        "norm, into a cache, keys returned": Sample(partial(write, **normalize)),
+    }
