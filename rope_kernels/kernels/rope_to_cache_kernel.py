@@ -71,27 +71,43 @@ def rows_of_either(mine, tokens, slots, q_out, k_cache):
 
 
 @triton.jit
-def quantized(x, scale_ptr, scale_step, mine, LIMIT: tl.constexpr):
-    """Rows over their scale, in fp32 and no larger than LIMIT; NaN stays NaN."""
-    scale, inverse = 1.0, 1.0
-    if scale_ptr is not None:
-        at = scale_ptr + (mine.row * scale_step)[None, :, :]
-        scale = tl.load(at, (mine.row < mine.heads)[None, :, :], other=1)
-        inverse = tl.div_rn(1.0 + scale * 0, scale)
-    first = over(x[0].to(tl.float32), scale, inverse, scale_ptr is not None, LIMIT)
-    second = over(x[1].to(tl.float32), scale, inverse, scale_ptr is not None, LIMIT)
-    tail = over(x[2].to(tl.float32), scale, inverse, scale_ptr is not None, LIMIT)
-    return Pieces(first, second, tail)
+def scale_of_rows(ptr, mine, SCALES: tl.constexpr):
+    """The scale of k or of v in fp32: a number, (rows, 1), or None. `SCALES` as in `Store`."""
+    scale = None
+    if SCALES == 1:
+        scale = tl.load(ptr)
+    if SCALES == 2:
+        scale = tl.load(ptr + mine.row, mine.is_k & (mine.row < mine.heads), other=1)
+    return scale
 
 
 @triton.jit
-def over(x, scale, inverse, DIVIDES: tl.constexpr, LIMIT: tl.constexpr):
-    """x / scale within LIMIT. The quotient is exactly rounded, in a tenth of a division's steps."""
-    if DIVIDES:
-        quotient = x * inverse
-        rest = tl.fma(-quotient, scale + x * 0, x)
-        exact = tl.fma(rest, inverse + x * 0, quotient)
-        x = tl.where(tl.abs(quotient) < 2 * LIMIT, exact, quotient)  # NaN and infinity have no rest
+def quantized(x, scale, head: tl.constexpr, LIMIT: tl.constexpr):
+    """Rows over their scale, or over 1 if it is None, in fp32 and within LIMIT; NaN stays NaN."""
+    first, second = x[0].to(tl.float32), x[1].to(tl.float32)
+    tail = x[2].to(tl.float32)
+    if scale is not None:
+        inverse = 1.0 / scale
+        if len(inverse.shape) == 2:
+            scale, inverse = scale[None, :, :], inverse[None, :, :]
+        first, second = over(first, scale, inverse), over(second, scale, inverse)
+        if head.tail > 0:
+            tail = over(tail, scale, inverse)
+    return Pieces(within(first, LIMIT), within(second, LIMIT), within(tail, LIMIT))
+
+
+@triton.jit
+def over(x, scale, inverse):
+    """x / scale, by a product and what it leaves: a quotient that fp32 holds comes out exactly."""
+    scale, inverse = tl.broadcast_to(scale, x.shape), tl.broadcast_to(inverse, x.shape)
+    quotient = x * inverse
+    rest = tl.fma(-quotient, scale, x)
+    exact = tl.fma(rest, inverse, quotient)
+    return tl.where(tl.abs(rest) > 0, exact, quotient)  # NaN of infinity; -0 stays -0
+
+
+@triton.jit
+def within(x, LIMIT: tl.constexpr):
     return tl.clamp(x, -LIMIT, LIMIT, propagate_nan=tl.PropagateNan.ALL)
 
 
@@ -163,8 +179,6 @@ def rope_to_cache_kernel(
     listed,  # tokens that have an entry among the slots
     cache_slots,  # blocks * page
     page,  # positions of a block
-    k_scale_step,  # from a head's scale to the next one's: 0 or 1
-    v_scale_step,
     strides,  # `CacheStrides`
     k_cache_strides,  # of blocks, places, heads and elements
     v_cache_strides,
@@ -196,13 +210,14 @@ def rope_to_cache_kernel(
         v = load_row(RowPointers(pointers, strides.v[3], mine.exists), head)
         slots = slots_of_tokens(tokens, slots_ptr, listed, cache_slots, page)
         if store.limit > 0:
-            v = quantized(v, v_scale_ptr, v_scale_step, mine, store.limit)
+            v = quantized(v, scale_of_rows(v_scale_ptr, mine, store.v_scales), head, store.limit)
         store_row(rows_in_cache(mine, slots, v_cache_ptr, v_cache_strides), v, head)
     else:
         # Load everything before anything is used.
         rows = rows_of(mine, q, k, order.per_batch, order.aligned)
         x = load_row(rows, head, head.reads_interleaved)
         slots = slots_of_tokens(tokens, slots_ptr, listed, cache_slots, page)
+        k_scale = scale_of_rows(k_scale_ptr, mine, store.k_scales)
         weights = None
         if norm is not None:
             weights = weights_of(mine, q_weight_ptr, k_weight_ptr, head, norm, COMPUTED)
@@ -235,8 +250,6 @@ def rope_to_cache_kernel(
             if mine.is_k:
                 kept = y
                 if store.limit > 0:
-                    kept = quantized(
-                        rounded(y, STORED), k_scale_ptr, k_scale_step, mine, store.limit
-                    )
+                    kept = quantized(rounded(y, STORED), k_scale, head, store.limit)
                 k_rows = rows_in_cache(mine, slots, k_cache_ptr, k_cache_strides)
                 store_row(k_rows, kept, head, head.writes_interleaved)

@@ -93,6 +93,8 @@ class Store(NamedTuple):
     """How rows of k and v are stored in their caches."""
 
     limit: float  # the largest number of fp8; 0: the caches have the dtype of k, nothing is divided
+    k_scales: int  # of k: none, 1, or 2 if each head has its own
+    v_scales: int
     v_aligned: int  # bytes that divide every address of a row of v; 0: what the compiler sees
 
 

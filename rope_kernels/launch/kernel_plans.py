@@ -110,6 +110,8 @@ def plan_to_cache(tensors: CacheTensors, rotation: Rotation, engine: Engine | No
     k_cache, v_cache = tensors.k_cache, tensors.v_cache
     own["store"] = Store(
         limit=FP8_LIMIT if k_cache.dtype == torch.float8_e4m3fn else 0.0,
+        k_scales=_scales(tensors.k_scale),
+        v_scales=_scales(tensors.v_scale),
         v_aligned=alignment(tensors.v),
     )
     plan = _forward(TO_CACHE, layout, tensors, rotation, own, fp_fusion=own["steps"].fused)
@@ -120,17 +122,15 @@ def plan_to_cache(tensors: CacheTensors, rotation: Rotation, engine: Engine | No
         listed=tensors.slots.numel(),
         cache_slots=k_cache.shape[0] * k_cache.shape[1],
         page=k_cache.shape[1],
-        k_scale_step=_step(tensors.k_scale),
-        v_scale_step=_step(tensors.v_scale),
         k_cache_strides=strides_of(k_cache),
         v_cache_strides=strides_of(v_cache),
     )
     return plan
 
 
-def _step(scale: Tensor | None) -> int:
-    """From the scale of a head to that of the next."""
-    return 0 if scale is None or scale.numel() == 1 else 1
+def _scales(scale: Tensor | None) -> int:
+    """None, one, or two, which means one for each head."""
+    return 0 if scale is None else min(2, scale.numel())
 
 
 def _forward(

@@ -9,6 +9,7 @@ from torch import Tensor
 from rope_kernels.launch.layout import strides_of
 from rope_kernels.launch.plan import (
     BackwardTensors,
+    CacheTensors,
     ForwardTensors,
     Plan,
     SumTensors,
@@ -65,6 +66,8 @@ def stores_more_than_rows(tensors: Tensors) -> bool:
     """Whether a kernel with a norm also stores a number of each row, positions or partial sums."""
     if isinstance(tensors, ForwardTensors):
         return tensors.q_rstd is not None
+    if isinstance(tensors, CacheTensors):
+        return True  # rows of v, and those of k twice
     if isinstance(tensors, BackwardTensors):
         return tensors.q_partial is not None or tensors.q_sumsq is not None
     return False

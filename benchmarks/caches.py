@@ -1,0 +1,206 @@
+"""`rope_to_cache` beside a rotation and a write, and beside others' kernels: time on a GPU.
+
+    python -m benchmarks sources cache/vLLM=/path/of/the/release flashinfer=/path/of/the/release
+    python -m benchmarks.caches --out benchmarks/results/nvidia-h200-caches.json
+
+Decoding is timed in a CUDA graph of 20 calls, with all of it in L2; the prompt of 8192 tokens cold.
+32 heads of 128 elements and 8 of keys, bf16, pages of 16 positions, angles on the fly; others read
+a table. Some of the others do a little more or less; the labels in `CALLS` say what.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_qk, rope_to_cache
+
+HEADS, KV_HEADS, D, PAGE, POSITIONS = 32, 8, 128, 16, 4096
+FP8 = torch.float8_e4m3fn
+TOKENS = 1, 8, 32, 128, 256  # of a step of decoding
+PROMPT = 8192
+IN_A_GRAPH, REPLAYS = 20, 50
+
+
+@dataclass
+class Inputs:
+    """What all calls get."""
+
+    tokens: int
+    dtype: torch.dtype = torch.bfloat16  # of the caches
+
+    def __post_init__(self) -> None:
+        def rows(heads: int) -> Tensor:
+            return torch.randn(self.tokens, heads, D, device="cuda", dtype=torch.bfloat16)
+
+        torch.manual_seed(0)
+        self.q, self.k, self.v = rows(HEADS), rows(KV_HEADS), rows(KV_HEADS)
+        self.qkv = torch.cat([x.flatten(1) for x in (self.q, self.k, self.v)], dim=1)
+        blocks = max(64, 2 * self.tokens // PAGE)
+        caches = torch.zeros(2, blocks, PAGE, KV_HEADS, D, device="cuda", dtype=torch.bfloat16)
+        self.caches = caches.to(self.dtype).unbind()
+        self.slots = torch.randperm(blocks * PAGE, device="cuda")[: self.tokens]
+        self.ids = torch.randint(0, POSITIONS, (self.tokens,), device="cuda")
+        if self.tokens == PROMPT:
+            self.slots = torch.arange(self.tokens, device="cuda") + PAGE
+            self.ids = self.slots % POSITIONS
+        self.rope = RotaryPositionEmbedding(D).cuda()
+        self.weight = torch.rand(D, device="cuda").bfloat16() + 0.5
+        self.one = torch.ones(1, device="cuda")
+        self.table = torch.cat([x[:, : D // 2] for x in self.cos_sin()], dim=1).contiguous()
+
+    def cos_sin(self) -> tuple[Tensor, Tensor]:
+        angles = self.rope(POSITIONS)[:, 0, 0]
+        return angles.cos(), angles.sin()
+
+
+def ours(x: Inputs, norm: bool = False, **options) -> Callable[[], object]:
+    if norm:
+        options |= {"q_weight": x.weight, "k_weight": x.weight}
+    if x.dtype == FP8:
+        options |= {"k_scale": x.one, "v_scale": x.one}
+    given = x.q, x.k, x.v, x.rope, *x.caches, x.slots
+    return partial(rope_to_cache, *given, position_ids=x.ids, **options)
+
+
+def rotation(x: Inputs) -> Callable[[], object]:
+    return partial(rope_qk, x.q, x.k, x.rope, "thd", position_ids=x.ids, inplace=True)
+
+
+def norm_and_rotation(x: Inputs) -> Callable[[], object]:
+    given = x.q, x.k, x.weight, x.weight, x.rope, "thd"
+    return partial(qk_norm_rope, *given, position_ids=x.ids, inplace=True)
+
+
+def then_vllm(x: Inputs, first: Callable) -> Callable[[], None]:
+    from benchmarks.peers.cache import reshape_and_cache_flash
+
+    rotate, kind = first(x), "fp8" if x.dtype == FP8 else "auto"
+
+    def call() -> None:
+        rotate()
+        reshape_and_cache_flash(x.k, x.v, *x.caches, x.slots, kind, x.one, x.one)
+
+    return call
+
+
+def then_index(x: Inputs) -> Callable[[], None]:
+    rotate, (k_cache, v_cache) = rotation(x), (c.view(-1, KV_HEADS, D) for c in x.caches)
+
+    def call() -> None:
+        rotate()
+        k_cache[x.slots], v_cache[x.slots] = x.k, x.v
+
+    return call
+
+
+def flashinfer(x: Inputs) -> Callable[[], object]:
+    from benchmarks.peers.cache import pages_of_slots, rotate_and_append
+
+    where = pages_of_slots(x.slots, len(x.caches[0]))
+    return partial(rotate_and_append, x.q, x.k, x.v, x.table, x.ids.int(), *x.caches, *where)
+
+
+def vllm_with_norm(x: Inputs) -> Callable[[], object]:
+    from benchmarks.peers.cache import norm_rotate_and_write
+
+    heads, weights = (HEADS, KV_HEADS), (x.weight, x.weight)
+    given = x.qkv, heads, weights, x.table.bfloat16(), x.ids, *x.caches, x.slots
+    return partial(norm_rotate_and_write, *given)
+
+
+def copy_of(rows: int) -> Callable[[], object]:
+    """A copy that moves so many head rows of bf16 for each token of the prompt."""
+    x = torch.empty(PROMPT * rows // 2, D, device="cuda", dtype=torch.bfloat16)
+    return partial(torch.empty_like(x).copy_, x)
+
+
+CALLS = {
+    "rope_qk in place, alone": rotation,
+    "rope_to_cache in place": partial(ours, inplace=True),
+    "rope_to_cache": ours,
+    "rope_qk, then vLLM's write": partial(then_vllm, first=rotation),
+    "rope_qk, then an indexed write": then_index,
+    "flashinfer's kernel, a type it doesn't ship": flashinfer,
+    "qk_norm_rope in place, alone": norm_and_rotation,
+    "rope_to_cache with weights, in place": partial(ours, norm=True, inplace=True),
+    "qk_norm_rope, then vLLM's write": partial(then_vllm, first=norm_and_rotation),
+    "vLLM's norm and write, k and v too": vllm_with_norm,
+}
+CALLS_OF_FP8 = {
+    "fp8: rope_to_cache in place": partial(ours, inplace=True),
+    "fp8: rope_qk, then vLLM's write": partial(then_vllm, first=rotation),
+    "fp8: flashinfer's kernel, q in fp8 too": flashinfer,
+}
+COPIES = {"copy of 96 head rows": 96, "copy of 88, as with fp8": 88}
+
+
+def in_a_graph(call: Callable[[], object]) -> float:
+    """Microseconds of one of many calls in a CUDA graph."""
+    for _ in range(3):
+        call()
+    torch.cuda.synchronize()
+    graph, times = torch.cuda.CUDAGraph(), []
+    with torch.cuda.graph(graph):
+        for _ in range(IN_A_GRAPH):
+            call()
+    for _ in range(REPLAYS):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(1e3 * start.elapsed_time(end) / IN_A_GRAPH)
+    return round(statistics.median(times), 2)
+
+
+def recorded() -> dict[str, dict[str, float]]:
+    """Call -> tokens -> microseconds."""
+    from rope_lab.timing import measure
+
+    found: dict[str, dict[str, float]] = {name: {} for name in (*CALLS, *CALLS_OF_FP8, *COPIES)}
+    for tokens in TOKENS:
+        for calls, dtype in ((CALLS, torch.bfloat16), (CALLS_OF_FP8, FP8)):
+            x = Inputs(tokens, dtype)
+            for name, make in calls.items():
+                found[name][str(tokens)] = in_a_graph(make(x))
+    cases = {name: copy_of(rows) for name, rows in COPIES.items()}
+    for calls, dtype in ((CALLS, torch.bfloat16), (CALLS_OF_FP8, FP8)):
+        x = Inputs(PROMPT, dtype)
+        cases |= {name: make(x) for name, make in calls.items()}
+    for name, timing in measure(cases).items():
+        found[name][str(PROMPT)] = round(timing.median_us, 1)
+    return found
+
+
+def table_of(record: dict) -> str:
+    """The record as docs/decoding.md has it."""
+    columns = [*map(str, TOKENS), str(PROMPT)]
+    lines = [f"| microseconds | {' | '.join(columns)} |", f"|---|{'---:|' * len(columns)}"]
+    for name, row in record["calls"].items():
+        lines.append(f"| {name} | {' | '.join(str(row.get(c, '')) for c in columns)} |")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path)
+    out = parser.parse_args(arguments).out
+    from rope_lab.records import circumstances
+
+    record = circumstances() | {"calls": recorded()}
+    print(table_of(record))
+    if out:
+        out.write_text(json.dumps(record, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
