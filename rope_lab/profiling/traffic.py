@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+_NO_KERNEL = "empty", "new_empty"  # memory, and nothing in it
 _ONLY_WRITE = ("new_", "fill_", "zero_")  # what they take says no more than a shape
 
 
@@ -84,7 +85,7 @@ class _Counter(TorchDispatchMode):
         written = sum(
             _own_bytes(tensor) for tensor in outputs if in_place or not _shares(tensor, inputs)
         )
-        if written and not name.startswith("empty"):
+        if written and not name.startswith(_NO_KERNEL):
             only_writes = name.endswith("_like") or name.startswith(_ONLY_WRITE)
             read = 0 if only_writes else sum(_own_bytes(tensor) for tensor in inputs)
             self.traffic.kernels.append(Kernel(name, read, written))

@@ -243,3 +243,8 @@ def test_unrolled_turns_are_counted_once(kernels):
     (few,), (more,) = few.launches, more.launches
     each = 4096 // 128  # elements of a lane
     assert more.code.instructions - few.code.instructions == pytest.approx(16 * each, rel=0.3)
+
+
+def test_memory_that_is_only_allocated_takes_no_time(kernels):
+    arguments = kernels.transposed, kernels.transposed_in_pytorch, kernels.many_rows
+    assert not inspected(*arguments, small=2, large=600).eager  # `new_empty`
