@@ -172,3 +172,13 @@ def test_slices_of_one_projection_in_place(device):
     kept = qkv.clone()
     rope_to_cache(**given, inplace=True)
     assert torch.equal(qkv[:, HEADS:], kept[:, HEADS:]) and not torch.equal(qkv, kept)
+
+
+def test_autograd_knows_what_was_overwritten(device):
+    given = arguments(device)
+    weight = torch.ones(D, device=device, requires_grad=True)
+    for name in ("k_cache", "v_cache"):
+        loss = (weight * given[name]).sum()  # its backward needs the cache as it was
+        rope_to_cache(**given)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
