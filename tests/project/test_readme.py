@@ -30,7 +30,7 @@ def blocks_of(page):
 COUNTS = {
     "README": 1,
     "docs/install": 1,
-    "docs/decoding": 2,
+    "docs/decoding": 3,
     "docs/packed": 2,
     "docs/compile": 1,
     "docs/hugging_face": 3,

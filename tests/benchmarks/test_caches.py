@@ -1,0 +1,41 @@
+"""The record of `rope_to_cache` beside others, and the page and the changelog that tell of it."""
+
+import json
+import re
+
+from benchmarks import caches
+from benchmarks.results import RESULTS, ROOT
+
+STEPS = [*map(str, caches.TOKENS)]
+
+
+def record():
+    return json.loads((RESULTS / "nvidia-h200-caches.json").read_text())
+
+
+def test_the_page_has_the_table_of_the_record():
+    found, page = record(), (ROOT / "docs" / "decoding.md").read_text(encoding="utf-8")
+    assert f"<!-- caches: begin -->\n{caches.table_of(found)}\n\n" in page
+    source = re.search(r"^(.*)\n<!-- caches: end -->", page, re.MULTILINE)[1]
+    assert all(
+        part in source for part in (found["gpu"], found["date"], *found["versions"].values())
+    )
+    assert list(found["calls"]) == [*caches.CALLS, *caches.CALLS_OF_FP8, *caches.COPIES]
+
+
+def test_one_launch_is_as_much_faster_than_two_as_we_say():
+    calls = record()["calls"]
+    two, one = calls["rope_qk, then vLLM's write"], calls["rope_to_cache in place"]
+    ratios = [two[tokens] / one[tokens] for tokens in STEPS]
+    words = f"{min(ratios):.1f} to {max(ratios):.1f} times as fast"
+    assert min(ratios) > 1.5 and words in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_page_says_how_near_a_prompt_comes_to_a_copy():
+    calls, tokens = record()["calls"], str(caches.PROMPT)
+    bf16, fp8 = (calls[name][tokens] for name in caches.COPIES)
+    bf16 /= calls["rope_to_cache"][tokens]
+    fp8 /= calls["fp8: rope_to_cache in place"][tokens]
+    page = (ROOT / "docs" / "decoding.md").read_text(encoding="utf-8")
+    assert f"A prompt reaches {bf16:.0%}".replace("%", " %") in page
+    assert f"With fp8 it is {fp8:.0%}".replace("%", " %") in page
