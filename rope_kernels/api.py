@@ -19,6 +19,7 @@ from .call.arguments import (
     refuse_unknown,
     shows_options,
 )
+from .call.cache_checks import check_no_norm
 from .call.checks import (
     bad,
     check_integer,
@@ -448,7 +449,7 @@ def rope_to_cache(
         v: like `k`. It is copied.
         freqs: as in `apply_rotary_pos_emb`; what is not named here is as there.
         k_cache: (blocks, page, kv heads, d), the dtype of `k`, or torch.float8_e4m3fn.
-        v_cache: like `k_cache` but for its strides.
+        v_cache: like `k_cache` but for its strides. Both may be slices of one tensor.
         slot_mapping: (n,), n <= tokens, int32 or int64: the slot of each of the first n tokens,
             block * page + position within it. A negative slot: the token is rotated, and not
             written, nor are those after the first n. What a slot holds that occurs twice is
@@ -458,7 +459,8 @@ def rope_to_cache(
         inplace: overwrite q and return it. k and v are never overwritten.
         return_k: return the rotated keys too.
         k_scale, v_scale: for fp8, fp32 (1,) or (kv heads,) on the device of `k`: what is stored is
-            rounded to the dtype of `k`, divided by the scale, and limited to 448. NaN stays NaN.
+            rounded to the dtype of `k`, divided by the scale, and limited to 448. NaN stays NaN. A
+            scale is a normal number of fp32, from 1.2e-38 on.
         q_weight, k_weight: as in `qk_norm_rope`, as are `eps`, `weight_offset` and `norm_after`.
         rounding: as in `rope_qk`, and with weights as in `qk_norm_rope`.
 
@@ -483,7 +485,9 @@ def rope_to_cache(
     rotation with it.
     """
     norm = None
-    if not (q_weight is None and k_weight is None):
+    if q_weight is None and k_weight is None:
+        check_no_norm(eps=eps, weight_offset=weight_offset, norm_after=norm_after)
+    else:
         norm = NormCall(
             weights=(q_weight, k_weight),
             sumsqs=(None, None),

@@ -208,14 +208,21 @@ def _write(cache: Tensor, rows: Tensor, slot_mapping: Tensor, scale: Tensor | No
     """
     page, fp8 = cache.shape[1], cache.dtype == torch.float8_e4m3fn
     slot, rows = slot_mapping.long(), rows[: len(slot_mapping)]
-    inside = (slot >= 0) & (slot < cache.shape[0] * page)
-    slot, rows = slot[inside], rows[inside]
+    if not (slot.numel() and cache.numel()):
+        return
     if fp8:
         largest = torch.finfo(cache.dtype).max
         rows = rows.float() if scale is None else rows.float() / scale.view(-1, 1)
         rows, cache = rows.clamp(-largest, largest).to(cache.dtype), cache.view(torch.uint8)
         rows = rows.view(torch.uint8)  # PyTorch can't index all of fp8
-    cache[slot // page, slot % page] = rows
+    inside = (slot >= 0) & (slot < cache.shape[0] * page)
+    # A token without a slot writes once more what the first one with a slot does. Without any,
+    # slot 0 gets what it has. So no value is read back, and no shape depends on one.
+    first, any_inside = inside.int().argmax().view(1), inside.any()
+    other_slot = torch.where(any_inside, slot.index_select(0, first), 0)
+    other_row = torch.where(any_inside, rows.index_select(0, first), cache[0, 0])
+    slot = torch.where(inside, slot, other_slot)
+    cache[slot // page, slot % page] = torch.where(inside[:, None, None], rows, other_row)
 
 
 def sum_of_squares(t: Tensor) -> Tensor:

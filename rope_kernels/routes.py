@@ -315,16 +315,18 @@ def write_to_cache_call(call: Call) -> tuple[Tensor, ...]:
     beside = *weights, *cache.tensors
     entry = fastpath.entry_of_call(call, tables, beside, False)
     known = entry is not None and entry.launch is not None
-    if not known or wants_grad((*call.tensors, cache.v, *tables, *weights)):
+    if not known or wants_grad((*call.tensors, *tables, *beside)):
         check_cache_call(call)
-    check_written(call)
     rotation = rotation_of(call, tables, None)
+    check_written(call.tensors, call.inplace, cache.tensors, weights, rotation)
     if rotation.table.is_cpu and not is_traced():
         check_values(rotation, len(call.tensors[0]))
     rotation.norm = None if norm is None else normalization_of(call, 0)
-    route = KERNEL if known else choose_route(call.fused, (*call.tensors, *tables, *call.where))
-    if route is not PYTORCH and not (known or kernel_writes(call)):
-        route = PYTORCH
+    route = KERNEL
+    if not known:
+        route = choose_route(call.fused, (*call.tensors, *tables, *call.where, *beside))
+        if route is not PYTORCH and not kernel_writes(call):
+            route = PYTORCH
     q, k = call.tensors
     like = {"memory_format": torch.contiguous_format}
     q_out = q if call.inplace else torch.empty_like(q, **like)
@@ -342,9 +344,12 @@ def write_to_cache_call(call: Call) -> tuple[Tensor, ...]:
 
 
 def kernel_writes(call: Call) -> bool:
-    """Whether the kernel can: it has rows of q and k, and a GPU that casts to fp8."""
+    """Whether the kernel can: it has rows of q and k and slots, and a GPU that casts to fp8."""
     (q, k), weights = call.tensors, () if call.norm is None else call.norm.weights
-    if not (q.numel() and k.numel()) or len({(w.dtype, w.dim()) for w in weights}) > 1:
+    if (
+        not (q.numel() and k.numel() and call.cache.k_cache.numel())
+        or len({(w.dtype, w.dim()) for w in weights}) > 1
+    ):
         return False  # a kernel has one kind of weight
     if call.cache.k_cache.dtype != FP8:
         return True

@@ -37,7 +37,8 @@ def calls(drawn: int) -> Iterator[tuple[str, Call]]:
     """All calls by name, so many random ones among them."""
     for name, sample in sample_calls().items():
         yield f"sample | {name}", sample.call
-        yield f"large | {name}", replace(sample.call, **LAYER)
+        if isinstance(sample.call, Call):
+            yield f"large | {name}", replace(sample.call, **LAYER)
     for number in range(drawn):
         call = draw(0, number)
         call.s, call.h, call.k, call.fused = 64 * call.s, 4 * call.h, 4 * call.k, True

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ..call.arguments import names_of
+from ..call.cache_checks import check_written
 from ..call.checks import check_inplace, check_values
 from ..call.formats import view_as_sbhd
 from ..call.positions import shape_of_kept
@@ -281,6 +282,8 @@ def _rope_to_cache_op(q, k, q_out, k_out, *values):
     rotation = _rotation_of(values)
     if not normalizes:
         rotation.norm = None
+    inplace = q_out.data_ptr() == q.data_ptr()
+    check_written((q, k), inplace, cache, weights, rotation)
     check_values(rotation, len(q))
     launch.rope_to_cache((q, k), (q_out, k_out), cache, weights, rotation)
 

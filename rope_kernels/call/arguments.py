@@ -115,15 +115,15 @@ class CacheCall:
     @property
     def named(self) -> list[tuple[str, Tensor | None]]:
         """The tensors, by the names of their arguments."""
-        return [(name, getattr(self, name)) for name in _OF_A_CACHE]
+        return [(name, getattr(self, name)) for name in OF_A_CACHE]
 
     @property
     def tensors(self) -> tuple[Tensor | None, ...]:
         return _cache_tensors_of(self)
 
 
-_OF_A_CACHE = "v", "k_cache", "v_cache", "slot_mapping", "k_scale", "v_scale"
-_cache_tensors_of = getter_of(_OF_A_CACHE)
+OF_A_CACHE = "v", "k_cache", "v_cache", "slot_mapping", "k_scale", "v_scale"
+_cache_tensors_of = getter_of(OF_A_CACHE)
 _ROWS = "weights", "sumsqs"
 _options_of = getter_of([field.name for field in fields(NormCall) if field.name not in _ROWS])
 

@@ -1,13 +1,24 @@
 """What `rope_to_cache` accepts beyond the rotation and the norm, and the errors for the rest."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
+from ..embedding import RotaryPositionEmbedding
 from ..embedding.arguments import short
-from ..machine.modes import has_values, is_dtensor, is_traced, wants_grad
-from .arguments import CacheCall, Call
-from .checks import bad, check_apart, check_call, check_flag, check_tensor
+from ..machine.modes import (
+    has_memory,
+    is_differentiated,
+    is_dtensor,
+    is_traced,
+    is_transformed,
+    wants_grad,
+)
+from .arguments import OF_A_CACHE, CacheCall, Call
+from .checks import bad, check_apart, check_call, check_flag, check_overwritten, check_tensor
 from .norm_checks import check_norm_call
+from .rotation import TENSORS, Rotation
 
 FP8 = torch.float8_e4m3fn
 
@@ -19,36 +30,56 @@ def check_cache_call(call: Call) -> None:
         TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
         ValueError: shapes, devices or options that do not fit together, or a gradient is wanted.
     """
-    (q, k), cache = call.tensors, call.cache
-    for name, x in [("q", q), ("k", k), *cache.named]:
+    (q, k), cache, norm = call.tensors, call.cache, call.norm
+    for name, x in _named(call):
         if is_dtensor(x):
             raise bad(f"{name} is a DTensor", "the tensor of each rank, x.to_local()", TypeError)
-    if call.norm is None:
+    if norm is None:
         check_call(call)
-    elif None in call.norm.weights:
-        missing = call.norm.weight_names[call.norm.weights.index(None)]
-        raise bad(f"{missing} is None beside the other weight", "both weights, or none")
     else:
+        for name, x in zip(norm.weight_names, norm.weights, strict=True):
+            if x is None:
+                raise bad(f"{name} is None beside the other weight", "both weights, or none")
         check_norm_call(call)
     check_flag("return_k", cache.return_k)
     tokens, heads, _ = k.shape
     if check_tensor("v", cache.v, (k.dtype,)).shape != k.shape:
         raise bad(f"v has shape {tuple(cache.v.shape)}", f"that of k, {tuple(k.shape)}")
     _check_caches(k, cache)
-    slots = check_tensor("slot_mapping", cache.slot_mapping, (torch.int32, torch.int64))
-    if slots.dim() != 1 or slots.shape[0] > tokens:
-        accepted = f"a slot for each of the first tokens, of which there are {tokens}"
-        raise bad(f"slot_mapping has shape {tuple(slots.shape)}", accepted)
-    for name, x in cache.named[4:]:
-        if x is not None:
-            _check_scale(name, x, cache.k_cache, heads)
+    _check_slots_and_scales(tokens, heads, cache)
     for name, x in cache.named:
         if x is not None and x.device != q.device:
             raise ValueError(f"{name} is on {x.device}; it must be on q's device, {q.device}")
-    tables = call.freqs if isinstance(call.freqs, (tuple, list)) else (call.freqs,)
-    if wants_grad((q, k, cache.v, *tables, *(call.norm.tensors if call.norm else ()))):
-        accepted = "tensors without, or a call within torch.no_grad(): a cache has no gradient"
-        raise bad("a tensor requires a gradient", accepted)
+    for name, x in _named(call):
+        if wants_grad((x,)) or (
+            is_transformed() and isinstance(x, Tensor) and is_differentiated(x)
+        ):
+            accepted = "without, or a call within torch.no_grad(): a cache has no gradient"
+            raise bad(f"{name} requires a gradient", accepted)
+
+
+def check_no_norm(**options: object) -> None:
+    """Refuse options of a norm where no weight says that there is one."""
+    for name, value in options.items():
+        if value != _NO_NORM[name]:
+            came = f"{name} is {value!r} without q_weight and k_weight"
+            raise bad(came, f"{_NO_NORM[name]}, or both weights")
+
+
+_NO_NORM = {"eps": 1e-6, "weight_offset": 0.0, "norm_after": False}
+
+
+def _named(call: Call) -> list[tuple[str, object]]:
+    """All that may be tensors, by the names of their arguments."""
+    (q, k), freqs = call.tensors, call.freqs
+    tables = [("freqs", freqs)]
+    if isinstance(freqs, (tuple, list)):
+        tables = [(f"freqs[{i}]", x) for i, x in enumerate(freqs)]
+    elif isinstance(freqs, RotaryPositionEmbedding):
+        tables = [("freqs.inv_freq", freqs.inv_freq)]
+    where = [(name, getattr(call, name)) for name in TENSORS if hasattr(call, name)]
+    norm = [] if call.norm is None else call.norm.named
+    return [("q", q), ("k", k), *call.cache.named, *tables, *norm, *where]
 
 
 def _check_caches(k: Tensor, cache: CacheCall) -> None:
@@ -68,30 +99,47 @@ def _check_caches(k: Tensor, cache: CacheCall) -> None:
         raise bad(f"v_cache has shape {tuple(v_cache.shape)}", accepted)
 
 
-def check_written(call: Call) -> None:
-    """Check what every call has to ask anew: memory that is written, and slots on the CPU."""
-    cache = call.cache
-    q, k = call.tensors
-    if is_traced() or not all(has_values(x) for x in (q, k, *cache.tensors)):
+def check_written(
+    tensors: Sequence[Tensor],
+    inplace: bool,
+    cache: Sequence[Tensor | None],
+    weights: Sequence[Tensor],
+    rotation: Rotation,
+) -> None:
+    """Check what every call has to ask anew: memory that is written, and slots on the CPU.
+
+    `cache` are the tensors of a `CacheCall`. Raises ValueError.
+    """
+    given = *tensors, *cache, *weights, *rotation.tensors
+    if is_traced() or not all(map(has_memory, given)):
         return
-    read = [("k", k), ("v", cache.v), ("slot_mapping", cache.slot_mapping)]
-    written = [("k_cache", cache.k_cache), ("v_cache", cache.v_cache)]
-    if call.inplace:
-        written.append(("q", q))
-    else:
-        read.append(("q", q))
+    named = [*zip(("q", "k"), tensors, strict=True), *zip(OF_A_CACHE, cache, strict=True)]
+    tables = (
+        {"table": "freqs"} if rotation.sin is None else {"table": "freqs[0]", "sin": "freqs[1]"}
+    )
+    beside = [(tables.get(name, name), getattr(rotation, name)) for name in TENSORS]
+    beside += zip(("q_weight", "k_weight"), weights, strict=False)
+    written = [named[3], named[4]] + named[:1] * inplace
+    read = [named[i] for i in range(8) if i not in (3, 4) and not (inplace and i == 0)]
     for i, (name, x) in enumerate(written):
-        if any(n > 1 and step == 0 for n, step in zip(x.shape, x.stride(), strict=True)):
-            raise bad(f"{name} is expanded, by its strides {x.stride()}", "memory for each element")
-        if x.is_neg():
-            raise bad(f"{name} is a view with a pending sign", f"{name}.resolve_neg()")
-        for other, y in (*read, *written[:i]):
-            check_apart(name, x, other, y)
-    slots = cache.slot_mapping
-    if slots.is_cpu and slots.numel():
-        last, count = int(slots.max()), cache.k_cache.shape[0] * cache.k_cache.shape[1]
-        if last >= count:
-            raise bad(f"slot_mapping has {last}", f"slots below {count}; a negative one: no write")
+        check_overwritten(name, x)
+        for other, y in (*written[:i], *read, *beside):
+            if y is not None:
+                check_apart(name, x, other, y)
+    (_, _, _, slots, *_), count = cache, cache[1].shape[0] * cache[1].shape[1]
+    if slots.is_cpu and slots.numel() and int(slots.max()) >= count:
+        accepted = f"slots below {count}; a negative one: no write"
+        raise bad(f"slot_mapping has {int(slots.max())}", accepted)
+
+
+def _check_slots_and_scales(tokens: int, heads: int, cache: CacheCall) -> None:
+    slots = check_tensor("slot_mapping", cache.slot_mapping, (torch.int32, torch.int64))
+    if slots.dim() != 1 or slots.shape[0] > tokens:
+        accepted = f"a slot for each of the first tokens, of which there are {tokens}"
+        raise bad(f"slot_mapping has shape {tuple(slots.shape)}", accepted)
+    for name, x in cache.named[4:]:
+        if x is not None:
+            _check_scale(name, x, cache.k_cache, heads)
 
 
 def _check_scale(name: str, x: object, cache: Tensor, heads: int) -> None:

@@ -566,12 +566,25 @@ def _meet(one: range, other: range) -> bool:
     return 0 < one.start < other.stop and 0 < other.start < one.stop
 
 
+def check_overwritten(name: str, x: Tensor) -> None:
+    """Raise `ValueError` where a kernel can't overwrite `x` by itself."""
+    if x.is_inference() and not torch.is_inference_mode_enabled():
+        raise bad(f"{name} is an inference tensor outside inference mode", "a tensor of your own")
+    if x.is_neg():
+        raise bad(f"{name} is a view with a pending sign", "memory as it is, x.resolve_neg()")
+    if _layout(x.shape, x.stride()).overlaps_itself:
+        came = f"{name} has elements in one place, or may have, by its strides {x.stride()}"
+        raise bad(came, "memory for each element")
+
+
 def check_apart(name: str, x: Tensor, other: str, y: Tensor) -> None:
     """Raise `ValueError` where `x`, which is written, has an element in the memory of `y`."""
     ranges = [range(z.data_ptr(), z.data_ptr() + _bytes_of(z)) for z in (x, y)]
     alike = x.dim() == y.dim() and x.dtype == y.dtype
     if _meet(*ranges) and not (alike and _are_neighbors(x, y)):
-        raise bad(f"{other} shares memory with {name}", f"separate elements, e.g. {other}.clone()")
+        raise bad(
+            f"{other} shares memory with {name}", "memory of its own, or slices of one tensor"
+        )
 
 
 def _are_neighbors(q: Tensor, k: Tensor) -> bool:

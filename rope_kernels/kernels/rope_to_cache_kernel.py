@@ -103,7 +103,8 @@ def over(x, scale, inverse):
     quotient = x * inverse
     rest = tl.fma(-quotient, scale, x)
     exact = tl.fma(rest, inverse, quotient)
-    return tl.where(tl.abs(rest) > 0, exact, quotient)  # NaN of infinity; -0 stays -0
+    # what is infinite leaves no rest, and -0 stays -0
+    return tl.where((tl.abs(rest) > 0) & (tl.abs(quotient) < 1e38), exact, quotient)
 
 
 @triton.jit

@@ -28,6 +28,8 @@ OTHERS = (
     "-shards",
     "-models",
     "-inspected",
+    "-readers",
+    "-caches",
 )  # records with no tables in README
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 FILES = [path for path in sorted(RESULTS.glob("*.json")) if not any(x in path.stem for x in OTHERS)]

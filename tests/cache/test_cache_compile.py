@@ -50,6 +50,25 @@ def test_a_gradient_is_refused_when_it_is_traced(device, needs_triton):
         torch.compile(step, backend="aot_eager", fullgraph=True)(q.requires_grad_())
 
 
+def test_what_is_written_is_checked_when_it_runs(device, needs_triton):
+    """A trace knows neither memory nor values."""
+    rope = RotaryPositionEmbedding(D).to(device)
+    q, k, v, caches, slots, ids = inputs(device)
+
+    @torch.compile(backend="aot_eager", fullgraph=True)
+    def step(v, k_cache, v_cache, slots):
+        return rope_to_cache(q, k, v, rope, k_cache, v_cache, slots, position_ids=ids)
+
+    pool = torch.zeros(4, 4, KV_HEADS, D, device=device)
+    with pytest.raises(ValueError, match="k_cache shares memory with v_cache"):
+        step(v, pool[:3], pool[1:], slots)
+    torch._dynamo.reset()  # or the second call gets the first one's shared memory
+    if device == "cpu":
+        with pytest.raises(ValueError, match="slot_mapping has 99"):
+            step(v, *caches, slots + 99 - slots.max())
+    assert not any(x.any() for x in (pool, *caches))
+
+
 def test_the_operator_passes_opcheck(device, needs_triton):
     from rope_kernels.autograd import operators
     from rope_kernels.call.rotation import Rotation

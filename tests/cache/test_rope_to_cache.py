@@ -329,6 +329,17 @@ def test_fp8_rounds_to_the_dtype_first(device):
             assert torch.equal(got, wanted[token])
 
 
+def test_a_quotient_that_fp32_cannot_hold_is_as_large_as_fp8_can_be(device, needs_triton):
+    import quotients
+
+    x = torch.tensor([3e38, -3e38, 1e38, 10.0, float("inf"), float("nan"), -0.0, 3.0])
+    scales = torch.tensor([0.5, 0.1, 0.1, 1e-37, 2.0, 1.0, 3.0, 3.0])
+    got = quotients.of(x.to(device), scales.to(device)).cpu()
+    wanted = (x / scales).clamp(-448, 448)
+    assert torch.equal(got.nan_to_num(7), wanted.nan_to_num(7))
+    assert got[-2].signbit()
+
+
 @pytest.mark.gpu
 def test_in_a_cuda_graph(device):
     sample = Sample(device, torch.bfloat16)
