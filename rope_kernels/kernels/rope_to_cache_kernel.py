@@ -90,21 +90,23 @@ def quantized(x, scale, head: tl.constexpr, LIMIT: tl.constexpr):
         inverse = 1.0 / scale
         if len(inverse.shape) == 2:
             scale, inverse = scale[None, :, :], inverse[None, :, :]
-        first, second = over(first, scale, inverse), over(second, scale, inverse)
+        first, second = over(first, scale, inverse, LIMIT), over(second, scale, inverse, LIMIT)
         if head.tail > 0:
-            tail = over(tail, scale, inverse)
+            tail = over(tail, scale, inverse, LIMIT)
     return Pieces(within(first, LIMIT), within(second, LIMIT), within(tail, LIMIT))
 
 
 @triton.jit
-def over(x, scale, inverse):
-    """x / scale, by a product and what it leaves: a quotient that fp32 holds comes out exactly."""
+def over(x, scale, inverse, LIMIT: tl.constexpr):
+    """x / scale, by a product and what it leaves: a quotient that fp32 holds comes out exactly.
+
+    The product is limited first, or infinity would leave no number. -0 leaves 0, and stays -0.
+    """
     scale, inverse = tl.broadcast_to(scale, x.shape), tl.broadcast_to(inverse, x.shape)
-    quotient = x * inverse
+    quotient = within(x * inverse, 2 * LIMIT)
     rest = tl.fma(-quotient, scale, x)
     exact = tl.fma(rest, inverse, quotient)
-    # what is infinite leaves no rest, and -0 stays -0
-    return tl.where((tl.abs(rest) > 0) & (tl.abs(quotient) < 1e38), exact, quotient)
+    return tl.where(tl.abs(rest) > 0, exact, quotient)
 
 
 @triton.jit

@@ -12,7 +12,7 @@ from rope_kernels.kernels.rope_to_cache_kernel import over, within
 def quotients_kernel(x_ptr, scale_ptr, out_ptr, N: tl.constexpr):
     i = tl.arange(0, N)
     scale = tl.load(scale_ptr + i)
-    y = over(tl.load(x_ptr + i), scale, 1.0 / scale)
+    y = over(tl.load(x_ptr + i), scale, 1.0 / scale, 448.0)
     tl.store(out_ptr + i, within(y, 448.0))
 
 
