@@ -14,7 +14,7 @@ import functools
 import importlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -534,10 +534,11 @@ def after_changes(peer: Peer) -> dict[str, float | None]:
 
 
 def _call(function: Callable, inputs: list) -> Callable[[], Tensor]:
-    return lambda: _first(function(*inputs), inputs)
+    return lambda: first_of(function(*inputs), inputs)
 
 
-def _first(result: object, inputs: list) -> Tensor:
+def first_of(result: object, inputs: Sequence) -> Tensor:
+    """The first result, or what was overwritten where there is none."""
     result = result[0] if isinstance(result, tuple) else result
     return inputs[0] if result is None else result
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from .call.arguments import FP8
 from .call.checks import check_tensor
 from .call.formats import view_as_sbhd, view_from_sbhd
 from .call.rotation import Rotation, returned_dtype
@@ -206,7 +207,7 @@ def _write(cache: Tensor, rows: Tensor, slot_mapping: Tensor, scale: Tensor | No
     Into fp8 goes each row over its scale, no larger than fp8 can be. PyTorch's cast would make NaN
     of what is larger.
     """
-    page, fp8 = cache.shape[1], cache.dtype == torch.float8_e4m3fn
+    page, fp8 = cache.shape[1], cache.dtype == FP8
     slot, rows = slot_mapping.long(), rows[: len(slot_mapping)]
     if not (slot.numel() and cache.numel()):
         return

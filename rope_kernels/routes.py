@@ -15,8 +15,8 @@ from .autograd.operators import (
     rope_to_cache_by_operator,
     rotate_by_operator,
 )
-from .call.arguments import CAST_LAST, LIKE_MODELS, Call, Freqs
-from .call.cache_checks import FP8, check_cache_call, check_written
+from .call.arguments import CAST_LAST, FP8, LIKE_MODELS, Call, Freqs
+from .call.cache_checks import check_cache_call, check_written
 from .call.checks import check_call, check_inplace, check_values
 from .call.formats import view_as_sbhd
 from .call.norm_checks import check_norm_call
@@ -346,10 +346,9 @@ def write_to_cache_call(call: Call) -> tuple[Tensor, ...]:
 def kernel_writes(call: Call) -> bool:
     """Whether the kernel can: it has rows of q and k and slots, and a GPU that casts to fp8."""
     (q, k), weights = call.tensors, () if call.norm is None else call.norm.weights
-    if (
-        not (q.numel() and k.numel() and call.cache.k_cache.numel())
-        or len({(w.dtype, w.dim()) for w in weights}) > 1
-    ):
+    if not (q.numel() and k.numel() and call.cache.k_cache.numel()):
+        return False
+    if len({(w.dtype, w.dim()) for w in weights}) > 1:
         return False  # a kernel has one kind of weight
     if call.cache.k_cache.dtype != FP8:
         return True

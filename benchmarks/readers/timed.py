@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
+
+from benchmarks.inspected import first_of
 
 
 @dataclass(frozen=True)
@@ -67,13 +68,9 @@ def timed(written: Written) -> dict:
     inputs = getattr(own_specifications, written.make)(written.large, "cuda")
     half = torch.empty(written.tensors * inputs[0].numel() // 2, dtype=torch.bfloat16).cuda()
     out, function = torch.empty_like(half), getattr(kernels, written.name)
-    cases = {"copy": lambda: out.copy_(half), "theirs": lambda: _one(function(*inputs), inputs)}
+    cases = {"copy": lambda: out.copy_(half), "theirs": lambda: first_of(function(*inputs), inputs)}
     found = measure(cases)
     return {f"{name}_us": round(timing.median_us, 1) for name, timing in found.items()}
-
-
-def _one(result: Tensor | tuple | None, inputs: tuple) -> Tensor:
-    return inputs[0] if result is None else result[0] if isinstance(result, tuple) else result
 
 
 def table_of(record: dict) -> str:

@@ -20,6 +20,7 @@ NormRounding = Literal["once", "model", "model_cast_last"]
 NORM_ROUNDINGS: tuple[str | None, ...] = (None, *get_args(NormRounding))
 CAST_LAST = "model_cast_last"
 LIKE_MODELS = "model", CAST_LAST
+FP8 = torch.float8_e4m3fn  # of caches: e4m3, as large as 448
 MOST_START = 2**62  # larger ones could overflow 64 bits
 Function = TypeVar("Function", bound=Callable)
 Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding | AnglesPerPair

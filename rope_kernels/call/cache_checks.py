@@ -15,12 +15,18 @@ from ..machine.modes import (
     is_transformed,
     wants_grad,
 )
-from .arguments import OF_A_CACHE, CacheCall, Call
-from .checks import bad, check_apart, check_call, check_flag, check_overwritten, check_tensor
+from .arguments import FP8, OF_A_CACHE, CacheCall, Call
+from .checks import (
+    bad,
+    check_apart,
+    check_call,
+    check_flag,
+    check_overwritten,
+    check_tensor,
+    named_tensors,
+)
 from .norm_checks import check_norm_call
-from .rotation import TENSORS, Rotation
-
-FP8 = torch.float8_e4m3fn
+from .rotation import Rotation
 
 
 def check_cache_call(call: Call) -> None:
@@ -77,7 +83,7 @@ def _named(call: Call) -> list[tuple[str, object]]:
         tables = [(f"freqs[{i}]", x) for i, x in enumerate(freqs)]
     elif isinstance(freqs, RotaryPositionEmbedding):
         tables = [("freqs.inv_freq", freqs.inv_freq)]
-    where = [(name, getattr(call, name)) for name in TENSORS if hasattr(call, name)]
+    where = zip(("cu_seqlens", "start_positions", "position_ids"), call.where, strict=True)
     norm = [] if call.norm is None else call.norm.named
     return [("q", q), ("k", k), *call.cache.named, *tables, *norm, *where]
 
@@ -106,26 +112,20 @@ def check_written(
     weights: Sequence[Tensor],
     rotation: Rotation,
 ) -> None:
-    """Check what every call has to ask anew: memory that is written, and slots on the CPU.
+    """Check what every call has to ask: memory that is written, and slots on the CPU.
 
     `cache` are the tensors of a `CacheCall`. Raises ValueError.
     """
     given = *tensors, *cache, *weights, *rotation.tensors
     if is_traced() or not all(map(has_memory, given)):
         return
-    named = [*zip(("q", "k"), tensors, strict=True), *zip(OF_A_CACHE, cache, strict=True)]
-    tables = (
-        {"table": "freqs"} if rotation.sin is None else {"table": "freqs[0]", "sin": "freqs[1]"}
-    )
-    beside = [(tables.get(name, name), getattr(rotation, name)) for name in TENSORS]
-    beside += zip(("q_weight", "k_weight"), weights, strict=False)
-    written = [named[3], named[4]] + named[:1] * inplace
-    read = [named[i] for i in range(8) if i not in (3, 4) and not (inplace and i == 0)]
-    for i, (name, x) in enumerate(written):
+    named = dict(zip(("q", "k", *OF_A_CACHE), (*tensors, *cache), strict=True))
+    names = "k_cache", "v_cache", *(("q",) if inplace else ())
+    written = [(name, named.pop(name)) for name in names]
+    for name, x in written:
         check_overwritten(name, x)
-        for other, y in (*written[:i], *read, *beside):
-            if y is not None:
-                check_apart(name, x, other, y)
+    beside = zip(("q_weight", "k_weight"), weights, strict=False)
+    check_apart(written, (*named.items(), *named_tensors(rotation), *beside))
     (_, _, _, slots, *_), count = cache, cache[1].shape[0] * cache[1].shape[1]
     if slots.is_cpu and slots.numel() and int(slots.max()) >= count:
         accepted = f"slots below {count}; a negative one: no write"

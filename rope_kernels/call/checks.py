@@ -466,13 +466,9 @@ def _refuse_overlaps(
     names: tuple[str, ...], written: list[range], rotation: Rotation, beside: Named
 ) -> None:
     """Raise with the names of what is read and of what is written there, if anything is."""
-    tables = {"table": "freqs"}
-    if rotation.sin is not None:
-        tables = {"table": "freqs[0]", "sin": "freqs[1]"}
-    read = [(tables.get(name, name), getattr(rotation, name)) for name in TENSORS]
-    for name, x in (*read, *beside):
+    for name, x in (*named_tensors(rotation), *beside):
         for t_name, memory in zip(names, written, strict=True):
-            if x is not None and _meet(range(x.data_ptr(), x.data_ptr() + _bytes_of(x)), memory):
+            if x is not None and _meet(_memory_of(x), memory):
                 raise _shared(name, t_name)
 
 
@@ -577,14 +573,32 @@ def check_overwritten(name: str, x: Tensor) -> None:
         raise bad(came, "memory for each element")
 
 
-def check_apart(name: str, x: Tensor, other: str, y: Tensor) -> None:
-    """Raise `ValueError` where `x`, which is written, has an element in the memory of `y`."""
-    ranges = [range(z.data_ptr(), z.data_ptr() + _bytes_of(z)) for z in (x, y)]
-    alike = x.dim() == y.dim() and x.dtype == y.dtype
-    if _meet(*ranges) and not (alike and _are_neighbors(x, y)):
-        raise bad(
-            f"{other} shares memory with {name}", "memory of its own, or slices of one tensor"
-        )
+def check_apart(written: Named, read: Named) -> None:
+    """Raise `ValueError` where what is written has an element in the memory of anything else."""
+    placed = [(name, x, _memory_of(x)) for name, x in (*written, *read) if x is not None]
+    count = len(written)
+    for i, (name, x, memory) in enumerate(placed[:count]):
+        for other, y, other_memory in placed[:i] + placed[count:]:
+            if not _meet(memory, other_memory):
+                continue
+            alike = x.dim() == y.dim() and x.dtype == y.dtype
+            if not (alike and _are_neighbors(x, y)):
+                accepted = "memory of its own, or slices of one tensor"
+                raise bad(f"{other} shares memory with {name}", accepted)
+
+
+def named_tensors(rotation: Rotation) -> list[tuple[str, Tensor | None]]:
+    """The tensors of a rotation, by the names of the arguments that they came as."""
+    tables = {"table": "freqs"}
+    if rotation.sin is not None:
+        tables = {"table": "freqs[0]", "sin": "freqs[1]"}
+    return [(tables.get(name, name), getattr(rotation, name)) for name in TENSORS]
+
+
+def _memory_of(x: Tensor) -> range:
+    """Addresses from the first element of a tensor to its last."""
+    start = x.data_ptr()
+    return range(start, start + _bytes_of(x))
 
 
 def _are_neighbors(q: Tensor, k: Tensor) -> bool:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..call.arguments import FP8
 from ..call.rotation import Rotation
 from ..kernels.values import (
     BackwardOrder,
@@ -36,7 +37,7 @@ from .tuning import NORM_BACKWARD, first_match
 
 FORWARD, BACKWARD, SUM = "norm_rope_kernel", "norm_rope_backward_kernel", "sum_partials_kernel"
 TO_CACHE = "rope_to_cache_kernel"
-FP8_LIMIT = torch.finfo(torch.float8_e4m3fn).max  # 448
+FP8_LIMIT = torch.finfo(FP8).max
 SMS_ELSEWHERE = 4  # where there is no GPU: enough programs to share the positions
 PARTIALS_AT_ONCE = 512  # rows of partial sums that a program adds at a time, at most
 PARTIALS = 2048  # that a program adds at a time: many small ones wait for memory together
@@ -109,23 +110,22 @@ def plan_to_cache(tensors: CacheTensors, rotation: Rotation, engine: Engine | No
         own = _norm_of(tensors, rotation, per_head, weights_last=True)
     k_cache, v_cache = tensors.k_cache, tensors.v_cache
     own["store"] = Store(
-        limit=FP8_LIMIT if k_cache.dtype == torch.float8_e4m3fn else 0.0,
+        limit=FP8_LIMIT if k_cache.dtype == FP8 else 0.0,
         k_scales=_scales(tensors.k_scale),
         v_scales=_scales(tensors.v_scale),
         v_aligned=alignment(tensors.v),
     )
     plan = _forward(TO_CACHE, layout, tensors, rotation, own, fp_fusion=own["steps"].fused)
     of_v = layout.entries * layout.s_blocks * layout.row_blocks[1]
-    plan = replace(plan, programs=plan.programs + of_v)
-    del plan.sizes["cp"]  # this kernel has none
-    plan.sizes.update(
-        listed=tensors.slots.numel(),
-        cache_slots=k_cache.shape[0] * k_cache.shape[1],
-        page=k_cache.shape[1],
-        k_cache_strides=strides_of(k_cache),
-        v_cache_strides=strides_of(v_cache),
-    )
-    return plan
+    sizes = {name: size for name, size in plan.sizes.items() if name != "cp"}  # it has none
+    sizes |= {
+        "listed": tensors.slots.numel(),
+        "cache_slots": k_cache.shape[0] * k_cache.shape[1],
+        "page": k_cache.shape[1],
+        "k_cache_strides": strides_of(k_cache),
+        "v_cache_strides": strides_of(v_cache),
+    }
+    return replace(plan, programs=plan.programs + of_v, sizes=sizes)
 
 
 def _scales(scale: Tensor | None) -> int:

@@ -184,7 +184,7 @@ def with_elements(given: Tensors) -> Tensors | None:
     return given._replace(**left, **{k: None for _, k in pairs})
 
 
-_READ_WHOLE = "q", "k", "v", "q_grad", "k_grad"
+_READ_WHOLE = "q", "k", "q_grad", "k_grad"
 _CONTIGUOUS = "q_weight", "k_weight", "cu_seqlens", "starts", "slots", "k_scale", "v_scale"
 _SUMS = ("q_sumsq", "q"), ("k_sumsq", "k")
 
