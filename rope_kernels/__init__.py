@@ -10,9 +10,11 @@ from .api import (
     rope_qk,
     rope_to_cache,
     rotate_half,
+    split_qkv_rope,
 )
 from .call.arguments import Freqs, NormRounding, OutputPairing, Rounding
 from .call.formats import TensorFormat
+from .call.packed_format import Packing
 from .call.positions import CpOrder
 from .embedding import RotaryPositionEmbedding, grid_positions, mrope_axes
 from .reference import sum_of_squares
@@ -23,6 +25,7 @@ __all__ = [
     "Freqs",
     "NormRounding",
     "OutputPairing",
+    "Packing",
     "RotaryPositionEmbedding",
     "Rounding",
     "TensorFormat",
@@ -37,5 +40,6 @@ __all__ = [
     "rope_qk",
     "rope_to_cache",
     "rotate_half",
+    "split_qkv_rope",
     "sum_of_squares",
 ]

@@ -12,6 +12,7 @@ from .call.arguments import (
     Freqs,
     NormCall,
     NormRounding,
+    OptionsOfNewMemory,
     OutputPairing,
     RopeOptions,
     Rounding,
@@ -19,7 +20,6 @@ from .call.arguments import (
     refuse_unknown,
     shows_options,
 )
-from .call.cache_checks import check_no_norm
 from .call.checks import (
     bad,
     check_integer,
@@ -29,8 +29,11 @@ from .call.checks import (
     check_tensor,
 )
 from .call.formats import TensorFormat
+from .call.norm_checks import check_no_norm
+from .call.packed_format import PackedFormat, Packing
 from .call.positions import CpOrder, chunks_of, find_in_packed, positions_of_rank
-from .routes import rotate_call, write_to_cache_call
+from .call.projection_checks import check_projection
+from .routes import rotate_call, split_call, write_to_cache_call
 
 
 def apply_rotary_pos_emb(
@@ -402,6 +405,106 @@ def qk_norm_rope(
     return q, k
 
 
+@shows_options(OptionsOfNewMemory)
+def split_qkv_rope(
+    qkv: Tensor,
+    freqs: Freqs,
+    num_heads: int,
+    num_kv_heads: int,
+    *,
+    packing: Packing = "qkv",
+    tensor_format: TensorFormat = "sbhd",
+    output_format: TensorFormat | None = None,
+    q_weight: Tensor | None = None,
+    k_weight: Tensor | None = None,
+    eps: float = 1e-6,
+    weight_offset: float = 0.0,
+    norm_after: bool = False,
+    rounding: Rounding | NormRounding | None = None,
+    **options: Unpack[OptionsOfNewMemory],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Split a packed projection into q, k and v, and rotate q and k, in one launch.
+
+    With weights q and k are normalized first, as in `qk_norm_rope`. v is copied. Differentiable in
+    `qkv`, the weights and `freqs`, as often as you like; the gradient of `qkv` is one tensor, which
+    the backward writes directly: nothing is concatenated. All keywords that are not named here are
+    those of `apply_rotary_pos_emb`, but for `inplace`.
+
+    Args:
+        qkv: what one linear layer returns, fp32, fp16, bf16 or fp64; any strides. (s, b, n * d),
+            (b, s, n * d), or (t, n * d) of packed sequences, as `tensor_format` says, with
+            n = num_heads + 2 * num_kv_heads.
+        freqs: as in `apply_rotary_pos_emb`.
+        num_heads: heads of q.
+        num_kv_heads: heads of k, and of v.
+        tensor_format: 'sbhd', 'bshd' or 'thd', whose last two dimensions `qkv` has as one.
+        packing: the order of heads in it. 'qkv': all of q, then of k, then of v, as in Phi 3 and
+            vLLM. 'grouped': for each head of k the heads of q that share it, it, and its head of v,
+            as in Megatron-LM, whose (s, b, groups, heads of a group * d) is `qkv.flatten(2)` here,
+            and in GPT-NeoX, whose heads are all groups of one.
+        output_format: of q, k and v: 'sbhd', 'bshd' or 'bhsd', which attention in PyTorch takes;
+            from 'thd' also that, and elsewhere b is 1. None: `tensor_format`.
+        q_weight, k_weight: both or none, as in `qk_norm_rope`, as are `eps`, `weight_offset` and
+            `norm_after`.
+        rounding: as in `rope_qk`, and with weights as in `qk_norm_rope`.
+
+    Returns:
+        (q, k, v), new and contiguous. The values are those of `rope_qk` bit for bit, or of
+        `qk_norm_rope` but for the order in which squares are added.
+
+    Raises:
+        TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
+        ValueError: shapes, devices, values or options do not fit together.
+
+    Example:
+        >>> layer = torch.nn.Linear(256, (8 + 2 + 2) * 32)
+        >>> qkv, rope = layer(torch.randn(1, 5, 256)), RotaryPositionEmbedding(32)
+        >>> q, k, v = split_qkv_rope(
+        ...     qkv, rope, 8, 2, tensor_format="bshd", output_format="bhsd"
+        ... )
+        >>> q.shape, k.shape, v.shape
+        (torch.Size([1, 8, 5, 32]), torch.Size([1, 2, 5, 32]), torch.Size([1, 2, 5, 32]))
+
+    Source: TransformerEngine's `apply_fused_qkv_rotary_pos_emb`.
+    """
+    refuse_unknown(split_qkv_rope, options, OptionsOfNewMemory)
+    out = tensor_format if output_format is None else output_format
+    packed = PackedFormat(num_heads, num_kv_heads, packing, tensor_format, out)
+    check_projection(qkv, packed)
+    norm = _norm_if_any(q_weight, k_weight, eps, weight_offset, norm_after)
+    call = Call(
+        tensors=packed.slices(qkv)[:2],
+        freqs=freqs,
+        tensor_format=tensor_format,
+        rounding=rounding,
+        norm=norm,
+        packed=packed,
+        **options,
+    )
+    return split_call(qkv, call)
+
+
+def _norm_if_any(
+    q_weight: Tensor | None,
+    k_weight: Tensor | None,
+    eps: float,
+    weight_offset: float,
+    norm_after: bool,
+) -> NormCall | None:
+    """The norm of a call that has one if it has weights."""
+    if q_weight is None and k_weight is None:
+        check_no_norm(eps=eps, weight_offset=weight_offset, norm_after=norm_after)
+        return None
+    return NormCall(
+        weights=(q_weight, k_weight),
+        sumsqs=(None, None),
+        eps=eps,
+        weight_offset=weight_offset,
+        norm_after=norm_after,
+        norm_dim=None,
+    )
+
+
 def rope_to_cache(
     q: Tensor,
     k: Tensor,
@@ -484,18 +587,7 @@ def rope_to_cache(
     Source: vLLM's `reshape_and_cache_flash` for slots and scales; flashinfer and SGLang fuse a
     rotation with it.
     """
-    norm = None
-    if q_weight is None and k_weight is None:
-        check_no_norm(eps=eps, weight_offset=weight_offset, norm_after=norm_after)
-    else:
-        norm = NormCall(
-            weights=(q_weight, k_weight),
-            sumsqs=(None, None),
-            eps=eps,
-            weight_offset=weight_offset,
-            norm_after=norm_after,
-            norm_dim=None,
-        )
+    norm = _norm_if_any(q_weight, k_weight, eps, weight_offset, norm_after)
     cache = CacheCall(
         v=v,
         k_cache=k_cache,

@@ -12,6 +12,7 @@ from torch import Tensor
 from .call.arguments import FP8
 from .call.checks import check_tensor
 from .call.formats import view_as_sbhd, view_from_sbhd
+from .call.packed_format import PackedFormat
 from .call.rotation import Rotation, returned_dtype
 from .embedding.arguments import FLOATS
 from .machine.modes import is_traced, is_transformed
@@ -178,6 +179,26 @@ def normalize(
     return ((weight.to(exact.dtype) + norm.weight_offset) * normal).to(x.dtype)
 
 
+def split_qkv_rope(
+    qkv: Tensor, weights: Sequence[Tensor], packed: PackedFormat, rotation: Rotation
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Split a projection and rotate q and k, normalized if there is a norm; differentiable.
+
+    Arguments as `launch.split_qkv_rope` has them.
+    """
+    q, k, v = packed.rows(qkv)
+    return packed.returned((*_turned((q, k), weights, rotation), v))
+
+
+def _turned(
+    tensors: Sequence[Tensor], weights: Sequence[Tensor], rotation: Rotation
+) -> tuple[Tensor, ...]:
+    """Rotate, and normalize if there is a norm."""
+    if rotation.norm is None:
+        return rotate(tuple(tensors), rotation, rotation.rounding)
+    return norm_rope(tensors, weights, (), rotation)
+
+
 def rope_to_cache(
     tensors: Sequence[Tensor],
     outs: Sequence[Tensor | None],
@@ -190,10 +211,7 @@ def rope_to_cache(
     Arguments as `launch.rope_to_cache` has them.
     """
     v, k_cache, v_cache, slot_mapping, k_scale, v_scale = cache
-    if rotation.norm is None:
-        rotated = rotate(tuple(tensors), rotation, rotation.rounding)
-    else:
-        rotated = norm_rope(tensors, weights, (), rotation)
+    rotated = _turned(tensors, weights, rotation)
     _write(k_cache, rotated[1], slot_mapping, k_scale)
     _write(v_cache, v, slot_mapping, v_scale)
     for out, x in zip(outs, rotated, strict=True):

@@ -7,19 +7,22 @@ import torch
 from torch import Tensor
 
 from . import reference
-from .autograd import norm_function, rope_function
+from .autograd import norm_function, rope_function, split_function
 from .autograd.norm_function import Rows
 from .autograd.operators import (
     norm_rope_backward_by_operator,
     norm_rope_by_operator,
     rope_to_cache_by_operator,
     rotate_by_operator,
+    split_qkv_rope_backward_by_operator,
+    split_qkv_rope_by_operator,
 )
 from .call.arguments import CAST_LAST, FP8, LIKE_MODELS, Call, Freqs
 from .call.cache_checks import check_cache_call, check_written
 from .call.checks import check_call, check_inplace, check_values
 from .call.formats import view_as_sbhd
 from .call.norm_checks import check_norm_call
+from .call.projection_checks import check_projection_call
 from .call.rotation import Normalization, Rotation
 from .embedding import PER_PAIR, AnglesPerPair, RotaryPositionEmbedding
 from .launch import fastpath, launch
@@ -348,9 +351,57 @@ def kernel_writes(call: Call) -> bool:
     (q, k), weights = call.tensors, () if call.norm is None else call.norm.weights
     if not (q.numel() and k.numel() and call.cache.k_cache.numel()):
         return False
-    if len({(w.dtype, w.dim()) for w in weights}) > 1:
-        return False  # a kernel has one kind of weight
+    if not has_one_kind(weights):
+        return False
     if call.cache.k_cache.dtype != FP8:
         return True
     nvidia = q.is_cuda and torch.version.hip is None
     return nvidia and torch.cuda.get_device_capability(q.device) >= (8, 9)
+
+
+def has_one_kind(weights: tuple[Tensor, ...]) -> bool:
+    """Whether one launch takes these weights: a kernel has one kind."""
+    return len({(w.dtype, w.dim()) for w in weights}) <= 1
+
+
+# A projection that is split, and a rotation
+
+
+def split_call(qkv: Tensor, call: Call) -> tuple[Tensor, Tensor, Tensor]:
+    """Check a call that splits a projection, choose a route, split and rotate.
+
+    `qkv` itself is checked. The tensors of the call are views of it.
+    """
+    tables, packed, norm = tables_of(call.freqs), call.packed, call.norm
+    weights = () if norm is None else norm.weights
+    recorded = wants_grad((qkv, *weights))
+    entry = fastpath.entry_of_call(call, tables, weights, recorded)
+    if entry is not None and entry.launch is not None:
+        route, num_positions = KERNEL, entry.num_positions
+    else:
+        num_positions = check_projection_call(call)
+        given = qkv, *tables, *call.where, *weights
+        route = choose_route(call.fused, given) if has_one_kind(weights) else PYTORCH
+        if entry is not None:
+            entry.num_positions = num_positions
+    if wants_grad(tables):
+        route = PYTORCH  # the kernel has no gradient of a table
+    rotation = rotation_of(call, tables, num_positions)
+    if rotation.table.is_cpu and rotation.looks_up_positions and not is_traced():
+        check_values(rotation, view_as_sbhd(call.tensors[0], call.tensor_format).shape[0])
+    rotation.tensor_format = "sbhd"  # of the views that rows are found by
+    rotation.norm = None if norm is None else normalization_of(call, 0)
+    if route is PYTORCH:
+        return reference.split_qkv_rope(qkv, weights, packed, rotation)
+    if route is OPERATOR:
+        return split_qkv_rope_by_operator(qkv, weights, packed, rotation)
+    if recorded:
+        inputs = qkv, *q_and_k(weights), packed, rotation, entry, _take_back_to_projection
+        return split_function.apply_to_plain_tensors(*inputs)
+    return launch.split_qkv_rope(qkv, weights, packed, rotation, False, entry)[0]
+
+
+def _take_back_to_projection(*given):
+    """A backward may be traced when the forward was not."""
+    run = split_qkv_rope_backward_by_operator if is_traced() else launch.split_qkv_rope_backward
+    return run(*given)

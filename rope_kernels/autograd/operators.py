@@ -18,13 +18,14 @@ from ..call.arguments import names_of
 from ..call.cache_checks import check_written
 from ..call.checks import check_inplace, check_values
 from ..call.formats import view_as_sbhd
+from ..call.packed_format import PackedFormat
 from ..call.positions import shape_of_kept
 from ..call.rotation import FIELDS, Normalization, Rotation, memory_for
 from ..launch import launch
 from ..launch.launch import Wanted
 from ..machine.modes import wants_grad
 from ..reference import compute_dtype
-from . import norm_function, rope_function
+from . import norm_function, rope_function, split_function
 from .norm_function import Rows
 
 
@@ -93,8 +94,34 @@ def rope_to_cache_by_operator(
 ) -> None:
     """`launch.rope_to_cache` as an operator, without a gradient."""
     normalizes = rotation.norm is not None
-    values = _values_of(rotation if normalizes else replace(rotation, norm=_NO_NORM))
+    values = _values_with_norm(rotation)
     _rope_to_cache_op(*tensors, *outs, *cache, weights, normalizes, *values)
+
+
+def split_qkv_rope_by_operator(
+    qkv: Tensor, weights: Sequence[Tensor], packed: PackedFormat, rotation: Rotation
+) -> tuple[Tensor, ...]:
+    """`launch.split_qkv_rope` as an operator, differentiable as often as you like."""
+    normalizes = rotation.norm is not None
+    for_backward = normalizes and wants_grad((qkv, *weights))
+    values = *packed, normalizes, *_values_with_norm(rotation)
+    return tuple(_split_op(qkv, weights, for_backward, *values)[:3])
+
+
+def split_qkv_rope_backward_by_operator(
+    grads: Sequence[Tensor],
+    qkv: Tensor | None,
+    rstds: Sequence[Tensor],
+    positions: Tensor | None,
+    weights: Sequence[Tensor],
+    packed: PackedFormat,
+    rotation: Rotation,
+    wanted: Wanted,
+) -> tuple[Tensor | None, Sequence[Tensor]]:
+    """`launch.split_qkv_rope_backward` as an operator."""
+    values = *packed, *wanted, rotation.norm is not None, *_values_with_norm(rotation)
+    found = _split_backward_op(grads, qkv, rstds, positions, weights, *values)
+    return (found[0], found[1:]) if wanted.inputs else (None, found)
 
 
 # A rotation as arguments of an operator: its fields, then those of its norm
@@ -117,6 +144,7 @@ _TYPES = {
 _ROTATION = _schema_of(Rotation)
 _NORM = f"{_ROTATION}, {_schema_of(Normalization)}"
 _NO_NORM = Normalization(0.0, 0.0, False, False, False, 1)  # beside `normalizes` that is False
+_PACKED = _schema_of(PackedFormat)
 _WANTED = ", ".join([f"bool wants_{name}" for name in Wanted._fields])
 _OWN_FIELDS = FIELDS[:-1]  # without the norm
 
@@ -124,6 +152,18 @@ _OWN_FIELDS = FIELDS[:-1]  # without the norm
 def _values_of(rotation: Rotation) -> tuple:
     *options, norm = rotation.options
     return *rotation.tensors, *options, *(norm or ())
+
+
+def _values_with_norm(rotation: Rotation) -> tuple:
+    """The same of a rotation that may have no norm, beside a flag that says so."""
+    return _values_of(rotation if rotation.norm is not None else replace(rotation, norm=_NO_NORM))
+
+
+def _rotation_with_norm(normalizes: bool, *values) -> Rotation:
+    rotation = _rotation_of(values)
+    if not normalizes:
+        rotation.norm = None
+    return rotation
 
 
 def _rotation_of(values: Sequence) -> Rotation:
@@ -268,6 +308,86 @@ def _(grads, kept, rstds, positions, weights, given_sums, *values):
     return outs + ([_one_per_row(x) for x in kept] if wanted.sums else [])
 
 
+# A projection
+
+
+@_operator(
+    "split_qkv_rope",
+    f"Tensor qkv, Tensor[] weights, bool for_backward, {_PACKED}, bool normalizes, {_NORM}",
+)
+def _split_op(qkv, weights, for_backward, *values):
+    packed, rotation = _packed_of(values)
+    check_values(rotation, packed.views(qkv)[0].shape[0])
+    outs, rstds, positions = launch.split_qkv_rope(qkv, weights, packed, rotation, for_backward)
+    return [*outs, *rstds, *(() if positions is None else (positions,))]
+
+
+def _packed_of(values: Sequence) -> tuple[PackedFormat, Rotation]:
+    count = len(PackedFormat._fields)
+    return PackedFormat._make(values[:count]), _rotation_with_norm(*values[count:])
+
+
+@_split_op.register_fake
+def _(qkv, weights, for_backward, *values):
+    packed, rotation = _packed_of(values)
+    outs = list(packed.outputs(qkv))
+    if for_backward:
+        q, k, _ = packed.views(qkv)
+        outs += [_one_per_row(t) for t in (q, k)]
+        if rotation.cu_seqlens is not None:
+            shape = shape_of_kept(rotation, q.shape[0])
+            outs.append(rotation.cu_seqlens.new_empty(shape, dtype=torch.int64))
+    return outs
+
+
+def _keep_split(ctx, inputs, output):
+    qkv, weights, _, *values = inputs
+    packed, rotation = _packed_of(values)
+    ctx.others = 1 + len(values)  # inputs that have no gradient
+    positions = output[5] if len(output) > 5 else None
+    given = qkv, weights, output[3:5], positions, packed, rotation, output[3:]
+    split_function.keep_split(ctx, *given)
+
+
+def _backward_of_split(ctx, grads):
+    of_qkv, of_weights = ctx.needs_input_grad[:2]
+    wanted = of_qkv, *(of_weights or ())
+    run = split_qkv_rope_backward_by_operator
+    gradient, found = split_function.gradients(ctx, grads, wanted, run)
+    found = [*found, *[None] * (ctx.count - len(found))]
+    return gradient, found, *[None] * ctx.others
+
+
+_split_op.register_autograd(_backward_of_split, setup_context=_keep_split)
+
+
+@_operator(
+    "split_qkv_rope_backward",
+    "Tensor[] grads, Tensor? qkv, Tensor[] rstds, Tensor? positions, Tensor[] weights, "
+    f"{_PACKED}, {_WANTED}, bool normalizes, {_NORM}",
+)
+def _split_backward_op(grads, qkv, rstds, positions, weights, *values):
+    packed, wanted, rotation = _packed_and_wanted(values)
+    given = grads, qkv, rstds, positions, weights, packed, rotation, wanted
+    gradient, of_weights = launch.split_qkv_rope_backward(*given)
+    return [*([gradient] if wanted.inputs else ()), *of_weights]
+
+
+def _packed_and_wanted(values: Sequence) -> tuple[PackedFormat, Wanted, Rotation]:
+    first = len(PackedFormat._fields)
+    last = first + len(Wanted._fields)
+    wanted = Wanted._make(values[first:last])
+    return PackedFormat._make(values[:first]), wanted, _rotation_with_norm(*values[last:])
+
+
+@_split_backward_op.register_fake
+def _(grads, qkv, rstds, positions, weights, *values):
+    packed, wanted, _ = _packed_and_wanted(values)
+    likes = weights if wanted.weights else ()
+    outs = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in likes]
+    return ([packed.gradient(grads)] if wanted.inputs else []) + outs
+
+
 # A write into caches
 
 
@@ -278,10 +398,8 @@ def _(grads, kept, rstds, positions, weights, given_sums, *values):
     f"Tensor[] weights, bool normalizes, {_NORM}",
 )
 def _rope_to_cache_op(q, k, q_out, k_out, *values):
-    cache, (weights, normalizes, *values) = values[:6], values[6:]
-    rotation = _rotation_of(values)
-    if not normalizes:
-        rotation.norm = None
+    cache, (weights, *values) = values[:6], values[6:]
+    rotation = _rotation_with_norm(*values)
     inplace = q_out.data_ptr() == q.data_ptr()
     check_written((q, k), inplace, cache, weights, rotation)
     check_values(rotation, len(q))

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..embedding import AnglesPerPair, RotaryPositionEmbedding
 from .formats import TensorFormat
+from .packed_format import PackedFormat
 from .positions import CpOrder
 
 OutputPairing = Literal["same", "half"]
@@ -35,7 +36,7 @@ def getter_of(names: Iterable[str]) -> Callable[[Any], tuple]:
     return eval(f"lambda x: ({''.join([f'x.{name}, ' for name in names])})")
 
 
-class SharedOptions(TypedDict, total=False):
+class OptionsOfNewMemory(TypedDict, total=False):
     """The keywords of every public function. `Call` has their defaults."""
 
     fused: bool
@@ -43,7 +44,6 @@ class SharedOptions(TypedDict, total=False):
     start_positions: int | Tensor | None
     position_ids: Tensor | None
     interleaved: bool
-    inplace: bool
     cp_size: int
     cp_rank: int
     cp_order: CpOrder
@@ -51,6 +51,12 @@ class SharedOptions(TypedDict, total=False):
     rotary_start: int
     inverse: bool
     output_pairing: OutputPairing
+
+
+class SharedOptions(OptionsOfNewMemory, total=False):
+    """Those of the functions that may overwrite what they rotate."""
+
+    inplace: bool
 
 
 class RopeOptions(SharedOptions, total=False):
@@ -156,6 +162,7 @@ class Call:
     rounding: Rounding | NormRounding | None = None  # None: what `fused` means by itself
     norm: NormCall | None = None  # None: rotate alone
     cache: CacheCall | None = None  # None: write into no cache
+    packed: PackedFormat | None = None  # of a projection from which the tensors come; None: of none
     transpose: bool = False  # take gradients back
     promoted_from: str = ""  # as in `Rotation`
     keeps_strides: bool = False
@@ -225,9 +232,11 @@ def names_of(tensors: Sequence[Tensor], transpose: bool) -> tuple[str, ...]:
 def shows_options(options: type[SharedOptions]) -> Callable[[Function], Function]:
     """Name the keywords of `**options`, with types and defaults, where help() looks for them."""
     defaults = {field.name: field.default for field in fields(Call)}
+    hints = get_type_hints(options)
     named = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=defaults[name], annotation=hint)
-        for name, hint in get_type_hints(options).items()
+        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
+        for name, default in defaults.items()
+        if name in hints
     ]
 
     def with_signature(function: Function) -> Function:

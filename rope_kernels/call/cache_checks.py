@@ -25,7 +25,7 @@ from .checks import (
     check_tensor,
     named_tensors,
 )
-from .norm_checks import check_norm_call
+from .norm_checks import check_both_weights, check_norm_call
 from .rotation import Rotation
 
 
@@ -43,9 +43,7 @@ def check_cache_call(call: Call) -> None:
     if norm is None:
         check_call(call)
     else:
-        for name, x in zip(norm.weight_names, norm.weights, strict=True):
-            if x is None:
-                raise bad(f"{name} is None beside the other weight", "both weights, or none")
+        check_both_weights(norm)
         check_norm_call(call)
     check_flag("return_k", cache.return_k)
     tokens, heads, _ = k.shape
@@ -62,17 +60,6 @@ def check_cache_call(call: Call) -> None:
         ):
             accepted = "without, or a call within torch.no_grad(): a cache has no gradient"
             raise bad(f"{name} requires a gradient", accepted)
-
-
-def check_no_norm(**options: object) -> None:
-    """Refuse options of a norm where no weight says that there is one."""
-    for name, value in options.items():
-        if value != _NO_NORM[name]:
-            came = f"{name} is {value!r} without q_weight and k_weight"
-            raise bad(came, f"{_NO_NORM[name]}, or both weights")
-
-
-_NO_NORM = {"eps": 1e-6, "weight_offset": 0.0, "norm_after": False}
 
 
 def _named(call: Call) -> list[tuple[str, object]]:

@@ -154,25 +154,53 @@ def turn_row(
 
 
 @triton.jit
-def turn_forward(
+def turn_as_planned(
     x,
     cos_sin,
     does_turn,  # (positions,): the other tokens pass through; or None: all turn
     INVERSE: tl.constexpr,
     steps: tl.constexpr,
     STORED: tl.constexpr,  # the dtype of the row and of its rotation, if products are rounded
+    TRANSPOSE: tl.constexpr = False,
 ):
-    """Rotate the pairs of a row, forward; in steps, if nothing is fused."""
+    """Rotate the pairs of a row as its plan rounds; in steps, if nothing is fused."""
     if steps.fused:
-        turned = turn_row(x, cos_sin, does_turn, False, INVERSE)
+        turned = turn_row(x, cos_sin, does_turn, TRANSPOSE, INVERSE)
     else:
         x1, x2, tail = x
         COMPUTED: tl.constexpr = x1.dtype
         MET: tl.constexpr = STORED if steps.rounds_products else COMPUTED
-        y1, y2 = turn_in_steps(x1.to(MET), x2.to(MET), cos_sin, False, INVERSE, MET, steps)
+        y1, y2 = turn_in_steps(x1.to(MET), x2.to(MET), cos_sin, TRANSPOSE, INVERSE, MET, steps)
         y1, y2 = y1.to(COMPUTED), y2.to(COMPUTED)
         if does_turn is not None:
             y1 = tl.where(does_turn[:, None, None], y1, x1)
             y2 = tl.where(does_turn[:, None, None], y2, x2)
         turned = Pieces(y1, y2, tail)
     return turned
+
+
+@triton.jit
+def normalized_and_turned(
+    x,  # rows in fp32 (fp64 for fp64)
+    sumsq,  # sums of squares from elsewhere, (positions, rows, 1); or None
+    exists,  # of rows
+    weights,  # offset plus weight
+    cos_sin,
+    does_turn,  # (positions,): the other tokens pass through; or None: all turn
+    head: tl.constexpr,
+    lookup: tl.constexpr,
+    norm: tl.constexpr,
+    steps: tl.constexpr,
+    STORED: tl.constexpr,
+):
+    """Normalize and turn rows, or turn first; and 1 / rms of each row, (positions, rows, 1)."""
+    if norm.after:
+        x = turn_as_planned(x, cos_sin, does_turn, lookup.inverse, steps, STORED)
+        x = zero_outside(x, exists, head)  # what isn't there may have met a NaN
+    if sumsq is None:
+        sumsq = dot(x, x, head.tail)
+    rstd = tl.rsqrt(sumsq * (1 / norm.dim) + norm.eps)
+    x = normalized(x, rstd, weights, norm, STORED)
+    if not norm.after:
+        x = turn_as_planned(x, cos_sin, does_turn, lookup.inverse, steps, STORED)
+    return x, rstd

@@ -13,7 +13,7 @@ from .norm_angles import (
     store_positions,
     table_rows_of_tokens,
 )
-from .norm_arithmetic import computed, dot, normalized, turn_forward, weights_of, zero_outside
+from .norm_arithmetic import computed, normalized_and_turned, weights_of
 from .norm_rows import load_numbers, load_row, rows_of, store_numbers, store_row, tile_of_rows
 from .values import GivenPositions, Memory, Sizes, Table
 
@@ -87,17 +87,13 @@ def norm_rope_kernel(
         does_turn = in_sequence
 
     # Normalize and turn in fp32 (fp64 for fp64), or the other way round.
-    y = computed(x, mine.exists, head)
-    if norm.after:
-        y = turn_forward(y, cos_sin, does_turn, lookup.inverse, steps, STORED)
-        y = zero_outside(y, mine.exists, head)  # what isn't there may have met a NaN
-    sumsq = dot(y, y, head.tail)
+    sumsq = None
     if q_sumsq_ptr is not None:
         sumsq = load_numbers(mine, q_sumsq, k_sumsq, order.per_batch)
-    rstd = tl.rsqrt(sumsq * (1 / norm.dim) + norm.eps)
-    y = normalized(y, rstd, weights, norm, STORED)
-    if not norm.after:
-        y = turn_forward(y, cos_sin, does_turn, lookup.inverse, steps, STORED)
+    y = computed(x, mine.exists, head)
+    y, rstd = normalized_and_turned(
+        y, sumsq, mine.exists, weights, cos_sin, does_turn, head, lookup, norm, steps, STORED
+    )
 
     # Write every element once, and what the backward needs.
     out_rows = rows_of(mine, q_out, k_out, order.per_batch, order.out_aligned)

@@ -71,12 +71,15 @@ def per_token(x, OVER_POSITIONS: tl.constexpr):
 
 
 @triton.jit
-def row_pointers(ptr, strides, place, PER_BATCH: tl.constexpr, ALIGNED: tl.constexpr):
-    """Pointers to element 0 of each row, (positions, rows, 1 or columns), with 64-bit offsets.
-
-    `ptr` and `strides` are those of a tensor viewed as (s, b, h, d), `place` is a `Place` or
-    `ProgramRows`. PER_BATCH and ALIGNED are `per_batch` and `aligned` of an `Order`.
-    """
+def row_pointers(
+    ptr,  # of a tensor viewed as (s, b, h, d), as its strides
+    strides,
+    place,  # or `ProgramRows`
+    PER_BATCH: tl.constexpr,  # as in `Order`
+    ALIGNED: tl.constexpr,  # `aligned` of an `Order`
+    GROUP: tl.constexpr = 0,  # heads of q between which a head of k and one of v lie; 0: none lie
+):
+    """Pointers to element 0 of each row, (positions, rows, 1 or columns), with 64-bit offsets."""
     s_stride, b_stride, h_stride = strides[0], strides[1], strides[2]
     if ALIGNED > 0:
         # In rows of 144 bytes 16 divides every stride in bytes, but not in elements, which is all
@@ -89,6 +92,8 @@ def row_pointers(ptr, strides, place, PER_BATCH: tl.constexpr, ALIGNED: tl.const
     if not PER_BATCH:
         row_batch = (place.row // place.heads).to(tl.int64)
         row_head = (place.row % place.heads).to(tl.int64)
+    if GROUP > 0:
+        row_head += tl.where(place.is_k, 0, row_head // GROUP * 2)
     ptr += place.first_s * s_stride
     if ALIGNED > 0:
         ptr = tl.multiple_of(ptr, ALIGNED)

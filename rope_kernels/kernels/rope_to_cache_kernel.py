@@ -10,15 +10,12 @@ import triton.language as tl
 from .norm_angles import cos_sin_of_tokens, positions_of_tokens, table_rows_of_tokens
 from .norm_arithmetic import (
     computed,
-    dot,
-    normalized,
+    normalized_and_turned,
     rounded,
-    turn_forward,
+    turn_as_planned,
     weights_of,
-    zero_outside,
 )
-from .norm_rows import count_row_blocks, load_row, rows_of, store_row, tile_of_rows
-from .parts import row_pointers
+from .norm_rows import count_row_blocks, load_row, rows_of, rows_of_v, store_row, tile_of_rows
 from .values import GivenPositions, Memory, Pieces, RowPointers, Sizes, Slots, Table
 
 
@@ -114,33 +111,6 @@ def within(x, LIMIT: tl.constexpr):
     return tl.clamp(x, -LIMIT, LIMIT, propagate_nan=tl.PropagateNan.ALL)
 
 
-@triton.jit
-def normalized_and_turned(
-    x,
-    mine,
-    weights,  # or None, without a norm
-    cos_sin,
-    does_turn,
-    INVERSE: tl.constexpr,
-    head: tl.constexpr,
-    norm: tl.constexpr,
-    steps: tl.constexpr,
-    STORED: tl.constexpr,
-):
-    """Rows in fp32 (fp64 for fp64), normalized and turned, or the other way round."""
-    if norm is None:
-        x = turn_forward(x, cos_sin, does_turn, INVERSE, steps, STORED)
-    else:
-        if norm.after:
-            x = turn_forward(x, cos_sin, does_turn, INVERSE, steps, STORED)
-            x = zero_outside(x, mine.exists, head)
-        rstd = tl.rsqrt(dot(x, x, head.tail) * (1 / norm.dim) + norm.eps)
-        x = normalized(x, rstd, weights, norm, STORED)
-        if not norm.after:
-            x = turn_forward(x, cos_sin, does_turn, INVERSE, steps, STORED)
-    return x
-
-
 # No value of these is compiled in: a new length or cache compiles no new kernel.
 @triton.jit(
     do_not_specialize=[
@@ -209,8 +179,8 @@ def rope_to_cache_kernel(
     q_blocks, k_blocks, _ = count_row_blocks(sizes, tile.rows, order.per_batch)
     if row_block >= q_blocks + k_blocks:
         # Copy v.
-        pointers = row_pointers(v_ptr, strides.v, mine, order.per_batch, store.v_aligned)
-        v = load_row(RowPointers(pointers, strides.v[3], mine.exists), head)
+        rows = rows_of_v(mine, Memory(v_ptr, strides.v), order.per_batch, store.v_aligned)
+        v = load_row(rows, head)
         slots = slots_of_tokens(tokens, slots_ptr, listed, cache_slots, page)
         if store.limit > 0:
             v = quantized(v, scale_of_rows(v_scale_ptr, mine, store.v_scales), head, store.limit)
@@ -235,10 +205,14 @@ def rope_to_cache_kernel(
         if PACKED:
             does_turn = in_sequence
 
-        y = computed(x, mine.exists, head)
-        y = normalized_and_turned(
-            y, mine, weights, cos_sin, does_turn, lookup.inverse, head, norm, steps, STORED
-        )
+        exists = mine.exists
+        y = computed(x, exists, head)
+        if norm is None:
+            y = turn_as_planned(y, cos_sin, does_turn, lookup.inverse, steps, STORED)
+        else:
+            y, rstd = normalized_and_turned(
+                y, None, exists, weights, cos_sin, does_turn, head, lookup, norm, steps, STORED
+            )
 
         # Write q to its place and k to its slots; both by one store where they can.
         q_out, k_out = Memory(q_out_ptr, strides.q_out), Memory(k_out_ptr, strides.k_out)

@@ -98,6 +98,15 @@ class Store(NamedTuple):
     v_aligned: int  # bytes that divide every address of a row of v; 0: what the compiler sees
 
 
+class Packing(NamedTuple):
+    """Where rows of q and v lie, in what is read and in what is written."""
+
+    group: int  # heads of q between which one of k and one of v lie; 0: none do
+    out_group: int  # the same of what is written
+    v_aligned: int  # bytes that divide every address of a row of v; 0: what the compiler sees
+    v_out_aligned: int
+
+
 class BackwardOrder(NamedTuple):
     """Which tiles a program of the backward goes through, and what is known of addresses."""
 
@@ -151,15 +160,32 @@ class CacheStrides(NamedTuple):
     ids: Any
 
 
+class SplitStrides(NamedTuple):
+    """The same, and (s, b, h, 1) of what has one number for each row."""
+
+    q: Any
+    k: Any
+    v: Any
+    q_out: Any
+    k_out: Any
+    v_out: Any
+    q_rstd: Any
+    k_rstd: Any
+    table: Any
+    ids: Any
+
+
 class NormBackwardStrides(NamedTuple):
     """The same, of the backward's tensors."""
 
     q_grad: Any
     k_grad: Any
+    v_grad: Any
     q: Any
     k: Any
     q_out: Any
     k_out: Any
+    v_out: Any
     q_rstd: Any
     k_rstd: Any
     q_sumsq: Any

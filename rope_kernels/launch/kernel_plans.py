@@ -17,13 +17,23 @@ from ..kernels.values import (
     NormBackwardStrides,
     NormStrides,
     Order,
+    Packing,
     RopeStrides,
+    SplitStrides,
     Steps,
     Store,
 )
 from ..machine.engine import Engine, engine_of
 from .layout import Layout, alignment, cp_of, layout_of, strides_of
-from .plan import BackwardTensors, CacheTensors, ForwardTensors, Plan, RopeTensors, SumTensors
+from .plan import (
+    BackwardTensors,
+    CacheTensors,
+    ForwardTensors,
+    Plan,
+    RopeTensors,
+    SplitTensors,
+    SumTensors,
+)
 from .tile_facts import next_power_of_2
 from .tiles import (
     WHOLE_ROWS,
@@ -36,7 +46,7 @@ from .tiles import (
 from .tuning import NORM_BACKWARD, first_match
 
 FORWARD, BACKWARD, SUM = "norm_rope_kernel", "norm_rope_backward_kernel", "sum_partials_kernel"
-TO_CACHE = "rope_to_cache_kernel"
+TO_CACHE, SPLIT = "rope_to_cache_kernel", "split_qkv_rope_kernel"
 FP8_LIMIT = torch.finfo(FP8).max
 SMS_ELSEWHERE = 4  # where there is no GPU: enough programs to share the positions
 PARTIALS_AT_ONCE = 512  # rows of partial sums that a program adds at a time, at most
@@ -83,7 +93,10 @@ def plan_norm(tensors: ForwardTensors, rotation: Rotation, engine: Engine | None
 
 
 def _norm_of(
-    tensors: ForwardTensors | CacheTensors, rotation: Rotation, per_head: bool, weights_last: bool
+    tensors: ForwardTensors | CacheTensors | SplitTensors,
+    rotation: Rotation,
+    per_head: bool,
+    weights_last: bool,
 ) -> dict[str, tuple]:
     """The constants of a forward that normalizes."""
     rounds = roundings_of(tensors.q, tensors.q_weight, rotation)
@@ -105,9 +118,7 @@ def plan_to_cache(tensors: CacheTensors, rotation: Rotation, engine: Engine | No
     engine = engine_of(tensors.q) if engine is None else engine
     per_head = is_per_head(tensors.q_weight)
     layout = layout_of(tensors, CacheStrides, rotation, forward_tile, engine, per_head=per_head)
-    own = {"norm": None, "steps": steps_of(rotation)}
-    if rotation.norm is not None:
-        own = _norm_of(tensors, rotation, per_head, weights_last=True)
+    own = _norm_or_none(tensors, rotation, per_head)
     k_cache, v_cache = tensors.k_cache, tensors.v_cache
     own["store"] = Store(
         limit=FP8_LIMIT if k_cache.dtype == FP8 else 0.0,
@@ -116,7 +127,6 @@ def plan_to_cache(tensors: CacheTensors, rotation: Rotation, engine: Engine | No
         v_aligned=alignment(tensors.v),
     )
     plan = _forward(TO_CACHE, layout, tensors, rotation, own, fp_fusion=own["steps"].fused)
-    of_v = layout.entries * layout.s_blocks * layout.row_blocks[1]
     sizes = {name: size for name, size in plan.sizes.items() if name != "cp"}  # it has none
     sizes |= {
         "listed": tensors.slots.numel(),
@@ -125,7 +135,39 @@ def plan_to_cache(tensors: CacheTensors, rotation: Rotation, engine: Engine | No
         "k_cache_strides": strides_of(k_cache),
         "v_cache_strides": strides_of(v_cache),
     }
-    return replace(plan, programs=plan.programs + of_v, sizes=sizes)
+    return replace(plan, programs=plan.programs + _programs_of_v(layout), sizes=sizes)
+
+
+def plan_split(
+    tensors: SplitTensors, rotation: Rotation, group: int, engine: Engine | None = None
+) -> Plan:
+    """Plan a launch that splits a projection and rotates; arguments as in `plan_rope`.
+
+    `group` is that of `PackedFormat`. All tensors are views (s, b, h, d).
+    """
+    engine = engine_of(tensors.q) if engine is None else engine
+    per_head = is_per_head(tensors.q_weight)
+    layout = layout_of(tensors, SplitStrides, rotation, forward_tile, engine, per_head=per_head)
+    own = _norm_or_none(tensors, rotation, per_head)
+    groups = (0, group) if rotation.transpose else (group, 0)
+    own["packing"] = Packing(*groups, alignment(tensors.v), alignment(tensors.v_out))
+    own["TRANSPOSE"] = rotation.transpose
+    plan = _forward(SPLIT, layout, tensors, rotation, own, fp_fusion=own["steps"].fused)
+    return replace(plan, programs=plan.programs + _programs_of_v(layout))
+
+
+def _norm_or_none(
+    tensors: CacheTensors | SplitTensors, rotation: Rotation, per_head: bool
+) -> dict[str, tuple | None]:
+    """The constants of a forward that may normalize."""
+    if rotation.norm is None:
+        return {"norm": None, "steps": steps_of(rotation)}
+    return _norm_of(tensors, rotation, per_head, weights_last=True)
+
+
+def _programs_of_v(layout: Layout) -> int:
+    """Beside those of q and k."""
+    return layout.entries * layout.s_blocks * layout.row_blocks[1]
 
 
 def _scales(scale: Tensor | None) -> int:
@@ -136,9 +178,9 @@ def _scales(scale: Tensor | None) -> int:
 def _forward(
     kernel: str,
     layout: Layout,
-    tensors: RopeTensors | ForwardTensors | CacheTensors,
+    tensors: RopeTensors | ForwardTensors | CacheTensors | SplitTensors,
     rotation: Rotation,
-    own: dict[str, tuple | bool],
+    own: dict[str, tuple | bool | None],
     **options: bool | int | None,
 ) -> Plan:
     """One tile a program; `own` are the kernel's constants that others lack."""
@@ -225,6 +267,7 @@ def plan_backward(
     given_sums: bool,
     packed: bool,
     engine: Engine | None = None,
+    group: int | None = None,
 ) -> Plan:
     """Plan the launch that goes back through all rows. It does not look at partial sums.
 
@@ -235,18 +278,25 @@ def plan_backward(
         given_sums: the sums of squares came from elsewhere.
         packed: the ids are positions that the forward wrote.
         engine: what the plan is for; None: the engine that takes `tensors.q`.
+        group: that of the `PackedFormat` from which q, k and v came; None: they came by themselves.
     """
     engine = engine_of(tensors.q) if engine is None else engine
     per_head = is_per_head(tensors.q_weight)
+    # rows of a projection never lie in one dimension: dividing them into entries takes longer
+    per_batch = per_head or group is not None
     layout = layout_of(
-        tensors, NormBackwardStrides, rotation, backward_tile, engine, per_batch=per_head
+        tensors, NormBackwardStrides, rotation, backward_tile, engine, per_batch=per_batch
     )
     work, order, wanted = layout.work, layout.order, first_match(NORM_BACKWARD, layout.facts)
+    packing, of_v = None, 0
+    if group is not None:
+        packing = Packing(group, group, alignment(tensors.v_grad), alignment(tensors.v_out))
+        of_v = 0 if tensors.v_grad is None else _programs_of_v(layout)
     division = _divide(layout, wanted.programs_per_sm, tensors, wants_weights)
     rounds = roundings_of(tensors.q, tensors.q_weight, rotation)
     return Plan(
         kernel=BACKWARD,
-        programs=division.units * division.chunks,
+        programs=division.units * division.chunks + of_v,
         num_warps=work.num_warps,
         sizes=layout.sizes | {"cp": cp_of(rotation), "chunks": division.chunks},
         strides=layout.strides,
@@ -272,6 +322,7 @@ def plan_backward(
                 given=given_sums,
                 packed=packed,
             ),
+            "packing": packing,
         },
     )
 

@@ -11,17 +11,20 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..call.packed_format import PackedFormat, Rows
 from ..call.positions import shape_of_kept
 from ..call.rotation import Rotation, memory_for
 from . import fastpath
 from .kernel_plans import (
     BACKWARD,
     FORWARD,
+    SPLIT,
     SUM,
     TO_CACHE,
     plan_backward,
     plan_norm,
     plan_rope,
+    plan_split,
     plan_sum,
     plan_to_cache,
     shares_of,
@@ -32,6 +35,7 @@ from .plan import (
     ForwardTensors,
     Plan,
     RopeTensors,
+    SplitTensors,
     SumTensors,
     Tensors,
     as_read,
@@ -42,14 +46,15 @@ from .plan import (
 
 ROPE = "rope_kernel"
 # Tensors that no key covers: those that are allocated after it is known, and what a module may own.
-_NEW = "q_out", "k_out", "q_rstd", "k_rstd", "positions", "table", "axes"
-_NEW_IN_BACKWARD = "q_out", "k_out", "q_sumsq", "k_sumsq", "q_partial", "k_partial"
+_NEW = "q_out", "k_out", "v_out", "q_rstd", "k_rstd", "positions", "table", "axes"
+_NEW_IN_BACKWARD = "q_out", "k_out", "v_out", "q_sumsq", "k_sumsq", "q_partial", "k_partial"
 _UNKEYED = {
     kind: tuple([i for i, name in enumerate(kind._fields) if name in names])
     for kind, names in (
         (RopeTensors, _NEW),
         (ForwardTensors, _NEW),
         (CacheTensors, _NEW),
+        (SplitTensors, _NEW),
         (BackwardTensors, _NEW_IN_BACKWARD),
         (SumTensors, SumTensors._fields),
     )
@@ -103,11 +108,7 @@ def norm_rope(
     if not inplace:
         outs = tuple([torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors])
     if for_backward:
-        if rotation.cu_seqlens is not None:
-            shape = shape_of_kept(rotation, tensors[0].shape[0])
-            positions = rotation.cu_seqlens.new_empty(shape, dtype=torch.int64)
-        dtype = torch.promote_types(tensors[0].dtype, torch.float32)
-        rstds = tuple([t.new_empty(t.shape[:-1], dtype=dtype) for t in tensors])
+        rstds, positions = _kept_for_backward(tensors, rotation)
     q_k, of_weights, of_sums = q_and_k(tensors), q_and_k(weights), q_and_k(sumsqs)
     if entry is None:  # of an operator, or of a call that takes two launches
         options = [FORWARD, inplace, for_backward, *rotation.options]
@@ -149,12 +150,83 @@ def rope_to_cache(
         _launch(entry, CacheTensors._make(given), lambda x: plan_to_cache(x, rotation), inplace)
 
 
+def split_qkv_rope(
+    qkv: Tensor,
+    weights: Sequence[Tensor],
+    packed: PackedFormat,
+    rotation: Rotation,
+    for_backward: bool,
+    entry: fastpath.Entry | None = None,
+) -> tuple[Rows, tuple[Tensor, ...], Tensor | None]:
+    """Split a projection, known to be good, and rotate q and k, in one launch.
+
+    Args:
+        qkv: as `packed` says.
+        weights: of q and k; or none.
+        packed: where heads are, and the format of what comes out.
+        rotation: by which angles, and how rows are normalized; its format is 'sbhd'.
+        for_backward: return what a backward with a norm needs.
+        entry: what the fast path remembers of such calls.
+
+    Returns:
+        q, k and v, contiguous; and as `norm_rope`.
+    """
+    qkv, rstds, positions = qkv.resolve_neg(), (), None
+    rows, outs = packed.views(qkv), packed.outputs(qkv)
+    if for_backward:
+        rstds, positions = _kept_for_backward(rows[:2], rotation)
+    given = *q_and_k(weights), *q_and_k(rstds), positions, *rotation.tensors
+    if entry is None:
+        options = [SPLIT, packed, for_backward, *rotation.options]
+        entry = fastpath.entry_of_launch(options, (*rows, *given))
+    if entry is None or entry.launch is None or not entry.launch((*rows, *outs, *given)):
+        _split(entry, rows, packed.seen(outs), given, packed.group, rotation)
+    return outs, rstds, positions
+
+
+def _kept_for_backward(
+    tensors: Sequence[Tensor], rotation: Rotation
+) -> tuple[tuple[Tensor, ...], Tensor | None]:
+    """Memory for 1 / rms of each row, and for positions of packed tokens."""
+    positions = None
+    if rotation.cu_seqlens is not None:
+        shape = shape_of_kept(rotation, tensors[0].shape[0])
+        positions = rotation.cu_seqlens.new_empty(shape, dtype=torch.int64)
+    dtype = torch.promote_types(tensors[0].dtype, torch.float32)
+    return tuple([t.new_empty(t.shape[:-1], dtype=dtype) for t in tensors]), positions
+
+
+def _split(
+    entry: fastpath.Entry | None,
+    rows: Rows,
+    outs: Rows,
+    given: tuple[Tensor | None, ...],
+    group: int,
+    rotation: Rotation,
+) -> None:
+    tensors = SplitTensors(*rows, *outs, *given)
+    _launch(entry, tensors, lambda x: plan_split(x, rotation, group))
+
+
 class Wanted(NamedTuple):
     """Which gradients a backward computes."""
 
     inputs: bool
     weights: bool
     sums: bool  # of squares, which came from elsewhere
+
+
+class OfProjection(NamedTuple):
+    """What a backward has to know where q and k came from a projection; all rows (s, b, h, d)."""
+
+    rows: Rows | None  # where the gradients of q, k and v go; None: nobody wants them
+    v_grad: Tensor | None  # that of v's output, which is only copied there
+    packed: PackedFormat
+
+    @property
+    def v(self) -> tuple[Tensor | None, Tensor | None]:
+        """v's gradient, and where it is copied to."""
+        return (None, None) if self.rows is None else (self.v_grad, self.rows[2])
 
 
 def norm_rope_backward(
@@ -166,6 +238,7 @@ def norm_rope_backward(
     rotation: Rotation,
     given_sums: bool,
     wanted: Wanted,
+    projection: OfProjection | None = None,
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
     """Gradients of the inputs, of the weights, and of sums of squares, in one to three launches.
 
@@ -179,24 +252,22 @@ def norm_rope_backward(
         weights, rotation: as in the forward.
         given_sums: the forward's sums of squares came from elsewhere.
         wanted: which gradients are computed. What is not wanted is returned as ().
+        projection: from which the inputs came; None: their gradients go into new memory.
     """
     packed = positions is not None
     if packed:
         rotation = at_positions(rotation, positions)
-    outs, of_weights, of_sums = (), (), ()
-    if wanted.inputs:
-        outs = tuple([torch.empty_like(x, memory_format=torch.contiguous_format) for x in kept])
-    if wanted.weights:
-        like = {"memory_format": torch.contiguous_format}
-        of_weights = tuple([torch.empty_like(w, **like) for w in weights])
-    if wanted.sums:
-        of_sums = tuple([torch.empty_like(x) for x in rstds])
+    outs, of_weights, of_sums = _new_gradients(kept, weights, rstds, wanted, projection)
+    v, of_packed = (None, None), None
+    if projection is not None:
+        v, of_packed = projection.v, projection.packed
     where = rotation.start_positions, rotation.position_ids, rotation.axes
     tables = rotation.table, rotation.sin, *where
-    rows, norms = (*q_and_k(grads), *q_and_k(kept)), (*q_and_k(weights), *q_and_k(rstds))
-    options = [BACKWARD, packed, given_sums, wanted, *rotation.options]
+    rows = *q_and_k(grads), v[0], *q_and_k(kept)
+    norms = *q_and_k(weights), *q_and_k(rstds)
+    options = [BACKWARD, packed, given_sums, wanted, of_packed, *rotation.options]
     entry = fastpath.entry_of_launch(options, (*rows, *norms, *tables))
-    pairs = *rows, *q_and_k(outs), *norms, *q_and_k(of_sums)
+    pairs = *rows, *q_and_k(outs), v[1], *norms, *q_and_k(of_sums)
     if entry is not None and entry.launch is not None:
         row = kept[0].shape[-1]
         partials = [rstds[0].new_empty(n, row) for n in entry.shares] or of_weights
@@ -212,10 +283,69 @@ def norm_rope_backward(
     if given is not None:
 
         def plan_of(read: BackwardTensors) -> Plan:
-            return plan_backward(read, rotation, wanted.weights, given_sums, packed)
+            group = None if of_packed is None else of_packed.group
+            return plan_backward(read, rotation, wanted.weights, given_sums, packed, group=group)
 
         _launch_backward(entry if given is came else None, given, plan_of)
     return outs, of_weights, of_sums
+
+
+def _new_gradients(
+    kept: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    rstds: Sequence[Tensor],
+    wanted: Wanted,
+    projection: OfProjection | None,
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Memory for what `norm_rope_backward` returns."""
+    like = {"memory_format": torch.contiguous_format}
+    outs, of_weights, of_sums = (), (), ()
+    if wanted.inputs and projection is not None:
+        outs = projection.rows[:2]
+    elif wanted.inputs:
+        outs = tuple([torch.empty_like(x, **like) for x in kept])
+    if wanted.weights:
+        of_weights = tuple([torch.empty_like(w, **like) for w in weights])
+    if wanted.sums:
+        of_sums = tuple([torch.empty_like(x) for x in rstds])
+    return outs, of_weights, of_sums
+
+
+def split_qkv_rope_backward(
+    grads: Rows,
+    qkv: Tensor | None,
+    rstds: Sequence[Tensor],
+    positions: Tensor | None,
+    weights: Sequence[Tensor],
+    packed: PackedFormat,
+    rotation: Rotation,
+    wanted: Wanted,
+) -> tuple[Tensor | None, tuple[Tensor, ...]]:
+    """Gradients of a projection, as one tensor, and of the weights; in as many launches as above.
+
+    Args:
+        grads: of q, k and v, in the output's format.
+        qkv: the projection; None without a norm.
+        rstds, positions: what the forward returned.
+        weights, packed, rotation: as in the forward.
+        wanted: which gradients are computed.
+    """
+    seen, gradient, outs = packed.seen(grads), None, None
+    if wanted.inputs:
+        gradient = packed.gradient(grads)
+        outs = packed.views(gradient)
+    if rotation.norm is not None:
+        kept = packed.views(qkv.resolve_neg())[:2]
+        given = seen[:2], kept, rstds, positions, weights, rotation, False, wanted
+        projection = OfProjection(outs, seen[2], packed)
+        return gradient, norm_rope_backward(*given, projection)[1]
+    rotation = replace(rotation, transpose=not rotation.transpose)
+    beside = *(None,) * 5, *rotation.tensors
+    entry = fastpath.entry_of_launch([SPLIT, packed, *rotation.options], (*seen, *beside))
+    given = *seen, *outs, *beside
+    if entry is None or entry.launch is None or not entry.launch(given):
+        _split(entry, seen, outs, beside, packed.group, rotation)
+    return gradient, ()
 
 
 def _launch_backward(

@@ -122,15 +122,39 @@ class CacheTensors(NamedTuple):
     axes: Tensor | None
 
 
+class SplitTensors(NamedTuple):
+    """The tensors of the kernel that splits a projection, in the order of its arguments."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    q_out: Tensor
+    k_out: Tensor
+    v_out: Tensor
+    q_weight: Tensor | None
+    k_weight: Tensor | None
+    q_rstd: Tensor | None
+    k_rstd: Tensor | None
+    positions: Tensor | None
+    table: Tensor
+    sin: Tensor | None
+    cu_seqlens: Tensor | None
+    starts: Tensor | None
+    ids: Tensor | None
+    axes: Tensor | None
+
+
 class BackwardTensors(NamedTuple):
     """The norm's backward kernel's tensors, in the order of its arguments."""
 
     q_grad: Tensor
     k_grad: Tensor | None
+    v_grad: Tensor | None
     q: Tensor
     k: Tensor | None
     q_out: Tensor | None
     k_out: Tensor | None
+    v_out: Tensor | None
     q_weight: Tensor | None
     k_weight: Tensor | None
     q_rstd: Tensor
@@ -158,7 +182,7 @@ class SumTensors(NamedTuple):
     k_out: Tensor | None
 
 
-Tensors = RopeTensors | ForwardTensors | CacheTensors | BackwardTensors | SumTensors
+Tensors = RopeTensors | ForwardTensors | CacheTensors | SplitTensors | BackwardTensors | SumTensors
 
 
 def q_and_k(tensors: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
@@ -184,7 +208,7 @@ def with_elements(given: Tensors) -> Tensors | None:
     return given._replace(**left, **{k: None for _, k in pairs})
 
 
-_READ_WHOLE = "q", "k", "q_grad", "k_grad"
+_READ_WHOLE = "q", "k", "v", "q_grad", "k_grad", "v_grad"
 _CONTIGUOUS = "q_weight", "k_weight", "cu_seqlens", "starts", "slots", "k_scale", "v_scale"
 _SUMS = ("q_sumsq", "q"), ("k_sumsq", "k")
 

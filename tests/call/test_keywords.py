@@ -23,6 +23,7 @@ from rope_kernels import (
     rope_qk,
     rope_to_cache,
     routes,
+    split_qkv_rope,
 )
 from rope_kernels.autograd import norm_function, operators, rope_function
 from rope_kernels.call.arguments import Call, NormCall
@@ -99,7 +100,7 @@ def test_every_argument_gets_into_the_field_of_its_name(function, monkeypatch):
         assert len(options) == 4
         assert all(getattr(norm, name) is given.pop(name) for name in options)
     assert {name: getattr(call, name) for name in given} == given
-    of_others = {"tensors", "norm", "cache", "transpose", *OF_PATCHED_MODELS}
+    of_others = {"tensors", "norm", "cache", "packed", "transpose", *OF_PATCHED_MODELS}
     assert {*given} | of_others == {*names_of(Call)}
     assert [getattr(call, name) for name in OF_PATCHED_MODELS] == ["", False]
     assert call.transpose == (function is rope_bw)
@@ -117,6 +118,23 @@ def test_every_argument_of_a_cache_gets_into_the_field_of_its_name(monkeypatch):
         names = [name for name in names_of(type(of_it)) if name in given]
         assert names and all(getattr(of_it, name) is given.pop(name) for name in names)
     assert not given and call.tensor_format == "thd"
+
+
+def test_every_argument_of_a_projection_gets_into_the_field_of_its_name(monkeypatch):
+    calls = []
+    monkeypatch.setattr(api, "split_call", lambda *given: calls.append(given) or ("one",))
+    monkeypatch.setattr(api, "check_projection", lambda *given: None)
+    given = {name: object() for name in inspect.signature(split_qkv_rope).parameters}
+    given |= {"qkv": torch.zeros(4, 2, 12), "packing": "qkv", "num_heads": 1, "num_kv_heads": 1}
+    split_qkv_rope(**given)
+    ((qkv, call),) = calls
+    assert qkv is given.pop("qkv") and [x.shape[-2:] for x in call.tensors] == [(1, 4)] * 2
+    assert call.packed.input_format is call.tensor_format is given.pop("tensor_format")
+    assert call.norm.weights == (given.pop("q_weight"), given.pop("k_weight"))
+    for of_it in (call.packed, call.norm, call):
+        names = [name for name in given if hasattr(of_it, name)]
+        assert names and all(getattr(of_it, name) is given.pop(name) for name in names)
+    assert not given
 
 
 KEYWORDS = {

@@ -12,6 +12,7 @@ from rope_kernels.launch.plan import (
     CacheTensors,
     ForwardTensors,
     Plan,
+    SplitTensors,
     SumTensors,
     Tensors,
 )
@@ -66,10 +67,10 @@ def stores_more_than_rows(tensors: Tensors) -> bool:
     """Whether a kernel with a norm also stores a number of each row, positions or partial sums."""
     if isinstance(tensors, ForwardTensors):
         return tensors.q_rstd is not None
-    if isinstance(tensors, CacheTensors):
-        return True  # rows of v, and those of k twice
+    if isinstance(tensors, (CacheTensors, SplitTensors)):
+        return True  # rows of v, and those of k in a cache twice
     if isinstance(tensors, BackwardTensors):
-        return tensors.q_partial is not None or tensors.q_sumsq is not None
+        return any(x is not None for x in (tensors.q_partial, tensors.q_sumsq, tensors.v_out))
     return False
 
 

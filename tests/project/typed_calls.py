@@ -12,6 +12,7 @@ from rope_kernels import (
     Freqs,
     NormRounding,
     OutputPairing,
+    Packing,
     RotaryPositionEmbedding,
     Rounding,
     TensorFormat,
@@ -26,6 +27,7 @@ from rope_kernels import (
     rope_qk,
     rope_to_cache,
     rotate_half,
+    split_qkv_rope,
     sum_of_squares,
 )
 
@@ -121,6 +123,20 @@ def write_into_a_cache() -> Tensor:
     )
     assert isinstance(found, tuple)
     return found[1] - k_cache[1]
+
+
+def split_a_projection(packing: Packing) -> Tensor:
+    """Into attention's format, normalized."""
+    qkv, weight = torch.randn(B, S, (H + 2) * D, requires_grad=True), torch.ones(D)
+    q, k, v = split_qkv_rope(
+        *(qkv, RotaryPositionEmbedding(D), H, 1),
+        packing=packing,
+        tensor_format="bshd",
+        output_format="bhsd",
+        q_weight=weight,
+        k_weight=weight,
+    )
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
 
 
 def normalize_and_rotate() -> Tensor:

@@ -24,7 +24,7 @@ def sample_calls() -> dict[str, Sample]:
     """The sample by name."""
     rotated = _one_tensor() | _pairings_and_positions() | _q_and_k() | _parts_of_rows()
     alone = {name: Sample(call) for name, call in rotated.items()}
-    return alone | _with_norm() | _rounded() | _into_a_cache()
+    return alone | _with_norm() | _rounded() | _into_a_cache() | _of_a_projection()
 
 
 def _one_tensor() -> dict[str, Call]:
@@ -128,4 +128,24 @@ def _into_a_cache() -> dict[str, Sample]:
     return {
         "into a cache": Sample(write),
         "norm, into a cache, keys returned": Sample(partial(write, **normalize)),
+    }
+
+
+def _of_a_projection() -> dict[str, Sample]:
+    """Split, with a norm and without, and back again."""
+    import torch
+
+    from rope_kernels import RotaryPositionEmbedding, split_qkv_rope
+
+    bf16 = {"dtype": torch.bfloat16}
+    qkv, rope = torch.empty(64, 2, 48 * 128, **bf16), RotaryPositionEmbedding(128)
+    split = partial(split_qkv_rope, qkv, rope, 32, 8, output_format="bhsd")
+    q_weight, k_weight = torch.ones(2, 128, **bf16, requires_grad=True).unbind()
+    norm = {"packing": "grouped", "q_weight": q_weight, "k_weight": k_weight}
+    trained = partial(split_qkv_rope, qkv.clone().requires_grad_(), *split.args[1:])
+    with_norm = partial(trained, **norm)
+    return {
+        "a projection to bhsd": Sample(split),
+        "a projection, grouped, with a norm": Sample(with_norm),
+        "a projection, grouped, with a norm, backward": Sample(with_norm, BACKWARD),
     }

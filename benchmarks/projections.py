@@ -1,0 +1,222 @@
+"""`split_qkv_rope` beside a split, a rotation and copies to attention's layout: time on a GPU.
+
+    python -m benchmarks.projections --out benchmarks/results/nvidia-h200-projections.json
+
+8192 tokens, 32 heads of 128 elements and 8 each of k and v, bf16, angles on the fly; L2 cold. In
+dense formats 2 sequences, packed 16. Beside ours: three launches, which are a split into views,
+`rope_qk` or `qk_norm_rope` on them, and copies to attention's layout of what is not in it; and the
+model's own operators within torch.compile. Their backwards concatenate three gradients.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_qk, split_qkv_rope
+
+TOKENS, BATCH, SEQUENCES = 8192, 2, 16
+HEADS, KV_HEADS, D = 32, 8, 128
+PACKED = HEADS + 2 * KV_HEADS
+DIRECTIONS = "forward", "backward"
+# Head rows a token that have to move: read once and written once, and with weights the backward
+# reads what the forward read, too.
+MOVED = {
+    ("forward", False): 2 * PACKED,
+    ("backward", False): 2 * PACKED,
+    ("forward", True): 2 * PACKED,
+    ("backward", True): 2 * PACKED + HEADS + KV_HEADS,
+}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Formats of the projection and of what attention takes."""
+
+    tensor_format: str
+    output_format: str
+
+    def __str__(self) -> str:
+        if self.tensor_format == self.output_format:
+            return self.tensor_format
+        return f"{self.tensor_format} to {self.output_format}"
+
+
+LAYOUTS = (
+    Layout("sbhd", "sbhd"),
+    Layout("thd", "thd"),
+    Layout("sbhd", "bhsd"),
+    Layout("bshd", "bhsd"),
+)
+
+
+class Inputs:
+    """What all calls of a layout get."""
+
+    def __init__(self, layout: Layout, norm: bool) -> None:
+        torch.manual_seed(0)
+        seq_len = TOKENS // BATCH
+        shape = {"sbhd": (seq_len, BATCH), "bshd": (BATCH, seq_len), "thd": (TOKENS,)}
+        shape = *shape[layout.tensor_format], PACKED * D
+        self.layout, self.where = layout, {}
+        self.qkv = torch.randn(shape, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+        if layout.tensor_format == "thd":
+            cuts = torch.randperm(TOKENS - 1, device="cuda")[: SEQUENCES - 1].sort()[0] + 1
+            ends = cuts.new_tensor([0]), cuts, cuts.new_tensor([TOKENS])
+            self.where["cu_seqlens"] = torch.cat(ends).int()
+        self.rope = RotaryPositionEmbedding(D).cuda()
+        self.weights = ()
+        if norm:
+            weights = (torch.rand(2, D, device="cuda") + 0.5).bfloat16()
+            self.weights = tuple([w.clone().requires_grad_() for w in weights])
+        # a model has these once for all layers
+        self.cos_sin = None
+        if "b" in layout.tensor_format:
+            angles = self.rope(seq_len)[:, 0, 0]
+            self.cos_sin = angles.cos().bfloat16(), angles.sin().bfloat16()
+
+    @property
+    def leaves(self) -> tuple[Tensor, ...]:
+        return self.qkv, *self.weights
+
+
+def ours(x: Inputs, packing: str = "qkv") -> tuple[Tensor, ...]:
+    layout, options = x.layout, x.where
+    if x.weights:
+        options = options | dict(zip(("q_weight", "k_weight"), x.weights, strict=True))
+    return split_qkv_rope(
+        *(x.qkv, x.rope, HEADS, KV_HEADS),
+        packing=packing,
+        tensor_format=layout.tensor_format,
+        output_format=layout.output_format,
+        **options,
+    )
+
+
+def in_steps(x: Inputs) -> tuple[Tensor, ...]:
+    q, k, v = x.qkv.unflatten(-1, (PACKED, D)).split((HEADS, KV_HEADS, KV_HEADS), dim=-2)
+    given = x.layout.tensor_format
+    if x.weights:
+        q, k = qk_norm_rope(q, k, *x.weights, x.rope, given, **x.where)
+    else:
+        q, k = rope_qk(q, k, x.rope, given, **x.where)
+    return tuple([to_layout(t, x.layout).contiguous() for t in (q, k, v)])
+
+
+def to_layout(t: Tensor, layout: Layout) -> Tensor:
+    if layout.tensor_format == layout.output_format:
+        return t
+    return t.permute([layout.tensor_format.index(dim) for dim in layout.output_format])
+
+
+@torch.compile
+def compiled(qkv: Tensor, weights: tuple[Tensor, ...], cos: Tensor, sin: Tensor, layout: Layout):
+    q, k, v = qkv.unflatten(-1, (PACKED, D)).split((HEADS, KV_HEADS, KV_HEADS), dim=-2)
+    if weights:
+        q, k = (normalized(t, w) for t, w in zip((q, k), weights, strict=True))
+    q, k = (t * cos + rotated_half(t) * sin for t in (q, k))
+    return tuple([to_layout(t, layout).contiguous() for t in (q, k, v)])
+
+
+def normalized(t: Tensor, weight: Tensor) -> Tensor:
+    x = t.float()
+    return weight * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)).to(t.dtype)
+
+
+def rotated_half(t: Tensor) -> Tensor:
+    first, second = t.chunk(2, dim=-1)
+    return torch.cat((-second, first), dim=-1)
+
+
+def by_compiler(x: Inputs) -> tuple[Tensor, ...] | None:
+    if x.cos_sin is None:
+        return None  # a model has no cosines of packed sequences to begin with
+    sizes = [len(x.cos_sin[0]) if dim == "s" else 1 for dim in x.layout.tensor_format[:-1]]
+    cos, sin = (t.view(*sizes, D) for t in x.cos_sin)
+    return compiled(x.qkv, x.weights, cos, sin, x.layout)
+
+
+CALLS = {
+    "split_qkv_rope": ours,
+    "split_qkv_rope, grouped": partial(ours, packing="grouped"),
+    "split, rope, copies": in_steps,
+    "torch.compile": by_compiler,
+}
+
+
+def timed(call: Callable, x: Inputs, direction: str) -> Callable[[], object] | None:
+    """The call, or its backward alone; None where there is no such call."""
+    outs = call(x)
+    if outs is None:
+        return None
+    if direction == "forward":
+        x.qkv.requires_grad_(False)
+        frozen = [w.detach() for w in x.weights]
+        x.weights = tuple(frozen)
+        return partial(call, x)
+    grads = [torch.randn_like(out) for out in outs]
+    return partial(torch.autograd.grad, outs, x.leaves, grads, retain_graph=True)
+
+
+def copy_of(rows: int) -> Callable[[], object]:
+    """A copy that moves so many head rows of bf16 a token."""
+    x = torch.empty(TOKENS * rows // 2, D, device="cuda", dtype=torch.bfloat16)
+    return partial(torch.empty_like(x).copy_, x)
+
+
+def recorded() -> list[dict]:
+    """A row for each layout, norm and direction: microseconds of the copy and of each call."""
+    from rope_lab.timing import measure
+
+    rows = []
+    for layout in LAYOUTS:
+        for norm in (False, True):
+            for direction in DIRECTIONS:
+                torch._dynamo.reset()
+                cases = {"copy": copy_of(MOVED[direction, norm])}
+                for name, call in CALLS.items():
+                    case = timed(call, Inputs(layout, norm), direction)
+                    if case is not None:
+                        cases[name] = case
+                found = {name: round(x.median_us, 1) for name, x in measure(cases).items()}
+                row = {"layout": str(layout), "norm": norm, "direction": direction}
+                rows.append(row | {"microseconds": found})
+                print(row, found, flush=True)
+                torch.cuda.empty_cache()
+    return rows
+
+
+def table_of(record: dict) -> str:
+    """The record as docs/decoding.md has it: microseconds, and of ours per cent of the copy."""
+    names = ["copy", *CALLS]
+    lines = [f"| layout | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
+    for row in record["rows"]:
+        times = row["microseconds"]
+        cells = [f"{times[name]:.1f}" if name in times else "" for name in names]
+        cells[1] += f" ({times['copy'] / times[names[1]]:.0%})".replace("%", " %")
+        weights = ", weights" if row["norm"] else ""
+        lines.append(f"| {row['layout']}{weights}, {row['direction']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path)
+    out = parser.parse_args(arguments).out
+    from rope_lab.records import circumstances
+
+    record = circumstances() | {"rows": recorded()}
+    print(table_of(record))
+    if out:
+        out.write_text(json.dumps(record, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,110 @@
+"""What autograd does with a projection that is split and rotated: one packed gradient."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from .. import reference
+from ..call.packed_format import PackedFormat
+from ..call.rotation import Rotation
+from ..launch import launch
+from ..launch.launch import Wanted
+from ..machine.modes import has_memory, is_traced
+from .rope_function import keep, kept
+
+
+class SplitFunction(torch.autograd.Function):
+    """q, k, v = split(qkv), q and k rotated, and normalized if there is a norm. For eager calls.
+
+    A traced forward takes the operator of `operators.py`, which has the same gradients.
+    """
+
+    @staticmethod
+    def forward(ctx, qkv, q_weight, k_weight, packed, rotation, entry, run_backward):
+        weights = () if q_weight is None else (q_weight, k_weight)
+        normalizes = rotation.norm is not None
+        found = launch.split_qkv_rope(qkv, weights, packed, rotation, normalizes, entry)
+        outs, rstds, positions = found
+        keep_split(ctx, qkv, weights, rstds, positions, packed, rotation)
+        ctx.run_backward = run_backward
+        return outs
+
+    @staticmethod
+    def backward(ctx, *grads):
+        gradient, of_weights = gradients(ctx, grads, ctx.needs_input_grad[:3], ctx.run_backward)
+        return gradient, *(*of_weights, None, None)[:2], None, None, None, None
+
+
+# `SplitFunction.apply` without its search for wrappers of torch.func, which `choose_route` has
+# excluded.
+apply_to_plain_tensors = super(torch.autograd.Function, SplitFunction).apply
+
+
+def keep_split(
+    ctx,
+    qkv: Tensor,
+    weights: Sequence[Tensor],
+    rstds: Sequence[Tensor],
+    positions: Tensor | None,
+    packed: PackedFormat,
+    rotation: Rotation,
+    beside: Sequence[Tensor] = (),
+) -> None:
+    """Save what `gradients` needs: of a rotation alone nothing of the projection.
+
+    `beside` are outputs that only the backward uses.
+    """
+    saved = None if rotation.norm is None else qkv
+    keep(ctx, rotation, (saved, positions, *weights, *rstds), beside)
+    ctx.set_materialize_grads(True)  # an output that nobody used has a gradient of zeros
+    ctx.packed, ctx.shape, ctx.count = packed, qkv.shape, len(weights)
+
+
+def gradients(
+    ctx, grads: Sequence[Tensor], wanted: Sequence[bool], run: Callable
+) -> tuple[Tensor | None, Sequence[Tensor | None]]:
+    """Gradients of the projection and of the weights, as far as `wanted`.
+
+    Second derivatives are those of `reference.split_qkv_rope`, by PyTorch.
+
+    Args:
+        ctx: after `keep_split`.
+        grads: of q, k and v.
+        wanted: of the projection, and of each weight.
+        run: `launch.split_qkv_rope_backward`, or the operator of it.
+    """
+    rotation, (qkv, positions, *others) = kept(ctx)
+    weights, rstds, grads = others[: ctx.count], others[ctx.count :], tuple(grads[:3])
+    what = Wanted(inputs=wanted[0], weights=any(wanted[1 : 1 + ctx.count]), sums=False)
+    if True not in what:
+        return None, ()
+    # a graph that was traced without gradients has no rstds, and may be run with some
+    by_kernel = not torch.is_grad_enabled() and (rotation.norm is None or rstds)
+    if by_kernel and (is_traced() or all(map(has_memory, grads))):
+        return run(grads, qkv, rstds, positions, weights, ctx.packed, rotation, what)
+    if qkv is None:  # a linear map has the same derivative everywhere
+        qkv = grads[0].new_zeros(ctx.shape).requires_grad_()
+    return _differentiable(grads, qkv, weights, ctx.packed, rotation)
+
+
+def _differentiable(
+    grads: Sequence[Tensor],
+    qkv: Tensor,
+    weights: Sequence[Tensor],
+    packed: PackedFormat,
+    rotation: Rotation,
+) -> tuple[Tensor | None, list[Tensor | None]]:
+    """The gradients as PyTorch computes them: differentiable once more, and in batches."""
+    create_graph = torch.is_grad_enabled()
+    with torch.enable_grad():
+        # one may be computed from another: a view of its own ends each path
+        given = [x.view_as(x) for x in (qkv, *weights)]
+        outs = reference.split_qkv_rope(given[0], given[1:], packed, rotation)
+    inputs = [x for x in given if x.requires_grad]
+    pairs = [(out, grad) for out, grad in zip(outs, grads, strict=True) if out.requires_grad]
+    outs, grads = ([pair[i] for pair in pairs] for i in (0, 1))
+    options = {"create_graph": create_graph, "allow_unused": True}
+    found = iter(torch.autograd.grad(outs, inputs, grads, **options))
+    gradient, *of_weights = [next(found) if x.requires_grad else None for x in given]
+    return gradient, of_weights

@@ -1,0 +1,123 @@
+"""Take q, k and v out of a packed projection, and rotate q and k, in one launch.
+
+A program has rows of q, of k, or of v. With a norm rows of q and k are normalized first, by the
+parts of `norm_rope_kernel`. Transposed, and without a norm, the same kernel is its own backward: it
+reads gradients of q, k and v, and writes those of the projection.
+"""
+
+import triton
+import triton.language as tl
+
+from .norm_angles import (
+    cos_sin_of_tokens,
+    positions_of_tokens,
+    store_positions,
+    table_rows_of_tokens,
+)
+from .norm_arithmetic import computed, normalized_and_turned, turn_as_planned, weights_of
+from .norm_rows import (
+    count_row_blocks,
+    load_row,
+    rows_of,
+    rows_of_v,
+    store_numbers,
+    store_row,
+    tile_of_rows,
+)
+from .values import GivenPositions, Memory, Sizes, Table
+
+
+@triton.jit(do_not_specialize=["seq_len", "batch", "q_heads", "k_heads", "s2", "sequences"])
+def split_qkv_rope_kernel(
+    q_ptr,  # inputs, viewed as (s, b, h, d)
+    k_ptr,
+    v_ptr,
+    q_out_ptr,  # outputs
+    k_out_ptr,
+    v_out_ptr,
+    q_weight_ptr,  # (d,) or (h, d); or None
+    k_weight_ptr,
+    q_rstd_ptr,  # output, viewed as (s, b, h, 1): 1 / rms of each row; or None
+    k_rstd_ptr,
+    positions_ptr,  # from here on as in `norm_rope_kernel`
+    table_ptr,
+    sin_ptr,
+    cu_seqlens_ptr,
+    starts_ptr,
+    ids_ptr,
+    axes_ptr,
+    seq_len,  # s, or the number of packed tokens
+    batch,  # b
+    q_heads,  # h of q
+    k_heads,  # h of k and of v
+    s2,  # positions in the table
+    sequences,  # number of packed sequences
+    cp,  # context parallelism, `TwoChunks` or `EvenlyApart`; or None
+    strides,  # `SplitStrides`
+    head: tl.constexpr,  # `Head`: which elements turn
+    tile: tl.constexpr,  # `Tile`: how much a program takes
+    order: tl.constexpr,  # `Order`: which tile it takes
+    lookup: tl.constexpr,  # `Lookup`: how it finds cosines and sines
+    norm: tl.constexpr,  # `Norm`, or None
+    steps: tl.constexpr,  # `Steps`: what the rotation rounds
+    packing: tl.constexpr,  # `Packing`: where heads of q lie
+    TRANSPOSE: tl.constexpr,  # take gradients back
+):
+    STORED: tl.constexpr = q_ptr.dtype.element_ty
+    COMPUTED: tl.constexpr = tl.float64 if tl.float64 == STORED else tl.float32
+    PACKED: tl.constexpr = cu_seqlens_ptr is not None
+    q, k, v = Memory(q_ptr, strides.q), Memory(k_ptr, strides.k), Memory(v_ptr, strides.v)
+    q_out, k_out = Memory(q_out_ptr, strides.q_out), Memory(k_out_ptr, strides.k_out)
+    q_rstd, k_rstd = Memory(q_rstd_ptr, strides.q_rstd), Memory(k_rstd_ptr, strides.k_rstd)
+    table = Table(table_ptr, sin_ptr, strides.table, s2)
+    given = GivenPositions(
+        seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, axes_ptr, strides.ids, cp
+    )
+
+    # My tile: rows of q, of k, or of v.
+    sizes = Sizes(seq_len, batch, q_heads, k_heads)
+    mine, tokens, row_block = tile_of_rows(sizes, tile, order, WITH_V=True)
+    q_blocks, k_blocks, _ = count_row_blocks(sizes, tile.rows, order.per_batch)
+    if row_block >= q_blocks + k_blocks:
+        # Copy v.
+        rows = rows_of_v(mine, v, order.per_batch, packing.v_aligned)
+        v_out = Memory(v_out_ptr, strides.v_out)
+        out_rows = rows_of_v(mine, v_out, order.per_batch, packing.v_out_aligned)
+        store_row(out_rows, load_row(rows, head), head)
+    else:
+        # Load everything before anything is used.
+        rows = rows_of(mine, q, k, order.per_batch, order.aligned, packing.group)
+        x = load_row(rows, head, head.reads_interleaved)
+        weights = None
+        if norm is not None:
+            weights = weights_of(mine, q_weight_ptr, k_weight_ptr, head, norm, COMPUTED)
+        if PACKED:  # the barrier is explained in `rope_kernel`
+            tl.debug_barrier()
+
+        # Cosines and sines of the angles of my tokens. Those past the last sequence pass through.
+        position, in_sequence = positions_of_tokens(tokens, given, MARKED=False)
+        at = table_rows_of_tokens(position, tokens, given, head)
+        cos_sin = cos_sin_of_tokens(at, table, head, lookup, STORED)
+        does_turn = None
+        if PACKED:
+            does_turn = in_sequence
+
+        # Turn in fp32 (fp64 for fp64). With a norm, keep what its backward needs.
+        exists = mine.exists
+        y = computed(x, exists, head)
+        if norm is None:
+            y = turn_as_planned(y, cos_sin, does_turn, lookup.inverse, steps, STORED, TRANSPOSE)
+        else:
+            y, rstd = normalized_and_turned(
+                y, None, exists, weights, cos_sin, does_turn, head, lookup, norm, steps, STORED
+            )
+            store_numbers(mine, q_rstd, k_rstd, rstd, order.per_batch)
+            if positions_ptr is not None:
+                found = position, in_sequence
+                store_positions(positions_ptr, tokens, given, found, row_block, lookup.axes)
+
+        # Write every element once.
+        out_rows = rows_of(
+            mine, q_out, k_out, order.per_batch, order.out_aligned, packing.out_group
+        )
+        store_row(out_rows, y, head, head.writes_interleaved)
