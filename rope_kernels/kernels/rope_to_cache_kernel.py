@@ -27,8 +27,10 @@ def slots_of_tokens(tokens, slots_ptr, listed, cache_slots, page):
     """
     slot = tl.load(slots_ptr + tokens.s, tokens.s < listed, other=-1).to(tl.int64)
     exists = (slot >= 0) & (slot < cache_slots)
-    slot = tl.where(exists, slot, 0)
-    return Slots(slot // page, slot % page, exists)
+    # In 32 bits, if all slots fit: a division in 64 takes longer than all the rest of a short call.
+    slot = tl.where(exists, slot, 0).to(cache_slots.dtype)
+    block = slot // page
+    return Slots(block.to(tl.int64), (slot - block * page).to(tl.int64), exists)
 
 
 @triton.jit
@@ -80,7 +82,11 @@ def scale_of_rows(ptr, mine, SCALES: tl.constexpr):
 
 @triton.jit
 def quantized(x, scale, head: tl.constexpr, LIMIT: tl.constexpr):
-    """Rows over their scale, or over 1 if it is None, in fp32 and within LIMIT; NaN stays NaN."""
+    """Rows over their scale in fp32, or as they are if it is None, to be stored as fp8.
+
+    What is larger than fp8's LIMIT is limited by the cast: NVIDIA GPUs have no other to this type,
+    and NaN stays NaN.
+    """
     first, second = x[0].to(tl.float32), x[1].to(tl.float32)
     tail = x[2].to(tl.float32)
     if scale is not None:
@@ -90,25 +96,20 @@ def quantized(x, scale, head: tl.constexpr, LIMIT: tl.constexpr):
         first, second = over(first, scale, inverse, LIMIT), over(second, scale, inverse, LIMIT)
         if head.tail > 0:
             tail = over(tail, scale, inverse, LIMIT)
-    return Pieces(within(first, LIMIT), within(second, LIMIT), within(tail, LIMIT))
+    return Pieces(first, second, tail)
 
 
 @triton.jit
 def over(x, scale, inverse, LIMIT: tl.constexpr):
     """x / scale, by a product and what it leaves: a quotient that fp32 holds comes out exactly.
 
-    The product is limited first, or infinity would leave no number. -0 leaves 0, and stays -0.
+    The product is limited first, or infinity would leave no number. Signs are changed by products:
+    they cost nothing, and -0 stays -0. (Triton's -x is 0 - x, an instruction that makes it 0.)
     """
     scale, inverse = tl.broadcast_to(scale, x.shape), tl.broadcast_to(inverse, x.shape)
-    quotient = within(x * inverse, 2 * LIMIT)
-    rest = tl.fma(-quotient, scale, x)
-    exact = tl.fma(rest, inverse, quotient)
-    return tl.where(tl.abs(rest) > 0, exact, quotient)
-
-
-@triton.jit
-def within(x, LIMIT: tl.constexpr):
-    return tl.clamp(x, -LIMIT, LIMIT, propagate_nan=tl.PropagateNan.ALL)
+    quotient = tl.clamp(x * inverse, -2 * LIMIT, 2 * LIMIT, propagate_nan=tl.PropagateNan.ALL)
+    too_much = tl.fma(quotient, scale, x * -1.0)
+    return tl.fma(too_much * -1.0, inverse, quotient)
 
 
 # No value of these is compiled in: a new length or cache compiles no new kernel.
@@ -174,7 +175,7 @@ def rope_to_cache_kernel(
     )
 
     # My tile: rows of q, of k, or of v.
-    sizes = Sizes(seq_len, batch, q_heads, k_heads)
+    sizes = Sizes(seq_len, 1, q_heads, k_heads)  # 1 for `batch`: nothing is divided by it
     mine, tokens, row_block = tile_of_rows(sizes, tile, order, WITH_V=True)
     q_blocks, k_blocks, _ = count_row_blocks(sizes, tile.rows, order.per_batch)
     if row_block >= q_blocks + k_blocks:
@@ -210,7 +211,7 @@ def rope_to_cache_kernel(
         if norm is None:
             y = turn_as_planned(y, cos_sin, does_turn, lookup.inverse, steps, STORED)
         else:
-            y, rstd = normalized_and_turned(
+            y, _rstd = normalized_and_turned(
                 y, None, exists, weights, cos_sin, does_turn, head, lookup, norm, steps, STORED
             )
 

@@ -5,19 +5,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from rope_kernels.kernels.rope_to_cache_kernel import over, within
+from rope_kernels.kernels.rope_to_cache_kernel import over
 
 
 @triton.jit
 def quotients_kernel(x_ptr, scale_ptr, out_ptr, N: tl.constexpr):
     i = tl.arange(0, N)
     scale = tl.load(scale_ptr + i)
-    y = over(tl.load(x_ptr + i), scale, 1.0 / scale, 448.0)
-    tl.store(out_ptr + i, within(y, 448.0))
+    tl.store(out_ptr + i, over(tl.load(x_ptr + i), scale, 1.0 / scale, 448.0))
 
 
 def of(x: Tensor, scales: Tensor) -> Tensor:
-    """x / scales within 448, for a power of two of them."""
+    """x / scales, exact within 448, for a power of two of them."""
     out = torch.empty_like(x)
     quotients_kernel[(1,)](x, scales, out, N=len(x))
     return out
