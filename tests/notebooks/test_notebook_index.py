@@ -136,7 +136,7 @@ hardware_in_brief = "any"
 EMPTY_CELLS = ["# x\n\n**x?**\n\n| | |\n|---|---|", "## Recap\n\n**Next:** x"]
 
 
-def add(root, kind="notebook", number="15", file="15_one_more.ipynb", more="", cells=EMPTY_CELLS):
+def add(root, kind="notebook", number="16", file="16_one_more.ipynb", more="", cells=EMPTY_CELLS):
     with (root / notebook_index.INDEX).open("a", encoding="utf-8") as index:
         index.write(NEW.format(kind=kind, number=number, file=file) + more)
     path = root / "notebooks" / file
@@ -156,21 +156,21 @@ def test_a_new_notebook_gets_its_cells_and_its_neighbors_lead_to_it(copy_of_repo
         "README.md",
         f"notebooks/{START}",
         f"notebooks/{LAST}",
-        "notebooks/15_one_more.ipynb",
+        "notebooks/16_one_more.ipynb",
     ]
     assert notebook_index.write(root) == changed
     assert source(path, 0) == (
-        "# 15 · One more\n\n**What else?**\n\n| | |\n|---|---|\n"
+        "# 16 · One more\n\n**What else?**\n\n| | |\n|---|---|\n"
         "| You need | [02 Rotate half](02_rotate_half.ipynb) |\n"
         "| Time | 20 minutes |\n| Hardware | any |\n"
-        "| Previous · next | [14 A kernel of your own](14_a_kernel_of_your_own.ipynb) · "
+        "| Previous · next | [15 Into the cache](15_into_the_cache.ipynb) · "
         "none: this is the last one so far, [00](00_start_here.ipynb) has the map |"
     )
     assert source(path, -1).endswith("\n\n**Next:** your own kernel.")
     last = root / "notebooks" / LAST
-    assert "· [15 One more](15_one_more.ipynb) |" in source(last, 0)
-    assert source(last, -1).endswith("**Next:** [15 One more](15_one_more.ipynb): what else?")
-    row = "[15 One more](notebooks/15_one_more.ipynb) | What else? |  | 20\u00a0min |\n"
+    assert "· [16 One more](16_one_more.ipynb) |" in source(last, 0)
+    assert source(last, -1).endswith("**Next:** [16 One more](16_one_more.ipynb): what else?")
+    row = "[16 One more](notebooks/16_one_more.ipynb) | What else? |  | 20\u00a0min |\n"
     assert row in (root / "README.md").read_text(encoding="utf-8")
 
 
@@ -232,11 +232,11 @@ def test_a_wrong_index_is_refused(copy_of_repository, good, bad, complaint):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ({"number": "16", "file": "16_x.ipynb"}, "'14', '16'.*; it has to be 00, 01, 02"),
+        ({"number": "17", "file": "17_x.ipynb"}, "'15', '17'.*; it has to be 00, 01, 02"),
         ({"kind": "deeper", "number": "99", "file": "deeper/x.ipynb"}, "belongs to notebook 99"),
         ({"kind": "deeper", "number": "02"}, "is not a notebook that is named deeper/"),
-        ({"cells": AIMS_ONLY}, "15_one_more.ipynb: the table has to be there exactly once"),
-        ({"cells": NO_WAY_ON}, '15_one_more.ipynb: the "Next" line has to be there exactly once'),
+        ({"cells": AIMS_ONLY}, "16_one_more.ipynb: the table has to be there exactly once"),
+        ({"cells": NO_WAY_ON}, '16_one_more.ipynb: the "Next" line has to be there exactly once'),
     ],
 )
 def test_a_notebook_that_does_not_fit_is_refused(copy_of_repository, arguments, complaint):

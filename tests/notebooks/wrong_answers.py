@@ -1067,6 +1067,32 @@ WRONG_ANSWERS = [
         },
         "first at index (3, 0, 0): got 1.641",
     ),
+    # 15: into a cache
+    Wrong(
+        *("15", 1, "keys and values exchanged"),
+        {"(k_cache_ptr + offset, k,": "(k_cache_ptr + offset, v,"},
+        "k_cache: 3060 of 32768 values",
+    ),
+    Wrong(
+        *("15", 1, "every token of a block in one slot"),
+        {" + slot % page * place_stride": ""},
+        "programs 1 and 2 store element 0 of k_cache_ptr",
+    ),
+    Wrong(
+        *("15", 1, "a slot one off"),
+        {"slot % page * place_stride": "(slot + 1) % page * place_stride"},
+        "k_cache: 6144 of 32768 values",
+    ),
+    Wrong(
+        *("15", 1, "tokens without a slot are written"),
+        {"k, mask=slot >= 0": "k"},
+        "program 3 writes element -256 of k_cache_ptr",
+    ),
+    Wrong(
+        *("15", 1, "the cache as if it were contiguous"),
+        {"element // D * h_stride + element % D": "element"},
+        "k_cache: ",
+    ),
 ]
 
 # Right answers that do more than it takes, which no task forbids; `told` is the remark.
