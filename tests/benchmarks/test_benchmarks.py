@@ -29,6 +29,7 @@ OTHERS = (
     "-models",
     "-inspected",
     "-readers",
+    "-projections",
     "-caches",
 )  # records with no tables in README
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"

@@ -125,7 +125,7 @@ def write_into_a_cache() -> Tensor:
     return found[1] - k_cache[1]
 
 
-def split_a_projection(packing: Packing) -> Tensor:
+def split_a_projection(packing: Packing = "grouped") -> Tensor:
     """Into attention's format, normalized."""
     qkv, weight = torch.randn(B, S, (H + 2) * D, requires_grad=True), torch.ones(D)
     q, k, v = split_qkv_rope(
