@@ -172,15 +172,15 @@ def split_qkv_rope(
         q, k and v, contiguous; and as `norm_rope`.
     """
     qkv, rstds, positions = qkv.resolve_neg(), (), None
-    rows, outs = packed.views(qkv), packed.outputs(qkv)
+    rows, outs = packed.slices(qkv), packed.outputs(qkv)
     if for_backward:
-        rstds, positions = _kept_for_backward(rows[:2], rotation)
+        rstds, positions = _kept_for_backward(packed.views(qkv)[:2], rotation)
     given = *q_and_k(weights), *q_and_k(rstds), positions, *rotation.tensors
     if entry is None:
         options = [SPLIT, packed, for_backward, *rotation.options]
         entry = fastpath.entry_of_launch(options, (*rows, *given))
     if entry is None or entry.launch is None or not entry.launch((*rows, *outs, *given)):
-        _split(entry, rows, packed.seen(outs), given, packed.group, rotation)
+        _split(entry, packed.views(qkv), packed.seen(outs), given, packed.group, rotation)
     return outs, rstds, positions
 
 
