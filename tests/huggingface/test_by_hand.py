@@ -1,0 +1,171 @@
+"""Attentions that pages write by hand: the values of the models, and the launches they print.
+
+A launch is an operator that computes or writes, or one of our kernels, between a layer's
+projections and its attention. Stand-ins take the place of both.
+"""
+
+import re
+import runpy
+from functools import partial
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rope_kernels import rope_to_cache
+from rope_kernels.huggingface import patch
+from rope_kernels.launch import launch
+from test_counts import Launches, kernels_of
+from test_readme import ROOT, blocks_of
+
+transformers = pytest.importorskip("transformers")
+
+PROJECTIONS, DECODING = "docs/projections.md", "docs/decoding.md"
+ROTATED = 1.0, 0.75  # of each head, as the table's first rows have them
+
+
+def ran(page, folder):
+    """The last block of a page, run: what it has made, and its code."""
+    *_, code = blocks_of(page).values()
+    (folder / "page.py").write_text(code)
+    return runpy.run_path(str(folder / "page.py")) | {"code": code}
+
+
+def printed(page):
+    """The one table of launches on a page: the numbers of each row."""
+    (rows,) = re.findall(r"\| launches of .*\n\|---.*\n((?:\|.*\n)+)", (ROOT / page).read_text())
+    return [tuple(map(int, re.findall(r"\| (\d+)(?= )", row))) for row in rows.splitlines()]
+
+
+class Operators(TorchDispatchMode):
+    """Counts what PyTorch launches on a GPU. Whether a slot is in a cache only a CPU looks up."""
+
+    NONE = re.compile(r"aten\.(_unsafe_view|empty|empty_like|max|_local_scalar_dense)\.")
+    count = 0
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        if operator is torch.ops.aten.slice_backward.default:
+            self.count += 1 + (args[0].numel() > 0)  # zeros, and a copy into them if any
+        elif not operator.is_view and not self.NONE.match(str(operator)):
+            self.count += 1
+        return operator(*args, **(kwargs or {}))
+
+
+def launches_of(call, monkeypatch):
+    call()
+    with monkeypatch.context() as patched, Operators() as operators:
+        patched.setattr(launch, "run", Launches(runs=False))
+        call()
+        counted = operators.count + len(launch.run)
+    if torch.cuda.is_available():
+        assert len(kernels_of(call)) == counted
+    return counted
+
+
+class Reached(Exception):
+    """The attention, with the q, k and v that it is given."""
+
+
+def reached(module, q, k, v, *args, **kwargs):
+    raise Reached(q, k, v)
+
+
+def until_attention(forward, *given):
+    with pytest.raises(Reached) as found:
+        forward(*given)
+    return found.value.args
+
+
+def attention_of(config, positions, device, **projected):
+    """A layer's attention with these projections, and what else its forward is given."""
+    transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS.register("reached", reached)
+    model = model_of(config, device, attn_implementation="reached")
+    attention = model.model.layers[0].self_attn
+    for name, x in projected.items():
+        getattr(attention, name).forward = partial(lambda given, _: given, x)
+    return attention, (x, model.model.rotary_emb(x, positions), None)
+
+
+def model_of(config, device, **options):
+    return transformers.AutoModelForCausalLM.from_config(config, **options).to(device)
+
+
+@pytest.mark.parametrize("rotated", ROTATED)
+def test_launches_of_phi3(rotated, device, monkeypatch, tmp_path, whole_way):
+    page = ran(PROJECTIONS, tmp_path)
+    qkv = torch.randn(2, 5, 128, device=device, requires_grad=True)
+    page["config"].rope_parameters["partial_rotary_factor"] = rotated
+    positions = torch.arange(5, device=device)[None]
+    attention, given = attention_of(page["config"], positions, device, qkv_proj=qkv)
+
+    def counted(forward):
+        call = partial(until_attention, forward, *given)
+        outs = call()
+        grads = [torch.randn_like(x) for x in outs]  # in the memory order of each
+        backward = partial(torch.autograd.grad, outs, qkv, grads, retain_graph=True)
+        return tuple(launches_of(x, monkeypatch) for x in (call, backward))
+
+    *of_model, patched, by_hand = printed(PROJECTIONS)
+    assert counted(attention.forward) == of_model[ROTATED.index(rotated)]
+    assert counted(partial(page["forward"], attention)) == by_hand == (1, 1)
+    with patch("phi3", strict=True):
+        assert counted(attention.forward) == patched
+
+
+@pytest.mark.parametrize("rotated", ROTATED)
+def test_phi3_by_hand_is_the_model(rotated, device, tmp_path):
+    page = ran(PROJECTIONS, tmp_path)
+    page["config"].rope_parameters["partial_rotary_factor"] = rotated
+    model = model_of(page["config"], device)
+    tokens = torch.randint(256, (2, 9), device=device)
+
+    def step():
+        found = model(tokens, labels=tokens)
+        return [found.logits.detach(), *torch.autograd.grad(found.loss, list(model.parameters()))]
+
+    generate = partial(model.generate, tokens, max_new_tokens=4, do_sample=False)
+    expected, generated = step(), generate()
+    for layer in model.model.layers:
+        layer.self_attn.forward = partial(page["forward"], layer.self_attn)
+    torch.testing.assert_close(step(), expected)
+    assert torch.equal(generate(), generated)
+
+
+def model_into_cache(page, device):
+    """The attention of the page's model, from the page's projections: it takes a cache."""
+    projected = {f"{name}_proj": page[name].transpose(1, 2).flatten(2) for name in "qkv"}
+    positions = torch.tensor([[7]], device=device)  # of both sequences
+    attention, given = attention_of(page["config"], positions, device, **projected)
+    return partial(until_attention, attention.forward, *given)
+
+
+def empty_cache(page):
+    """Of 7 tokens, which are zeros."""
+    cache = transformers.StaticCache(page["config"], max_cache_len=page["length"])
+    cache.layers[0].lazy_initialization(page["k"], page["v"])
+    cache.layers[0].cumulative_length.fill_(7)
+    return cache
+
+
+def test_launches_into_a_static_cache(device, monkeypatch, tmp_path, whole_way):
+    page = ran(DECODING, tmp_path)
+    call = partial(model_into_cache(page, device), empty_cache(page))
+    of_model, patched, by_hand = (count for (count,) in printed(DECODING))
+    assert launches_of(call, monkeypatch) == of_model
+    with patch("llama", strict=True):
+        assert launches_of(call, monkeypatch) == patched
+    call = partial(rope_to_cache, *page["given"], position_ids=page["position"])
+    assert launches_of(call, monkeypatch) == by_hand == 1
+    (slots,) = re.findall("\nslots = (.*)\n", page["code"])
+    assert launches_of(partial(eval, slots, page), monkeypatch) == 3
+    assert "Slots take three more" in (ROOT / DECODING).read_text()
+
+
+def test_a_static_cache_by_hand_is_the_models(device, tmp_path):
+    page = ran(DECODING, tmp_path)
+    q, *caches = model_into_cache(page, device)(empty_cache(page))
+    (layer,) = empty_cache(page).layers
+    page |= {"position": torch.tensor([7, 7], device=device), "layer": layer}
+    (by_hand,) = re.findall("\n(slots = .*?)\nassert", page["code"], re.DOTALL)
+    exec(by_hand, page)
+    torch.testing.assert_close([page["q1"], layer.keys, layer.values], [q[:, :, 0], *caches])
