@@ -34,9 +34,9 @@ def tokens(size: int, device: str) -> tuple[Tensor, ...]:
 
 @triton.jit
 def write_kernel(
-    k_ptr,  # (tokens, h, d), contiguous, as v
+    k_ptr,  # (tokens, h, d), contiguous; v likewise
     v_ptr,
-    k_cache_ptr,  # (blocks, page, h, d), with the strides below, as v
+    k_cache_ptr,  # (blocks, page, h, d), with the strides below; v_cache likewise
     v_cache_ptr,
     slots_ptr,
     page,
