@@ -345,8 +345,8 @@ def _keep_split(ctx, inputs, output):
     packed, rotation = _packed_of(values)
     ctx.others = 1 + len(values)  # inputs that have no gradient
     positions = output[5] if len(output) > 5 else None
-    given = qkv, weights, output[3:5], positions, packed, rotation, output[3:]
-    split_function.keep_split(ctx, *given)
+    found = output[:3], output[3:5], positions
+    split_function.keep_split(ctx, qkv, weights, found, packed, rotation, output[3:])
 
 
 def _backward_of_split(ctx, grads):

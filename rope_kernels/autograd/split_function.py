@@ -25,10 +25,9 @@ class SplitFunction(torch.autograd.Function):
         weights = () if q_weight is None else (q_weight, k_weight)
         normalizes = rotation.norm is not None
         found = launch.split_qkv_rope(qkv, weights, packed, rotation, normalizes, entry)
-        outs, rstds, positions = found
-        keep_split(ctx, qkv, weights, rstds, positions, packed, rotation)
+        keep_split(ctx, qkv, weights, found, packed, rotation)
         ctx.run_backward = run_backward
-        return outs
+        return found[0]
 
     @staticmethod
     def backward(ctx, *grads):
@@ -45,8 +44,7 @@ def keep_split(
     ctx,
     qkv: Tensor,
     weights: Sequence[Tensor],
-    rstds: Sequence[Tensor],
-    positions: Tensor | None,
+    found: tuple[Sequence[Tensor], Sequence[Tensor], Tensor | None],
     packed: PackedFormat,
     rotation: Rotation,
     beside: Sequence[Tensor] = (),
@@ -55,41 +53,50 @@ def keep_split(
 
     `beside` are outputs that only the backward uses.
     """
+    outs, rstds, positions = found
+    trained = [w.requires_grad for w in weights] or [False, False]
+    frozen = []
+    if not qkv.requires_grad:
+        frozen = [out for out, w in zip(outs, (*trained, False), strict=True) if not w]
     saved = None if rotation.norm is None else qkv
-    keep(ctx, rotation, (saved, positions, *weights, *rstds), beside)
-    ctx.set_materialize_grads(True)  # an output that nobody used has a gradient of zeros
+    keep(ctx, rotation, (saved, positions, *weights, *rstds), [*frozen, *beside])
     ctx.packed, ctx.shape, ctx.count = packed, qkv.shape, len(weights)
 
 
 def gradients(
-    ctx, grads: Sequence[Tensor], wanted: Sequence[bool], run: Callable
+    ctx, grads: Sequence[Tensor | None], wanted: Sequence[bool], run: Callable
 ) -> tuple[Tensor | None, Sequence[Tensor | None]]:
     """Gradients of the projection and of the weights, as far as `wanted`.
 
-    Second derivatives are those of `reference.split_qkv_rope`, by PyTorch.
+    The kernels take gradients of all three outputs. Second derivatives, and gradients where one was
+    not used, are those of `reference.split_qkv_rope`, by PyTorch.
 
     Args:
         ctx: after `keep_split`.
-        grads: of q, k and v.
+        grads: of q, k and v; None of what nobody used.
         wanted: of the projection, and of each weight.
         run: `launch.split_qkv_rope_backward`, or the operator of it.
     """
     rotation, (qkv, positions, *others) = kept(ctx)
     weights, rstds, grads = others[: ctx.count], others[ctx.count :], tuple(grads[:3])
     what = Wanted(inputs=wanted[0], weights=any(wanted[1 : 1 + ctx.count]), sums=False)
-    if True not in what:
+    came = [grad for grad in grads if grad is not None]
+    if not came or True not in what:
         return None, ()
+    needed = grads if what.inputs else grads[:2]  # v's goes to the projection alone
     # a graph that was traced without gradients has no rstds, and may be run with some
     by_kernel = not torch.is_grad_enabled() and (rotation.norm is None or rstds)
-    if by_kernel and (is_traced() or all(map(has_memory, grads))):
-        return run(grads, qkv, rstds, positions, weights, ctx.packed, rotation, what)
+    by_kernel = by_kernel and not any([grad is None for grad in needed])
+    if by_kernel and (is_traced() or all(map(has_memory, needed))):
+        return run(needed, qkv, rstds, positions, weights, ctx.packed, rotation, what)
     if qkv is None:  # a linear map has the same derivative everywhere
-        qkv = grads[0].new_zeros(ctx.shape).requires_grad_()
+        like = {"dtype": came[0].dtype, "device": came[0].device, "requires_grad": True}
+        qkv = torch.zeros(ctx.shape, **like)  # of its own: a gradient may be a batch of them
     return _differentiable(grads, qkv, weights, ctx.packed, rotation)
 
 
 def _differentiable(
-    grads: Sequence[Tensor],
+    grads: Sequence[Tensor | None],
     qkv: Tensor,
     weights: Sequence[Tensor],
     packed: PackedFormat,
@@ -102,7 +109,8 @@ def _differentiable(
         given = [x.view_as(x) for x in (qkv, *weights)]
         outs = reference.split_qkv_rope(given[0], given[1:], packed, rotation)
     inputs = [x for x in given if x.requires_grad]
-    pairs = [(out, grad) for out, grad in zip(outs, grads, strict=True) if out.requires_grad]
+    pairs = zip(outs, grads, strict=True)
+    pairs = [(out, grad) for out, grad in pairs if out.requires_grad and grad is not None]
     outs, grads = ([pair[i] for pair in pairs] for i in (0, 1))
     options = {"create_graph": create_graph, "allow_unused": True}
     found = iter(torch.autograd.grad(outs, inputs, grads, **options))

@@ -5,12 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..embedding import RotaryPositionEmbedding
 from ..embedding.arguments import short
 from ..machine.modes import (
     has_memory,
     is_differentiated,
-    is_dtensor,
     is_traced,
     is_transformed,
     wants_grad,
@@ -25,7 +23,7 @@ from .checks import (
     check_tensor,
     named_tensors,
 )
-from .norm_checks import check_both_weights, check_norm_call
+from .norm_checks import check_both_weights, check_norm_call, named_beside, refuse_dtensors
 from .rotation import Rotation
 
 
@@ -37,9 +35,7 @@ def check_cache_call(call: Call) -> None:
         ValueError: shapes, devices or options that do not fit together, or a gradient is wanted.
     """
     (q, k), cache, norm = call.tensors, call.cache, call.norm
-    for name, x in _named(call):
-        if is_dtensor(x):
-            raise bad(f"{name} is a DTensor", "the tensor of each rank, x.to_local()", TypeError)
+    refuse_dtensors(_named(call))
     if norm is None:
         check_call(call)
     else:
@@ -64,15 +60,8 @@ def check_cache_call(call: Call) -> None:
 
 def _named(call: Call) -> list[tuple[str, object]]:
     """All that may be tensors, by the names of their arguments."""
-    (q, k), freqs = call.tensors, call.freqs
-    tables = [("freqs", freqs)]
-    if isinstance(freqs, (tuple, list)):
-        tables = [(f"freqs[{i}]", x) for i, x in enumerate(freqs)]
-    elif isinstance(freqs, RotaryPositionEmbedding):
-        tables = [("freqs.inv_freq", freqs.inv_freq)]
-    where = zip(("cu_seqlens", "start_positions", "position_ids"), call.where, strict=True)
-    norm = [] if call.norm is None else call.norm.named
-    return [("q", q), ("k", k), *call.cache.named, *tables, *norm, *where]
+    q, k = call.tensors
+    return [("q", q), ("k", k), *call.cache.named, *named_beside(call)]
 
 
 def _check_caches(k: Tensor, cache: CacheCall) -> None:

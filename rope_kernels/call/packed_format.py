@@ -1,5 +1,6 @@
 """How a projection packs queries, keys and values into one dimension, and what comes out of it."""
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
 
 import torch
@@ -72,7 +73,7 @@ class PackedFormat(NamedTuple):
             outs.append(torch.empty(shape, dtype=qkv.dtype, device=qkv.device))
         return tuple(outs)
 
-    def gradient(self, grads: Rows) -> Tensor:
+    def gradient(self, grads: Sequence[Tensor]) -> Tensor:
         """Empty memory for that of a projection, from those of q, k and v."""
         s, b, _, d = view_as_sbhd(grads[0], self.output_format).shape
         sizes = {"s": s, "t": s, "b": b}
@@ -84,6 +85,6 @@ class PackedFormat(NamedTuple):
         q, k, v = [view_from_sbhd(x, self.output_format) for x in rows]
         return q.contiguous(), k.contiguous(), v.clone(memory_format=torch.contiguous_format)
 
-    def seen(self, outs: Rows) -> Rows:
+    def seen(self, outs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Outputs, or their gradients, as (s, b, h, d)."""
         return tuple([view_as_sbhd(x, self.output_format) for x in outs])

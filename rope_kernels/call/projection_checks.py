@@ -3,10 +3,9 @@
 from torch import Tensor
 
 from ..embedding.arguments import FLOATS
-from ..machine.modes import is_dtensor
 from .arguments import Call
 from .checks import bad, check_call, check_choice, check_integer, check_tensor
-from .norm_checks import check_both_weights, check_norm_call
+from .norm_checks import check_both_weights, check_norm_call, named_beside, refuse_dtensors
 from .packed_format import PACKED_FORMATS, PACKINGS, PackedFormat
 
 
@@ -17,15 +16,14 @@ def check_projection(qkv: object, packed: PackedFormat) -> Tensor:
         TypeError: not a tensor, or a dtype that is not accepted.
         ValueError: sizes that do not fit together, or a format that is not known.
     """
-    if is_dtensor(qkv):
-        raise bad("qkv is a DTensor", "the tensor of each rank, qkv.to_local()", TypeError)
+    refuse_dtensors([("qkv", qkv)])
     check_tensor("qkv", qkv, FLOATS)
     check_choice("tensor_format", packed.input_format, PACKED_FORMATS)
     check_choice("packing", packed.packing, PACKINGS)
     outputs = ("sbhd", "bshd", "bhsd", *(["thd"] if packed.input_format == "thd" else []))
     check_choice("output_format", packed.output_format, outputs)
     for name, heads in (("num_heads", packed.num_heads), ("num_kv_heads", packed.num_kv_heads)):
-        check_integer(name, heads, 1, 2**31 - 1, "an integer from 1")
+        check_integer(name, heads, 1, 2**31 - 1, "an integer from 1, below 2^31")
     if packed.packing == "grouped" and packed.num_heads % packed.num_kv_heads:
         came = f"num_heads is {packed.num_heads}, and num_kv_heads {packed.num_kv_heads}"
         raise bad(came, "with packing='grouped' as many heads of q for each head of k")
@@ -45,6 +43,7 @@ def check_projection_call(call: Call) -> int | None:
 
     Returns and raises as `check_norm_call`.
     """
+    refuse_dtensors(named_beside(call))
     if call.norm is None:
         return check_call(call)
     check_both_weights(call.norm)

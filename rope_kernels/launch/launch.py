@@ -312,7 +312,7 @@ def _new_gradients(
 
 
 def split_qkv_rope_backward(
-    grads: Rows,
+    grads: Sequence[Tensor],
     qkv: Tensor | None,
     rstds: Sequence[Tensor],
     positions: Tensor | None,
@@ -324,7 +324,7 @@ def split_qkv_rope_backward(
     """Gradients of a projection, as one tensor, and of the weights; in as many launches as above.
 
     Args:
-        grads: of q, k and v, in the output's format.
+        grads: of q, k and v, in the output's format; of q and k if only weights want gradients.
         qkv: the projection; None without a norm.
         rstds, positions: what the forward returned.
         weights, packed, rotation: as in the forward.
@@ -337,7 +337,7 @@ def split_qkv_rope_backward(
     if rotation.norm is not None:
         kept = packed.views(qkv.resolve_neg())[:2]
         given = seen[:2], kept, rstds, positions, weights, rotation, False, wanted
-        projection = OfProjection(outs, seen[2], packed)
+        projection = OfProjection(outs, seen[2] if wanted.inputs else None, packed)
         return gradient, norm_rope_backward(*given, projection)[1]
     rotation = replace(rotation, transpose=not rotation.transpose)
     beside = *(None,) * 5, *rotation.tensors

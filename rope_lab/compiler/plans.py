@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from rope_kernels import routes
-from rope_kernels.autograd import norm_function
+from rope_kernels.autograd import norm_function, split_function
 from rope_kernels.launch import fastpath, kernel_plans, launch
 from rope_kernels.launch.plan import Plan, Tensors
 from rope_kernels.machine.engine import Engine
@@ -93,6 +93,7 @@ def _caught(engine: Engine) -> Iterator[list[Launch]]:
         patch.object(routes, "kernel_writes", lambda *_: True),
         patch.object(routes, "check_inplace", lambda *_: None),
         patch.object(norm_function, "has_memory", lambda x: True),
+        patch.object(split_function, "has_memory", lambda x: True),
         patch.object(launch, "run", lambda *planned: found.append(planned)),
         patch.object(kernel_plans, "engine_of", lambda t: engine),
         patch.object(fastpath, "ENABLED", False),  # it remembers what was launched before

@@ -5,7 +5,7 @@ import torch
 
 from projections import HEADS, KV_HEADS, D, projection
 from rope_kernels import RotaryPositionEmbedding, split_qkv_rope
-from rope_kernels.call import projection_checks
+from rope_kernels.call import norm_checks
 
 WIDTH = (HEADS + 2 * KV_HEADS) * D
 REFUSED = {
@@ -25,7 +25,7 @@ REFUSED = {
     "a packing that is no word": ({"packing": 3}, ValueError, "packing is 3"),
     "bhsd in": ({"tensor_format": "bhsd"}, ValueError, "tensor_format is 'bhsd'; accepted: sbhd,"),
     "thd out of sbhd": ({"output_format": "thd"}, ValueError, "output_format is 'thd'"),
-    "no heads": ({"num_heads": 0}, ValueError, "num_heads is 0; accepted: an integer from 1"),
+    "no heads": ({"num_heads": 0}, ValueError, "num_heads is 0; accepted: an integer from 1, bel"),
     "a bool": ({"num_kv_heads": True}, TypeError, "num_kv_heads is True"),
     "half a head": ({"num_kv_heads": 1.5}, ValueError, "num_kv_heads is 1.5"),
     "groups of unequal size": (
@@ -96,9 +96,12 @@ def test_a_position_past_the_table_is_an_error_on_the_cpu():
         split_qkv_rope(qkv, table, HEADS, KV_HEADS, **options)
 
 
-def test_a_shard_is_named_and_not_guessed(monkeypatch):
+@pytest.mark.parametrize("name", ["qkv", "q_weight", "freqs.inv_freq"])
+def test_a_shard_is_named_and_not_guessed(name, monkeypatch):
     """A rank's share of packed heads is not its share of q, of k and of v."""
-    monkeypatch.setattr(projection_checks, "is_dtensor", lambda x: True)
-    qkv = projection("sbhd", torch.float32, "cpu")
-    with pytest.raises(TypeError, match="qkv is a DTensor; accepted: the tensor of each rank"):
-        split_qkv_rope(qkv, RotaryPositionEmbedding(D), HEADS, KV_HEADS)
+    qkv, rope = projection("sbhd", torch.float32, "cpu"), RotaryPositionEmbedding(D)
+    weight = torch.ones(D)
+    shard = {"qkv": qkv, "q_weight": weight, "freqs.inv_freq": rope.inv_freq}[name]
+    monkeypatch.setattr(norm_checks, "is_dtensor", lambda x: x is shard)
+    with pytest.raises(TypeError, match=f"{name} is a DTensor; accepted: the tensor of each rank"):
+        split_qkv_rope(qkv, rope, HEADS, KV_HEADS, q_weight=weight, k_weight=weight.clone())

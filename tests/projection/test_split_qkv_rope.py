@@ -236,20 +236,66 @@ def test_gradients_that_are_not_wanted(packing, wanted, packed, device):
             assert_close(got, want, {}, summed=True)
 
 
-@pytest.mark.parametrize("used", [0, 1, 2])
-@pytest.mark.parametrize("weights", [False, True])
-def test_an_output_that_nobody_uses_has_no_gradient(used, weights, device):
-    rope, options = RotaryPositionEmbedding(D).to(device), {}
+@cover(used=((0,), (1,), (2,), (0, 1), (1, 2)), weights=(False, True), compiled=(False, True))
+def test_an_output_that_nobody_uses_has_no_gradient(used, weights, compiled, device):
+    """Nor does what it alone would reach: a NaN in a row of q, q's weight."""
+    rope, own = RotaryPositionEmbedding(D).to(device), {}
     if weights:
-        options = weights_of(torch.float32, device)
-    qkv = projection("sbhd", torch.float32, device)
+        own = weights_of(torch.float32, device)
+    leaves = projection("sbhd", torch.float32, device), *own.values()
+    if 0 not in used:
+        leaves[0][0, 0, 1] = torch.nan
     found = []
     for function in (split, in_pieces):
-        leaf = qkv.clone().requires_grad_()
-        out = function(leaf, rope, "grouped", ("sbhd", "bhsd"), **options)[used]
+        given = [x.clone().requires_grad_() for x in leaves]
+
+        def call(qkv, *weights, function=function):
+            named = dict(zip(own, weights, strict=True))
+            outs = function(qkv, rope, "grouped", ("sbhd", "bhsd"), **named)
+            return [outs[i] for i in used]
+
+        if compiled and function is split:
+            torch._dynamo.reset()
+            call = torch.compile(call, backend="aot_eager", fullgraph=True)
+        outs = call(*given)
         torch.manual_seed(2)
-        found += torch.autograd.grad(out, leaf, torch.randn(out.shape, device=device))
-    assert_close(*found, {})
+        grads = [torch.randn(x.shape, device=device) for x in outs]
+        found.append(torch.autograd.grad(outs, given, grads, allow_unused=True))
+    for got, want in zip(*found, strict=True):
+        assert (got is None) == (want is None)
+        if got is not None:
+            assert_close(got, want, {}, summed=True)
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_gradients_in_a_batch(weights, device):
+    rope, own = RotaryPositionEmbedding(D).to(device), {}
+    if weights:
+        own = weights_of(torch.float32, device)
+    found = []
+    qkv = projection("bshd", torch.float32, device)
+    for function in (split, in_pieces):
+        leaf = qkv.clone().requires_grad_()
+        outs = function(leaf, rope, "qkv", ("bshd", "bhsd"), **own)
+        torch.manual_seed(3)
+        grads = [torch.randn(4, *x.shape, device=device) for x in outs]
+        found += torch.autograd.grad(outs, leaf, grads, is_grads_batched=True, retain_graph=True)
+        found += torch.autograd.grad(outs[0], leaf, grads[0], is_grads_batched=True)
+    for got, want in zip(found[:2], found[2:], strict=True):
+        torch.testing.assert_close(got, want)
+
+
+@cover(trained=((), (0,), (1,), (2,), (1, 2)))
+def test_only_what_depends_on_a_leaf_requires_a_gradient(trained, device):
+    own = weights_of(torch.float32, device)
+    leaves = projection("sbhd", torch.float32, device), *own.values()
+    for i in trained:
+        leaves[i].requires_grad_()
+    rope = RotaryPositionEmbedding(D).to(device)
+    given = leaves[0], rope, "qkv", ("sbhd", "sbhd")
+    wanted = [x.requires_grad for x in in_pieces(*given, **own)]
+    for fused in (True, False):
+        assert [x.requires_grad for x in split(*given, fused=fused, **own)] == wanted
 
 
 @cover(packing=PACKINGS, format_pair=(("sbhd", "bhsd"), ("thd", "thd")), weights=(False, True))
