@@ -13,6 +13,7 @@ from ..launch import launch
 from ..launch.launch import Wanted
 from ..launch.plan import q_and_k
 from ..machine.modes import has_memory, is_traced
+from .by_pytorch import gradients_by_pytorch
 from .rope_function import keep, kept
 
 Tensors = Sequence[Tensor]
@@ -137,19 +138,18 @@ def gradients(
 def _differentiable(
     grads: Sequence[Tensor | None], rows: Rows, rotation: Rotation
 ) -> tuple[Gradients, Gradients, Gradients]:
-    """The gradients as PyTorch computes them: differentiable once more, and in batches."""
-    create_graph = torch.is_grad_enabled()
-    with torch.enable_grad():
-        # one may be computed from another: a view of its own ends each path
-        rows = Rows(*([x.view_as(x) for x in row] for row in rows))
-        outs = reference.norm_rope(*rows, rotation)
-    inputs = [x for row in rows for x in row if x.requires_grad]
-    pairs = zip(outs, grads, strict=True)
-    pairs = [(out, grad) for out, grad in pairs if out.requires_grad and grad is not None]
-    outs, grads = ([pair[i] for pair in pairs] for i in (0, 1))
-    options = {"create_graph": create_graph, "allow_unused": True}
-    found = iter(torch.autograd.grad(outs, inputs, grads, **options))
-    return tuple([next(found) if x.requires_grad else None for x in row] for row in rows)
+    """The gradients as PyTorch computes them."""
+
+    def normalized(*inputs: Tensor) -> Sequence[Tensor]:
+        return reference.norm_rope(*_like_rows(inputs, rows), rotation)
+
+    inputs = [x for row in rows for x in row]
+    return _like_rows(gradients_by_pytorch(normalized, inputs, grads), rows)
+
+
+def _like_rows(values: Sequence, rows: Rows) -> tuple[list, list, list]:
+    values = iter(values)
+    return tuple([list(islice(values, len(row))) for row in rows])
 
 
 def inputs_of(rows: tuple[Tensors, Tensors, Tensors]) -> list[Tensor | None]:

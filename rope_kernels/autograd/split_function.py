@@ -11,6 +11,7 @@ from ..call.rotation import Rotation
 from ..launch import launch
 from ..launch.launch import Wanted
 from ..machine.modes import has_memory, is_traced
+from .by_pytorch import gradients_by_pytorch
 from .rope_function import keep, kept
 
 
@@ -92,27 +93,9 @@ def gradients(
     if qkv is None:  # a linear map has the same derivative everywhere
         like = {"dtype": came[0].dtype, "device": came[0].device, "requires_grad": True}
         qkv = torch.zeros(ctx.shape, **like)  # of its own: a gradient may be a batch of them
-    return _differentiable(grads, qkv, weights, ctx.packed, rotation)
 
+    def split(qkv: Tensor, *weights: Tensor) -> Sequence[Tensor]:
+        return reference.split_qkv_rope(qkv, weights, ctx.packed, rotation)
 
-def _differentiable(
-    grads: Sequence[Tensor | None],
-    qkv: Tensor,
-    weights: Sequence[Tensor],
-    packed: PackedFormat,
-    rotation: Rotation,
-) -> tuple[Tensor | None, list[Tensor | None]]:
-    """The gradients as PyTorch computes them: differentiable once more, and in batches."""
-    create_graph = torch.is_grad_enabled()
-    with torch.enable_grad():
-        # one may be computed from another: a view of its own ends each path
-        given = [x.view_as(x) for x in (qkv, *weights)]
-        outs = reference.split_qkv_rope(given[0], given[1:], packed, rotation)
-    inputs = [x for x in given if x.requires_grad]
-    pairs = zip(outs, grads, strict=True)
-    pairs = [(out, grad) for out, grad in pairs if out.requires_grad and grad is not None]
-    outs, grads = ([pair[i] for pair in pairs] for i in (0, 1))
-    options = {"create_graph": create_graph, "allow_unused": True}
-    found = iter(torch.autograd.grad(outs, inputs, grads, **options))
-    gradient, *of_weights = [next(found) if x.requires_grad else None for x in given]
+    gradient, *of_weights = gradients_by_pytorch(split, (qkv, *weights), grads)
     return gradient, of_weights
