@@ -8,18 +8,16 @@ Decoding is timed in a CUDA graph of 20 calls, with all of it in L2; the prompt 
 a table. Some of the others do a little more or less; the labels in `CALLS` say what.
 """
 
-import argparse
-import json
 import statistics
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from benchmarks import tables
 from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_qk, rope_to_cache
 
 HEADS, KV_HEADS, D, PAGE, POSITIONS = 32, 8, 128, 16, 4096
@@ -190,16 +188,7 @@ def table_of(record: dict) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path)
-    out = parser.parse_args(arguments).out
-    from rope_lab.records import circumstances
-
-    record = circumstances() | {"calls": recorded()}
-    print(table_of(record))
-    if out:
-        out.write_text(json.dumps(record, indent=1) + "\n")
-    return 0
+    return tables.run(arguments, __doc__, lambda: {"calls": recorded()}, table_of)
 
 
 if __name__ == "__main__":

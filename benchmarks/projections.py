@@ -8,17 +8,15 @@ dense formats 2 sequences, packed 16. Beside ours: three launches, which are a s
 model's own operators within torch.compile. Their backwards concatenate three gradients.
 """
 
-import argparse
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from benchmarks import tables
 from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_qk, split_qkv_rope
 
 TOKENS, BATCH, SEQUENCES = 8192, 2, 16
@@ -193,7 +191,7 @@ def recorded() -> list[dict]:
 
 
 def table_of(record: dict) -> str:
-    """The record as docs/decoding.md has it: microseconds, and of ours per cent of the copy."""
+    """The record as docs/projections.md has it: microseconds, and of ours per cent of the copy."""
     names = ["copy", *CALLS]
     lines = [f"| layout | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
     for row in record["rows"]:
@@ -206,16 +204,7 @@ def table_of(record: dict) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path)
-    out = parser.parse_args(arguments).out
-    from rope_lab.records import circumstances
-
-    record = circumstances() | {"rows": recorded()}
-    print(table_of(record))
-    if out:
-        out.write_text(json.dumps(record, indent=1) + "\n")
-    return 0
+    return tables.run(arguments, __doc__, lambda: {"rows": recorded()}, table_of)
 
 
 if __name__ == "__main__":
