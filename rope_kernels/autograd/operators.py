@@ -19,7 +19,6 @@ from ..call.cache_checks import check_written
 from ..call.checks import check_inplace, check_values
 from ..call.formats import view_as_sbhd
 from ..call.packed_format import PackedFormat
-from ..call.positions import shape_of_kept
 from ..call.rotation import FIELDS, Normalization, Rotation, memory_for
 from ..launch import launch
 from ..launch.launch import Wanted
@@ -199,18 +198,20 @@ def _run(
         entry = launch.entry_of_rotation(tensors, rotation, inplace)
         return list(launch.rotate(tensors, rotation, inplace, entry))
     outs, rstds, positions = launch.norm_rope(*rows, rotation, inplace, for_backward)
-    return [*outs, *rstds, *(() if positions is None else (positions,))]
+    return _flat(outs, rstds, positions)
 
 
 def _memory(rows: Rows, values: Sequence, for_backward: bool = False) -> list[Tensor]:
-    rotation, (first, *_) = _rotation_of(values), rows.tensors
-    outs = list(memory_for(rows.tensors, rotation))
-    if for_backward:
-        outs += [_one_per_row(t) for t in rows.tensors]
-        if rotation.cu_seqlens is not None:
-            shape = shape_of_kept(rotation, first.shape[0])
-            outs.append(rotation.cu_seqlens.new_empty(shape, dtype=torch.int64))
-    return outs
+    rotation = _rotation_of(values)
+    kept = launch.kept_for_backward(rows.tensors, rotation) if for_backward else ()
+    return _flat(memory_for(rows.tensors, rotation), *kept)
+
+
+def _flat(
+    outs: Sequence[Tensor], rstds: Sequence[Tensor] = (), positions: Tensor | None = None
+) -> list[Tensor]:
+    """An operator returns one list: the results, and what its backward reads."""
+    return [*outs, *rstds, *(() if positions is None else (positions,))]
 
 
 def _one_per_row(t: Tensor) -> Tensor:
@@ -319,7 +320,7 @@ def _split_op(qkv, weights, for_backward, *values):
     packed, rotation = _packed_of(values)
     check_values(rotation, packed.views(qkv)[0].shape[0])
     outs, rstds, positions = launch.split_qkv_rope(qkv, weights, packed, rotation, for_backward)
-    return [*outs, *rstds, *(() if positions is None else (positions,))]
+    return _flat(outs, rstds, positions)
 
 
 def _packed_of(values: Sequence) -> tuple[PackedFormat, Rotation]:
@@ -330,14 +331,9 @@ def _packed_of(values: Sequence) -> tuple[PackedFormat, Rotation]:
 @_split_op.register_fake
 def _(qkv, weights, for_backward, *values):
     packed, rotation = _packed_of(values)
-    outs = list(packed.outputs(qkv))
-    if for_backward:
-        q, k, _ = packed.views(qkv)
-        outs += [_one_per_row(t) for t in (q, k)]
-        if rotation.cu_seqlens is not None:
-            shape = shape_of_kept(rotation, q.shape[0])
-            outs.append(rotation.cu_seqlens.new_empty(shape, dtype=torch.int64))
-    return outs
+    rows = packed.views(qkv)[:2]
+    kept = launch.kept_for_backward(rows, rotation) if for_backward else ()
+    return _flat(packed.outputs(qkv), *kept)
 
 
 def _keep_split(ctx, inputs, output):

@@ -21,9 +21,11 @@ from .checks import (
     check_flag,
     check_overwritten,
     check_tensor,
+    named_beside,
     named_tensors,
+    refuse_dtensors,
 )
-from .norm_checks import check_both_weights, check_norm_call, named_beside, refuse_dtensors
+from .norm_checks import check_both_weights, check_norm_call
 from .rotation import Rotation
 
 

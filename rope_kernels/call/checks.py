@@ -18,7 +18,13 @@ from torch import Tensor
 
 from ..embedding import PER_PAIR, AnglesPerPair, RotaryPositionEmbedding
 from ..embedding.arguments import EXACT, FLOATS, short
-from ..machine.modes import has_values, is_differentiated, is_traced, wants_grad
+from ..machine.modes import (
+    has_values,
+    is_differentiated,
+    is_dtensor,
+    is_traced,
+    wants_grad,
+)
 from .arguments import OUTPUT_PAIRINGS, ROUNDINGS, Call
 from .formats import FORMATS, view_as_sbhd
 from .positions import CP_ORDERS, chunks_of, positions_of, rank_of_last
@@ -349,6 +355,26 @@ def check_tensor(
         came = f"{name} has dtype {short(x.dtype)}"
         raise TypeError(f"{came}; accepted{condition}: {names}{dtype_note}")
     return x
+
+
+def named_beside(call: Call) -> list[tuple[str, object]]:
+    """What a call has beside the tensors to rotate, by the names of its arguments."""
+    freqs = call.freqs
+    tables = [("freqs", freqs)]
+    if isinstance(freqs, (tuple, list)):
+        tables = [(f"freqs[{i}]", x) for i, x in enumerate(freqs)]
+    elif isinstance(freqs, RotaryPositionEmbedding):
+        tables = [("freqs.inv_freq", freqs.inv_freq)]
+    where = zip(("cu_seqlens", "start_positions", "position_ids"), call.where, strict=True)
+    return [*tables, *([] if call.norm is None else call.norm.named), *where]
+
+
+def refuse_dtensors(named: Sequence[tuple[str, object]]) -> None:
+    """Raise `TypeError` for a DTensor, in functions that know nothing of shards."""
+    for name, x in named:
+        if is_dtensor(x):
+            accepted = f"the tensor of each rank, {name}.to_local()"
+            raise bad(f"{name} is a DTensor", accepted, TypeError)
 
 
 def check_rotate_half(x: Tensor, interleaved: bool) -> None:

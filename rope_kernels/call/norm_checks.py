@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from ..embedding import RotaryPositionEmbedding
-from ..machine.modes import is_dtensor, wants_grad
+from ..machine.modes import wants_grad
 from .arguments import NORM_ROUNDINGS, Call, NormCall
 from .checks import as_read, bad, check_call, check_flag, check_integer, check_tensor
 from .formats import view_as_sbhd
@@ -34,27 +33,6 @@ def check_norm_call(call: Call) -> int | None:
         came = "inplace is True, and a tensor requires a gradient"
         raise bad(came, "inplace=False; or a call within torch.no_grad()")
     return num_positions
-
-
-def named_beside(call: Call) -> list[tuple[str, object]]:
-    """What a call has beside the tensors to rotate, by the names of its arguments."""
-    freqs = call.freqs
-    tables = [("freqs", freqs)]
-    if isinstance(freqs, (tuple, list)):
-        tables = [(f"freqs[{i}]", x) for i, x in enumerate(freqs)]
-    elif isinstance(freqs, RotaryPositionEmbedding):
-        tables = [("freqs.inv_freq", freqs.inv_freq)]
-    where = zip(("cu_seqlens", "start_positions", "position_ids"), call.where, strict=True)
-    return [*tables, *([] if call.norm is None else call.norm.named), *where]
-
-
-def refuse_dtensors(named: list[tuple[str, object]]) -> None:
-    """Raise `TypeError` for a DTensor, in functions that know nothing of shards."""
-    for name, x in named:
-        if is_dtensor(x):
-            raise bad(
-                f"{name} is a DTensor", f"the tensor of each rank, {name}.to_local()", TypeError
-            )
 
 
 def check_no_norm(**options: object) -> None:

@@ -1,16 +1,22 @@
 """What `split_qkv_rope` accepts beyond the rotation and the norm, and the errors for the rest."""
 
-from torch import Tensor
-
 from ..embedding.arguments import FLOATS
 from .arguments import Call
-from .checks import bad, check_call, check_choice, check_integer, check_tensor
-from .norm_checks import check_both_weights, check_norm_call, named_beside, refuse_dtensors
+from .checks import (
+    bad,
+    check_call,
+    check_choice,
+    check_integer,
+    check_tensor,
+    named_beside,
+    refuse_dtensors,
+)
+from .norm_checks import check_both_weights, check_norm_call
 from .packed_format import PACKED_FORMATS, PACKINGS, PackedFormat
 
 
-def check_projection(qkv: object, packed: PackedFormat) -> Tensor:
-    """Return the projection, if it can be split as `packed` says.
+def check_projection(qkv: object, packed: PackedFormat) -> None:
+    """Check that a projection can be split as `packed` says.
 
     Raises:
         TypeError: not a tensor, or a dtype that is not accepted.
@@ -35,7 +41,6 @@ def check_projection(qkv: object, packed: PackedFormat) -> Tensor:
         accepted = f"a last dimension of {packed.heads} heads, {packed.num_heads} of q and "
         accepted += f"{packed.num_kv_heads} each of k and v"
         raise bad(f"qkv has shape {tuple(qkv.shape)}", accepted)
-    return qkv
 
 
 def check_projection_call(call: Call) -> int | None:

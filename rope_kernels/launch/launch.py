@@ -108,7 +108,7 @@ def norm_rope(
     if not inplace:
         outs = tuple([torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors])
     if for_backward:
-        rstds, positions = _kept_for_backward(tensors, rotation)
+        rstds, positions = kept_for_backward(tensors, rotation)
     q_k, of_weights, of_sums = q_and_k(tensors), q_and_k(weights), q_and_k(sumsqs)
     if entry is None:  # of an operator, or of a call that takes two launches
         options = [FORWARD, inplace, for_backward, *rotation.options]
@@ -174,7 +174,7 @@ def split_qkv_rope(
     qkv, rstds, positions = qkv.resolve_neg(), (), None
     rows, outs = packed.slices(qkv), packed.outputs(qkv)
     if for_backward:
-        rstds, positions = _kept_for_backward(packed.views(qkv)[:2], rotation)
+        rstds, positions = kept_for_backward(packed.views(qkv)[:2], rotation)
     given = *q_and_k(weights), *q_and_k(rstds), positions, *rotation.tensors
     if entry is None:
         options = [SPLIT, packed, for_backward, *rotation.options]
@@ -184,7 +184,7 @@ def split_qkv_rope(
     return outs, rstds, positions
 
 
-def _kept_for_backward(
+def kept_for_backward(
     tensors: Sequence[Tensor], rotation: Rotation
 ) -> tuple[tuple[Tensor, ...], Tensor | None]:
     """Memory for 1 / rms of each row, and for positions of packed tokens."""

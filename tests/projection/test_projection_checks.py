@@ -5,7 +5,7 @@ import torch
 
 from projections import HEADS, KV_HEADS, D, projection
 from rope_kernels import RotaryPositionEmbedding, split_qkv_rope
-from rope_kernels.call import norm_checks
+from rope_kernels.call import checks
 
 WIDTH = (HEADS + 2 * KV_HEADS) * D
 REFUSED = {
@@ -102,6 +102,6 @@ def test_a_shard_is_named_and_not_guessed(name, monkeypatch):
     qkv, rope = projection("sbhd", torch.float32, "cpu"), RotaryPositionEmbedding(D)
     weight = torch.ones(D)
     shard = {"qkv": qkv, "q_weight": weight, "freqs.inv_freq": rope.inv_freq}[name]
-    monkeypatch.setattr(norm_checks, "is_dtensor", lambda x: x is shard)
+    monkeypatch.setattr(checks, "is_dtensor", lambda x: x is shard)
     with pytest.raises(TypeError, match=f"{name} is a DTensor; accepted: the tensor of each rank"):
         split_qkv_rope(qkv, rope, HEADS, KV_HEADS, q_weight=weight, k_weight=weight.clone())
