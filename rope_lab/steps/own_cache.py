@@ -24,7 +24,8 @@ def tokens(size: int, device: str) -> tuple[Tensor, ...]:
     tokens fill up a batch, and have no slot.
     """
     blocks = size // PAGE + 2
-    k, v = torch.randn(2, size, KV_HEADS, D, device=device, dtype=torch.bfloat16)
+    # In fp32 first: of bf16, torch 2.11 and 2.13 draw other numbers on a CPU.
+    k, v = torch.randn(2, size, KV_HEADS, D, device=device).to(torch.bfloat16)
     memory = torch.zeros(blocks, KV_HEADS, PAGE, 2 * D, device=device, dtype=torch.bfloat16)
     k_cache, v_cache = memory.transpose(1, 2).chunk(2, dim=-1)
     slots = torch.randperm(blocks * PAGE, device=device)[:size]
