@@ -15,6 +15,7 @@ from .parts import (
     pointer_of,
     row_pointers,
     store_interleaved,
+    stored_columns,
     tail_elements,
     tile_of_program,
 )
@@ -210,14 +211,13 @@ def store_row(
 ):
     """Round rows once, and write them to where `load_row` would read them."""
     STORED: tl.constexpr = rows.pointers.dtype.element_ty
-    pairs = pairs_of_block(head, 1)
-    pair, stride = pairs.number, rows.stride
+    pair, stride = stored_columns(head.columns, STORED), rows.stride
     ptr = from_element(rows, head.start)
     first, second, tail = x[0].to(STORED), x[1].to(STORED), x[2].to(STORED)
     if INTERLEAVED:
         store_interleaved(ptr, rows, first, second, head)
     else:
-        mask = rows.exists & pairs.exists[None, None, :]
+        mask = rows.exists & (pair < head.half)[None, None, :]
         tl.store(ptr + (pair * stride)[None, None, :], first, mask)
         tl.store(ptr + ((pair + head.half) * stride)[None, None, :], second, mask)
     if head.tail > 0:
