@@ -32,7 +32,6 @@ from .call.formats import TensorFormat
 from .call.norm_checks import check_no_norm
 from .call.packed_format import PackedFormat, Packing
 from .call.positions import CpOrder, chunks_of, find_in_packed, positions_of_rank
-from .call.projection_checks import check_projection
 from .routes import rotate_call, split_call, write_to_cache_call
 
 
@@ -470,10 +469,9 @@ def split_qkv_rope(
     refuse_unknown(split_qkv_rope, options, OptionsOfNewMemory)
     out = tensor_format if output_format is None else output_format
     packed = PackedFormat(num_heads, num_kv_heads, packing, tensor_format, out)
-    check_projection(qkv, packed)
     norm = _norm_if_any(q_weight, k_weight, eps, weight_offset, norm_after)
     call = Call(
-        tensors=packed.slices(qkv)[:2],
+        tensors=(qkv,),
         freqs=freqs,
         tensor_format=tensor_format,
         rounding=rounding,
@@ -481,7 +479,7 @@ def split_qkv_rope(
         packed=packed,
         **options,
     )
-    return split_call(qkv, call)
+    return split_call(call)
 
 
 def _norm_if_any(

@@ -22,7 +22,7 @@ from .call.cache_checks import check_cache_call, check_written
 from .call.checks import check_call, check_inplace, check_values
 from .call.formats import view_as_sbhd
 from .call.norm_checks import check_norm_call
-from .call.projection_checks import check_projection_call
+from .call.projection_checks import check_projection, check_projection_call
 from .call.rotation import Normalization, Rotation
 from .embedding import PER_PAIR, AnglesPerPair, RotaryPositionEmbedding
 from .launch import fastpath, launch
@@ -321,7 +321,9 @@ def write_to_cache_call(call: Call) -> tuple[Tensor, ...]:
     if not known or wants_grad((*call.tensors, *tables, *beside)):
         check_cache_call(call)
     rotation = rotation_of(call, tables, None)
-    check_written(call.tensors, call.inplace, cache.tensors, weights, rotation)
+    given = call.tensors, cache.tensors, weights, rotation.tensors
+    if known or (not is_traced() and all([has_memory(x) for row in given for x in row])):
+        check_written(call.tensors, call.inplace, cache.tensors, weights, rotation)
     if rotation.table.is_cpu and not is_traced():
         check_values(rotation, len(call.tensors[0]))
     rotation.norm = None if norm is None else normalization_of(call, 0)
@@ -368,30 +370,30 @@ def has_one_kind(weights: tuple[Tensor, ...]) -> bool:
 # A projection that is split, and a rotation
 
 
-def split_call(qkv: Tensor, call: Call) -> tuple[Tensor, Tensor, Tensor]:
-    """Check a call that splits a projection, choose a route, split and rotate.
-
-    `qkv` itself is checked. The tensors of the call are views of it.
-    """
-    tables, packed, norm = tables_of(call.freqs), call.packed, call.norm
+def split_call(call: Call) -> tuple[Tensor, Tensor, Tensor]:
+    """Check a call that splits a projection, choose a route, split and rotate."""
+    (qkv,), tables, packed, norm = call.tensors, tables_of(call.freqs), call.packed, call.norm
     weights = () if norm is None else norm.weights
     recorded = wants_grad((qkv, *weights))
     entry = fastpath.entry_of_call(call, tables, weights, recorded)
     if entry is not None and entry.launch is not None:
-        route, num_positions = KERNEL, entry.num_positions
+        route, num_positions, of_rows = KERNEL, entry.num_positions, entry.norm
     else:
+        check_projection(qkv, packed)
+        call = replace(call, tensors=packed.slices(qkv)[:2])
         num_positions = check_projection_call(call)
+        of_rows = None if norm is None else normalization_of(call, 0)
         given = qkv, *tables, *call.where, *weights
         route = choose_route(call.fused, given) if has_one_kind(weights) else PYTORCH
         if entry is not None:
-            entry.num_positions = num_positions
+            entry.num_positions, entry.norm = num_positions, of_rows
     if wants_grad(tables):
         route = PYTORCH  # the kernel has no gradient of a table
     rotation = rotation_of(call, tables, num_positions)
     if rotation.table.is_cpu and rotation.looks_up_positions and not is_traced():
-        check_values(rotation, view_as_sbhd(call.tensors[0], call.tensor_format).shape[0])
+        check_values(rotation, packed.views(qkv)[0].shape[0])
     rotation.tensor_format = "sbhd"  # of the views that rows are found by
-    rotation.norm = None if norm is None else normalization_of(call, 0)
+    rotation.norm = of_rows
     if route is PYTORCH:
         return reference.split_qkv_rope(qkv, weights, packed, rotation)
     if route is OPERATOR:

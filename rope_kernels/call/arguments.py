@@ -143,7 +143,7 @@ class Call:
     They come by keyword alone: two flags that were swapped would give a wrong result, and no error.
     """
 
-    tensors: tuple[Tensor, ...]  # one or two, to rotate
+    tensors: tuple[Tensor, ...]  # one or two, to rotate; or the projection that has them
     freqs: Freqs
     tensor_format: TensorFormat = "sbhd"
     fused: bool = True
@@ -162,7 +162,7 @@ class Call:
     rounding: Rounding | NormRounding | None = None  # None: what `fused` means by itself
     norm: NormCall | None = None  # None: rotate alone
     cache: CacheCall | None = None  # None: write into no cache
-    packed: PackedFormat | None = None  # of a projection from which the tensors come; None: of none
+    packed: PackedFormat | None = None  # of the projection; None: there is none
     transpose: bool = False  # take gradients back
     promoted_from: str = ""  # as in `Rotation`
     keeps_strides: bool = False
@@ -193,7 +193,8 @@ class Call:
         t, tensor_format = self.tensors[0], self.tensor_format
         if not (isinstance(t, Tensor) and isinstance(tensor_format, str) and "b" in tensor_format):
             return None
-        return t.shape[tensor_format.index("b")] if t.dim() == len(tensor_format) else None
+        dims = len(tensor_format) - (self.packed is not None)
+        return t.shape[tensor_format.index("b")] if t.dim() == dims else None
 
     def rounding_with(self, cos: Tensor, sin: Tensor | None) -> Rounding:
         """Where the call rounds, with what `freqs` holds: cosines and sines, or no sines.

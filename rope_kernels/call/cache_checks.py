@@ -6,13 +6,7 @@ import torch
 from torch import Tensor
 
 from ..embedding.arguments import short
-from ..machine.modes import (
-    has_memory,
-    is_differentiated,
-    is_traced,
-    is_transformed,
-    wants_grad,
-)
+from ..machine.modes import is_differentiated, is_transformed, wants_grad
 from .arguments import FP8, OF_A_CACHE, CacheCall, Call
 from .checks import (
     bad,
@@ -92,11 +86,8 @@ def check_written(
 ) -> None:
     """Check what every call has to ask: memory that is written, and slots on the CPU.
 
-    `cache` are the tensors of a `CacheCall`. Raises ValueError.
+    `cache` are the tensors of a `CacheCall`. All tensors have memory. Raises ValueError.
     """
-    given = *tensors, *cache, *weights, *rotation.tensors
-    if is_traced() or not all(map(has_memory, given)):
-        return
     named = dict(zip(("q", "k", *OF_A_CACHE), (*tensors, *cache), strict=True))
     names = "k_cache", "v_cache", *(("q",) if inplace else ())
     written = [(name, named.pop(name)) for name in names]

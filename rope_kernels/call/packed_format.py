@@ -44,11 +44,12 @@ class PackedFormat(NamedTuple):
         Of 'grouped' that of q has its shape, strides and first elements, but not all of its heads:
         `row_pointers` of the kernels steps over those of k and v.
         """
-        x, h, group = qkv.unflatten(-1, (self.heads, -1)), self.num_heads, self.group
+        h, kv, group = self.num_heads, self.num_kv_heads, self.group
+        x = qkv.view(*qkv.shape[:-1], self.heads, qkv.shape[-1] // self.heads)
         if group:
             step = group + 2
             return x[..., :h, :], x[..., group::step, :], x[..., group + 1 :: step, :]
-        return x.split((h, self.num_kv_heads, self.num_kv_heads), dim=-2)
+        return x.split_with_sizes((h, kv, kv), -2)
 
     def views(self, qkv: Tensor) -> Rows:
         """The same as (s, b, h, d)."""
@@ -64,12 +65,13 @@ class PackedFormat(NamedTuple):
 
     def outputs(self, qkv: Tensor) -> Rows:
         """Empty memory for q, k and v in the output's format."""
-        dims = dict(zip(self.input_format, qkv.shape, strict=False))
-        sizes = {"s": dims.get("t", dims.get("s")), "b": dims.get("b", 1)}
-        sizes |= {"t": sizes["s"], "d": qkv.shape[-1] // self.heads}
+        sizes = dict(zip(self.input_format, qkv.shape, strict=False))
+        if self.input_format == "thd":
+            sizes |= {"s": sizes["t"], "b": 1}
+        sizes |= {"h": self.heads, "d": qkv.shape[-1] // self.heads}
+        shape, h = [sizes[dim] for dim in self.output_format], self.output_format.index("h")
         outs = []
-        for heads in (self.num_heads, self.num_kv_heads, self.num_kv_heads):
-            shape = [heads if dim == "h" else sizes[dim] for dim in self.output_format]
+        for shape[h] in (self.num_heads, self.num_kv_heads, self.num_kv_heads):
             outs.append(torch.empty(shape, dtype=qkv.dtype, device=qkv.device))
         return tuple(outs)
 

@@ -60,6 +60,12 @@ class Rotation:
         """The rotation that has these `tensors`, and then these `options`."""
         return cls(*values)
 
+    def transposed(self) -> "Rotation":
+        """The map that takes gradients back, or, of such a map, the first one."""
+        back = Rotation.of((*self.tensors, *self.options))  # faster than `dataclasses.replace`
+        back.transpose = not self.transpose
+        return back
+
     @property
     def tensors(self) -> tuple[Tensor | None, ...]:
         """The fields that are tensors, in their order."""

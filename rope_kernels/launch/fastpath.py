@@ -83,7 +83,7 @@ def entry_of_call(
     if call.cache is not None:
         signature.append(call.cache.return_k)
     if call.packed is not None:
-        signature += call.packed, recorded
+        signature += *call.packed, recorded
     tensors = *call.tensors, *tables, *beside
     if not (call.cu_seqlens is call.start_positions is call.position_ids is None):
         tensors += call.where

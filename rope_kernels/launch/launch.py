@@ -330,21 +330,19 @@ def split_qkv_rope_backward(
         weights, packed, rotation: as in the forward.
         wanted: which gradients are computed.
     """
-    seen, gradient, outs = packed.seen(grads), None, None
-    if wanted.inputs:
-        gradient = packed.gradient(grads)
-        outs = packed.views(gradient)
+    gradient = packed.gradient(grads) if wanted.inputs else None
     if rotation.norm is not None:
-        kept = packed.views(qkv.resolve_neg())[:2]
+        seen, kept = packed.seen(grads), packed.views(qkv.resolve_neg())[:2]
+        outs, v_grad = (packed.views(gradient), seen[2]) if wanted.inputs else (None, None)
         given = seen[:2], kept, rstds, positions, weights, rotation, False, wanted
-        projection = OfProjection(outs, seen[2] if wanted.inputs else None, packed)
-        return gradient, norm_rope_backward(*given, projection)[1]
-    rotation = replace(rotation, transpose=not rotation.transpose)
+        return gradient, norm_rope_backward(*given, OfProjection(outs, v_grad, packed))[1]
+    rotation = rotation.transposed()
     beside = *(None,) * 5, *rotation.tensors
-    entry = fastpath.entry_of_launch([SPLIT, packed, *rotation.options], (*seen, *beside))
-    given = *seen, *outs, *beside
+    entry = fastpath.entry_of_launch([SPLIT, packed, *rotation.options], (*grads, *beside))
+    given = *grads, *packed.slices(gradient), *beside
     if entry is None or entry.launch is None or not entry.launch(given):
-        _split(entry, seen, outs, beside, packed.group, rotation)
+        of_grads, outs = packed.seen(grads), packed.views(gradient)
+        _split(entry, of_grads, outs, beside, packed.group, rotation)
     return gradient, ()
 
 

@@ -19,6 +19,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import rope_kernels
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, reference, rope_qk, routes
 from rope_kernels.call.arguments import Call
+from rope_kernels.call.packed_format import PackedFormat
 from rope_kernels.launch import fastpath, launch
 from rope_kernels.launch.launch import kernel_of
 from yardstick import assert_rounded_once, rotate_fp64
@@ -485,6 +486,10 @@ OPTIONS = (  # 1 == True == 1.0, and 0 == False
     *({name: T} for name in ("cu_seqlens", "start_positions", "position_ids")),
     *({"inplace": True}, {"transpose": True}, {"cp_size": 2}, {"cp_size": 2, "cp_rank": 1}),
     {"cp_size": 2, "cp_rank": 1, "cp_order": "contiguous"},
+    *({"packed": PackedFormat(n, 2, "qkv", "sbhd", "sbhd")} for n in (2, 1, True, 1.0)),
+    {"packed": PackedFormat(2, 1, "qkv", "sbhd", "sbhd")},
+    {"packed": PackedFormat(2, 2, "grouped", "sbhd", "sbhd")},
+    {"packed": PackedFormat(2, 2, "qkv", "sbhd", "bhsd")},
 )
 
 
@@ -493,7 +498,7 @@ def test_calls_with_other_tensors_or_options_have_other_signatures(remembering):
     modules += [RotaryPositionEmbedding(8, interleaved=True)]
     entries = [entry_of(T), entry_of(T, T)] + [entry_of(T, **options) for options in OPTIONS]
     entries += [entry_of(T, freqs=freqs) for freqs in ((T, T), [T], None, *modules)]
-    assert None not in entries and len(set(entries)) == len(entries) == 38
+    assert None not in entries and len(set(entries)) == len(entries) == 45
 
 
 def test_a_module_that_was_changed_has_another_signature(remembering):
