@@ -6,7 +6,7 @@ import triton.language as tl
 from .angles import cos_sin_of_pairs
 from .parts import pairs_of_block, per_token
 from .positions import along_axes, find_positions
-from .values import CosSin, TableRows
+from .values import CosSin, TableRows, TokenAngles
 
 
 @triton.jit
@@ -16,29 +16,24 @@ def not_in_sequence():
 
 
 @triton.jit
-def positions_of_tokens(
+def angles_of_tokens(
     tokens,
     given,
-    MARKED: tl.constexpr,  # the ids are from `store_positions`
+    table,
+    head: tl.constexpr,
+    lookup: tl.constexpr,
+    STORED: tl.constexpr,
+    MARKED: tl.constexpr = False,  # the ids are from `store_positions`
 ):
-    """Each token's position, and whether it is in a sequence, (positions,)."""
+    """Where this program's tokens are, and cosines and sines of their pairs: `TokenAngles`."""
     position, in_sequence = find_positions(tokens, given)
     if MARKED:
         in_sequence = position > not_in_sequence()
-    return position, in_sequence
-
-
-@triton.jit
-def table_rows_of_tokens(position, tokens, given, head: tl.constexpr):
-    """`TableRows` of each token, or along several axes of each of its pairs."""
+    pairs = pairs_of_block(head, 1)
     at = TableRows(per_token(position, False), per_token(tokens.exists, False), tokens.b)
-    return along_axes(at, tokens, given, pairs_of_block(head, 1), False)
-
-
-@triton.jit
-def cos_sin_of_tokens(at, table, head: tl.constexpr, lookup: tl.constexpr, STORED: tl.constexpr):
-    """`CosSin` of each token's pairs, each (positions, 1, columns)."""
-    return cos_sin_of_pairs(at, table, pairs_of_block(head, 1), head.half, lookup, STORED)
+    at = along_axes(at, tokens, given, pairs, False)
+    cos_sin = cos_sin_of_pairs(at, table, pairs, head.half, lookup, STORED)
+    return TokenAngles(position, in_sequence, cos_sin)
 
 
 @triton.jit
@@ -56,15 +51,14 @@ def store_positions(
     ptr,  # (s,) or (axes, s) int64
     tokens,
     given,
-    found,  # position on the first axis, and whether in a packed sequence, each (positions,)
+    found,  # `TokenAngles`
     row_block,  # this program's; the first one of its tokens stores
     AXES: tl.constexpr,  # number of axes; None: one
 ):
     """Keep the positions of packed tokens, for a backward that need not search for them again."""
-    position, in_sequence = found
     # A block of one: Triton's interpreter turns a scalar mask into integers, which 3.9 refuses.
     mask = tokens.exists & (tl.full((1,), row_block, tl.int32) == 0)
-    tl.store(ptr + tokens.s, tl.where(in_sequence, position, not_in_sequence()), mask)
+    tl.store(ptr + tokens.s, tl.where(found.in_sequence, found.position, not_in_sequence()), mask)
     if AXES is not None:
         for axis in tl.static_range(1, AXES):
             id_ptr = given.ids_ptr + tokens.s * given.ids_strides[1]

@@ -9,12 +9,7 @@ the order of arrival.
 import triton
 import triton.language as tl
 
-from .norm_angles import (
-    cos_sin_of_tokens,
-    positions_of_tokens,
-    rounded_cos_sin,
-    table_rows_of_tokens,
-)
+from .norm_angles import angles_of_tokens, rounded_cos_sin
 from .norm_arithmetic import computed, times_number, turn_row, weights_of, zero_outside
 from .norm_gradient import input_gradient, plus_products, store_sums, zeros_of_rows
 from .norm_rows import (
@@ -111,14 +106,11 @@ def norm_rope_backward_kernel(
         rows = rows_of(mine, q, k, order.per_batch, order.aligned, GROUP)
         kept = load_row(rows, head, head.reads_interleaved)
         rstd = load_numbers(mine, q_rstd, k_rstd, order.per_batch)
-        position, in_sequence = positions_of_tokens(tokens, given, MARKED=norm.packed)
-        at = table_rows_of_tokens(position, tokens, given, head)
-        cos_sin = cos_sin_of_tokens(at, table, head, lookup, STORED)
+        angles = angles_of_tokens(tokens, given, table, head, lookup, STORED, norm.packed)
+        cos_sin = angles.cos_sin
         if norm.rounds_cos_sin:
             cos_sin = rounded_cos_sin(cos_sin, STORED)
-        does_turn = None
-        if norm.packed:
-            does_turn = in_sequence
+        does_turn = angles.in_sequence if norm.packed else None
 
         # Back through the rotation; my share of the weight's gradient; through weights and norm.
         x, grad = computed(kept, mine.exists, head), computed(grad, mine.exists, head)

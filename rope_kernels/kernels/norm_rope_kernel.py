@@ -7,12 +7,7 @@ rows, so a row is read once, its squares are summed in registers, and y is writt
 import triton
 import triton.language as tl
 
-from .norm_angles import (
-    cos_sin_of_tokens,
-    positions_of_tokens,
-    store_positions,
-    table_rows_of_tokens,
-)
+from .norm_angles import angles_of_tokens, store_positions
 from .norm_arithmetic import computed, normalized_and_turned, weights_of
 from .norm_rows import load_numbers, load_row, rows_of, store_numbers, store_row, tile_of_rows
 from .values import GivenPositions, Memory, Sizes, Table
@@ -79,12 +74,9 @@ def norm_rope_kernel(
         tl.debug_barrier()
 
     # Cosines and sines of the angles of my tokens. Those past the last sequence pass through.
-    position, in_sequence = positions_of_tokens(tokens, given, MARKED=False)
-    at = table_rows_of_tokens(position, tokens, given, head)
-    cos_sin = cos_sin_of_tokens(at, table, head, lookup, STORED)
-    does_turn = None
-    if PACKED:
-        does_turn = in_sequence
+    angles = angles_of_tokens(tokens, given, table, head, lookup, STORED)
+    cos_sin = angles.cos_sin
+    does_turn = angles.in_sequence if PACKED else None
 
     # Normalize and turn in fp32 (fp64 for fp64), or the other way round.
     sumsq = None
@@ -100,5 +92,4 @@ def norm_rope_kernel(
     store_row(out_rows, y, head, head.writes_interleaved)
     store_numbers(mine, q_rstd, k_rstd, rstd, order.per_batch)
     if positions_ptr is not None:
-        found = position, in_sequence
-        store_positions(positions_ptr, tokens, given, found, row_block, lookup.axes)
+        store_positions(positions_ptr, tokens, given, angles, row_block, lookup.axes)

@@ -7,7 +7,7 @@ parts of `norm_rope_kernel`.
 import triton
 import triton.language as tl
 
-from .norm_angles import cos_sin_of_tokens, positions_of_tokens, table_rows_of_tokens
+from .norm_angles import angles_of_tokens
 from .norm_arithmetic import (
     computed,
     normalized_and_turned,
@@ -199,12 +199,9 @@ def rope_to_cache_kernel(
             tl.debug_barrier()
 
         # Cosines and sines of the angles of my tokens. Those past the last sequence pass through.
-        position, in_sequence = positions_of_tokens(tokens, given, MARKED=False)
-        at = table_rows_of_tokens(position, tokens, given, head)
-        cos_sin = cos_sin_of_tokens(at, table, head, lookup, STORED)
-        does_turn = None
-        if PACKED:
-            does_turn = in_sequence
+        angles = angles_of_tokens(tokens, given, table, head, lookup, STORED)
+        cos_sin = angles.cos_sin
+        does_turn = angles.in_sequence if PACKED else None
 
         exists = mine.exists
         y = computed(x, exists, head)

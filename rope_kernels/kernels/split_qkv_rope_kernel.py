@@ -8,12 +8,7 @@ reads gradients of q, k and v, and writes those of the projection.
 import triton
 import triton.language as tl
 
-from .norm_angles import (
-    cos_sin_of_tokens,
-    positions_of_tokens,
-    store_positions,
-    table_rows_of_tokens,
-)
+from .norm_angles import angles_of_tokens, store_positions
 from .norm_arithmetic import computed, normalized_and_turned, turn_as_planned, weights_of
 from .norm_rows import (
     count_row_blocks,
@@ -95,12 +90,9 @@ def split_qkv_rope_kernel(
             tl.debug_barrier()
 
         # Cosines and sines of the angles of my tokens. Those past the last sequence pass through.
-        position, in_sequence = positions_of_tokens(tokens, given, MARKED=False)
-        at = table_rows_of_tokens(position, tokens, given, head)
-        cos_sin = cos_sin_of_tokens(at, table, head, lookup, STORED)
-        does_turn = None
-        if PACKED:
-            does_turn = in_sequence
+        angles = angles_of_tokens(tokens, given, table, head, lookup, STORED)
+        cos_sin = angles.cos_sin
+        does_turn = angles.in_sequence if PACKED else None
 
         # Turn in fp32 (fp64 for fp64). With a norm, keep what its backward needs.
         exists = mine.exists
@@ -113,8 +105,7 @@ def split_qkv_rope_kernel(
             )
             store_numbers(mine, q_rstd, k_rstd, rstd, order.per_batch)
             if positions_ptr is not None:
-                found = position, in_sequence
-                store_positions(positions_ptr, tokens, given, found, row_block, lookup.axes)
+                store_positions(positions_ptr, tokens, given, angles, row_block, lookup.axes)
 
         # Write every element once.
         out_rows = rows_of(

@@ -340,3 +340,11 @@ class CosSin(NamedTuple):
     sin1: Any
     cos2: Any
     sin2: Any
+
+
+class TokenAngles(NamedTuple):
+    """Where this program's tokens are, and by which angles their pairs turn."""
+
+    position: Any  # (positions,) int64, on the first axis
+    in_sequence: Any  # (positions,): whether the token is in a packed sequence
+    cos_sin: Any  # `CosSin`, each (positions, 1, columns)

@@ -15,7 +15,14 @@ import torch
 import compile_matrix
 from calls.plans import plans_of
 from pairwise import cover
-from rope_kernels import RotaryPositionEmbedding, mrope_axes, rope_bw, rope_fw, rope_qk
+from rope_kernels import (
+    RotaryPositionEmbedding,
+    mrope_axes,
+    rope_bw,
+    rope_fw,
+    rope_qk,
+    rope_to_cache,
+)
 from rope_kernels.machine.engine import Engine
 from rope_lab.compiler.compile import compile_call, compile_plan
 from rope_lab.compiler.plans import plan_of
@@ -84,6 +91,27 @@ def test_16_bit_rows_are_wide_and_their_programs_small(name):
     registers, programs, instructions = LARGER.get(name, (64, 32, 700))
     assert code.registers <= registers and code.programs_at_a_time >= programs, code
     assert len(operations(code, "sass")) < instructions
+
+
+@pytest.mark.parametrize("interleaved", (False, True))
+def test_fp8_is_stored_where_its_elements_were_loaded(interleaved):
+    """Or threads would exchange elements, and find the angles of both places."""
+
+    def sines_and_exchanges(dtype):
+        q, k, rope = (
+            bf16(S, 32, D),
+            bf16(S, H, D),
+            RotaryPositionEmbedding(D, interleaved=interleaved),
+        )
+        caches = torch.zeros(2, 8, 16, H, D, dtype=dtype)
+        ids = torch.arange(S)
+        given = q, k, k.clone(), rope, *caches, ids
+        code = compile_call(
+            "sm_90", rope_to_cache, *given, position_ids=ids, interleaved=interleaved
+        )
+        return opcodes(code, "sass", keep="^(MUFU.SIN|SHFL)")
+
+    assert sines_and_exchanges(torch.float8_e4m3fn) == sines_and_exchanges(torch.bfloat16)
 
 
 FREQS = {  # of a module: the table, and its options
