@@ -211,13 +211,14 @@ def store_row(
 ):
     """Round rows once, and write them to where `load_row` would read them."""
     STORED: tl.constexpr = rows.pointers.dtype.element_ty
-    pair, stride = stored_columns(head.columns, STORED), rows.stride
+    pairs, stride = pairs_of_block(head, 1), rows.stride
+    pair = stored_columns(head.columns, STORED)
     ptr = from_element(rows, head.start)
     first, second, tail = x[0].to(STORED), x[1].to(STORED), x[2].to(STORED)
     if INTERLEAVED:
         store_interleaved(ptr, rows, first, second, head)
     else:
-        mask = rows.exists & (pair < head.half)[None, None, :]
+        mask = rows.exists & pairs.exists[None, None, :]
         tl.store(ptr + (pair * stride)[None, None, :], first, mask)
         tl.store(ptr + ((pair + head.half) * stride)[None, None, :], second, mask)
     if head.tail > 0:

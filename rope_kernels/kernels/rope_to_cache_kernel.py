@@ -61,8 +61,10 @@ def rows_of_either(mine, tokens, slots, q_out, k_cache):
     The pointer is chosen before anything is added to it: AMD's compiler crashes on other choices.
     """
     ptr, is_k = tl.where(mine.is_k, k_cache.ptr, q_out.ptr), mine.is_k
-    of_k = token_offsets(slots, k_cache.strides)
-    offset = tl.where(is_k, of_k, tokens.s * q_out.strides[0])
+    block = tl.where(is_k, slots.block, tokens.s)
+    s_stride = tl.where(is_k, k_cache.strides[0], q_out.strides[0])
+    place_stride = tl.where(is_k, k_cache.strides[1], 0)
+    offset = block * s_stride + slots.place * place_stride
     h_stride = tl.where(is_k, k_cache.strides[2], q_out.strides[2])
     d_stride = tl.where(is_k, k_cache.strides[3], q_out.strides[3])
     exists = (slots.exists | (is_k == 0))[:, None, None]
