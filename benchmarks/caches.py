@@ -3,7 +3,8 @@
     python -m benchmarks sources cache/vLLM=/path/of/the/release flashinfer=/path/of/the/release
     python -m benchmarks.caches --out benchmarks/results/nvidia-h200-caches.json
 
-Decoding is timed in a CUDA graph of 20 calls, with all of it in L2; the prompt of 8192 tokens cold.
+Decoding is timed in CUDA graphs of 20 calls, in turns, with all of it in L2; the prompt of 8192
+tokens cold.
 32 heads of 128 elements and 8 of keys, bf16, pages of 16 positions, angles on the fly; others read
 a table. Some of the others do a little more or less; the labels in `CALLS` say what.
 """
@@ -24,7 +25,7 @@ HEADS, KV_HEADS, D, PAGE, POSITIONS = 32, 8, 128, 16, 4096
 FP8 = torch.float8_e4m3fn
 TOKENS = 1, 8, 32, 128, 256  # of a step of decoding
 PROMPT = 8192
-IN_A_GRAPH, REPLAYS = 20, 50
+IN_A_GRAPH, REPLAYS = 20, 200
 
 
 @dataclass
@@ -140,23 +141,37 @@ CALLS_OF_FP8 = {
 COPIES = {"copy of 96 head rows": 96, "copy of 88, as with fp8": 88}
 
 
-def in_a_graph(call: Callable[[], object]) -> float:
-    """Microseconds of one of many calls in a CUDA graph."""
+def in_graphs(cases: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Microseconds of one of many calls in a CUDA graph, for each case; they take turns."""
+    graphs = {name: graph_of(call) for name, call in cases.items()}
+    times = {name: [] for name in cases}
+    for _ in range(REPLAYS):
+        for name, graph in graphs.items():
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            graph.replay()
+            end.record()
+            torch.cuda.synchronize()
+            times[name].append(1e3 * start.elapsed_time(end) / IN_A_GRAPH)
+    return {name: round(statistics.median(found), 2) for name, found in times.items()}
+
+
+def graph_of(call: Callable[[], object]) -> torch.cuda.CUDAGraph:
     for _ in range(3):
         call()
     torch.cuda.synchronize()
-    graph, times = torch.cuda.CUDAGraph(), []
+    graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for _ in range(IN_A_GRAPH):
             call()
-    for _ in range(REPLAYS):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(1e3 * start.elapsed_time(end) / IN_A_GRAPH)
-    return round(statistics.median(times), 2)
+    return graph
+
+
+def cases_of(tokens: int) -> dict[str, Callable[[], object]]:
+    """All calls, with caches of bf16 and of fp8."""
+    x, y = Inputs(tokens), Inputs(tokens, FP8)
+    cases = {name: make(x) for name, make in CALLS.items()}
+    return cases | {name: make(y) for name, make in CALLS_OF_FP8.items()}
 
 
 def recorded() -> dict[str, dict[str, float]]:
@@ -165,14 +180,9 @@ def recorded() -> dict[str, dict[str, float]]:
 
     found: dict[str, dict[str, float]] = {name: {} for name in (*CALLS, *CALLS_OF_FP8, *COPIES)}
     for tokens in TOKENS:
-        for calls, dtype in ((CALLS, torch.bfloat16), (CALLS_OF_FP8, FP8)):
-            x = Inputs(tokens, dtype)
-            for name, make in calls.items():
-                found[name][str(tokens)] = in_a_graph(make(x))
-    cases = {name: copy_of(rows) for name, rows in COPIES.items()}
-    for calls, dtype in ((CALLS, torch.bfloat16), (CALLS_OF_FP8, FP8)):
-        x = Inputs(PROMPT, dtype)
-        cases |= {name: make(x) for name, make in calls.items()}
+        for name, microseconds in in_graphs(cases_of(tokens)).items():
+            found[name][str(tokens)] = microseconds
+    cases = {name: copy_of(rows) for name, rows in COPIES.items()} | cases_of(PROMPT)
     for name, timing in measure(cases).items():
         found[name][str(PROMPT)] = round(timing.median_us, 1)
     return found

@@ -5,7 +5,8 @@
 8192 tokens, 32 heads of 128 elements and 8 each of k and v, bf16, angles on the fly; L2 cold. In
 dense formats 2 sequences, packed 16. Beside ours: three launches, which are a split into views,
 `rope_qk` or `qk_norm_rope` on them, and copies to attention's layout of what is not in it; and the
-model's own operators within torch.compile. Their backwards concatenate three gradients.
+model's own operators within torch.compile. Their backwards concatenate three gradients. Last comes
+the host's time for a call of few tokens.
 """
 
 import sys
@@ -20,6 +21,7 @@ from benchmarks import tables
 from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_qk, split_qkv_rope
 
 TOKENS, BATCH, SEQUENCES = 8192, 2, 16
+FEW = 32  # tokens, whose kernels take less time than their calls
 HEADS, KV_HEADS, D = 32, 8, 128
 PACKED = HEADS + 2 * KV_HEADS
 DIRECTIONS = "forward", "backward"
@@ -57,16 +59,16 @@ LAYOUTS = (
 class Inputs:
     """What all calls of a layout get."""
 
-    def __init__(self, layout: Layout, norm: bool) -> None:
+    def __init__(self, layout: Layout, norm: bool, tokens: int = TOKENS) -> None:
         torch.manual_seed(0)
-        seq_len = TOKENS // BATCH
-        shape = {"sbhd": (seq_len, BATCH), "bshd": (BATCH, seq_len), "thd": (TOKENS,)}
+        seq_len = tokens // BATCH
+        shape = {"sbhd": (seq_len, BATCH), "bshd": (BATCH, seq_len), "thd": (tokens,)}
         shape = *shape[layout.tensor_format], PACKED * D
         self.layout, self.where = layout, {}
         self.qkv = torch.randn(shape, device="cuda", dtype=torch.bfloat16, requires_grad=True)
         if layout.tensor_format == "thd":
-            cuts = torch.randperm(TOKENS - 1, device="cuda")[: SEQUENCES - 1].sort()[0] + 1
-            ends = cuts.new_tensor([0]), cuts, cuts.new_tensor([TOKENS])
+            cuts = torch.randperm(tokens - 1, device="cuda")[: SEQUENCES - 1].sort()[0] + 1
+            ends = cuts.new_tensor([0]), cuts, cuts.new_tensor([tokens])
             self.where["cu_seqlens"] = torch.cat(ends).int()
         self.rope = RotaryPositionEmbedding(D).cuda()
         self.weights = ()
@@ -190,21 +192,44 @@ def recorded() -> list[dict]:
     return rows
 
 
+def of_the_host() -> list[dict]:
+    """Rows of the host's microseconds for a call, where the layout stays."""
+    from rope_lab.timing import measure_host
+
+    torch._dynamo.reset()
+    layout, names = LAYOUTS[0], [(norm, name) for norm in (False, True) for name in CALLS]
+    cases = {
+        (norm, name): timed(CALLS[name], Inputs(layout, norm, FEW), "forward")
+        for norm, name in names
+    }
+    times, rows = measure_host(cases), []
+    for norm in (False, True):
+        found = {name: round(times[norm, name].median_us, 1) for name in CALLS}
+        row = {"layout": f"{layout}, {FEW} tokens", "norm": norm, "direction": "host, forward"}
+        rows.append(row | {"microseconds": found})
+    return rows
+
+
 def table_of(record: dict) -> str:
     """The record as docs/projections.md has it: microseconds, and of ours per cent of the copy."""
     names = ["copy", *CALLS]
     lines = [f"| layout | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
-    for row in record["rows"]:
+    for row in record["rows"] + record["host"]:
         times = row["microseconds"]
         cells = [f"{times[name]:.1f}" if name in times else "" for name in names]
-        cells[1] += f" ({times['copy'] / times[names[1]]:.0%})".replace("%", " %")
+        if "copy" in times:
+            cells[1] += f" ({times['copy'] / times[names[1]]:.0%})".replace("%", " %")
         weights = ", weights" if row["norm"] else ""
         lines.append(f"| {row['layout']}{weights}, {row['direction']} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
+def measured() -> dict[str, list[dict]]:
+    return {"rows": recorded(), "host": of_the_host()}
+
+
 def main(arguments: list[str]) -> int:
-    return tables.run(arguments, __doc__, lambda: {"rows": recorded()}, table_of)
+    return tables.run(arguments, __doc__, measured, table_of)
 
 
 if __name__ == "__main__":
