@@ -444,4 +444,22 @@ def options_of(plan: Plan) -> dict[str, int | bool]:
 
 def run(plan: Plan, tensors: tuple[Tensor | None, ...]):
     """Launch a plan through Triton's JIT, which compiles what is new; return what it compiled."""
+    if torch.version.hip is not None:
+        tensors = addressed_alike(tensors)
     return kernel_of(plan)[(plan.programs,)](*tensors, **plan.arguments, **options_of(plan))
+
+
+def addressed_alike(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+    """The same memory, of which Triton for AMD believes each tensor to have as much as the largest.
+
+    It addresses up to 2 GiB as a buffer, and can't compile a choice between a pointer into one and
+    another pointer, as kernels for q and k make it. (3.7.1 ends the process, in some cases.)
+    """
+    largest = max([x.untyped_storage().nbytes() for x in tensors if x is not None])
+    if largest < 2**31:
+        return tensors
+    alike = tuple([None if x is None else x.detach() for x in tensors])
+    for x in alike:
+        if x is not None:
+            x.ptr_range = lambda: largest  # what it asks, if there is one
+    return alike

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from rope_kernels.launch.launch import kernel_of, options_of
+from rope_kernels.launch.launch import addressed_alike, kernel_of, options_of
 from rope_kernels.launch.plan import Plan, Tensors
 
 from ..child import Ended, Worker
@@ -211,6 +211,8 @@ def compile_plan(gpu: str, plan: Plan, tensors: Tensors) -> Compiled:
         plan: from `plan_of`; an experiment may change it.
         tensors: of that plan; on any device.
     """
+    if gpu.startswith("gfx"):
+        tensors = addressed_alike(tensors)
     return compile_for(gpu, kernel_of(plan), *tensors, **plan.arguments, **options_of(plan))
 
 
@@ -272,9 +274,9 @@ def _describe(argument):
         # a tensor without memory, on 'meta', is at 0 wherever it begins
         begin = argument.data_ptr() or argument.storage_offset() * argument.element_size()
         aligned = begin % 16 == 0
-        nbytes = argument.untyped_storage().nbytes()
+        nbytes = getattr(argument, "ptr_range", argument.untyped_storage().nbytes)
         dtype = str(argument.dtype).removeprefix("torch.")
-        return {"dtype": dtype, "aligned": aligned, "nbytes": nbytes}
+        return {"dtype": dtype, "aligned": aligned, "nbytes": nbytes()}
     if is_named_tuple(type(argument)):
         values = [_describe(item) for item in argument]
         return {"name": type(argument).__name__, "fields": argument._fields, "values": values}

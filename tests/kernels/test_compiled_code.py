@@ -23,9 +23,10 @@ from rope_kernels import (
     rope_qk,
     rope_to_cache,
 )
+from rope_kernels.launch import launch
 from rope_kernels.machine.engine import Engine
 from rope_lab.compiler.compile import compile_call, compile_plan
-from rope_lab.compiler.plans import plan_of
+from rope_lab.compiler.plans import plan_for, plan_of
 from rope_lab.compiler.stages import opcodes, operations
 
 pytest.importorskip("triton", reason="needs Triton")
@@ -295,3 +296,38 @@ def test_pairs_side_by_side_are_read_and_written_16_bytes_at_a_time(tensor_forma
         code = compile_call("sm_90", rope_fw, t, rope, tensor_format, **options)
         assert set(code.stores) == {16} and code.loads[16] >= sum(code.stores.values()), code
         assert code.spilled == 0, code
+
+
+def on_meta(*shape):
+    return torch.empty(shape, dtype=torch.bfloat16, device="meta")
+
+
+def a_cache_and_few_tokens():
+    q, k, v, ids = on_meta(S, 32, D), on_meta(S, H, D), on_meta(S, H, D), on_meta(S).long()
+    caches = on_meta(2**17, 16, H, D), on_meta(2**17, 16, H, D)  # 4 GiB each
+    rope = RotaryPositionEmbedding(D).to("meta")
+    given = q, k, v, rope, *caches, ids
+    return plan_for(Engine.AMD, rope_to_cache, *given, position_ids=ids)
+
+
+def a_long_q_and_k():
+    q, k = on_meta(2**18, 1, 64, D), on_meta(2**18, 1, H, D)
+    return plan_for(Engine.AMD, rope_qk, q, k, RotaryPositionEmbedding(D).to("meta"))
+
+
+@pytest.mark.parametrize("plan_and_tensors", (a_cache_and_few_tokens, a_long_q_and_k))
+def test_amd_compiles_where_only_some_tensors_are_above_2_gib(plan_and_tensors, monkeypatch):
+    """Triton's compiler for AMD can't, if it knows. So a launch there doesn't tell it."""
+    plan, tensors = plan_and_tensors()
+    assert min(compile_plan("gfx942", plan, tensors).stores) == 16
+    known = pytest.importorskip("triton.backends.amd.compiler").HIPBackend.is_within_2gb
+    told = []
+
+    def kernel(*given, **_):
+        told.append({known(x) for x in given[: len(tensors)] if x is not None})
+
+    monkeypatch.setattr(launch, "kernel_of", lambda plan: {(plan.programs,): kernel})
+    launch.run(plan, tensors)
+    monkeypatch.setattr(torch.version, "hip", "7.2")
+    launch.run(plan, tensors)
+    assert told == [{True, False}, {False}]
