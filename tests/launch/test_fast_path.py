@@ -501,6 +501,12 @@ def test_calls_with_other_tensors_or_options_have_other_signatures(remembering):
     assert None not in entries and len(set(entries)) == len(entries) == 45
 
 
+def test_one_start_of_a_projection_has_a_signature(remembering):
+    """It is a tensor by then. A number would have none, and the call would be checked each time."""
+    packed = PackedFormat(2, 1, "qkv", "sbhd", "sbhd")
+    assert entry_of(torch.randn(4, 2, 8), packed=packed, start_positions=3) is not None
+
+
 def test_a_module_that_was_changed_has_another_signature(remembering):
     module = RotaryPositionEmbedding(8)
     entries = [entry_of(T, freqs=module)]
