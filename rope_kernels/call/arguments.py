@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..embedding import AnglesPerPair, RotaryPositionEmbedding
-from .formats import TensorFormat
+from .formats import BATCHED_FORMATS, TensorFormat
 from .packed_format import PackedFormat
 from .positions import CpOrder
 
@@ -191,7 +191,8 @@ class Call:
         if isinstance(self.cu_seqlens, Tensor):
             return max(0, self.cu_seqlens.numel() - 1)
         t, tensor_format = self.tensors[0], self.tensor_format
-        if not (isinstance(t, Tensor) and isinstance(tensor_format, str) and "b" in tensor_format):
+        batched = isinstance(tensor_format, str) and tensor_format in BATCHED_FORMATS
+        if not (batched and isinstance(t, Tensor)) or t.is_nested:
             return None
         dims = len(tensor_format) - (self.packed is not None)
         return t.shape[tensor_format.index("b")] if t.dim() == dims else None

@@ -11,6 +11,7 @@ from torch import Tensor
 
 TensorFormat = Literal["sbhd", "bshd", "bhsd", "thd"]
 FORMATS: tuple[str, ...] = get_args(TensorFormat)
+BATCHED_FORMATS = tuple([name for name in FORMATS if "b" in name])
 
 
 def view_as_sbhd(t: Tensor, tensor_format: str) -> Tensor:

@@ -58,6 +58,16 @@ REFUSED = {
         ValueError,
         r"position_ids has shape \(7, 2\)",
     ),
+    "an unknown format, with a start": (
+        {"tensor_format": "shdb", "start_positions": 1},
+        ValueError,
+        "tensor_format is 'shdb'",
+    ),
+    "a nested tensor, with a start": (
+        {"qkv": lambda qkv: torch.nested.nested_tensor([*qkv]), "start_positions": 1},
+        ValueError,
+        "qkv has layout of a nested tensor",
+    ),
     "sequences of a dense batch": (
         {"cu_seqlens": torch.tensor([0, 7])},
         ValueError,
