@@ -239,6 +239,8 @@ def test_run_all_and_a_slider_that_moves_a_picture(browser, lab):
     page.page.wait_for_function(
         "old => document.querySelector('.widget-vbox .widget-html img').src !== old", arg=before
     )
+    # the sentence is a widget of its own, and may come later than the picture
+    explorer.locator(".widget-html", has_text="m - n = 4").wait_for(timeout=20_000)
     assert said.inner_text().startswith("m - n = 4") and said.inner_text() != then
     assert picture.get_attribute("alt") == f"Rotation explorer: {said.inner_text()}"
     assert picture.evaluate("image => image.complete && image.naturalWidth > 0")
