@@ -4,9 +4,8 @@
     python -m benchmarks.caches --out benchmarks/results/nvidia-h200-caches.json
 
 Decoding is timed in CUDA graphs of 20 calls, in turns, with all of it in L2; the prompt of 8192
-tokens cold.
-32 heads of 128 elements and 8 of keys, bf16, pages of 16 positions, angles on the fly; others read
-a table. Some of the others do a little more or less; the labels in `CALLS` say what.
+tokens cold. 32 heads of 128 elements and 8 of keys, bf16, pages of 16 positions, angles on the fly;
+others read a table. Some of the others do a little more or less; the labels in `CALLS` say what.
 """
 
 import statistics

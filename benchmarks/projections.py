@@ -197,10 +197,11 @@ def of_the_host() -> list[dict]:
     from rope_lab.timing import measure_host
 
     torch._dynamo.reset()
-    layout, names = LAYOUTS[0], [(norm, name) for norm in (False, True) for name in CALLS]
+    layout = LAYOUTS[0]
     cases = {
-        (norm, name): timed(CALLS[name], Inputs(layout, norm, FEW), "forward")
-        for norm, name in names
+        (norm, name): timed(call, Inputs(layout, norm, FEW), "forward")
+        for norm in (False, True)
+        for name, call in CALLS.items()
     }
     times, rows = measure_host(cases), []
     for norm in (False, True):

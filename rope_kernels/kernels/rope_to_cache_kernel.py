@@ -34,14 +34,8 @@ def slots_of_tokens(tokens, slots_ptr, listed, cache_slots, page):
 
 
 @triton.jit
-def token_offsets(slots, strides):
-    """Elements from the start of a cache to each token's slot, (positions,)."""
-    return slots.block * strides[0] + slots.place * strides[1]
-
-
-@triton.jit
 def rows_at(mine, ptr, token_offset, h_stride, d_stride, exists):
-    """`RowPointers` of this program's rows, whose tokens are so far from `ptr`."""
+    """`RowPointers` of this program's rows, whose tokens are so many elements from `ptr`."""
     row_offset = (mine.row.to(tl.int64) * h_stride)[None, :, :]
     pointers = ptr + (token_offset[:, None, None] + row_offset)
     return RowPointers(pointers, d_stride, mine.exists & exists)
@@ -50,8 +44,8 @@ def rows_at(mine, ptr, token_offset, h_stride, d_stride, exists):
 @triton.jit
 def rows_in_cache(mine, slots, ptr, strides):
     """`RowPointers` of this program's rows in a cache, whose strides are of block, place, h, d."""
-    exists = slots.exists[:, None, None]
-    return rows_at(mine, ptr, token_offsets(slots, strides), strides[2], strides[3], exists)
+    offset, exists = slots.block * strides[0] + slots.place * strides[1], slots.exists
+    return rows_at(mine, ptr, offset, strides[2], strides[3], exists[:, None, None])
 
 
 @triton.jit

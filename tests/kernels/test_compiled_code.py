@@ -99,17 +99,11 @@ def test_fp8_is_stored_where_its_elements_were_loaded(interleaved):
     """Or threads would exchange elements, and find the angles of both places."""
 
     def sines_and_exchanges(dtype):
-        q, k, rope = (
-            bf16(S, 32, D),
-            bf16(S, H, D),
-            RotaryPositionEmbedding(D, interleaved=interleaved),
-        )
+        q, k, ids = bf16(S, 32, D), bf16(S, H, D), torch.arange(S)
+        rope = RotaryPositionEmbedding(D, interleaved=interleaved)
         caches = torch.zeros(2, 8, 16, H, D, dtype=dtype)
-        ids = torch.arange(S)
-        given = q, k, k.clone(), rope, *caches, ids
-        code = compile_call(
-            "sm_90", rope_to_cache, *given, position_ids=ids, interleaved=interleaved
-        )
+        options = {"position_ids": ids, "interleaved": interleaved}
+        code = compile_call("sm_90", rope_to_cache, q, k, k.clone(), rope, *caches, ids, **options)
         return opcodes(code, "sass", keep="^(MUFU.SIN|SHFL)")
 
     assert sines_and_exchanges(torch.float8_e4m3fn) == sines_and_exchanges(torch.bfloat16)
