@@ -1,0 +1,85 @@
+"""A CUDA graph reads and writes memory by its addresses, so what replays it must keep that memory.
+
+Who lets go of the call frees the tensors in it, and a replay then writes where others have theirs.
+"""
+
+import contextlib
+import gc
+import weakref
+from functools import partial
+
+import pytest
+import torch
+
+from benchmarks import caches
+from benchmarks.gpu import GPU
+from rope_lab.steps import fingerprint, own_cache
+
+WAYS = {
+    "15": own_cache.in_a_graph,
+    "fingerprint": fingerprint._graph_of,
+    "benchmarks": lambda call: GPU().captured(call)[0],
+    "caches": lambda call: caches.graph_of(call).replay,
+}
+
+
+@pytest.fixture(params=WAYS.values(), ids=WAYS)
+def in_a_graph(request):
+    return request.param
+
+
+class GraphWithoutGpu:
+    """Holds nothing, as a graph does: it knows addresses alone."""
+
+    def replay(self) -> None: ...
+
+
+@pytest.fixture
+def without_a_gpu(monkeypatch):
+    """Capturing does nothing but call."""
+
+    def nothing(*args):
+        return contextlib.nullcontext()
+
+    def stream():
+        return type("Stream", (), {"wait_stream": lambda self, other: None})()
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", GraphWithoutGpu)
+    monkeypatch.setattr(torch.cuda, "graph", nothing)
+    monkeypatch.setattr(torch.cuda, "stream", nothing)
+    monkeypatch.setattr(torch.cuda, "synchronize", nothing)
+    monkeypatch.setattr(torch.cuda, "Stream", stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", stream)
+
+
+def test_what_replays_keeps_what_the_call_reads_and_writes(in_a_graph, without_a_gpu):
+    x, out = torch.ones(3), torch.empty(3)
+    seen = [weakref.ref(x), weakref.ref(out)]
+    replay = in_a_graph(partial(torch.add, x, x, out=out))
+    del x, out
+    gc.collect()
+    assert all(ref() is not None for ref in seen)
+    del replay
+    gc.collect()
+    assert all(ref() is None for ref in seen)
+
+
+@pytest.mark.gpu
+def test_a_replay_after_others_took_all_memory_that_is_free(in_a_graph):
+    size = 2**22
+    out = torch.zeros(size, device="cuda")
+
+    def make():
+        x = torch.arange(size, device="cuda", dtype=torch.float32)
+        return in_a_graph(lambda: out.add_(x))
+
+    replay = make()
+    gc.collect()
+    others = [torch.full((size,), -1e9, device="cuda") for _ in range(16)]
+    out.zero_()
+    replay()
+    torch.cuda.synchronize()
+    times = out[1].item()
+    assert times >= 1
+    assert torch.equal(out, times * torch.arange(size, device="cuda", dtype=torch.float32))
+    assert all(torch.equal(other, torch.full_like(other, -1e9)) for other in others)
