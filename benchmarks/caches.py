@@ -19,6 +19,7 @@ from torch import Tensor
 
 from benchmarks import tables
 from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_qk, rope_to_cache
+from rope_lab.timing import in_a_graph, measure
 
 HEADS, KV_HEADS, D, PAGE, POSITIONS = 32, 8, 128, 16, 4096
 FP8 = torch.float8_e4m3fn
@@ -142,28 +143,17 @@ COPIES = {"copy of 96 head rows": 96, "copy of 88, as with fp8": 88}
 
 def in_graphs(cases: dict[str, Callable[[], object]]) -> dict[str, float]:
     """Microseconds of one of many calls in a CUDA graph, for each case; they take turns."""
-    graphs = {name: graph_of(call) for name, call in cases.items()}
+    graphs = {name: in_a_graph(call, IN_A_GRAPH) for name, call in cases.items()}
     times = {name: [] for name in cases}
     for _ in range(REPLAYS):
-        for name, graph in graphs.items():
+        for name, replay in graphs.items():
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
-            graph.replay()
+            replay()
             end.record()
             torch.cuda.synchronize()
             times[name].append(1e3 * start.elapsed_time(end) / IN_A_GRAPH)
     return {name: round(statistics.median(found), 2) for name, found in times.items()}
-
-
-def graph_of(call: Callable[[], object]) -> torch.cuda.CUDAGraph:
-    for _ in range(3):
-        call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(IN_A_GRAPH):
-            call()
-    return graph
 
 
 def cases_of(tokens: int) -> dict[str, Callable[[], object]]:
@@ -175,8 +165,6 @@ def cases_of(tokens: int) -> dict[str, Callable[[], object]]:
 
 def recorded() -> dict[str, dict[str, float]]:
     """Call -> tokens -> microseconds."""
-    from rope_lab.timing import measure
-
     found: dict[str, dict[str, float]] = {name: {} for name in (*CALLS, *CALLS_OF_FP8, *COPIES)}
     for tokens in TOKENS:
         for name, microseconds in in_graphs(cases_of(tokens)).items():

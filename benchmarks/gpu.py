@@ -9,7 +9,13 @@ from dataclasses import dataclass
 import torch
 
 from rope_lab.records import circumstances
-from rope_lab.timing import Timing, measure, measure_host, require_compiled_kernels
+from rope_lab.timing import (
+    Timing,
+    in_a_graph,
+    measure,
+    measure_host,
+    require_compiled_kernels,
+)
 
 _ASKED = ("clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem", "temperature.gpu",
           "power.limit")  # fmt: skip
@@ -57,21 +63,8 @@ class GPU:
 
     def captured(self, call: Callable) -> tuple[Callable, tuple[torch.Tensor, ...]]:
         """The call as a CUDA graph: a function that replays it, and what the replay writes."""
-        warm_up = torch.cuda.Stream()
-        warm_up.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(warm_up):
-            for _ in range(3):
-                call()
-        torch.cuda.current_stream().wait_stream(warm_up)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            results = call()
-
-        def replay() -> None:
-            graph.replay()
-
-        replay.holds = call, results  # the graph reads and writes the memory of both
-        return replay, results
+        replay = in_a_graph(call)
+        return replay, replay.results
 
     def free(self) -> None:
         """Give back the memory of a case before the next."""

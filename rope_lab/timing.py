@@ -78,6 +78,39 @@ def measure_host(
     return {name: _summary(samples[1:]) for name, samples in by_round.items()}
 
 
+@dataclass(frozen=True)
+class Replay:
+    """A CUDA graph of calls, which replays it when it is called, and returns their results.
+
+    A graph knows addresses alone. What it reads and writes lives as long as the call and its
+    results, so they are kept beside it.
+    """
+
+    graph: torch.cuda.CUDAGraph
+    call: Callable[[], object]
+    results: object  # of the last call, in the graph's own memory
+
+    def __call__(self) -> object:
+        self.graph.replay()
+        return self.results
+
+
+def in_a_graph(call: Callable[[], object], times: int = 1) -> Replay:
+    """Capture so many calls, one after the other, in a CUDA graph; nothing of it has run yet."""
+    warm_up = torch.cuda.Stream()
+    warm_up.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(warm_up):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(warm_up)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(times):
+            results = call()
+    return Replay(graph, call, results)
+
+
 def require_compiled_kernels() -> None:
     if not torch.cuda.is_available():
         raise RuntimeError("there is no GPU to measure on")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..timing import require_compiled_kernels
+from ..timing import in_a_graph, require_compiled_kernels
 
 CALLS = 32  # in a row: you wait for the host or for the device, whichever is slower
 CHANGES = (  # in the order in which notebook 08 asks
@@ -46,12 +46,12 @@ def fingerprint(changes: Changes) -> dict[str, float | None]:
     row = _row([changes.as_it_is])
     rows = {
         "as it is": row,
-        "in a graph": _graph_of(row),
+        "in a graph": in_a_graph(row),
         "half the programs": _row([changes.half_the_programs]),
         "twice the arithmetic": _row([changes.twice_the_arithmetic]),
         "twice the dtype": _row([changes.twice_the_dtype]),
-        "cold L2": _graph_of(_row(changes.eighths)),
-        "warm L2": _graph_of(_row(changes.eighths[:1])),
+        "cold L2": in_a_graph(_row(changes.eighths)),
+        "warm L2": in_a_graph(_row(changes.eighths[:1])),
     }
     us = _waits({name: row for name, row in rows.items() if row})
     found = {"us": round(us["as it is"], 2)}
@@ -66,16 +66,6 @@ def _row(calls: Sequence[Call | None]) -> Call | None:
     if None in calls:
         return None
     return lambda: [calls[place % len(calls)]() for place in range(CALLS)]
-
-
-def _graph_of(row: Call) -> Call:
-    """Record what `row` queues; replay it with one call."""
-    row()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        row()
-    return graph.replay
 
 
 def _waits(rows: dict[str, Call]) -> dict[str, float]:

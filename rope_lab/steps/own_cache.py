@@ -1,7 +1,5 @@
 """What notebook 15 asks for and measures: rows into slots of a cache. Importing it loads Triton."""
 
-from collections.abc import Callable
-
 import torch
 import triton
 import triton.language as tl
@@ -64,15 +62,3 @@ def write_to_slots(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots
     strides = k_cache.stride()[:-1]
     given = k, v, k_cache, v_cache, slots, k_cache.shape[1]
     write_kernel[(tokens,)](*given, *strides, H=h, D=d, num_warps=1)
-
-
-def in_a_graph(call: Callable[[], object], times: int = 10) -> Callable[[], None]:
-    """What replays a CUDA graph of so many calls."""
-    for _ in range(3):
-        call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(times):
-            call()
-    return graph.replay

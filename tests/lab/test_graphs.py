@@ -11,21 +11,7 @@ from functools import partial
 import pytest
 import torch
 
-from benchmarks import caches
-from benchmarks.gpu import GPU
-from rope_lab.steps import fingerprint, own_cache
-
-WAYS = {
-    "15": own_cache.in_a_graph,
-    "fingerprint": fingerprint._graph_of,
-    "benchmarks": lambda call: GPU().captured(call)[0],
-    "caches": lambda call: caches.graph_of(call).replay,
-}
-
-
-@pytest.fixture(params=WAYS.values(), ids=WAYS)
-def in_a_graph(request):
-    return request.param
+from rope_lab.timing import in_a_graph
 
 
 class GraphWithoutGpu:
@@ -52,7 +38,7 @@ def without_a_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_stream", stream)
 
 
-def test_what_replays_keeps_what_the_call_reads_and_writes(in_a_graph, without_a_gpu):
+def test_what_replays_keeps_what_the_call_reads_and_writes(without_a_gpu):
     x, out = torch.ones(3), torch.empty(3)
     seen = [weakref.ref(x), weakref.ref(out)]
     replay = in_a_graph(partial(torch.add, x, x, out=out))
@@ -65,7 +51,7 @@ def test_what_replays_keeps_what_the_call_reads_and_writes(in_a_graph, without_a
 
 
 @pytest.mark.gpu
-def test_a_replay_after_others_took_all_memory_that_is_free(in_a_graph):
+def test_a_replay_after_others_took_all_memory_that_is_free():
     size = 2**22
     out = torch.zeros(size, device="cuda")
 
