@@ -65,7 +65,5 @@ def test_a_replay_after_others_took_all_memory_that_is_free():
     out.zero_()
     replay()
     torch.cuda.synchronize()
-    times = out[1].item()
-    assert times >= 1
-    assert torch.equal(out, times * torch.arange(size, device="cuda", dtype=torch.float32))
+    assert torch.equal(out, torch.arange(size, device="cuda", dtype=torch.float32))
     assert all(torch.equal(other, torch.full_like(other, -1e9)) for other in others)
