@@ -1,8 +1,7 @@
 """Write what notebooks/index.toml says into README and the notebooks: `make index`.
 
 The index is the one source of titles, questions, minutes, hardware, prerequisites and order. They
-are shown in README's table, in the map of the first notebook, and in the first and last cell of
-every notebook. tests/notebooks/test_notebook_index.py holds all of these places equal to the index.
+are shown in README's table, and in the first and last cell of every notebook. tests/notebooks/test_notebook_index.py holds all of these places equal to the index.
 The link "Solution" of an exercise gets the place of its solution.
 
 `repository` in it, as "owner/name", brings badges, links that open a notebook on GitHub or in
@@ -26,7 +25,6 @@ INDEX = "notebooks/index.toml"
 NBSP = "\u00a0"  # in README's narrow column a line must not break before 'min'
 
 README_HEAD = "| | question | afterwards you can | core |\n|---|---|---|---|\n"
-MAP_HEAD = "| notebook | the question it answers | time | hardware |\n|---|---|---|---|\n"
 CELL_HEAD = "| | |\n|---|---|\n"
 COLAB = "https://colab.research.google.com/github"
 RAW = "https://raw.githubusercontent.com"
@@ -54,7 +52,6 @@ class Entry:
     minutes: int
     you_need: str
     hardware: str
-    hardware_in_brief: str
     core: str = ""
     afterwards: str = ""
     announcement: str = ""
@@ -88,11 +85,6 @@ class Entry:
     def link(self, folder: str = "") -> str:
         """Its number and title, linked; `folder` leads from the reader's page to notebooks/."""
         return f"[{self.label} {self.title}]({folder}{self.file})"
-
-    def row(self, first: str) -> str:
-        """Its line in the map."""
-        cells = (first, self.question, f"{self.minutes} min", self.hardware_in_brief)
-        return f"| {' | '.join(cells)} |\n"
 
     def row_of_readme(self) -> str:
         """Its line in README's table."""
@@ -234,15 +226,6 @@ def anchor(heading: str) -> str:
     return heading.strip().replace(" ", "-")
 
 
-def the_map(index: Index, here: Entry) -> str:
-    """Every notebook, with its detours; the row of the one that shows the map has no link."""
-    rows = []
-    for entry in index.entries():
-        name = f"{entry.label} {entry.title}" if entry is here else entry.link()
-        rows.append(entry.row(name))
-    return MAP_HEAD + "".join(rows)
-
-
 def table_of_readme(index: Index) -> str:
     """The notebooks of the road, the sum of their minutes, and what is beyond it."""
     rows = [entry.row_of_readme() for entry in index.road if not entry.beyond]
@@ -356,13 +339,6 @@ def notebook(text: str, entry: Entry, index: Index) -> str:
         edited.append(_edit(cell, task_of_exercise))
     if not entry.is_deeper:
         edited.append(_edit(cells[-1], lambda source: last_cell(source, entry, index)))
-    if entry is index.road[0]:
-        wanted = the_map(index, entry)
-        maps = [cell for cell in cells if MAP_HEAD in "".join(cell["source"])]
-        if len(maps) != 1:
-            raise ValueError("the map has to be in exactly one cell")
-        pattern = _pattern_of_table(MAP_HEAD)
-        edited.append(_edit(maps[0], lambda source: _replace(source, pattern, wanted, "map")))
     if not any(edited):
         return text
     end = "\n" if text.endswith("\n") else ""

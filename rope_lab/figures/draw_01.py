@@ -1,4 +1,4 @@
-"""Drawings of notebook 01: a turn in the plane, a table of scores, and how fast pairs turn."""
+"""Drawings of notebook 01: turns in the plane, and a table of scores."""
 
 import math
 
@@ -35,20 +35,15 @@ def scores(table: Tensor) -> None:
     draw.finish(figure, "Scores are equal along diagonals", words)
 
 
-def fast_and_slow(theta: Tensor, positions: int) -> None:
-    """Cosines of three pairs over the positions, and the wavelengths of all pairs."""
-    position, wavelength = torch.arange(0, positions + 1), 2 * math.pi / theta
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.2), width_ratios=(1.5, 1))
-    for pair, color in ((32, draw.BLUE), (40, draw.ORANGE), (50, draw.GREEN)):
-        left.plot(position, torch.cos(position * theta[pair]), color=color, label=f"pair {pair}")
-    left.set(xlabel="position", ylabel="cos(position · θ)")
-    figure.legend(loc="outside lower center", ncols=3)
-    right.semilogy(wavelength)
-    right.axhline(positions, color=draw.RED, linestyle="--")
-    right.text(0, positions * 1.4, f"{positions} positions", color=draw.RED)
-    right.set(xlabel="pair i", ylabel="wavelength (positions)")
-    slow = int((wavelength > positions).sum())
-    words = "Left: pair 50 makes about half a turn. Right: wavelengths pass "
-    words += f"{positions} at pair {len(theta) - slow}."
-    title = f"{slow} of {len(theta)} pairs do not finish a turn in {positions} positions"
-    draw.finish(figure, title, words)
+def two_turns(m: int, n: int, degrees: int) -> None:
+    """A query at position m and a key at position n, each turned by its position times degrees."""
+    figure, ax = plt.subplots(figsize=(3.6, 3.4))
+    draw.plane(ax)
+    for name, start, position, color in (("q", 70, m, draw.BLUE), ("k", 20, n, draw.ORANGE)):
+        for turn, dashed in ((0, True), (position * degrees, False)):
+            angle = math.radians(start + turn)
+            draw.vector(
+                ax, (math.cos(angle), math.sin(angle)), color, "" if dashed else name, dashed
+            )
+    words = f"The query turns from 70° by {m * degrees}°, the key from 20° by {n * degrees}°."
+    draw.finish(figure, f"m \u2212 n = {m - n} decides the score", words)

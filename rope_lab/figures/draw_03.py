@@ -1,33 +1,44 @@
-"""Drawings of notebook 03 and its detour: who loads what, who waits for whom, measured times."""
+"""Drawings of notebook 03: who loads what, and the speed over BLOCK."""
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
+from matplotlib.patches import Rectangle
 
 from . import style as draw
-from .style import BLUE, GREEN, INK, ORANGE, PALE, PROGRAM_COLORS, RED, WIDTH
-
-_CELL = 0.86  # of an element, which is 1 wide
-
-# by warps: marker, size, color; where curves lie on one line, each still shows around the next
-_MARKERS = {1: ("o", 11, BLUE), 2: ("s", 8, ORANGE), 4: ("^", 5, GREEN), 8: ("D", 5, RED)}
+from .style import BLUE, GREEN, INK, ORANGE, PALE, PROGRAM_COLORS, WIDTH
 
 
-def who_loads_what(n: int, block: int) -> None:
-    """Elements in a row, colored by the program that handles them; the masked tail is hollow."""
-    programs = -(-n // block)
-    figure, ax = plt.subplots(figsize=(8.0, 1.9))
-    for program, color in enumerate(PROGRAM_COLORS[:programs]):
-        first, last = program * block, (program + 1) * block - 1
-        for i in range(first, last + 1):
-            draw.box(ax, i, 0, _CELL, _CELL, color, str(i), exists=i < n)
-        ax.plot([first - 0.4, last + 0.4], [-0.62] * 2, color=color)
-        draw.write(ax, (first + last) / 2, -1.0, f"program {program}", fontsize=11)
-    beyond = programs * block - n
-    draw.bare(ax, (-0.7, programs * block - 0.3), (-1.3, 0.6), aspect="equal")
-    words = f"{programs * block} boxes in a row, {block} for each of {programs} programs. The last "
-    words += f"{beyond} are hollow."
-    title = f"The mask keeps program {programs - 1} from {beyond} elements that do not exist"
+def who_loads_what(stride: int) -> None:
+    """What a program, its first warp and that warp's lane 0 load from memory.
+
+    Elements have 4 bytes and are `stride` apart. A program has 512 of them and four warps. A lane
+    loads four neighbors if they are neighbors in memory, too.
+    """
+    columns, rows, block = 256, 4, 512  # of the picture: 1 KiB in a row
+    memory = np.zeros(rows * columns, dtype=int)
+    elements = np.arange(rows * columns // stride)
+    lane = elements % block // (4 if stride == 1 else 1)
+    shades = 1 + (elements < block) + (lane < 32) * (elements < block)
+    shades += (lane == 0) & (elements < block)
+    memory[elements * stride] = shades
+    names = {
+        "no element": "none",
+        "other programs": PALE,
+        "the program": "#a9cdec",
+        "its first warp": BLUE,
+        "lane 0": ORANGE,
+    }
+    figure, ax = plt.subplots(figsize=(WIDTH, 2.6))
+    look = {"vmin": 0, "vmax": 4, "aspect": "auto", "interpolation": "none"}
+    ax.imshow(memory.reshape(rows, columns), cmap=ListedColormap(list(names.values())), **look)
+    ax.set(xlabel="place within a row of 1 KiB, in elements", ylabel="row of memory")
+    ax.set_yticks(range(rows))
+    edge = {"edgecolor": INK, "linewidth": 0.8}
+    patches = [Rectangle((0, 0), 1, 1, facecolor=color, **edge) for color in names.values()]
+    figure.legend(patches, names, loc="outside lower center", ncols=5, handlelength=1.2)
+    title = f"With stride {stride}, a warp uses one in {stride} of the bytes that memory sends"
+    words = f"{rows} rows of {columns} places, of which every {stride}th has an element."
     draw.finish(figure, title, words)
 
 
@@ -52,83 +63,16 @@ def warps_and_lanes(warps: int, per_lane: int, element_bytes: int = 4) -> None:
     draw.finish(figure, title, words)
 
 
-def every_eighth(sectors: int) -> None:
-    """Sectors of eight elements in memory; a warp of the strided copy wants one in each."""
-    figure, ax = plt.subplots(figsize=(WIDTH, 1.9))
-    for sector in range(sectors):
-        left, target = 9 * sector, 9 * (sectors - 1) / 2 + sector - 1.5
-        draw.frame(ax, left + 3.5, 2.0, 8.24, 1.24, linewidth=1.2)
-        draw.write(ax, left + 3.5, 3.15, "one sector, 32 bytes", fontsize=9.5)
-        for i in range(8):
-            color = BLUE if i == 0 else PALE
-            draw.box(ax, left + i, 2.0, _CELL, _CELL, color, str(8 * sector + i))
-        draw.arrow(ax, (left, 1.35), (target, -0.5), BLUE, mutation_scale=10)
-        draw.box(ax, target, -1.0, _CELL, _CELL, BLUE, str(8 * sector))
-    _name_the_rows(ax, -1.2, 2.0, -1.0)
-    draw.bare(ax, (-3.0, 9 * sectors - 0.3), (-1.6, 3.4), aspect="equal")
-    words = f"{sectors} sectors of eight elements. The strided copy takes the first element of "
-    words += "each, which is blue, and leaves seven, which are pale."
-    draw.finish(figure, "Of eight elements that memory sends, one is used", words)
-
-
-def _name_the_rows(ax: Axes, right: float, x: float, out: float) -> None:
-    ax.text(right, x, "x", ha="right", va="center")
-    ax.text(right, out, "out", ha="right", va="center")
-
-
-def host_and_device(host: float, small: float, large: float, calls: int) -> None:
-    """A sketch of calls in a row, with short and with long kernels: who waits for whom."""
-    figure, axes = plt.subplots(2, 1, figsize=(8.0, 3.8), sharex=True)
-    _queue(axes[0], host, small, calls, "16 elements: the device waits for the host")
-    _queue(axes[1], host, large, calls, "16 million elements: the host is ahead")
-    axes[1].set_xlabel("microseconds (a sketch)")
-    words = f"Two timelines of {calls} calls. Above, each short kernel starts when its call has "
-    words += "been queued, and the device is idle in between. Below, the host has queued all calls "
-    words += "while the device still runs, without a gap."
-    draw.finish(figure, "", words)
-
-
-def _queue(ax: Axes, host: float, device: float, calls: int, title: str) -> None:
-    """When the host queues each call, and when the device runs it."""
-    starts = [host]  # the first runs once it is queued; the next also waits for the one before
-    for call in range(1, calls):
-        starts.append(max((call + 1) * host, starts[-1] + device))
-    numbers = [str(call) for call in range(calls)]
-    queued = [call * host for call in range(calls)]
-    draw.spans(ax, 1, queued, [host] * calls, PROGRAM_COLORS[:calls], numbers)
-    draw.spans(ax, 0, starts, [device] * calls, PROGRAM_COLORS[:calls], numbers)
-    ax.set(ylim=(-0.5, 1.5), title=title)
-    ax.set_yticks([0, 1], ["device runs", "host queues"])
-
-
-def curves(host, device, sizes: list[int]) -> None:
-    """Host and device time against the number of elements; beside it the larger of the two."""
-    figure, (parts, larger) = plt.subplots(1, 2, figsize=(WIDTH, 4.5), sharey=True)
-    for who, color, marker in (("PyTorch", BLUE, "o"), ("ours", GREEN, "^")):
-        cases, look = [f"{who}, {n} elements" for n in sizes], {"color": color, "marker": marker}
-        us = np.array([[clock[case].median_us for case in cases] for clock in (host, device)])
-        parts.semilogx(sizes, us[0], linestyle="--", label=f"{who}, host", **look)
-        parts.semilogx(sizes, us[1], label=f"{who}, device", **look)
-        larger.semilogx(sizes, us.max(axis=0), **look)
-    parts.set(ylabel="microseconds", title="Host time is flat, device time grows")
-    larger.set(title="A call costs the larger of the two")
-    for ax in (parts, larger):
-        draw.log_ticks(ax, "y", [2.5 * 2**e for e in range(12)])
-        ax.set(xlabel="elements (fp32)")
-        ax.grid(True)
-    figure.legend(loc="outside lower center", ncols=4)
-    words = f"Left, host and device times from {sizes[0]} to {sizes[-1]} elements, PyTorch's and "
-    words += "ours. Right, the larger of the two for each: flat at first, then rising with the "
-    words += "device time."
-    draw.finish(figure, "", words, host.source)
-
-
 def block_sweep(measurement, blocks: list[int]) -> None:
     """Per cent of copy bandwidth against BLOCK."""
     figure, ax = plt.subplots(figsize=(8.0, 3.7))
-    cases = {block: f"block {block}" for block in blocks}
-    share = _over_blocks(ax, measurement, "copy", cases, marker="o", color=GREEN)
-    ax.set_ylabel("% of copy bandwidth")
+    copy = measurement["copy"].median_us
+    share = {block: 100 * copy / measurement[f"block {block}"].median_us for block in blocks}
+    ax.plot(share.keys(), share.values(), marker="o", color=GREEN)
+    ax.axhline(100, color=INK, linewidth=1.0, linestyle=":")
+    draw.log_ticks(ax, "x", blocks[::2])
+    ax.set(xlabel="BLOCK, elements of a program", ylabel="% of copy bandwidth", ylim=(0, None))
+    ax.grid(True)
     enough = next((block for block in blocks if share[block] >= 95), None)
     title = "No BLOCK reaches 95 % of copy bandwidth"
     if enough:
@@ -136,34 +80,3 @@ def block_sweep(measurement, blocks: list[int]) -> None:
     points = ", ".join(f"{block}: {per_cent:.0f} %" for block, per_cent in share.items())
     words = f"Per cent of copy bandwidth over BLOCK. {points}."
     draw.finish(figure, title, words, measurement.source)
-
-
-def sweep_of_warps(measurement, sizes: list[int], blocks: list[int]) -> None:
-    """Per cent of copy bandwidth over BLOCK: a panel for each size, a line for each num_warps."""
-    figure, axes = plt.subplots(1, len(sizes), figsize=(WIDTH, 4.4), sharey=True)
-    for ax, n in zip(axes, sizes, strict=True):
-        for warps, (marker, size, color) in _MARKERS.items():
-            cases = {block: f"{n} elements, block {block}, {warps} warps" for block in blocks}
-            look = {"marker": marker, "markersize": size, "color": color}
-            label = f"num_warps={warps}" if ax is axes[0] else None
-            _over_blocks(ax, measurement, f"copy, {n} elements", cases, label=label, **look)
-        ax.set_title(f"{n / 2**20:.0f} Mi elements in fp32")
-    axes[0].set_ylabel("% of copy bandwidth")
-    figure.legend(loc="outside lower center", ncols=4)
-    words = "Per cent of copy bandwidth over BLOCK for 1, 2, 4 and 8 warps. The four curves lie "
-    words += "almost on one line."
-    title = "BLOCK decides; the number of warps hardly does"
-    draw.finish(figure, title, words, measurement.source)
-
-
-def _over_blocks(ax: Axes, measurement, copy: str, cases: dict[int, str], **look) -> dict:
-    """Draw and return the per cent of copy bandwidth of the cases that were measured."""
-    taken = {block: case for block, case in cases.items() if case in measurement.cases}
-    fastest = measurement[copy].median_us
-    share = {block: 100 * fastest / measurement[case].median_us for block, case in taken.items()}
-    ax.plot(share.keys(), share.values(), **look)
-    ax.axhline(100, color=INK, linewidth=1.0, linestyle=":")
-    draw.log_ticks(ax, "x", list(cases)[::2])
-    ax.set(xlabel="BLOCK, elements of a program", ylim=(0, None))
-    ax.grid(True)
-    return share

@@ -12,31 +12,8 @@ WRONG_NUMBERS = {
         (512, "two blocks side by side; these two overlap"),
         (1, "one program for each element"),
     ],
-    ("00", 3): [
-        (1_000_000, "elements, not bytes"),
-        (2_000_000, "half of it"),
-        (8_000_000, "four bytes for each element"),
-        (4_000_768, "masked places are counted"),
-        (32_000_000, "bits, not bytes"),
-    ],
-    ("01", 2): [
-        (0, "one of them is not turned, so it has no wrong way"),
-        (1, "which position the query has does not matter"),
-        (4, "the first row, or the diagonal"),
-        (9, "a query that is not turned does not help"),
-        (18, "the wrong scores, not the right ones"),
-        (24, "-n and n are the same angle for one n only"),
-    ],
-    ("01", 5): [
-        (14, "the base 10 000"),
-        (35, "the fast pairs, not the slow ones"),
-        (20, "2 pi is missing"),
-        (25, "half a turn"),
-        (58, "elements, not pairs"),
-        (32, "4096 positions"),
-    ],
-    ("02", 5): [
-        (1_622_016, "equation (4) as it is"),
+    ("02", 2): [
+        (1_622_016, "equation (3) as it is"),
         (835_584, "half of everything"),
         (704_512, "the last cat is left out"),
         (942_080, "F halved"),

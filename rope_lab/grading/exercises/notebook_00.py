@@ -19,14 +19,3 @@ FORGOTTEN_BLOCK = {
     "the last index of two blocks side by side; these two overlap": 511,
     "one program for each element; each has a whole block": 1,
 }
-
-# exercise 3: bytes of one million elements in bf16, read and written
-_ELEMENTS, _PLACES = 1_000_000, 3907 * 256
-COUNTED_BYTES = {
-    "elements, not bytes": _ELEMENTS,
-    "half of it: bytes that are only read, or elements that are read and written": 2 * _ELEMENTS,
-    "four bytes for each element, as in fp32": 8 * _ELEMENTS,
-    "masked places are counted, but a masked load reads nothing": 4 * _PLACES,
-    "places in blocks, not bytes": _PLACES,
-    "bits, not bytes": 8 * 4 * _ELEMENTS,
-}

@@ -1,21 +1,4 @@
-"""Notebook 03: bytes of three loads, a grid of two dimensions, in place."""
-# ruff: noqa: F821 (the letters of shapes)
-
-from ..spec import STRIDED, spec
-from .definitions import rotate_half
-
-
-@spec(axes=2, leave_out=STRIDED, kernel=True)
-def rotate_half_of_rows(x: "(s, d2)"):
-    """`rotate_half` of contiguous rows."""
-    return rotate_half.function(x)
-
-
-@spec(overwrites=("x",), leave_out=STRIDED, kernel=True)
-def rotate_half_in_place(x: "(s, b, h, d2)"):
-    """`rotate_half` of a contiguous tensor, written over it."""
-    return rotate_half.function(x)
-
+"""Notebook 03: bytes of three loads."""
 
 # exercise 1: bytes that memory sends for three loads of a warp
 _SENT_BYTES = {
