@@ -1,7 +1,8 @@
 """Write what notebooks/index.toml says into README and the notebooks: `make index`.
 
 The index is the one source of titles, questions, minutes, hardware, prerequisites and order. They
-are shown in README's table, and in the first and last cell of every notebook. tests/notebooks/test_notebook_index.py holds all of these places equal to the index.
+are shown in README's table, and in the first and last cell of every notebook.
+tests/notebooks/test_notebook_index.py holds all of these places equal to the index.
 The link "Solution" of an exercise gets the place of its solution.
 
 `repository` in it, as "owner/name", brings badges, links that open a notebook on GitHub or in

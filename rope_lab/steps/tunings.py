@@ -1,6 +1,6 @@
-"""`triton.autotune` for notebook 06, section 9: with a made-up clock anywhere, and on a GPU.
+"""`triton.autotune` for notebook 06, section 6: with a made-up clock anywhere, and on a GPU.
 
-On a GPU `fresh_tunings` says which tile of rung 8 wins by Triton's clock, its `do_bench`.
+On a GPU `fresh_tunings` says which tile of rung 4 wins by Triton's clock, its `do_bench`.
 """
 
 from collections.abc import Callable
@@ -10,12 +10,9 @@ import torch
 import triton
 from torch import Tensor
 
-from rope_kernels import RotaryPositionEmbedding
-from rope_kernels.reference import apply_rotary_pos_emb
-
 from ..rungs.measured import headline
 from ..rungs.rows import launch
-from ..rungs.rung_8_rows import my_rope_kernel
+from ..rungs.rung_4_backward import my_rope_kernel
 
 TILES = ((2, 1), (4, 1), (8, 1), (4, 2), (8, 2), (16, 4))  # rows a program, warps
 
@@ -36,34 +33,40 @@ def rotate_in_place(t: Tensor, freqs: Tensor, kernel) -> Tensor:
 
 
 def fresh_tunings() -> dict:
-    """Tune rung 8 twenty times, out of place, each time from the start; then in place.
+    """Tune rung 4 twenty times, out of place, each time from the start; then twice in place.
 
     Returns:
-        winners: the tile that each tuning chose.
-        seconds: what each took; the first one compiles.
-        medians_us: for each tuning, the time of every tile by Triton's clock.
-        in place as it is, in place restored: of two calls without and with `restore_value`, how
-            often the kernel was launched and whether the result is right.
-        medians_us restored: the times that a tuning with `restore_value` compares.
+        won: tile -> how many tunings chose it.
+        us: tile -> its shortest and its longest time by Triton's clock.
+        seconds: what the first tuning took, which compiles; then the shortest of the others.
+        launches in place: of a first call.
+        us restored: tile -> its time in a tuning with `restore_value`.
     """
     t, freqs = headline()
-    out, values = torch.empty_like(t), {"winners": [], "seconds": [], "medians_us": []}
+    out, chosen, seconds, times = torch.empty_like(t), [], [], []
     for _ in range(20):
         tuned = _tuned()
         _rotate(tuned, t, freqs, out)
-        values["winners"].append(_name_of(tuned.best_config))
-        values["seconds"].append(round(tuned.bench_time, 3))
-        values["medians_us"].append(_times_of(tuned))
-    restoring = {"restore_value": ["t_ptr"]}
-    values["in place as it is"] = _two_calls_in_place(_tuned())
-    values["in place restored"] = _two_calls_in_place(_tuned(**restoring))
-    restored = _tuned(**restoring)
+        chosen.append(_name_of(tuned.best_config))
+        seconds.append(tuned.bench_time)
+        times.append(_times_of(tuned))
+    before = len(launched)
+    rotate_in_place(t.clone(), freqs, _tuned())
+    in_place = len(launched) - before
+    restored = _tuned(restore_value=["t_ptr"])
     rotate_in_place(t, freqs, restored)
-    return values | {"medians_us restored": _times_of(restored)}
+    tiles = times[0].keys()
+    return {
+        "won": {tile: chosen.count(tile) for tile in tiles},
+        "us": {tile: [pick(one[tile] for one in times) for pick in (min, max)] for tile in tiles},
+        "seconds": [round(seconds[0], 1), round(min(seconds[1:]), 1)],
+        "launches in place": in_place,
+        "us restored": _times_of(restored),
+    }
 
 
 def each_tile() -> dict[str, Callable]:
-    """For `lab.bench`: a copy, and rung 8 with each of the tiles."""
+    """For `lab.bench`: a copy, and rung 4 with each of the tiles."""
     t, freqs = headline()
     out = torch.empty_like(t)
     cases = {"copy": partial(out.copy_, t)}
@@ -71,17 +74,6 @@ def each_tile() -> dict[str, Callable]:
         tile = {"block_r": rows, "num_warps": warps}
         cases[_name(rows, warps)] = partial(launch, my_rope_kernel, t, freqs, out, **tile)
     return cases
-
-
-def _two_calls_in_place(tuned) -> list[list]:
-    """Launches of each call, and whether it was right; the second one has a choice to use."""
-    t, freqs = torch.randn(4, 2, 8, 64, device="cuda"), RotaryPositionEmbedding(64).cuda()(4)
-    seen, wanted = [], apply_rotary_pos_emb(t, freqs)
-    for _ in range(2):
-        before = len(launched)
-        right = torch.allclose(rotate_in_place(t.clone(), freqs, tuned), wanted, atol=1e-4)
-        seen.append([len(launched) - before, right])
-    return seen
 
 
 def _tuned(**options):

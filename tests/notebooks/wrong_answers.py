@@ -24,79 +24,6 @@ class Wrong:
 
 
 WRONG_ANSWERS = [
-    # 04: the interleaved kernel
-    Wrong(
-        *("04", 3, "halves"),
-        {
-            "comes_first = column % 2 == 0": "comes_first = column < D2 // 2",
-            "column + 1, column - 1": "column + D2 // 2, column - D2 // 2",
-        },
-        "the wrong pairing: it pairs halves",
-    ),
-    Wrong(
-        *("04", 3, "minus at the second"),
-        {"tl.where(comes_first, -other, other)": "tl.where(comes_first, other, -other)"},
-        "a sign: it rotates by minus the angle",
-    ),
-    Wrong(
-        *("04", 3, "minus at both"),
-        {"tl.where(comes_first, -other, other)": "-other"},
-        "a sign: that of the sine in the second of each two neighbors",
-    ),
-    Wrong(
-        *("04", 3, "no tail"),
-        {"tl.sin(angle), mask=exists)": "tl.sin(angle), mask=rotates)"},
-        "the tail is forgotten",
-    ),
-    Wrong(
-        *("04", 3, "the pair's number for its column"),
-        {"position * D2 + column, mask": "position * D2 + column // 2, mask"},
-        "the angle of pair i is in column 2i, not i",
-    ),
-    Wrong(
-        *("04", 3, "an odd member for its own partner"),
-        {"tl.where(comes_first, column + 1, column - 1)": "column + 1 - column % 2"},
-        "the wrong partner: in the second of each two neighbors each element is its own",
-    ),
-    Wrong(
-        *("04", 3, "only the partner's line"),
-        {
-            "comes_first = column % 2 == 0": "comes_first = column < D2 // 2",
-            "partner = tl.where(comes_first": "partner = tl.where(column % 2 == 0",
-        },
-        "a sign: the minus is the first half's, where it is the first neighbor's",
-    ),
-    Wrong(
-        *("04", 3, "only the partner's line, by halves"),
-        {"comes_first = column % 2 == 0": "comes_first = column < D2 // 2"},
-        "the wrong partner: whether it is ahead or back depends on the half",
-    ),
-    # 04: positions
-    Wrong(
-        *("04", 4, "the place for the position"),
-        {"freqs_ptr + position * D2": "freqs_ptr + place * D2"},
-        "the wrong position: that of the place in the sequence, not of the id",
-    ),
-    Wrong(
-        *("04", 4, "ids read as (s, b)"),
-        {"sequence * seq_len + place": "place * batch + sequence"},
-        "the wrong position: the ids are read as (s, b), where (b, s) is asked",
-    ),
-    Wrong(
-        *("04", 4, "the first sequence's ids for all"),
-        {"sequence * seq_len + place": "place"},
-        "the wrong position: that of the first sequence's token",
-    ),
-    Wrong(
-        *("04", 4, "the row of t found by the id"),
-        {"t_ptr + place * stride_s": "t_ptr + position * stride_s"},
-        "the wrong token: t is read where the position says, too",
-    ),
-    Wrong(
-        *("04", 4, "the first place's id for all"),
-        {"ids_ptr + sequence * seq_len + place": "ids_ptr + sequence * seq_len"},
-        "the wrong position: that of the sequence's first token, for all its tokens",
-    ),
     # 05: half a table
     Wrong(
         *("05", 3, "each half its own angle"),
@@ -168,52 +95,19 @@ WRONG_ANSWERS = [
         {"x2 * cos + x1 * sin": "x2 * tl.cos(angle + 0.0) + x1 * sin"},
         "it evaluates 32 sines and 64 cosines, where 32 of each are asked for",
     ),
-    # 05: neighbors in place
-    Wrong(
-        *("05", 4, "halves"),
-        {
-            "row_ptr + 2 * pair * stride_d": "row_ptr + pair * stride_d",
-            "x1_ptr + stride_d": "x1_ptr + HALF * stride_d",
-            "HALF + 2 * pair": "HALF + pair",
-        },
-        "the wrong pairing: it pairs halves",
-    ),
-    Wrong(
-        *("05", 4, "a member loaded again"),
-        {
-            "    tl.store(x1_ptr + stride_d,": "    x1 = tl.load(x1_ptr, mask=exists)\n"
-            "    tl.store(x1_ptr + stride_d,"
-        },
-        "after it has overwritten it itself",
-    ),
-    Wrong(
-        *("05", 4, "the neighbor one element on"),
-        {"x1_ptr + stride_d": "x1_ptr + 1"},
-        "a wrong stride: it writes beside t",
-    ),
-    Wrong(
-        *("05", 4, "no mask"),
-        {"exists = pair < HALF": "exists = pair < BLOCK_HALF"},
-        "out of bounds: program",
-    ),
-    Wrong(
-        *("05", 4, "the angles of halves"),
-        {"2 * HALF + 2 * pair, mask": "2 * HALF + pair, mask"},
-        "the columns of the table: the angle of pair i is in column 2i, not i",
-    ),
     # 05: q and k
     Wrong(
-        *("05", 5, "k by q's strides"),
+        *("05", 4, "k by q's strides"),
         {"row - q_rows, k_heads, k_strides": "row - q_rows, k_heads, q_strides"},
         "out of bounds: program 10 reads element 32 of k_ptr",
     ),
     Wrong(
-        *("05", 5, "too few programs"),
+        *("05", 4, "too few programs"),
         {"(s * b * (h + g),)": "(s * b * h,)"},
         "unwritten: no program stores any element",
     ),
     Wrong(
-        *("05", 5, "two launches"),
+        *("05", 4, "two launches"),
         {
             "def rope_q_and_k(": "def both(",
             "    return q_out, k_out\n": "    return q_out, k_out\n\n\n"
@@ -223,178 +117,29 @@ WRONG_ANSWERS = [
         "too many launches: 2, where 1 would do",
     ),
     Wrong(
-        *("05", 5, "no tail"),
+        *("05", 4, "no tail"),
         {"        tl.store(out_row_ptr + column, x, mask=passes)\n": ""},
         "the tail is forgotten",
     ),
     Wrong(
-        *("05", 5, "k stored to q's output"),
+        *("05", 4, "k stored to q's output"),
         {"t_ptr, out_ptr = k_ptr, k_out_ptr": "t_ptr, out_ptr = k_ptr, q_out_ptr"},
         "program 8 stores in element 0 of q_out_ptr, where program 0 has stored before",
     ),
     Wrong(
-        *("05", 5, "k by q's heads"),
+        *("05", 4, "k by q's heads"),
         {"row - q_rows, k_heads, k_strides": "row - q_rows, q_heads, k_strides"},
         "the wrong heads: the rows of k are counted by the heads of q",
     ),
     Wrong(
-        *("05", 5, "no k_heads"),
+        *("05", 4, "no k_heads"),
         {"row, heads, strides = row - q_rows, k_heads,": "row, strides = row - q_rows,"},
         "the wrong heads: the rows of k are counted by the heads of q",
     ),
     Wrong(
-        *("05", 5, "k's position by q's heads"),
+        *("05", 4, "k's position by q's heads"),
         {"row // (batch * heads)": "row // (batch * q_heads)"},
         "the wrong heads: k's position is counted by the heads of q",
-    ),
-    # 06: the backward of the naive kernel
-    Wrong(
-        *("06", 2, "the partner's angle for both"),
-        {"tl.cos(angle)": "tl.cos(partners_angle)"},
-        "the wrong cosine: each half takes the cosine of the other's angle",
-    ),
-    Wrong(
-        *("06", 2, "no tail"),
-        {"tl.sin(partners_angle), mask=exists": "tl.sin(partners_angle), mask=rotates"},
-        "the tail is forgotten",
-    ),
-    Wrong(
-        *("06", 2, "only the sign"),
-        {"tl.sin(partners_angle)": "tl.sin(angle)"},
-        "the wrong sine: each half takes",
-    ),
-    Wrong(
-        *("06", 2, "only the sine"),
-        {"tl.where(in_first_half, other, -other)": "tl.where(in_first_half, -other, other)"},
-        "a sign: it is the gradient for minus the angles",
-    ),
-    Wrong(
-        *("06", 2, "the forward"),
-        {
-            "tl.sin(partners_angle)": "tl.sin(angle)",
-            "tl.where(in_first_half, other, -other)": "tl.where(in_first_half, -other, other)",
-        },
-        "a sign and the wrong sine: the map itself",
-    ),
-    # 06: strides of 0
-    Wrong(
-        *("06", 4, "contiguous, it hopes"),
-        {
-            "grad_ptr + position * stride_s + sequence * stride_b + head * stride_h": "grad_ptr "
-            "+ row * 2 * HALF",
-            "pair * stride_d": "pair",
-            "(pair + HALF) * stride_d": "pair + HALF",
-        },
-        "a wrong stride: it reads the memory as if the tensor were contiguous",
-    ),
-    Wrong(
-        *("06", 4, "three strides"),
-        {"pair * stride_d": "pair", "(pair + HALF) * stride_d": "pair + HALF"},
-        "a wrong stride: the last one is forgotten",
-    ),
-    Wrong(
-        *("06", 4, "sequence and head in the other order"),
-        {"row // heads % batch, row % heads": "row % batch, row // batch % heads"},
-        "the wrong row: sequence and head are counted in the other order",
-    ),
-    Wrong(
-        *("06", 4, "ones for a gradient"),
-        {
-            "    out = torch.empty(": "    grad = torch.ones_like(grad)\n    out = torch.empty(",
-        },
-        "the gradient is ignored",
-    ),
-    Wrong(
-        *("06", 4, "an output like the gradient"),
-        {"torch.empty(grad.shape, dtype=grad.dtype, device=grad.device)": "torch.empty_like(grad)"},
-        "a wrong stride: the output is not contiguous, because its input is not",
-    ),
-    # 06: three sections
-    Wrong(
-        *("06", 5, "time for all sections"),
-        {"ids_ptr + (section * batch + sequence)": "ids_ptr + (0 * section + sequence)"},
-        "the wrong position: every section takes those of section 0",
-    ),
-    Wrong(
-        *("06", 5, "sections in another order"),
-        {
-            "tl.where(pair < HALF // 4, 0,": "tl.where(pair < HALF // 4, 2,",
-            "8, 1, 2))": "8, 1, 0))",
-        },
-        "the wrong position: the sections take those of 2, 1, 0",
-    ),
-    Wrong(
-        *("06", 5, "sections of elements"),
-        {"HALF // 4": "HALF // 2", "3 * HALF // 8": "3 * HALF // 4"},
-        "the wrong position: the sections begin or end elsewhere",
-    ),
-    Wrong(
-        *("06", 5, "ids read as (s, b)"),
-        {
-            "(section * batch + sequence) * seq_len + place": (
-                "(section * seq_len + place) * batch + sequence"
-            )
-        },
-        "the wrong position: the ids are read as (s, b), where (b, s) is asked",
-    ),
-    Wrong(
-        *("06", 5, "a section begins with the next sequence"),
-        {"(section * batch + sequence)": "(section + sequence)"},
-        "the wrong position: a section begins one row of ids after the one before",
-    ),
-    Wrong(
-        *("06", 5, "the gradient by the forward"),
-        {"position_ids, transpose=True)": "position_ids, transpose=False)"},
-        "a sign and the wrong sine: the map itself",
-        "three_sections_backward",
-    ),
-    # 06: an autotuned rotation in place
-    Wrong(
-        *("06", 6, "a key with more in it"),
-        {'    restore_value=["t_ptr"],\n': "", 'key=["HALF"]': 'key=["HALF", "rows"]'},
-        "rotated 7 times: 6 runs of the tuning",
-    ),
-    Wrong(
-        *("06", 6, "no autotune"),
-        {
-            "@triton.autotune(\n"
-            "    configs=[triton.Config({}, num_warps=1), triton.Config({}, num_warps=4)],\n"
-            '    key=["HALF"],\n'
-            '    restore_value=["t_ptr"],\n'
-            "    do_bench=three_runs,\n"
-            ")\n": ""
-        },
-        "nothing is tuned: no call goes through triton.autotune with two configurations",
-    ),
-    Wrong(
-        *("06", 6, "past autotune"),
-        {"tuned_kernel[(s * b * h,)]": "tuned_kernel.fn[(s * b * h,)]"},
-        "nothing is tuned: no call goes through triton.autotune with two configurations",
-    ),
-    Wrong(
-        *("06", 6, "one configuration, which is not timed"),
-        {", triton.Config({}, num_warps=4)]": "]", '    restore_value=["t_ptr"],\n': ""},
-        "nothing is tuned: no call goes through triton.autotune with two configurations",
-    ),
-    Wrong(
-        *("06", 6, "the launcher's name for the tensor"),
-        {'restore_value=["t_ptr"]': 'restore_value=["t"]'},
-        "KeyError: 't'",
-    ),
-    Wrong(
-        *("06", 6, "zeros, as the documentation's note has it"),
-        {'restore_value=["t_ptr"]': 'reset_to_zero=["t_ptr"]'},
-        "zero: what is wrong is zero",
-    ),
-    Wrong(
-        *("06", 6, "a copy is rotated"),
-        {"](t, freqs, b * h": "](t.clone(), freqs, b * h"},
-        "unchanged",
-    ),
-    Wrong(
-        *("06", 6, "Triton's own clock"),
-        {"    do_bench=three_runs,\n": ""},
-        "0 active drivers",
     ),
     # 07: wide loads
     Wrong(
@@ -1096,16 +841,7 @@ WRONG_ANSWERS = [
 ]
 
 # Right answers that do more than it takes, which no task forbids; `told` is the remark.
-WASTEFUL_ANSWERS = [
-    Wrong(
-        *("06", 4, "a copy first"),
-        {
-            "    s, b, h, d = grad.shape\n": "    grad = grad.contiguous()\n"
-            "    s, b, h, d = grad.shape\n"
-        },
-        "it copies grad before the launch, which moves 5760 bytes more (in the case 'batch and",
-    ),
-]
+WASTEFUL_ANSWERS = []
 
 # Right answers in other words than the solution's; nothing is to be said about them.
 RIGHT_ANSWERS = [

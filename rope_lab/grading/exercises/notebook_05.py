@@ -4,7 +4,7 @@
 import torch
 
 from ..spec import STRIDED, spec
-from .definitions import rope, rope_of_neighbors, rope_of_q_and_k, rotate_half, rotated
+from .definitions import rope, rope_of_q_and_k, rotate_half, rotated
 
 
 @spec(
@@ -19,12 +19,6 @@ def rope_by_first_half(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """
     first = freqs[..., : freqs.shape[-1] // 2]
     return rope.function(t, torch.cat((first, first), dim=-1))
-
-
-@spec(angles="pairs", overwrites=("t",), kernel=True)
-def rope_of_neighbors_in_place(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
-    """`rope_of_neighbors`, written over its input and nowhere else."""
-    return rope_of_neighbors.function(t, freqs)
 
 
 def _k_by_heads_of_q(q, k, freqs):
