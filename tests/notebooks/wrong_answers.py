@@ -141,59 +141,22 @@ WRONG_ANSWERS = [
         {"row // (batch * heads)": "row // (batch * q_heads)"},
         "the wrong heads: k's position is counted by the heads of q",
     ),
-    # 07: wide loads
-    Wrong(
-        *("07", 5, "second, first"),
-        {
-            "x1 * cos - x2 * sin, x2 * cos + x1 * sin": "x2 * cos + x1 * sin, x1 * cos - x2 * sin",
-        },
-        "neighbors swapped",
-    ),
-    Wrong(
-        *("07", 5, "rows without an end"),
-        {"(row < rows)[:, None]": "(row >= 0)[:, None]"},
-        "out of bounds: program 1 reads element 64 of t_ptr",
-    ),
-    Wrong(
-        *("07", 5, "minus the angle"),
-        {"x1 * cos - x2 * sin, x2 * cos + x1 * sin": "x1 * cos + x2 * sin, x2 * cos - x1 * sin"},
-        "a sign: it rotates by minus the angle",
-    ),
-    Wrong(
-        *("07", 5, "the first position's angles for all"),
-        {"freqs_ptr + position * 2 * HALF + column": "freqs_ptr + column"},
-        "the wrong position: the angle is that of 0, the first position",
-    ),
-    Wrong(
-        *("07", 5, "angles taken apart like halves"),
-        {
-            "tl.split(tl.reshape(angle, (BLOCK_HALF, 2)))": (
-                "tl.split(tl.trans(tl.reshape(angle, (2, BLOCK_HALF))))"
-            ),
-        },
-        "the columns of the table: the angle of pair i is in column 2i, not i",
-    ),
-    Wrong(
-        *("07", 5, "second, first when they are loaded"),
-        {"x1, x2 = tl.split": "x2, x1 = tl.split"},
-        "the wrong members: the two of a pair are exchanged when they are loaded",
-    ),
     # 07: the norm of a row
-    Wrong(*("07", 4, "the sum for the mean"), {") / D +": ") +"}, "is not divided by d"),
-    Wrong(*("07", 4, "the mean of the block"), {"/ D +": "/ BLOCK +"}, "the columns of the block"),
-    Wrong(*("07", 4, "no epsilon"), {" + 1e-6": ""}, "the 1e-6 under the root is missing"),
+    Wrong(*("07", 3, "the sum for the mean"), {") / D +": ") +"}, "is not divided by d"),
+    Wrong(*("07", 3, "the mean of the block"), {"/ D +": "/ BLOCK +"}, "the columns of the block"),
+    Wrong(*("07", 3, "no epsilon"), {" + 1e-6": ""}, "the 1e-6 under the root is missing"),
     Wrong(
-        *("07", 4, "epsilon beside the root"),
+        *("07", 3, "epsilon beside the root"),
         {"tl.rsqrt(tl.sum(x * x) / D + 1e-6)": "1 / (tl.sqrt(tl.sum(x * x) / D) + 1e-6)"},
         "the 1e-6 is in the wrong place",
     ),
-    Wrong(*("07", 4, "the root itself"), {"tl.rsqrt(": "tl.sqrt("}, "not divided: `rsqrt`"),
-    Wrong(*("07", 4, "no root"), {"tl.rsqrt(": "1 / ("}, "the root is missing"),
-    Wrong(*("07", 4, "the sum of the elements"), {"x * x)": "x)"}, "the elements are summed, not"),
-    Wrong(*("07", 4, "no weight"), {"x * r * weight": "x * r"}, "no weights are applied"),
-    Wrong(*("07", 4, "masked lanes undefined"), {", other=0.0": ""}, "undefined"),
+    Wrong(*("07", 3, "the root itself"), {"tl.rsqrt(": "tl.sqrt("}, "not divided: `rsqrt`"),
+    Wrong(*("07", 3, "no root"), {"tl.rsqrt(": "1 / ("}, "the root is missing"),
+    Wrong(*("07", 3, "the sum of the elements"), {"x * x)": "x)"}, "the elements are summed, not"),
+    Wrong(*("07", 3, "no weight"), {"x * r * weight": "x * r"}, "no weights are applied"),
+    Wrong(*("07", 3, "masked lanes undefined"), {", other=0.0": ""}, "undefined"),
     Wrong(
-        *("07", 4, "squares in half precision"),
+        *("07", 3, "squares in half precision"),
         {
             "other=0.0).to(tl.float32)": "other=0.0)",
             "tl.sum(x * x)": "tl.sum((x * x).to(tl.float32))",
@@ -201,22 +164,22 @@ WRONG_ANSWERS = [
         "convert x to fp32 first",
     ),
     Wrong(
-        *("07", 4, "rows by the block"),
+        *("07", 3, "rows by the block"),
         {"tl.program_id(0) * D": "tl.program_id(0) * BLOCK"},
         "out of bounds: program",
     ),
     Wrong(
-        *("07", 4, "the first row for all"),
+        *("07", 3, "the first row for all"),
         {"tl.program_id(0) * D + column": "column"},
         "has stored before",
     ),
     Wrong(
-        *("07", 4, "each weight for a row"),
+        *("07", 3, "each weight for a row"),
         {"weight_ptr + column, mask=exists": "weight_ptr + tl.program_id(0)"},
         "the weight of a row",
     ),
     Wrong(
-        *("07", 4, "x loaded for each use"),
+        *("07", 3, "x loaded for each use"),
         {
             "x * r * weight": "tl.load(x_ptr + offset, mask=exists).to(tl.float32) * r * weight",
         },
@@ -224,19 +187,19 @@ WRONG_ANSWERS = [
         state="NOT YET",
     ),
     Wrong(
-        *("07", 4, "eight warps for every row"),
+        *("07", 3, "eight warps for every row"),
         {"max(1, block // 1024)": "8"},
         "rows of 1000 want in flight on an SM at least 25 KiB",
         state="NOT YET",
     ),
     Wrong(
-        *("07", 4, "the length no constant"),
+        *("07", 3, "the length no constant"),
         {"D: tl.constexpr": "D"},
         "a multiple of 16 bytes",
         state="NOT YET",
     ),
     Wrong(
-        *("07", 4, "one row after the other in one program"),
+        *("07", 3, "one row after the other in one program"),
         {
             "    column = tl.arange(0, BLOCK)\n": "    column = tl.arange(0, BLOCK)\n"
             "    for row in range(N):\n",
@@ -252,69 +215,6 @@ WRONG_ANSWERS = [
         },
         "in flight can't be counted through a loop",
         state="NOT YET",
-    ),
-    # 09: rotated and scaled
-    Wrong(*("09", 6, "not scaled"), {" * scale": ""}, "a factor: everything is 2.83 times"),
-    Wrong(
-        *("09", 6, "minus the angle"),
-        {
-            "- x2 * tl.sin(angle1)": "+ x2 * tl.sin(angle1)",
-            "+ x1 * tl.sin(angle2)": "- x1 * tl.sin(angle2)",
-        },
-        "a sign: it rotates by minus the angle",
-    ),
-    Wrong(
-        *("09", 6, "pairs without an end"),
-        {"exists = pair < HALF": "exists = pair < BLOCK_HALF"},
-        "out of bounds: program",
-    ),
-    Wrong(
-        *("09", 6, "an unscaled sine"),
-        {
-            "* scale": "",
-            "* tl.cos(angle1)": "* scale * tl.cos(angle1)",
-            "* tl.cos(angle2)": "* scale * tl.cos(angle2)",
-        },
-        "a factor in the sine's products: they are 2.83 times",
-    ),
-    Wrong(
-        *("09", 6, "only the first half scaled"),
-        {
-            "* scale": "",
-            "x1 * tl.cos(angle1) - x2 * tl.sin(angle1)": "(x1 * tl.cos(angle1) "
-            "- x2 * tl.sin(angle1)) * scale",
-        },
-        "a factor in the second half: it is 2.83 times",
-    ),
-    Wrong(
-        *("09", 6, "scaled by PyTorch"),
-        {"(tl.float32) * scale": "(tl.float32)", "    return out": "    return out * d**-0.5"},
-        "your kernel ran, and stored nothing in it",
-    ),
-    Wrong(
-        *("09", 6, "one angle for both halves"),
-        {"angle2 = tl.load(angle_ptr + HALF,": "angle2 = tl.load(angle_ptr,"},
-        "the wrong angle: the second half takes the first half's angle",
-    ),
-    Wrong(
-        *("09", 6, "one cosine of two unscaled"),
-        {
-            "* scale": "",
-            "* tl.cos(angle1)": "* scale * tl.cos(angle1)",
-            "* tl.sin(angle1)": "* scale * tl.sin(angle1)",
-            "* tl.sin(angle2)": "* scale * tl.sin(angle2)",
-        },
-        "a factor in the cosine's products, in the second half: they are 2.83 times",
-    ),
-    Wrong(
-        *("09", 6, "only the first member scaled"),
-        {"+ HALF, mask=exists).to(tl.float32) * scale": "+ HALF, mask=exists).to(tl.float32)"},
-        "a factor in the second member of each pair, before it is rotated: 2.83 times",
-    ),
-    Wrong(
-        *("09", 6, "no mask for the first store"),
-        {"- x2 * tl.sin(angle1), mask=exists)": "- x2 * tl.sin(angle1))"},
-        "write collision: program 0 stores element 12 of out_ptr twice, nan and then",
     ),
     # 10: a stride of another tensor
     Wrong(

@@ -52,13 +52,6 @@ WRONG_NUMBERS = {
         (["n", "row_stride", "n", "t"], "16 divides this n"),
         (["t", "row_stride", "num_warps", "t"], "`memory` begins at a multiple of 16 bytes"),
     ],
-    ("07", 3): [
-        ("a", "fp32 in memory adds no register"),
-        ("(c)", "four warps share it"),
-        ("a, b", "'a, b' is none of a, b, c"),
-        (2, "2 is none of a, b, c"),
-        (["a", "c"], "1 answers are wanted, 2 came"),
-    ],
     ("08", 1): [
         ([1, 1, 2, 4, 5], "the time is the host's"),
         ([3, 2, 2, 4, 5], "finds its kernels compiled"),
@@ -78,13 +71,6 @@ WRONG_NUMBERS = {
         (["arithmetic", "latency", "starts"], "is none of host, starts, bytes"),
     ],
     ("08", 4): [
-        (["bytes", "bytes", "instructions", "latency", "host"], "it is not bytes"),
-        (["host", "latency", "instructions", "latency", "host"], "it is not latency"),
-        (["host", "bytes", "host", "latency", "host"], "it is not host"),
-        (["host", "bytes", "instructions", "starts", "host"], "it is not starts"),
-        (["host", "bytes", "instructions", "latency", "instructions"], "it is not instructions"),
-    ],
-    ("08", 5): [
         ([34.7, 5.0, 1030], "and its table read?"),
         ([19.6, 5.0, 1030], "not both"),
         ([49.8, 0.5, 1030], "T0 is missing"),
@@ -92,25 +78,7 @@ WRONG_NUMBERS = {
         ([49.8, 5.0, 65], "the bytes alone, but here the instructions take longer"),
         ([49.8, 5.0, 2060], "two instructions for a fused multiply-add"),
     ],
-    ("08", 6): [
-        ([32, 8, "every eighth"], "how many of them does a load use?"),
-        ([4, 1, "every eighth"], "dram read far more than the input"),
-        ([4, 9, "every eighth"], "its writes are counted too"),
-        ([4, 8, "gather"], "two runs of neighbors"),
-        ([4, 8, "double"], "they use whole sectors"),
-        ([4, 8, "scatter"], "only its stores are far apart"),
-    ],
-    ("09", 5): [
-        ([3.8, 9.4, 1.9], "T0 is missing"),
-        ([8.2, 12.0, 6.4], "the table's bytes are missing"),
-        ([6.4, 13.9, 6.4], "each byte is counted once"),
-        ([8.2, 13.9, 8.2], "the tail is counted"),
-        ([9.9, 13.9, 6.4], "this call has no table"),
-        ([8.2, 13.9, 7.1], "this call has no table"),
-        ([8.2, 15.6, 6.4], "the table is counted twice"),
-        ([0.0082, 13.9, 6.4], "milliseconds, not microseconds"),
-    ],
-    ("09", 4): [
+    ("09", 3): [
         (["instructions", "instructions", "programs", "bytes"], "its instructions take 7 us"),
         (["programs", "instructions", "programs", "bytes"], "answer 1 of 4: it is not programs"),
         (["bytes", "bytes", "programs", "bytes"], "its bytes take 30 us"),

@@ -1,16 +1,9 @@
-"""Notebook 07: a kernel with wide loads, and the norm of a row."""
+"""Notebook 07: which argument makes loads narrow, and the norm of a row."""
 # ruff: noqa: F821 (the letters of shapes)
 
 import torch
 
 from ..spec import LARGE, STRIDED, ZEROS_AND_SMALL, Case, spec
-from .definitions import rope_of_neighbors
-
-
-@spec(angles="pairs", leave_out=(*STRIDED, "part of the head rotated"), kernel=True)
-def rope_of_neighbors_of_whole_heads(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
-    """`rope_of_neighbors`, and every tensor contiguous and every head rotated as a whole."""
-    return rope_of_neighbors.function(t, freqs)
 
 
 def _sum_of_squares(x, weight):
@@ -68,18 +61,4 @@ CULPRITS = {
     "with one warp a thread holds 8 elements, which are 16 bytes": (
         ["num_warps", "num_warps", None, "num_warps"]
     ),
-}
-
-# exercise 3: which of three tiles spills
-TILES = ("a", "b", "c")
-SPILLING_TILES = {
-    "a thread holds 128 elements, as in the tile of 16 rows; fp32 in memory adds no register": "a",
-    "four warps share it, so a thread holds 128 elements, as in the tile of 16 rows": "c",
-}
-
-# exercise 5: the narrowest load or store of a kernel that is right
-NARROW = {
-    "a load or store of t takes every other element": 2,
-    "a load of the table takes every other angle": 4,
-    "half of what would do: 8 elements of bf16 are 16 bytes": 8,
 }

@@ -1,4 +1,4 @@
-"""Notebook 08: how a time goes wrong, what limits a call, times by the law, a report."""
+"""Notebook 08: how a time goes wrong, what limits a call, times by the law."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,7 +8,6 @@ import torch
 from rope_kernels import RotaryPositionEmbedding, rope_fw
 
 from ...compiler.instructions import LANE_INSTRUCTIONS_PER_US
-from ...profiling.ncu import Report
 from ...profiling.roofline import Machine, straight_line
 from ...records import Measurement, recorded
 from ...steps.fingerprint import CHANGES
@@ -32,20 +31,6 @@ _SIGNS = {  # how each way shows
 }
 WHY_NOT = {f"that way shows like this: {sign}": 5 * [way] for way, sign in _SIGNS.items()}
 
-# exercise 6: a report of the kernel that copies every eighth element
-OF_THE_REPORT = {
-    "a sector's bytes; how many of them does a load use?": [32, None, None],
-    "elements, not bytes": [1, None, None],
-    "the answer to (b)": [8, None, None],
-    "the answer to (a)": [None, 4, None],
-    "each sector comes once, but dram read far more than the input": [None, 1, None],
-    "its writes are counted too": [None, 9, None],
-    "divided by the elements, not by the input's bytes": [None, 32, None],
-    "its loads follow one another, so they use whole sectors": [None, None, "double"],
-    "its loads come in two runs of neighbors, so they use whole sectors": [None, None, "gather"],
-    "its loads follow one another; only its stores are far apart": [None, None, "scatter"],
-}
-
 
 def machine() -> Machine:
     """T0 and W as this notebook measured them, the one place; instructions by the data sheet."""
@@ -55,7 +40,7 @@ def machine() -> Machine:
 
 
 def _three_times() -> dict[str, list[float | None]]:
-    """Exercise 5: mistakes, and what they lead to by the time law."""
+    """Exercise 4: mistakes, and what they lead to by the time law."""
     n, few, short = 2**26, 131072 * 2 * 128, 128 * 4 * 8 * 128
     law, us = machine(), machine().time_us
     return {
@@ -73,12 +58,6 @@ def _three_times() -> dict[str, list[float | None]]:
 
 
 THREE_TIMES = _three_times()
-
-
-def of_the_report(report: Report, read_bytes: int) -> list[int | str]:
-    """Bytes used of each sector, bytes read over the input's bytes, and the kernel's name."""
-    used = report["smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio"]
-    return [round(used), round(report["dram__bytes_read.sum"] / read_bytes), "every eighth"]
 
 
 def our_calls(
@@ -106,15 +85,10 @@ LIMITS = {
     "instructions": "twice the arithmetic would take longer",
     "latency": "half the programs would take longer",
 }
-_CALLS = {  # exercises 3 and 4: what limits each; `unknown_calls` says what they are
+_CALLS = {  # exercise 3: what limits each; its solution says what they are
     "a": "instructions",
     "b": "latency",
     "c": "starts",
-    "d": "host",
-    "e": "bytes",
-    "f": "instructions",
-    "g": "latency",
-    "h": "host",
 }
 _NOT_BYTES = (
     "twice the dtype takes nearly twice as long, but so do half the programs; if bytes were the "
