@@ -9,8 +9,6 @@ from torch.nn.functional import rms_norm
 
 from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_qk
 
-from .norm_backward import norm_rope_backward, programs_for_all_sms
-
 S, Q_HEADS, K_HEADS, D = 8192, 32, 8, 128  # tokens, heads, head dimension; in bf16
 Table = tuple[Tensor, Tensor]
 
@@ -23,28 +21,6 @@ def layer() -> tuple[tuple[Tensor, ...], Table, Table]:
     narrow = half.cos(), half.sin()
     cos, sin = (torch.cat((table, table), -1).bfloat16() for table in narrow)
     return (q, k, *weights), narrow, (cos, sin)
-
-
-def backward_inputs() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """dy, x, weight and angles: q and k as one tensor."""
-    (q, k, weight, _), *_ = layer()
-    x = torch.cat((q, k), dim=2)
-    return torch.randn_like(x), x, weight.float(), RotaryPositionEmbedding(D).cuda()(S)
-
-
-def results_of_100_runs() -> dict[str, float]:
-    """How many different gradients of the weight, summed in either way, and how far apart."""
-    inputs, programs = backward_inputs(), programs_for_all_sms()
-    found = {"programs": programs}
-    for name, apart, atomic in (
-        ("atomics", "atomics, apart", True),
-        ("partial sums", "partial sums, apart", False),
-    ):
-        runs = [norm_rope_backward(*inputs, programs, atomic=atomic)[1] for _ in range(100)]
-        found[name] = len({tuple(run.tolist()) for run in runs})
-        largest = (torch.stack(runs) - runs[0]).abs().max() / runs[0].abs().max()
-        found[apart] = largest.item()
-    return found
 
 
 def gradient_call(function: Callable, inputs: tuple[Tensor, ...], tables: Table) -> Callable:

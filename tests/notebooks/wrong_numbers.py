@@ -95,13 +95,6 @@ WRONG_NUMBERS = {
         ([13, 7, 3, 1], "the half that does not turn is left out"),
         ([13, 7, 3, 1.5], "elements that do not turn are only read"),
     ],
-    ("11", 3): [
-        (["mean", "one tile", "sign", "mean", "eps"], "dx has a part along x"),
-        (["weight", "sign", "sign", "mean", "eps"], "right at position 0"),
-        (["weight", "one tile", "weight", "mean", "eps"], "as soon as all weights are 1"),
-        (["weight", "one tile", "sign", "one tile", "eps"], "unless there is only one tile"),
-        (["weight", "one tile", "sign", "eps", "eps"], "only a row of zeros is wrong"),
-    ],
     ("12", 2): [
         (["once", "model", "upcast"], "no PyTorch operator fuses a multiply-add"),
         (["model", "model", "upcast"], "so the products are not rounded to the dtype of x"),
