@@ -22,7 +22,6 @@ _LOADED_LATER = {
     "exercises": ".grading.exercises",
 }
 _FUNCTIONS_OF = {  # these load Triton
-    "check_norm": ".grading.climb.check_norm",
     "check_rung": ".grading.climb.check_rung",
     "inspect": ".grading.inspect.inspect",
     "ladder": ".grading.climb.ladder",

@@ -71,17 +71,6 @@ def opcodes(code: Compiled, stage: str, piece: str = "", keep: str = "") -> dict
     return dict(Counter(name for name in names if re.search(keep, name)))
 
 
-def excerpt(code: Compiled, stage: str, *pieces: str) -> str:
-    """Lines of the kernel, each with the operations that it became."""
-    shown = []
-    for number, line in kernel_lines(code).items():
-        if any(piece in line for piece in pieces):
-            shown.append(line.strip())
-            of_line = (o for o in operations(code, stage) if o.line == number)
-            shown += [f"    {operation.text}" for operation in of_line]
-    return "\n".join(shown)
-
-
 def with_names(code: Compiled, piece: str) -> list[str]:
     """The fp32 arithmetic of a line in PTX, with the kernel's names in the place of registers.
 
@@ -113,26 +102,6 @@ def jumped_over(code: Compiled) -> int:
         elif branch := re.search(r"@!?U?P\d BRA `\((\.L\w+)\)", row):
             target = branch[1] + ":"
     return 0
-
-
-def accesses_in_loop(code: Compiled) -> dict[str, int]:
-    """Accesses to memory in the body of the kernel's first loop, in the order of TTGIR.
-
-    Of a wait for copies to shared memory, how many of the requested ones may still be missing.
-
-    Raises:
-        ValueError: the kernel has no loop.
-    """
-    found = operations(code, "ttgir")
-    names = [operation.opcode for operation in found]
-    body, counts = found[names.index("scf.for") : names.index("scf.yield")], Counter()
-    for operation in body:
-        missing = re.search(r"async_wait .*num = (\d+)", operation.text)
-        if missing:
-            counts[f"wait for all but {missing[1]}"] += 1
-        elif operation.opcode in _ACCESSES:
-            counts[_ACCESSES[operation.opcode]] += 1
-    return dict(counts)
 
 
 def signature(code: Compiled) -> str:

@@ -1,11 +1,10 @@
-"""Drawings of notebook 05 and its detour: tiles, their threads, the sweep."""
+"""Drawings of notebook 05: the tile, who holds what, the sweep."""
 
 import matplotlib.pyplot as plt
 from matplotlib.patches import Rectangle
 
 from . import style as draw
 from .style import BLUE, INK, ORANGE, PROGRAM_COLORS, PURPLE, WIDTH
-from .widgets import dealt_out
 
 
 def tile(rows: int, existing: int, pairs: int, real_pairs: int) -> None:
@@ -33,19 +32,6 @@ def tile(rows: int, existing: int, pairs: int, real_pairs: int) -> None:
     words = f"Two blocks of {rows} rows and {pairs} pairs, each below a row of {pairs} angles. "
     words += f"{rows - existing} row and {pairs - real_pairs} columns are masked off."
     draw.finish(figure, "One row of angles serves every row of the tile", words)
-
-
-def threads_of_tiles(warps: tuple[int, ...]) -> None:
-    """Which thread holds which part of a tile of 8 rows of 128 pairs, 8 of them at a time."""
-    grids = {}
-    for count in warps:
-        _, warp, thread = dealt_out(8, 128, 8, count, 8)
-        served = _counted(8 // (2 * count), "row")
-        title = f"{_counted(count, 'warp')}: cos and sin serve {served}"
-        grids[title] = warp[:, ::8], thread[:, ::8]
-    words = "Tiles as grids, a row of 16 cells for each row of the tile and a color for each warp. "
-    words += "Each cell names the thread that holds its 8 pairs."
-    grids_of_holders(grids, "128 pairs, 8 to a cell; the number is the thread", "", words)
 
 
 def grids_of_holders(grids: dict[str, tuple], below: str, conclusion: str, words: str) -> None:

@@ -117,45 +117,6 @@ def owners(layouts: dict, owner, rows: int = 8, pairs: int = 128) -> None:
     grids_of_holders(grids, below, "Lanes fill a row, then warps go down", words)
 
 
-def occupancy_and_speed(codes: dict, in_flight: dict, instructions: dict, record: dict) -> None:
-    """Speed of each tile, from notebook 05's record, beside what might explain it.
-
-    Args:
-        codes: compiled tiles, `codes[rows, warps]`.
-        in_flight: bytes that the programs of an SM request together, by the same keys.
-        instructions: instruction time of the launch in microseconds, by the same keys.
-        record: of notebook 05's sweep.
-    """
-    times = {case: timing["median_us"] for case, timing in record["cases"].items()}
-    speed = {key: 100 * times["copy"] / times["{} rows, {} warps".format(*key)] for key in codes}
-    order = sorted(codes, key=speed.get, reverse=True)
-    row = "{:>4}{:>7}{:>11}{:>11}{:>15}{:>11}".format
-    table = [row("rows", "warps", "registers", "occupancy", "KiB in flight", "I/P in \u00b5s")]
-    for key in order:
-        code, kib = codes[key], f"{in_flight[key] / 1024:.0f}"
-        share = f"{round(100 * code.occupancy, 1):g}%"
-        table.append(row(*key, code.registers, share, kib, f"{instructions[key]:.0f}"))
-    figure, ax = plt.subplots(figsize=(WIDTH, 1.8 + 0.25 * len(order)))
-    places, values = range(1, 1 + len(order)), [speed[key] for key in order]
-    colors = [ORANGE if codes[key].spilled else GREEN for key in order]
-    labels = [f"{speed[key]:.0f}" + " (spills)" * (codes[key].spilled > 0) for key in order]
-    draw.numbered_bars(ax, places, values, colors, labels, fontsize=SMALL)
-    ax.set_yticks([0, *places], table, family="monospace", fontsize=SMALL)
-    ax.tick_params(axis="y", length=0)
-    ax.set(xlim=(0, 100), xlabel="speed, % of copy bandwidth")
-    best, worst = order[0], order[-1]
-    warps = f"{best[1]} warp" + "s" * (best[1] > 1)
-    draw.finish(
-        figure,
-        "Instructions sort these tiles into three groups, occupancy does not",
-        "A table of tiles from the fastest to the slowest, each with a bar for its speed. The "
-        f"first, {best[0]} rows and {warps}, reaches {speed[best]:.0f} % of copy bandwidth "
-        f"at an occupancy of {codes[best].occupancy:.0%}; the last reaches {speed[worst]:.0f} % at "
-        f"{codes[worst].occupancy:.0%}.",
-        f"Notebook 05's sweep: {record['gpu']}, {record['date']}.",
-    )
-
-
 def branches(counts: dict[str, tuple[int, int]], title: str) -> None:
     """Machine instructions of each kernel: those a warp executes, and those it jumps over."""
     figure, ax = plt.subplots(figsize=(WIDTH, 1.7 + 0.38 * len(counts)))

@@ -1,4 +1,4 @@
-"""Drawings of notebook 08 and its detour: copies, the knee, rooflines, timelines, stalls."""
+"""Drawings of notebook 08 and its detour: copies, the knee, fingerprints, wrong ways to time."""
 
 from collections.abc import Sequence
 
@@ -7,23 +7,7 @@ import numpy as np
 
 from ..profiling.roofline import Machine
 from . import style as draw
-from .roofline import roof
-from .style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED, SMALL, WIDTH
-
-_STALLS = {  # reason -> what a warp waits for
-    "long_scoreboard": "memory (long scoreboard)",
-    "lg_throttle": "room in the queue to memory (LG throttle)",
-    "short_scoreboard": "shared memory, sines (short scoreboard)",
-    "mio_throttle": "room in shared memory's queue (MIO throttle)",
-    "math_pipe_throttle": "its arithmetic unit (math pipe throttle)",
-    "wait": "a fixed number of cycles (wait)",
-    "not_selected": "its turn: another warp was chosen (not selected)",
-    "selected": "nothing: it was chosen (selected)",
-    "branch_resolving": "a branch (branch resolving)",
-    "no_instruction": "its next instructions (no instruction)",
-    "barrier": "other warps (barrier)",
-    "drain": "its last stores (drain)",
-}
+from .style import BLUE, GREEN, INK, ORANGE, PURPLE, RED, WIDTH
 
 
 def mistakes(factors: dict[str, float], source: str) -> None:
@@ -119,103 +103,3 @@ def fingerprints(found: dict[str, dict[str, float]], changes: Sequence[str], sou
     each = "; ".join(f"{name} {draw.spoken(row, '', 2)}" for name, row in found.items())
     title = "Each limit has its own fingerprint: the time after a change, over the time before"
     draw.finish(figure, title, f"A table of ratios. {each}.", source)
-
-
-def roofline(points: dict[str, tuple[float, float]], machine: Machine, source: str) -> None:
-    """Kernels under the roof: label -> (instructions a byte, instructions a microsecond).
-
-    Labels that end in "executed" are drawn filled: their instructions are those that were counted,
-    not those that the rotation needs.
-    """
-    figure, ax = plt.subplots(figsize=(WIDTH, 4.8))
-    roof(ax, machine)
-    looks = {"eager": (ORANGE, "s"), "naive": (RED, "D"), "ours": (GREEN, "o")}
-    for label, (intensity, speed) in points.items():
-        color, sign = looks.get(label.split(",")[0], (INK, "o"))
-        fill = "full" if label.endswith("executed") else "none"
-        mark = {"markersize": 9, "zorder": 3, "markeredgewidth": 1.8, "fillstyle": fill}
-        ax.plot(intensity, speed / 1e6, sign, color=color, label=label, **mark)
-    slowest = min(speed for _, speed in points.values()) / 1e6
-    low, high = min(0.05, slowest / 3), max(80, 2.2e-6 * machine.instructions_a_us)
-    ax.set(xlim=(0.03, max(300, 10 * machine.ridge)), ylim=(low, high))
-    ax.text(machine.ridge / 1.1, 1.3 * low, "← bytes decide", ha="right")
-    ax.text(1.1 * machine.ridge, 1.3 * low, "instructions decide →")
-    ax.text(1.1 * machine.ridge, high, "ridge", va="top")
-    figure.legend(loc="outside lower center", ncols=4, fontsize=10)
-    each = ", ".join(f"{label} {speed / 1e6:.2g}" for label, (_, speed) in points.items())
-    words = f"A roofline with its ridge at {machine.ridge:.1f} instructions a byte. The kernels' "
-    words += f"speeds in 10\u00b9\u00b2 instructions/s: {each}."
-    title = "Naive is bound by its instructions, ours by its bytes, eager by neither"
-    draw.finish(figure, title, words, source)
-
-
-def measured_roof(
-    counts: list[int], times: list[float], machine: Machine, elements: int, source: str
-) -> None:
-    """Time of a kernel with more and more instructions: flat, then rising."""
-    figure, ax = plt.subplots(figsize=(8.0, 4.0))
-    shown = {k: us for k, us in zip(counts, times, strict=True) if k}
-    line, memory = np.geomspace(min(shown), max(shown), 50), min(times)
-    compute = machine.start_us + line * elements / machine.instructions_a_us
-    ax.loglog(line, np.full_like(line, memory), ":", color=INK, label="K = 0: bytes alone")
-    ax.loglog(line, compute, "--", color=ORANGE, label="instructions alone, at P")
-    ax.loglog(list(shown), list(shown.values()), "o", color=BLUE, label="measured")
-    draw.log_ticks(ax, "x", list(shown))
-    ax.set(xlabel="K, fused multiply-adds an element", ylabel="microseconds")
-    ax.set_ylim(memory / 3, None)
-    figure.legend(loc="outside lower center", ncols=3)
-    measured = ", ".join(f"K = {k}: {us:.0f} \u00b5s" for k, us in shown.items())
-    words = "Time over K, the fused multiply-adds of an element: first on the line of bytes alone, "
-    words += f"then on that of instructions alone. {measured}."
-    draw.finish(figure, "Free at first, then instructions decide", words, source)
-
-
-def timeline(rows: dict[str, dict[str, list]], source: str) -> None:
-    """Calls under the profiler, one below the other on one axis: host above, device below.
-
-    Each begins where its first kernel does, so what the profiler needs for its own start is to the
-    left of the axis; what it needs for its end is to the right.
-
-    `rows`: label -> what `timeline.profile_call` returned.
-    """
-    figure, axes = plt.subplots(
-        len(rows), 1, figsize=(WIDTH, 1.1 + 1.35 * len(rows)), sharex=True, squeeze=False
-    )
-    lanes, ends = {"kernels": ORANGE, "launches": GREY, "operators": BLUE}, []
-    for ax, (label, call) in zip(axes[:, 0], rows.items(), strict=True):
-        begin = call["kernels"][0][1]
-        ends += [start + duration - begin for _, start, duration in call["kernels"]]
-        for lane, (kind, color) in enumerate(lanes.items()):
-            starts = [start - begin for _, start, _ in call[kind]]
-            # a long one is drawn a little shorter, so that one sees where its neighbor begins
-            lengths = [length - 3 * (length > 30) for *_, length in call[kind]]
-            ax.barh([lane] * len(starts), lengths, 0.72, starts, color=color, edgecolor=color)
-        ax.set_yticks([0, 1, 2], ["device: kernels", "host: launches", "host: operators"])
-        ax.set(ylim=(-0.6, 2.6), title=label)
-    span = max(ends)
-    axes[-1, 0].set(xlabel="microseconds since the first kernel began")
-    axes[-1, 0].set(xlim=(-0.1 * span, 1.05 * span))
-    counts = ", ".join(f"{label} {len(call['kernels'])}" for label, call in rows.items())
-    words = "Timelines of the host's operators and launches and of the device's kernels. Number of "
-    title = "Large: the host is ahead. Small: the device waits for it."
-    draw.finish(figure, title, f"{words}kernels: {counts}.", source)
-
-
-def stalls(reports: dict[str, dict[str, float]], source: str, most: int = 6) -> None:
-    """What warps wait for: cycles in each state for each instruction issued."""
-    figure, axes = plt.subplots(1, len(reports), figsize=(WIDTH, 4.0), squeeze=False)
-    longest = max(max(reasons.values()) for reasons in reports.values())
-    waits = {}
-    for ax, (name, reasons), color in zip(axes[0], reports.items(), (RED, GREEN), strict=True):
-        shown = list(reasons)[:most]
-        values = [reasons[reason] for reason in shown]
-        labels = [f"{value:.1f}" for value in values]
-        draw.numbered_bars(ax, range(len(shown)), values, color, labels, fontsize=SMALL)
-        names = [_STALLS.get(reason, reason).replace(" (", "\n(") for reason in shown]
-        ax.set_yticks(range(len(shown)), names, fontsize=SMALL)
-        ax.set(xlim=(0, 1.2 * longest), title=name, xlabel="cycles per issue")
-        waits[name] = values[0]
-    words = "Bars of the cycles that a warp spends in each state per instruction. The longest: "
-    words += f"{draw.spoken(waits, 'cycles', 1)}."
-    title = "Naive waits for its next instructions, ours for memory"
-    draw.finish(figure, title, words, source)

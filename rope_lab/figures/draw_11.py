@@ -1,9 +1,9 @@
-"""Drawings of notebook 11: bytes of two kernels and of one, and a pipelined loop."""
+"""The drawing of notebook 11: bytes of two kernels and of one."""
 
 import matplotlib.pyplot as plt
 
 from . import style as draw
-from .style import BLUE, GREEN, INK, ORANGE, SMALL
+from .style import BLUE, ORANGE, SMALL
 
 _MOVED = {  # by row and kernel: what each reads, and last what it writes
     "two kernels": {
@@ -46,35 +46,3 @@ def traffic(units: dict[str, int], title: str) -> None:
         for row, kernels in _MOVED.items()
     )
     draw.finish(figure, title, f"Two rows of boxes, one for each unit. {rows}.")
-
-
-def pipeline(title: str, tiles: int = 4, load: float = 2.0, compute: float = 1.0) -> None:
-    """What a persistent program does over time, with one stage, two and three, as Triton orders it.
-
-    `load` and `compute` are how long each takes, in any unit.
-    """
-    figure, axes = plt.subplots(3, 1, figsize=(8.0, 5.2), sharex=True, height_ratios=(2, 2, 3))
-    longest = 0.0
-    for stages, ax in zip((1, 2, 3), axes, strict=True):
-        ahead = max(1, stages - 1)  # loads that are requested before the first tile is computed
-        loaded, done = [load] * ahead, 0.0
-        for tile in range(tiles):
-            word = [f"tile {tile}"]
-            draw.spans(ax, tile % ahead, [loaded[tile] - load], load, BLUE, word)
-            begin = max(loaded[tile], done)
-            done = begin + compute
-            draw.spans(ax, ahead, [begin], compute, GREEN, word)
-            loaded.append(done + load)  # the next request comes after the store
-        longest = max(longest, done)
-        names = ["load"] if ahead == 1 else [f"load, buffer {n}" for n in range(ahead)]
-        ax.set_yticks(range(ahead + 1), [*names, "compute, store"])
-        ax.set(ylim=(ahead + 0.6, -0.6), title=f"num_stages={stages}")
-        ax.axvline(done, color=INK, linestyle=":", linewidth=1.4)
-        draw.write(ax, done, -0.66, "end", va="bottom", fontsize=SMALL + 1)
-        ax.spines["left"].set_visible(False)
-        ax.tick_params(axis="y", length=0)
-    axes[-1].set(xlim=(0, 1.03 * longest), xticks=[], xlabel="time (the lengths are made up)")
-    words = f"Three timelines of {tiles} tiles. With one stage and with two, each load begins "
-    words += "after the tile before is stored. With three, two loads begin at once, and each later "
-    words += "one runs while a tile is computed, so the program ends earlier. The lengths are made "
-    draw.finish(figure, title, words + "up.")

@@ -14,7 +14,6 @@ NAMES = {
     "rung 5": "5  one warp",
     "rung 6": "6  sine before the broadcast",
     "rung 7": "7  loads first",
-    "rung 8": "8  chosen rows",
     "package": "the package",
 }
 

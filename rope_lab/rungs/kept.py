@@ -66,7 +66,7 @@ def my_rope_of(rung: int) -> Callable:
 
 
 def mine_or_ours() -> Callable:
-    """The launcher of the reader's last kernel that has a backward; ours of rung 8 without one."""
+    """The launcher of the reader's last kernel that has a backward; our last one without it."""
     own = [rung for rung in climbed() if rung >= _WITH_A_BACKWARD]
     return my_rope_of(own[-1]) if own else RUNGS[max(RUNGS)].module.my_rope
 
@@ -88,7 +88,7 @@ def mine(rung: int) -> None:
     a terminal the text is printed.
 
     Args:
-        rung: the one to reach, 2 to 8; 9 for the kernel of the last one.
+        rung: the one to reach, 2 to 7; 8 for the kernel of the last one.
     """
     rung_of(rung - 1)
     earlier = [number for number in climbed() if number < rung]

@@ -22,7 +22,7 @@ def headline(device: str = "cuda", dtype: torch.dtype = torch.bfloat16) -> tuple
 
 
 def make_cases(device: str = "cuda") -> dict[str, Callable[[], object]]:
-    """The cases for `lab.bench`: a copy, eager PyTorch, rungs 1 to 8, and the package's kernel.
+    """The cases for `lab.bench`: a copy, eager PyTorch, rungs 1 to 7, and the package's kernel.
 
     All of them rotate the same bf16 tensor by the same table of fp32 angles.
     """

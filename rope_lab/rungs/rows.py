@@ -1,7 +1,5 @@
-"""A rung's kernel with another tile, launched or compiled; and notebook 09's choice of rows."""
+"""A rung's kernel with another tile, launched or compiled."""
 
-from collections.abc import Callable
-from functools import partial
 from types import ModuleType
 
 import torch
@@ -10,16 +8,12 @@ from torch import Tensor
 
 from ..compiler.compile import Compiled, compile_for
 from . import SHAPE
-from .measured import headline
-from .rung_7_loads_first import my_rope_kernel
-
-ROWS = 2, 4, 8, 16, 32
 
 
 def launch(
     kernel, t: Tensor, freqs: Tensor, out: Tensor | None = None, block_r: int = 1, **options
 ) -> Tensor:
-    """Rotate t by a kernel that takes what those of rungs 2 to 8 take.
+    """Rotate t by a kernel that takes what those of rungs 2 to 7 take.
 
     Args:
         kernel: a rung's, or one like it.
@@ -40,7 +34,7 @@ def compiled(rung: ModuleType, block_r: int = 8, gpu: str = "sm_90") -> Compiled
     """The kernel of a rung at the headline shape in bf16, with one warp, compiled for a GPU.
 
     Args:
-        rung: a module with a `my_rope_kernel` that has these constants: rungs 4 to 8.
+        rung: a module with a `my_rope_kernel` that has these constants: rungs 4 to 7.
         block_r: rows a program.
         gpu: its compute capability; it need not be here.
     """
@@ -49,16 +43,6 @@ def compiled(rung: ModuleType, block_r: int = 8, gpu: str = "sm_90") -> Compiled
     kernel = rung.my_rope_kernel
     constants = _constants(kernel, d, block_r)
     return compile_for(gpu, kernel, t, angles, t, b * h, **constants, num_warps=1)
-
-
-def make_cases(device: str = "cuda") -> dict[str, Callable[[], object]]:
-    """What `lab.bench("09/rows", ...)` measures: a copy, and each number of rows."""
-    t, table = headline(device)
-    out = torch.empty_like(t)
-    cases = {"copy": partial(out.copy_, t)}
-    for rows in ROWS:
-        cases[f"{rows} rows"] = partial(launch, my_rope_kernel, t, table, out, rows, num_warps=1)
-    return cases
 
 
 def _constants(kernel, d: int, block_r: int) -> dict[str, int | bool]:

@@ -5,11 +5,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-import rope_lab as lab
 from recording import ncu_reports
 from rope_kernels import RotaryPositionEmbedding, norm_rope
 from rope_lab.profiling import ncu
-from rope_lab.steps.norm_backward import norm_rope_backward
 
 
 def test_the_drafts_are_those_of_the_notebook():
@@ -22,19 +20,6 @@ def test_the_drafts_are_those_of_the_notebook():
     half = freqs[..., :8]
     rounded_once = norm_rope(x, weight, freqs, fused=False)
     torch.testing.assert_close(once(x, weight, half.cos(), half.sin()), rounded_once)
-
-
-@pytest.mark.parametrize("atomic", (False, True), ids=("a program's sum", "atomic sums"))
-def test_the_backward_that_is_measured_has_the_right_gradients(atomic, needs_triton):
-    """At a head of 80, which no program of the sums divides."""
-    grad, x = torch.randn(2, 5, 2, 3, 80, device=lab.device)
-    weight = torch.randn(80, device=lab.device)
-    freqs = RotaryPositionEmbedding(80).to(lab.device)(5)
-    got = norm_rope_backward(grad, x, weight, freqs, programs=4, atomic=atomic)
-    inputs = x.requires_grad_(), weight.requires_grad_()
-    norm_rope(*inputs, freqs, fused=False).backward(grad)
-    for ours, right in zip(got, inputs, strict=True):
-        torch.testing.assert_close(ours, right.grad, atol=1e-4, rtol=1e-4)
 
 
 def page_of(metrics, calls):
@@ -66,7 +51,7 @@ def test_every_report_that_is_wanted_is_found():
     assert list(found) == list(ncu_reports.REPORTS)
     for name, report in found.items():
         wanted = ncu_reports.REPORTS[name]
-        kernel = "?" if wanted.hidden else f"a_{wanted.part}_0"
+        kernel = f"a_{wanted.part}_0"
         assert report.about == {"kernel": kernel, "shape": wanted.shape, "gpu": "a GPU"}
 
 
@@ -105,33 +90,13 @@ def test_what_ncu_says_instead_of_a_report_is_in_the_error(monkeypatch):
         ncu_reports.measured()
 
 
-def test_lines_of_a_source_page_are_the_kernels_own(tmp_path):
-    header = ["Line No", "Source", "Address", "Source", "# Samples", "Instructions Executed"]
-    header += ["stall_wait", "stall_math", "stall_wait (Not Issued)"]
-    page = [
-        ["File Path", "kernels.py"],
-        header,
-        ["7", "x = tl.load(p)", "-", "-", "5", "96", "3", "2", "1"],
-        ["", "", "0x10", "LDG.E", "5", "96", "3", "2", "1"],
-        ["8", "tl.store(q, x / 3)", "-", "-", "11", "64", "4", "7", "0"],
-    ]
-    text = "\n".join(",".join(f'"{cell}"' for cell in row) for row in page)
-    lines = ncu_reports.lines_of(text)
-    assert [(line.line, line.samples, line.state) for line in lines] == [
-        (7, 5, "wait"),
-        (8, 11, "math"),
-    ]
-    ncu_reports.write_lines(tmp_path / "lines.csv", {"gpu": "none"}, lines)
-    assert ncu.read_lines(tmp_path / "lines.csv") == ({"gpu": "none"}, lines)
-
-
 @pytest.mark.parametrize("name", ncu_reports.REPORTS)
 def test_the_committed_reports_are_whole(name):
     report = ncu.read(ncu_reports.NOTEBOOKS / "records" / f"{name}.csv")
     assert {"kernel", "shape", "gpu", "versions", "date", "command"} <= set(report.about)
     wanted = ncu_reports.REPORTS[name]
-    assert report.about["kernel"] == "?" if wanted.hidden else wanted.part in report.about["kernel"]
+    assert wanted.part in report.about["kernel"]
     assert report.about["shape"] == wanted.shape
-    assert len(report.values) > 30 and len(report.stalls) > 8
+    assert len(report.values) > 15
     if name.startswith("08"):
         assert "/" not in "".join(report.about.values())  # no path of any machine

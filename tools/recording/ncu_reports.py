@@ -3,8 +3,7 @@
     python tools/recording/ncu_reports.py
 
 One process launches all calls under ncu, with the clocks as they are and empty caches, and a mark
-after each. The reports of `REPORTS` are written to `notebooks/records/NAME.csv`. A second run
-samples the warps of the naive kernel, for the lines of notebook 08.
+after each. The reports of `REPORTS` are written to `notebooks/records/NAME.csv`.
 """
 
 import argparse
@@ -19,22 +18,22 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import torch
 from torch.nn.functional import rms_norm
 
-from rope_lab.profiling.ncu import OF_A_LINE, REASONS, STALLED, Line, Report
+from rope_lab.profiling.ncu import Report
 from rope_lab.records import circumstances
 from rope_lab.rungs import SHAPE
-from rope_lab.steps.norm_calls import K_HEADS, Q_HEADS, D, S, backward_inputs, layer
+from rope_lab.steps.norm_calls import Q_HEADS, D, S, layer
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 DRAFTS = NOTEBOOKS / "11_two_for_the_price_of_one.ipynb"
 WARM_UP = 3  # launches of each call before the one that is reported
 MARK = "spin_kernel"  # torch.cuda._sleep launches it between two calls
 NAIVE = "naive_rope_kernel"
+STALLS = "barrier", "long_scoreboard"  # what a warp waits for
 METRICS = (
     "gpu__time_duration.sum",
     "dram__throughput.avg.pct_of_peak_sustained_elapsed",
@@ -62,9 +61,8 @@ METRICS = (
     "launch__occupancy_limit_registers",
     "launch__occupancy_limit_shared_mem",
     "launch__occupancy_limit_warps",
-    *(STALLED.format(reason) for reason in REASONS),
+    *(f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio" for reason in STALLS),
 )
-_STALL, _NOT_ISSUED = "stall_", "(Not Issued)"
 _MISSING = re.compile(r"Failed to find metric\s+(?:regex:)?([\w.]+)", re.IGNORECASE)
 
 
@@ -75,26 +73,18 @@ class Wanted:
     call: str
     part: str  # of the kernel's name
     shape: str
-    hidden: bool = False  # the reader has to find out which kernel it is
 
 
-def _of_heads(call: str, part: str, heads: int = Q_HEADS + K_HEADS) -> Wanted:
-    return Wanted(call, part, f"({S}, 1, {heads}, {D}), bf16")
+def _of_q(call: str, part: str) -> Wanted:
+    return Wanted(call, part, f"({S}, 1, {Q_HEADS}, {D}), bf16")
 
 
 REPORTS = {  # name of the file -> what is in it
     "08_ncu_naive": Wanted("naive", NAIVE, f"{SHAPE}, bf16"),
     "08_ncu_final": Wanted("final", "rope_kernel", f"{SHAPE}, bf16"),
-    "08_ncu_unknown": Wanted(
-        "unknown", "every_eighth_kernel", "2^25 numbers in, as many out, fp32", hidden=True
-    ),
-    "11_ncu_often": _of_heads("often", "triton", Q_HEADS),
-    "11_ncu_once": _of_heads("once", "triton", Q_HEADS),
-    "11_ncu_rms_norm": _of_heads("rms_norm", "norm", Q_HEADS),
-    "11_ncu_tiles": _of_heads("tiles", "norm_rope"),
-    "11_ncu_tiles_sum": _of_heads("tiles", "sum_partials"),
-    "11_ncu_stages_2": _of_heads("stages_2", "norm_rope"),
-    "11_ncu_stages_2_sum": _of_heads("stages_2", "sum_partials"),
+    "11_ncu_often": _of_q("often", "triton"),
+    "11_ncu_once": _of_q("once", "triton"),
+    "11_ncu_rms_norm": _of_q("rms_norm", "norm"),
 }
 
 
@@ -115,24 +105,17 @@ def functions_of_notebook(*names: str) -> dict[str, Callable]:
 def calls() -> dict[str, Callable[[], object]]:
     """What is launched, by name."""
     from rope_lab.steps import headline
-    from rope_lab.steps.copies import copy_strided
-    from rope_lab.steps.norm_backward import norm_rope_backward, programs_for_all_sms
 
     rotations = headline.cases(torch.bfloat16)
-    numbers = torch.randn(2**25, device="cuda")  # fp32: as many bytes as the headline's tensor
     drafts = functions_of_notebook("rounded_often", "rounded_once")
     often, once = (torch.compile(drafts[name]) for name in ("rounded_often", "rounded_once"))
     (q, _, weight, _), narrow, wide = layer()
-    back = partial(norm_rope_backward, *backward_inputs())
     return {
         "naive": rotations["naive"],
         "final": rotations["ours"],
-        "unknown": lambda: copy_strided(numbers),
         "often": lambda: often(q, weight, *wide),
         "once": lambda: once(q, weight, *narrow),
         "rms_norm": lambda: rms_norm(q, (D,), weight, 1e-6),
-        "tiles": lambda: back(S * (Q_HEADS + K_HEADS) // 8),
-        "stages_2": lambda: back(programs_for_all_sms(8), stages=2),
     }
 
 
@@ -215,47 +198,6 @@ def number(text: str) -> float | None:
         return None
 
 
-def sampled() -> str:
-    """ncu's page of the source of the naive kernel, with the samples of each line."""
-    with tempfile.TemporaryDirectory() as place:
-        report = str(Path(place, "report"))
-        take = ncu_watches(
-            *("--export", report, "--section", "SourceCounters", "--import-source", "yes"),
-            *("--kernel-name", f"regex:^{NAIVE}$"),
-        )
-        show = ["ncu", "--import", f"{report}.ncu-rep", "--page", "source", "--csv"]
-        subprocess.run(take, check=True, capture_output=True, text=True)
-        show += ["--print-source", "cuda,sass"]
-        return subprocess.run(show, check=True, capture_output=True, text=True).stdout
-
-
-def lines_of(page: str) -> list[Line]:
-    """The kernel's lines in ncu's source page, those of the machine code left out."""
-    rows = list(csv.reader(page.splitlines()))
-    header = next(row for row in rows if row and row[0] == "Line No")
-    found = []
-    for row in rows:
-        if not (row and row[0].isdigit() and len(row) == len(header)):
-            continue
-        cells = dict(zip(header[4:], row[4:], strict=True))  # both columns 1 and 3 are "Source"
-        stalls = {
-            name.removeprefix(_STALL): int(value)
-            for name, value in cells.items()
-            if name.startswith(_STALL) and not name.endswith(_NOT_ISSUED) and value.isdigit()
-        }
-        samples, instructions = int(cells["# Samples"]), int(cells["Instructions Executed"])
-        found.append(
-            Line(
-                line=int(row[0]),
-                source=row[1],
-                samples=samples,
-                instructions=instructions,
-                stalls=stalls,
-            )
-        )
-    return found
-
-
 # the records
 
 
@@ -279,36 +221,21 @@ def reports_of(output: str, where: dict[str, str]) -> Iterator[tuple[str, Report
     found = dict(zip(in_order, launches(output), strict=True))
     for name, wanted in REPORTS.items():
         (kernel,) = (kernel for kernel in found[wanted.call] if wanted.part in kernel)
-        which = {"kernel": "?" if wanted.hidden else kernel, "shape": wanted.shape}
+        which = {"kernel": kernel, "shape": wanted.shape}
         yield name, replace(found[wanted.call][kernel], about=which | where)
 
 
 def write(path: Path, report: Report) -> None:
-    """Metric, value and unit, a line each."""
+    """Comment lines of what is known, then metric, value and unit, a line each."""
     rows = []
     for metric in METRICS:
         if metric in report.values:
             value = f"{report[metric]:.6g}" if report[metric] < 1e6 else f"{report[metric]:.0f}"
             rows.append([metric, value, report.units.get(metric, "")])
-    _write(path, report.about, ["metric", "value", "unit"], rows)
-
-
-def write_lines(path: Path, about: dict[str, str], lines: list[Line]) -> None:
-    """A row for each line of the kernel."""
-    states = list(lines[0].stalls)
-    rows = [
-        [one.line, one.samples, one.instructions, one.source, *(one.stalls[s] for s in states)]
-        for one in lines
-    ]
-    _write(path, about, [*OF_A_LINE, "source", *states], rows)
-
-
-def _write(path: Path, about: dict[str, str], header: list[str], rows: list[list]) -> None:
-    """Comment lines of what is known, then the rows."""
     text = io.StringIO()
-    for name, said in about.items():
+    for name, said in report.about.items():
         text.write(f"# {name}: {said}\n")
-    csv.writer(text, lineterminator="\n").writerows([header, *rows])
+    csv.writer(text, lineterminator="\n").writerows([["metric", "value", "unit"], *rows])
     path.write_text(text.getvalue())
     print(path, flush=True)
 
@@ -327,7 +254,6 @@ def main(arguments: list[str]) -> int:
     where = about()
     for name, report in reports_of(measured(), where):
         write(chosen.out / f"{name}.csv", report)
-    write_lines(chosen.out / "08_ncu_lines.csv", {"kernel": NAIVE} | where, lines_of(sampled()))
     return 0
 
 

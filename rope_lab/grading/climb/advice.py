@@ -38,17 +38,11 @@ def _about_evaluations(readings: Readings, counted: dict, launch: Launch | None)
 
 def _about_programs(readings: Readings, counted: dict, launch: Launch | None) -> str:
     if readings.programs < 32_768:
-        return "more than 8 rows a program: stay at 8 for now; rung 8 chooses"
+        return "more than 8 rows a program: stay at 8"
     if launch and readings.programs > 32_768:
         starts = readings.programs / 1600
         return f"at 1600 a microsecond, they take {starts:.0f} us to start: more rows a program"
     return ""
-
-
-def _about_rows_by_d(readings: Readings, counted: dict, launch: Launch | None) -> str:
-    if readings.programs_at_64 > 16_384:
-        return "let the launcher compute the rows from d: rows of half the size, twice as many"
-    return "a block has a power of two of lanes, so 96 elements of a row take those of 128"
 
 
 def _about_width(readings: Readings, counted: dict, launch: Launch | None) -> str:
@@ -82,30 +76,13 @@ def _about_order(readings: Readings, counted: dict, launch: Launch | None) -> st
     return "the loads come first in your lines; does a branch or a loop keep them back?"
 
 
-def _about_resident(readings: Readings, counted: dict, launch: Launch | None) -> str:
-    if launch and launch.num_warps > 1:
-        return f"each program takes registers for {launch.num_warps} warps: see num_warps"
-    return (
-        f"{readings.registers} registers a thread: fewer rows a program need fewer, "
-        "and more programs fit"
-    )
-
-
-def _about_spills(readings: Readings, counted: dict, launch: Launch | None) -> str:
-    return "a thread has 255 registers at most: take fewer rows a program"
-
-
 _ADVICE = {
     "requested": _about_bytes,
     "evaluations": _about_evaluations,
     "programs": _about_programs,
-    "programs_at_64": _about_rows_by_d,
-    "programs_at_96": _about_rows_by_d,
     "narrowest_load": _about_width,
     "instruction_us": _about_instructions,
     "instructions": _about_instructions,
     "loads_after_a_sine": _about_order,
     "loads_first": _about_order,
-    "resident": _about_resident,
-    "spilled": _about_spills,
 }

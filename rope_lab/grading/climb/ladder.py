@@ -10,12 +10,8 @@ from ...records import QUIET, Measurement, recorded
 from ...rungs import RUNGS, SHAPE, kept, rung_of
 from ...rungs.measured import COPY, EAGER, PACKAGE
 from ...rungs.speed import record, times_of_the_readers
-from ...steps.ledger import run_lines
-from .launch import launches_of, rotation
-from .readings import Readings, code_of
 from .targets import number
 
-_SMALL = (1, 2, 8, 256)  # what bytes and evaluations are counted with
 _PROMISE = ("rung", "notebook", "what changed", "time", "of a copy")
 _COUNTS = ("bytes", "sin/cos", "I/P", "B/W")  # these answer what the exercises ask
 
@@ -82,22 +78,6 @@ def ladder(upto: int | None = None) -> Ladder:
 
 
 @cache
-def readings_of_ours(rung: int) -> Readings:
-    """What the instruments show of our kernel: counted, and compiled for an H200."""
-    rope = RUNGS[rung].module.my_rope
-    (small,) = launches_of(rotation(rope, _SMALL, "cpu"))
-    constants = {name: value for name, value in small.options.items() if name != "num_warps"}
-    ledger = run_lines(small.kernel, small.programs, *small.arguments, **constants)
-    elements = math.prod(_SMALL)
-    return Readings(
-        requested=ledger.bytes / (2 * elements),
-        evaluations=ledger.evaluations / (elements / 2),
-        order="",
-        **code_of(launches_of(rotation(rope))[0]),
-    )
-
-
-@cache
 def time_of_bytes() -> float:
     """Microseconds for each byte of t, the result and the table once, at a copy's bandwidth."""
     copies = recorded("08/cold-and-warm")
@@ -134,10 +114,10 @@ def _counts(case: str) -> dict[str, str]:
     """What the instruments show of a case."""
     if not case.startswith("rung "):
         return {"bytes": "2 N" if case == COPY else ""}
-    readings = readings_of_ours(int(case.removeprefix("rung ")))
+    rung = RUNGS[int(case.removeprefix("rung "))]
     return {
-        "bytes": f"{number(readings.requested)} N",
-        "sin/cos": number(readings.evaluations),
-        "I/P": f"{readings.instruction_us:.0f} us",
+        "bytes": f"{number(rung.requested)} N",
+        "sin/cos": number(rung.evaluations),
+        "I/P": f"{rung.instruction_us:.0f} us",
         "B/W": f"{time_of_bytes():.0f} us",
     }

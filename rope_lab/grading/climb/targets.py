@@ -15,7 +15,7 @@ class Target:
     """A limit of one instrument.
 
     Attributes:
-        instrument: a field or a property of `Readings`, or of `check_norm.RowReadings`.
+        instrument: a field or a property of `Readings`.
         limit: the number that `rule` is about.
         rule: 'at most', 'at least' or 'exactly'.
         unit: after the number.
@@ -45,17 +45,11 @@ NAMES = {
     "requested": "bytes requested",
     "evaluations": "sin/cos evaluations",
     "programs": "programs",
-    "programs_at_64": "programs at d = 64",
-    "programs_at_96": "programs at d = 96",
     "narrowest_load": "narrowest load",
     "instruction_us": "instruction time",
     "instructions": "instructions",
     "loads_after_a_sine": "loads after a sine",
     "loads_first": "loads before a branch",
-    "resident": "programs on an SM",
-    "spilled": "spilled",
-    "loaded": "x loaded",
-    "in_flight": "in flight on an SM",
 }
 
 
@@ -88,14 +82,6 @@ TARGETS: dict[int, tuple[Target, ...]] = {
         Target("loads_first", 10, "at least"),
         Target("instructions", 900, unit=" a warp", exact=False),  # 847
         *_LATER,
-    ),
-    8: (
-        Target("resident", 24, "at least"),  # 28
-        Target("spilled", 0, unit=" bytes"),
-        Target("programs", 65_536),
-        Target("instruction_us", 60, unit=" us", exact=False),  # 43.3
-        *(Target("programs_at_64", 16_384), Target("programs_at_96", 32_768, "exactly")),
-        *(IN_ORDER, _bytes(2.5), _evaluations(1), WIDE),
     ),
 }
 
