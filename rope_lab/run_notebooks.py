@@ -22,7 +22,6 @@ import torch
 from nbclient import NotebookClient
 from PIL import Image
 
-from .figures.audit import AUDIT_SWITCH
 from .records import QUIET, RECORD_SWITCH
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
@@ -39,7 +38,7 @@ def execute(path: Path) -> None:
     Raises:
         nbclient.exceptions.CellExecutionError: a cell failed; the file is left as it was.
     """
-    os.environ |= {QUIET: "1", AUDIT_SWITCH: "1"}  # for the kernel, which inherits them
+    os.environ[QUIET] = "1"  # for the kernel, which inherits it
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
         notebook,

@@ -21,8 +21,6 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 from matplotlib.ticker import FixedLocator, NullLocator
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 
-from . import audit
-
 PLATE = "#fafafa"  # what figures are drawn on
 INK = "#333333"  # text and axes
 GREY = "#858585"  # marks that compete with nothing: a copy, a resting arrow
@@ -32,7 +30,8 @@ ON_COLOR = "#111111"  # text on a filled patch of any color but RED
 PROGRAM_COLORS = (BLUE, ORANGE, GREEN, PURPLE)  # of program, warp, ... 0, 1, 2, 3
 DIVERGING = "PuOr"
 
-SMALL, WIDTH = audit.SMALL, audit.WIDTH
+SMALL = 9  # points; the smallest text
+WIDTH = 8.4  # inches of 100 pixels; a laptop shows a figure of this width as it is
 LEFT = 0.012  # where a figure's title and its source begin
 
 # bars that are PyTorch's; the others, but for copies, are kernels of this series
@@ -60,7 +59,6 @@ def finish(figure: Figure, conclusion: str, words: str, source: str = "") -> Non
         figure.suptitle(conclusion, x=LEFT, ha="left", wrap=True)
     if source:
         _cite(figure, source)
-    audit.audit_if_asked(figure)
     display(figure, metadata={"image/png": {"alt": description(figure, words)}})
     plt.close(figure)
 

@@ -8,12 +8,10 @@ import torch
 
 from notebook_form import FOLDER
 from rope_kernels import RotaryPositionEmbedding, reference
-from rope_lab.grading.exercises import notebook_08
 from rope_lab.profiling import machines
 from rope_lab.records import recorded
 from rope_lab.steps.fingerprint import CHANGES
 from rope_lab.steps.five_limits import SETTINGS, Setting
-from rope_lab.steps.unknown_calls import UNKNOWN
 
 CHECKLIST = FOLDER.parent / "docs" / "checklist.md"
 _GAIN = re.compile(r"`(\d\d/[a-z0-9-]+)` ([^`|;]+)")
@@ -38,13 +36,6 @@ def test_each_setting_runs_into_its_limit():
     }
     waits_for_hbm = {name for name, changes in found.items() if changes["warm L2"] < 0.8}
     assert waits_for_hbm == {"bytes", "latency"}
-
-
-def test_the_unknown_calls_can_be_told_from_their_changes():
-    found = recorded("08/unknown-calls").values
-    limits = {name: call.limit for name, call in UNKNOWN.items()}
-    assert {name: limit_of(changes) for name, changes in found.items()} == limits
-    assert notebook_08.limits_of("abcdefgh")["right"] == list(limits.values())
 
 
 @pytest.mark.parametrize("changed", [{}, {"turns": 3}, {"programs": 3}, {"rows": 1}])

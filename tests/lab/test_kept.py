@@ -77,11 +77,11 @@ def test_where_arguments_change_the_cell_gets_the_frame_and_ones_own_lines(rung,
 
 
 def test_the_last_rung_can_be_brought_without_a_check(capsys):
-    kept.mine(9)
+    kept.mine(8)
     shown = capsys.readouterr().out
-    assert RUNGS[8].source.strip() in shown and "check_rung" not in shown
-    for number in (1, 10):
-        with pytest.raises(ValueError, match="accepted: 1 to 8"):
+    assert RUNGS[7].source.strip() in shown and "check_rung" not in shown
+    for number in (1, 9):
+        with pytest.raises(ValueError, match="accepted: 1 to 7"):
             kept.mine(number)
 
 
@@ -208,9 +208,9 @@ def test_what_is_compared_keeps_nothing(notebook):
 
 
 def test_a_model_gets_the_readers_last_kernel_that_has_a_backward(tmp_path):
-    assert kept.mine_or_ours() is RUNGS[8].module.my_rope
+    assert kept.mine_or_ours() is RUNGS[7].module.my_rope
     kept.keep(3, written(RUNGS[3].source, tmp_path))
-    assert kept.mine_or_ours() is RUNGS[8].module.my_rope  # rung 3 has no backward
+    assert kept.mine_or_ours() is RUNGS[7].module.my_rope  # rung 3 has no backward
     for rung in (5, 4):
         kept.keep(rung, written(RUNGS[rung].source.replace("exists", f"is_{rung}"), tmp_path))
     assert "is_5" in kept.source_of(5)

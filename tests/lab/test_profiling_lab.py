@@ -1,14 +1,8 @@
-"""What notebook 08 uses: the machine's model, the profiler's rows, a timer."""
-
-import re
-from types import SimpleNamespace
+"""What notebook 08 uses: the machine's model, and a timer."""
 
 import pytest
-import torch
 
-from rope_lab.figures.roofline import RooflineExplorer
 from rope_lab.grading.pretend_gpu import PretendGPU
-from rope_lab.profiling import timeline
 from rope_lab.profiling.roofline import Machine, straight_line
 
 # the machine
@@ -32,52 +26,6 @@ def test_a_start_and_a_slope_are_found_again_by_small_sizes_as_much_as_by_large_
     assert start == pytest.approx(2.5) and 1 / slope == pytest.approx(4e6)
     times[-1] *= 1.03
     assert straight_line(sizes, times)[0] == pytest.approx(2.5, rel=0.05)
-
-
-def test_the_explorer_names_what_bounds_a_kernel_and_what_is_free():
-    explorer = RooflineExplorer(bytes=4, instructions=40, bandwidth=4.2, instructions_a_us=33.4e6)
-    assert "bytes need 64 us, instructions 80; compute-bound. Up to 31 " in explorer.said.value
-    assert "bytes need 34 us, instructions 80; compute-bound" in explorer.says(bandwidth=8.0)
-    assert "bytes need 128 us, instructions 80; memory-bound. Up to 63 " in explorer.says(bytes=8)
-    for element_bytes in (2, 7, 16):
-        free = int(re.search(r"Up to (\d+)", explorer.says(bytes=element_bytes))[1])
-        for instructions, bound in ((free, "memory-bound"), (free + 1, "compute-bound")):
-            assert bound in explorer.says(bytes=element_bytes, instructions=instructions)
-
-
-# the profiler's events
-
-CPU, CUDA = torch.autograd.DeviceType.CPU, torch.autograd.DeviceType.CUDA
-
-
-def event(name, start, duration, device=CPU, parent=None):
-    span = SimpleNamespace(start=start, end=start + duration)
-    return SimpleNamespace(name=name, time_range=span, device_type=device, cpu_parent=parent)
-
-
-def test_operators_launches_and_kernels_are_told_apart():
-    outer = event("aten::mul", 105.0, 9.0)
-    events = [
-        event("mul_kernel", 130.0, 50.0, CUDA),
-        outer,
-        event("aten::empty", 106.0, 1.0, parent=outer),  # within the other: not drawn twice
-        event("cudaLaunchKernel", 110.0, 3.0, parent=outer),
-        event("cuLaunchKernelEx", 120.0, 3.0),
-        event("cudaDeviceSynchronize", 125.0, 60.0),
-        event("void at::native::copy_kernel<4, a::b<char*>>(int, a::c<2>)", 115.0, 10.0, CUDA),
-    ]
-    rows = timeline.in_rows(events)
-    assert rows["operators"] == [["aten::mul", 0.0, 9.0]]
-    assert [name for name, _, _ in rows["launches"]] == ["cudaLaunchKernel", "cuLaunchKernelEx"]
-    assert rows["kernels"] == [["copy_kernel", 10.0, 10.0], ["mul_kernel", 25.0, 50.0]]
-
-
-def test_of_two_calls_the_last_is_kept():
-    one = [event("aten::mul", 10.0, 900.0), event("cudaLaunchKernel", 12.0, 800.0)]
-    one.append(event("mul_kernel", 820.0, 5.0, CUDA))
-    two = [event("aten::mul", 1000.0, 9.0), event("cudaLaunchKernel", 1002.0, 3.0)]
-    two.append(event("mul_kernel", 1006.0, 5.0, CUDA))
-    assert timeline.in_rows(one + two, times=2) == timeline.in_rows(two)
 
 
 # a timer: its notebook has wrong ones

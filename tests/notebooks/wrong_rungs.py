@@ -32,7 +32,6 @@ _LATE_SINE = {
     "    cos2, sin2 = tl.cos(angle2), tl.sin(angle2)",
 }
 _FOUR_WARPS = {"block_r, num_warps = 8, 1": "block_r, num_warps = 8, 4"}
-_ROWS_OF_8 = "max(1, 1024 // triton.next_power_of_2(d)), 1"
 
 WRONG_RUNGS = [
     # 1: the whole formula
@@ -292,7 +291,7 @@ WRONG_RUNGS = [
     WrongRung(
         *(6, "sixteen rows"),
         {"num_warps = 8, 1": "num_warps = 16, 1"},
-        "more than 8 rows a program: stay at 8 for now; rung 8 chooses",
+        "more than 8 rows a program: stay at 8",
     ),
     WrongRung(
         *(6, "a loop over rows"),
@@ -336,35 +335,5 @@ WRONG_RUNGS = [
             "    tl.store(out_ptr + offset, x1",
         },
         "t_ptr is loaded after a sine: move (x1 = tl.load(t_ptr + offset, mask",
-    ),
-    # 8: rows
-    WrongRung(
-        *(8, "eight rows"), {_ROWS_OF_8: "8, 1"}, "128 registers a thread: fewer rows a program"
-    ),
-    WrongRung(*(8, "two rows"), {_ROWS_OF_8: "2, 1"}, "at 1600 a microsecond, they take 82 us"),
-    WrongRung(*(8, "four rows for two warps"), {_ROWS_OF_8: "4, 2"}, "registers for 2 warps: see"),
-    WrongRung(
-        *(8, "the same rows for every head"),
-        {_ROWS_OF_8: "4, 1"},
-        "let the launcher compute the rows from d",
-    ),
-    WrongRung(
-        *(8, "four rows for one head, eight for the others"),
-        {_ROWS_OF_8: "4 if d == 256 else 8, 1"},
-        "let the launcher compute the rows from d",
-    ),
-    WrongRung(
-        *(8, "the power of two of the rows, not of the row"),
-        {_ROWS_OF_8: "max(1, triton.next_power_of_2(1024 // d)), 1"},
-        "a block has a power of two of lanes, so 96 elements of a row take those of 128",
-    ),
-    WrongRung(
-        *(8, "a load after a sine"),
-        {
-            "    angle2 = tl.load(angle_ptr + HALF, mask=pair < HALF)\n": "",
-            "    cos2, sin2": "    angle2 = tl.load(angle_ptr + HALF, mask=pair < HALF)\n"
-            "    cos2, sin2",
-        },
-        "freqs_ptr is loaded after a sine",
     ),
 ]

@@ -1,17 +1,10 @@
 """Notebook 12: roundings, a kernel for heads before positions, frequencies, factors."""
 # ruff: noqa: F821 (the letters of shapes)
 
-import math
-from functools import partial
 
-import torch
-from torch import Tensor
-
-from rope_kernels import RotaryPositionEmbedding
 
 from ..spec import spec
-from .definitions import rope, rope_gradient, which_of
-from .notebook_01 import frequencies
+from .definitions import rope, rope_gradient
 
 _LEFT_OUT = ("part of the head rotated", "one gradient for all")
 _MEMORY = "the wrong layout: the kernel reads memory as (s, b, h, d), and it is still (b, h, s, d)"
@@ -79,118 +72,3 @@ ROUNDING = {
         "x is cast once, so its gradient is rounded once": [None, None, "promoted"],
     },
 }
-
-
-# a configuration's frequencies
-FACTOR, TRAINED, LOW, HIGH = 8.0, 256, 1.0, 4.0  # as the exercise says
-
-
-def _blended(d, base, turn=2 * torch.pi, blend="straight"):
-    """Frequencies with the pairs between LOW and HIGH turns blended; the defaults are right."""
-    theta = frequencies.function(d, base)
-    turns = TRAINED * theta / turn
-    kept = (turns - LOW) / (HIGH - LOW)
-    if blend != "without ends":
-        kept = kept.clamp(0, 1)
-    if blend == "swapped":
-        kept = 1 - kept
-    elif blend == "none, kept":
-        kept = (turns >= LOW).double()
-    elif blend == "none, slowed":
-        kept = (turns > HIGH).double()
-    elif blend == "of wavelengths":
-        return theta / (kept + (1 - kept) * FACTOR)
-    return kept * theta + (1 - kept) * theta / FACTOR
-
-
-def _linear(d, base):
-    return frequencies.function(d, base) / FACTOR
-
-
-def _other_base(d, base):
-    return frequencies.function(d, base * FACTOR ** (d / (d - 2)))
-
-
-@spec(
-    mistakes={
-        "linear: every pair is slowed down": _linear,
-        "NTK: another base": _other_base,
-    }
-    | {
-        words: partial(_blended, **wrong)
-        for words, wrong in {
-            "the wrong pairs: fast ones are slowed down, and slow ones are kept": {
-                "blend": "swapped"
-            },
-            "gamma leaves 0 to 1: below 1 turn it is 0, and above 4 turns 1": {
-                "blend": "without ends"
-            },
-            "no blend: every pair of 1 turn or more is kept": {"blend": "none, kept"},
-            "no blend: every pair of 4 turns or fewer is slowed down": {"blend": "none, slowed"},
-            "wavelengths are blended, not frequencies": {"blend": "of wavelengths"},
-            "2 pi is missing: an angle of 1 is not a turn": {"turn": 1.0},
-        }.items()
-    }
-)
-def frequencies_of_llama3(d: "number (d)", base: "number (base)"):
-    """The angles per position of d/2 pairs, scaled by 8 past 256 positions as Llama 3 does it."""
-    return _blended(d, base)
-
-
-# which of five models forgets its attention factor
-HEAD_DIM = 32
-_YARN = {"rope_type": "yarn", "rope_theta": 10_000.0, "original_max_position_embeddings": 256}
-_ASKED = {  # factor, and what else the configuration says
-    "A": {"factor": 8.0},
-    "B": {"factor": 16.0},
-    "C": {"factor": 4.0, "attention_factor": 1.5},
-    "D": {"factor": 32.0},
-    "E": {"factor": 64.0},
-}
-CONFIGS = {
-    name: {
-        "head_dim": HEAD_DIM,
-        "max_position_embeddings": 256 * int(asked["factor"]),
-        "rope_parameters": _YARN | asked,
-    }
-    for name, asked in _ASKED.items()
-}
-_MADE = dict(
-    zip("ABCDE", ("queries only", "none", "the default", "forgotten", "twice"), strict=True)
-)
-
-
-def _rotated(q: Tensor, k: Tensor, positions: Tensor, name: str) -> tuple[Tensor, Tensor]:
-    """Queries and keys (s, d) at positions (s,), as the model of that name rotates them."""
-    rope, made = RotaryPositionEmbedding.from_config(CONFIGS[name]), _MADE[name]
-    factor = 0.1 * math.log(_ASKED[name]["factor"]) + 1
-    if made != "the default":
-        factor = rope.attention_factor
-    of_q, of_k = {
-        "queries only": (factor, 1.0),
-        "forgotten": (1.0, 1.0),
-        "twice": (factor**2, factor**2),
-    }.get(made, (factor, factor))
-    angles = positions[:, None].double() * rope.inv_freq.double()
-    cos, sin = angles.cos(), angles.sin()
-    turned = []
-    for x, scale in ((q, of_q), (k, of_k)):
-        first, second = x.double().chunk(2, dim=-1)
-        y = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
-        turned.append((scale * y).to(x.dtype))
-    return turned[0], turned[1]
-
-
-ROTATIONS = {name: partial(_rotated, name=name) for name in CONFIGS}
-_SIGNS = {  # how each mistake shows
-    "none": "then q and k would both be longer by from_config's factor",
-    "forgotten": "with that mistake, q and k would keep their lengths",
-    "queries only": "with that mistake, k would keep its length, and q would not",
-    "twice": "with that mistake, q and k would be longer by the square of the factor",
-    "the default": "with that mistake, the factor that the configuration states is not used",
-}
-WHICH_FACTOR = which_of(
-    _SIGNS,
-    right=list(_MADE.values()),
-    hint="the lengths of q and of k, after over before, next to from_config's factor",
-)
