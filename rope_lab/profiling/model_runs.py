@@ -1,4 +1,4 @@
-"""What notebook 12 finds out about its model on a GPU: launches, bits, losses, and time.
+"""What notebook 12 finds out about models of transformers on a GPU: launches, bits, and time.
 
 `device` and the sizes are arguments so that a test can run each experiment small and on a CPU.
 """
@@ -11,81 +11,92 @@ from statistics import median
 
 import torch
 from torch import Tensor
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import (
+    LlamaDecoderLayer,
+    LlamaRotaryEmbedding,
+    apply_rotary_pos_emb,
+)
 
-from ..rungs import rung_8_rows
-from ..steps import small_llama
-from ..steps.prose import batch, prose
-from ..steps.qwen3 import SHAPE_8B, loss_of, new_qwen3
-from ..steps.qwen3_on_ranks import WAYS, patched
+from ..rungs import rung_7_loads_first
+from ..steps.llama import new_llama, rotated_by
+from ..steps.qwen3 import SHAPE_8B, SMALL, WAYS, loss_of, new_qwen3, patched
 from ..steps.rotations import by_package, by_rung, nothing
-from ..steps.small_llama import SIZE, Layer, Rotary, Size, SmallLlama, rotated_by
-from ..steps.training import deterministic, new_model, optimizer_of, step
 from .launches import launches_of
 
 ROUNDINGS = ("once", "upcast", "promoted", "model")
-LLAMA_8B = Size(layers=1, width=4096, heads=32, kv_heads=8, head_dim=128, mlp=14336)
-SHAPES = {  # layer -> its size, sequences, positions
-    "small layer": (SIZE, 16, 256),
+LLAMA_8B = SMALL | {
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+}
+SHAPES = {  # layer -> its configuration, sequences, positions
+    "small layer": (SMALL, 16, 256),
     "Llama-3-8B layer": (LLAMA_8B, 1, 8192),
 }
 COMPILED = True  # False leaves out what torch.compile makes, for a quick look
 _ROUNDS = 7  # of steps
-_EVERY = 5  # of so many steps a loss is kept
-_ALONE = 20  # steps that are not timed: they compile and fill caches
 
 
-def rotations(size: Size, positions: int, device: str) -> dict[str, Callable]:
-    """Every rotation that is compared: PyTorch's own, our rung 8, the package's, and none."""
+def rotations(shape: dict, positions: int, device: str) -> dict[str, Callable]:
+    """Every rotation that is compared: PyTorch's own, our rung 7, the package's, and none."""
     return {
-        "PyTorch": small_llama.apply_rotary_pos_emb,
-        "rung 8": by_rung(rung_8_rows.my_rope, positions, size.head_dim, device),
+        "PyTorch": apply_rotary_pos_emb,
+        "rung 7": by_rung(rung_7_loads_first.my_rope, positions, shape["head_dim"], device),
         "package": by_package(),
         "none": nothing,
     }
 
 
+def q_k_and_tables(shape: dict, b: int, s: int, device: str) -> tuple[Tensor, ...]:
+    """q and k in bf16 as linear layers write them, (b, s, h, d), and the model's cos and sin."""
+    heads = shape["num_attention_heads"], shape["num_key_value_heads"]
+    q, k = (torch.randn(b, s, h, shape["head_dim"], device=device).bfloat16() for h in heads)
+    return q, k, *tables(shape, q, s)
+
+
+def tables(shape: dict, x: Tensor, s: int) -> tuple[Tensor, Tensor]:
+    """The model's cos and sin for s positions, in the dtype of x."""
+    rotary = LlamaRotaryEmbedding(LlamaConfig(**shape)).to(x.device)
+    return rotary(x, torch.arange(s, device=x.device)[None])
+
+
 def layer_call(
-    size: Size, b: int, s: int, device: str, backward: bool, compiled: bool = False
+    shape: dict, b: int, s: int, device: str, backward: bool, compiled: bool = False
 ) -> Callable[[Callable], object]:
     """A call of one layer in bf16, by the rotation that it gets."""
     torch.manual_seed(0)
-    layer = Layer(size, 0).to(device, torch.bfloat16)
-    x = torch.randn(b, s, size.width, device=device).bfloat16().requires_grad_(backward)
-    cos, sin = Rotary(size.head_dim)(torch.arange(s, device=device)[None], x.dtype)
-    grad = torch.randn_like(x)
+    config = LlamaConfig(**shape, attn_implementation="sdpa")
+    layer = LlamaDecoderLayer(config, 0).to(device, torch.bfloat16)
+    x = torch.randn(b, s, config.hidden_size, device=device).bfloat16().requires_grad_(backward)
+    of_layer, grad = {"position_embeddings": tables(shape, x, s)}, torch.randn_like(x)
     inputs = [x, *layer.parameters()]
     forward = torch.compile(layer) if compiled else layer
 
     def call(rotation: Callable) -> object:
         with rotated_by(rotation), torch.set_grad_enabled(backward):
-            y = forward(x, cos, sin)
+            y = forward(x, **of_layer)
             return torch.autograd.grad(y, inputs, grad) if backward else y
 
     return call
 
 
-def launches(device: str = "cuda", shape: str = "small layer") -> dict:
+def launches(device: str = "cuda", layer: str = "small layer") -> dict:
     """Launches of the rotation alone, and of a layer's forward with it, without gradients."""
-    size, b, s = SHAPES[shape]
-    q = torch.randn(b, s, size.heads, size.head_dim, device=device).bfloat16().transpose(1, 2)
-    k = torch.randn(b, s, size.kv_heads, size.head_dim, device=device).bfloat16().transpose(1, 2)
-    tables = Rotary(size.head_dim)(torch.arange(s, device=device)[None], q.dtype)
-    layer, found = layer_call(size, b, s, device, backward=False), {}
-    for name, rotation in rotations(size, s, device).items():
-        alone = launches_of(partial(rotation, q, k, *tables))
-        whole = launches_of(partial(layer, rotation))
-        found[name] = {"rotation": alone["launches"], "layer": whole["launches"]}
-    if not COMPILED:
-        return found
-    torch._dynamo.reset()
-    alone = launches_of(partial(torch.compile(small_llama.apply_rotary_pos_emb), q, k, *tables))
-    whole = launches_of(
-        partial(
-            layer_call(size, b, s, device, backward=False, compiled=True),
-            small_llama.apply_rotary_pos_emb,
-        )
-    )
-    found["compiled"] = {"rotation": alone["launches"], "layer": whole["launches"]}
+    shape, b, s = SHAPES[layer]
+    q, k, cos, sin = q_k_and_tables(shape, b, s, device)
+    given, found = (q.transpose(1, 2), k.transpose(1, 2), cos, sin), {}
+    cases = {name: (rotation, False) for name, rotation in rotations(shape, s, device).items()}
+    if COMPILED:
+        cases["compiled"] = (apply_rotary_pos_emb, True)
+    for name, (rotation, compiled) in cases.items():
+        torch._dynamo.reset()
+        alone = torch.compile(rotation) if compiled else rotation
+        whole = layer_call(shape, b, s, device, backward=False, compiled=compiled)
+        calls = {"rotation": partial(alone, *given), "layer": partial(whole, rotation)}
+        found[name] = {part: launches_of(call)["launches"] for part, call in calls.items()}
     return found
 
 
@@ -97,15 +108,14 @@ def bits(device: str = "cuda", dtype: torch.dtype = torch.bfloat16, positions: i
         'gradients', how many there are; and for each rotation how many of both differ.
     """
     others = {name: by_package(name) for name in ROUNDINGS}
-    others["rung 8"] = by_rung(rung_8_rows.my_rope, positions, SIZE.head_dim, device)
-    own = small_llama.apply_rotary_pos_emb
+    others["rung 7"] = rotations(SMALL, positions, device)["rung 7"]
     pure = partial(results, device=device, dtype=dtype, positions=positions)
     cast = partial(results, device=device, autocast=dtype, positions=positions)
     found = {}
     for name, run in {"pure": pure, "autocast": cast}.items():
-        logits, gradients = wanted = run(own)
+        logits, gradients = wanted = run(apply_rotary_pos_emb)
         found[name] = {"logits": logits.numel(), "gradients": gradients.numel()}
-        found[name]["run twice"] = different(run(own), wanted)
+        found[name]["run twice"] = different(run(apply_rotary_pos_emb), wanted)
         found[name] |= {other: different(run(by), wanted) for other, by in others.items()}
     return found
 
@@ -117,15 +127,15 @@ def results(
     dtype: torch.dtype = torch.float32,
     autocast: torch.dtype | None = None,
     positions: int = 16,
-    size: Size = SIZE,
 ) -> tuple[Tensor, Tensor]:
-    """Logits of two sequences of prose, and the gradients of all parameters in one tensor."""
-    model = new_model(size, device, dtype)
-    tokens = batch(prose(), 2, positions + 1, seed=0).to(device)
+    """Logits of two sequences, and the gradients of all parameters in one tensor."""
+    model = new_llama(device, dtype)
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randint(256, (2, positions + 1), generator=generator).to(device)
     context = torch.autocast(torch.device(device).type, autocast, enabled=autocast is not None)
-    with rotated_by(rotation), deterministic(), context:
-        logits = model(tokens[:, :-1])
-        model.loss(tokens).backward()
+    with rotated_by(rotation), context:
+        logits = model(tokens[:, :-1], use_cache=False).logits
+        loss_of(model, tokens).backward()
     return logits.detach(), torch.cat([p.grad.flatten() for p in model.parameters()])
 
 
@@ -133,58 +143,6 @@ def different(found: tuple[Tensor, Tensor], wanted: tuple[Tensor, Tensor]) -> di
     """How many logits and how many gradients have other bits."""
     counts = [int((one != other).sum()) for one, other in zip(found, wanted, strict=True)]
     return dict(zip(("logits", "gradients"), counts, strict=True))
-
-
-def training(
-    device: str = "cuda", steps: int = 300, b: int = 16, s: int = 256, size: Size = SIZE
-) -> dict:
-    """The same training in bf16 with each rotation, on b windows of s bytes a step.
-
-    Returns:
-        For each: 'losses' of every fifth step; how many steps had 'other_losses' and how many of
-        the model's weights are 'other_weights' than unpatched; and 'tokens_per_second'.
-    """
-    by, found, wanted = rotations(size, s, device), {}, None
-    runs = {
-        "unpatched": (by["PyTorch"], False),
-        "unpatched, run twice": (by["PyTorch"], False),
-        "rung 8": (by["rung 8"], False),
-        "package": (by["package"], False),
-        "compiled": (by["PyTorch"], True),
-        "compiled, package": (by["package"], True),
-    }
-    for name, (rotation, compiled) in runs.items():
-        if compiled and not COMPILED:
-            continue
-        model = new_model(size, device, torch.bfloat16)
-        torch._dynamo.reset()
-        if compiled:
-            model.compile()
-        with rotated_by(rotation), deterministic():
-            losses, seconds = _timed_training(model, steps, b, s)
-        run = losses, torch.cat([p.detach().flatten() for p in model.parameters()])
-        wanted = wanted or run
-        found[name] = {
-            "losses": [round(loss, 4) for loss in losses.tolist()[::_EVERY]],
-            "other_losses": int((losses != wanted[0]).sum()),
-            "other_weights": int((run[1] != wanted[1]).sum()),
-            "tokens_per_second": round(b * s * (steps - _ALONE) / seconds),
-        }
-    return found
-
-
-def _timed_training(model: SmallLlama, steps: int, b: int, s: int) -> tuple[Tensor, float]:
-    """The losses, and the seconds of all steps but the first `_ALONE`."""
-    text, optimizer, losses, begin = prose(), optimizer_of(model), [], 0.0
-    device = next(model.parameters()).device
-    windows = [batch(text, b, s + 1, seed=number).to(device) for number in range(steps)]
-    for number, tokens in enumerate(windows):
-        if number == _ALONE:
-            _wait(device)
-            begin = time.perf_counter()
-        losses.append(step(model, optimizer, tokens))
-    _wait(device)
-    return torch.stack(losses), time.perf_counter() - begin
 
 
 def shares(device: str = "cuda", shapes: dict | None = None, runs: int = 20) -> dict:
@@ -196,40 +154,37 @@ def shares(device: str = "cuda", shapes: dict | None = None, runs: int = 20) -> 
         GPU, that is the host's time. 'alone' has the launches and kernels of the rotations alone.
     """
     found = {}
-    for shape, (size, b, s) in (shapes or SHAPES).items():
+    for layer, (shape, b, s) in (shapes or SHAPES).items():
         torch._dynamo.reset()
-        by, calls = rotations(size, s, device), {}
+        by, calls = rotations(shape, s, device), {}
         for how in ("eager", "compiled")[: 1 + COMPILED]:
-            layer = layer_call(size, b, s, device, backward=True, compiled=how == "compiled")
+            step = layer_call(shape, b, s, device, backward=True, compiled=how == "compiled")
             for name, rotation in by.items():
-                if (how, name) != ("compiled", "rung 8"):  # its launcher breaks the graph
-                    calls[how, name] = partial(layer, rotation)
+                if (how, name) != ("compiled", "rung 7"):  # its launcher breaks the graph
+                    calls[how, name] = partial(step, rotation)
         profiled = {case: launches_of(call) for case, call in calls.items()}
         us = _step_us(calls, runs, device)
-        found[shape] = {
+        found[layer] = {
             how: {
                 name: profiled[h, name] | {"step_us": us[h, name]} for h, name in calls if h == how
             }
             for how, _ in calls
         }
-        found[shape]["alone"] = {
-            name: launches_of(rotation_call(by[name], size, b, s, device))
-            for name in ("PyTorch", "rung 8", "package")
+        found[layer]["alone"] = {
+            name: launches_of(rotation_call(by[name], shape, b, s, device))
+            for name in ("PyTorch", "rung 7", "package")
         }
     return found
 
 
-def rotation_call(rotation: Callable, size: Size, b: int, s: int, device: str) -> Callable:
+def rotation_call(rotation: Callable, shape: dict, b: int, s: int, device: str) -> Callable:
     """Forward and backward of a rotation in bf16, of q and k as attention has them."""
-    q, k = (
-        torch.randn(b, s, heads, size.head_dim, device=device).bfloat16().requires_grad_()
-        for heads in (size.heads, size.kv_heads)
-    )
-    tables = Rotary(size.head_dim)(torch.arange(s, device=device)[None], q.dtype)
+    q, k, cos, sin = q_k_and_tables(shape, b, s, device)
+    q, k = q.requires_grad_(), k.requires_grad_()
     grads = [torch.randn_like(x.transpose(1, 2)) for x in (q, k)]
 
     def call() -> object:
-        y = rotation(q.transpose(1, 2), k.transpose(1, 2), *tables)
+        y = rotation(q.transpose(1, 2), k.transpose(1, 2), cos, sin)
         return torch.autograd.grad(y, (q, k), grads)
 
     return call

@@ -1,4 +1,4 @@
-"""Rotations to put into the small Llama of notebook 12, in place of its `apply_rotary_pos_emb`."""
+"""Rotations to put into the Llama of notebook 12, in place of its `apply_rotary_pos_emb`."""
 
 from collections.abc import Callable
 
@@ -26,7 +26,7 @@ class RungRope(torch.autograd.Function):
 
 
 def by_rung(my_rope: Callable, positions: int, head_dim: int, device: str) -> Callable:
-    """A kernel of the climb, rungs 4 to 8. It computes cos and sin from fp32 angles by itself."""
+    """A kernel of the climb, rungs 4 to 7. It computes cos and sin from fp32 angles by itself."""
     angles = RotaryPositionEmbedding(head_dim).to(device)(positions)
 
     def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:

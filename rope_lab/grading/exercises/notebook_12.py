@@ -1,8 +1,6 @@
 """Notebook 12: roundings, a kernel for heads before positions, frequencies, factors."""
 # ruff: noqa: F821 (the letters of shapes)
 
-
-
 from ..spec import spec
 from .definitions import rope, rope_gradient
 
