@@ -104,20 +104,14 @@ def bits(device: str = "cuda", dtype: torch.dtype = torch.bfloat16, positions: i
     """Logits and gradients that differ from those of the unpatched model, for each rotation.
 
     Returns:
-        For a model all in `dtype` ('pure') and for one under autocast to it: 'logits' and
-        'gradients', how many there are; and for each rotation how many of both differ.
+        'logits' and 'gradients', how many there are; and for each rotation how many of both differ.
     """
-    others = {name: by_package(name) for name in ROUNDINGS}
+    others = {"run twice": apply_rotary_pos_emb} | {name: by_package(name) for name in ROUNDINGS}
     others["rung 7"] = rotations(SMALL, positions, device)["rung 7"]
-    pure = partial(results, device=device, dtype=dtype, positions=positions)
-    cast = partial(results, device=device, autocast=dtype, positions=positions)
-    found = {}
-    for name, run in {"pure": pure, "autocast": cast}.items():
-        logits, gradients = wanted = run(apply_rotary_pos_emb)
-        found[name] = {"logits": logits.numel(), "gradients": gradients.numel()}
-        found[name]["run twice"] = different(run(apply_rotary_pos_emb), wanted)
-        found[name] |= {other: different(run(by), wanted) for other, by in others.items()}
-    return found
+    run = partial(results, device=device, dtype=dtype, positions=positions)
+    logits, gradients = wanted = run(apply_rotary_pos_emb)
+    found = {"logits": logits.numel(), "gradients": gradients.numel()}
+    return found | {other: different(run(by), wanted) for other, by in others.items()}
 
 
 def results(
@@ -125,15 +119,13 @@ def results(
     *,
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
-    autocast: torch.dtype | None = None,
     positions: int = 16,
 ) -> tuple[Tensor, Tensor]:
     """Logits of two sequences, and the gradients of all parameters in one tensor."""
     model = new_llama(device, dtype)
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(256, (2, positions + 1), generator=generator).to(device)
-    context = torch.autocast(torch.device(device).type, autocast, enabled=autocast is not None)
-    with rotated_by(rotation), context:
+    with rotated_by(rotation):
         logits = model(tokens[:, :-1], use_cache=False).logits
         loss_of(model, tokens).backward()
     return logits.detach(), torch.cat([p.grad.flatten() for p in model.parameters()])

@@ -1,0 +1,74 @@
+"""What notebook 12 finds out about models, small and on a CPU."""
+
+from functools import partial
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="needs Triton")
+
+from transformers.models.llama import modeling_llama
+
+from rope_lab.profiling import model_runs
+from rope_lab.profiling.launches import launches_of
+from rope_lab.rungs import rung_7_loads_first
+from rope_lab.steps.llama import new_llama, rotated_by, train
+from rope_lab.steps.qwen3 import SMALL
+from rope_lab.steps.rotations import by_package, by_rung, nothing
+
+OWN = modeling_llama.apply_rotary_pos_emb
+on_a_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled for the GPU")
+
+
+@pytest.mark.parametrize("layer", model_runs.SHAPES)
+def test_the_heads_of_a_measured_layer_fill_its_width(layer):
+    shape, *_ = model_runs.SHAPES[layer]
+    assert shape["num_attention_heads"] * shape["head_dim"] == shape["hidden_size"]
+
+
+def test_a_rotation_is_put_back_after_an_error():
+    with pytest.raises(ZeroDivisionError), rotated_by(nothing):
+        assert modeling_llama.apply_rotary_pos_emb is nothing
+        _ = 1 / 0
+    assert modeling_llama.apply_rotary_pos_emb is OWN
+
+
+def test_training_learns_and_is_the_same_every_time():
+    first, second = (train(new_llama()) for _ in range(2))
+    assert first == second and first[-1] < 0.5 * first[0]
+
+
+@pytest.mark.parametrize("rounding", model_runs.ROUNDINGS)
+def test_which_rounding_has_the_bits_of_the_model(rounding):
+    run = {"dtype": torch.bfloat16, "positions": 6}
+    found = model_runs.results(by_package(rounding, fused=False), **run)
+    other = model_runs.different(found, model_runs.results(OWN, **run))
+    assert (other == {"logits": 0, "gradients": 0}) is (rounding == "model")
+
+
+@on_a_cpu
+def test_a_kernel_of_the_climb_gives_the_models_values():
+    rotate = by_rung(rung_7_loads_first.my_rope, 6, 16, "cpu")
+    pairs = zip(
+        model_runs.results(rotate, positions=6), model_runs.results(OWN, positions=6), strict=True
+    )
+    for found, wanted in pairs:
+        torch.testing.assert_close(found, wanted)
+
+
+@on_a_cpu
+def test_every_experiment_runs_small_and_on_a_cpu(monkeypatch):
+    """It counts no launches there; what it returns is what JSON can hold."""
+    monkeypatch.setattr(model_runs, "_ROUNDS", 1)
+    monkeypatch.setattr(model_runs, "launches_of", partial(launches_of, runs=1, warm_up=0))
+    monkeypatch.setattr(model_runs, "COMPILED", False)  # it takes a minute
+    shapes = {"tiny": (SMALL, 1, 2)}
+    found = model_runs.shares("cpu", shapes, runs=1)
+    assert set(found["tiny"]["alone"]) == {"PyTorch", "rung 7", "package"}
+    assert set(found["tiny"]["eager"]) == {"PyTorch", "rung 7", "package", "none"}
+    found = model_runs.qwen3("cpu", SMALL, length=4, turns=1)
+    assert set(found["eager"]) == {"unpatched", "patched", "with norms"}
+    found = model_runs.bits("cpu", positions=4)
+    assert found["run twice"] == found["model"] == {"logits": 0, "gradients": 0}
+    monkeypatch.setattr(model_runs, "SHAPES", shapes)
+    assert set(model_runs.launches("cpu", "tiny")) == {"PyTorch", "rung 7", "package", "none"}
