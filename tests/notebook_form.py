@@ -28,7 +28,6 @@ INDEX = notebook_index.read()
 EXPERIMENTS = {
     "06": "rope_lab/steps/tunings.py",
     "10": "tools/recording/races.py",
-    "12": "tools/recording/long_context.py",
 }
 MAX_BYTES = 1_000_000
 PLATE = (250, 250, 250, 255)  # what figures are drawn on

@@ -53,17 +53,6 @@ def test_a_loop_is_multiplied_by_its_turns(kernels):
     assert launch.code.instructions > 1.3 * once.code.instructions
 
 
-def test_the_picture_says_what_binds(kernels, monkeypatch):
-    from rope_lab.figures import style
-
-    style.style()
-    shown = []
-    monkeypatch.setattr(style, "display", lambda _, metadata: shown.append(metadata))
-    inspected(kernels.swiglu, kernels.swiglu_in_pytorch, kernels.two_rows).draw()
-    (words,) = (found["image/png"]["alt"] for found in shown)
-    assert words.startswith("What binds: starts. Bars of time: bytes") and "predicted" in words
-
-
 def narrow_rows(size, device):
     return (torch.randn(size, 128, device=device),)
 

@@ -12,7 +12,7 @@ from inputs import angles, contiguous
 from notebook_form import FOLDER, load, names_of_detours, names_of_notebooks
 from rope_kernels import rotate_half
 from rope_lab.rungs import rung_2_row
-from rope_lab.steps import copies, fused_multiply_adds, journey
+from rope_lab.steps import journey
 from rope_lab.steps.two_bounds import part_of_row
 from yardstick import assert_rounded_once, rotate_fp64
 
@@ -93,11 +93,6 @@ def functions_of_notebooks():
 def test_notebooks_and_package_have_the_same_kernels():
     """A notebook builds each in a cell, or prints the package's own; or it is like a rung."""
     kept = functions_in(Path(journey.__file__).read_text("utf-8"))
-    for module, name in (
-        (fused_multiply_adds, "fma_kernel"),
-        (copies, "every_eighth_kernel"),
-    ):
-        kept[name] = functions_in(Path(module.__file__).read_text("utf-8"))[name]
     built, shown = functions_of_notebooks()
     differ = {name for name, tree in kept.items() if tree not in built.get(name, [])}
     shown |= {name.removesuffix("_kernel") for name in shown}

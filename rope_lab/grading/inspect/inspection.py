@@ -120,7 +120,7 @@ class Inspected:
 class Inspection:
     """What is known of a function; true if its values are right.
 
-    Shown, it is a page of text; `draw()` makes a picture of its limits.
+    Shown, it is a page of text.
 
     Attributes:
         refused: why nothing more can be known; '' if all is known.
@@ -235,20 +235,6 @@ class Inspection:
     def _repr_html_(self) -> str:
         state = WRONG if self.wrong else RIGHT if self.ok else NOT_YET
         return box(state, repr(self))
-
-    def draw(self) -> None:
-        """A bar for each limit of each launch, the predicted and the measured time."""
-        if not self.times:
-            return
-        from ...figures.inspection import limits_of
-
-        limits, longest = {}, set()
-        for launch, times in zip(self.launches, self.times, strict=True):
-            prefix = f"{launch.kernel}: " if len(self.launches) > 1 else ""
-            limits |= {prefix + limit: us for limit, us in times.items()}
-            longest.add(prefix + binding(times))
-        title, source = f"What binds: {self.binding}", f"The law of {self.gpu.origin}."
-        limits_of(limits, longest, self.predicted_us, self._shown_us, title, source)
 
 
 def _instructions(code: Code) -> str:
