@@ -47,8 +47,11 @@ help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 	@echo && sed -n 's/^#   //p' Makefile
 
+# Where CI is set, tests build the site too; elsewhere they are skipped without Sphinx.
+WITH_SITE = $(if $(CI),site)
+
 environment: ## make .venv from constraints.txt (nothing to do once it is up to date)
-	@[ "$(VENV)" != .venv ] || sh tools/make_environment.sh
+	@[ "$(VENV)" != .venv ] || sh tools/make_environment.sh $(WITH_SITE)
 
 lab: environment ## make the environment and your copies, then open JupyterLab on the first one
 	@$(VENV)/bin/python tools/readers_copies.py $(if $(filter-out 0,$(FRESH)),--fresh)
@@ -63,10 +66,7 @@ OR_EXPLAIN := || { git diff --exit-code --stat --relative -- 'notebooks/*.ipynb'
 from git are listed above; edited cells may be why. 'git restore notebooks' brings them back: your \
 own copies are in my_notebooks/."; exit 1; } >&2
 
-# Where CI is set, tests build the site too; elsewhere they are skipped without Sphinx.
-FOR_THE_SITE := $(if $(filter .venv,$(VENV)),.venv/made-for-site)
-
-test: environment $(if $(CI),$(FOR_THE_SITE)) ## lint, all tests, then every notebook against its stored output
+test: environment ## lint, all tests, then every notebook against its stored output
 	$(VENV)/bin/ruff check $(OR_EXPLAIN)
 	$(VENV)/bin/ruff format --check $(OR_EXPLAIN)
 	$(VENV)/bin/lint-imports $(OR_EXPLAIN)
@@ -109,14 +109,8 @@ hub: environment ## write the layer for the kernels hub, with a copy of the pack
 first_screen: environment ## draw README's two pictures, and the one for links (needs Chromium)
 	$(VENV)/bin/python tools/first_screen.py
 
-# tools/make_environment.sh writes .venv/made-from anew whenever it has installed something.
-.venv/made-from: environment ;
-
-.venv/made-for-site: .venv/made-from
-	.venv/bin/python -m pip install --quiet -c constraints.txt -e '.[site]'
-	touch $@
-
-site: environment $(FOR_THE_SITE) ## build the site into build/site (needs npm)
+site: WITH_SITE = site
+site: environment ## build the site into build/site (needs npm)
 	$(VENV)/bin/python tools/make_site.py
 
 docker_image: ## build the Docker image rope-kernels (CPU=1 for one without CUDA)
