@@ -2,7 +2,7 @@
 # Makes .venv with what constraints.txt pins; does nothing if it is there and up to date.
 #
 #   sh tools/make_environment.sh                      torch with CUDA, 2.8 GB, if there is an NVIDIA
-#                                                     GPU; else its CPU build, 0.5 GB, if that is to
+#                                                     GPU; else its CPU build, 0.6 GB, if that is to
 #                                                     be had
 #   CPU=1 sh tools/make_environment.sh                the CPU build or an error
 #   CPU=0 sh tools/make_environment.sh                torch as the registry has it
@@ -133,7 +133,7 @@ without CPU=1 the build is taken that is found, and any runs on a CPU."
     ;;
 esac
 
-say "Now about 120 packages are downloaded and installed: 2.8 GB with CUDA, 0.5 GB without. \
+say "Now about 120 packages are downloaded and installed: 2.8 GB with CUDA, 0.6 GB without. \
 This takes some minutes and prints nothing; $log shows how far it is."
 set -- -e ".[$extras]" -e ./rope_lab
 # Bytecode, as pip makes it: the tests start a hundred processes that import torch.
