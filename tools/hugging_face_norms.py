@@ -4,7 +4,7 @@
 hugging_face_norms.json under its release. The page's table is made of all releases there.
 """
 
-import importlib
+import importlib.metadata
 import json
 import re
 import textwrap
@@ -16,6 +16,7 @@ from pathlib import Path
 import pages
 from rope_kernels.huggingface.attention import BY_DIGEST, Normed, find_normed, normed_forward
 from rope_kernels.huggingface.digest import UnknownCode, original_of
+from rope_kernels.huggingface.known import KNOWN
 
 STORED = Path(__file__).with_suffix(".json")
 LEFT = "left"
@@ -69,12 +70,14 @@ class Attention:
         return self.module.split(".")[-2]
 
 
-def attentions() -> Iterator[Attention]:
-    """Those of the transformers that is installed."""
+def attentions(family: str = "*") -> Iterator[Attention]:
+    """Those of the transformers that is installed: of one family of models, or all."""
     from transformers import models
 
-    for path in sorted(Path(models.__file__).parent.glob("*/modeling_*.py")):
-        if not re.search(r"self\.\w*norm\w*\(", path.read_text(encoding="utf-8")):
+    rotations = {known.name for known in KNOWN}
+    for path in sorted(Path(models.__file__).parent.glob(f"{family}/modeling_*.py")):
+        text = path.read_text(encoding="utf-8")
+        if not re.search(r"self\.\w*norm\w*\(", text) or not any(x in text for x in rotations):
             continue
         module = importlib.import_module(f"transformers.models.{path.parent.name}.{path.stem}")
         for cls in vars(module).values():
@@ -87,9 +90,7 @@ def attentions() -> Iterator[Attention]:
 
 
 def release() -> str:
-    import transformers
-
-    return ".".join(transformers.__version__.split(".")[:2])
+    return ".".join(importlib.metadata.version("transformers").split(".")[:2])
 
 
 def found() -> dict[str, str]:
@@ -105,6 +106,13 @@ def _words(normed: Normed | None) -> str:
         return LEFT
     covers = "all heads" if BY_DIGEST[normed.digest] == "all heads" else "a head"
     return f"{covers}, {'after' if normed.after else 'before'} the rotation"
+
+
+def fused() -> set[str]:
+    """The families with an attention that is fused, of the installed release, or else of any."""
+    releases = stored()
+    of = [releases[release()]] if release() in releases else releases.values()
+    return {x for kinds in of for words in kinds.keys() - {LEFT} for x in kinds[words].split()}
 
 
 def stored() -> dict[str, dict[str, str]]:

@@ -20,9 +20,9 @@ WIDTH, HEADS, KEY_HEADS, D = 24, 4, 2, 16
 
 
 @cache
-def attentions():
+def attentions(family):
     """Those that are fused. Code2Wav of Qwen3-Omni has no norms, but what returns its argument."""
-    return [x for x in hugging_face_norms.attentions() if x.normed and has_norms(x.cls)]
+    return [x for x in hugging_face_norms.attentions(family) if x.normed and has_norms(x.cls)]
 
 
 def has_norms(cls):
