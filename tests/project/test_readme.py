@@ -8,6 +8,7 @@ import doctest
 import inspect
 import re
 import runpy
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ import torch
 import rope_kernels
 from rope_kernels import RotaryPositionEmbedding, rope_qk
 from rope_kernels.huggingface import unpatch
-from rope_lab.steps.torchrun import torchrun
+from rope_lab.steps.torchrun import parts_of, torchrun
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -147,27 +148,40 @@ def test_a_block_with_a_mistake_fails(name, right, wrong, tmp_path):
 
 # blocks for several ranks
 
+PATCH = "patch(model, strict=True)\n"
 
-def said_on_two_ranks(code, folder, monkeypatch):
-    """What two ranks print, through NCCL where there are two GPUs, else in plain PyTorch."""
-    (folder / "block_of_a_page.py").write_text(code)
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    return torchrun("block_of_a_page")
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory):
+    """What two ranks print in each block: with NCCL on two GPUs, else with gloo on the CPU.
+
+    One launch for all of them, which is mostly imports. The block of a patched model runs without
+    the patch, too.
+    """
+    blocks = {name: BLOCKS[name] for name in ON_RANKS}
+    for name, code in list(blocks.items()):
+        if "loss" in code:
+            blocks[f"{name}_unpatched"] = code.replace(PATCH, "")
+    if not find_spec("transformers"):
+        blocks = {name: code for name, code in blocks.items() if "transformers" not in code}
+    folder = tmp_path_factory.mktemp("blocks")
+    for name, code in blocks.items():
+        (folder / f"{name}.py").write_text(code)
+    with pytest.MonkeyPatch.context() as patching:
+        patching.syspath_prepend(folder)
+        patching.delenv("TRITON_INTERPRET", raising=False)
+        return parts_of(torchrun("blocks_on_ranks", *blocks, seconds=60.0 * len(blocks)))
 
 
 @pytest.mark.parametrize("name", ON_RANKS)
-def test_a_block_runs_on_two_ranks(name, tmp_path, monkeypatch):
+def test_a_block_runs_on_two_ranks(name, said):
     if "transformers" in BLOCKS[name]:
         pytest.importorskip("transformers")
-    said = said_on_two_ranks(BLOCKS[name], tmp_path, monkeypatch)
     if "loss" not in BLOCKS[name]:
+        assert name in said
         return
-    unpatched = BLOCKS[name].replace("patch(model, strict=True)\n", "")
-    assert unpatched != BLOCKS[name]
-    losses, of_unpatched = map(
-        losses_of, (said, said_on_two_ranks(unpatched, tmp_path, monkeypatch))
-    )
+    assert BLOCKS[name].count(PATCH) == 1
+    losses, of_unpatched = (losses_of(said[x]) for x in (name, f"{name}_unpatched"))
     assert len(losses) == 5
     exact = torch.cuda.device_count() < 2  # attention's backward adds in any order on a GPU
     torch.testing.assert_close(losses, of_unpatched, rtol=0 if exact else 1e-4, atol=0)
