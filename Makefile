@@ -3,7 +3,7 @@
 #   CPU=1, CPU=0    insist on torch's CPU build, or on the other: make lab CPU=0
 #   PYTHON=...      make the environment with another Python:     make lab PYTHON=python3.13
 #   BENCH_FLAGS=... options of the benchmark:                     make bench BENCH_FLAGS=--help
-#   EVERY=1         every combination, not every pair of values:  make test EVERY=1
+#   EVERY=1         every combination, answer and solution too:   make test EVERY=1
 #   FRESH=1         new copies; a backup and your kernels stay:   make lab FRESH=1
 #   LAB_FLAGS=...   more options for JupyterLab:                  make lab LAB_FLAGS=--no-browser
 #   N=...           the notebook that is meant, by its number:    make notebook N=04
@@ -26,19 +26,15 @@ ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 LAB_SETTINGS := JUPYTER_CONFIG_PATH=tools/jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH} \
 	JUPYTER_PATH=tools/jupyter$${JUPYTER_PATH:+:$$JUPYTER_PATH}
 
-# A few tests run a second time, with the fast path switched off. On a machine without an NVIDIA GPU
-# no call takes that path, so there is little to see.
-WITHOUT_FAST_PATH := tests/kernels/test_kernels.py tests/autograd/test_autograd.py \
-	tests/launch/test_fast_path.py -k "sbhd and (strides or upstream) or signature or fast_backward"
-
-# The rooms whose tests launch what this changes. The compile matrix launches nothing.
+# The rooms whose tests launch what the fast path changes run a second time, with it switched off.
+# The compile matrix launches nothing. Without an NVIDIA GPU no call takes that path.
 OF_THE_PACKAGE := tests/autograd tests/call tests/embedding tests/kernels tests/launch tests/norm \
 	--ignore=tests/kernels/test_compile_matrix.py $(SHARED) --dist worksteal
 
-ONCE_MORE = $(if $(shell command -v nvidia-smi),$(OF_THE_PACKAGE),$(WITHOUT_FAST_PATH))
-
-# make test EVERY=1 runs every combination of parameters, where else each pair of values occurs.
+# make test EVERY=1 runs every combination of parameters, where else each pair of values occurs,
+# every wrong answer to an exercise, and the notebooks of solutions, which the answers' tests judge.
 EVERY_CASE = $(if $(filter-out 0,$(EVERY)),--every)
+NOTEBOOKS = notebooks $(if $(EVERY_CASE),,--ignore=notebooks/solutions)
 
 .DEFAULT_GOAL := help
 .PHONY: help environment lab test mutants notebook notebooks index hugging_face tiles compile_matrix bench hub first_screen site docker_image clean
@@ -71,8 +67,9 @@ test: environment ## lint, all tests, then every notebook against its stored out
 	$(VENV)/bin/ruff format --check $(OR_EXPLAIN)
 	$(VENV)/bin/lint-imports $(OR_EXPLAIN)
 	$(VENV)/bin/python -m pytest tests $(EVERY_CASE) --durations=10 $(SHARED) --dist worksteal $(OR_EXPLAIN)
-	ROPE_KERNELS_FAST_PATH=0 $(VENV)/bin/python -m pytest $(ONCE_MORE) $(OR_EXPLAIN)
-	$(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope $(OR_EXPLAIN)
+	$(if $(shell command -v nvidia-smi),\
+		ROPE_KERNELS_FAST_PATH=0 $(VENV)/bin/python -m pytest $(OF_THE_PACKAGE) $(OR_EXPLAIN))
+	$(VENV)/bin/python -m pytest --nbval $(NOTEBOOKS) $(SHARED) --dist loadscope $(OR_EXPLAIN)
 
 # A notebook of the road, its detours and its solutions; N=04_naive leaves the detours out.
 OF_N = $(if $(N),$(wildcard notebooks/$(N)*.ipynb notebooks/*/$(N)*.ipynb))
