@@ -18,6 +18,7 @@ from torch import Tensor
 
 from rope_kernels.machine.engine import interpreter_is_on, triton_is_installed
 
+from ..interpreted_functions import cannot_be_interpreted
 from ..interpreter import run_as_compiled
 from .check import compare, is_right
 from .counts import ONE_INDEX_AND_ONE_PRODUCT, Operators, Run, broken_rule, wasted
@@ -34,6 +35,7 @@ ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
     "has no attribute 'grid_idx'": WITHOUT_GRID,
     "has no attribute 'scalar'": WITHOUT_GRID,  # the same, after another launch
     "has no attribute 'is_ptr'": WITHOUT_GRID,  # the same, since Triton 3.9
+    "active drivers": "it asks for a GPU, and the interpreter has none",
 }
 NO_KERNEL = "no kernel ran: PyTorch computed the result; launch your kernel"
 NOT_BY_THE_KERNEL = "PyTorch computed the result: your kernel ran, and stored nothing in it"
@@ -227,6 +229,8 @@ class Attempt:
             except NotImplementedError as error:
                 return {"state": NOT_YET, "reason": str(error) or HOW_TO_BEGIN}
             except Exception as error:  # whatever a reader's function may raise
+                if reason := cannot_be_interpreted(error):
+                    return {"state": NOT_YET, "reason": reason}
                 return broken(*in_words(error))
         if self.returned is not None or self.wanted.overwrites:
             return None

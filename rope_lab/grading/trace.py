@@ -26,6 +26,7 @@ from triton.runtime.interpreter import (
     TensorHandle,
     _get_np_dtype,
 )
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from ..interpreted_bf16 import as_fp32
 
@@ -349,6 +350,8 @@ class Trace:
 
     def _place(self, address: int, size: int) -> str:
         """Where an address lies, seen from the nearest tensor of the launch."""
+        if not self.memories:
+            return f"memory at {address}, and the launch has no tensor"
         near = min(self.memories, key=lambda m: max(m.begin - address, address - m.end + 1))
         element, count = (address - near.begin) // size, (near.end - near.begin) // size
         return f"element {element} of {near.name}, whose memory has elements 0 to {count - 1}"
@@ -429,9 +432,11 @@ def wrap(owner: object, name: str, around: Callable) -> Callable[[], None]:
 
 
 def tensors_in(arguments: dict[str, object]) -> list[tuple[str, Tensor]]:
-    """The tensors of a launch by name, those in tuples too."""
+    """The tensors of a launch by name, those in tuples and of descriptors too."""
     found = []
     for name, value in arguments.items():
+        if isinstance(value, TensorDescriptor):
+            value = value.base
         if isinstance(value, Tensor):
             found.append((name, value))
         elif isinstance(value, tuple):

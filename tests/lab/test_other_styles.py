@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("triton", reason="needs Triton")
 
-import other_styles as styles  # noqa: E402
-import rope_lab as lab  # noqa: E402
-from rope_lab.grading import exercises  # noqa: E402
-from rope_lab.rungs import kept  # noqa: E402
+import other_styles as styles
+import rope_lab as lab
+from rope_lab.grading import exercises
+from rope_lab.rungs import kept
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from ...records import QUIET
 from ...rungs import SHAPE, kept, rung_of
 from ...rungs.speed import speed_here, speed_of_ours
 from ..judge import interrupted_in_a_sentence
-from ..verdict import NOT_YET, RIGHT, WRONG, Verdict
+from ..verdict import NOT_YET, RIGHT, WRONG, Verdict, raised
 from .advice import advice
 from .launch import Launch, launches_of, rotation
 from .readings import Readings, code_of, counts_of, refusal
@@ -43,9 +43,10 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
         if refused:
             return replace(verdict, state=NOT_YET, reason=f"the values are right, but {refused}")
         readings = _readings(candidate, verdict, launch)
-    except (RuntimeError, TypeError) as error:
-        reason = f"right in the interpreter, but for an H200 {last_line(error)}"
-        return replace(verdict, state=WRONG, reason=reason)
+    except Exception as error:  # whatever a reader's kernel makes of the compiler
+        return said_instead(error, verdict)
+    remark = verdict.remark or launch.tuned or _of_no_evaluation(readings)
+    verdict = replace(verdict, remark=remark)
     measured = _with_instruments(rung, candidate, verdict, readings, launch)
     if measured and QUIET not in os.environ:
         kept.keep(rung, candidate)
@@ -68,6 +69,13 @@ def _only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
     if another_kernel_backward(rung, candidate):
         return None, "the backward launches another kernel, where a flag of this one would do"
     return launches[0], ""
+
+
+def _of_no_evaluation(readings: Readings) -> str:
+    """What a count of 0 hides: a sine by a formula takes instructions, too."""
+    if readings.evaluations:
+        return ""
+    return "none of its sines and cosines is Triton's or libdevice's: those are all that is counted"
 
 
 def _readings(candidate: Callable, verdict: Verdict, launch: Launch) -> Readings:
@@ -108,7 +116,18 @@ def _explains(missed: list[Target], readings: Readings) -> Target:
     return IN_ORDER if IN_ORDER in missed else missed[0]
 
 
+def said_instead(error: Exception, verdict: Verdict) -> Verdict:
+    """The verdict on a kernel whose values are right, and whose code could not be read."""
+    if isinstance(error, RuntimeError | TypeError):  # the compiler's, or the launcher's
+        reason = f"right in the interpreter, but for an H200 {last_line(error)}"
+        return replace(verdict, state=WRONG, reason=reason)
+    reason = f"the values are right, but what it does on an H200 can't be read: {raised(error)}"
+    return replace(verdict, state=NOT_YET, reason=reason)
+
+
 def last_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    found = [line for line in lines if "error" in line.lower()]
-    return (found or lines)[-1].strip()
+    """The last line that says what is wrong; of a place in the source, what is wrong there."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    found = [line.strip() for line in lines if "error" in line.lower()]
+    told = (found or lines)[-1].strip()
+    return f"{told} {lines[-1].strip()}" if told.endswith(":") and told != lines[-1] else told

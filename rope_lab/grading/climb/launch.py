@@ -12,6 +12,7 @@ from triton.runtime.jit import JITFunction
 
 from ...compiler.compile import Compiled, compile_for
 from ...rungs import SHAPE
+from ..inspect.tuners import one_configuration
 
 GPU = "sm_90"  # an H100 or H200
 _DEFAULT_WARPS = 4  # Triton's
@@ -25,6 +26,7 @@ class Launch:
     programs: int
     arguments: tuple
     options: dict  # by keyword: constants, num_warps, ...
+    tuned: str = ""  # a sentence, of an autotuned kernel: with which of its configurations
 
     @property
     def num_warps(self) -> int:
@@ -73,14 +75,17 @@ def _caught():
         programs = 1
         for size in grid if isinstance(grid, tuple | list) else (grid,):
             programs *= int(size)
-        found.append(Launch(kernel, programs, arguments, options))
+        which = taken.get(kernel.__name__)
+        tuned = f"it is autotuned; this is about {which}" if which else ""
+        found.append(Launch(kernel, programs, arguments, options, tuned))
 
     kinds = (InterpretedFunction, JITFunction)
     originals = [kind.run for kind in kinds]
     for kind in kinds:
         kind.run = note
     try:
-        yield found
+        with one_configuration(0) as taken:
+            yield found
     finally:
         for kind, original in zip(kinds, originals, strict=True):
             kind.run = original
