@@ -1,4 +1,4 @@
-"""Right kernels in other styles than ours; `tests/lab/test_other_styles.py` has them judged.
+"""Kernels in other styles than ours; `tests/lab/test_other_styles.py` has them judged.
 
 Each launcher `by_...` rotates whole heads, of contiguous tensors, as rung 2 asks, unless it says
 otherwise.
@@ -151,6 +151,33 @@ def polynomial_sine(angle):
 
 
 @triton.jit
+def fused_sine(angle, QUARTERS: tl.constexpr):
+    """Another reduction, in fp32: three parts of pi / 2, and products that are not rounded."""
+    quarters = tl.floor(angle * 0.6366197723675814 + 0.5)
+    x = tl.fma(quarters, -1.5707963705062866, angle)
+    x = tl.fma(quarters, 4.371138828673793e-08, x)
+    x = tl.fma(quarters, 1.7151245100059e-15, x)
+    square = x * x
+    sine = x + x * square * (-1 / 6 + square * (1 / 120 + square * (-1 / 5040 + square / 362880)))
+    cosine = 1 + square * (
+        -0.5 + square * (1 / 24 + square * (-1 / 720 + square * (1 / 40320 - square / 3628800)))
+    )
+    place = (quarters.to(tl.int32) + QUARTERS) & 3
+    value = tl.where(place & 1 == 0, sine, cosine)
+    return tl.where(place >= 2, -value, value)
+
+
+@triton.jit
+def series(angle, term, n):
+    """Taylor's: right for small angles alone."""
+    total = term
+    for k in tl.static_range(1, 12):
+        term = -term * angle * angle / ((2 * k + n - 1) * (2 * k + n))
+        total += term
+    return total
+
+
+@triton.jit
 def functions_kernel(
     t_ptr,
     freqs_ptr,
@@ -176,6 +203,17 @@ def functions_kernel(
         cos1 = libdevice.cospi(angle1.to(tl.float64) / PI).to(tl.float32)
         sin1 = sinpi(angle1.to(tl.float64) / PI).to(tl.float32)
         cos2, sin2 = tl.math.cos(angle2), tl.math.sin(angle2)
+    elif WHOSE == "fused":
+        cos1, sin1 = fused_sine(angle1, 1), fused_sine(angle1, 0)
+        cos2, sin2 = fused_sine(angle2, 1), fused_sine(angle2, 0)
+    elif WHOSE == "Taylor's":
+        cos1, sin1 = series(angle1, angle1 * 0 + 1, 0), series(angle1, angle1, 1)
+        cos2, sin2 = series(angle2, angle2 * 0 + 1, 0), series(angle2, angle2, 1)
+    elif WHOSE == "assembly's":
+        asm: tl.constexpr = "sin.approx.f32 $0, $1;"
+        cos1, cos2 = tl.cos(angle1), tl.cos(angle2)
+        sin1 = tl.inline_asm_elementwise(asm, "=f,f", [angle1], tl.float32, is_pure=True, pack=1)
+        sin2 = tl.inline_asm_elementwise(asm, "=f,f", [angle2], tl.float32, is_pure=True, pack=1)
     else:
         sin1, sin2 = polynomial_sine(angle1), polynomial_sine(angle2)
         cos1 = polynomial_sine(angle1.to(tl.float64) + PI / 2)
@@ -363,3 +401,51 @@ def by_interleaving(t, freqs, joins=False):
         **{"D2": d2, "BLOCK": triton.next_power_of_2(d2), "JOINS": joins},
     )
     return t
+
+
+# wrong ones
+
+
+@triton.jit
+def masked_heads_kernel(
+    t_ptr,
+    freqs_ptr,
+    out_ptr,
+    batch,
+    heads,
+    HALF: tl.constexpr,
+    BLOCK_HALF: tl.constexpr,
+    STORES: tl.constexpr,  # there, too
+):
+    row, pair = tl.program_id(0), tl.arange(0, BLOCK_HALF)
+    exists, position = pair < HALF, row // (batch * heads)
+    read = row // heads * heads + (row & (heads - 1))
+    x1 = tl.load(t_ptr + read * 2 * HALF + pair, mask=exists).to(tl.float32)
+    x2 = tl.load(t_ptr + read * 2 * HALF + HALF + pair, mask=exists).to(tl.float32)
+    angle1 = tl.load(freqs_ptr + position * 2 * HALF + pair, mask=exists)
+    angle2 = tl.load(freqs_ptr + position * 2 * HALF + HALF + pair, mask=exists)
+    if STORES:
+        row = read
+    offset = row * 2 * HALF + pair
+    tl.store(out_ptr + offset, x1 * tl.cos(angle1) - x2 * tl.sin(angle1), mask=exists)
+    tl.store(out_ptr + offset + HALF, x2 * tl.cos(angle2) + x1 * tl.sin(angle2), mask=exists)
+
+
+def by_masked_heads(t, freqs, out=None, stores=False):
+    s, b, h, d = t.shape
+    out = torch.empty_like(t) if out is None else out
+    masked_heads_kernel[(s * b * h,)](t, freqs, out, b, h, **halves_of(d), STORES=stores)
+    return out
+
+
+def rounded_in_one_case(t, freqs):
+    """Of fp16 all is right but for a rounding, and something else is wrong with fp32."""
+    half = freqs.shape[-1] // 2
+    x, tail = t[..., : 2 * half], t[..., 2 * half :]
+    angle = freqs[: len(t)].double()
+    turned = torch.cat((-x[..., half:], x[..., :half]), dim=-1)
+    if t.dtype == torch.float16:
+        y = x * angle.cos().half() + turned * angle.sin().half()
+    else:
+        y = (x * angle.cos() + turned * angle.sin() + 0.1 * x**3).to(t.dtype)
+    return torch.cat((y, tail), dim=-1)

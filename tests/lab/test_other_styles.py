@@ -30,6 +30,8 @@ ON_RUNG_2 = {
     "half turns": partial(styles.by_functions, whose="half turns"),
     "heuristics": styles.by_heuristics,
     "a tuner": styles.by_a_tuner,
+    "a polynomial": partial(styles.by_functions, whose="a polynomial"),
+    "a polynomial in fp32": partial(styles.by_functions, whose="fused"),
     "three axes": styles.by_three_axes,
     "keywords": styles.by_keywords,
 }
@@ -39,6 +41,26 @@ ON_RUNG_2 = {
 def test_a_right_kernel_is_on_its_rung(style):
     verdict = lab.check_rung(2, ON_RUNG_2[style])
     assert verdict and verdict.reason.startswith("rung 2, "), verdict
+
+
+def test_what_no_instrument_counts_is_told():
+    verdict = lab.check_rung(2, partial(styles.by_functions, whose="a polynomial"))
+    assert verdict and "none of its sines and cosines is Triton's" in verdict.remark
+    assert not lab.check_rung(2, styles.by_functions).remark
+
+
+def test_which_configuration_is_judged_is_told():
+    verdict = lab.check_rung(2, styles.by_a_tuner)
+    assert "with the first of its 2 configurations, num_warps: 1" in verdict.remark, verdict
+
+
+def test_an_error_of_ours_is_a_sentence(monkeypatch):
+    """And so is a partial with a name that its function lacks."""
+    monkeypatch.setattr("rope_lab.grading.climb.check_rung.code_of", lambda launch: min([]))
+    verdict = lab.check_rung(2, styles.by_gather)
+    assert verdict.state == "not yet" and "raises ValueError: min()" in verdict.reason, verdict
+    verdict = lab.check_rung(2, partial(styles.by_gather, blocks=3))
+    assert verdict.state == "wrong" and "unexpected keyword argument 'blocks'" in repr(verdict)
 
 
 IN_AN_EXERCISE = {
@@ -59,3 +81,39 @@ def test_a_right_kernel_solves_an_exercise(style):
 def test_what_is_told_to_the_compiler_changes_no_verdict():
     verdict = lab.check_rung(2, styles.by_what_is_told)
     assert verdict.state == "not yet" and "rung 2 wants bytes requested" in verdict.reason, verdict
+
+
+WRONG = {
+    "a series": (
+        partial(styles.by_functions, whose="Taylor's"),
+        "a sine for small angles alone: right within half a turn, wrong beyond",
+    ),
+    "another head is read": (
+        styles.by_masked_heads,
+        "the wrong head: its number is the row's by a",
+    ),
+    "another head is stored": (
+        partial(styles.by_masked_heads, stores=True),
+        "heads 1, 2, 3 of 5: `& (h - 1)` is `% h` only where",
+    ),
+}
+
+
+@pytest.mark.parametrize("style", WRONG)
+def test_a_wrong_kernel_is_told_why(style):
+    candidate, told = WRONG[style]
+    verdict = lab.check_rung(2, candidate)
+    assert verdict.state == "wrong" and told in verdict.reason, verdict
+
+
+def test_what_fits_a_later_case_is_not_told_for_the_first():
+    verdict = lab.check_exercise(styles.rounded_in_one_case, exercises.rope)
+    assert verdict.case == "small and plain" and verdict.largest_error > 0.1
+    assert "rounding" not in repr(verdict), verdict
+
+
+def test_what_the_interpreter_lacks_is_said_with_what_to_do_instead():
+    verdict = lab.check_rung(2, partial(styles.by_functions, whose="assembly's"))
+    assert verdict.state == "not yet", verdict
+    assert "tl.inline_asm_elementwise (sin.approx.f32 $0, $1;) does not run" in verdict.reason
+    assert "libdevice.fast_sinf computes the same" in verdict.reason
