@@ -159,7 +159,7 @@ _BY_THE_BUILDER = {  # so that who counts evaluations sees them
 }
 _OPERATORS = {
     **{"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide},
-    **{"rcp": np.reciprocal, "sqrt": np.sqrt, "fma": lambda x, y, z: x * y + z},
+    **{"rcp": np.reciprocal, "sqrt": np.sqrt, "fma": lambda x, y, z: x.astype(float) * y + z},
 }
 _FUNCTIONS = {
     **{name: getattr(np, f"arc{name[1:]}") for name in ("acos", "asin", "atan", "atan2")},

@@ -54,6 +54,7 @@ def run_as_compiled() -> None:
     let_floats_be_numbers()
     let_libdevice_run()
     let_tuners_run()
+    let_fma_round_once()
     let_bf16_round()
 
 
@@ -100,6 +101,27 @@ def let_floats_be_numbers() -> None:
     interpreter._implicit_cvt = convert
 
 
+def let_fma_round_once() -> None:
+    """Let `tl.fma` of fp32 round once, from now on, as on a GPU: the interpreter rounds twice.
+
+    An exact product is what a reduction of large angles lives on.
+    """
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    original = InterpreterBuilder.create_fma
+    if hasattr(original, "rounds_once"):
+        return
+
+    def create_fma(self, x, y, z):
+        if x.data.dtype != np.float32:
+            return original(self, x, y, z)
+        exact = x.data.astype(np.float64) * y.data + z.data
+        return TensorHandle(exact.astype(np.float32), z.dtype.scalar)
+
+    create_fma.rounds_once = True
+    InterpreterBuilder.create_fma = create_fma
+
+
 def let_tuners_run() -> None:
     """Let an autotuned kernel take the first of its configurations, from now on, and time none.
 
@@ -117,6 +139,7 @@ def let_tuners_run() -> None:
         """What `run` would take: of equal times the tuner takes the first."""
         return [0.0] * len(quantiles)
 
+    all_alike.times = False
     Autotuner.do_bench = property(do_bench)
 
 

@@ -41,7 +41,11 @@ class Memory:
     """
 
     def __init__(self, dtype: str, aligned: bool, nbytes: int) -> None:
-        self.dtype, self.address, self.nbytes = DType(f"torch.{dtype}"), 16 if aligned else 1, nbytes
+        self.dtype, self.address, self.nbytes = (
+            DType(f"torch.{dtype}"),
+            16 if aligned else 1,
+            nbytes,
+        )
 
     def data_ptr(self) -> int:
         return self.address

@@ -123,6 +123,18 @@ def _tuned(run: Run) -> str:
     return "nothing is tuned: no call goes through triton.autotune with two configurations or more"
 
 
+def untimed(run: Run) -> str:
+    """Which configuration an autotuner took that had no clock; empty if there is none."""
+    kernels = run.trace.kernels if run.trace else ()
+    for found in getattr(run.candidate, "__globals__", {}).values():
+        if type(found).__name__ != "Autotuner" or found.base_fn.__name__ not in kernels:
+            continue
+        if not getattr(found.do_bench, "times", True):
+            taken = f"with the first of its {len(found.configs)} configurations, {found.configs[0]}"
+            return f"it is autotuned, and nothing is timed here: judged {taken}"
+    return ""
+
+
 RULES = {
     "no loop": _no_loop,
     ONE_INDEX_AND_ONE_PRODUCT: _one_index_and_one_product,

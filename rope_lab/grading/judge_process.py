@@ -21,7 +21,7 @@ from rope_kernels.machine.engine import interpreter_is_on, triton_is_installed
 from ..interpreted_functions import cannot_be_interpreted
 from ..interpreter import run_as_compiled
 from .check import compare, is_right
-from .counts import ONE_INDEX_AND_ONE_PRODUCT, Operators, Run, broken_rule, wasted
+from .counts import ONE_INDEX_AND_ONE_PRODUCT, Operators, Run, broken_rule, untimed, wasted
 from .diagnose import kind_of_mistake
 from .diagnose.evidence import Evidence
 from .spec import Case, Spec, spec
@@ -360,7 +360,8 @@ class Attempt:
 
     def remark(self) -> str:
         """What a right candidate does that it need not do; empty if nothing."""
-        return wasted(self._counted(), self.wanted, self.expected[0].numel())
+        run = self._counted()
+        return wasted(run, self.wanted, self.expected[0].numel()) or untimed(run)
 
     def _counted(self) -> Run:
         inputs = dict(zip(self.wanted.names, self.given, strict=True))

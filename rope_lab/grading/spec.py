@@ -20,6 +20,8 @@ from dataclasses import dataclass, field, fields
 import torch
 from torch import Tensor
 
+PLAIN = "small and plain"  # the first case, whose angles are within 3
+
 # Names of cases that leave the beaten track; an exercise may leave some out.
 STRIDED = ("batch and positions swapped in memory", "a slice of wider rows", "every other element")
 TAIL_AND_STRIDE = "part of a strided head"
@@ -55,6 +57,7 @@ class Spec:
     arguments: tuple[Argument, ...]
     angles: str = "unlike"  # halves of a table: 'unlike', 'halves' alike or 'pairs' alike
     overwrites: tuple[str, ...] = ()  # arguments that the candidate overwrites with the results
+    largest_angle: int = 1000  # in units of 3; less where sums of angles would lose digits
     leave_out: tuple[str, ...] = ()
     launches: int | None = None  # of kernels, at most; None: as many as it takes
     kernel: bool = False  # a candidate that launches none is wrong
@@ -89,7 +92,7 @@ class Spec:
         odd = {"s": 7, "b": 3, "h": 5, "g": 2, "d": 24, "n": 1000, "base": 500}
         few = odd | {"s": 5, "b": 2, "h": 3}  # rows, where their number is not what is asked
         cases = [
-            Case("small and plain", plain),
+            Case(PLAIN, plain),
             Case("several sequences", plain | {"b": 3}),
             Case("sizes that no block divides", odd),
             Case(
@@ -132,7 +135,8 @@ class Spec:
             if argument.holds == "number":
                 made.append(shape[0])
             elif argument.holds == "angles":
-                made.append(_angles(shape, self.angles, generator))
+                largest = 1 if case.name == PLAIN else self.largest_angle
+                made.append(_angles(shape, self.angles, largest, generator))
             elif argument.holds == "positions":
                 positions = torch.randint(sizes["s2"], shape, generator=generator)
                 positions[..., 0].clamp_(min=1)  # or the place would be as right as the position
@@ -174,8 +178,12 @@ def spec(function: Callable | None = None, **asked) -> Spec:
     return Spec(function, tuple(arguments), **asked)
 
 
-def _angles(shape: list[int], alike: str, generator: torch.Generator) -> Tensor:
+def _angles(shape: list[int], alike: str, largest: int, generator: torch.Generator) -> Tensor:
+    """Within 3 in the first row, then 30, 300, ... up to 3 times `largest`, and the same again."""
     angles = torch.rand(shape, generator=generator) * 6 - 3
+    steps = torch.tensor([step for step in (1, 10, 100, 1000) if step <= largest])
+    row = torch.arange(shape[0]).view(-1, *(1 for _ in shape[1:]))
+    angles *= steps[row % len(steps)]
     half = shape[-1] // 2
     if alike == "halves":
         angles = torch.cat((angles[..., :half], angles[..., :half]), dim=-1)

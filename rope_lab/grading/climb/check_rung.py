@@ -45,8 +45,7 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
         readings = _readings(candidate, verdict, launch)
     except Exception as error:  # whatever a reader's kernel makes of the compiler
         return said_instead(error, verdict)
-    remark = verdict.remark or launch.tuned or _of_no_evaluation(readings)
-    verdict = replace(verdict, remark=remark)
+    verdict = replace(verdict, remark=verdict.remark or _of_no_evaluation(readings))
     measured = _with_instruments(rung, candidate, verdict, readings, launch)
     if measured and QUIET not in os.environ:
         kept.keep(rung, candidate)

@@ -26,7 +26,6 @@ class Launch:
     programs: int
     arguments: tuple
     options: dict  # by keyword: constants, num_warps, ...
-    tuned: str = ""  # a sentence, of an autotuned kernel: with which of its configurations
 
     @property
     def num_warps(self) -> int:
@@ -61,7 +60,7 @@ def rotation(
 
 @contextmanager
 def _caught():
-    """Kernels note their launches, compiled or interpreted, and do not run."""
+    """Kernels note their launches, of a tuner with its first configuration, and do not run."""
     found = []
 
     def note(kernel, /, *arguments, grid, warmup, **options):
@@ -75,16 +74,14 @@ def _caught():
         programs = 1
         for size in grid if isinstance(grid, tuple | list) else (grid,):
             programs *= int(size)
-        which = taken.get(kernel.__name__)
-        tuned = f"it is autotuned; this is about {which}" if which else ""
-        found.append(Launch(kernel, programs, arguments, options, tuned))
+        found.append(Launch(kernel, programs, arguments, options))
 
     kinds = (InterpretedFunction, JITFunction)
     originals = [kind.run for kind in kinds]
     for kind in kinds:
         kind.run = note
     try:
-        with one_configuration(0) as taken:
+        with one_configuration(0):
             yield found
     finally:
         for kind, original in zip(kinds, originals, strict=True):

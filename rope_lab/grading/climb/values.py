@@ -63,7 +63,10 @@ def _judged_in_turn(candidate: Callable, uses: list[_Use]) -> Verdict:
 
 def _missing_keyword(candidate: Callable, use: _Use) -> str:
     """'out=None', if the candidate can't be called this way; else ''."""
-    known = inspect.signature(candidate).parameters
+    try:
+        known = inspect.signature(candidate).parameters
+    except (TypeError, ValueError):  # of a partial with a name that its function lacks, too
+        return ""  # the call will say it
     if use.transpose and "transpose" not in known:
         return "transpose=False"
     return "out=None" if use.out and use.out not in known else ""

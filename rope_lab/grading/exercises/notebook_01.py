@@ -55,7 +55,7 @@ _WRONG_SCORES = {
 }
 
 
-@spec(**_MATH, asks=_NO_LOOP, mistakes=_WRONG_SCORES)
+@spec(**_MATH, asks=_NO_LOOP, mistakes=_WRONG_SCORES, largest_angle=1)
 def table_of_scores(q: "(s, d)", k: "(s, d)", theta: "angles (p)"):
     """Row m, column n: the query at position m, rotated, times the key at position n, rotated."""
     return _turned_by_row(q, theta) @ _turned_by_row(k, theta).T
