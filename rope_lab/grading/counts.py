@@ -24,6 +24,7 @@ ONE_INDEX_AND_ONE_PRODUCT = "one indexing operation and one product"  # only the
 _LOOPS = ast.For | ast.While | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 _INDEXING = {"index", "index_select", "gather", "take"}
 _PRODUCTS = {"mul", "mul_"}
+WITHOUT_A_CLOCK = "nothing is timed: Triton's own clock wants a GPU; give the tuner a `do_bench`"
 _CONVERSIONS = {"_to_copy", "clone", "copy_"}
 
 
@@ -118,7 +119,7 @@ def _tuned(run: Run) -> str:
     for found in getattr(run.candidate, "__globals__", {}).values():
         while found is not None:
             if type(found).__name__ == "Autotuner" and len(found.configs) > 1 and found.cache:
-                return ""
+                return "" if getattr(found.do_bench, "times", True) else WITHOUT_A_CLOCK
             found = vars(found).get("fn") if hasattr(found, "run") else None
     return "nothing is tuned: no call goes through triton.autotune with two configurations or more"
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, fields
 import torch
 from torch import Tensor
 
-PLAIN = "small and plain"  # the first case, whose angles are within 3
+PLAIN = "small and plain"  # the first case, whose angles are within 3, as those of strided ones
 
 # Names of cases that leave the beaten track; an exercise may leave some out.
 STRIDED = ("batch and positions swapped in memory", "a slice of wider rows", "every other element")
@@ -135,7 +135,8 @@ class Spec:
             if argument.holds == "number":
                 made.append(shape[0])
             elif argument.holds == "angles":
-                largest = 1 if case.name == PLAIN else self.largest_angle
+                is_plain = case.name == PLAIN or case.layout != "contiguous"
+                largest = 1 if is_plain else self.largest_angle
                 made.append(_angles(shape, self.angles, largest, generator))
             elif argument.holds == "positions":
                 positions = torch.randint(sizes["s2"], shape, generator=generator)
