@@ -12,6 +12,7 @@ pytest.importorskip("triton", reason="needs Triton")
 import other_styles as styles
 import rope_lab as lab
 from rope_lab.grading import exercises
+from rope_lab.records import QUIET
 from rope_lab.rungs import kept
 
 
@@ -54,11 +55,23 @@ def test_which_configuration_is_judged_is_told():
     assert "with the first of its 2 configurations, num_warps: 1" in verdict.remark, verdict
 
 
+def test_what_the_host_reads_is_told():
+    verdict = lab.check_rung(2, styles.by_what_the_host_reads)
+    assert verdict.state == "not yet" and "it reads elements on the host" in verdict.reason
+
+
+def test_what_cannot_be_kept_is_right_all_the_same(monkeypatch):
+    monkeypatch.delenv(QUIET, raising=False)
+    verdict = lab.check_rung(2, partial(styles.by_functions, whose="libdevice"))
+    assert verdict and "it is not kept for the next notebook: my_rope is" in verdict.remark, verdict
+
+
 def test_an_error_of_ours_is_a_sentence(monkeypatch):
     """And so is a partial with a name that its function lacks."""
     monkeypatch.setattr("rope_lab.grading.climb.check_rung.code_of", lambda launch: min([]))
     verdict = lab.check_rung(2, styles.by_gather)
     assert verdict.state == "not yet" and "raises ValueError: min()" in verdict.reason, verdict
+    monkeypatch.undo()
     verdict = lab.check_rung(2, partial(styles.by_gather, blocks=3))
     assert verdict.state == "wrong" and "unexpected keyword argument 'blocks'" in repr(verdict)
 

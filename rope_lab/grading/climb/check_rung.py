@@ -7,6 +7,7 @@ from dataclasses import replace
 from ...records import QUIET
 from ...rungs import SHAPE, kept, rung_of
 from ...rungs.speed import speed_here, speed_of_ours
+from ...shipment import CannotPassOn
 from ..judge import interrupted_in_a_sentence
 from ..verdict import NOT_YET, RIGHT, WRONG, Verdict, raised
 from .advice import advice
@@ -43,13 +44,20 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
         if refused:
             return replace(verdict, state=NOT_YET, reason=f"the values are right, but {refused}")
         readings = _readings(candidate, verdict, launch)
+        remarks = filter(None, (verdict.remark, _of_no_evaluation(readings)))
+        verdict = replace(verdict, remark="; ".join(remarks))
+        measured = _with_instruments(rung, candidate, verdict, readings, launch)
     except Exception as error:  # whatever a reader's kernel makes of the compiler
         return said_instead(error, verdict)
-    verdict = replace(verdict, remark=verdict.remark or _of_no_evaluation(readings))
-    measured = _with_instruments(rung, candidate, verdict, readings, launch)
-    if measured and QUIET not in os.environ:
+    return _kept(rung, candidate, measured) if measured and QUIET not in os.environ else measured
+
+
+def _kept(rung: int, candidate: Callable, verdict: Verdict) -> Verdict:
+    try:
         kept.keep(rung, candidate)
-    return measured
+    except (CannotPassOn, OSError) as error:  # a partial, or a folder that may not be written
+        return replace(verdict, remark=f"it is not kept for the next notebook: {error}")
+    return verdict
 
 
 def _with_offer(verdict: Verdict, rung: int) -> Verdict:
@@ -117,6 +125,9 @@ def _explains(missed: list[Target], readings: Readings) -> Target:
 
 def said_instead(error: Exception, verdict: Verdict) -> Verdict:
     """The verdict on a kernel whose values are right, and whose code could not be read."""
+    if "meta tensor" in str(error):  # of the headline shape, which have no memory
+        reason = "the values are right, but it reads elements on the host, for which a GPU waits"
+        return replace(verdict, state=NOT_YET, reason=reason)
     if isinstance(error, RuntimeError | TypeError):  # the compiler's, or the launcher's
         reason = f"right in the interpreter, but for an H200 {last_line(error)}"
         return replace(verdict, state=WRONG, reason=reason)
