@@ -78,7 +78,9 @@ def by_descriptors(t, freqs, out=None):
     out = torch.empty_like(t) if out is None else out
     block = triton.next_power_of_2(d)
     if t.is_cuda:
-        triton.set_allocator(lambda size, align, stream: torch.empty(size, device="cuda").byte())
+        triton.set_allocator(
+            lambda size, align, stream: torch.empty(size, dtype=torch.int8, device="cuda")
+        )
     descriptor_kernel[(s * b * h,)](t, freqs, out, s, b * h, D=d, BLOCK=block)
     return out
 
@@ -200,9 +202,12 @@ def functions_kernel(
     if WHOSE == "libdevice":
         cos1, sin1 = libdevice.cos(angle1), libdevice.sin(angle1)
         cos2, sin2 = libdevice.cos(angle2), libdevice.sin(angle2)
-    elif WHOSE == "cuda's":
-        cos1, sin1 = nvidia.fast_cosf(angle1), nvidia.fast_sinf(angle1)
-        cos2, sin2 = nvidia.fast_cosf(angle2), nvidia.fast_sinf(angle2)
+    elif WHOSE == "CUDA's":
+        cos1, sin1 = nvidia.cos(angle1), nvidia.sin(angle1)
+        cos2, sin2 = nvidia.cos(angle2), nvidia.sin(angle2)
+    elif WHOSE == "the hardware's":
+        cos1, sin1 = libdevice.fast_cosf(angle1), libdevice.fast_sinf(angle1)
+        cos2, sin2 = libdevice.fast_cosf(angle2), libdevice.fast_sinf(angle2)
     elif WHOSE == "half turns":
         cos1 = libdevice.cospi(angle1.to(tl.float64) / PI).to(tl.float32)
         sin1 = sinpi(angle1.to(tl.float64) / PI).to(tl.float32)
@@ -252,7 +257,11 @@ def by_heuristics(t, freqs, out=None):
     return out
 
 
-@triton.autotune([triton.Config({}, num_warps=warps) for warps in (1, 2)], key=["HALF"])
+@triton.autotune(
+    configs=[triton.Config({}, num_warps=warps) for warps in (1, 2)],
+    key=["HALF"],
+    restore_value=["t_ptr"],  # in place, too
+)
 @triton.jit
 def tuned_kernel(t_ptr, freqs_ptr, out_ptr, rows, HALF: tl.constexpr, BLOCK_HALF: tl.constexpr):
     row = tl.program_id(0)

@@ -6,6 +6,7 @@ The kernels are in `tests/other_styles.py`.
 from functools import partial
 
 import pytest
+import torch
 
 pytest.importorskip("triton", reason="needs Triton")
 
@@ -27,7 +28,7 @@ ON_RUNG_2 = {
     "descriptors of the launcher": styles.by_descriptors_of_the_launcher,
     "gather": styles.by_gather,
     "libdevice": styles.by_functions,
-    "libdevice of CUDA": partial(styles.by_functions, whose="cuda's"),
+    "libdevice of CUDA": partial(styles.by_functions, whose="CUDA's"),
     "half turns": partial(styles.by_functions, whose="half turns"),
     "heuristics": styles.by_heuristics,
     "a tuner": styles.by_a_tuner,
@@ -42,6 +43,11 @@ ON_RUNG_2 = {
 def test_a_right_kernel_is_on_its_rung(style):
     verdict = lab.check_rung(2, ON_RUNG_2[style])
     assert verdict and verdict.reason.startswith("rung 2, "), verdict
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there it is an approximation")
+def test_the_hardwares_approximation_is_the_exact_function():
+    assert lab.check_rung(2, partial(styles.by_functions, whose="the hardware's"))
 
 
 def test_what_no_instrument_counts_is_told():
