@@ -13,6 +13,7 @@ pytest.importorskip("triton", reason="needs Triton")
 import other_styles as styles
 import rope_lab as lab
 from rope_lab.grading import exercises
+from rope_lab.grading.spec import STRIDED, spec
 from rope_lab.records import QUIET
 from rope_lab.rungs import kept
 
@@ -129,6 +130,16 @@ def test_what_fits_a_later_case_is_not_told_for_the_first():
     verdict = lab.check_exercise(styles.rounded_in_one_case, exercises.rope)
     assert verdict.case == "small and plain" and verdict.largest_error > 0.1
     assert "rounding" not in repr(verdict), verdict
+
+
+def test_functions_of_libdevice_are_those_of_numpy():
+    wanted = spec(leave_out=STRIDED, tolerance=(1e-5, 1e-5))(styles.several_in_pytorch)
+    verdict = lab.check_exercise(styles.several_functions, wanted)
+    assert verdict and "half precision" in verdict.right_cases, verdict
+    verdict = lab.check_exercise(partial(styles.several_functions, casts=False), wanted)
+    assert "libdevice.fma takes no fp16, fp16, fp32; cast before" in repr(verdict), verdict
+    verdict = lab.check_exercise(styles.counted_bits, wanted)
+    assert verdict.state == "not yet" and "libdevice's popc does not run" in verdict.reason
 
 
 def test_what_the_interpreter_lacks_is_said_with_what_to_do_instead():
