@@ -76,7 +76,7 @@ def check_norm(candidate: Callable) -> Verdict:
                     verdict, state=NOT_YET, reason=f"the values are right, but {refused}"
                 )
             readings[length] = _readings(verdict.counted, launches[0], x)
-    except Exception as error:  # whatever a reader's kernel makes of the compiler
+    except (Exception, SystemExit) as error:  # whatever a reader's function may raise
         return said_instead(error, verdict)
     return _with_instruments(candidate, verdict, readings)
 

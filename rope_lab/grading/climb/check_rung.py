@@ -47,7 +47,7 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
         remarks = filter(None, (verdict.remark, _of_no_evaluation(readings)))
         verdict = replace(verdict, remark="; ".join(remarks))
         measured = _with_instruments(rung, candidate, verdict, readings, launch)
-    except Exception as error:  # whatever a reader's kernel makes of the compiler
+    except (Exception, SystemExit) as error:  # whatever a reader's function may raise
         return said_instead(error, verdict)
     return _kept(rung, candidate, measured) if measured and QUIET not in os.environ else measured
 
@@ -123,7 +123,7 @@ def _explains(missed: list[Target], readings: Readings) -> Target:
     return IN_ORDER if IN_ORDER in missed else missed[0]
 
 
-def said_instead(error: Exception, verdict: Verdict) -> Verdict:
+def said_instead(error: BaseException, verdict: Verdict) -> Verdict:
     """The verdict on a kernel whose values are right, and whose code could not be read."""
     if "meta tensor" in str(error):  # of the headline shape, which have no memory
         reason = "the values are right, but it reads elements on the host, for which a GPU waits"
@@ -135,7 +135,7 @@ def said_instead(error: Exception, verdict: Verdict) -> Verdict:
     return replace(verdict, state=NOT_YET, reason=reason)
 
 
-def last_line(error: Exception) -> str:
+def last_line(error: BaseException) -> str:
     """The last line that says what is wrong; of a place in the source, what is wrong there."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     found = [line.strip() for line in lines if "error" in line.lower()]
