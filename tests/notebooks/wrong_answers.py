@@ -1104,7 +1104,7 @@ WASTEFUL_ANSWERS = [
             "    s, b, h, d = grad.shape\n": "    grad = grad.contiguous()\n"
             "    s, b, h, d = grad.shape\n"
         },
-        "it copies grad before the launch, which moves 5760 bytes more (in the case 'batch and",
+        "it copies grad by contiguous before the launch, which moves 5760 bytes more (in the case",
     ),
 ]
 

@@ -1,0 +1,69 @@
+"""The climb: what happens at the headline shape alone."""
+
+import importlib.util
+import operator
+
+import pytest
+
+import rope_lab as lab
+from rope_lab.rungs import RUNGS, kept
+
+pytest.importorskip("triton", reason="needs Triton")
+
+IMPORTS = "import torch\nimport triton\nimport triton.language as tl\n\n\n"
+
+
+def written(text, folder, name="answer"):
+    """`my_rope` as a reader has it: from text that no other process can import."""
+    path = folder / f"{name}.py"
+    path.write_text(IMPORTS + text)
+    found = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module.my_rope
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_kept(monkeypatch, tmp_path):
+    monkeypatch.setenv(kept.FOLDER, str(tmp_path / "kept"))
+
+
+AT_256 = "    if t.shape[-1] == 256:\n        "
+AT_2048 = "    if t.shape[0] == 2048:\n        "
+FOR_AN_H200 = "right in the interpreter, but for an H200"
+MISHAPS = {  # a line before our launch, and words of the verdict
+    "fp32": (
+        "    t = t.float()\n",
+        "NOT YET: the values are right, but it copies t by float before",
+    ),
+    "a clone": (f"{AT_2048}t = t.clone()\n", "8, 256) PyTorch runs clone of t, where the kernel"),
+    "an assert": (f"{AT_2048}assert False\n", f"{FOR_AN_H200} it raises AssertionError"),
+    "an error": (f"{AT_2048}raise ValueError('no')\n", f"{FOR_AN_H200} it raises ValueError: no"),
+    "a key": (f"{AT_2048}{{}}['x']\n", f"{FOR_AN_H200} it raises KeyError: 'x'"),
+    "an exit": (f"{AT_2048}raise SystemExit\n", f"{FOR_AN_H200} it raises SystemExit"),
+    "an item": (f"{AT_2048}t.sum().item()\n", "item() cannot be called on meta tensors"),
+    "the angles": (
+        f"{AT_256}freqs = -freqs\n",
+        "looks like: a sign: it rotates by minus the angle",
+    ),
+    "the table": (
+        f"{AT_256}freqs = freqs[1:]\n",
+        "WRONG in the case 'heads of 256, in bfloat16'; 12",
+    ),
+}
+
+
+@pytest.mark.parametrize("mishap", MISHAPS)
+def test_what_happens_at_the_headline_shape_alone_ends_in_a_sentence(mishap, tmp_path):
+    line, told = MISHAPS[mishap]
+    begins = "    _, b, h, d = t.shape\n"
+    text = RUNGS[1].source.replace("dtype=t.dtype", "dtype=dtype")
+    text = text.replace(begins, f"{begins}    dtype = t.dtype\n{line}")
+    verdict = lab.check_rung(1, written(text, tmp_path))
+    assert not verdict and told in repr(verdict), verdict
+    assert "194 us" not in repr(verdict)
+
+
+def test_what_has_no_signature_is_told():
+    verdict = lab.check_rung(2, operator.itemgetter(1))
+    assert verdict.state == "not yet" and "the check cannot pass on" in verdict.reason
