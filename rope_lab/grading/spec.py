@@ -61,11 +61,13 @@ class Spec:
     leave_out: tuple[str, ...] = ()
     launches: int | None = None  # of kernels, at most; None: as many as it takes
     kernel: bool = False  # a candidate that launches none is wrong
+    beside: tuple[str, ...] = ()  # operators of ATen that may do a part of the work beside it
     axes: int = 1  # dimensions of the grid, at least
     without: tuple[str, ...] = ()  # names of functions that a candidate may not use
     asks: tuple[str, ...] = ()  # rules in `counts.RULES` that a candidate has to keep
     loads: int = 1  # of each element of t, at most; more are said, not forbidden; 0: not counted
     tolerance: tuple[float, float] | None = None  # of fp32: relative, absolute; None: one rounding
+    again: bool = True  # a second call of the first case, with other values
     blocks: bool = False  # one a program; more, or none, is said, not forbidden
     extra: tuple[Case, ...] = ()
     # what a likely mistake looks like -> a function that makes it
@@ -122,9 +124,9 @@ class Spec:
             without.add("one gradient for all")
         return [case for case in cases if case.name not in without]
 
-    def inputs(self, case: Case, device: str = "cpu") -> list[Tensor | int]:
-        """The tensors and numbers of a case; the same every time."""
-        generator = torch.Generator().manual_seed(20261120)
+    def inputs(self, case: Case, device: str = "cpu", seed: int = 20261120) -> list[Tensor | int]:
+        """The tensors and numbers of a case; of a seed the same every time."""
+        generator = torch.Generator().manual_seed(seed)
         sizes = {"s2": case.sizes["s"], "d2": case.sizes["d"]} | case.sizes
         sizes["p"] = sizes["d2"] // 2
         made = []

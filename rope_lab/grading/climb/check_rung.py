@@ -8,6 +8,7 @@ from ...records import QUIET
 from ...rungs import SHAPE, kept, rung_of
 from ...rungs.speed import speed_here, speed_of_ours
 from ...shipment import CannotPassOn
+from ..beside import Beside
 from ..judge import interrupted_in_a_sentence
 from ..verdict import NOT_YET, RIGHT, WRONG, Verdict, raised
 from .advice import advice
@@ -39,6 +40,9 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
     verdict = judged_values(rung, candidate)
     if not verdict:
         return _with_offer(verdict, rung)
+    if copies := verdict.counted["copied"]:
+        reason = f"the values are right, but {copies}: no kernel of a rung needs that"
+        return replace(verdict, state=NOT_YET, reason=reason, remark="")
     try:
         launch, refused = _only_launch(rung, candidate)
         if refused:
@@ -69,7 +73,11 @@ def _with_offer(verdict: Verdict, rung: int) -> Verdict:
 
 def _only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
     """The launch at the headline shape; or why its instructions can't be counted."""
-    launches = launches_of(rotation(candidate))
+    call = rotation(candidate)
+    with Beside(dict(zip(("t", "freqs"), call.args, strict=True))) as beside:
+        launches = launches_of(call)
+    if beside.done.operators:
+        return None, f"for {SHAPE} PyTorch runs {beside.done.words}, where the kernel should"
     words = "instructions can't be counted through a loop; write rows as a tile, [:, None]"
     if refused := refusal(launches, f"{SHAPE}", words):
         return None, refused

@@ -14,7 +14,7 @@ from ..spec import Case, Spec
 from ..verdict import NOT_YET, Verdict
 from .launch import launches_of, rotation
 
-PROBE = Case("the probe", {"s": 2, "b": 4, "h": 8, "d": SHAPE[-1]}, torch.bfloat16)
+PROBE = Case("heads of 256, in bfloat16", {"s": 2, "b": 4, "h": 8, "d": SHAPE[-1]}, torch.bfloat16)
 _IN_PLACE_FROM, _BACKWARD_FROM = 2, 4
 
 

@@ -128,6 +128,7 @@ def _asked(turned, more):
         "kernel": True,
         "launches": 1,
         "loads": 0,
+        "beside": ("index",),
         "mistakes": wrong | more,
     }
 
