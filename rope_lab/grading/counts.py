@@ -8,7 +8,8 @@ exercise doesn't forbid is a remark in the verdict.
 import ast
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ class Run:
     candidate: Callable
     inputs: dict[str, object]  # name -> what it got
     trace: "Trace | None"  # None where nothing is interpreted
-    beside: Beside
+    beside: Beside = field(default_factory=partial(Beside, {}))
 
     def memory_of(self, name: str) -> "Memory | None":
         begin = self.inputs[name].untyped_storage().data_ptr()

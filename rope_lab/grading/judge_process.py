@@ -246,7 +246,7 @@ class Attempt:
         for x, value in zip(self.given, others, strict=True):
             if isinstance(x, Tensor):
                 x.copy_(value)
-        with watch():
+        with watch(), contextlib.redirect_stdout(io.StringIO()):  # the first call has printed
             try:
                 self.returned = self.candidate(*self.given)
             except Exception as error:  # whatever a reader's function may raise

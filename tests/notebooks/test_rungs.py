@@ -44,7 +44,7 @@ MISHAPS = {  # a line before our launch, and words of the verdict
     "an item": (f"{AT_2048}t.sum().item()\n", "item() cannot be called on meta tensors"),
     "the angles": (
         f"{AT_256}freqs = -freqs\n",
-        "looks like: a sign: it rotates by minus the angle",
+        "a sign: it rotates by minus the angle",
     ),
     "the table": (
         f"{AT_256}freqs = freqs[1:]\n",

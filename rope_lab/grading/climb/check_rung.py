@@ -40,7 +40,7 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
     verdict = judged_values(rung, candidate)
     if not verdict:
         return _with_offer(verdict, rung)
-    if copies := verdict.counted["copied"]:
+    if copies := verdict.counted.get("copied"):
         reason = f"the values are right, but {copies}: no kernel of a rung needs that"
         return replace(verdict, state=NOT_YET, reason=reason, remark="")
     try:
