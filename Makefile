@@ -37,7 +37,7 @@ EVERY_CASE = $(if $(filter-out 0,$(EVERY)),--every)
 NOTEBOOKS = notebooks $(if $(EVERY_CASE),,--ignore=notebooks/solutions)
 
 .DEFAULT_GOAL := help
-.PHONY: help environment lab test mutants notebook notebooks index hugging_face tiles compile_matrix bench hub first_screen site docker_image clean
+.PHONY: help environment lab test mutants notebook notebooks index hugging_face tiles compile_matrix bench hub first_screen site docker_image size clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -112,6 +112,9 @@ site: environment ## build the site into build/site (needs npm)
 
 docker_image: ## build the Docker image rope-kernels (CPU=1 for one without CUDA)
 	docker build --build-arg CPU=$(CPU) --build-arg READER_ID=$(shell id -u) -t $(IMAGE) .
+
+size: environment ## count the lines of every room, and of the notebooks' code cells
+	@$(VENV)/bin/python tools/size.py
 
 clean: ## remove the environment and everything else that these commands made
 	rm -rf .venv .site build dist *.egg-info rope_lab/build rope_lab/*.egg-info .pytest_cache .ruff_cache
