@@ -27,8 +27,6 @@ OTHERS = (
     "-norm",
     "-shards",
     "-models",
-    "-inspected",
-    "-readers",
     "-projections",
     "-caches",
 )  # records with no tables in README
