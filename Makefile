@@ -20,12 +20,6 @@ SHARED := -n auto --maxprocesses 8
 # JupyterLab refuses to run as root unless told, and rented GPU machines log you in as root.
 ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-# What JupyterLab does unless a reader has set it otherwise: it doesn't ask about news, and draws all
-# cells at once. An extension of ours makes a link to a heading lead there in a notebook that was not
-# open. JupyterLab's own stays at the top, with each of its four ways to draw cells.
-LAB_SETTINGS := JUPYTER_CONFIG_PATH=tools/jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH} \
-	JUPYTER_PATH=tools/jupyter$${JUPYTER_PATH:+:$$JUPYTER_PATH}
-
 # The rooms whose tests launch what the fast path changes run a second time, with it switched off.
 # The compile matrix launches nothing. Without an NVIDIA GPU no call takes that path.
 OF_THE_PACKAGE := tests/autograd tests/call tests/embedding tests/kernels tests/launch tests/norm \
@@ -52,7 +46,7 @@ environment: ## make .venv from constraints.txt (nothing to do once it is up to 
 lab: environment ## make the environment and your copies, then open JupyterLab on the first one
 	@$(VENV)/bin/python tools/readers_copies.py $(if $(filter-out 0,$(FRESH)),--fresh)
 	@echo "Opening notebook 00 in JupyterLab, which prints its address below. Ctrl+C here ends it."
-	@$(LAB_SETTINGS) $(VENV)/bin/jupyter lab $(ALLOW_ROOT) \
+	@$(VENV)/bin/jupyter lab $(ALLOW_ROOT) \
 		--LabApp.default_url=/lab/tree/my_notebooks/00_start_here.ipynb $(LAB_FLAGS)
 
 # If a step fails, the reader learns whether it may be an original notebook that was edited. Outputs
