@@ -31,7 +31,7 @@ EVERY_CASE = $(if $(filter-out 0,$(EVERY)),--every)
 NOTEBOOKS = notebooks $(if $(EVERY_CASE),,--ignore=notebooks/solutions)
 
 .DEFAULT_GOAL := help
-.PHONY: help environment lab test mutants notebook notebooks index hugging_face tiles compile_matrix bench hub first_screen site docker_image size clean
+.PHONY: help environment lab test mutants notebook notebooks index hugging_face compile_matrix bench hub first_screen site docker_image size clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -84,9 +84,6 @@ index: environment ## write what notebooks/index.toml says into README and the n
 
 hugging_face: environment ## write what `patch` replaces into docs/hugging_face.md
 	$(VENV)/bin/python tools/hugging_face_table.py
-
-tiles: environment ## write the tables of rope_kernels/launch/tuning.py into docs/tiles.md
-	$(VENV)/bin/python tools/tile_tables.py
 
 compile_matrix: environment ## compile a sample of calls for nine GPUs, and write the table
 	$(VENV)/bin/python tools/compile_matrix.py
