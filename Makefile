@@ -31,7 +31,7 @@ EVERY_CASE = $(if $(filter-out 0,$(EVERY)),--every)
 NOTEBOOKS = notebooks $(if $(EVERY_CASE),,--ignore=notebooks/solutions)
 
 .DEFAULT_GOAL := help
-.PHONY: help environment lab test mutants notebook notebooks index hugging_face compile_matrix bench hub first_screen site docker_image size clean
+.PHONY: help environment lab test mutants notebook notebooks index hugging_face compile_matrix bench hub site docker_image size clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -93,9 +93,6 @@ bench: environment ## measure the kernels beside their peers (needs a GPU)
 
 hub: environment ## write the layer for the kernels hub, with a copy of the package, into build/hub
 	$(VENV)/bin/python tools/hub_layer.py
-
-first_screen: environment ## draw README's two pictures, and the one for links (needs Chromium)
-	$(VENV)/bin/python tools/first_screen.py
 
 site: WITH_SITE = site
 site: environment ## build the site into build/site (needs npm)
