@@ -34,14 +34,10 @@ def test_every_call_is_as_near_to_a_copy_as_it_has_to_be():
             assert 100 * times["copy"] / times[name] > bar, row
 
 
-def test_the_changelog_says_how_much_faster_than_its_pieces_it_is():
-    ratios = {}
+def test_it_is_faster_than_its_pieces():
     for row in record()["rows"]:
-        times, key = row["microseconds"], (row["layout"], row["norm"], row["direction"])
-        ratios[key] = times["split, rope, copies"] / times["split_qkv_rope"]
-    low, high = (f"{x:.1f}" for x in (min(ratios.values()), max(ratios.values())))
-    words = f"{low} to {high} times as fast as a split, `rope_qk` and copies"
-    assert words in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+        times = row["microseconds"]
+        assert times["split, rope, copies"] > 1.25 * times["split_qkv_rope"], row
 
 
 def test_what_has_to_move_is_what_the_law_says():
