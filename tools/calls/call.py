@@ -16,7 +16,7 @@ class Module:
     interpolation: tuple[float, int] | None = None  # factor and trained length
     rotary_base: float = 10000.0
     changed: str | None = None  # its frequencies: "assigned", "in place", "cast"
-    cos_sin_per_pair: bool = True  # of a table with one column per pair; else its angles
+    cos_and_sin: bool = True  # of a table with one column per pair; else its angles
     attention_factor: float | None = None
     inv_freq: str | None = None  # the dtype of frequencies of its own
 

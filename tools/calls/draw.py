@@ -112,7 +112,7 @@ def _draw_freqs(rng: random.Random, call: Call) -> None:
         interpolation=rng.choice((None, None, (2.0, 4), (1.5, 1000))),
         rotary_base=rng.choice((10000.0, 10000.0, 500000.0, 100)),
         changed=_one_of(rng, {None: 8, "assigned": 1, "in place": 1, "cast": 1}),
-        cos_sin_per_pair=rng.random() < 0.5,
+        cos_and_sin=rng.random() < 0.5,
         inv_freq=rng.choice(("float32", "float64")) if rng.random() < 0.25 else None,
     )
     left_open = call.positions != "index" or call.packed

@@ -216,24 +216,22 @@ def _of_module(call: Call, package, make: Maker, rows: int):
     module = _module(call, package, make)
     if call.freqs == "module":
         return module
-    table = module(rows)
+    angles = module(rows)
     if not call.one_column_per_pair:
-        return table
-    one_column = slice(0, None, 2) if call.interleaved else slice(call.rotary_dim // 2)
-    angles = table[..., one_column].contiguous()
-    if not call.module.cos_sin_per_pair:
         return angles
-    dtype = getattr(make.torch, call.freqs_dtype)
-    return angles[:, 0, 0].cos().to(dtype), angles[:, 0, 0].sin().to(dtype)
+    columns = slice(0, None, 2) if call.interleaved else slice(call.rotary_dim // 2)
+    angles = angles[..., columns].contiguous()
+    if call.module.cos_and_sin:
+        dtype = getattr(make.torch, call.freqs_dtype)
+        return angles[:, 0, 0].cos().to(dtype), angles[:, 0, 0].sin().to(dtype)
+    return angles
 
 
 def _module(call: Call, package, make: Maker):
     drawn, d2, torch = call.module, call.rotary_dim, make.torch
     dim, percent = (2 * d2, 0.5) if drawn.rotary_percent else (d2, 1.0)
     factor, trained = drawn.interpolation or (None, None)
-    more = {}
-    if drawn.attention_factor is not None:
-        more["attention_factor"] = drawn.attention_factor
+    more = {} if drawn.attention_factor is None else {"attention_factor": drawn.attention_factor}
     base = drawn.rotary_base
     if drawn.inv_freq:
         base, more["inv_freq"] = 10000.0, make.normal((d2 // 2,), drawn.inv_freq).abs()

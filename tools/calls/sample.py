@@ -7,7 +7,7 @@ from .call import SPLIT, TO_CACHE, Cache, Call, Module, Norm
 FORWARD, BACKWARD, SUM = 0, 1, 2  # the place among the launches of a call
 TABLE = {"freqs": "table of module"}
 PER_PAIR = TABLE | {"one_column_per_pair": True, "rotary_dim_is_named": True}
-ANGLES_PER_PAIR = PER_PAIR | {"module": Module(cos_sin_per_pair=False)}
+ANGLES_PER_PAIR = PER_PAIR | {"module": Module(cos_and_sin=False)}
 PACKED = {"tensor_format": "thd", "cu_seqlens": [0, 10, 64], "cu_seqlens_dtype": "int64"}
 
 
