@@ -63,8 +63,7 @@ def apply_rotary_pos_emb(
 
     Args:
         t: (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), as `tensor_format` says; fp32,
-            fp16, bf16 or fp64; any strides. Of a DTensor each rank rotates its shard, without
-            communication, and a DTensor comes back: docs/kernels.md says what may be sharded.
+            fp16, bf16 or fp64; any strides. Of DTensors docs/several_gpus.md shows `local_map`.
         freqs: on the device of `t`, one of
             - angles in radians, (s2, 1, 1, d2), fp32 (fp64 too with fp64 `t`), even d2 <= d;
             - (cos, sin), each (s2, d2) or (b, s2, d2), of any of the dtypes above;

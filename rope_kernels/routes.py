@@ -29,7 +29,7 @@ from .launch import fastpath, launch
 from .launch.fastpath import Entry
 from .launch.plan import q_and_k
 from .machine.engine import runs_in_triton
-from .machine.modes import has_memory, is_dtensor, is_traced, is_transformed, wants_grad
+from .machine.modes import has_memory, is_traced, is_transformed, wants_grad
 
 Tables = tuple[Tensor, Tensor | None]  # angles or cosines, and sines
 
@@ -85,10 +85,6 @@ def rotate_call(call: Call) -> tuple[Tensor, ...]:
         route, num_positions = KERNEL, entry.num_positions
     else:
         given = *tensors, *tables, *call.where, *beside
-        if entry is None and any(map(is_dtensor, given)):
-            from .sharded.calls import rotate_shards  # loads torch.distributed.tensor
-
-            return rotate_shards(call, rotate_call)
         route = choose_route(call.fused, given)
         num_positions = check_call(call) if norm is None else check_norm_call(call)
         if entry is not None:

@@ -17,7 +17,6 @@ from .checks import (
     check_tensor,
     named_beside,
     named_tensors,
-    refuse_dtensors,
 )
 from .norm_checks import check_both_weights, check_norm_call
 from .rotation import Rotation
@@ -31,7 +30,6 @@ def check_cache_call(call: Call) -> None:
         ValueError: shapes, devices or options that do not fit together, or a gradient is wanted.
     """
     (q, k), cache, norm = call.tensors, call.cache, call.norm
-    refuse_dtensors(_named(call))
     if norm is None:
         check_call(call)
     else:

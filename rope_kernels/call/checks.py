@@ -36,6 +36,11 @@ _FREQS = (
     "or a RotaryPositionEmbedding"
 )
 
+_OF_A_RANK = """\
+torch.Tensor. Rotate the part of each rank, with cp_size and cp_rank where it is one of a sequence:
+    from torch.distributed.tensor.experimental import local_map
+    q, k = local_map(rope_qk, (q.placements, k.placements))(q, k, freqs)"""
+
 Shape = tuple[int | str, ...]  # a name fits any size
 Named = Sequence[tuple[str, Tensor | None]]  # tensors by the names of their arguments
 
@@ -210,6 +215,7 @@ def _check_slice(call: Call, sizes: _Sizes, width: int, has: str, known: bool) -
 
 
 def _check_module(freqs: RotaryPositionEmbedding, call: Call, sizes: _Sizes) -> None:
+    check_tensor("freqs.inv_freq", freqs.inv_freq)
     if freqs.interleaved != call.interleaved:
         came = f"freqs has interleaved = {freqs.interleaved}"
         raise bad(came, f"the call's, {call.interleaved}")
@@ -345,6 +351,8 @@ def check_tensor(
     """Return `x`, a strided tensor of one of the dtypes (of any, if none is named)."""
     if not isinstance(x, Tensor):
         raise bad(f"{name} is of type {type(x).__name__}", "torch.Tensor", TypeError)
+    if is_dtensor(x):
+        raise bad(f"{name} is a DTensor", _OF_A_RANK, TypeError)
     if x.is_nested:
         raise bad(f"{name} has layout of a nested tensor", "torch.strided")
     # torch.compile cannot trace `layout` in a backward, and refuses sparse tensors by itself
@@ -367,14 +375,6 @@ def named_beside(call: Call) -> list[tuple[str, object]]:
         tables = [("freqs.inv_freq", freqs.inv_freq)]
     where = zip(("cu_seqlens", "start_positions", "position_ids"), call.where, strict=True)
     return [*tables, *([] if call.norm is None else call.norm.named), *where]
-
-
-def refuse_dtensors(named: Sequence[tuple[str, object]]) -> None:
-    """Raise `TypeError` for a DTensor, in functions that know nothing of shards."""
-    for name, x in named:
-        if is_dtensor(x):
-            accepted = f"the tensor of each rank, {name}.to_local()"
-            raise bad(f"{name} is a DTensor", accepted, TypeError)
 
 
 def check_rotate_half(x: Tensor, interleaved: bool) -> None:

@@ -8,8 +8,6 @@ from .checks import (
     check_choice,
     check_integer,
     check_tensor,
-    named_beside,
-    refuse_dtensors,
 )
 from .norm_checks import check_both_weights, check_norm_call
 from .packed_format import PACKED_FORMATS, PACKINGS, PackedFormat
@@ -22,7 +20,6 @@ def check_projection(qkv: object, packed: PackedFormat) -> None:
         TypeError: not a tensor, or a dtype that is not accepted.
         ValueError: sizes that do not fit together, or a format that is not known.
     """
-    refuse_dtensors([("qkv", qkv)])
     check_tensor("qkv", qkv, FLOATS)
     check_choice("tensor_format", packed.input_format, PACKED_FORMATS)
     check_choice("packing", packed.packing, PACKINGS)
@@ -48,7 +45,6 @@ def check_projection_call(call: Call) -> int | None:
 
     Returns and raises as `check_norm_call`.
     """
-    refuse_dtensors(named_beside(call))
     if call.norm is None:
         return check_call(call)
     check_both_weights(call.norm)

@@ -94,9 +94,9 @@ class Rule:
         for x in (*tensors, cos, sin):  # no generators from here on: this is in every call
             if not isinstance(x, Tensor):
                 return "an argument is no tensor"
+            if is_dtensor(x):
+                return "a DTensor, which PyTorch's operators take"
         q = tensors[0]
-        if is_dtensor(q):  # then all are: PyTorch doesn't mix DTensors with others
-            return "DTensors, which would get other strides"
         dtype, in_table = q.dtype, cos.dtype
         if dtype not in _NAMES or in_table not in _NAMES or sin.dtype != in_table:
             return "dtypes other than bf16, fp16 and fp32"

@@ -1,4 +1,4 @@
-"""Several ranks: DTensors, norms over heads of all ranks, context parallelism, and a model.
+"""Two ranks: context parallelism, and patched models.
 
 One launch runs all chosen cases, in processes of their own, and each test here reads what became of
 one case. The launch has a time limit, and so has every wait of one rank for another. On a CPU the
@@ -21,16 +21,15 @@ import ranks
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-MOST_SECONDS = 900  # of a launch; alone on two cores all cases take about one minute
+MOST_SECONDS = 900  # of a launch; alone on two cores all cases take about half a minute
 CASES = ranks.cases()
 
 
-def launch(world_sizes, folder, device, names):
-    """What became of each case on each rank, by world size: {case: (error, seconds)}."""
+def launch(folder, device, names):
+    """What became of each case on each rank: {case: (error, seconds)}."""
     rooms = [ROOT, HERE.parent, HERE, os.environ.get("PYTHONPATH", "")]
     pattern = "^(" + "|".join(map(re.escape, names)) + ")$"
-    sizes = ",".join(map(str, world_sizes))
-    command = [sys.executable, HERE / "ranks.py", sizes, folder, device, pattern]
+    command = [sys.executable, HERE / "ranks.py", folder, device, pattern]
     variables = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, rooms))}
     with (folder / "said").open("w") as said:
         both = {"stdout": said, "stderr": subprocess.STDOUT}
@@ -41,17 +40,16 @@ def launch(world_sizes, folder, device, names):
             os.killpg(started.pid, signal.SIGKILL)  # this launch and its ranks
             started.wait()
     said = (folder / "said").read_text()[-4000:]
-    return {n: [read(folder, rank, n, said) for rank in range(n)] for n in world_sizes}
+    return [read(folder / f"rank_{rank}.json", said) for rank in range(ranks.RANKS)]
 
 
-def read(folder, rank, world_size, said):
-    file = folder / f"rank_{rank}_of_{world_size}.json"
+def read(file, said):
     return json.loads(file.read_text()) if file.exists() else {"": (said, 0)}
 
 
 @pytest.fixture(scope="session")
 def became(request, tmp_path_factory):
-    """What became of a case, by world size and device; all workers of xdist share one launch."""
+    """What became of each case, by device; all workers of xdist share one launch."""
     pytest.importorskip("triton", reason="needs Triton")
     if not torch.distributed.is_available():
         pytest.skip("needs torch.distributed")
@@ -60,16 +58,15 @@ def became(request, tmp_path_factory):
         shared = shared.parent
     items = [x for x in request.session.items if "became" in getattr(x, "fixturenames", ())]
 
-    def of(world_size, device):
+    def of(device):
         folder = shared / f"ranks_{device}"
         with FileLock(f"{folder}.lock"):
             if not (folder / "all.json").exists():
                 folder.mkdir()
-                mine = [x.callspec.params for x in items if (device == "cuda") == is_nccl(x)]
-                sizes = sorted({x["world_size"] for x in mine})
-                found = launch(sizes, folder, device, sorted({x["name"] for x in mine}))
+                mine = [x for x in items if (device == "cuda") == is_nccl(x)]
+                found = launch(folder, device, [x.callspec.params["name"] for x in mine])
                 (folder / "all.json").write_text(json.dumps(found))
-        return json.loads((folder / "all.json").read_text())[str(world_size)]
+        return json.loads((folder / "all.json").read_text())
 
     return of
 
@@ -90,14 +87,14 @@ on_a_cpu = pytest.mark.skipif(
 
 
 @on_a_cpu
-@pytest.mark.parametrize("world_size,name", [(n, name) for n in CASES for name in CASES[n]])
-def test_on_gloo(world_size, name, became):
-    check_case(became(world_size, "cpu"), name)
+@pytest.mark.parametrize("name", CASES)
+def test_on_gloo(name, became):
+    check_case(became("cpu"), name)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("world_size,name", [(2, name) for name in CASES[2]])
-def test_on_nccl(world_size, name, became):
-    if torch.cuda.device_count() < world_size:
-        pytest.skip(f"needs {world_size} GPUs")
-    check_case(became(world_size, "cuda"), name)
+@pytest.mark.parametrize("name", CASES)
+def test_on_nccl(name, became):
+    if torch.cuda.device_count() < ranks.RANKS:
+        pytest.skip(f"needs {ranks.RANKS} GPUs")
+    check_case(became("cuda"), name)
