@@ -31,11 +31,10 @@ class Case:
     freqs: str = "angles"
     positions: str = "index"  # or 'ids', 'starts'
     sequences: int = 0  # 'thd' only, cut at random places
-    cu_seqlens: tuple[int, ...] = ()  # 'thd' only, instead of random places; of all ranks
+    cu_seqlens: tuple[int, ...] = ()  # 'thd' only, instead of random places
     interleaved: bool = False
     inplace: bool = False
     base: float = 10000.0
-    cp_size: int = 1  # ranks that share the sequences in zigzag order: s tokens are the first one's
     # time on the GPU, L2 flushed; or "replay", the same of a CUDA graph; "host", what queuing takes
     clock: str = "device"
 
@@ -86,7 +85,6 @@ class Case:
             f"stored {self.stored}": self.stored not in ("", self.tensor_format),
             f"{count} sequence{'s' * (count > 1)}": self.tensor_format == "thd",
             "interleaved": self.interleaved,
-            f"rank 0 of {self.cp_size}": self.cp_size > 1,
             "position ids": self.positions == "ids",
             "start positions": self.positions == "starts",
             "on the fly": self.freqs == "module",
@@ -101,7 +99,6 @@ class Case:
     def fields(self) -> dict:
         """What a row of the results says about its case."""
         fields = asdict(self)
-        del fields["cp_size"]  # only a rank's share has one, whose rows say it themselves
         if not fields.pop("cu_seqlens"):
             return fields
         return fields | {"sequences": len(self.cu_seqlens) - 1}

@@ -187,28 +187,3 @@ NORM = (
         beside=(TWO_KERNELS,),
     ),
 )
-
-
-# What a rank of many rotates. Tensor parallelism over 8 ranks leaves 8 heads of q and 1 of k of 64
-# and 8, and 4 and 1 of 32 and 8. Under context parallelism in zigzag order a rank holds 131072 / n
-# tokens.
-def _of_a_rank(heads: int, tokens: int, tensor_format: str, cp_size: int = 1) -> Case:
-    whole = tokens * cp_size
-    cuts = tuple(range(0, whole + 1, whole // 16)) if tensor_format == "thd" else ()
-    options = {"tensor_format": tensor_format, "cu_seqlens": cuts, "cp_size": cp_size}
-    return Case(tokens, 1, heads, 128, k_heads=1, base=500000.0, **options)
-
-
-_FORMATS = (*DENSE, "thd")
-SHARDS = (
-    _group(
-        "few heads",
-        [_of_a_rank(heads, 8192, name) for heads in (8, 4) for name in _FORMATS],
-        directions=BOTH_WAYS,
-    ),
-    _group(
-        "a part of long sequences",
-        [_of_a_rank(8, 131072 // n, name, n) for name in _FORMATS for n in (1, 2, 4, 8)],
-        directions=BOTH_WAYS,
-    ),
-)

@@ -26,9 +26,6 @@ class NormProvider(Provider):
     def error(self, workload: Workload, results: tuple, layout: Layout, direction: str) -> float:
         return workload.norm_error(results, direction)
 
-    def cannot(self, case: Case, direction: str) -> str | None:
-        return "norms are not measured on a part of a sequence" if case.cp_size > 1 else None
-
     def layout(self, case: Case) -> Layout:
         return Layout(case.tensor_format, pair=True)
 

@@ -15,8 +15,7 @@ from torch import Tensor
 from ..rungs import rung_8_rows
 from ..steps import small_llama
 from ..steps.prose import batch, prose
-from ..steps.qwen3 import SHAPE_8B, loss_of, new_qwen3
-from ..steps.qwen3_on_ranks import WAYS, patched
+from ..steps.qwen3 import SHAPE_8B, WAYS, loss_of, new_qwen3, patched
 from ..steps.rotations import by_package, by_rung, nothing
 from ..steps.small_llama import SIZE, Layer, Rotary, Size, SmallLlama, rotated_by
 from ..steps.training import deterministic, new_model, optimizer_of, step

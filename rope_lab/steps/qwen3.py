@@ -1,10 +1,15 @@
-"""Qwen3 as notebooks 12 and 13 train it: of random weights, in the shape that they ask for."""
+"""Qwen3 as notebook 12 trains it: of random weights, in the shape that it asks for."""
+
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from rope_kernels.huggingface import patch
+
+WAYS = {"unpatched": None, "patched": {}, "with norms": {"norms": True}}  # options of `patch`
 SMALL = {
     "hidden_size": 64,
     "intermediate_size": 128,
@@ -31,6 +36,10 @@ def new_qwen3(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return Qwen3ForCausalLM(Qwen3Config(**shape)).to(device, dtype)
+
+
+def patched(model: nn.Module, options: dict | None) -> AbstractContextManager:
+    return nullcontext() if options is None else patch(model, strict=True, **options)
 
 
 def loss_of(model: Qwen3ForCausalLM, tokens: Tensor) -> Tensor:

@@ -18,7 +18,6 @@ from rope_lab.records import origin
 OTHERS = (
     "peers-",
     "-norm",
-    "-shards",
     "-models",
     "-projections",
     "-caches",
