@@ -31,7 +31,7 @@ EVERY_CASE = $(if $(filter-out 0,$(EVERY)),--every)
 NOTEBOOKS = notebooks $(if $(EVERY_CASE),,--ignore=notebooks/solutions)
 
 .DEFAULT_GOAL := help
-.PHONY: help environment lab test mutants notebook notebooks index hugging_face compile_matrix bench hub site docker_image size clean
+.PHONY: help environment lab test mutants notebook notebooks index hugging_face compile_matrix bench site docker_image size clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -90,9 +90,6 @@ compile_matrix: environment ## compile a sample of calls for nine GPUs, and writ
 
 bench: environment ## measure the kernels beside their peers (needs a GPU)
 	$(VENV)/bin/python -m benchmarks $(BENCH_FLAGS)
-
-hub: environment ## write the layer for the kernels hub, with a copy of the package, into build/hub
-	$(VENV)/bin/python tools/hub_layer.py
 
 site: WITH_SITE = site
 site: environment ## build the site into build/site (needs npm)
