@@ -21,7 +21,7 @@ SHARED := -n auto --maxprocesses 8
 ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 # The rooms whose tests launch what the fast path changes run a second time, with it switched off.
-# The compile matrix launches nothing. Without an NVIDIA GPU no call takes that path.
+# One file only compiles. Without an NVIDIA GPU no call takes that path.
 OF_THE_PACKAGE := tests/autograd tests/call tests/embedding tests/kernels tests/launch tests/norm \
 	--ignore=tests/kernels/test_compile_matrix.py $(SHARED) --dist worksteal
 
@@ -31,7 +31,7 @@ EVERY_CASE = $(if $(filter-out 0,$(EVERY)),--every)
 NOTEBOOKS = notebooks $(if $(EVERY_CASE),,--ignore=notebooks/solutions)
 
 .DEFAULT_GOAL := help
-.PHONY: help environment lab test mutants notebook notebooks index hugging_face compile_matrix bench site docker_image size clean
+.PHONY: help environment lab test mutants notebook notebooks index hugging_face bench site docker_image size clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -84,9 +84,6 @@ index: environment ## write what notebooks/index.toml says into README and the n
 
 hugging_face: environment ## write what `patch` replaces into docs/hugging_face.md
 	$(VENV)/bin/python tools/hugging_face_table.py
-
-compile_matrix: environment ## compile a sample of calls for nine GPUs, and write the table
-	$(VENV)/bin/python tools/compile_matrix.py
 
 bench: environment ## measure the kernels beside their peers (needs a GPU)
 	$(VENV)/bin/python -m benchmarks $(BENCH_FLAGS)

@@ -4,7 +4,7 @@
     PYTHONPATH=. python tools/machine_code.py > after.txt
     diff before.txt after.txt
 
-The calls are the sample of the compile matrix, the same in the size of a model's layer, and random
+The calls are those of `calls/sample.py`, the same in the size of a model's layer, and random
 ones of `calls/draw.py`, with more heads and positions than the interpreter could turn. The lab of
 the checkout in PYTHONPATH plans and compiles what it would launch. With another Triton:
 

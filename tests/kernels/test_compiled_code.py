@@ -12,7 +12,7 @@ from functools import cache
 import pytest
 import torch
 
-import compile_matrix
+import sampled
 from calls.plans import plans_of
 from pairwise import cover
 from rope_kernels import (
@@ -43,7 +43,7 @@ HALF_ROTARY = RotaryPositionEmbedding(D, 0.5)
 THREE_AXES = RotaryPositionEmbedding(D, axes=mrope_axes([16, 24, 24]))
 CU_SEQLENS = torch.tensor([0, 10, S])
 
-CALLS = {  # what is called, its arguments, and its options; None: a call of the compile matrix
+CALLS = {  # what is called, its arguments, and its options; None: a call of the sample
     **dict.fromkeys(["table of angles", "on the fly", "interleaved", "packed sequences"]),
     **dict.fromkeys(["q and k of a packed qkv, in place", "head dimension 80, in place"]),
     "half rotary": None,
@@ -71,7 +71,7 @@ LARGER = {
 
 def compiled(name):
     if CALLS.get(name) is None:
-        return compile_matrix.compiled(name, "sm_90")
+        return sampled.compiled(name, "sm_90")
     function, arguments, options = CALLS[name]
     return compile_call("sm_90", function, *arguments, **options)
 
@@ -235,7 +235,7 @@ def test_one_row_may_be_a_whole_tile(head_dim, interleaved, inplace):
 @pytest.mark.parametrize("suffix", ("", ", backward", ", fp32"))
 def test_all_angles_are_requested_before_the_first_sine(suffix):
     """With a load after a sine, a program waits for memory twice."""
-    code, exact = compile_matrix.compiled(f"table of angles{suffix}", "sm_90"), suffix == ", fp32"
+    code, exact = sampled.compiled(f"table of angles{suffix}", "sm_90"), suffix == ", fp32"
     order = [operation.opcode for operation in operations(code, "sass")]
     # an exact sine begins with a branch, and loads a table of its own for large angles
     begins = "BRA" if exact else "MUFU.SIN"
@@ -248,7 +248,7 @@ def test_all_angles_are_requested_before_the_first_sine(suffix):
 @pytest.mark.parametrize("name", ("table of angles", "on the fly", "packed sequences"))
 def test_tensors_of_fp32_take_the_exact_sine_and_spill_next_to_nothing(name):
     """So the tests of the fast one can fail."""
-    call = replace(compile_matrix.calls()[name].call, dtype="float32")
+    call = replace(sampled.calls()[name].call, dtype="float32")
     code = compile_plan("sm_90", *plans_of(call, Engine.NVIDIA)[0])
     assert "0f47CE4780" in code.stages["ptx"] and opcodes(code, "sass", keep="^BRA")
     assert set(code.stores) == {16}, code.stores

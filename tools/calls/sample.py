@@ -1,4 +1,4 @@
-"""A sample of calls for the compile matrix: every kernel, and each feature that changes them."""
+"""A sample of calls to compile: every kernel, and each feature that changes them."""
 
 from dataclasses import dataclass
 
