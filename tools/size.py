@@ -20,7 +20,6 @@ ROOT = Path(__file__).resolve().parents[1]
 COUNTED = ".py", ".toml", ".sh", ".js", ".json"
 RECORDS = (
     "benchmarks/results/",
-    "docs/compile_matrix.json",
     "notebooks/records/",
     "tests/lab/test_interpreted_bf16.json",
 )
