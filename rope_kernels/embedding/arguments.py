@@ -28,6 +28,12 @@ def check_positive(name: str, value: object) -> None:
         raise ValueError(f"{name} is {value!r}; accepted: a positive number below infinity")
 
 
+def check_length(name: str, value: object) -> None:
+    """Raise unless this is a number of tokens."""
+    if not (isinstance(value, Integral) and is_number(value) and value > 0):
+        raise ValueError(f"{name} is {value!r}; accepted: None, or a positive integer")
+
+
 def check_rotary_dim(dim: object, rotary_percent: object) -> int:
     """d2, of a head dimension and the share of it that turns."""
     if isinstance(dim, bool) or not (isinstance(dim, Integral) or _is_whole_float(dim)):

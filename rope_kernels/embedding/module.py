@@ -3,39 +3,26 @@
 import math
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from ..machine.modes import (
-    checkpointed_region,
-    has_values,
-    is_differentiated,
-    is_in_backward,
-    is_traced,
-    is_transformed,
-    may_be_checkpointed,
+from ..machine.modes import has_values, is_differentiated, is_traced, is_transformed
+from .arguments import (
+    EXACT,
+    check_dtype,
+    check_length,
+    check_positive,
+    check_rotary_dim,
+    check_span,
+    short,
 )
-from .arguments import EXACT, check_dtype, check_positive, check_rotary_dim, check_span, short
 from .axes import check_position_ids, checked_axes
 from .configuration import read_layer
 from .frequencies import Geometric, Given
-from .turns import (
-    REFUSED,
-    AnglesPerPair,
-    CosSinPerPair,
-    for_both_members,
-    in_turns,
-    radians,
-    turns_of_first_run,
-)
+from .turns import AnglesPerPair, CosSinPerPair, for_both_members, in_turns, radians
 
-_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
-_OF_ADAPT = "_choices", "_longest"  # buffers: frequencies, and the longest sequence remembered
-# Of regions of checkpointing whose backward may come, by module and scale. `adapt` sees that these
-# are wanted, and copies them before it overwrites their memory.
-_TURNS_OF_REGIONS: weakref.WeakKeyDictionary[object, dict] = weakref.WeakKeyDictionary()
 _OF_INTERPOLATION = "seq_len_interpolation_factor", "pretrained_max_position_embeddings"
 
 
@@ -49,7 +36,6 @@ class _Filled:
     scale: float
     turns: Tensor  # the buffer's memory, by a tensor that counts its own changes: there are none
     moved: tuple[tuple[weakref.ref, Tensor], ...]  # earlier `turns`, and where they are now
-    captured: bool = False  # by a CUDA graph, which runs later
 
 
 class RotaryPositionEmbedding(nn.Module):
@@ -173,7 +159,7 @@ class RotaryPositionEmbedding(nn.Module):
             dtype = inv_freq.dtype
         memory = torch.empty(self.rotary_dim // 2, dtype=dtype)
         self.register_buffer("inv_freq", memory, persistent=persistent)
-        for name in ("_turns", "axis_of_pair", *_OF_ADAPT):
+        for name in ("_turns", "axis_of_pair"):
             self.register_buffer(name, None, persistent=False)
         self.axes = axes
         self.reset_parameters()
@@ -182,7 +168,12 @@ class RotaryPositionEmbedding(nn.Module):
 
     @classmethod
     def from_config(
-        cls, config: object, layer_type: str | None = None, *, interleaved: bool = False
+        cls,
+        config: object,
+        layer_type: str | None = None,
+        *,
+        seq_len: int | None = None,
+        interleaved: bool = False,
     ) -> "RotaryPositionEmbedding | None":
         """The module that a model's configuration asks for, with `persistent=False`.
 
@@ -201,6 +192,9 @@ class RotaryPositionEmbedding(nn.Module):
                 the defaults of its model's class. With a `model_type` it is refused where that
                 class could add one, and the message names the key.
             layer_type: a key of `rope_parameters` that has a dict for each type of layer.
+            seq_len: length of the longest sequence, in tokens. 'dynamic' and 'longrope' depend on
+                it, and are chosen once, for sequences of every length. None: not longer than the
+                original length.
             interleaved: as in the constructor. Configurations don't say which pairing a model has.
 
         Returns:
@@ -215,10 +209,12 @@ class RotaryPositionEmbedding(nn.Module):
 
         Source: `modeling_rope_utils.py` of transformers. It is not imported.
         """
+        if seq_len is not None:
+            check_length("seq_len", seq_len)
         layer = read_layer(config, layer_type)
         if layer is None:
             return None
-        source = layer.frequencies
+        source = layer.frequencies.for_length(seq_len)
         module = cls(
             source.rotary_dim,
             rotary_base=source.base,
@@ -289,8 +285,6 @@ class RotaryPositionEmbedding(nn.Module):
         fresh, inv_freq = self._source.inv_freq(), self.inv_freq
         if (fault := _fault(fresh)) is not None:
             raise fault
-        if self._source.adapts:
-            self._reset_adapt()
         same_shape = inv_freq.shape == fresh.shape and inv_freq.is_contiguous()
         if same_shape and inv_freq.dtype in EXACT:
             with torch.no_grad():
@@ -298,104 +292,6 @@ class RotaryPositionEmbedding(nn.Module):
             self._refill()
         else:
             self.inv_freq = fresh.to(inv_freq.device)
-
-    def _reset_adapt(self) -> None:
-        """Put what `adapt` reads and writes where the frequencies are."""
-        fresh = self._source.choices(), torch.tensor(self._source.least_length, device="cpu")
-        with torch.inference_mode(False), torch.no_grad():
-            for name, new in zip(_OF_ADAPT, fresh, strict=True):
-                held, new = getattr(self, name), new.to(self.inv_freq.device)
-                if held is not None and _can_hold(held, new):
-                    held.copy_(new)
-                else:
-                    setattr(self, name, new.clone())
-
-    def adapt(self, position_ids: Tensor) -> None:
-        """Set the frequencies for the positions of a forward; call it once, before its first layer.
-
-        Frequencies of 'dynamic' and 'longrope' depend on the largest position of the batch; nothing
-        happens to others. 'longrope' takes `long_factor` where there is a position past the
-        original length. 'dynamic' grows with each sequence that is longer than all before, and is
-        reset by one that is shorter than `max_position_embeddings`.
-
-        `inv_freq` and what kernels read are written in place on the current stream, and no value is
-        read back. So a CUDA graph may hold this call, and replays it for the positions of then; and
-        torch.compile traces it. Backwards of earlier calls use the frequencies of those calls.
-
-        Under `torch.utils.checkpoint` with `use_reentrant=False`, a layer that is recomputed has
-        the frequencies of its first run. Reentrant checkpointing keeps nothing to know them by, so
-        calls that take this module raise in its second run, as do this method and methods that make
-        tables: make the table before, by `cos_sin_at`, and pass it to the layer.
-
-        Frequencies and the longest sequence are buffers. DistributedDataParallel gives every rank
-        those of rank 0 before each forward, which changes 'dynamic' on the other ranks, and
-        backwards that come after a later forward: pass `broadcast_buffers=False` to it.
-
-        Args:
-            position_ids: any shape, integers, on the device of `inv_freq`.
-
-        Raises:
-            TypeError: not a tensor of integers.
-            RuntimeError: a CUDA graph is captured while the backward of a call made before is open;
-                or a backward runs, in which a checkpoint recomputes this call.
-
-        Source: `dynamic_rope_update` of transformers 5.17, which branches in Python instead.
-        """
-        choices, longest = self._choices, self._longest
-        if not isinstance(position_ids, Tensor) or position_ids.dtype not in _INTEGERS:
-            came = getattr(position_ids, "dtype", type(position_ids).__name__)
-            raise TypeError(f"position_ids is {came}; accepted: a tensor of integers")
-        if choices is None or not position_ids.numel():
-            return
-        self._refuse_in_backward()
-        eager = not (is_traced() or is_transformed())
-        if eager and longest.is_inference():
-            self._longest = longest = _normal_copy(longest)
-        fills = eager and self._fills_at_once()
-        wanted = self._release_turns() if fills else None
-        with torch.no_grad():
-            seq_len = position_ids.max().long().clamp(max=2**63 - 2) + 1  # no overflow
-            found = self._source.adapted(choices, self.inv_freq, longest, seq_len)
-            inv_freq, length = found
-            longest.copy_(length)
-            self.inv_freq.copy_(inv_freq)
-        if fills:
-            self._fill_at_once(wanted)
-
-    def _fills_at_once(self) -> bool:
-        """Whether the buffer has this device and these frequencies; else the next call refills."""
-        filled, turns = self._filled, self._turns
-        known = filled is not None and turns is not None and filled.inv_freq is self.inv_freq
-        return known and filled.turns.data_ptr() == turns.data_ptr()
-
-    def _release_turns(self) -> Tensor | None:
-        """The tensor of turns, if the backward of an earlier call wants it; then take another."""
-        filled = self._filled
-        captured = _is_captured(filled.inv_freq)
-        seen, was_captured = weakref.ref(filled.turns), filled.captured
-        with torch.inference_mode(False):
-            self._filled = replace(filled, turns=self._turns.data, captured=captured)
-        del filled  # a backward is what may still hold the turns
-        wanted = seen()
-        if wanted is not None and captured and not was_captured:
-            self._filled = replace(self._filled, turns=wanted, captured=False)
-            raise RuntimeError(
-                "adapt is captured by a CUDA graph while the backward of an earlier call is open; "
-                "accepted: after that backward, or once its outputs are gone"
-            )
-        return wanted
-
-    def _fill_at_once(self, wanted: Tensor | None) -> None:
-        """As `_refill`, without a look at values, or waiting for the device."""
-        inv_freq, filled, turns = self.inv_freq, self._filled, self._turns
-        moved = _open(filled.moved)
-        with torch.inference_mode(False), torch.no_grad():
-            if wanted is not None:
-                wanted.data = copy = turns.clone()
-                moved = *moved, (weakref.ref(wanted), copy)
-            turns.copy_(in_turns(inv_freq, filled.scale))
-        address, version = inv_freq.data_ptr(), inv_freq._version
-        self._filled = replace(filled, address=address, version=version, moved=moved)
 
     def extra_repr(self) -> str:
         shown = [f"rotary_dim={self.rotary_dim}", *self._source.words]
@@ -445,7 +341,6 @@ class RotaryPositionEmbedding(nn.Module):
         if self.attention_factor != 1.0:
             came = f"attention_factor is {self.attention_factor}, which no table of angles can hold"
             raise ValueError(f"{came}; accepted: cos_sin_per_pair(max_seq_len)")
-        self._refuse_in_backward()
         inv_freq = _require_exact(self.inv_freq)
         position = torch.arange(max_seq_len, dtype=torch.float32, device=inv_freq.device)
         position = (position + offset) * self.position_scale(max_seq_len)
@@ -509,7 +404,6 @@ class RotaryPositionEmbedding(nn.Module):
     def _cos_sin(self, position: Tensor, scale: float, dtype: torch.dtype) -> CosSinPerPair:
         """Of positions, (..., 1) or one for each pair. Angles are fp64, and rounded only here."""
         check_dtype(dtype)
-        self._refuse_in_backward()
         inv_freq = _require_exact(self.inv_freq)
         # integers would lose the gradient of inv_freq
         with_gradient = torch.is_grad_enabled() and is_differentiated(inv_freq)
@@ -543,41 +437,17 @@ class RotaryPositionEmbedding(nn.Module):
             (d2 / 2,), int64, on the device of `inv_freq`.
 
         Raises:
-            ValueError, TypeError, RuntimeError: as in `check_usable_as_freqs`; where `inv_freq`
-                cannot be used, as the class says; and in a backward, as `adapt` says.
+            ValueError, TypeError, RuntimeError: as in `check_usable_as_freqs`; and where `inv_freq`
+                cannot be used, as the class says.
         """
         self.check_usable_as_freqs()
         scale = self.position_scale(max_seq_len)
         if is_traced() or is_transformed():
-            self._refuse_in_backward()
-            turns = in_turns(_require_exact(self.inv_freq), scale)
-            return turns_of_first_run(turns) if self._source.adapts and is_traced() else turns
+            return in_turns(_require_exact(self.inv_freq), scale)
         filled = self._filled if self._is_filled() else self._refill()
         if filled is None or scale != filled.scale:
-            turns = in_turns(_require_exact(self.inv_freq), scale)
-        else:
-            turns = filled.turns
-        if self._source.adapts and may_be_checkpointed():
-            return self._turns_in_checkpoint(turns, scale)
-        return turns
-
-    def _turns_in_checkpoint(self, turns: Tensor, scale: float) -> Tensor:
-        """`turns` in the first run of a region of checkpointing, and in later runs the same."""
-        region, runs_again = checkpointed_region()
-        if region is None:
-            self._refuse_in_backward()
-            return turns
-        of_region = _TURNS_OF_REGIONS.setdefault(region, {})
-        if runs_again and (self, scale) in of_region:
-            return of_region[self, scale]
-        self._refuse_in_backward()
-        of_region.setdefault((self, scale), turns)
-        return turns
-
-    def _refuse_in_backward(self) -> None:
-        """Raise where a checkpoint recomputes, and the frequencies may be of another forward."""
-        if self._source.adapts and not is_traced() and is_in_backward():
-            raise RuntimeError(REFUSED)
+            return in_turns(_require_exact(self.inv_freq), scale)
+        return filled.turns
 
     def _is_filled(self) -> bool:
         """Whether the buffer holds the turns of today's `inv_freq`."""
@@ -692,7 +562,7 @@ class RotaryPositionEmbedding(nn.Module):
         inv_freq = self.inv_freq
         was_meta = inv_freq.is_meta
         # .half() and the like move these, but don't round them
-        exact = inv_freq, inv_freq.grad if inv_freq.is_leaf else None, self._turns, self._choices
+        exact = inv_freq, inv_freq.grad if inv_freq.is_leaf else None, self._turns
 
         def move(x: Tensor) -> Tensor:
             moved = fn(x)

@@ -399,8 +399,8 @@ def test_hunyuans_alpha_has_the_bits_of_transformers(kind, module):
     for given in (config, config.to_dict()):
         ours = from_config(given)
         assert not torch.equal(ours.inv_freq, plain)
-        for length in (1, 4096, 9000):
-            ours.adapt(torch.arange(length)[None])
+        for length in (None, 1, 4096, 9000):
+            ours = from_config(given, seq_len=length)
             assert torch.equal(ours.inv_freq, theirs.inv_freq)
         assert ours.attention_factor == theirs.attention_scaling == 1.0
         assert ours.rotary_base == 1e4 and "alpha=1000.0" in repr(ours)
@@ -426,13 +426,12 @@ def test_sections_become_axes(model_type, key, interleaved):
 # numbers
 
 
-def test_the_largest_factor_adapts_to_finite_frequencies():
+def test_the_largest_factor_and_length_have_finite_frequencies():
     rope = {"rope_type": "dynamic", "factor": 1e6}
     for original in (2, 4096, 10**7 + 1):
         config = PLAIN | {"rope_scaling": rope, "max_position_embeddings": original}
         for last in (original, 2**30, 2**62):
-            module = from_config(config)
-            module.adapt(torch.tensor([last]))
+            module = from_config(config, seq_len=last + 1)
             assert module.inv_freq.isfinite().all() and module.inv_freq[0] == 1.0
 
 
@@ -449,17 +448,3 @@ def test_numbers_of_numpy(number):
     ):
         module.attention_factor = np.float32(math.nan)
     assert replace(read_layer(PLAIN, None), attention_factor=1.0) == read_layer(PLAIN, None)
-
-
-def test_the_base_of_dynamic_has_the_default_dtype():
-    """docs/kernels.md says it: transformers has these bits, and they are far from fp32's."""
-    config = PLAIN | {"rope_scaling": DYNAMIC, "max_position_embeddings": 4096}
-    exact, rounded = from_config(config), from_config(config)
-    exact.adapt(torch.tensor([8999]))
-    torch.set_default_dtype(torch.bfloat16)
-    try:
-        rounded.adapt(torch.tensor([8999]))
-    finally:
-        torch.set_default_dtype(torch.float32)
-    off = 9000 * (exact.inv_freq - rounded.inv_freq).abs().max()
-    assert rounded.inv_freq.dtype == torch.float32 and 0.4 < off < 100

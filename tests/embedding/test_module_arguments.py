@@ -150,20 +150,6 @@ def test_a_dtype_that_holds_no_cosines(dtype):
 
 
 @pytest.mark.parametrize(
-    "ids", ([1, 2], None, torch.rand(3), torch.ones(3, dtype=torch.bool)), ids=str
-)
-def test_positions_that_are_none_to_adapt(ids):
-    """Also for frequencies that don't adapt: else the mistake shows with the next configuration."""
-    config = {"head_dim": D, "rope_theta": 1e4, "max_position_embeddings": 64}
-    config["rope_scaling"] = {"type": "dynamic", "factor": 2.0}
-    for module in (RotaryPositionEmbedding(D), RotaryPositionEmbedding.from_config(config)):
-        with pytest.raises(
-            TypeError, match=r"^position_ids is .*; accepted: a tensor of integers$"
-        ):
-            module.adapt(ids)
-
-
-@pytest.mark.parametrize(
     "t, error, message",
     [
         ([1.0], TypeError, "t is of type list; accepted: torch.Tensor"),

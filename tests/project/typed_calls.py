@@ -72,7 +72,6 @@ def scale_frequencies() -> Tensor:
     scaled = RotaryPositionEmbedding.from_config(config=config, layer_type="full", interleaved=True)
     assert_type(scaled, RotaryPositionEmbedding | None)
     assert scaled is not None
-    scaled.adapt(position_ids=torch.arange(2 * S))
     return scaled.inv_freq
 
 
