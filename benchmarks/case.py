@@ -27,7 +27,7 @@ class Case:
     stored: str = ""  # order of the dimensions in memory, if it is not the format's
     rotary_dim: int = 0  # 0: all of d
     rotary_start: int = 0  # the first element that turns
-    # an fp32 table of them; or 'angles per pair', half as wide; 'cos and sin'; 'module': on the fly
+    # an fp32 table of them; or 'cos and sin'; or 'module': on the fly
     freqs: str = "angles"
     positions: str = "index"  # or 'ids', 'starts'
     sequences: int = 0  # 'thd' only, cut at random places
@@ -89,7 +89,6 @@ class Case:
             "start positions": self.positions == "starts",
             "on the fly": self.freqs == "module",
             "cos and sin": self.freqs == "cos and sin",
-            "an angle per pair": self.freqs == "angles per pair",
             "in place": self.inplace,
             "CUDA graph": self.clock == "replay",
             "host time": self.clock == "host",

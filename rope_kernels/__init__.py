@@ -16,7 +16,7 @@ from .call.arguments import Freqs, NormRounding, OutputPairing, Rounding
 from .call.formats import TensorFormat
 from .call.packed_format import Packing
 from .call.positions import CpOrder
-from .embedding import RotaryPositionEmbedding, grid_positions, mrope_axes
+from .embedding import RotaryPositionEmbedding
 from .reference import sum_of_squares
 
 __version__ = "0.1.0"
@@ -31,8 +31,6 @@ __all__ = [
     "TensorFormat",
     "apply_rotary_pos_emb",
     "cp_positions",
-    "grid_positions",
-    "mrope_axes",
     "norm_rope",
     "qk_norm_rope",
     "rope_bw",

@@ -67,8 +67,7 @@ def apply_rotary_pos_emb(
         freqs: on the device of `t`, one of
             - angles in radians, (s2, 1, 1, d2), fp32 (fp64 too with fp64 `t`), even d2 <= d;
             - (cos, sin), each (s2, d2) or (b, s2, d2), of any of the dtypes above;
-            - a `RotaryPositionEmbedding`: angles are made on the fly, right to fp32's last digits;
-            - what its `angles_per_pair` or `cos_sin_per_pair` returned.
+            - a `RotaryPositionEmbedding`: angles are made on the fly, right to fp32's last digits.
             s2 >= s * cp_size. Column i belongs to element i of the rotary slice, so a pair's
             members may differ in angle. Or to pair i, in tables d2 / 2 wide: see `rotary_dim`.
         tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd' (packed sequences).
@@ -83,9 +82,8 @@ def apply_rotary_pos_emb(
             position of the first token of each sequence, if it is not 0. An int, () or (1,): that
             of all sequences.
         position_ids: (b, s) or (1, s), or (t,) with 'thd', int8 to int64 or uint8: the position of
-            every token. Overrides `cp_rank`, and the starts in `cu_seqlens`. With a module of
-            several axes also (axes, b, s), (axes, 1, s) or (axes, t), where pair i turns by
-            `position_ids[axes[i]]`. Other positions are then the same on all axes.
+            every token. Overrides `cp_rank`, and the starts in `cu_seqlens`. Positions on several
+            axes, as M-RoPE has them, make a table instead: docs/kernels.md shows it.
         interleaved: neighbors are a pair; tables, cos and sin too, repeat as 0, 0, 1, 1, ... Some
             Hugging Face models (GLM, Ernie 4.5, Helium) hand over 0, 1, ..., 0, 1, ... instead.
         inplace: overwrite the rotary slice of `t` and return `t`. A view is fine, `q` in a packed
@@ -98,8 +96,7 @@ def apply_rotary_pos_emb(
         rotary_dim: d2, an even number; None: the width of the table. With it, a table may be d2 / 2
             wide: column i then belongs to pair i, in both pairings. FlashAttention, flashinfer,
             vLLM, GPT-J and gpt_oss store such tables. Of cos and sin side by side in one tensor, as
-            vLLM has them, pass the views `cache.chunk(2, dim=-1)`. A module, and the tables per
-            pair that it made, know their own.
+            vLLM has them, pass the views `cache.chunk(2, dim=-1)`. A module knows its own.
         rotary_start: elements rotary_start to rotary_start + d2 - 1 turn. All others pass through;
             in place they are not touched.
         inverse: negate the sine and nothing else: turn by minus the angle. That undoes a rotation

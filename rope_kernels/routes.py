@@ -24,7 +24,7 @@ from .call.formats import view_as_sbhd
 from .call.norm_checks import check_norm_call
 from .call.projection_checks import check_projection, check_projection_call
 from .call.rotation import Normalization, Rotation
-from .embedding import PER_PAIR, AnglesPerPair, RotaryPositionEmbedding
+from .embedding import RotaryPositionEmbedding
 from .launch import fastpath, launch
 from .launch.fastpath import Entry
 from .launch.plan import q_and_k
@@ -102,11 +102,10 @@ def rotate_call(call: Call) -> tuple[Tensor, ...]:
 
 def rotation_of(call: Call, tables: Tables, num_positions: int | None) -> Rotation:
     """The rotation that a checked call asks for, from `tables_of` and what `check_call` said."""
-    (table, sin), axes = tables, None
-    one_per_pair, attention_factor = isinstance(call.freqs, PER_PAIR), 1.0
+    table, sin = tables
+    one_per_pair, attention_factor = False, 1.0
     if isinstance(call.freqs, RotaryPositionEmbedding):
         table, attention_factor = call.freqs.turns(num_positions), call.freqs.attention_factor
-        axes = None if call.position_ids is None else call.axes
     elif call.rotary_dim is not None and call.rotary_dim != table.shape[-1]:
         one_per_pair = True
     return Rotation(
@@ -115,7 +114,6 @@ def rotation_of(call: Call, tables: Tables, num_positions: int | None) -> Rotati
         cu_seqlens=call.cu_seqlens,
         start_positions=call.start_positions,
         position_ids=call.position_ids,
-        axes=axes,
         tensor_format=call.tensor_format,
         interleaved=call.interleaved,
         cp_size=call.cp_size,
@@ -139,8 +137,6 @@ def tables_of(freqs: Freqs) -> Tables:
         return freqs, None
     if isinstance(freqs, RotaryPositionEmbedding):
         return freqs.inv_freq, None
-    if isinstance(freqs, AnglesPerPair):
-        return freqs.angles, None
     return tuple(freqs) if isinstance(freqs, (tuple, list)) else (freqs, None)
 
 

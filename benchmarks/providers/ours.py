@@ -60,11 +60,7 @@ class Ours(Provider):
             "start_positions": workload.starts,
             "position_ids": workload.ids,
         }
-        if kind == "angles per pair":
-            options["rotary_dim"] = case.d2
-            freqs = workload.module.angles_per_pair(workload.table_rows)
-        else:
-            freqs = workload.module if kind == "module" else workload.angles()
+        freqs = workload.module if kind == "module" else workload.angles()
         return (freqs, case.tensor_format), options
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict, TypeVar, get_args, get_type_hints
 import torch
 from torch import Tensor
 
-from ..embedding import AnglesPerPair, RotaryPositionEmbedding
+from ..embedding import RotaryPositionEmbedding
 from .formats import BATCHED_FORMATS, TensorFormat
 from .packed_format import PackedFormat
 from .positions import CpOrder
@@ -24,7 +24,7 @@ LIKE_MODELS = "model", CAST_LAST
 FP8 = torch.float8_e4m3fn  # of caches: e4m3, as large as 448
 MOST_START = 2**62  # larger ones could overflow 64 bits
 Function = TypeVar("Function", bound=Callable)
-Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding | AnglesPerPair
+Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding
 
 
 def getter_of(names: Iterable[str]) -> Callable[[Any], tuple]:
@@ -206,14 +206,6 @@ class Call:
             return "once" if self.fused else "model"
         is_mixed = sin is not None and cos.dtype != self.tensors[0].dtype
         return "promoted" if is_mixed and self.rounding in LIKE_MODELS else self.rounding
-
-    @property
-    def axes(self) -> Tensor | None:
-        """The axis of each pair, where positions have a dimension of axes."""
-        packed = self.tensor_format == "thd"
-        if self.position_ids.dim() == (2 if packed else 3):
-            return self.freqs.axis_of_pair
-        return None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -8,12 +8,11 @@ import math
 import os
 import reprlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import nn
 
 from .arguments import as_number, is_number
-from .axes import mrope_axes
 from .config_checks import (
     OF_ONE_MODEL,
     SCALES,
@@ -33,9 +32,6 @@ from .frequencies import (
     Yarn,
 )
 
-# The rule of `mrope_section`, by how a configuration's `model_type` begins. Others have their own.
-_CONTIGUOUS = ("qwen2", "glm", "paddleocr")
-_IN_TURNS = ("qwen3", "qwen4", "cosmos3")
 # Beyond these, fp32 overflows somewhere between the keys and an angle.
 _LEAST, _MOST = 1e-18, 1e18
 _WIDEST_HEAD = 65536
@@ -50,7 +46,6 @@ class Layer:
 
     frequencies: Geometric
     attention_factor: float  # multiplies cos and sin
-    axes: list[int] | None = None  # by which axis each pair turns; None: there is one axis
 
 
 class Keys:
@@ -128,7 +123,7 @@ def read_layer(config: object, layer_type: str | None) -> Layer | None:
     check_beside(config, rope.held)
     layer = _reader_of(rope)(whole, rope)
     check_class_defaults(config, whole, rope, _head_dim(whole))
-    return replace(layer, axes=_axes_of(whole, rope, layer.frequencies.rotary_dim // 2))
+    return layer
 
 
 def _reader_of(rope: Keys) -> Callable[[Keys, Keys], Layer]:
@@ -151,36 +146,14 @@ def _reader_of(rope: Keys) -> Callable[[Keys, Keys], Layer]:
         if known and rope_type == "axial":
             came, accepted = f"{came}, each model's own rule", f"{_THEIR_TABLES}; or {accepted}"
         raise ValueError(f"{came}; accepted: {accepted}")
-    for key in ("short_mscale", "long_mscale"):  # PhiMoE's factor changes with the length
+    for key in OF_ONE_MODEL:
         if rope.get(key) is not None:
-            came = f"{rope.called(key)} is {rope.get(key)!r}, PhiMoE's own rule"
+            came = f"{rope.called(key)} is {rope.get(key)!r}, a model's own rule"
             raise ValueError(f"{came}; accepted: {_THEIR_TABLES}")
     if rope.get("alpha") is not None and rope_type != "dynamic":
         came = f"{rope.called('alpha')} is {rope.get('alpha')!r} with type {rope_type!r}"
         raise ValueError(f"{came}; accepted with 'dynamic'")
     return read
-
-
-def _axes_of(whole: Keys, rope: Keys, pairs: int) -> list[int] | None:
-    """The axis of each pair, by `mrope_section`; None without this key."""
-    if (sections := rope.get("xdrope_section")) is not None:
-        came = f"{rope.called('xdrope_section')} is {sections!r}, which makes no rotation"
-        raise ValueError(f"{came}; accepted: {_THEIR_TABLES}")
-    if (sections := rope.get("mrope_section")) is None:
-        return None
-    model, came = whole.get("model_type"), f"{rope.called('mrope_section')} is {sections!r}"
-    if isinstance(model, str) and not model.startswith(_CONTIGUOUS + _IN_TURNS):
-        came += f" for model_type {model!r}, whose rule is its own"
-        raise ValueError(f"{came}; accepted: Qwen, GLM, PaddleOCR-VL; or the argument axes=")
-    in_turns = rope.flag("mrope_interleaved", default=False)
-    in_turns = in_turns or (isinstance(model, str) and model.startswith(_IN_TURNS))
-    try:
-        axes = mrope_axes(sections, interleaved=in_turns)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{came}; accepted: {str(error).partition('accepted: ')[2]}") from error
-    if len(axes) != pairs:
-        raise ValueError(f"{came}, {len(axes)} pairs; accepted: numbers that add up to {pairs}")
-    return axes
 
 
 def _of_layer_type(config: object, layer_type: str | None) -> object:

@@ -2,7 +2,6 @@
 
 import math
 import weakref
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,15 +12,15 @@ from .arguments import (
     EXACT,
     check_dtype,
     check_length,
+    check_positions,
     check_positive,
     check_rotary_dim,
     check_span,
     short,
 )
-from .axes import check_position_ids, checked_axes
 from .configuration import read_layer
 from .frequencies import Geometric, Given
-from .turns import AnglesPerPair, CosSinPerPair, for_both_members, in_turns, radians
+from .turns import for_both_members, in_turns, radians
 
 _OF_INTERPOLATION = "seq_len_interpolation_factor", "pretrained_max_position_embeddings"
 
@@ -60,13 +59,9 @@ class RotaryPositionEmbedding(nn.Module):
             checkpoints without it, such as Hugging Face's, load with `strict=True`.
         attention_factor: multiplies cos and sin, and so the rotated elements (YaRN, LongRoPE). In
             fp32, before cos and sin are rounded, as in Hugging Face's models. Calls that take the
-            module itself use it, and `cos_sin_per_pair`. A table of angles can't hold it.
+            module itself use it, and `cos_sin`. A table of angles can't hold it.
         inv_freq: frequencies of your own instead of those of `rotary_base`: (d2 / 2,), fp32 or
             fp64, radians per position, finite. They are copied to the default device.
-        axes: d2/2 integers from 0 to 15, the axis that each pair turns by: a sequence or a tensor,
-            `mrope_axes` for example. `position_ids` may then have a first dimension, one entry for
-            each of the max(axes) + 1 axes. Without that dimension, as without `position_ids`,
-            positions are the same on all axes. None: there is one axis.
 
     Attributes:
         inv_freq: (d2 / 2,), fp32 or fp64, radians per position, finite. A buffer. It keeps its
@@ -75,13 +70,6 @@ class RotaryPositionEmbedding(nn.Module):
         rotary_base: as given, or `rope_theta`. Assignment sets `inv_freq`, by `reset_parameters`.
             NaN if `inv_freq` was given: then it can't be assigned.
         attention_factor: as given, a float. May be assigned.
-        axes: a tuple, or None. Assignment takes what the argument does. It writes to the same
-            address, so CUDA graphs that were captured before replay with the new axes, and the
-            backward of a call made before raises. With more axes than before, and to or from None,
-            the address changes: capture them again.
-        num_axes: max(axes) + 1, or None.
-        axis_of_pair: (d2 / 2,), int32: `axes` for kernels, or None. A buffer, which is not saved.
-            Assign `axes` instead of changing it.
 
     Changing `inv_freq`: calls that take the module itself read the frequencies in turns, from a
     second buffer that is not saved. Assignment, `load_state_dict` and `reset_parameters` update it
@@ -106,8 +94,8 @@ class RotaryPositionEmbedding(nn.Module):
             `rotary_base` and `inv_freq` came; the message names it. Or an `inv_freq` that is not
             finite was assigned, or used by an eager call that takes the module itself.
         TypeError: an `inv_freq` of a dtype below fp32 was assigned or used; or a flag is no bool.
-        RuntimeError: an update is needed, or `axes` assigned, while a CUDA graph is captured; or
-            `load_state_dict` met such an `inv_freq`.
+        RuntimeError: an update is needed while a CUDA graph is captured; or `load_state_dict` met
+            such an `inv_freq`.
 
     Example:
         >>> RotaryPositionEmbedding(dim=4)(3)[:, 0, 0]  # of three positions, once in each half
@@ -120,8 +108,6 @@ class RotaryPositionEmbedding(nn.Module):
 
     inv_freq: Tensor
     attention_factor: float
-    axis_of_pair: Tensor | None
-    num_axes: int | None = None
     _filled: _Filled | None = None
 
     def __init__(
@@ -136,7 +122,6 @@ class RotaryPositionEmbedding(nn.Module):
         persistent: bool = True,
         attention_factor: float = 1.0,
         inv_freq: Tensor | None = None,
-        axes: Sequence[int] | Tensor | None = None,
     ) -> None:
         super().__init__()
         factor, trained = seq_len_interpolation_factor, pretrained_max_position_embeddings
@@ -159,9 +144,7 @@ class RotaryPositionEmbedding(nn.Module):
             dtype = inv_freq.dtype
         memory = torch.empty(self.rotary_dim // 2, dtype=dtype)
         self.register_buffer("inv_freq", memory, persistent=persistent)
-        for name in ("_turns", "axis_of_pair"):
-            self.register_buffer(name, None, persistent=False)
-        self.axes = axes
+        self.register_buffer("_turns", None, persistent=False)
         self.reset_parameters()
         if not self._is_filled():
             self._refill(strict=False)
@@ -221,7 +204,6 @@ class RotaryPositionEmbedding(nn.Module):
             interleaved=interleaved,
             persistent=False,
             attention_factor=layer.attention_factor,
-            axes=layer.axes,
         )
         module._source = source
         module.reset_parameters()
@@ -242,40 +224,6 @@ class RotaryPositionEmbedding(nn.Module):
         except Exception:
             self._source = before
             raise
-
-    @property
-    def axes(self) -> tuple[int, ...] | None:
-        """The axis that each pair turns by."""
-        return self._axes
-
-    @axes.setter
-    def axes(self, axes: Sequence[int] | Tensor | None) -> None:
-        axes = None if axes is None else checked_axes(axes, self.rotary_dim // 2)
-        if _is_captured(self.inv_freq):
-            raise RuntimeError(
-                "axes was assigned while a CUDA graph is captured; accepted: before the capture"
-            )
-        num_axes, before = None if axes is None else max(axes) + 1, self.num_axes
-        self._axes, self.num_axes = axes, num_axes
-        # a graph that was captured with fewer axes has no positions on the others
-        self._make_axis_of_pair(in_place=None not in (num_axes, before) and num_axes <= before)
-
-    def _make_axis_of_pair(self, in_place: bool = False) -> None:
-        if self._axes is None:
-            self.axis_of_pair = None
-            return
-        held = self.axis_of_pair
-        with torch.inference_mode(False), torch.no_grad():  # a backward may save it
-            new = torch.tensor(self._axes, dtype=torch.int32, device="cpu").to(self.inv_freq.device)
-            shared = held is not None and held.is_cpu and held.is_shared()  # with other processes
-            if not in_place or shared or not _can_hold(held, new) or not has_values(new):
-                self.axis_of_pair = new
-                return
-            if held.is_cuda:
-                torch.cuda.synchronize(held.device)  # kernels on any stream may read it
-            held.copy_(new)  # the memory that graphs know; a backward that saved it raises
-            if held.is_cuda:
-                torch.cuda.current_stream(held.device).synchronize()  # other streams read it next
 
     def reset_parameters(self) -> None:
         """Set `inv_freq` to what the constructor or `from_config` was given.
@@ -304,8 +252,6 @@ class RotaryPositionEmbedding(nn.Module):
             shown.append(f"attention_factor={self.attention_factor}")
         if "inv_freq" in self._non_persistent_buffers_set:
             shown.append("persistent=False")
-        if self._axes is not None:
-            shown.append(f"axes={list(self._axes)}")
         return ", ".join(shown)
 
     def forward(self, max_seq_len: int, offset: int = 0) -> Tensor:
@@ -323,88 +269,50 @@ class RotaryPositionEmbedding(nn.Module):
             ValueError: `max_seq_len` is negative, or `attention_factor` is not 1.
             TypeError: `max_seq_len` is a tensor to rotate, or `inv_freq` has a dtype below fp32.
         """
-        angles = self.angles_per_pair(max_seq_len, offset).angles
-        return for_both_members(angles, self.interleaved)
-
-    def angles_per_pair(self, max_seq_len: int, offset: int = 0) -> AnglesPerPair:
-        """The table of `forward` with one column per pair.
-
-        A kernel reads half as many bytes of it. Both pairings use the same columns.
-
-        Args, Raises: as in `forward`.
-
-        Returns:
-            `angles`, (s, 1, 1, d2 / 2), fp32, radians, on the device of `inv_freq`; in a named
-            tuple, so that a call needs no `rotary_dim`. With `angles` alone it does.
-        """
         check_span(max_seq_len, offset)
         if self.attention_factor != 1.0:
             came = f"attention_factor is {self.attention_factor}, which no table of angles can hold"
-            raise ValueError(f"{came}; accepted: cos_sin_per_pair(max_seq_len)")
+            raise ValueError(f"{came}; accepted: freqs.cos_sin(max_seq_len)")
         inv_freq = _require_exact(self.inv_freq)
         position = torch.arange(max_seq_len, dtype=torch.float32, device=inv_freq.device)
         position = (position + offset) * self.position_scale(max_seq_len)
         # no matmul: autocast leaves it in fp32
-        return AnglesPerPair(position[:, None, None, None] * inv_freq)
+        return for_both_members(position[:, None, None, None] * inv_freq, self.interleaved)
 
-    def cos_sin_per_pair(
-        self, max_seq_len: int, offset: int = 0, dtype: torch.dtype = torch.float32
-    ) -> CosSinPerPair:
+    def cos_sin(
+        self, positions: Tensor | int, dtype: torch.dtype = torch.float32
+    ) -> tuple[Tensor, Tensor]:
         """Cosines and sines with one column per pair, right to their last digit at any position.
 
-        Whole turns are removed exactly, as in calls that take the module itself. Both are
-        multiplied by `attention_factor`. FlashAttention, vLLM and flashinfer keep such tables. If
-        `inv_freq` requires a gradient, it gets one, and angles are products in fp64.
+        A call takes them as `freqs`, with `rotary_dim`. Whole turns are removed exactly, as in
+        calls that take the module itself. Both are multiplied by `attention_factor`.
+        FlashAttention, vLLM and flashinfer keep such tables.
 
         Args:
-            max_seq_len: number of positions s.
-            offset: first position.
+            positions: of any shape, on the device of `inv_freq`: int8 to int64, uint8, fp32 or
+                fp64. They need not be whole numbers: coordinates of image patches, as in DINOv3. A
+                number n stands for 0 to n - 1.
             dtype: of the result: fp32, fp16, bf16 or fp64.
 
         Returns:
-            `cos` and `sin`, each (s, d2 / 2), on the device of `inv_freq`; in a named tuple, so
-            that a call needs no `rotary_dim`. With another tuple of them it does.
+            cos and sin, each (*positions.shape, d2 / 2). For positions that are floats, and where
+            `inv_freq` requires a gradient, the angle is a product in fp64, differentiable in both.
 
         Raises:
-            ValueError: `max_seq_len` is negative.
-            TypeError: `dtype` is another one; or as in `forward`.
+            ValueError: `positions` is negative, or on another device; or positions are interpolated
+                by their number, which a tensor of them leaves open.
+            TypeError: `positions` is of another type or dtype, such as bf16, which cannot tell
+                position 256 from 257; `dtype` is another one; or as in `forward`.
         """
-        check_span(max_seq_len, offset)
-        position = torch.arange(offset, offset + max_seq_len, device=self.inv_freq.device)
-        return self._cos_sin(position[:, None], self.position_scale(max_seq_len), dtype)
-
-    def cos_sin_at(self, position_ids: Tensor, dtype: torch.dtype = torch.float32) -> CosSinPerPair:
-        """`cos_sin_per_pair` at given positions, which need not be whole numbers.
-
-        For coordinates of image patches, as in DINOv3: a table made once in a forward serves all
-        layers. A call with `position_ids` needs no table if they are integers.
-
-        Args:
-            position_ids: (s,) or (b, s); or (axes, b, s), if the module has axes. Integers, int8
-                to int64 or uint8, fp32 or fp64.
-            dtype: of the result: fp32, fp16, bf16 or fp64.
-
-        Returns:
-            `cos` and `sin`, each (s, d2 / 2) or (b, s, d2 / 2), in a named tuple, so that a call
-            needs no `rotary_dim`. Of integers they are right to their last digit. Of floats,
-            and where `inv_freq` requires a gradient, the angle is a product in fp64; it is
-            differentiable in `position_ids` and `inv_freq`.
-
-        Raises:
-            ValueError: a shape that is not accepted, or `position_ids` is on another device.
-            TypeError: `position_ids` is no tensor, or of another dtype, such as bf16, which cannot
-                tell position 256 from 257. Or as in `cos_sin_per_pair`.
-        """
-        check_position_ids(position_ids, self.inv_freq, self.num_axes)
-        position = position_ids[..., None]
-        if position_ids.dim() == 3:
-            position = position_ids[self.axis_of_pair.long()].movedim(0, -1)
-        return self._cos_sin(position, self.position_scale(None), dtype)
-
-    def _cos_sin(self, position: Tensor, scale: float, dtype: torch.dtype) -> CosSinPerPair:
-        """Of positions, (..., 1) or one for each pair. Angles are fp64, and rounded only here."""
         check_dtype(dtype)
         inv_freq = _require_exact(self.inv_freq)
+        check_positions(positions, inv_freq.device)
+        if isinstance(positions, Tensor):
+            scale = self.position_scale(None)
+        else:
+            scale = self.position_scale(positions)
+            positions = torch.arange(positions, device=inv_freq.device)
+        position = positions[..., None]
         # integers would lose the gradient of inv_freq
         with_gradient = torch.is_grad_enabled() and is_differentiated(inv_freq)
         if position.is_floating_point() or with_gradient:
@@ -412,7 +320,7 @@ class RotaryPositionEmbedding(nn.Module):
         else:
             angles = radians(in_turns(inv_freq, scale), position, torch.float64)
         cos, sin = (x * self.attention_factor for x in (angles.cos(), angles.sin()))
-        return CosSinPerPair(cos.to(dtype), sin.to(dtype))
+        return cos.to(dtype), sin.to(dtype)
 
     def position_scale(self, max_seq_len: int | None) -> float:
         """Factor for positions, which depends on how many they are (None: not known)."""
@@ -422,8 +330,8 @@ class RotaryPositionEmbedding(nn.Module):
         if max_seq_len is None:
             raise ValueError(
                 "freqs interpolates by the number of positions, which cu_seqlens, start_positions "
-                "and position_ids leave open; accepted with them: freqs.cos_sin_per_pair("
-                f"max_seq_len), or a module whose inv_freq is divided by {factor}"
+                "and position_ids leave open; accepted with them: freqs.cos_sin(max_seq_len), or a "
+                f"module whose inv_freq is divided by {factor}"
             )
         return 1.0 / max(factor, max_seq_len / trained)
 
@@ -544,8 +452,6 @@ class RotaryPositionEmbedding(nn.Module):
         if (fault := _fault(value)) is not None:
             raise fault
         super().__setattr__(name, value)
-        if self._axes is not None and self.axis_of_pair.device != value.device:
-            self._make_axis_of_pair()
         self._refill()
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
@@ -569,10 +475,7 @@ class RotaryPositionEmbedding(nn.Module):
             rounded = moved.dtype != x.dtype and any(x is y for y in exact)
             return x.to(moved.device) if rounded else moved
 
-        axis_of_pair = self.axis_of_pair
         super()._apply(move, recurse)
-        if self.axis_of_pair is not axis_of_pair:  # to_empty leaves whatever the memory held
-            self._make_axis_of_pair()
         if self._turns is not None and self._turns.is_cpu and self._turns.is_shared():
             self._turns = None  # another process with other frequencies would write to it
         if was_meta and not self.inv_freq.is_meta:

@@ -1,7 +1,6 @@
 """Frequencies in whole numbers: angles at any position, without the rounding of large products."""
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -35,10 +34,7 @@ def _less_whole_turns(turns: Tensor) -> Tensor:
 
 
 def radians(turns: Tensor, position: Tensor, dtype: torch.dtype) -> Tensor:
-    """Angles of `in_turns`, but for whole turns, which int64's overflow drops.
-
-    `position`: (..., 1), or (..., d2 / 2) with a position of its own for each pair.
-    """
+    """Angles of `in_turns` at `position`, (..., 1), without whole turns: int64 overflows."""
     turned = position * turns
     if dtype == torch.float64:
         return turned.double() * (2 * math.pi * 2.0**-64)
@@ -48,22 +44,3 @@ def radians(turns: Tensor, position: Tensor, dtype: torch.dtype) -> Tensor:
 def for_both_members(angles: Tensor, interleaved: bool) -> Tensor:
     """Of one angle a pair (..., d2 / 2), one for each of its members (..., d2)."""
     return angles.repeat_interleave(2, -1) if interleaved else torch.cat((angles, angles), -1)
-
-
-# Tables that are known to have one column per pair
-
-
-class AnglesPerPair(NamedTuple):
-    """A table of angles that is known to have one column per pair."""
-
-    angles: Tensor  # (s2, 1, 1, d2 / 2)
-
-
-class CosSinPerPair(NamedTuple):
-    """Cosines and sines that are known to have one column per pair."""
-
-    cos: Tensor  # (s2, d2 / 2)
-    sin: Tensor
-
-
-PER_PAIR = AnglesPerPair, CosSinPerPair

@@ -50,7 +50,6 @@ def norm_rope_backward_kernel(
     sin_ptr,
     starts_ptr,
     ids_ptr,
-    axes_ptr,
     seq_len,  # s, or the number of packed tokens
     batch,  # b
     q_heads,  # h of q
@@ -79,7 +78,7 @@ def norm_rope_backward_kernel(
     q_sumsq, k_sumsq = Memory(q_sumsq_ptr, strides.q_sumsq), Memory(k_sumsq_ptr, strides.k_sumsq)
     sizes = Sizes(seq_len, batch, q_heads, k_heads)
     table = Table(table_ptr, sin_ptr, strides.table, s2)
-    given = GivenPositions(seq_len, None, 0, starts_ptr, ids_ptr, axes_ptr, strides.ids, cp)
+    given = GivenPositions(seq_len, None, 0, starts_ptr, ids_ptr, strides.ids, cp)
 
     # The first programs copy v, a tile each, and have no other rows.
     tiles_of_v = 0

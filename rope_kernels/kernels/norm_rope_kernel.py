@@ -25,13 +25,12 @@ def norm_rope_kernel(
     k_rstd_ptr,
     q_sumsq_ptr,  # viewed as (s, b, h, 1): sums of squares from elsewhere; or None
     k_sumsq_ptr,
-    positions_ptr,  # output, (s,) or (axes, s) int64: of packed tokens, for the backward; or None
+    positions_ptr,  # output, (s,) int64: of packed tokens, for the backward; or None
     table_ptr,  # angles or cosines, (b, s2, columns); or int64 frequencies, see `angle_from_turns`
     sin_ptr,  # sines, if the table holds cosines, or None
     cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, and the last ends; or None
     starts_ptr,  # (b,) or (sequences,): position of the first token of each sequence; or None
-    ids_ptr,  # (b, s), or (axes, b, s): position of each token; or None
-    axes_ptr,  # (d2 / 2,): by which of several axes each pair turns; or None
+    ids_ptr,  # (b, s): position of each token; or None
     seq_len,  # s, or the number of packed tokens
     batch,  # b
     q_heads,  # h of q
@@ -55,9 +54,7 @@ def norm_rope_kernel(
     q_rstd, k_rstd = Memory(q_rstd_ptr, strides.q_rstd), Memory(k_rstd_ptr, strides.k_rstd)
     q_sumsq, k_sumsq = Memory(q_sumsq_ptr, strides.q_sumsq), Memory(k_sumsq_ptr, strides.k_sumsq)
     table = Table(table_ptr, sin_ptr, strides.table, s2)
-    given = GivenPositions(
-        seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, axes_ptr, strides.ids, cp
-    )
+    given = GivenPositions(seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, strides.ids, cp)
 
     # My tile: rows of q, or of k.
     mine, tokens, row_block = tile_of_rows(Sizes(seq_len, batch, q_heads, k_heads), tile, order)
@@ -92,4 +89,4 @@ def norm_rope_kernel(
     store_row(out_rows, y, head, head.writes_interleaved)
     store_numbers(mine, q_rstd, k_rstd, rstd, order.per_batch)
     if positions_ptr is not None:
-        store_positions(positions_ptr, tokens, given, angles, row_block, lookup.axes)
+        store_positions(positions_ptr, tokens, angles, row_block)

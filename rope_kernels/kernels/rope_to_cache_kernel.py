@@ -138,8 +138,7 @@ def rope_to_cache_kernel(
     sin_ptr,  # sines, if the table holds cosines, or None
     cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, and the last ends; or None
     starts_ptr,  # (sequences,): position of the first token of each sequence; or None
-    ids_ptr,  # (b, s), or (axes, b, s): position of each token; or None
-    axes_ptr,  # (d2 / 2,): by which of several axes each pair turns; or None
+    ids_ptr,  # (b, s): position of each token; or None
     seq_len,  # tokens
     batch,  # 1
     q_heads,  # h of q
@@ -167,7 +166,7 @@ def rope_to_cache_kernel(
     q, k = Memory(q_ptr, strides.q), Memory(k_ptr, strides.k)
     table = Table(table_ptr, sin_ptr, strides.table, s2)
     given = GivenPositions(
-        seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, axes_ptr, strides.ids, None
+        seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, strides.ids, None
     )
 
     # My tile: rows of q, of k, or of v.

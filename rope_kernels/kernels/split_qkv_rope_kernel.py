@@ -40,7 +40,6 @@ def split_qkv_rope_kernel(
     cu_seqlens_ptr,
     starts_ptr,
     ids_ptr,
-    axes_ptr,
     seq_len,  # s, or the number of packed tokens
     batch,  # b
     q_heads,  # h of q
@@ -65,9 +64,7 @@ def split_qkv_rope_kernel(
     q_out, k_out = Memory(q_out_ptr, strides.q_out), Memory(k_out_ptr, strides.k_out)
     q_rstd, k_rstd = Memory(q_rstd_ptr, strides.q_rstd), Memory(k_rstd_ptr, strides.k_rstd)
     table = Table(table_ptr, sin_ptr, strides.table, s2)
-    given = GivenPositions(
-        seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, axes_ptr, strides.ids, cp
-    )
+    given = GivenPositions(seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, strides.ids, cp)
 
     # My tile: rows of q, of k, or of v.
     sizes = Sizes(seq_len, batch, q_heads, k_heads)
@@ -105,7 +102,7 @@ def split_qkv_rope_kernel(
             )
             store_numbers(mine, q_rstd, k_rstd, rstd, order.per_batch)
             if positions_ptr is not None:
-                store_positions(positions_ptr, tokens, given, angles, row_block, lookup.axes)
+                store_positions(positions_ptr, tokens, angles, row_block)
 
         # Write every element once.
         out_rows = rows_of(

@@ -53,7 +53,6 @@ class Lookup(NamedTuple):
     fast_sine: bool  # fewer steps, which the interpreter and fp64 cannot take
     inverse: bool  # `turn` negates the sines
     attention_factor: float | None = None  # multiplies what is computed from turns; None: nothing
-    axes: int | None = None  # of positions; None: one
 
 
 class Steps(NamedTuple):
@@ -123,7 +122,7 @@ class BackwardOrder(NamedTuple):
 
 
 class RopeStrides(NamedTuple):
-    """In elements: of (s, b, h, d), of a table's (b, s, d), and of ids' (b, s) or (b, s, axes)."""
+    """In elements: of (s, b, h, d), of a table's (b, s, d), and of ids' (b, s)."""
 
     q: Any
     k: Any
@@ -252,9 +251,8 @@ class GivenPositions(NamedTuple):
     cu_seqlens_ptr: Any  # (sequences + 1,): packed sequences' starts, and the last end; or None
     sequences: Any  # number of packed sequences
     starts_ptr: Any  # (b,) or (sequences,): position of the first token of each sequence; or None
-    ids_ptr: Any  # (b, s): position of each token, or (axes, b, s); or None
-    axes_ptr: Any  # (d2 / 2,) int32: by which axis each pair turns; or None: one axis
-    ids_strides: Any  # of b, s, and of axes
+    ids_ptr: Any  # (b, s): position of each token; or None
+    ids_strides: Any  # of b and of s
     cp: Any  # `TwoChunks`, `EvenlyApart`, or None
 
 
@@ -307,7 +305,7 @@ class Tokens(NamedTuple):
 class TableRows(NamedTuple):
     """Which rows of the table this program's tokens need, shaped to meet its columns."""
 
-    position: Any  # (positions, 1), (1, columns) or (columns,), int64; axes: (positions, columns)
+    position: Any  # (positions, 1), (1, columns) or (columns,), int64
     exists: Any  # whether there is such a token, the same shape
     b: Any  # int64, the batch entry
 

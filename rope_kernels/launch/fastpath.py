@@ -40,7 +40,7 @@ MAX_ENTRIES = 4096  # a serving loop may meet any sequence length
 _ELSEWHERE = "tensors", "freqs", "fused", "norm", "cache", "packed"
 _ELSEWHERE += "cu_seqlens", "start_positions", "position_ids"
 _options_of = getter_of([field.name for field in fields(Call) if field.name not in _ELSEWHERE])
-_options_of_module = getter_of(["rotary_dim", "interleaved", "attention_factor", "num_axes"])
+_options_of_module = getter_of(["rotary_dim", "interleaved", "attention_factor"])
 
 # `torch.cuda.current_device` first makes sure that PyTorch has initialized CUDA.
 _current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)

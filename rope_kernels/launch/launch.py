@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from ..call.packed_format import PackedFormat, Rows
-from ..call.positions import shape_of_kept
 from ..call.rotation import Rotation, memory_for
 from . import fastpath
 from .kernel_plans import (
@@ -46,7 +45,7 @@ from .plan import (
 
 ROPE = "rope_kernel"
 # Tensors that no key covers: those that are allocated after it is known, and what a module may own.
-_NEW = "q_out", "k_out", "v_out", "q_rstd", "k_rstd", "positions", "table", "axes"
+_NEW = "q_out", "k_out", "v_out", "q_rstd", "k_rstd", "positions", "table"
 _NEW_IN_BACKWARD = "q_out", "k_out", "v_out", "q_sumsq", "k_sumsq", "q_partial", "k_partial"
 _UNKEYED = {
     kind: tuple([i for i, name in enumerate(kind._fields) if name in names])
@@ -190,8 +189,7 @@ def kept_for_backward(
     """Memory for 1 / rms of each row, and for positions of packed tokens."""
     positions = None
     if rotation.cu_seqlens is not None:
-        shape = shape_of_kept(rotation, tensors[0].shape[0])
-        positions = rotation.cu_seqlens.new_empty(shape, dtype=torch.int64)
+        positions = rotation.cu_seqlens.new_empty(tensors[0].shape[0], dtype=torch.int64)
     dtype = torch.promote_types(tensors[0].dtype, torch.float32)
     return tuple([t.new_empty(t.shape[:-1], dtype=dtype) for t in tensors]), positions
 
@@ -261,7 +259,7 @@ def norm_rope_backward(
     v, of_packed = (None, None), None
     if projection is not None:
         v, of_packed = projection.v, projection.packed
-    where = rotation.start_positions, rotation.position_ids, rotation.axes
+    where = rotation.start_positions, rotation.position_ids
     tables = rotation.table, rotation.sin, *where
     rows = *q_and_k(grads), v[0], *q_and_k(kept)
     norms = *q_and_k(weights), *q_and_k(rstds)

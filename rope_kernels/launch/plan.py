@@ -74,7 +74,6 @@ class RopeTensors(NamedTuple):
     cu_seqlens: Tensor | None
     starts: Tensor | None
     ids: Tensor | None
-    axes: Tensor | None
 
 
 class ForwardTensors(NamedTuple):
@@ -96,7 +95,6 @@ class ForwardTensors(NamedTuple):
     cu_seqlens: Tensor | None
     starts: Tensor | None
     ids: Tensor | None
-    axes: Tensor | None
 
 
 class CacheTensors(NamedTuple):
@@ -119,7 +117,6 @@ class CacheTensors(NamedTuple):
     cu_seqlens: Tensor | None
     starts: Tensor | None
     ids: Tensor | None
-    axes: Tensor | None
 
 
 class SplitTensors(NamedTuple):
@@ -141,7 +138,6 @@ class SplitTensors(NamedTuple):
     cu_seqlens: Tensor | None
     starts: Tensor | None
     ids: Tensor | None
-    axes: Tensor | None
 
 
 class BackwardTensors(NamedTuple):
@@ -167,7 +163,6 @@ class BackwardTensors(NamedTuple):
     sin: Tensor | None
     starts: Tensor | None
     ids: Tensor | None
-    axes: Tensor | None
 
 
 class SumTensors(NamedTuple):

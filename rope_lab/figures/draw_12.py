@@ -1,6 +1,4 @@
-"""Drawings of notebook 12 and its detour: trainings, steps, frequencies, scores, axes."""
-
-from collections.abc import Sequence
+"""Drawings of notebook 12: trainings, steps, frequencies, scores."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -19,7 +17,6 @@ _LOOKS = {
     "yarn": {"color": ORANGE, "linestyle": "-", "linewidth": 2.2},
     "llama3": {"color": GREEN, "linestyle": "-.", "linewidth": 2.2},
 }
-_AXES = {"time": BLUE, "height": ORANGE, "width": GREEN}
 
 
 def losses(curves: dict[str, list[float]], every: int, title: str, source: str = "") -> None:
@@ -125,40 +122,4 @@ def scores_by_distance(scores: dict[str, Tensor], title: str) -> None:
     figure.legend(loc="outside lower center", ncols=len(scores))
     words = "Three lines. The exact score changes from each position to the next. With bf16 "
     words += "positions and with bf16 angles it is constant over 32 positions, and then it jumps."
-    draw.finish(figure, title, words)
-
-
-def sections(rows: dict[str, Sequence[int]], title: str) -> None:
-    """Which axis each pair turns by: a strip of boxes for each table, the fastest pair first."""
-    figure, strips = plt.subplots(len(rows), 1, figsize=(WIDTH, 0.95 + 0.75 * len(rows)))
-    colors, said = list(_AXES.values()), []
-    for ax, (name, axes) in zip(strips, rows.items(), strict=True):
-        for pair, axis in enumerate(axes):
-            draw.box(ax, pair + 0.5, 0.5, 0.88, 1, colors[axis], "thw"[axis])
-        ax.set(xlim=(0, len(axes)), ylim=(0, 1), yticks=[], title=name)
-        ax.set_xticks([pair + 0.5 for pair in range(0, len(axes), 8)], range(0, len(axes), 8))
-        ax.spines["left"].set_visible(False)
-        ax.tick_params(axis="x", length=0)
-        counts = ", ".join(f"{list(axes).count(n)} {axis}" for n, axis in enumerate(_AXES))
-        said.append(f"{name}: {counts}")
-    strips[-1].set_xlabel("pair, from the fastest to the slowest")
-    draw.color_key(figure, _AXES)
-    words = f"A box for each pair, colored by its axis. {'; '.join(said)}."
-    draw.finish(figure, title, words)
-
-
-def scores_on_grids(grids: dict[tuple[int, int], Tensor], title: str) -> None:
-    """Scores of a query in one patch with every patch: a picture for each place of the query.
-
-    `grids`: (row, column) of the query -> scores (rows, columns).
-    """
-    figure, axes = plt.subplots(1, len(grids), figsize=(WIDTH, 3.9))
-    low = min(scores.min() for scores in grids.values())
-    high = max(scores.max() for scores in grids.values())
-    for ax, ((row, column), scores) in zip(axes, grids.items(), strict=True):
-        image = ax.imshow(scores.numpy(), vmin=low, vmax=high)
-        draw.frame(ax, column, row, 1, 1, linewidth=2)
-        ax.set(xlabel="column", ylabel="row", title=f"query at row {row}, column {column}")
-    figure.colorbar(image, ax=axes, label="score", location="bottom", shrink=0.5, aspect=30)
-    words = f"{len(grids)} pictures of one pattern, moved with the query, which a frame marks."
     draw.finish(figure, title, words)

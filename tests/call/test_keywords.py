@@ -318,7 +318,7 @@ def entry_of(monkeypatch):
 
 ELSEWHERE = {
     Call: ("tensors", "freqs", "fused", "norm", "cache", "packed"),
-    Rotation: ("table", "sin", "axes"),  # the format and shape of position_ids tell of axes
+    Rotation: ("table", "sin"),
     NormCall: ("weights", "sumsqs"),
 }
 

@@ -111,17 +111,11 @@ def test_assigned_frequencies_that_are_no_tensor(value):
 
 
 NO_LENGTHS = (None, "5", 5.5, True, math.inf, torch.tensor(2.5))
-MAKE = {  # with values of max_seq_len and offset that are refused
-    "__call__": NO_LENGTHS,
-    "angles_per_pair": (5.5,),
-    "cos_sin_per_pair": (5.5,),
-}
 
 
-@pytest.mark.parametrize("name", MAKE)
-def test_a_length_that_is_none(name):
-    make = getattr(RotaryPositionEmbedding(D), name)
-    for value in MAKE[name]:
+def test_a_length_that_is_none():
+    make = RotaryPositionEmbedding(D)
+    for value in NO_LENGTHS:
         with pytest.raises(TypeError, match=r"^max_seq_len is .*; accepted: an integer from 0$"):
             make(value)
         with pytest.raises(TypeError, match=r"^offset is .*; accepted: an integer$"):
@@ -144,9 +138,8 @@ def test_a_length_that_is_an_integer():
 @pytest.mark.parametrize("dtype", (None, torch.int64, torch.complex64, "float32"), ids=str)
 def test_a_dtype_that_holds_no_cosines(dtype):
     module = RotaryPositionEmbedding(D)
-    for make, where in ((module.cos_sin_per_pair, 3), (module.cos_sin_at, torch.arange(3))):
-        with pytest.raises(TypeError, match=r"^dtype is .*; accepted: float32, float16, bfloat16"):
-            make(where, dtype=dtype)
+    with pytest.raises(TypeError, match=r"^dtype is .*; accepted: float32, float16, bfloat16"):
+        module.cos_sin(3, dtype=dtype)
 
 
 @pytest.mark.parametrize(

@@ -241,7 +241,7 @@ def of_bf16(tensor_format, d, device):
     rope, options = RotaryPositionEmbedding(d).to(device), {"rotary_dim": d}
     if tensor_format == "thd":
         options["cu_seqlens"] = torch.tensor([0, 6, 9], device=device)
-    return (q, weight, rope.cos_sin_per_pair(10), tensor_format), options
+    return (q, weight, rope.cos_sin(10), tensor_format), options
 
 
 def tile_of(tensor_format, d, on_the_fly=False, dtype=torch.bfloat16):

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import rope_kernels
-from rope_kernels import RotaryPositionEmbedding, rope_qk
+from rope_kernels import rope_qk
 from rope_kernels.huggingface import unpatch
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,18 +73,17 @@ def each_sequence_begins_at_0(packed_q, freqs, q, **others):
 
 
 def the_table_at_these_positions_gives_the_same(rope, position_ids, q, q1, **others):
-    cos, sin = (x.repeat(1, 1, 2) for x in rope.cos_sin_at(position_ids))
+    cos, sin = (x.repeat(1, 1, 2) for x in rope.cos_sin(position_ids))
     by_table, _ = rope_qk(q, q, (cos, sin), tensor_format="bshd")
     torch.testing.assert_close(q1, by_table)
     assert rope.attention_factor != 1  # of YaRN
 
 
-def axes_turn_apart_and_text_turns_as_without_them(rope, image, q, k, q1, q2, k2, **others):
-    plain = RotaryPositionEmbedding(128, rotary_base=1e6).to(q.device)
-    want = rope_qk(q, k, plain, tensor_format="bhsd")
-    assert torch.equal(q2, want[0]) and torch.equal(k2, want[1])
-    table = rope.cos_sin_at(image[:, None])
-    torch.testing.assert_close(q1, rope_qk(q, k, table, tensor_format="bhsd")[0])
+def pairs_turn_by_the_positions_on_their_axes(rope, image, q, q1, **others):
+    angle = image[[0] * 16 + [1] * 24 + [2] * 24].movedim(0, -1) * rope.inv_freq
+    table = torch.cat((angle, angle), -1)
+    want = rope_qk(q, q, (table.cos(), table.sin()), tensor_format="bhsd")[0]
+    torch.testing.assert_close(q1, want, rtol=1e-4, atol=1e-4)
 
 
 def rows_have_norm_1(q1, q2, q3, q4, **others):
@@ -100,7 +99,7 @@ CLAIMS = {
     "hugging_face_1": all_is_patched,
     "kernels_0": each_sequence_begins_at_0,
     "kernels_1": the_table_at_these_positions_gives_the_same,
-    "kernels_2": axes_turn_apart_and_text_turns_as_without_them,
+    "kernels_2": pairs_turn_by_the_positions_on_their_axes,
     "kernels_3": rows_have_norm_1,
 }
 
@@ -135,7 +134,7 @@ WRONG = [  # what a reader could get wrong without an error of ours
     ("packed_1", "position_ids[0] == 0", "position_ids[0] == 1"),
     ("kernels_0", "[0, 10, 50]", "[0, 20, 50]"),
     ("kernels_1", "position_ids=position_ids)", "start_positions=1)"),
-    ("kernels_2", "image[:, None]", "image[[0, 2, 1], None]"),
+    ("kernels_2", "[0] * 16 + [1] * 24", "[0] * 24 + [1] * 16"),
     ("kernels_3", "sumsq=total, norm_dim=32 * 128", "sumsq=total, norm_dim=128"),
 ]
 

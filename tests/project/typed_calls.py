@@ -18,8 +18,6 @@ from rope_kernels import (
     TensorFormat,
     apply_rotary_pos_emb,
     cp_positions,
-    grid_positions,
-    mrope_axes,
     norm_rope,
     qk_norm_rope,
     rope_bw,
@@ -47,19 +45,15 @@ def make_freqs() -> tuple[RotaryPositionEmbedding, Tensor, tuple[Tensor, Tensor]
         persistent=False,
         attention_factor=1.0,
         inv_freq=None,
-        axes=None,
     )
     assert_type(rope.inv_freq, Tensor)
     assert_type(rope.attention_factor, float)
     assert_type(rope.rotary_dim, int)
     rope.rotary_base = 2 * rope.rotary_base
     assert_type(rope.forward(2 * S, offset=1), Tensor)
-    assert_type(rope.angles_per_pair(2 * S, offset=1).angles, Tensor)
-    pairs = rope.cos_sin_per_pair(2 * S, offset=1, dtype=torch.bfloat16)
-    assert_type(pairs.cos, Tensor)
-    freqs_of_pairs: tuple[Tensor, Tensor] = pairs
-    apply_rotary_pos_emb(torch.randn(S, B, H, D), freqs_of_pairs)
-    apply_rotary_pos_emb(torch.randn(S, B, H, D), rope.angles_per_pair(S))
+    pairs = rope.cos_sin(2 * S, dtype=torch.bfloat16)
+    assert_type(pairs, tuple[Tensor, Tensor])
+    apply_rotary_pos_emb(torch.randn(S, B, H, D), pairs, rotary_dim=rope.rotary_dim)
     angles: Tensor = plain(2 * S)
     rows = angles[:, 0, 0]
     return rope, angles, (rows.cos(), rows.sin())
@@ -69,20 +63,19 @@ def scale_frequencies() -> Tensor:
     """As a model's configuration says."""
     rope = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
     config = {"head_dim": D, "max_position_embeddings": S, "rope_parameters": {"full": rope}}
-    scaled = RotaryPositionEmbedding.from_config(config=config, layer_type="full", interleaved=True)
+    scaled = RotaryPositionEmbedding.from_config(
+        config=config, layer_type="full", seq_len=2 * S, interleaved=True
+    )
     assert_type(scaled, RotaryPositionEmbedding | None)
     assert scaled is not None
     return scaled.inv_freq
 
 
 def rotate_images() -> Tensor:
-    """By the positions of patches on several axes."""
-    rope = RotaryPositionEmbedding(D, axes=mrope_axes(sections=[3, 3, 2], interleaved=True))
-    assert_type(rope.axes, tuple[int, ...] | None)
-    assert_type(rope.axis_of_pair, Tensor | None)
-    ids = grid_positions(t=1, h=2, w=4, merge_size=2, device="cpu")[:, None]
-    assert_type(rope.cos_sin_at(position_ids=ids, dtype=torch.bfloat16).sin, Tensor)
-    return apply_rotary_pos_emb(torch.randn(S, B, H, D), rope, position_ids=ids)
+    """By coordinates of patches, which need not be whole numbers."""
+    rope = RotaryPositionEmbedding(D)
+    cos, sin = rope.cos_sin(positions=torch.rand(B, S), dtype=torch.bfloat16)
+    return apply_rotary_pos_emb(torch.randn(B, S, H, D), (cos, sin), "bshd", rotary_dim=D)
 
 
 def rotate_and_back() -> Tensor:

@@ -197,16 +197,6 @@ def test_options_mean_what_they_mean_elsewhere(options, packing, format_pair, we
         assert all(map(torch.equal, outs, wanted)) and torch.equal(gradient, want)
 
 
-def test_several_axes(device):
-    rope = RotaryPositionEmbedding(8, axes=(0, 1, 1, 2)).to(device)
-    ids = torch.randint(0, 9, (3, B, S), device=device)
-    given = projection("bshd", torch.float32, device), rope, "qkv", ("bshd", "bhsd")
-    for weights in ({}, weights_of(torch.float32, device)):
-        outs = split(*given, position_ids=ids, **weights)
-        for out, want in zip(outs, in_pieces(*given, position_ids=ids, **weights), strict=True):
-            assert_close(out, want, {})
-
-
 @cover(packing=PACKINGS, wanted=("qkv", "weights", "one weight"), packed=(False, True))
 def test_gradients_that_are_not_wanted(packing, wanted, packed, device):
     """A frozen projection beside trained weights, the other way round, and one frozen weight."""
