@@ -160,20 +160,22 @@ class RotaryPositionEmbedding(nn.Module):
     ) -> "RotaryPositionEmbedding | None":
         """The module that a model's configuration asks for, with `persistent=False`.
 
-        Reads `head_dim` (or `qk_rope_head_dim`, or `hidden_size` and `num_attention_heads`),
-        `max_position_embeddings`, and `rope_parameters`, flat or one dict for each type of layer.
-        Or `rope_scaling`; `rope_theta`, `partial_rotary_factor` and
-        `original_max_position_embeddings` may also stand beside that dict. The types: 'default',
-        'linear', 'dynamic', 'yarn', 'longrope' (also 'su'), 'llama3', 'proportional';
-        docs/kernels.md has the keys of each. Any other key of `rope_parameters` raises a warning,
-        or an error if it almost has the name of a key. On the CPU `inv_freq` has the bits of
-        transformers 5.17, with two exceptions. Of dicts for each type of layer transformers ignores
-        `truncate`, and this class does not. HunYuan's `alpha` holds at any length, as from 5.23 on.
+        Reads the frequencies from `rope_parameters`, flat or one dict for each type of layer, or
+        from the older `rope_scaling`; `rope_theta`, `partial_rotary_factor` and
+        `original_max_position_embeddings` may also stand beside that dict. How many elements turn
+        say `head_dim` (or `hidden_size` and `num_attention_heads`) and `partial_rotary_factor`, or
+        `rotary_dim`, or `qk_rope_head_dim`. The types: 'default', 'linear', 'dynamic', 'yarn',
+        'longrope' (also 'su'), 'llama3', 'proportional'; docs/kernels.md has the keys of each.
+
+        What is promised: `inv_freq`, on the CPU, has the bits that transformers 5.17 computes from
+        the keys that its class reads. A class of transformers may ignore a key that is read here,
+        as `LlamaConfig` does `partial_rotary_factor`, or `truncate` where each type of layer has a
+        dict. HunYuan's `alpha` holds at any length, as from 5.23 on. Sections (`mrope_section`)
+        change no frequency: positions on several axes make a table, as docs/kernels.md shows.
 
         Args:
-            config: a configuration of Hugging Face, or a dict with the same keys. Such a dict lacks
-                the defaults of its model's class. With a `model_type` it is refused where that
-                class could add one, and the message names the key.
+            config: a configuration of Hugging Face; or a dict or an object with the same keys, and
+                without `model_type`: with one it would lack what the model's class adds.
             layer_type: a key of `rope_parameters` that has a dict for each type of layer.
             seq_len: length of the longest sequence, in tokens. 'dynamic' and 'longrope' depend on
                 it, and are chosen once, for sequences of every length. None: not longer than the
@@ -184,11 +186,12 @@ class RotaryPositionEmbedding(nn.Module):
             None where `rope_parameters[layer_type]` is None: such layers don't rotate.
 
         Raises:
-            ValueError, TypeError: a type is unknown, a key is missing or its value doesn't fit; the
-                message names the key, what came and what is accepted. Several types of layers and
-                no `layer_type`. An `mrope_section` that doesn't add up, or of a model with another
-                rule (Ernie 4.5 VL, HunYuan-VL). A configuration of a vision tower, or of a model
-                with a `text_config`: pass that one.
+            ValueError, TypeError: a type is unknown, a key is missing or its value doesn't fit. A
+                key of the rotation's dict is not read, or a name beside it that has rope, rotary,
+                ntk or partial in it. Two keys say different widths. Several types of layers and no
+                `layer_type`. A `model_type` whose configuration class `config` is not. A
+                configuration of a vision tower, or of a model with a `text_config`: pass that one.
+                The message names the key, what came and what is accepted.
 
         Source: `modeling_rope_utils.py` of transformers. It is not imported.
         """

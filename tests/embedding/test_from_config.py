@@ -197,7 +197,8 @@ def test_a_published_model(kind, transformers):
     config = PUBLISHED[kind]
     theirs = getattr(transformers, kind)(**copy.deepcopy(config))
     rotary = rotary_of(transformers, theirs)
-    for given in (config, with_attributes(config), theirs, theirs.to_dict()):
+    complete = {key: x for key, x in theirs.to_dict().items() if key != "model_type"}
+    for given in (config, with_attributes(config), theirs, complete, with_attributes(complete)):
         module = from_config(given)
         assert torch.equal(module.inv_freq, rotary.inv_freq)
         assert module.attention_factor == rotary.attention_scaling
