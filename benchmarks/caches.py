@@ -22,7 +22,6 @@ from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_qk, rope_to
 from rope_lab.timing import in_a_graph, measure
 
 HEADS, KV_HEADS, D, PAGE, POSITIONS = 32, 8, 128, 16, 4096
-FP8 = torch.float8_e4m3fn
 TOKENS = 1, 8, 32, 128, 256  # of a step of decoding
 PROMPT = 8192
 IN_A_GRAPH, REPLAYS = 20, 200
@@ -33,7 +32,6 @@ class Inputs:
     """What all calls get."""
 
     tokens: int
-    dtype: torch.dtype = torch.bfloat16  # of the caches
 
     def __post_init__(self) -> None:
         def rows(heads: int) -> Tensor:
@@ -44,7 +42,7 @@ class Inputs:
         self.qkv = torch.cat([x.flatten(1) for x in (self.q, self.k, self.v)], dim=1)
         blocks = max(64, 2 * self.tokens // PAGE)
         caches = torch.zeros(2, blocks, PAGE, KV_HEADS, D, device="cuda", dtype=torch.bfloat16)
-        self.caches = caches.to(self.dtype).unbind()
+        self.caches = caches.unbind()
         self.slots = torch.randperm(blocks * PAGE, device="cuda")[: self.tokens]
         self.ids = torch.randint(0, POSITIONS, (self.tokens,), device="cuda")
         if self.tokens == PROMPT:
@@ -63,8 +61,6 @@ class Inputs:
 def ours(x: Inputs, norm: bool = False, **options) -> Callable[[], object]:
     if norm:
         options |= {"q_weight": x.weight, "k_weight": x.weight}
-    if x.dtype == FP8:
-        options |= {"k_scale": x.one, "v_scale": x.one}
     given = x.q, x.k, x.v, x.rope, *x.caches, x.slots
     return partial(rope_to_cache, *given, position_ids=x.ids, **options)
 
@@ -81,11 +77,11 @@ def norm_and_rotation(x: Inputs) -> Callable[[], object]:
 def then_vllm(x: Inputs, first: Callable) -> Callable[[], None]:
     from benchmarks.peers.cache import reshape_and_cache_flash
 
-    rotate, kind = first(x), "fp8" if x.dtype == FP8 else "auto"
+    rotate = first(x)
 
     def call() -> None:
         rotate()
-        reshape_and_cache_flash(x.k, x.v, *x.caches, x.slots, kind, x.one, x.one)
+        reshape_and_cache_flash(x.k, x.v, *x.caches, x.slots, x.one, x.one)
 
     return call
 
@@ -133,12 +129,7 @@ CALLS = {
     "qk_norm_rope, then vLLM's write": partial(then_vllm, first=norm_and_rotation),
     "vLLM's norm and write, k and v too": vllm_with_norm,
 }
-CALLS_OF_FP8 = {
-    "fp8: rope_to_cache in place": partial(ours, inplace=True),
-    "fp8: rope_qk, then vLLM's write": partial(then_vllm, first=rotation),
-    "fp8: flashinfer's kernel, q in fp8 too": flashinfer,
-}
-COPIES = {"copy of 96 head rows": 96, "copy of 88, as with fp8": 88}
+COPIES = {"copy of 96 head rows": 96}
 
 
 def in_graphs(cases: dict[str, Callable[[], object]]) -> dict[str, float]:
@@ -157,15 +148,13 @@ def in_graphs(cases: dict[str, Callable[[], object]]) -> dict[str, float]:
 
 
 def cases_of(tokens: int) -> dict[str, Callable[[], object]]:
-    """All calls, with caches of bf16 and of fp8."""
-    x, y = Inputs(tokens), Inputs(tokens, FP8)
-    cases = {name: make(x) for name, make in CALLS.items()}
-    return cases | {name: make(y) for name, make in CALLS_OF_FP8.items()}
+    x = Inputs(tokens)
+    return {name: make(x) for name, make in CALLS.items()}
 
 
 def recorded() -> dict[str, dict[str, float]]:
     """Call -> tokens -> microseconds."""
-    found: dict[str, dict[str, float]] = {name: {} for name in (*CALLS, *CALLS_OF_FP8, *COPIES)}
+    found: dict[str, dict[str, float]] = {name: {} for name in (*CALLS, *COPIES)}
     for tokens in TOKENS:
         for name, microseconds in in_graphs(cases_of(tokens)).items():
             found[name][str(tokens)] = microseconds

@@ -513,8 +513,6 @@ def rope_to_cache(
     start_positions: int | Tensor | None = None,
     inplace: bool = False,
     return_k: bool = False,
-    k_scale: Tensor | None = None,
-    v_scale: Tensor | None = None,
     q_weight: Tensor | None = None,
     k_weight: Tensor | None = None,
     eps: float = 1e-6,
@@ -545,7 +543,7 @@ def rope_to_cache(
         k: (tokens, kv heads, d).
         v: like `k`. It is copied.
         freqs: as in `apply_rotary_pos_emb`; what is not named here is as there.
-        k_cache: (blocks, page, kv heads, d), the dtype of `k`, or torch.float8_e4m3fn.
+        k_cache: (blocks, page, kv heads, d), the dtype of `k`.
         v_cache: like `k_cache` but for its strides. Both may be slices of one tensor.
         slot_mapping: (n,), n <= tokens, int32 or int64: the slot of each of the first n tokens,
             block * page + position within it. A negative slot: the token is rotated, and not
@@ -555,9 +553,6 @@ def rope_to_cache(
             `start_positions` or without.
         inplace: overwrite q and return it. k and v are never overwritten.
         return_k: return the rotated keys too.
-        k_scale, v_scale: for fp8, fp32 (1,) or (kv heads,) on the device of `k`: what is stored is
-            rounded to the dtype of `k`, divided by the scale, and limited to 448. NaN stays NaN. A
-            scale is a normal number of fp32, from 1.2e-38 on.
         q_weight, k_weight: as in `qk_norm_rope`, as are `eps`, `weight_offset` and `norm_after`.
         rounding: as in `rope_qk`, and with weights as in `qk_norm_rope`.
 
@@ -578,7 +573,7 @@ def rope_to_cache(
         >>> torch.equal(v_cache[1, 7], v[0]), torch.equal(v_cache[2, :2], v[1:])
         (True, True)
 
-    Source: vLLM's `reshape_and_cache_flash` for slots and scales; flashinfer and SGLang fuse a
+    Source: vLLM's `reshape_and_cache_flash` for slots; flashinfer and SGLang fuse a
     rotation with it.
     """
     norm = _norm_if_any(q_weight, k_weight, eps, weight_offset, norm_after)
@@ -587,8 +582,6 @@ def rope_to_cache(
         k_cache=k_cache,
         v_cache=v_cache,
         slot_mapping=slot_mapping,
-        k_scale=k_scale,
-        v_scale=v_scale,
         return_k=return_k,
     )
     call = Call(

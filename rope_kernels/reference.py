@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .call.arguments import FP8
 from .call.checks import check_tensor
 from .call.formats import view_as_sbhd, view_from_sbhd
 from .call.packed_format import PackedFormat
@@ -202,7 +201,7 @@ def _turned(
 def rope_to_cache(
     tensors: Sequence[Tensor],
     outs: Sequence[Tensor | None],
-    cache: Sequence[Tensor | None],
+    cache: Sequence[Tensor],
     weights: Sequence[Tensor],
     rotation: Rotation,
 ) -> None:
@@ -210,30 +209,21 @@ def rope_to_cache(
 
     Arguments as `launch.rope_to_cache` has them.
     """
-    v, k_cache, v_cache, slot_mapping, k_scale, v_scale = cache
+    v, k_cache, v_cache, slot_mapping = cache
     rotated = _turned(tensors, weights, rotation)
-    _write(k_cache, rotated[1], slot_mapping, k_scale)
-    _write(v_cache, v, slot_mapping, v_scale)
+    _write(k_cache, rotated[1], slot_mapping)
+    _write(v_cache, v, slot_mapping)
     for out, x in zip(outs, rotated, strict=True):
         if out is not None:
             out.copy_(x)
 
 
-def _write(cache: Tensor, rows: Tensor, slot_mapping: Tensor, scale: Tensor | None) -> None:
-    """Write rows (tokens, h, d) to their slots of a cache (blocks, page, h, d).
-
-    Into fp8 goes each row over its scale, no larger than fp8 can be. PyTorch's cast would make NaN
-    of what is larger.
-    """
-    page, fp8 = cache.shape[1], cache.dtype == FP8
+def _write(cache: Tensor, rows: Tensor, slot_mapping: Tensor) -> None:
+    """Write rows (tokens, h, d) to their slots of a cache (blocks, page, h, d)."""
+    page = cache.shape[1]
     slot, rows = slot_mapping.long(), rows[: len(slot_mapping)]
     if not (slot.numel() and cache.numel()):
         return
-    if fp8:
-        largest = torch.finfo(cache.dtype).max
-        rows = rows.float() if scale is None else rows.float() / scale.view(-1, 1)
-        rows, cache = rows.clamp(-largest, largest).to(cache.dtype), cache.view(torch.uint8)
-        rows = rows.view(torch.uint8)  # PyTorch can't index all of fp8
     inside = (slot >= 0) & (slot < cache.shape[0] * page)
     # A token without a slot writes once more what the first one with a slot does. Without any,
     # slot 0 gets what it has. So no value is read back, and no shape depends on one.

@@ -17,7 +17,7 @@ from .autograd.operators import (
     split_qkv_rope_backward_by_operator,
     split_qkv_rope_by_operator,
 )
-from .call.arguments import CAST_LAST, FP8, LIKE_MODELS, Call, Freqs
+from .call.arguments import CAST_LAST, LIKE_MODELS, Call, Freqs
 from .call.cache_checks import check_cache_call, check_written
 from .call.checks import check_call, check_inplace, check_values
 from .call.formats import view_as_sbhd
@@ -341,17 +341,11 @@ def write_to_cache_call(call: Call) -> tuple[Tensor, ...]:
 
 
 def kernel_writes(call: Call) -> bool:
-    """Whether the kernel can: it has rows of q and k and slots, and a GPU that casts to fp8."""
+    """Whether the kernel can: it has rows of q and k and slots, and one kind of weight."""
     (q, k), weights = call.tensors, () if call.norm is None else call.norm.weights
     if not (q.numel() and k.numel() and call.cache.k_cache.numel()):
         return False
-    if not has_one_kind(weights):
-        return False
-    if call.cache.k_cache.dtype != FP8:
-        return True
-    nvidia = q.is_cuda and torch.version.hip is None
-    # for sm_89 Triton casts in two steps, and rounds in both
-    return nvidia and torch.cuda.get_device_capability(q.device) >= (9, 0)
+    return has_one_kind(weights)
 
 
 def has_one_kind(weights: tuple[Tensor, ...]) -> bool:

@@ -87,7 +87,7 @@ def norm_rope_backward_by_operator(
 def rope_to_cache_by_operator(
     tensors: Sequence[Tensor],
     outs: Sequence[Tensor | None],
-    cache: Sequence[Tensor | None],
+    cache: Sequence[Tensor],
     weights: Sequence[Tensor],
     rotation: Rotation,
 ) -> None:
@@ -390,11 +390,11 @@ def _(grads, qkv, rstds, positions, weights, *values):
 @_operator(
     "rope_to_cache",
     "Tensor q, Tensor k, Tensor(a!) q_out, Tensor(b!)? k_out, Tensor v, Tensor(c!) k_cache, "
-    "Tensor(d!) v_cache, Tensor slot_mapping, Tensor? k_scale, Tensor? v_scale, "
+    "Tensor(d!) v_cache, Tensor slot_mapping, "
     f"Tensor[] weights, bool normalizes, {_NORM}",
 )
 def _rope_to_cache_op(q, k, q_out, k_out, *values):
-    cache, (weights, *values) = values[:6], values[6:]
+    cache, (weights, *values) = values[:4], values[4:]
     rotation = _rotation_with_norm(*values)
     inplace = q_out.data_ptr() == q.data_ptr()
     check_written((q, k), inplace, cache, weights, rotation)

@@ -21,7 +21,6 @@ NormRounding = Literal["once", "model", "model_cast_last"]
 NORM_ROUNDINGS: tuple[str | None, ...] = (None, *get_args(NormRounding))
 CAST_LAST = "model_cast_last"
 LIKE_MODELS = "model", CAST_LAST
-FP8 = torch.float8_e4m3fn  # of caches: e4m3, as large as 448
 MOST_START = 2**62  # larger ones could overflow 64 bits
 Function = TypeVar("Function", bound=Callable)
 Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding
@@ -115,21 +114,19 @@ class CacheCall:
     k_cache: Tensor
     v_cache: Tensor
     slot_mapping: Tensor
-    k_scale: Tensor | None
-    v_scale: Tensor | None
     return_k: bool
 
     @property
-    def named(self) -> list[tuple[str, Tensor | None]]:
+    def named(self) -> list[tuple[str, Tensor]]:
         """The tensors, by the names of their arguments."""
         return [(name, getattr(self, name)) for name in OF_A_CACHE]
 
     @property
-    def tensors(self) -> tuple[Tensor | None, ...]:
+    def tensors(self) -> tuple[Tensor, ...]:
         return _cache_tensors_of(self)
 
 
-OF_A_CACHE = "v", "k_cache", "v_cache", "slot_mapping", "k_scale", "v_scale"
+OF_A_CACHE = "v", "k_cache", "v_cache", "slot_mapping"
 _cache_tensors_of = getter_of(OF_A_CACHE)
 _ROWS = "weights", "sumsqs"
 _options_of = getter_of([field.name for field in fields(NormCall) if field.name not in _ROWS])

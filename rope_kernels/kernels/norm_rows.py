@@ -15,7 +15,6 @@ from .parts import (
     pointer_of,
     row_pointers,
     store_interleaved,
-    stored_columns,
     tail_elements,
     tile_of_program,
 )
@@ -211,8 +210,8 @@ def store_row(
 ):
     """Round rows once, and write them to where `load_row` would read them."""
     STORED: tl.constexpr = rows.pointers.dtype.element_ty
-    pairs, stride = pairs_of_block(head, 1), rows.stride
-    pair = stored_columns(head.columns, STORED)
+    pairs = pairs_of_block(head, 1)
+    pair, stride = pairs.number, rows.stride
     ptr = from_element(rows, head.start)
     first, second, tail = x[0].to(STORED), x[1].to(STORED), x[2].to(STORED)
     if INTERLEAVED:

@@ -88,15 +88,6 @@ class NormBackward(NamedTuple):
     packed: bool  # the ids are those that the forward wrote for packed tokens
 
 
-class Store(NamedTuple):
-    """How rows of k and v are stored in their caches."""
-
-    limit: float  # the largest number of fp8; 0: the caches have the dtype of k, nothing is divided
-    k_scales: int  # of k: none, 1, or 2 if each head has its own
-    v_scales: int
-    v_aligned: int  # bytes that divide every address of a row of v; 0: what the compiler sees
-
-
 class Packing(NamedTuple):
     """Where rows of q and v lie, in what is read and in what is written."""
 

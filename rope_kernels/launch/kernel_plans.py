@@ -7,7 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..call.arguments import FP8
 from ..call.rotation import Rotation
 from ..kernels.values import (
     BackwardOrder,
@@ -21,7 +20,6 @@ from ..kernels.values import (
     RopeStrides,
     SplitStrides,
     Steps,
-    Store,
 )
 from ..machine.engine import Engine, engine_of
 from .layout import Layout, alignment, cp_of, layout_of, strides_of
@@ -47,7 +45,6 @@ from .tuning import NORM_BACKWARD, first_match
 
 FORWARD, BACKWARD, SUM = "norm_rope_kernel", "norm_rope_backward_kernel", "sum_partials_kernel"
 TO_CACHE, SPLIT = "rope_to_cache_kernel", "split_qkv_rope_kernel"
-FP8_LIMIT = torch.finfo(FP8).max
 SMS_ELSEWHERE = 4  # where there is no GPU: enough programs to share the positions
 PARTIALS_AT_ONCE = 512  # rows of partial sums that a program adds at a time, at most
 PARTIALS = 2048  # that a program adds at a time: many small ones wait for memory together
@@ -120,12 +117,7 @@ def plan_to_cache(tensors: CacheTensors, rotation: Rotation, engine: Engine | No
     layout = layout_of(tensors, CacheStrides, rotation, forward_tile, engine, per_head=per_head)
     own = _norm_or_none(tensors, rotation, per_head)
     k_cache, v_cache = tensors.k_cache, tensors.v_cache
-    own["store"] = Store(
-        limit=FP8_LIMIT if k_cache.dtype == FP8 else 0.0,
-        k_scales=_scales(tensors.k_scale),
-        v_scales=_scales(tensors.v_scale),
-        v_aligned=alignment(tensors.v),
-    )
+    own["V_ALIGNED"] = alignment(tensors.v)
     plan = _forward(TO_CACHE, layout, tensors, rotation, own, fp_fusion=own["steps"].fused)
     sizes = {name: size for name, size in plan.sizes.items() if name != "cp"}  # it has none
     sizes |= {
@@ -168,11 +160,6 @@ def _norm_or_none(
 def _programs_of_v(layout: Layout) -> int:
     """Beside those of q and k."""
     return layout.entries * layout.s_blocks * layout.row_blocks[1]
-
-
-def _scales(scale: Tensor | None) -> int:
-    """None, one, or two, which means one for each head."""
-    return 0 if scale is None else min(2, scale.numel())
 
 
 def _forward(

@@ -123,7 +123,7 @@ def norm_rope(
 def rope_to_cache(
     tensors: Sequence[Tensor],
     outs: Sequence[Tensor | None],
-    cache: Sequence[Tensor | None],
+    cache: Sequence[Tensor],
     weights: Sequence[Tensor],
     rotation: Rotation,
     entry: fastpath.Entry | None = None,

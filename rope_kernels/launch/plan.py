@@ -108,8 +108,6 @@ class CacheTensors(NamedTuple):
     k_cache: Tensor
     v_cache: Tensor
     slots: Tensor
-    k_scale: Tensor | None
-    v_scale: Tensor | None
     q_weight: Tensor | None
     k_weight: Tensor | None
     table: Tensor
@@ -204,7 +202,7 @@ def with_elements(given: Tensors) -> Tensors | None:
 
 
 _READ_WHOLE = "q", "k", "v", "q_grad", "k_grad", "v_grad"
-_CONTIGUOUS = "q_weight", "k_weight", "cu_seqlens", "starts", "slots", "k_scale", "v_scale"
+_CONTIGUOUS = "q_weight", "k_weight", "cu_seqlens", "starts", "slots"
 _SUMS = ("q_sumsq", "q"), ("k_sumsq", "k")
 
 

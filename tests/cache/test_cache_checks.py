@@ -57,20 +57,10 @@ REFUSED = {
         TypeError,
         "v_cache has dtype bfloat16",
     ),
-    "one cache of fp8": (
-        {"v_cache": lambda a: a["v_cache"].to(torch.float8_e4m3fn)},
-        ValueError,
-        "v_cache has dtype float8_e4m3fn; accepted: that of k_cache, float32",
-    ),
-    "the other fp8": (
-        {n: lambda a, n=n: a[n].to(torch.float8_e5m2) for n in ("k_cache", "v_cache")},
+    "caches of fp8": (
+        {n: lambda a, n=n: a[n].to(torch.float8_e4m3fn) for n in ("k_cache", "v_cache")},
         TypeError,
-        "k_cache has dtype float8_e5m2",
-    ),
-    "a scale without fp8": (
-        {"k_scale": lambda a: torch.ones(1, device=a["k"].device)},
-        ValueError,
-        "k_scale came with a cache of float32",
+        "k_cache has dtype float8_e4m3fn; accepted: float32",
     ),
     "too many slots": (
         {"slot_mapping": lambda a: torch.arange(T + 1, device=a["k"].device)},
@@ -142,20 +132,6 @@ def test_refused(name, device):
     assert not any(x.any() for x in caches)
 
 
-def test_scales_of_other_shapes(device):
-    given = arguments(device)
-    for name in ("k_cache", "v_cache"):
-        given[name] = given[name].to(torch.float8_e4m3fn)
-    for scale, words in (
-        (torch.ones(3, device=device), r"v_scale has shape \(3,\); accepted: \(1,\), or \(2,\)"),
-        (torch.ones(2, 1, device=device), r"v_scale has shape \(2, 1\)"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            rope_to_cache(**given, v_scale=scale)
-    with pytest.raises(TypeError, match="k_scale"):
-        rope_to_cache(**given, k_scale=2.0)
-
-
 def test_without_recording_a_gradient_is_no_matter(device):
     given = arguments(device)
     given["q"].requires_grad_()
@@ -198,15 +174,6 @@ def test_a_gradient_of_anything_is_refused_by_its_name(name, device):
         rope_to_cache(**given)
     for x, y in zip(("k_cache", "v_cache"), caches, strict=True):
         assert torch.equal(given[x], y)
-
-
-def test_a_gradient_of_a_scale_is_refused(device):
-    given = arguments(device)
-    for name in ("k_cache", "v_cache"):
-        given[name] = given[name].to(torch.float8_e4m3fn)
-    scale = torch.ones(1, device=device, requires_grad=True)
-    with pytest.raises(ValueError, match="v_scale requires a gradient"):
-        rope_to_cache(**given, v_scale=scale)
 
 
 def with_two_places(shape, strides, device):

@@ -80,5 +80,5 @@ def test_the_operator_passes_opcheck(device, needs_triton):
     )
     values = [], False, *operators._values_of(rotation)
     outs = torch.empty_like(q), torch.empty_like(k)
-    given = q, k, *outs, v, *caches, slots, None, None, *values
+    given = q, k, *outs, v, *caches, slots, *values
     torch.library.opcheck(operators._rope_to_cache_op, given)

@@ -88,21 +88,6 @@ def test_16_bit_rows_are_wide_and_their_programs_small(name):
     assert len(operations(code, "sass")) < instructions
 
 
-@pytest.mark.parametrize("interleaved", (False, True))
-def test_fp8_is_stored_where_its_elements_were_loaded(interleaved):
-    """Or threads would exchange elements, and find the angles of both places."""
-
-    def sines_and_exchanges(dtype):
-        q, k, ids = bf16(S, 32, D), bf16(S, H, D), torch.arange(S)
-        rope = RotaryPositionEmbedding(D, interleaved=interleaved)
-        caches = torch.zeros(2, 8, 16, H, D, dtype=dtype)
-        options = {"position_ids": ids, "interleaved": interleaved}
-        code = compile_call("sm_90", rope_to_cache, q, k, k.clone(), rope, *caches, ids, **options)
-        return opcodes(code, "sass", keep="^(MUFU.SIN|SHFL)")
-
-    assert sines_and_exchanges(torch.float8_e4m3fn) == sines_and_exchanges(torch.bfloat16)
-
-
 def angles_per_pair(rope):
     return rope(S)[..., : rope.rotary_dim // 2].contiguous()
 
