@@ -29,7 +29,6 @@ from .call.checks import (
     check_tensor,
 )
 from .call.formats import TensorFormat
-from .call.norm_checks import check_no_norm
 from .call.packed_format import PackedFormat, Packing
 from .call.positions import CpOrder, chunks_of, find_in_packed, positions_of_rank
 from .routes import rotate_call, split_call, write_to_cache_call
@@ -410,20 +409,14 @@ def split_qkv_rope(
     packing: Packing = "qkv",
     tensor_format: TensorFormat = "sbhd",
     output_format: TensorFormat | None = None,
-    q_weight: Tensor | None = None,
-    k_weight: Tensor | None = None,
-    eps: float = 1e-6,
-    weight_offset: float = 0.0,
-    norm_after: bool = False,
-    rounding: Rounding | NormRounding | None = None,
+    rounding: Rounding | None = None,
     **options: Unpack[OptionsOfNewMemory],
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Split a packed projection into q, k and v, and rotate q and k, in one launch.
 
-    With weights q and k are normalized first, as in `qk_norm_rope`. v is copied. Differentiable in
-    `qkv`, the weights and `freqs`, as often as you like; the gradient of `qkv` is one tensor, which
-    the backward writes directly: nothing is concatenated. All keywords that are not named here are
-    those of `apply_rotary_pos_emb`, but for `inplace`.
+    v is copied. Differentiable in `qkv` and `freqs`, as often as you like; the gradient of `qkv` is
+    one tensor, which the backward writes directly: nothing is concatenated. All keywords that are
+    not named here are those of `apply_rotary_pos_emb`, but for `inplace`.
 
     Args:
         qkv: what one linear layer returns, fp32, fp16, bf16 or fp64; any strides. (s, b, n * d),
@@ -439,13 +432,10 @@ def split_qkv_rope(
             and in GPT-NeoX, whose heads are all groups of one.
         output_format: of q, k and v: 'sbhd', 'bshd' or 'bhsd', which attention in PyTorch takes;
             from 'thd' also that, and elsewhere b is 1. None: `tensor_format`.
-        q_weight, k_weight: both or none, as in `qk_norm_rope`, as are `eps`, `weight_offset` and
-            `norm_after`.
-        rounding: as in `rope_qk`, and with weights as in `qk_norm_rope`.
+        rounding: as in `rope_qk`.
 
     Returns:
-        (q, k, v), new and contiguous. The values are those of `rope_qk` bit for bit, or of
-        `qk_norm_rope` but for the order in which squares are added.
+        (q, k, v), new and contiguous. The values are those of `rope_qk` bit for bit.
 
     Raises:
         TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
@@ -465,38 +455,15 @@ def split_qkv_rope(
     refuse_unknown(split_qkv_rope, options, OptionsOfNewMemory)
     out = tensor_format if output_format is None else output_format
     packed = PackedFormat(num_heads, num_kv_heads, packing, tensor_format, out)
-    norm = _norm_if_any(q_weight, k_weight, eps, weight_offset, norm_after)
     call = Call(
         tensors=(qkv,),
         freqs=freqs,
         tensor_format=tensor_format,
         rounding=rounding,
-        norm=norm,
         packed=packed,
         **options,
     )
     return split_call(call)
-
-
-def _norm_if_any(
-    q_weight: Tensor | None,
-    k_weight: Tensor | None,
-    eps: float,
-    weight_offset: float,
-    norm_after: bool,
-) -> NormCall | None:
-    """The norm of a call that has one if it has weights."""
-    if q_weight is None and k_weight is None:
-        check_no_norm(eps=eps, weight_offset=weight_offset, norm_after=norm_after)
-        return None
-    return NormCall(
-        weights=(q_weight, k_weight),
-        sumsqs=(None, None),
-        eps=eps,
-        weight_offset=weight_offset,
-        norm_after=norm_after,
-        norm_dim=None,
-    )
 
 
 def rope_to_cache(
@@ -513,12 +480,7 @@ def rope_to_cache(
     start_positions: int | Tensor | None = None,
     inplace: bool = False,
     return_k: bool = False,
-    q_weight: Tensor | None = None,
-    k_weight: Tensor | None = None,
-    eps: float = 1e-6,
-    weight_offset: float = 0.0,
-    norm_after: bool = False,
-    rounding: Rounding | NormRounding | None = None,
+    rounding: Rounding | None = None,
     interleaved: bool = False,
     rotary_dim: int | None = None,
     rotary_start: int = 0,
@@ -527,8 +489,7 @@ def rope_to_cache(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Rotate queries and keys, and write keys and values to their slots of a cache, in one launch.
 
-    With weights, queries and keys are normalized first, as in `qk_norm_rope`. Without a gradient.
-    Nothing on the GPU is read back, so the call may be in a CUDA graph.
+    Without a gradient. Nothing on the GPU is read back, so the call may be in a CUDA graph.
 
     A cache is addressed by its strides, so each common layout is a view (blocks, page, h, d):
 
@@ -553,8 +514,7 @@ def rope_to_cache(
             `start_positions` or without.
         inplace: overwrite q and return it. k and v are never overwritten.
         return_k: return the rotated keys too.
-        q_weight, k_weight: as in `qk_norm_rope`, as are `eps`, `weight_offset` and `norm_after`.
-        rounding: as in `rope_qk`, and with weights as in `qk_norm_rope`.
+        rounding: as in `rope_qk`.
 
     Returns:
         q rotated, new and contiguous, or itself with `inplace`; with `return_k` (q, k).
@@ -576,7 +536,6 @@ def rope_to_cache(
     Source: vLLM's `reshape_and_cache_flash` for slots; flashinfer and SGLang fuse a
     rotation with it.
     """
-    norm = _norm_if_any(q_weight, k_weight, eps, weight_offset, norm_after)
     cache = CacheCall(
         v=v,
         k_cache=k_cache,
@@ -598,7 +557,6 @@ def rope_to_cache(
         rotary_start=rotary_start,
         inverse=inverse,
         rounding=rounding,
-        norm=norm,
         cache=cache,
     )
     outs = write_to_cache_call(call)

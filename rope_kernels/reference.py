@@ -179,38 +179,28 @@ def normalize(
 
 
 def split_qkv_rope(
-    qkv: Tensor, weights: Sequence[Tensor], packed: PackedFormat, rotation: Rotation
+    qkv: Tensor, packed: PackedFormat, rotation: Rotation
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Split a projection and rotate q and k, normalized if there is a norm; differentiable.
+    """Split a projection and rotate q and k; differentiable.
 
     Arguments as `launch.split_qkv_rope` has them.
     """
     q, k, v = packed.rows(qkv)
-    return packed.returned((*_turned((q, k), weights, rotation), v))
-
-
-def _turned(
-    tensors: Sequence[Tensor], weights: Sequence[Tensor], rotation: Rotation
-) -> tuple[Tensor, ...]:
-    """Rotate, and normalize if there is a norm."""
-    if rotation.norm is None:
-        return rotate(tuple(tensors), rotation, rotation.rounding)
-    return norm_rope(tensors, weights, (), rotation)
+    return packed.returned((*rotate((q, k), rotation, rotation.rounding), v))
 
 
 def rope_to_cache(
     tensors: Sequence[Tensor],
     outs: Sequence[Tensor | None],
     cache: Sequence[Tensor],
-    weights: Sequence[Tensor],
     rotation: Rotation,
 ) -> None:
-    """Rotate q and k, normalized if there is a norm, and write k and v to their slots.
+    """Rotate q and k, and write k and v to their slots.
 
     Arguments as `launch.rope_to_cache` has them.
     """
     v, k_cache, v_cache, slot_mapping = cache
-    rotated = _turned(tensors, weights, rotation)
+    rotated = rotate(tuple(tensors), rotation, rotation.rounding)
     _write(k_cache, rotated[1], slot_mapping)
     _write(v_cache, v, slot_mapping)
     for out, x in zip(outs, rotated, strict=True):

@@ -305,30 +305,27 @@ def write_to_cache_call(call: Call) -> tuple[Tensor, ...]:
 
     Returns q, and k if the call asks for it.
     """
-    tables, cache, norm = tables_of(call.freqs), call.cache, call.norm
-    weights = () if norm is None else norm.weights
-    beside = *weights, *cache.tensors
-    entry = fastpath.entry_of_call(call, tables, beside, False)
+    tables, cache = tables_of(call.freqs), call.cache
+    entry = fastpath.entry_of_call(call, tables, cache.tensors)
     known = entry is not None and entry.launch is not None
-    if not known or wants_grad((*call.tensors, *tables, *beside)):
+    if not known or wants_grad((*call.tensors, *tables, *cache.tensors)):
         check_cache_call(call)
     rotation = rotation_of(call, tables, None)
-    given = call.tensors, cache.tensors, weights, rotation.tensors
-    if known or (not is_traced() and all([has_memory(x) for row in given for x in row])):
-        check_written(call.tensors, call.inplace, cache.tensors, weights, rotation)
+    given = *call.tensors, *cache.tensors, *rotation.tensors
+    if known or (not is_traced() and all([has_memory(x) for x in given])):
+        check_written(call.tensors, call.inplace, cache.tensors, rotation)
     if rotation.table.is_cpu and not is_traced():
         check_values(rotation, len(call.tensors[0]))
-    rotation.norm = None if norm is None else normalization_of(call, 0)
-    route = KERNEL
+    (q, k), route = call.tensors, KERNEL
     if not known:
-        route = choose_route(call.fused, (*call.tensors, *tables, *call.where, *beside))
-        if route is not PYTORCH and not kernel_writes(call):
+        route = choose_route(call.fused, (*call.tensors, *tables, *call.where, *cache.tensors))
+        has_work = q.numel() and k.numel() and cache.k_cache.numel()
+        if route is not PYTORCH and not has_work:  # the kernel can't do without rows and slots
             route = PYTORCH
-    q, k = call.tensors
     like = {"memory_format": torch.contiguous_format}
     q_out = q if call.inplace else torch.empty_like(q, **like)
     k_out = torch.empty_like(k, **like) if cache.return_k else None
-    given = call.tensors, (q_out, k_out), cache.tensors, weights, rotation
+    given = call.tensors, (q_out, k_out), cache.tensors, rotation
     if route is KERNEL:
         launch.rope_to_cache(*given, entry)
         written = (cache.k_cache, cache.v_cache, q) if call.inplace else cache.tensors[1:3]
@@ -340,54 +337,36 @@ def write_to_cache_call(call: Call) -> tuple[Tensor, ...]:
     return (q_out, k_out) if cache.return_k else (q_out,)
 
 
-def kernel_writes(call: Call) -> bool:
-    """Whether the kernel can: it has rows of q and k and slots, and one kind of weight."""
-    (q, k), weights = call.tensors, () if call.norm is None else call.norm.weights
-    if not (q.numel() and k.numel() and call.cache.k_cache.numel()):
-        return False
-    return has_one_kind(weights)
-
-
-def has_one_kind(weights: tuple[Tensor, ...]) -> bool:
-    """Whether one launch takes these weights: a kernel has one kind."""
-    return len({(w.dtype, w.dim()) for w in weights}) <= 1
-
-
 # A projection that is split, and a rotation
 
 
 def split_call(call: Call) -> tuple[Tensor, Tensor, Tensor]:
     """Check a call that splits a projection, choose a route, split and rotate."""
-    (qkv,), tables, packed, norm = call.tensors, tables_of(call.freqs), call.packed, call.norm
-    weights = () if norm is None else norm.weights
-    recorded = wants_grad((qkv, *weights))
-    entry = fastpath.entry_of_call(call, tables, weights, recorded)
+    (qkv,), tables, packed = call.tensors, tables_of(call.freqs), call.packed
+    entry = fastpath.entry_of_call(call, tables)
     if entry is not None and entry.launch is not None:
-        route, num_positions, of_rows = KERNEL, entry.num_positions, entry.norm
+        route, num_positions = KERNEL, entry.num_positions
     else:
         check_projection(qkv, packed)
         call = replace(call, tensors=packed.slices(qkv)[:2])
         num_positions = check_projection_call(call)
-        of_rows = None if norm is None else normalization_of(call, 0)
-        given = qkv, *tables, *call.where, *weights
-        route = choose_route(call.fused, given) if has_one_kind(weights) else PYTORCH
+        route = choose_route(call.fused, (qkv, *tables, *call.where))
         if entry is not None:
-            entry.num_positions, entry.norm = num_positions, of_rows
+            entry.num_positions = num_positions
     if wants_grad(tables):
         route = PYTORCH  # the kernel has no gradient of a table
     rotation = rotation_of(call, tables, num_positions)
     if rotation.table.is_cpu and rotation.looks_up_positions and not is_traced():
         check_values(rotation, packed.views(qkv)[0].shape[0])
     rotation.tensor_format = "sbhd"  # of the views that rows are found by
-    rotation.norm = of_rows
     if route is PYTORCH:
-        return reference.split_qkv_rope(qkv, weights, packed, rotation)
+        return reference.split_qkv_rope(qkv, packed, rotation)
     if route is OPERATOR:
-        return split_qkv_rope_by_operator(qkv, weights, packed, rotation)
-    if recorded:
-        inputs = qkv, *q_and_k(weights), packed, rotation, entry, _take_back_to_projection
+        return split_qkv_rope_by_operator(qkv, packed, rotation)
+    if wants_grad((qkv,)):
+        inputs = qkv, packed, rotation, entry, _take_back_to_projection
         return split_function.apply_to_plain_tensors(*inputs)
-    return launch.split_qkv_rope(qkv, weights, packed, rotation, False, entry)[0]
+    return launch.split_qkv_rope(qkv, packed, rotation, entry)
 
 
 def _take_back_to_projection(*given):

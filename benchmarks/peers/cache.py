@@ -1,8 +1,6 @@
 """Others' kernels that write keys and values into a paged cache, from their sources.
 
 - `reshape_and_cache_flash`, vLLM's: writes k and v, which something else has rotated;
-- `norm_rotate_and_write`, vLLM's `fused_qknorm_rope_cache`: the norm, the rotation and the writing
-  in one launch, of one packed projection; it also writes k and a copy of v to new tensors;
 - `rotate_and_append`, flashinfer's `rope_quantize_fp8_append_paged_kv_cache`: the rotation and the
   writing in one launch. The project has it for fp8 alone. With a cache of bf16 it is the same
   template, for a type that the project doesn't compile it for.
@@ -30,7 +28,6 @@ VLLM = Source(
     "release 0.33.0, commit 4ba787ec9",
     {
         "csrc/cache_kernels.cu": "dbcb6ebaef9086a9a76d7515030fa920d8fc2f84",
-        "csrc/fused_qknorm_rope_cache_kernel.cu": "a5ad757f502f52496ec4a6734b8e390bd4d7cbed",
         "csrc/concat_mla_q.cuh": "10dd31b70f4e1f01184174b12fdd36d959fd6b4e",
         "csrc/cuda_vec_utils.cuh": "c962c99ec255fd96bed257a09fed934ebdb7a373",
         "csrc/type_convert.cuh": "8093c4bc87115c1a2231bafdfcab1b05fa9f4609",
@@ -64,36 +61,8 @@ def reshape_and_cache_flash(
     sizes = len(slot_mapping), *key.shape, _token_stride(key), _token_stride(value)
     layout = *key_cache.shape[:2], *_strides(key_cache, value_cache)
     tensors = key, value, key_cache, value_cache, slot_mapping, k_scale, v_scale
-    write = _vllm("vllm_cache").write_to_cache
+    write = _vllm().write_to_cache
     call(write, *tensors, DTYPE_CODES[key.dtype], 0, *sizes, *layout, k_scale.numel())
-
-
-def norm_rotate_and_write(
-    qkv: Tensor,
-    heads: tuple[int, int],
-    weights: tuple[Tensor, Tensor],
-    table: Tensor,
-    positions: Tensor,
-    key_cache: Tensor,
-    value_cache: Tensor,
-    slot_mapping: Tensor,
-    eps: float = 1e-6,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """vLLM's kernel for qkv (tokens, (q + 2 kv) d) of `heads` (q, kv); q, k, v, each (tokens, -1).
-
-    Args:
-        table: (rows, d), cos beside sin, bf16. Weights are bf16 (d,), as qkv is.
-        positions, slot_mapping: int64.
-    """
-    (q_heads, kv_heads), d = heads, key_cache.shape[-1]
-    outs = [qkv.new_empty(len(qkv), count * d) for count in (q_heads, kv_heads, kv_heads)]
-    tensors = *outs, qkv, *weights, table, positions, slot_mapping, key_cache, value_cache
-    options = 0, 0  # a table of fp32, which gave NaN here; fp8
-    sizes = len(slot_mapping), len(qkv), q_heads, kv_heads, d, qkv.stride(0), len(table)
-    layout = *key_cache.shape[:2], *_strides(key_cache, value_cache)
-    write = _vllm("vllm_norm_cache").norm_rotate_and_write
-    call(write, *tensors, None, None, *options, *sizes, *layout, eps)
-    return tuple(outs)
 
 
 def rotate_and_append(
@@ -136,10 +105,10 @@ def pages_of_slots(
 
 
 @functools.cache
-def _vllm(launcher: str) -> CDLL:
+def _vllm() -> CDLL:
     torch_headers = Path(torch.__file__).parent / "include"  # for its types, headers alone
     include = [HERE / "stubs" / "vllm_cache", VLLM.folder() / "csrc", torch_headers]
-    return build(launcher, include, ("-DENABLE_FP8",))  # as its build does
+    return build("vllm_cache", include, ("-DENABLE_FP8",))  # as its build does
 
 
 @functools.cache

@@ -9,7 +9,6 @@ A rotation has operators of its own, with fewer arguments: each costs host time.
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -88,39 +87,24 @@ def rope_to_cache_by_operator(
     tensors: Sequence[Tensor],
     outs: Sequence[Tensor | None],
     cache: Sequence[Tensor],
-    weights: Sequence[Tensor],
     rotation: Rotation,
 ) -> None:
     """`launch.rope_to_cache` as an operator, without a gradient."""
-    normalizes = rotation.norm is not None
-    values = _values_with_norm(rotation)
-    _rope_to_cache_op(*tensors, *outs, *cache, weights, normalizes, *values)
+    _rope_to_cache_op(*tensors, *outs, *cache, *_values_of(rotation))
 
 
 def split_qkv_rope_by_operator(
-    qkv: Tensor, weights: Sequence[Tensor], packed: PackedFormat, rotation: Rotation
+    qkv: Tensor, packed: PackedFormat, rotation: Rotation
 ) -> tuple[Tensor, ...]:
     """`launch.split_qkv_rope` as an operator, differentiable as often as you like."""
-    normalizes = rotation.norm is not None
-    for_backward = normalizes and wants_grad((qkv, *weights))
-    values = *packed, normalizes, *_values_with_norm(rotation)
-    return tuple(_split_op(qkv, weights, for_backward, *values)[:3])
+    return tuple(_split_op(qkv, *packed, *_values_of(rotation)))
 
 
 def split_qkv_rope_backward_by_operator(
-    grads: Sequence[Tensor],
-    qkv: Tensor | None,
-    rstds: Sequence[Tensor],
-    positions: Tensor | None,
-    weights: Sequence[Tensor],
-    packed: PackedFormat,
-    rotation: Rotation,
-    wanted: Wanted,
-) -> tuple[Tensor | None, Sequence[Tensor]]:
+    grads: Sequence[Tensor], packed: PackedFormat, rotation: Rotation
+) -> Tensor:
     """`launch.split_qkv_rope_backward` as an operator."""
-    values = *packed, *wanted, rotation.norm is not None, *_values_with_norm(rotation)
-    found = _split_backward_op(grads, qkv, rstds, positions, weights, *values)
-    return (found[0], found[1:]) if wanted.inputs else (None, found)
+    return _split_backward_op(grads, *packed, *_values_of(rotation))[0]
 
 
 # A rotation as arguments of an operator: its fields, then those of its norm
@@ -142,7 +126,6 @@ _TYPES = {
 }
 _ROTATION = _schema_of(Rotation)
 _NORM = f"{_ROTATION}, {_schema_of(Normalization)}"
-_NO_NORM = Normalization(0.0, 0.0, False, False, False, 1)  # beside `normalizes` that is False
 _PACKED = _schema_of(PackedFormat)
 _WANTED = ", ".join([f"bool wants_{name}" for name in Wanted._fields])
 _OWN_FIELDS = FIELDS[:-1]  # without the norm
@@ -151,18 +134,6 @@ _OWN_FIELDS = FIELDS[:-1]  # without the norm
 def _values_of(rotation: Rotation) -> tuple:
     *options, norm = rotation.options
     return *rotation.tensors, *options, *(norm or ())
-
-
-def _values_with_norm(rotation: Rotation) -> tuple:
-    """The same of a rotation that may have no norm, beside a flag that says so."""
-    return _values_of(rotation if rotation.norm is not None else replace(rotation, norm=_NO_NORM))
-
-
-def _rotation_with_norm(normalizes: bool, *values) -> Rotation:
-    rotation = _rotation_of(values)
-    if not normalizes:
-        rotation.norm = None
-    return rotation
 
 
 def _rotation_of(values: Sequence) -> Rotation:
@@ -312,76 +283,47 @@ def _(grads, kept, rstds, positions, weights, given_sums, *values):
 # A projection
 
 
-@_operator(
-    "split_qkv_rope",
-    f"Tensor qkv, Tensor[] weights, bool for_backward, {_PACKED}, bool normalizes, {_NORM}",
-)
-def _split_op(qkv, weights, for_backward, *values):
+@_operator("split_qkv_rope", f"Tensor qkv, {_PACKED}, {_ROTATION}")
+def _split_op(qkv, *values):
     packed, rotation = _packed_of(values)
     check_values(rotation, packed.views(qkv)[0].shape[0])
-    outs, rstds, positions = launch.split_qkv_rope(qkv, weights, packed, rotation, for_backward)
-    return _flat(outs, rstds, positions)
+    return list(launch.split_qkv_rope(qkv, packed, rotation))
 
 
 def _packed_of(values: Sequence) -> tuple[PackedFormat, Rotation]:
     count = len(PackedFormat._fields)
-    return PackedFormat._make(values[:count]), _rotation_with_norm(*values[count:])
+    return PackedFormat._make(values[:count]), _rotation_of(values[count:])
 
 
 @_split_op.register_fake
-def _(qkv, weights, for_backward, *values):
-    packed, rotation = _packed_of(values)
-    rows = packed.views(qkv)[:2]
-    kept = launch.kept_for_backward(rows, rotation) if for_backward else ()
-    return _flat(packed.outputs(qkv), *kept)
+def _(qkv, *values):
+    packed, _ = _packed_of(values)
+    return list(packed.outputs(qkv))
 
 
 def _keep_split(ctx, inputs, output):
-    qkv, weights, _, *values = inputs
-    packed, rotation = _packed_of(values)
-    ctx.others = 1 + len(values)  # inputs that have no gradient
-    positions = output[5] if len(output) > 5 else None
-    found = output[:3], output[3:5], positions
-    split_function.keep_split(ctx, qkv, weights, found, packed, rotation, output[3:])
+    qkv, *values = inputs
+    ctx.others = len(values)  # inputs that have no gradient
+    split_function.keep_split(ctx, qkv, *_packed_of(values))
 
 
 def _backward_of_split(ctx, grads):
-    of_qkv, of_weights = ctx.needs_input_grad[:2]
-    wanted = of_qkv, *(of_weights or ())
-    run = split_qkv_rope_backward_by_operator
-    gradient, found = split_function.gradients(ctx, grads, wanted, run)
-    found = [*found, *[None] * (ctx.count - len(found))]
-    return gradient, found, *[None] * ctx.others
+    found = split_function.gradient(ctx, grads, split_qkv_rope_backward_by_operator)
+    return found, *[None] * ctx.others
 
 
 _split_op.register_autograd(_backward_of_split, setup_context=_keep_split)
 
 
-@_operator(
-    "split_qkv_rope_backward",
-    "Tensor[] grads, Tensor? qkv, Tensor[] rstds, Tensor? positions, Tensor[] weights, "
-    f"{_PACKED}, {_WANTED}, bool normalizes, {_NORM}",
-)
-def _split_backward_op(grads, qkv, rstds, positions, weights, *values):
-    packed, wanted, rotation = _packed_and_wanted(values)
-    given = grads, qkv, rstds, positions, weights, packed, rotation, wanted
-    gradient, of_weights = launch.split_qkv_rope_backward(*given)
-    return [*([gradient] if wanted.inputs else ()), *of_weights]
-
-
-def _packed_and_wanted(values: Sequence) -> tuple[PackedFormat, Wanted, Rotation]:
-    first = len(PackedFormat._fields)
-    last = first + len(Wanted._fields)
-    wanted = Wanted._make(values[first:last])
-    return PackedFormat._make(values[:first]), wanted, _rotation_with_norm(*values[last:])
+@_operator("split_qkv_rope_backward", f"Tensor[] grads, {_PACKED}, {_ROTATION}")
+def _split_backward_op(grads, *values):
+    return [launch.split_qkv_rope_backward(grads, *_packed_of(values))]
 
 
 @_split_backward_op.register_fake
-def _(grads, qkv, rstds, positions, weights, *values):
-    packed, wanted, _ = _packed_and_wanted(values)
-    likes = weights if wanted.weights else ()
-    outs = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in likes]
-    return ([packed.gradient(grads)] if wanted.inputs else []) + outs
+def _(grads, *values):
+    packed, _ = _packed_of(values)
+    return [packed.gradient(grads)]
 
 
 # A write into caches
@@ -390,16 +332,14 @@ def _(grads, qkv, rstds, positions, weights, *values):
 @_operator(
     "rope_to_cache",
     "Tensor q, Tensor k, Tensor(a!) q_out, Tensor(b!)? k_out, Tensor v, Tensor(c!) k_cache, "
-    "Tensor(d!) v_cache, Tensor slot_mapping, "
-    f"Tensor[] weights, bool normalizes, {_NORM}",
+    f"Tensor(d!) v_cache, Tensor slot_mapping, {_ROTATION}",
 )
 def _rope_to_cache_op(q, k, q_out, k_out, *values):
-    cache, (weights, *values) = values[:4], values[4:]
-    rotation = _rotation_with_norm(*values)
+    cache, rotation = values[:4], _rotation_of(values[4:])
     inplace = q_out.data_ptr() == q.data_ptr()
-    check_written((q, k), inplace, cache, weights, rotation)
+    check_written((q, k), inplace, cache, rotation)
     check_values(rotation, len(q))
-    launch.rope_to_cache((q, k), (q_out, k_out), cache, weights, rotation)
+    launch.rope_to_cache((q, k), (q_out, k_out), cache, rotation)
 
 
 @_rope_to_cache_op.register_fake

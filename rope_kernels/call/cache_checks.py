@@ -1,4 +1,4 @@
-"""What `rope_to_cache` accepts beyond the rotation and the norm, and the errors for the rest."""
+"""What `rope_to_cache` accepts beyond the rotation, and the errors for the rest."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,6 @@ from .checks import (
     named_beside,
     named_tensors,
 )
-from .norm_checks import check_both_weights, check_norm_call
 from .rotation import Rotation
 
 
@@ -28,12 +27,8 @@ def check_cache_call(call: Call) -> None:
         TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
         ValueError: shapes, devices or options that do not fit together, or a gradient is wanted.
     """
-    (q, k), cache, norm = call.tensors, call.cache, call.norm
-    if norm is None:
-        check_call(call)
-    else:
-        check_both_weights(norm)
-        check_norm_call(call)
+    (q, k), cache = call.tensors, call.cache
+    check_call(call)
     check_flag("return_k", cache.return_k)
     if check_tensor("v", cache.v, (k.dtype,)).shape != k.shape:
         raise bad(f"v has shape {tuple(cache.v.shape)}", f"that of k, {tuple(k.shape)}")
@@ -74,7 +69,6 @@ def check_written(
     tensors: Sequence[Tensor],
     inplace: bool,
     cache: Sequence[Tensor],
-    weights: Sequence[Tensor],
     rotation: Rotation,
 ) -> None:
     """Check what every call has to ask: memory that is written, and slots on the CPU.
@@ -86,8 +80,7 @@ def check_written(
     written = [(name, named.pop(name)) for name in names]
     for name, x in written:
         check_overwritten(name, x)
-    beside = zip(("q_weight", "k_weight"), weights, strict=False)
-    check_apart(written, (*named.items(), *named_tensors(rotation), *beside))
+    check_apart(written, (*named.items(), *named_tensors(rotation)))
     (_, _, _, slots), count = cache, cache[1].shape[0] * cache[1].shape[1]
     if slots.is_cpu and slots.numel() and int(slots.max()) >= count:
         accepted = f"slots below {count}; a negative one: no write"

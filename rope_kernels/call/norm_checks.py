@@ -35,24 +35,6 @@ def check_norm_call(call: Call) -> int | None:
     return num_positions
 
 
-def check_no_norm(**options: object) -> None:
-    """Refuse options of a norm where no weight says that there is one."""
-    for name, value in options.items():
-        if value != _NO_NORM[name]:
-            came = f"{name} is {value!r} without q_weight and k_weight"
-            raise bad(came, f"{_NO_NORM[name]}, or both weights")
-
-
-_NO_NORM = {"eps": 1e-6, "weight_offset": 0.0, "norm_after": False}
-
-
-def check_both_weights(norm: NormCall) -> None:
-    """Refuse one weight without the other."""
-    for name, x in zip(norm.weight_names, norm.weights, strict=True):
-        if x is None:
-            raise bad(f"{name} is None beside the other weight", "both weights, or none")
-
-
 def _check_number(name: str, value: object, least: float | None) -> None:
     accepted = (
         "a finite number of fp32" if least is None else f"a finite number of fp32 from {least}"

@@ -1,4 +1,4 @@
-"""What `split_qkv_rope` accepts beyond the rotation and the norm, and the errors for the rest."""
+"""What `split_qkv_rope` accepts beyond the rotation, and the errors for the rest."""
 
 from ..embedding.arguments import FLOATS
 from .arguments import Call
@@ -9,7 +9,6 @@ from .checks import (
     check_integer,
     check_tensor,
 )
-from .norm_checks import check_both_weights, check_norm_call
 from .packed_format import PACKED_FORMATS, PACKINGS, PackedFormat
 
 
@@ -43,9 +42,6 @@ def check_projection(qkv: object, packed: PackedFormat) -> None:
 def check_projection_call(call: Call) -> int | None:
     """Check all else about a call that splits a projection but the values of its tensors.
 
-    Returns and raises as `check_norm_call`.
+    Returns and raises as `check_call`.
     """
-    if call.norm is None:
-        return check_call(call)
-    check_both_weights(call.norm)
-    return check_norm_call(call)
+    return check_call(call)

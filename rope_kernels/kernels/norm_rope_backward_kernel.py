@@ -13,16 +13,13 @@ from .norm_angles import angles_of_tokens, rounded_cos_sin
 from .norm_arithmetic import computed, times_number, turn_row, weights_of, zero_outside
 from .norm_gradient import input_gradient, plus_products, store_sums, zeros_of_rows
 from .norm_rows import (
-    count_tiles_of_v,
     load_numbers,
     load_row,
     rows_of,
-    rows_of_v,
     share_of_program,
     store_numbers,
     store_row,
     tile_of_share,
-    tile_of_v,
 )
 from .parts import pointer_of
 from .values import GivenPositions, Memory, Sizes, Table
@@ -32,12 +29,10 @@ from .values import GivenPositions, Memory, Sizes, Table
 def norm_rope_backward_kernel(
     q_grad_ptr,  # gradient of the output, viewed as (s, b, h, d)
     k_grad_ptr,  # or None; so in all pairs of q and k
-    v_grad_ptr,  # of rows that are only copied to `v_out_ptr`, as many as those of k; or None
     q_ptr,  # input of the forward
     k_ptr,
     q_out_ptr,  # gradient of the input; or None, if nobody wants it
     k_out_ptr,
-    v_out_ptr,
     q_weight_ptr,  # (d,) or (h, d), or None
     k_weight_ptr,
     q_rstd_ptr,  # viewed as (s, b, h, 1): 1 / rms of each row
@@ -63,11 +58,9 @@ def norm_rope_backward_kernel(
     order: tl.constexpr,  # `BackwardOrder`: which tiles it takes
     lookup: tl.constexpr,  # `Lookup`: how it finds cosines and sines
     norm: tl.constexpr,  # `NormBackward`
-    packing: tl.constexpr,  # `Packing`, of a projection from which q and k came; or None
 ):
     STORED: tl.constexpr = q_ptr.dtype.element_ty
     COMPUTED: tl.constexpr = tl.float64 if tl.float64 == STORED else tl.float32
-    GROUP: tl.constexpr = 0 if packing is None else packing.group
     WEIGHT_INTERLEAVED: tl.constexpr = (
         head.writes_interleaved if norm.after else head.reads_interleaved
     )
@@ -80,20 +73,8 @@ def norm_rope_backward_kernel(
     table = Table(table_ptr, sin_ptr, strides.table, s2)
     given = GivenPositions(seq_len, None, 0, starts_ptr, ids_ptr, strides.ids, cp)
 
-    # The first programs copy v, a tile each, and have no other rows.
-    tiles_of_v = 0
-    if v_grad_ptr is not None:
-        tiles_of_v = count_tiles_of_v(sizes, tile, order.per_batch)
-        if tl.program_id(0) < tiles_of_v:
-            mine = tile_of_v(tl.program_id(0), sizes, tile, order.per_batch)
-            v_grad, v_out = Memory(v_grad_ptr, strides.v_grad), Memory(v_out_ptr, strides.v_out)
-            rows = rows_of_v(mine, v_grad, order.per_batch, packing.v_aligned)
-            out_rows = rows_of_v(mine, v_out, order.per_batch, packing.v_out_aligned)
-            store_row(out_rows, load_row(rows, head), head)
-            return
-
     # My rows, of q or of k, and my share of their tiles.
-    share = share_of_program(sizes, chunks, tiles_of_v, tile, order, norm.per_head)
+    share = share_of_program(sizes, chunks, tile, order, norm.per_head)
     weights = weights_of(share, q_weight_ptr, k_weight_ptr, head, norm, COMPUTED)
     sums = zeros_of_rows(tile, head, COMPUTED)
     for tile_number in tl.range(share.chunk, share.tiles, chunks, num_stages=order.stages):
@@ -102,7 +83,7 @@ def norm_rope_backward_kernel(
         # Read the gradient, and what the forward kept.
         rows = rows_of(mine, q_grad, k_grad, order.per_batch, order.grad_aligned)
         grad = load_row(rows, head, head.writes_interleaved)
-        rows = rows_of(mine, q, k, order.per_batch, order.aligned, GROUP)
+        rows = rows_of(mine, q, k, order.per_batch, order.aligned)
         kept = load_row(rows, head, head.reads_interleaved)
         rstd = load_numbers(mine, q_rstd, k_rstd, order.per_batch)
         angles = angles_of_tokens(tokens, given, table, head, lookup, STORED, norm.packed)
@@ -126,7 +107,7 @@ def norm_rope_backward_kernel(
         if norm.after:
             out = turn_row(out, cos_sin, does_turn, TRANSPOSE=True, INVERSE=lookup.inverse)
         if q_out_ptr is not None:
-            out_rows = rows_of(mine, q_out, k_out, order.per_batch, order.out_aligned, GROUP)
+            out_rows = rows_of(mine, q_out, k_out, order.per_batch, order.out_aligned)
             store_row(out_rows, out, head, head.reads_interleaved)
         store_numbers(mine, q_sumsq, k_sumsq, of_sumsq, order.per_batch)
 

@@ -77,7 +77,6 @@ def tile_of_rows(sizes, tile: tl.constexpr, order: tl.constexpr, WITH_V: tl.cons
 def share_of_program(
     sizes,
     chunks,  # programs among which the same tiles are divided
-    first,  # the first of these programs
     tile: tl.constexpr,
     order: tl.constexpr,  # `BackwardOrder`
     PER_HEAD: tl.constexpr,  # each head has weights of its own
@@ -87,7 +86,7 @@ def share_of_program(
     Its tiles are `chunks` apart.
     """
     q_blocks, k_blocks, entries = count_row_blocks(sizes, tile.rows, order.per_batch)
-    row_blocks, program = q_blocks + k_blocks, tl.program_id(0) - first
+    row_blocks, program = q_blocks + k_blocks, tl.program_id(0)
     tiles, b = (sizes.seq_len - 1) // tile.positions + 1, 0
     if order.fold and PER_HEAD:
         row_block, chunk = program % row_blocks, program // row_blocks
@@ -139,25 +138,6 @@ def tile_of_share(
     exists = (s < sizes.seq_len)[:, None, None] & row_exists[None, :, :]
     mine = ProgramRows(share.is_k, first_s, later[:, None], row, b, share.heads, exists)
     return mine, Tokens(s, s < sizes.seq_len, b)
-
-
-@triton.jit
-def count_tiles_of_v(sizes, tile: tl.constexpr, PER_BATCH: tl.constexpr):
-    """Tiles that all rows of v make."""
-    _, row_blocks, entries = count_row_blocks(sizes, tile.rows, PER_BATCH)
-    return ((sizes.seq_len - 1) // tile.positions + 1) * row_blocks * entries
-
-
-@triton.jit
-def tile_of_v(number, sizes, tile: tl.constexpr, PER_BATCH: tl.constexpr):
-    """The `ProgramRows` of one of them, counted from 0."""
-    q_blocks, row_blocks, entries = count_row_blocks(sizes, tile.rows, PER_BATCH)
-    row_block, number = number % row_blocks, number // row_blocks
-    b, s_block = (number % entries).to(tl.int64), (number // entries).to(tl.int64)
-    is_k, row, row_exists, heads = rows_of_block(q_blocks + row_block, sizes, tile.rows, PER_BATCH)
-    first_s, later = s_block * tile.positions, tl.arange(0, tile.positions).to(tl.int64)
-    exists = (first_s + later < sizes.seq_len)[:, None, None] & row_exists[None, :, :]
-    return ProgramRows(is_k, first_s, later[:, None], row, b, heads, exists)
 
 
 @triton.jit

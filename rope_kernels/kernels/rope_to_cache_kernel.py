@@ -1,14 +1,13 @@
 """Rotate queries and keys, and write keys and values to their slots of a cache, in one launch.
 
-A program has rows of q, of k, or of v. With weights rows of q and k are normalized first, by the
-parts of `norm_rope_kernel`.
+A program has rows of q, of k, or of v. Rows are whole, by the parts of `norm_rope_kernel`.
 """
 
 import triton
 import triton.language as tl
 
 from .norm_angles import angles_of_tokens
-from .norm_arithmetic import computed, normalized_and_turned, turn_as_planned, weights_of
+from .norm_arithmetic import computed, turn_as_planned
 from .norm_rows import count_row_blocks, load_row, rows_of, rows_of_v, store_row, tile_of_rows
 from .values import GivenPositions, Memory, RowPointers, Sizes, Slots, Table
 
@@ -81,8 +80,6 @@ def rope_to_cache_kernel(
     k_cache_ptr,  # (blocks, page, h, d)
     v_cache_ptr,
     slots_ptr,  # (listed,) int32 or int64: block * page + place within it; negative: no slot
-    q_weight_ptr,  # (d,) or (h, d); or None
-    k_weight_ptr,
     table_ptr,  # angles or cosines, (b, s2, columns); or int64 frequencies, see `angle_from_turns`
     sin_ptr,  # sines, if the table holds cosines, or None
     cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, and the last ends; or None
@@ -104,12 +101,10 @@ def rope_to_cache_kernel(
     tile: tl.constexpr,  # `Tile`: how much a program takes
     order: tl.constexpr,  # `Order`: which tile it takes
     lookup: tl.constexpr,  # `Lookup`: how it finds cosines and sines
-    norm: tl.constexpr,  # `Norm`, or None
     steps: tl.constexpr,  # `Steps`: what the rotation rounds
     V_ALIGNED: tl.constexpr,  # bytes that divide every address of a row of v, as in `Order`
 ):
     STORED: tl.constexpr = q_ptr.dtype.element_ty
-    COMPUTED: tl.constexpr = tl.float64 if tl.float64 == STORED else tl.float32
     PACKED: tl.constexpr = cu_seqlens_ptr is not None
     BY_ONE_STORE: tl.constexpr = k_out_ptr is None and order.out_aligned == 0
     q, k = Memory(q_ptr, strides.q), Memory(k_ptr, strides.k)
@@ -133,9 +128,6 @@ def rope_to_cache_kernel(
         rows = rows_of(mine, q, k, order.per_batch, order.aligned)
         x = load_row(rows, head, head.reads_interleaved)
         slots = slots_of_tokens(tokens, slots_ptr, listed, cache_slots, page)
-        weights = None
-        if norm is not None:
-            weights = weights_of(mine, q_weight_ptr, k_weight_ptr, head, norm, COMPUTED)
         if PACKED:  # the barrier is explained in `rope_kernel`
             tl.debug_barrier()
 
@@ -144,14 +136,8 @@ def rope_to_cache_kernel(
         cos_sin = angles.cos_sin
         does_turn = angles.in_sequence if PACKED else None
 
-        exists = mine.exists
-        y = computed(x, exists, head)
-        if norm is None:
-            y = turn_as_planned(y, cos_sin, does_turn, lookup.inverse, steps, STORED)
-        else:
-            y, _rstd = normalized_and_turned(
-                y, None, exists, weights, cos_sin, does_turn, head, lookup, norm, steps, STORED
-            )
+        y = computed(x, mine.exists, head)
+        y = turn_as_planned(y, cos_sin, does_turn, lookup.inverse, steps, STORED)
 
         # Write q to its place and k to its slots; both by one store where they can.
         q_out, k_out = Memory(q_out_ptr, strides.q_out), Memory(k_out_ptr, strides.k_out)

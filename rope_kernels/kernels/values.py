@@ -151,7 +151,7 @@ class CacheStrides(NamedTuple):
 
 
 class SplitStrides(NamedTuple):
-    """The same, and (s, b, h, 1) of what has one number for each row."""
+    """The same, and of v's output."""
 
     q: Any
     k: Any
@@ -159,23 +159,19 @@ class SplitStrides(NamedTuple):
     q_out: Any
     k_out: Any
     v_out: Any
-    q_rstd: Any
-    k_rstd: Any
     table: Any
     ids: Any
 
 
 class NormBackwardStrides(NamedTuple):
-    """The same, of the backward's tensors."""
+    """The same as `NormStrides`, of the backward's tensors."""
 
     q_grad: Any
     k_grad: Any
-    v_grad: Any
     q: Any
     k: Any
     q_out: Any
     k_out: Any
-    v_out: Any
     q_rstd: Any
     k_rstd: Any
     q_sumsq: Any

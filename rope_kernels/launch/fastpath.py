@@ -68,9 +68,8 @@ def entry_of_call(
     Args:
         call: every argument, as it came.
         tables: what `call.freqs` holds.
-        beside: the tensors of `call.norm` and of `call.cache`.
-        recorded: whether autograd records a call with a norm or of a projection, whose kernel then
-            has more outputs.
+        beside: the tensors of `call.norm` or of `call.cache`.
+        recorded: whether autograd records a call with a norm, whose kernel then has more outputs.
     """
     if not ENABLED or call.fused is not True or is_traced() or is_transformed():
         return None
@@ -83,7 +82,7 @@ def entry_of_call(
     if call.cache is not None:
         signature.append(call.cache.return_k)
     if call.packed is not None:
-        signature += *call.packed, recorded
+        signature += call.packed
     tensors = *call.tensors, *tables, *beside
     if not (call.cu_seqlens is call.start_positions is call.position_ids is None):
         tensors += call.where

@@ -84,20 +84,8 @@ def plan_norm(tensors: ForwardTensors, rotation: Rotation, engine: Engine | None
     layout = layout_of(tensors, NormStrides, rotation, forward_tile, engine, per_head=per_head)
     wanted, special = wanted_forward(layout.facts), rotation.norm.like_model or per_head
     registers = max_registers(wanted, rotation, layout.facts, tensors.q.dtype, special, engine)
-    own = _norm_of(tensors, rotation, per_head, wanted.weights_last)
-    options = {"fp_fusion": own["steps"].fused, "max_registers": registers}
-    return _forward(FORWARD, layout, tensors, rotation, own, **options)
-
-
-def _norm_of(
-    tensors: ForwardTensors | CacheTensors | SplitTensors,
-    rotation: Rotation,
-    per_head: bool,
-    weights_last: bool,
-) -> dict[str, tuple]:
-    """The constants of a forward that normalizes."""
     rounds = roundings_of(tensors.q, tensors.q_weight, rotation)
-    values = Norm(
+    norm = Norm(
         eps=float(rotation.norm.eps),
         weight_offset=float(rotation.norm.weight_offset),
         dim=rotation.norm.dim,
@@ -105,20 +93,20 @@ def _norm_of(
         rounds_normal=rounds.normal,
         rounds_product=rounds.product,
         per_head=per_head,
-        weights_last=weights_last,
+        weights_last=wanted.weights_last,
     )
-    return {"norm": values, "steps": rounds.steps}
+    own = {"norm": norm, "steps": rounds.steps}
+    options = {"fp_fusion": rounds.steps.fused, "max_registers": registers}
+    return _forward(FORWARD, layout, tensors, rotation, own, **options)
 
 
 def plan_to_cache(tensors: CacheTensors, rotation: Rotation, engine: Engine | None = None) -> Plan:
     """Plan a launch that rotates, and writes into caches; arguments as in `plan_rope`."""
     engine = engine_of(tensors.q) if engine is None else engine
-    per_head = is_per_head(tensors.q_weight)
-    layout = layout_of(tensors, CacheStrides, rotation, forward_tile, engine, per_head=per_head)
-    own = _norm_or_none(tensors, rotation, per_head)
-    k_cache, v_cache = tensors.k_cache, tensors.v_cache
-    own["V_ALIGNED"] = alignment(tensors.v)
-    plan = _forward(TO_CACHE, layout, tensors, rotation, own, fp_fusion=own["steps"].fused)
+    layout = layout_of(tensors, CacheStrides, rotation, forward_tile, engine)
+    k_cache, v_cache, steps = tensors.k_cache, tensors.v_cache, steps_of(rotation)
+    own = {"steps": steps, "V_ALIGNED": alignment(tensors.v)}
+    plan = _forward(TO_CACHE, layout, tensors, rotation, own, fp_fusion=steps.fused)
     sizes = {name: size for name, size in plan.sizes.items() if name != "cp"}  # it has none
     sizes |= {
         "listed": tensors.slots.numel(),
@@ -138,23 +126,16 @@ def plan_split(
     `group` is that of `PackedFormat`. All tensors are views (s, b, h, d).
     """
     engine = engine_of(tensors.q) if engine is None else engine
-    per_head = is_per_head(tensors.q_weight)
-    layout = layout_of(tensors, SplitStrides, rotation, forward_tile, engine, per_head=per_head)
-    own = _norm_or_none(tensors, rotation, per_head)
+    layout = layout_of(tensors, SplitStrides, rotation, forward_tile, engine)
     groups = (0, group) if rotation.transpose else (group, 0)
-    own["packing"] = Packing(*groups, alignment(tensors.v), alignment(tensors.v_out))
-    own["TRANSPOSE"] = rotation.transpose
-    plan = _forward(SPLIT, layout, tensors, rotation, own, fp_fusion=own["steps"].fused)
+    steps = steps_of(rotation)
+    own = {
+        "steps": steps,
+        "packing": Packing(*groups, alignment(tensors.v), alignment(tensors.v_out)),
+        "TRANSPOSE": rotation.transpose,
+    }
+    plan = _forward(SPLIT, layout, tensors, rotation, own, fp_fusion=steps.fused)
     return replace(plan, programs=plan.programs + _programs_of_v(layout))
-
-
-def _norm_or_none(
-    tensors: CacheTensors | SplitTensors, rotation: Rotation, per_head: bool
-) -> dict[str, tuple | None]:
-    """The constants of a forward that may normalize."""
-    if rotation.norm is None:
-        return {"norm": None, "steps": steps_of(rotation)}
-    return _norm_of(tensors, rotation, per_head, weights_last=True)
 
 
 def _programs_of_v(layout: Layout) -> int:
@@ -254,7 +235,6 @@ def plan_backward(
     given_sums: bool,
     packed: bool,
     engine: Engine | None = None,
-    group: int | None = None,
 ) -> Plan:
     """Plan the launch that goes back through all rows. It does not look at partial sums.
 
@@ -265,25 +245,18 @@ def plan_backward(
         given_sums: the sums of squares came from elsewhere.
         packed: the ids are positions that the forward wrote.
         engine: what the plan is for; None: the engine that takes `tensors.q`.
-        group: that of the `PackedFormat` from which q, k and v came; None: they came by themselves.
     """
     engine = engine_of(tensors.q) if engine is None else engine
     per_head = is_per_head(tensors.q_weight)
-    # rows of a projection never lie in one dimension: dividing them into entries takes longer
-    per_batch = per_head or group is not None
     layout = layout_of(
-        tensors, NormBackwardStrides, rotation, backward_tile, engine, per_batch=per_batch
+        tensors, NormBackwardStrides, rotation, backward_tile, engine, per_batch=per_head
     )
     work, order, wanted = layout.work, layout.order, first_match(NORM_BACKWARD, layout.facts)
-    packing, of_v = None, 0
-    if group is not None:
-        packing = Packing(group, group, alignment(tensors.v_grad), alignment(tensors.v_out))
-        of_v = 0 if tensors.v_grad is None else _programs_of_v(layout)
     division = _divide(layout, wanted.programs_per_sm, tensors, wants_weights)
     rounds = roundings_of(tensors.q, tensors.q_weight, rotation)
     return Plan(
         kernel=BACKWARD,
-        programs=division.units * division.chunks + of_v,
+        programs=division.units * division.chunks,
         num_warps=work.num_warps,
         sizes=layout.sizes | {"cp": cp_of(rotation), "chunks": division.chunks},
         strides=layout.strides,
@@ -309,7 +282,6 @@ def plan_backward(
                 given=given_sums,
                 packed=packed,
             ),
-            "packing": packing,
         },
     )
 

@@ -108,8 +108,6 @@ class CacheTensors(NamedTuple):
     k_cache: Tensor
     v_cache: Tensor
     slots: Tensor
-    q_weight: Tensor | None
-    k_weight: Tensor | None
     table: Tensor
     sin: Tensor | None
     cu_seqlens: Tensor | None
@@ -126,11 +124,6 @@ class SplitTensors(NamedTuple):
     q_out: Tensor
     k_out: Tensor
     v_out: Tensor
-    q_weight: Tensor | None
-    k_weight: Tensor | None
-    q_rstd: Tensor | None
-    k_rstd: Tensor | None
-    positions: Tensor | None
     table: Tensor
     sin: Tensor | None
     cu_seqlens: Tensor | None
@@ -143,12 +136,10 @@ class BackwardTensors(NamedTuple):
 
     q_grad: Tensor
     k_grad: Tensor | None
-    v_grad: Tensor | None
     q: Tensor
     k: Tensor | None
     q_out: Tensor | None
     k_out: Tensor | None
-    v_out: Tensor | None
     q_weight: Tensor | None
     k_weight: Tensor | None
     q_rstd: Tensor
@@ -201,7 +192,7 @@ def with_elements(given: Tensors) -> Tensors | None:
     return given._replace(**left, **{k: None for _, k in pairs})
 
 
-_READ_WHOLE = "q", "k", "v", "q_grad", "k_grad", "v_grad"
+_READ_WHOLE = "q", "k", "v", "q_grad", "k_grad"
 _CONTIGUOUS = "q_weight", "k_weight", "cu_seqlens", "starts", "slots"
 _SUMS = ("q_sumsq", "q"), ("k_sumsq", "k")
 

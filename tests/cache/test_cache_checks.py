@@ -72,11 +72,6 @@ REFUSED = {
         TypeError,
         "slot_mapping has dtype float32",
     ),
-    "one weight": (
-        {"q_weight": lambda a: torch.ones(D, device=a["k"].device)},
-        ValueError,
-        "k_weight is None beside the other weight; accepted: both weights, or none",
-    ),
     "no positions": (
         {"position_ids": lambda a: None},
         ValueError,
@@ -195,10 +190,6 @@ def test_memory_that_overlaps_is_refused(fused, device):
             "v_cache": with_two_places(memory.shape, (16, 16, 8, 1), device)
         },
         r"freqs\[0\] shares memory with k_cache": {"freqs": (inside, table[1])},
-        "q_weight shares memory with v_cache": {
-            "q_weight": given["v_cache"].flatten()[:D],
-            "k_weight": torch.ones(D, device=device),
-        },
         "k_cache shares memory with v_cache": {
             "k_cache": torch.zeros(4, 4, KV_HEADS, D, device=device)[:3],
         },
@@ -222,19 +213,6 @@ def test_inference_tensors_are_refused_before_anything_is_written(device):
     assert not given["k_cache"].any()
     with torch.inference_mode():
         rope_to_cache(**given | {"q": q, "v_cache": v_cache, "inplace": True})
-
-
-@pytest.mark.parametrize("option", ({"eps": 0.1}, {"weight_offset": 1.0}, {"norm_after": True}))
-def test_options_of_a_norm_want_weights(option, device):
-    (name,) = option
-    with pytest.raises(ValueError, match=f"{name} is .* without q_weight and k_weight"):
-        rope_to_cache(**arguments(device), **option)
-
-
-def test_a_weight_that_is_no_tensor(device):
-    given = arguments(device)
-    with pytest.raises(TypeError, match="q_weight"):
-        rope_to_cache(**given, q_weight=given["q"].cpu().numpy()[0, 0], k_weight=given["q"][0, 0])
 
 
 def test_nothing_is_read_back_in_plain_pytorch(device):

@@ -2,13 +2,12 @@
 
 Only facts are theirs: sizes, layouts, and how slots and pages are drawn. They compare with
 a tolerance, or with other kernels of their own. Here a loop in plain PyTorch says what q, k and
-both whole caches hold: the same bits. Where the kernel fuses products or normalizes, q and k may be
-one rounding apart. On the CPU there are fewer tokens, heads and blocks. Left out is what
+both whole caches hold: the same bits. Where the kernel fuses products, q and k may be one rounding
+apart. On the CPU there are fewer tokens, heads and blocks. Left out is what
 `rope_to_cache` does not have: latent attention (MLA), and caches of other dtypes. The sources:
 
 - vLLM (vllm-project/vllm) 0022859, tests/kernels/attention/test_cache.py;
 - vLLM 386e7cf (pull request 43355), tests/kernels/attention/test_fused_rope_kvcache.py;
-- vLLM 56b3986 (pull request 57682), tests/kernels/core/test_fused_qk_norm_rope_kvcache.py;
 - flashinfer (flashinfer-ai/flashinfer) fb28d72, tests/attention/test_page.py there,
   and tests/trace/test_append_paged_kv_cache_reference_correctness.py.
 """
@@ -63,11 +62,9 @@ def new_caches(layout, blocks, page, heads, d, dtype, device):
 # what a call should do
 
 
-def turned(x, table, ids, weight=None, eps=0.0, interleaved=False):
-    """In fp32: RMS norm, if there is a weight; then the first elements of each head turn."""
+def turned(x, table, ids, interleaved=False):
+    """In fp32: the first elements of each head turn."""
     x = x.float()
-    if weight is not None:
-        x = x * (x.square().mean(-1, keepdim=True) + eps).rsqrt() * weight.float()
     cos, sin = (column[ids.long()][:, None].float() for column in table)
     turns, stays = x.tensor_split([2 * cos.shape[-1]], dim=-1)
     a, b = (turns[..., ::2], turns[..., 1::2]) if interleaved else turns.chunk(2, dim=-1)
@@ -88,9 +85,9 @@ def assert_writes(qkv, table, ids, caches, slots, where=None, **options):
         return_k=True,
     )
     eps = 0 if options["rounding"] else torch.finfo(qkv[0].dtype).eps
-    of_both = {name: options[name] for name in ("eps", "interleaved") if name in options}
-    for x, before_call, name in zip(got, given, ("q_weight", "k_weight"), strict=False):
-        wanted = turned(before_call, table, ids, options.get(name), **of_both).to(x.dtype)
+    interleaved = options.get("interleaved", False)
+    for x, before_call in zip(got, given, strict=False):
+        wanted = turned(before_call, table, ids, interleaved).to(x.dtype)
         torch.testing.assert_close(x, wanted, rtol=eps, atol=1e-5 if eps else 0)
     assert all(torch.equal(x, y) for x, y in zip(qkv, given, strict=True))  # nothing in place
     for cache, wanted, rows in zip(caches, before, (got[1], given[2]), strict=True):
@@ -133,30 +130,6 @@ def test_vllm_fused_rope_and_cache(dtype, kv_heads, interleaved, tokens, device)
     table = torch.randn(POSITIONS, 128, device=device).to(dtype).chunk(2, dim=-1)
     caches = new_caches("2BNH", 256, 16, kv_heads, 128, dtype, device)
     assert_writes(qkv, table, ids, caches, slots, interleaved=interleaved)
-
-
-TOKENS = (1, 0, 0), (5, 0, 0), (300, 0, 0), (2048, 0, 0), (64, 7, 0), (64, 0, 24), (300, 5, 10)
-SHAPES = (32, 8, 128, 128), (16, 4, 64, 64), (8, 2, 256, 256), (8, 8, 128, 128), (32, 8, 128, 64)
-
-
-@cover(dtype=HALF, interleaved=BOTH, shape=SHAPES, tokens=TOKENS)
-def test_vllm_norm_rope_and_cache(dtype, interleaved, shape, tokens, device):
-    """56b3986, test_fused_qk_norm_rope_kvcache.py: (heads, kv heads, d, rotary_dim), blocks of 16.
-
-    `tokens`: all; those with a slot of -1, as a CUDA graph pads them; those without an entry in
-    `slot_mapping`. Tokens that are not written turn all the same.
-    """
-    (heads, kv_heads, d, rotary_dim), (tokens, padded, missing) = shape, tokens
-    tokens, heads, kv_heads = small(tokens, device), few(heads, device), few(kv_heads, device)
-    blocks = -(-tokens // 16) + 2
-    slots = pick(tokens - min(missing, tokens // 2), 16 * blocks, device)
-    slots[len(slots) - padded :] = -1
-    q_weight, k_weight = (0.1 * torch.randn(2, d, device=device) + 1).to(dtype)
-    qkv = random_qkv(tokens, heads, kv_heads, d, dtype, device)
-    caches = new_caches("BHN2", blocks, 16, kv_heads, d, dtype, device)  # a key beside its value
-    table, ids = cos_sin(rotary_dim, dtype, device), pick(tokens, POSITIONS, device)
-    norm = {"q_weight": q_weight, "k_weight": k_weight, "eps": 1e-6, "rounding": None}
-    assert_writes(qkv, table, ids, caches, slots, **norm, interleaved=interleaved)
 
 
 # flashinfer

@@ -5,7 +5,7 @@ import torch
 
 from inputs import angles, contiguous, packed_qkv, sliced_with_offset
 from pairwise import cover
-from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_qk, rope_to_cache
+from rope_kernels import RotaryPositionEmbedding, rope_qk, rope_to_cache
 from rope_kernels.launch import launch
 
 T, HEADS, KV_HEADS, D, PAGE = 13, 5, 3, 24, 4
@@ -102,20 +102,12 @@ def assert_same(got, wanted):
     layout=(contiguous, packed_qkv, sliced_with_offset),
     return_k=(False, True),
     inplace=(False, True),
-    weights=(False, True),
 )
-def test_every_layout(cache, dtype, kind, layout, return_k, inplace, weights, device):
+def test_every_layout(cache, dtype, kind, layout, return_k, inplace, device):
     sample = Sample(device, dtype, cache, kind, layout=layout)
-    options, given = {}, (sample.q.clone(), sample.k.clone())
-    if weights:
-        options = {f"{x}_weight": torch.rand(D, device=device).to(dtype) + 0.5 for x in "qk"}
-        rotated = qk_norm_rope(
-            *(*given, *options.values(), sample.freqs, "thd"), **sample.where, eps=1e-3
-        )
-        options["eps"] = 1e-3
-    else:
-        rotated = rope_qk(*given, sample.freqs, "thd", **sample.where)
-    options |= {"return_k": return_k, "inplace": inplace}
+    given = sample.q.clone(), sample.k.clone()
+    rotated = rope_qk(*given, sample.freqs, "thd", **sample.where)
+    options = {"return_k": return_k, "inplace": inplace}
     returned = sample.call(**options)
     sample.check(rotated, returned, **options)
     q = returned[0] if return_k else returned
@@ -162,17 +154,6 @@ def test_every_rotation(options, freqs, where, fused, device):
         options.setdefault("rounding", "once")
     rotated = rope_qk(sample.q, sample.k, sample.freqs, "thd", **sample.where, **options)
     sample.check(rotated, sample.call(**options))
-
-
-def test_norm_after_with_an_offset_for_each_head(device):
-    sample = Sample(device, torch.bfloat16)
-    weights = [torch.randn(h, D, device=device).bfloat16() for h in (HEADS, KV_HEADS)]
-    options = {"norm_after": True, "weight_offset": 1.0, "rounding": "model_cast_last"}
-    rotated = qk_norm_rope(
-        *(sample.q, sample.k, *weights, sample.freqs, "thd"), **sample.where, **options
-    )
-    q_weight, k_weight = weights
-    sample.check(rotated, sample.call(q_weight=q_weight, k_weight=k_weight, **options))
 
 
 @pytest.mark.parametrize("d", (2, 20, 128, 256))
@@ -224,8 +205,7 @@ def test_one_launch(device, monkeypatch, whole_way):
     launched, run = [], launch.run
     monkeypatch.setattr(launch, "run", lambda *x: launched.append(x[0].kernel) or run(*x))
     sample = Sample(device)
-    weight = torch.ones(D, device=device)
-    sample.call(return_k=True, q_weight=weight, k_weight=weight)
+    sample.call(return_k=True)
     assert launched == ["rope_to_cache_kernel"]
 
 

@@ -118,15 +118,13 @@ def write_into_a_cache() -> Tensor:
 
 
 def split_a_projection(packing: Packing = "grouped") -> Tensor:
-    """Into attention's format, normalized."""
-    qkv, weight = torch.randn(B, S, (H + 2) * D, requires_grad=True), torch.ones(D)
+    """Into attention's format."""
+    qkv = torch.randn(B, S, (H + 2) * D, requires_grad=True)
     q, k, v = split_qkv_rope(
         *(qkv, RotaryPositionEmbedding(D), H, 1),
         packing=packing,
         tensor_format="bshd",
         output_format="bhsd",
-        q_weight=weight,
-        k_weight=weight,
     )
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
 
