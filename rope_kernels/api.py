@@ -264,8 +264,9 @@ def norm_rope(
 
     y = rope(x / sqrt(mean(x^2) + eps) * (weight_offset + weight)), in one kernel: x is read once,
     y is written once. The mean is over the whole head dimension, elements that do not turn too.
-    Differentiable in `t`, `weight`, `sumsq` and `freqs`, as often as you like. Gradients of weights
-    are summed in fp32 in a fixed order: the bits are the same in every run on the same GPU.
+    Differentiable once in `t`, `weight`, `sumsq` and `freqs`; with `fused=False` as often as you
+    like. Gradients of weights are summed in fp32 in a fixed order: the bits are the same in every
+    run on the same GPU.
 
     Args:
         t: as in `apply_rotary_pos_emb`; what is not named here is as there.

@@ -51,6 +51,22 @@ class NormRopeFunction(torch.autograd.Function):
 apply_to_plain_tensors = super(torch.autograd.Function, NormRopeFunction).apply
 
 
+class OnceDifferentiable(torch.autograd.Function):
+    """Gradients as they are, with an error for whoever differentiates them.
+
+    PyTorch's `once_differentiable` cuts them off from the inputs: `torch.autograd.grad` of a loss
+    with a penalty on them then lacks the penalty's gradient, silently.
+    """
+
+    @staticmethod
+    def forward(ctx, found, *given):
+        return found
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise RuntimeError("a norm's gradient has no derivative here; fused=False has them all")
+
+
 class Rows(NamedTuple):
     """The tensors of one launch that may want a gradient."""
 
@@ -90,7 +106,7 @@ def gradients(
 ) -> tuple[Gradients, Gradients, Gradients]:
     """Gradients of the tensors, of the weights and of the sums of squares, as far as `wanted`.
 
-    Second derivatives are those of `reference.norm_rope`, by PyTorch.
+    Of many `grads` at once, in a batch, they are those of `reference.norm_rope`, by PyTorch.
 
     Args:
         ctx: after `keep_norm`.
@@ -116,26 +132,30 @@ def gradients(
             asked.setdefault(what, []).append(i)
     if not asked:
         return found
+    given = Rows(tensors, weights, sums)
     # a graph that was traced without gradients has no rstds, and may be run with some
-    by_kernel = rstds and not torch.is_grad_enabled()
-    if not (by_kernel and (is_traced() or all(map(has_memory, grads)))):
-        return _differentiable(grads, Rows(tensors, weights, sums), rotation)
+    if not (rstds and (is_traced() or all(map(has_memory, grads)))):
+        return _by_pytorch(grads, given, rotation)
     for what, which in asked.items():
         rows = grads, tensors, rstds, weights, sums
         if len(which) < n:
             rows = [[row[i] for i in which] if row else row for row in rows]
-        *given, own_weights, own_sums = rows
+        *own, own_weights, own_sums = rows
         outs, of_weights, of_sums = run(
-            *given, positions, own_weights, rotation, len(own_sums) > 0, what
+            *own, positions, own_weights, rotation, len(own_sums) > 0, what
         )
         of_sums = [g.sum_to_size(x.shape) for g, x in zip(of_sums, own_sums, strict=False)]
         for row, computed in zip(found, (outs, of_weights, of_sums), strict=True):
             for i, gradient in zip(which, computed, strict=False):
                 row[i] = gradient
+    if torch.is_grad_enabled():
+        flat = tuple([x for row in found for x in row])
+        flat = OnceDifferentiable.apply(flat, *[x for row in given for x in row], *grads)
+        found = _like_rows(flat, given)
     return found
 
 
-def _differentiable(
+def _by_pytorch(
     grads: Sequence[Tensor | None], rows: Rows, rotation: Rotation
 ) -> tuple[Gradients, Gradients, Gradients]:
     """The gradients as PyTorch computes them."""

@@ -51,7 +51,7 @@ def norm_rope_by_operator(
     rotation: Rotation,
     inplace: bool,
 ) -> tuple[Tensor, ...]:
-    """`launch.norm_rope` as an operator, differentiable as often as you like.
+    """`launch.norm_rope` as an operator, differentiable.
 
     In place it is for calls that autograd does not record; `check_norm_call` refuses the others.
     """
