@@ -72,6 +72,7 @@ def apply_rotary_pos_emb(
         tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd' (packed sequences).
         fused: True: one kernel, fp32 math (fp64 for fp64 `t`), one rounding; cos and sin of angles
             up to 10^7 radians to 2e-7, and to 5e-7 for fp16 and bf16, where a GPU computes them.
+            Where `freqs` requires a gradient: plain PyTorch that rounds where the kernel does.
             False: plain PyTorch that rounds cos and sin to `t.dtype` first, as TransformerEngine's
             unfused function; unless `rounding` says otherwise.
         cu_seqlens: for 'thd' alone, (sequences + 1,), int32 or int64: where each sequence starts,
@@ -109,7 +110,7 @@ def apply_rotary_pos_emb(
             each product is rounded, and their sum; so are cos and sin of angles. 'upcast': as
             'once', but nothing is fused. 'promoted': forward as 'upcast', gradients as 'model'.
             'model' means 'promoted' where the dtype of (cos, sin) is not that of `t`, as in
-            autocast. Gradients of `freqs` are summed in fp32, whatever it is.
+            autocast.
 
     Returns:
         A contiguous tensor of the shape and dtype of `t`, or `t` itself with `inplace`. Tokens past

@@ -151,7 +151,9 @@ def _rotate(
     entry: Entry | None,
 ) -> tuple[Tensor, ...]:
     """Rotate checked tensors by the route chosen, with the derivatives that autograd wants."""
-    recorded = wants_grad((*tensors, rotation.table, rotation.sin))
+    recorded = wants_grad(tensors)
+    if wants_grad((rotation.table, rotation.sin)):
+        route = PYTORCH  # the kernel has no gradient of a table
     if inplace and (route is PYTORCH or (route is OPERATOR and recorded)):
         return _rotate_and_copy(tensors, rotation, route)
     if route is PYTORCH:
@@ -181,7 +183,7 @@ def _launch_recorded(
     tensors: tuple[Tensor, ...], rotation: Rotation, inplace: bool, entry: Entry | None
 ) -> tuple[Tensor, ...]:
     """Launch the kernel as a Function of autograd."""
-    inputs = *q_and_k(tensors), rotation.table, rotation.sin, rotation, inplace, entry
+    inputs = *q_and_k(tensors), rotation, inplace, entry
     outs = rope_function.apply_to_plain_tensors(*inputs, _rotate_gradients)
     return tensors if inplace else outs
 

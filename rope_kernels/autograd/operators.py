@@ -38,7 +38,7 @@ def rotate_by_operator(
     """
     if not inplace:
         return tuple(_rotate_op(tensors, *_values_of(rotation)))
-    if wants_grad((*tensors, rotation.table, rotation.sin)):
+    if wants_grad(tensors):
         raise RuntimeError("a traced rotation in place has no gradient; rotate into new memory")
     _rotate_inplace_op(tensors, *_values_of(rotation))
     return tensors
@@ -214,9 +214,8 @@ def _keep_rotation(ctx, inputs, output):
 
 def _backward_of_rotation(ctx, grads):
     needed = ctx.needs_input_grad[0]
-    found, table, sin = rope_function.gradients(ctx, grads, needed, rotate_by_operator)
-    of_fields = {"table": table, "sin": sin}
-    return found, *[of_fields.get(name) for name in _OWN_FIELDS]
+    found = rope_function.gradients(ctx, grads, needed, rotate_by_operator)
+    return found, *[None] * len(_OWN_FIELDS)
 
 
 _rotate_op.register_autograd(_backward_of_rotation, setup_context=_keep_rotation)

@@ -125,7 +125,8 @@ class Rotation:
             if self.on_the_fly:
                 tables = [radians(self.table, position[..., None], dtype)]
             else:
-                tables = [_rows_at(x, position) for x in self.tables]
+                # cast first: the gradient of a row adds up that of all tokens before it is rounded
+                tables = [_rows_at(x.to(dtype), position) for x in self.tables]
         cos, sin = tables[0].to(dtype), tables[-1].to(dtype)
         if self.sin is None:
             cos, sin = cos.cos(), sin.sin()
