@@ -267,7 +267,7 @@ def norm_rope(
     y is written once. The mean is over the whole head dimension, elements that do not turn too.
     Differentiable once in `t`, `weight`, `sumsq` and `freqs`; with `fused=False` as often as you
     like. Gradients of weights are summed in fp32 in a fixed order: the bits are the same in every
-    run on the same GPU.
+    run on the same GPU. Under a trace, as of `torch.compile`, it is plain PyTorch.
 
     Args:
         t: as in `apply_rotary_pos_emb`; what is not named here is as there.

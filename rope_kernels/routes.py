@@ -10,8 +10,6 @@ from . import reference
 from .autograd import norm_function, rope_function, split_function
 from .autograd.norm_function import Rows
 from .autograd.operators import (
-    norm_rope_backward_by_operator,
-    norm_rope_by_operator,
     rope_to_cache_by_operator,
     rotate_by_operator,
     split_qkv_rope_backward_by_operator,
@@ -210,8 +208,9 @@ def _normalize_and_rotate(
     call: Call, rotation: Rotation, route: Route, recorded: bool, entry: Entry | None
 ) -> tuple[Tensor, ...]:
     """Normalize and rotate the tensors of a checked call: in one launch, or in one for each."""
-    if wants_grad((rotation.table, rotation.sin)):
-        route = PYTORCH  # the kernels have no gradient of a table
+    # a norm has no operator, for compilers fuse PyTorch's, and no kernel has a gradient of a table
+    if route is OPERATOR or wants_grad((rotation.table, rotation.sin)):
+        route = PYTORCH
     if entry is not None and entry.launch is not None:
         rotation.norm = entry.norm
         return _normalize(_rows_of(call), rotation, route, call.inplace, recorded, entry)
@@ -281,22 +280,14 @@ def _normalize(
         for t, out in zip(rows.tensors, outs, strict=True):
             t.copy_(out)
         return rows.tensors
-    if route is OPERATOR:
-        return norm_rope_by_operator(*rows, rotation, inplace)
     # q's launch may need no gradient when k's does
     if recorded and wants_grad([x for row in rows for x in row]):
         inputs = *norm_function.inputs_of(rows), rotation, entry
-        return norm_function.apply_to_plain_tensors(*inputs, _take_gradients_back)
+        return norm_function.apply_to_plain_tensors(*inputs)
     outs, _, _ = launch.norm_rope(*rows, rotation, inplace, False, entry)
     if inplace:
         _count_as_written(outs)
     return outs
-
-
-def _take_gradients_back(*given):
-    """A backward may be traced when the forward was not."""
-    run = norm_rope_backward_by_operator if is_traced() else launch.norm_rope_backward
-    return run(*given)
 
 
 # A rotation, and a write into caches

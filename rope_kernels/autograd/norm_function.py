@@ -1,6 +1,6 @@
 """What autograd does with a normalized rotation: one launch forward, a few backward."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -21,13 +21,10 @@ Gradients = list[Tensor | None]
 
 
 class NormRopeFunction(torch.autograd.Function):
-    """y = rope(weight * x / rms(x)), or the norm after the rotation. For eager calls.
-
-    A traced forward takes the operator of `operators.py`, which has the same gradients.
-    """
+    """y = rope(weight * x / rms(x)), or the norm after the rotation. For eager calls."""
 
     @staticmethod
-    def forward(ctx, q, k, q_weight, k_weight, q_sumsq, k_sumsq, rotation, entry, run_backward):
+    def forward(ctx, q, k, q_weight, k_weight, q_sumsq, k_sumsq, rotation, entry):
         tensors = (q,) if k is None else (q, k)
         n = len(tensors)
         weights = () if q_weight is None else (q_weight, k_weight)[:n]
@@ -35,15 +32,14 @@ class NormRopeFunction(torch.autograd.Function):
         rows = Rows(tensors, weights, sumsqs)
         found = launch.norm_rope(*rows, rotation, False, True, entry)
         keep_norm(ctx, rows, found, rotation)
-        ctx.run_backward = run_backward
         return found[0]
 
     @staticmethod
     def backward(ctx, *grads):
         needs, counts = ctx.needs_input_grad, ctx.counts
         wanted = [needs[2 * i : 2 * i + n] for i, n in enumerate(counts[:3])]
-        found = gradients(ctx, grads, wanted, ctx.run_backward)
-        return *q_and_k(found[0]), *q_and_k(found[1]), *q_and_k(found[2]), None, None, None
+        found = gradients(ctx, grads, wanted)
+        return *q_and_k(found[0]), *q_and_k(found[1]), *q_and_k(found[2]), None, None
 
 
 # `NormRopeFunction.apply` without its search for wrappers of torch.func, which `choose_route` has
@@ -76,16 +72,9 @@ class Rows(NamedTuple):
 
 
 def keep_norm(
-    ctx,
-    rows: Rows,
-    found: tuple[Tensors, Tensors, Tensor | None],
-    rotation: Rotation,
-    beside: Tensors = (),
+    ctx, rows: Rows, found: tuple[Tensors, Tensors, Tensor | None], rotation: Rotation
 ) -> None:
-    """Save what `gradients` needs: x, 1 / rms of each row, and positions of packed tokens.
-
-    `beside` are outputs that only the backward uses.
-    """
+    """Save what `gradients` needs: x, 1 / rms of each row, and positions of packed tokens."""
     outs, rstds, positions = found
     tensors, weights, sumsqs = rows
     ctx.counts = len(tensors), len(weights), len(sumsqs), len(rstds)
@@ -95,31 +84,27 @@ def keep_norm(
         if not (tensors[i].requires_grad or any([x[i].requires_grad for x in rows[1:] if x]))
     ]
     saved = *tensors, *weights, *sumsqs, *rstds, positions
-    keep(ctx, rotation, saved, [*frozen, *beside])
+    keep(ctx, rotation, saved, frozen)
 
 
 def gradients(
-    ctx,
-    grads: Sequence[Tensor | None],
-    wanted: Sequence[Sequence[bool]],
-    run: Callable,
+    ctx, grads: Sequence[Tensor | None], wanted: Sequence[Sequence[bool]]
 ) -> tuple[Gradients, Gradients, Gradients]:
     """Gradients of the tensors, of the weights and of the sums of squares, as far as `wanted`.
 
-    Of many `grads` at once, in a batch, they are those of `reference.norm_rope`, by PyTorch.
+    In a trace, and of many `grads` at once, in a batch, they are those of `reference.norm_rope`, by
+    PyTorch.
 
     Args:
         ctx: after `keep_norm`.
         grads: of the outputs; None of what nobody used.
         wanted: for each of the three: of which gradients are wanted.
-        run: `launch.norm_rope_backward`, or the operator of it.
     """
     rotation, saved = kept(ctx)
     saved = iter(saved)
     tensors, weights, sums, rstds = [tuple(islice(saved, count)) for count in ctx.counts]
     (positions,) = saved
     n = len(tensors)
-    grads = grads[:n]  # an operator returns more than the results
     found: tuple[Gradients, ...] = [None] * n, [None] * len(weights), [None] * len(sums)
     asked: dict[Wanted, list[int]] = {}  # q and k are of one launch unless they want other things
     for i in range(n):
@@ -133,15 +118,14 @@ def gradients(
     if not asked:
         return found
     given = Rows(tensors, weights, sums)
-    # a graph that was traced without gradients has no rstds, and may be run with some
-    if not (rstds and (is_traced() or all(map(has_memory, grads)))):
+    if is_traced() or not all(map(has_memory, grads)):
         return _by_pytorch(grads, given, rotation)
     for what, which in asked.items():
         rows = grads, tensors, rstds, weights, sums
         if len(which) < n:
             rows = [[row[i] for i in which] if row else row for row in rows]
         *own, own_weights, own_sums = rows
-        outs, of_weights, of_sums = run(
+        outs, of_weights, of_sums = launch.norm_rope_backward(
             *own, positions, own_weights, rotation, len(own_sums) > 0, what
         )
         of_sums = [g.sum_to_size(x.shape) for g, x in zip(of_sums, own_sums, strict=False)]
