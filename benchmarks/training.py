@@ -53,10 +53,9 @@ MODELS = {  # the name in README -> classes of transformers, options
     "GLM4": ("Glm4Config", "Glm4ForCausalLM", {"num_key_value_heads": 2}),
     "GLM4-MoE, dense": ("Glm4MoeConfig", "Glm4MoeForCausalLM", GLM4_MOE),
     "Gemma 3": ("Gemma3TextConfig", "Gemma3ForCausalLM", {}),
-    "OLMo 2": ("Olmo2Config", "Olmo2ForCausalLM", {}),
     "DeepSeek V3, dense": ("DeepseekV3Config", "DeepseekV3ForCausalLM", DEEPSEEK),
 }
-WITH_NORMS = "Qwen3", "GLM4-MoE, dense", "Gemma 3", "OLMo 2"
+WITH_NORMS = "Qwen3", "GLM4-MoE, dense", "Gemma 3"
 MORE = {
     "HunYuan": ("HunYuanDenseV1Config", "HunYuanDenseV1ForCausalLM", {}),
     "Exaone 4": ("Exaone4Config", "Exaone4ForCausalLM", {"sliding_window": 64}),

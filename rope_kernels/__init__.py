@@ -17,7 +17,6 @@ from .call.formats import TensorFormat
 from .call.packed_format import Packing
 from .call.positions import CpOrder
 from .embedding import RotaryPositionEmbedding
-from .reference import sum_of_squares
 
 __version__ = "0.1.0"
 __all__ = [
@@ -39,5 +38,4 @@ __all__ = [
     "rope_to_cache",
     "rotate_half",
     "split_qkv_rope",
-    "sum_of_squares",
 ]

@@ -257,22 +257,19 @@ def norm_rope(
     weight_offset: float = 0.0,
     norm_after: bool = False,
     rounding: NormRounding | None = None,
-    sumsq: Tensor | None = None,
-    norm_dim: int | None = None,
     **options: Unpack[SharedOptions],
 ) -> Tensor:
     """Normalize each row by its root mean square, multiply it by a weight, and rotate it.
 
     y = rope(x / sqrt(mean(x^2) + eps) * (weight_offset + weight)), in one kernel: x is read once,
     y is written once. The mean is over the whole head dimension, elements that do not turn too.
-    Differentiable once in `t`, `weight`, `sumsq` and `freqs`; with `fused=False` as often as you
+    Differentiable once in `t`, `weight` and `freqs`; with `fused=False` as often as you
     like. Gradients of weights are summed in fp32 in a fixed order: the bits are the same in every
     run on the same GPU. Under a trace, as of `torch.compile`, it is plain PyTorch.
 
     Args:
         t: as in `apply_rotary_pos_emb`; what is not named here is as there.
-        weight: (d,), or (h, d) with a weight for each head; the dtype of `t`, or fp32. None: no
-            product.
+        weight: (d,), the dtype of `t`, or fp32. None: no product.
         freqs: as there. With one that requires a gradient all is computed in plain PyTorch.
         eps: is added to the mean of squares.
         weight_offset: is added to the weight: 1 for Gemma 3, Qwen 3.5 and Qwen 3 Next.
@@ -286,11 +283,6 @@ def norm_rope(
             added in another order than PyTorch's: of 10 000 elements 1 may differ in bf16, 3 in
             fp16, by one unit. Gradients are computed in fp32 with the same cos and sin, and rounded
             once. `fused=False` has the model's bits; its gradients go back through all roundings.
-        sumsq: sums of squares, fp32 (fp64 for fp64 `t`), of shape `t.shape[:-1]`, or with h = 1 if
-            all heads share one. Then rows are divided by sqrt(sumsq / norm_dim + eps). For a norm
-            over all heads, as in OLMo 2 and MiniMax: sum `sum_of_squares(t)` over heads, and over
-            ranks if they share the heads.
-        norm_dim: number of squares in `sumsq`; None: d, unless all heads share a sum.
         fused: False: plain PyTorch.
         inplace: overwrite `t`, all of it, and return it. Without gradients.
 
@@ -315,11 +307,9 @@ def norm_rope(
     refuse_unknown(norm_rope, options, SharedOptions)
     norm = NormCall(
         weights=(weight,),
-        sumsqs=(sumsq,),
         eps=eps,
         weight_offset=weight_offset,
         norm_after=norm_after,
-        norm_dim=norm_dim,
     )
     call = Call(
         tensors=(t,),
@@ -345,23 +335,17 @@ def qk_norm_rope(
     weight_offset: float = 0.0,
     norm_after: bool = False,
     rounding: NormRounding | None = None,
-    sumsq: tuple[Tensor, Tensor] | None = None,
-    norm_dim: int | tuple[int, int] | None = None,
     **options: Unpack[SharedOptions],
 ) -> tuple[Tensor, Tensor]:
-    """Normalize and rotate queries and keys: one launch forward, at most two backward.
+    """Normalize and rotate queries and keys: one launch forward, two backward.
 
-    Backward it may be three where weights have shape (h, d), and q and k take launches of their own
-    where autograd wants other gradients of q than of k.
+    Backward q and k take launches of their own where autograd wants other gradients of q than of k.
 
     Args:
         q: queries, as `t` in `norm_rope`; what is not named here is as there.
         k: keys, like `q` but for the number of heads and the strides.
-        q_weight, k_weight: as `weight` there. If they differ in dtype or in number of dimensions,
-            or one is None, q and k take a launch each.
-        sumsq: sums of squares of q and of k, as there.
-        norm_dim: one number for both, or a pair, which q and k with shared sums and other numbers
-            of heads need. With two different numbers they take a launch each.
+        q_weight, k_weight: as `weight` there. If they differ in dtype, or one is None, q and k take
+            a launch each.
 
     Returns:
         (q, k), each as `norm_rope` returns it, but for the order in which squares are added: a tile
@@ -377,17 +361,11 @@ def qk_norm_rope(
         (torch.Size([3, 1, 8, 64]), torch.Size([3, 1, 2, 64]))
     """
     refuse_unknown(qk_norm_rope, options, SharedOptions)
-    if sumsq is None:
-        sumsq = None, None
-    elif not (isinstance(sumsq, (tuple, list)) and len(sumsq) == 2):
-        raise bad(f"sumsq is {type(sumsq).__name__}", "None, or a pair of tensors", TypeError)
     norm = NormCall(
         weights=(q_weight, k_weight),
-        sumsqs=tuple(sumsq),
         eps=eps,
         weight_offset=weight_offset,
         norm_after=norm_after,
-        norm_dim=norm_dim,
     )
     call = Call(
         tensors=(q, k),

@@ -76,7 +76,7 @@ def rotate_call(call: Call) -> tuple[Tensor, ...]:
     tensors, tables, norm = call.tensors, tables_of(call.freqs), call.norm
     beside, recorded = (), None
     if norm is not None:
-        beside = norm.tensors
+        beside = norm.weights
         recorded = wants_grad((*tensors, *beside))
     entry = fastpath.entry_of_call(call, tables, beside, recorded)
     if entry is not None and entry.launch is not None:
@@ -214,34 +214,25 @@ def _normalize_and_rotate(
     if entry is not None and entry.launch is not None:
         rotation.norm = entry.norm
         return _normalize(_rows_of(call), rotation, route, call.inplace, recorded, entry)
-    launches = launches_of(call)
+    launches, rotation.norm = launches_of(call), normalization_of(call)
     if entry is not None:
-        entry.norm = launches[0][1]
+        entry.norm = rotation.norm
     alone, outs = entry if len(launches) == 1 else None, ()
-    for rows, norm in launches:
-        with_norm = replace(rotation, norm=norm)
-        outs += _normalize(rows, with_norm, route, call.inplace, recorded, alone)
+    for rows in launches:
+        outs += _normalize(rows, rotation, route, call.inplace, recorded, alone)
     return outs
 
 
-def launches_of(call: Call) -> list[tuple[Rows, Normalization]]:
-    """What a checked call normalizes in one launch: q and k together, unless they differ.
-
-    A kernel has one kind of weight, and divides sums by one number.
-    """
-    weights, sumsqs = call.norm.weights, call.norm.sumsqs
-    norms = [normalization_of(call, i) for i in range(len(call.tensors))]
-    kinds = {None if w is None else (w.dtype, w.dim()) for w in weights}
-    # All else is the call's. Comparing whole norms, torch 2.11 compiles a graph for each size.
-    if len(kinds) == 1 and norms[0].dim == norms[-1].dim:
-        return [(_rows_of(call), norms[0])]
-    rows = zip(call.tensors, weights, sumsqs, strict=True)
-    rows = [Rows((t,), _given((weight,)), _given((sumsq,))) for t, weight, sumsq in rows]
-    return list(zip(rows, norms, strict=True))
+def launches_of(call: Call) -> list[Rows]:
+    """What a checked call normalizes in one launch: both tensors, if their weights are alike."""
+    weights = call.norm.weights
+    if len({None if w is None else w.dtype for w in weights}) == 1:
+        return [_rows_of(call)]
+    return [Rows((t,), _given((w,))) for t, w in zip(call.tensors, weights, strict=True)]
 
 
-def normalization_of(call: Call, i: int) -> Normalization:
-    """How a checked call normalizes its tensor number `i`."""
+def normalization_of(call: Call) -> Normalization:
+    """How a checked call normalizes."""
     norm = call.norm
     # no model rounds before it multiplies by a weight with an offset
     with_offset = call.rounding == "model" and norm.weight_offset != 0
@@ -251,13 +242,12 @@ def normalization_of(call: Call, i: int) -> Normalization:
         after=norm.norm_after,
         like_model=call.rounding in LIKE_MODELS,
         casts_last=with_offset or call.rounding == CAST_LAST,
-        dim=norm.norm_dims[i] or call.tensors[i].shape[-1],
     )
 
 
 def _rows_of(call: Call) -> Rows:
     """The tensors of a call that takes one launch."""
-    return Rows(call.tensors, _given(call.norm.weights), _given(call.norm.sumsqs))
+    return Rows(call.tensors, _given(call.norm.weights))
 
 
 def _given(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:

@@ -69,41 +69,20 @@ class NormCall:
     """The arguments that say how rows are normalized, as they came."""
 
     weights: tuple[Tensor | None, ...]  # as many as tensors
-    sumsqs: tuple[Tensor | None, ...]  # as many as tensors
     eps: float
     weight_offset: float
     norm_after: bool
-    norm_dim: int | tuple[int, int] | None
-
-    @property
-    def tensors(self) -> tuple[Tensor | None, ...]:
-        """Weights and sums, beside the tensors to normalize."""
-        return *self.weights, *self.sumsqs
 
     @property
     def options(self) -> tuple:
-        """What is not a tensor, and what kinds of numbers a pair has: True == 1."""
-        pair = self.norm_dim if isinstance(self.norm_dim, tuple) else ()
-        return *_options_of(self), *map(type, pair)
-
-    @property
-    def norm_dims(self) -> tuple[int | None, ...]:
-        """Of each tensor."""
-        if isinstance(self.norm_dim, tuple) and len(self.weights) == 2:
-            return self.norm_dim
-        return (self.norm_dim,) * len(self.weights)
+        """What is not a tensor."""
+        return _options_of(self)
 
     @property
     def named(self) -> list[tuple[str, Tensor | None]]:
-        """Weights and sums, by the names of their arguments."""
-        sums = ("sumsq",) if len(self.sumsqs) == 1 else ("sumsq[0]", "sumsq[1]")
-        rows = (self.weight_names, self.weights), (sums, self.sumsqs)
-        return [pair for row in rows for pair in zip(*row, strict=True)]
-
-    @property
-    def weight_names(self) -> tuple[str, ...]:
-        """As in the signature of the public function."""
-        return ("weight",) if len(self.weights) == 1 else ("q_weight", "k_weight")
+        """Weights, by the names of their arguments."""
+        names = ("weight",) if len(self.weights) == 1 else ("q_weight", "k_weight")
+        return list(zip(names, self.weights, strict=True))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,8 +107,7 @@ class CacheCall:
 
 OF_A_CACHE = "v", "k_cache", "v_cache", "slot_mapping"
 _cache_tensors_of = getter_of(OF_A_CACHE)
-_ROWS = "weights", "sumsqs"
-_options_of = getter_of([field.name for field in fields(NormCall) if field.name not in _ROWS])
+_options_of = getter_of([field.name for field in fields(NormCall) if field.name != "weights"])
 
 
 @dataclass(slots=True, kw_only=True)

@@ -23,7 +23,6 @@ class Normalization(NamedTuple):
     after: bool  # normalizes the rotated row
     like_model: bool  # rounds where a model in PyTorch does, not once
     casts_last: bool  # a model that rounds after the weight, and not before it
-    dim: int  # number of elements over which a mean is taken: d, or that of all heads
 
 
 @dataclass(slots=True)

@@ -17,7 +17,6 @@ from .norm_rows import (
     load_row,
     rows_of,
     share_of_program,
-    store_numbers,
     store_row,
     tile_of_share,
 )
@@ -33,14 +32,12 @@ def norm_rope_backward_kernel(
     k_ptr,
     q_out_ptr,  # gradient of the input; or None, if nobody wants it
     k_out_ptr,
-    q_weight_ptr,  # (d,) or (h, d), or None
+    q_weight_ptr,  # (d,), or None
     k_weight_ptr,
     q_rstd_ptr,  # viewed as (s, b, h, 1): 1 / rms of each row
     k_rstd_ptr,
-    q_sumsq_ptr,  # gradient of the sums of squares that came from elsewhere; or None
-    k_sumsq_ptr,
     q_partial_ptr,  # (shares, d): sums of the weight's gradient over the rows of each program
-    k_partial_ptr,  # or with `norm.per_head` (chunks, h, d); None: not wanted
+    k_partial_ptr,  # None: not wanted
     table_ptr,  # from here on as in `norm_rope_kernel`
     sin_ptr,
     starts_ptr,
@@ -68,17 +65,16 @@ def norm_rope_backward_kernel(
     q, k = Memory(q_ptr, strides.q), Memory(k_ptr, strides.k)
     q_out, k_out = Memory(q_out_ptr, strides.q_out), Memory(k_out_ptr, strides.k_out)
     q_rstd, k_rstd = Memory(q_rstd_ptr, strides.q_rstd), Memory(k_rstd_ptr, strides.k_rstd)
-    q_sumsq, k_sumsq = Memory(q_sumsq_ptr, strides.q_sumsq), Memory(k_sumsq_ptr, strides.k_sumsq)
     sizes = Sizes(seq_len, batch, q_heads, k_heads)
     table = Table(table_ptr, sin_ptr, strides.table, s2)
     given = GivenPositions(seq_len, None, 0, starts_ptr, ids_ptr, strides.ids, cp)
 
     # My rows, of q or of k, and my share of their tiles.
-    share = share_of_program(sizes, chunks, tile, order, norm.per_head)
+    share = share_of_program(sizes, chunks, tile, order)
     weights = weights_of(share, q_weight_ptr, k_weight_ptr, head, norm, COMPUTED)
     sums = zeros_of_rows(tile, head, COMPUTED)
     for tile_number in tl.range(share.chunk, share.tiles, chunks, num_stages=order.stages):
-        mine, tokens = tile_of_share(tile_number, share, sizes, tile, order, norm.per_head)
+        mine, tokens = tile_of_share(tile_number, share, sizes, tile, order)
 
         # Read the gradient, and what the forward kept.
         rows = rows_of(mine, q_grad, k_grad, order.per_batch, order.grad_aligned)
@@ -103,14 +99,13 @@ def norm_rope_backward_kernel(
         grad = zero_outside(grad, mine.exists, head)
         if q_partial_ptr is not None:
             sums = plus_products(sums, grad, x_hat, head.tail)
-        out, of_sumsq = input_gradient(grad, x_hat, rstd, weights, head, norm)
+        out = input_gradient(grad, x_hat, rstd, weights, head)
         if norm.after:
             out = turn_row(out, cos_sin, does_turn, TRANSPOSE=True, INVERSE=lookup.inverse)
         if q_out_ptr is not None:
             out_rows = rows_of(mine, q_out, k_out, order.per_batch, order.out_aligned)
             store_row(out_rows, out, head, head.reads_interleaved)
-        store_numbers(mine, q_sumsq, k_sumsq, of_sumsq, order.per_batch)
 
     if q_partial_ptr is not None:
         ptr = pointer_of(share.is_k, q_partial_ptr, k_partial_ptr)
-        store_sums(ptr, sums, share, head, norm.per_head, WEIGHT_INTERLEAVED)
+        store_sums(ptr, sums, share.number, head, WEIGHT_INTERLEAVED)

@@ -79,7 +79,6 @@ def share_of_program(
     chunks,  # programs among which the same tiles are divided
     tile: tl.constexpr,
     order: tl.constexpr,  # `BackwardOrder`
-    PER_HEAD: tl.constexpr,  # each head has weights of its own
 ):
     """The rows that this program has at many positions, and its share of their tiles: `Share`.
 
@@ -88,10 +87,7 @@ def share_of_program(
     q_blocks, k_blocks, entries = count_row_blocks(sizes, tile.rows, order.per_batch)
     row_blocks, program = q_blocks + k_blocks, tl.program_id(0)
     tiles, b = (sizes.seq_len - 1) // tile.positions + 1, 0
-    if order.fold and PER_HEAD:
-        row_block, chunk = program % row_blocks, program // row_blocks
-        tiles = tiles.to(tl.int64) * entries
-    elif order.fold:
+    if order.fold:
         of_k = program >= chunks
         row_block, chunk = tl.where(of_k, q_blocks, 0), program - tl.where(of_k, chunks, 0)
         tiles = tiles.to(tl.int64) * entries * tl.where(of_k, k_blocks, q_blocks)
@@ -118,18 +114,16 @@ def tile_of_share(
     sizes,
     tile: tl.constexpr,
     order: tl.constexpr,  # `BackwardOrder`
-    PER_HEAD: tl.constexpr,  # each head has weights of its own
 ):
     """One of a program's tiles: its `ProgramRows`, and its `Tokens`."""
     row, row_exists, b = share.row, share.row_exists, share.b
     if order.fold:
-        if not PER_HEAD:
-            rows = share.heads if order.per_batch else share.heads * sizes.batch
-            row_blocks = (rows + tile.rows - 1) // tile.rows
-            row_block = (number % row_blocks).to(tl.int32)
-            row = (row_block * tile.rows + tl.arange(0, tile.rows))[:, None]
-            row_exists = row < rows
-            number = number // row_blocks
+        rows = share.heads if order.per_batch else share.heads * sizes.batch
+        row_blocks = (rows + tile.rows - 1) // tile.rows
+        row_block = (number % row_blocks).to(tl.int32)
+        row = (row_block * tile.rows + tl.arange(0, tile.rows))[:, None]
+        row_exists = row < rows
+        number = number // row_blocks
         s_blocks = (sizes.seq_len - 1) // tile.positions + 1
         b, number = number // s_blocks, number % s_blocks
     first_s = number * tl.full((), tile.positions, tl.int64)

@@ -68,11 +68,9 @@ class Norm(NamedTuple):
 
     eps: float  # added to the mean of squares
     weight_offset: float  # added to the weight
-    dim: int  # number of squares in a sum
     after: bool  # normalize the rotated row
     rounds_normal: bool  # to the stored dtype, before the weights
     rounds_product: bool  # to the stored dtype, after them
-    per_head: bool  # each head has weights of its own
     weights_last: bool  # they are loaded after the elements
 
 
@@ -80,11 +78,8 @@ class NormBackward(NamedTuple):
     """How rows were normalized."""
 
     weight_offset: float  # added to the weight
-    dim: int  # number of squares in a sum
     after: bool  # the rotated row was normalized
     rounds_cos_sin: bool  # to the stored dtype, as the forward did
-    per_head: bool  # each head has weights of its own
-    given: bool  # the sums of squares came from elsewhere
     packed: bool  # the ids are those that the forward wrote for packed tokens
 
 
@@ -102,7 +97,7 @@ class BackwardOrder(NamedTuple):
 
     per_batch: bool  # a tile has rows of one batch entry; False: all share their angles
     rows_outer: bool  # programs' positions run faster than their rows, not slower
-    fold: bool  # a program goes through batch entries too, and unless per head through all rows
+    fold: bool  # a program goes through batch entries and all rows, too
     stages: int  # tiles in flight
     aligned: int  # bytes that divide every address of a row of what was kept
     grad_aligned: int  # of the output's gradient
@@ -132,8 +127,6 @@ class NormStrides(NamedTuple):
     k_out: Any
     q_rstd: Any
     k_rstd: Any
-    q_sumsq: Any
-    k_sumsq: Any
     table: Any
     ids: Any
 
@@ -174,8 +167,6 @@ class NormBackwardStrides(NamedTuple):
     k_out: Any
     q_rstd: Any
     k_rstd: Any
-    q_sumsq: Any
-    k_sumsq: Any
     table: Any
     ids: Any
 

@@ -80,19 +80,16 @@ def plan_rope(
 def plan_norm(tensors: ForwardTensors, rotation: Rotation, engine: Engine | None = None) -> Plan:
     """Plan a launch that normalizes and rotates; arguments as in `plan_rope`."""
     engine = engine_of(tensors.q) if engine is None else engine
-    per_head = is_per_head(tensors.q_weight)
-    layout = layout_of(tensors, NormStrides, rotation, forward_tile, engine, per_head=per_head)
-    wanted, special = wanted_forward(layout.facts), rotation.norm.like_model or per_head
-    registers = max_registers(wanted, rotation, layout.facts, tensors.q.dtype, special, engine)
+    layout = layout_of(tensors, NormStrides, rotation, forward_tile, engine)
+    wanted = wanted_forward(layout.facts)
+    registers = max_registers(wanted, rotation, layout.facts, tensors.q.dtype, engine)
     rounds = roundings_of(tensors.q, tensors.q_weight, rotation)
     norm = Norm(
         eps=float(rotation.norm.eps),
         weight_offset=float(rotation.norm.weight_offset),
-        dim=rotation.norm.dim,
         after=rotation.norm.after,
         rounds_normal=rounds.normal,
         rounds_product=rounds.product,
-        per_head=per_head,
         weights_last=wanted.weights_last,
     )
     own = {"norm": norm, "steps": rounds.steps}
@@ -220,11 +217,6 @@ def _promotes(weight: Tensor | None, t: Tensor) -> bool:
     return weight is not None and torch.promote_types(weight.dtype, t.dtype) != t.dtype
 
 
-def is_per_head(weight: Tensor | None) -> bool:
-    """Whether each head has weights of its own."""
-    return weight is not None and weight.dim() == 2
-
-
 # backward, of a norm: a rotation's backward is a rotation
 
 
@@ -232,7 +224,6 @@ def plan_backward(
     tensors: BackwardTensors,
     rotation: Rotation,
     wants_weights: bool,
-    given_sums: bool,
     packed: bool,
     engine: Engine | None = None,
 ) -> Plan:
@@ -242,15 +233,11 @@ def plan_backward(
         tensors: from `as_read`.
         rotation: by which angles, and how rows were normalized.
         wants_weights: gradients of the weights are computed, too.
-        given_sums: the sums of squares came from elsewhere.
         packed: the ids are positions that the forward wrote.
         engine: what the plan is for; None: the engine that takes `tensors.q`.
     """
     engine = engine_of(tensors.q) if engine is None else engine
-    per_head = is_per_head(tensors.q_weight)
-    layout = layout_of(
-        tensors, NormBackwardStrides, rotation, backward_tile, engine, per_batch=per_head
-    )
+    layout = layout_of(tensors, NormBackwardStrides, rotation, backward_tile, engine)
     work, order, wanted = layout.work, layout.order, first_match(NORM_BACKWARD, layout.facts)
     division = _divide(layout, wanted.programs_per_sm, tensors, wants_weights)
     rounds = roundings_of(tensors.q, tensors.q_weight, rotation)
@@ -275,11 +262,8 @@ def plan_backward(
             "lookup": layout.lookup,
             "norm": NormBackward(
                 weight_offset=float(rotation.norm.weight_offset),
-                dim=rotation.norm.dim,
                 after=rotation.norm.after,
                 rounds_cos_sin=rounds.steps.rounds_cos_sin,
-                per_head=per_head,
-                given=given_sums,
                 packed=packed,
             ),
         },
@@ -291,25 +275,21 @@ class _Division(NamedTuple):
 
     units: int  # groups of tiles whose programs add to the same partial sums
     chunks: int  # programs of a unit
-    fold: bool  # the tiles of a unit are of all batch entries, and unless per head of all rows
+    fold: bool  # the tiles of a unit are of all batch entries and all rows
 
 
 def _divide(
     layout: Layout, programs_per_sm: int, tensors: BackwardTensors, wants_weights: bool
 ) -> _Division:
     """Enough programs to fill the GPU, and not more partial sums than a backward may allocate."""
-    per_head = is_per_head(tensors.q_weight)
     programs = programs_per_sm * count_sms(tensors.q.device) // layout.work.num_warps
-    units, tiles, fold = layout.entries * sum(layout.row_blocks), layout.s_blocks, per_head
+    units, tiles, fold = layout.entries * sum(layout.row_blocks), layout.s_blocks, False
     share = tensors.q.shape[-1] * tensors.q_rstd.element_size()  # bytes of a row of partial sums
     outs = [x for x in (tensors.q_out, tensors.k_out) if x is not None]
     gradient = sum(x.numel() * x.element_size() for x in outs)
     shares = max(BYTES_OF_PARTIALS, gradient // GRADIENT_PER_PARTIALS) // share
     per_chunk = units  # rows of partial sums
-    if per_head:
-        units, tiles = sum(layout.row_blocks), layout.s_blocks * layout.entries
-        per_chunk = layout.sizes["q_heads"] + layout.sizes["k_heads"]
-    elif wants_weights and units > shares:
+    if wants_weights and units > shares:
         tiles *= layout.entries * max(layout.row_blocks)
         units = per_chunk = sum(blocks > 0 for blocks in layout.row_blocks)
         programs, fold = programs * units, True
@@ -320,15 +300,10 @@ def _divide(
 
 
 def shares_of(plan: Plan, weights: int) -> tuple[int, ...]:
-    """Rows of partial sums that a planned backward writes, of each of so many weights.
-
-    None at all where each head has weights of its own and one program: it writes their gradients.
-    """
+    """Rows of partial sums that a planned backward writes, of each of so many weights."""
     heads = plan.sizes["q_heads"], plan.sizes["k_heads"]
     chunks, batch, order = plan.sizes["chunks"], plan.sizes["batch"], plan.constants["order"]
     tile_rows = plan.constants["tile"].rows
-    if plan.constants["norm"].per_head:
-        return tuple([chunks * h for h in heads[:weights]]) if chunks > 1 else ()
     if order.fold:
         return (chunks,) * weights
     entries, shared = (batch, 1) if order.per_batch else (1, batch)

@@ -18,7 +18,6 @@ from .kernel_plans import (
     BACKWARD,
     FORWARD,
     SPLIT,
-    SUM,
     TO_CACHE,
     plan_backward,
     plan_norm,
@@ -46,7 +45,7 @@ from .plan import (
 ROPE = "rope_kernel"
 # Tensors that no key covers: those that are allocated after it is known, and what a module may own.
 _NEW = "q_out", "k_out", "v_out", "q_rstd", "k_rstd", "positions", "table"
-_NEW_IN_BACKWARD = "q_out", "k_out", "q_sumsq", "k_sumsq", "q_partial", "k_partial"
+_NEW_IN_BACKWARD = "q_out", "k_out", "q_partial", "k_partial"
 _UNKEYED = {
     kind: tuple([i for i, name in enumerate(kind._fields) if name in names])
     for kind, names in (
@@ -89,7 +88,6 @@ def entry_of_rotation(
 def norm_rope(
     tensors: Sequence[Tensor],
     weights: Sequence[Tensor],
-    sumsqs: Sequence[Tensor],
     rotation: Rotation,
     inplace: bool,
     for_backward: bool,
@@ -108,12 +106,12 @@ def norm_rope(
         outs = tuple([torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors])
     if for_backward:
         rstds, positions = kept_for_backward(tensors, rotation)
-    q_k, of_weights, of_sums = q_and_k(tensors), q_and_k(weights), q_and_k(sumsqs)
-    if entry is None:  # of an operator, or of a call that takes two launches
+    q_k, of_weights = q_and_k(tensors), q_and_k(weights)
+    if entry is None:  # of a call that takes two launches
         options = [FORWARD, inplace, for_backward, *rotation.options]
-        keyed = *q_k, *of_weights, *of_sums, *rotation.tensors
+        keyed = *q_k, *of_weights, *rotation.tensors
         entry = fastpath.entry_of_launch(options, keyed)
-    pairs = *q_k, *q_and_k(outs), *of_weights, *q_and_k(rstds), *of_sums
+    pairs = *q_k, *q_and_k(outs), *of_weights, *q_and_k(rstds)
     given = *pairs, positions, *rotation.tensors
     if entry is None or entry.launch is None or not entry.launch(given):
         _launch(entry, ForwardTensors._make(given), lambda x: plan_norm(x, rotation), inplace)
@@ -220,7 +218,6 @@ class Wanted(NamedTuple):
 
     inputs: bool
     weights: bool
-    sums: bool  # of squares, which came from elsewhere
 
 
 def norm_rope_backward(
@@ -230,40 +227,42 @@ def norm_rope_backward(
     positions: Tensor | None,
     weights: Sequence[Tensor],
     rotation: Rotation,
-    given_sums: bool,
     wanted: Wanted,
-) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Gradients of the inputs, of the weights, and of sums of squares, in one to three launches.
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Gradients of the inputs and of the weights, in one launch or two.
 
-    Gradients of weights take another one, which adds up the programs' shares; with weights of each
-    head two, if q and k have other numbers of heads, or none, if there is one share.
+    Gradients of weights take another one, which adds up the programs' shares.
 
     Args:
         grads: of the outputs.
         kept: the inputs.
         rstds, positions: what the forward returned.
         weights, rotation: as in the forward.
-        given_sums: the forward's sums of squares came from elsewhere.
         wanted: which gradients are computed. What is not wanted is returned as ().
     """
     packed = positions is not None
     if packed:
         rotation = at_positions(rotation, positions)
-    outs, of_weights, of_sums = _new_gradients(kept, weights, rstds, wanted)
+    like = {"memory_format": torch.contiguous_format}
+    outs, of_weights = (), ()
+    if wanted.inputs:
+        outs = tuple([torch.empty_like(x, **like) for x in kept])
+    if wanted.weights:
+        of_weights = tuple([torch.empty_like(w, **like) for w in weights])
     where = rotation.start_positions, rotation.position_ids
     tables = rotation.table, rotation.sin, *where
     rows = *q_and_k(grads), *q_and_k(kept)
     norms = *q_and_k(weights), *q_and_k(rstds)
-    options = [BACKWARD, packed, given_sums, wanted, *rotation.options]
+    options = [BACKWARD, packed, wanted, *rotation.options]
     entry = fastpath.entry_of_launch(options, (*rows, *norms, *tables))
-    pairs = *rows, *q_and_k(outs), *norms, *q_and_k(of_sums)
+    pairs = *rows, *q_and_k(outs), *norms
     if entry is not None and entry.launch is not None:
         row = kept[0].shape[-1]
-        partials = [rstds[0].new_empty(n, row) for n in entry.shares] or of_weights
+        partials = [rstds[0].new_empty(n, row) for n in entry.shares]
         if entry.launch((*pairs, *q_and_k(partials), *tables)):
             if entry.shares:
                 _sum_partials(partials, of_weights, entry)
-            return outs, of_weights, of_sums
+            return outs, of_weights
     for x, gradient in zip(kept, of_weights, strict=False):
         if not x.numel():
             gradient.zero_()
@@ -272,28 +271,10 @@ def norm_rope_backward(
     if given is not None:
 
         def plan_of(read: BackwardTensors) -> Plan:
-            return plan_backward(read, rotation, wanted.weights, given_sums, packed)
+            return plan_backward(read, rotation, wanted.weights, packed)
 
         _launch_backward(entry if given is came else None, given, plan_of)
-    return outs, of_weights, of_sums
-
-
-def _new_gradients(
-    kept: Sequence[Tensor],
-    weights: Sequence[Tensor],
-    rstds: Sequence[Tensor],
-    wanted: Wanted,
-) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Memory for what `norm_rope_backward` returns."""
-    like = {"memory_format": torch.contiguous_format}
-    outs, of_weights, of_sums = (), (), ()
-    if wanted.inputs:
-        outs = tuple([torch.empty_like(x, **like) for x in kept])
-    if wanted.weights:
-        of_weights = tuple([torch.empty_like(w, **like) for w in weights])
-    if wanted.sums:
-        of_sums = tuple([torch.empty_like(x) for x in rstds])
-    return outs, of_weights, of_sums
+    return outs, of_weights
 
 
 def _launch_backward(
@@ -304,13 +285,13 @@ def _launch_backward(
     """The launch that goes through all rows, and the one that adds up gradients of weights.
 
     `given` has the gradients of the weights where partial sums go: the plan tells how many of these
-    there are, and whether there are any.
+    there are.
     """
     of_weights = [x for x in (given.q_partial, given.k_partial) if x is not None]
     shares = shares_of(plan_of(as_read(given)), len(of_weights))
     if entry is not None:
         entry.shares = shares
-    partials = [given.q_rstd.new_empty(n, given.q.shape[-1]) for n in shares] or of_weights
+    partials = [given.q_rstd.new_empty(n, given.q.shape[-1]) for n in shares]
     q_partial, k_partial = q_and_k(partials)
     _launch(entry, given._replace(q_partial=q_partial, k_partial=k_partial), plan_of)
     if shares:
@@ -328,15 +309,8 @@ def _sum_partials(
 ) -> None:
     """Write gradients of the weights: the sums of the programs' shares, in a fixed order.
 
-    `entry` is that of the launch before: it says all about this one, if that is one launch.
+    `entry` is that of the launch before: it says all about this one.
     """
-    if outs[0].dim() == 2:  # (h, d): a row of shares has all heads
-        partials = [x.view(-1, out.numel()) for x, out in zip(partials, outs, strict=True)]
-    if len(outs) == 2 and outs[0].shape != outs[1].shape:
-        for x, out in zip(partials, outs, strict=True):
-            given = SumTensors(x, None, out, None)
-            _launch(fastpath.entry_of_launch([SUM], given), given, plan_sum)
-        return
     if entry is not None:
         entry.then = entry = entry.then or fastpath.Entry()
     given = *q_and_k(partials), *q_and_k(outs)

@@ -40,8 +40,6 @@ def layout_of(
     engine: Engine,
     *,
     inplace: bool = False,
-    per_head: bool = False,
-    per_batch: bool = False,
 ) -> Layout:
     """Lay out a launch. Needs no GPU, reads no value.
 
@@ -52,18 +50,15 @@ def layout_of(
         work_of: chooses the tile.
         engine: what the launch is for.
         inplace: elements beyond the rotary slice are left alone.
-        per_head: a row has to tell its head, which has weights of its own.
-        per_batch: a program has rows of one batch entry, in any order of memory.
     """
     names = strides._fields[:-2]  # the others are those of a table and of ids
     views = [_view(getattr(tensors, name), tensors.q, rotation) for name in names]
     order, q = order_of_programs(tensors.q, rotation), names.index("q")
-    per_batch |= order.per_batch
-    if not (per_batch or per_head):
+    if not order.per_batch:
         views = with_rows_in_one_dimension(views)
     seq_len, batch, q_heads, head_dim = views[q].shape
     k_heads = 0 if tensors.k is None else views[q + 1].shape[2]
-    per_batch |= batch == 1
+    per_batch = order.per_batch or batch == 1
     entries, rows_of_a_head = (batch, 1) if per_batch else (1, batch)
     rows = rows_of_a_head * q_heads, rows_of_a_head * k_heads
     memory = {"rows_outer": order.rows_outer, "inplace": inplace}

@@ -87,8 +87,6 @@ class ForwardTensors(NamedTuple):
     k_weight: Tensor | None
     q_rstd: Tensor | None
     k_rstd: Tensor | None
-    q_sumsq: Tensor | None
-    k_sumsq: Tensor | None
     positions: Tensor | None
     table: Tensor
     sin: Tensor | None
@@ -144,8 +142,6 @@ class BackwardTensors(NamedTuple):
     k_weight: Tensor | None
     q_rstd: Tensor
     k_rstd: Tensor | None
-    q_sumsq: Tensor | None
-    k_sumsq: Tensor | None
     q_partial: Tensor | None
     k_partial: Tensor | None
     table: Tensor
@@ -155,10 +151,7 @@ class BackwardTensors(NamedTuple):
 
 
 class SumTensors(NamedTuple):
-    """The tensors of the kernel that adds partial sums, (shares, d), in the order of its arguments.
-
-    With weights of each head d is that of all heads.
-    """
+    """The tensors of the kernel that adds partial sums, (shares, d), in their order there."""
 
     q_partial: Tensor
     k_partial: Tensor | None
@@ -194,23 +187,18 @@ def with_elements(given: Tensors) -> Tensors | None:
 
 _READ_WHOLE = "q", "k", "v", "q_grad", "k_grad"
 _CONTIGUOUS = "q_weight", "k_weight", "cu_seqlens", "starts", "slots"
-_SUMS = ("q_sumsq", "q"), ("k_sumsq", "k")
 
 
 def as_read(given: Tensors, inplace: bool = False) -> Tensors:
     """The same as a kernel reads them.
 
     Pending signs of views are resolved, but in place, where minus x turned is minus what comes out.
-    Weights and lists are contiguous, cosines and sines have equal strides, and there is a sum of
-    squares for each row.
+    Weights and lists are contiguous, and cosines and sines have equal strides.
     """
     read = {name: x for name, x in given._asdict().items() if x is not None}
     if not inplace:
         read |= {name: read[name].resolve_neg() for name in _READ_WHOLE if name in read}
     read |= {name: read[name].resolve_neg().contiguous() for name in _CONTIGUOUS if name in read}
-    for sums, rows in _SUMS:
-        if sums in read:  # all heads may share one; the gradients of a backward have all
-            read[sums] = read[sums].resolve_neg().expand(read[rows].shape[:-1])
     table, sin = given.table, given.sin
     if sin is not None and (table.stride() != sin.stride() or table.is_neg() or sin.is_neg()):
         table, sin = (x.resolve_neg().contiguous() for x in (table, sin))

@@ -85,18 +85,14 @@ def test_every_argument_gets_into_the_field_of_its_name(function, monkeypatch):
     calls = []
     monkeypatch.setattr(api, "rotate_call", lambda call: calls.append(call) or ("one", "two"))
     given = {name: object() for name in inspect.signature(function).parameters}
-    rows = (given["sumsq"],) if function is norm_rope else (object(), object())
-    if function is qk_norm_rope:
-        given["sumsq"] = rows
     function(**given)
     (call,) = calls
     assert call.tensors == tuple(given.pop(name) for name in call.names)
     assert (call.norm is not None) == ("norm" in function.__name__)
     if norm := call.norm:
-        assert norm.weights == tuple(given.pop(name) for name in norm.weight_names)
-        assert norm.sumsqs == rows and given.pop("sumsq")
+        assert norm.weights == tuple(given.pop(name) for name, _ in norm.named)
         options = [name for name in names_of(NormCall) if name in given]
-        assert len(options) == 4
+        assert len(options) == 3
         assert all(getattr(norm, name) is given.pop(name) for name in options)
     assert {name: getattr(call, name) for name in given} == given
     of_others = {"tensors", "norm", "cache", "packed", "transpose", *OF_PATCHED_MODELS}
@@ -161,7 +157,7 @@ def test_every_function_shows_the_options_of_the_first(function):
 @pytest.mark.parametrize("function", FUNCTIONS[1:], ids=lambda function: function.__name__)
 def test_a_function_refuses_a_keyword_that_it_does_not_show(function, name):
     """Even one that `Call` has a field for."""
-    given = dict.fromkeys([x for x in inspect.signature(function).parameters if "sumsq" not in x])
+    given = dict.fromkeys(inspect.signature(function).parameters)
     with pytest.raises(TypeError) as error:
         function(**given, **{name: True})
     came, accepted = str(error.value).split("; accepted: ")
@@ -185,7 +181,7 @@ def test_a_rotation_has_what_the_call_has_under_the_same_name():
 
 
 def test_a_normalization_has_what_the_call_has():
-    given = {"eps": 0.25, "norm_dim": 7}
+    given = {"eps": 0.25}
     for rounding, offset, flags in (
         ("once", 0.5, ()),
         (None, 0.5, ()),
@@ -195,10 +191,10 @@ def test_a_normalization_has_what_the_call_has():
     ):
         for after in (False, True):
             given |= {"weight_offset": offset, "norm_after": after}
-            norm = NormCall(weights=(None,), sumsqs=(None,), **given)
+            norm = NormCall(weights=(None,), **given)
             want = norm_with(*flags, *(["after"] if after else []), weight_offset=offset)
             call = call_of(rounding=rounding, norm=norm)
-            assert routes.normalization_of(call, 0) == want
+            assert routes.normalization_of(call) == want
 
 
 # Through the operators
@@ -257,19 +253,19 @@ def test_a_backward_has_the_rotation_of_its_forward(flag):
 @pytest.mark.parametrize("flag", [*FLAGS, *NORM_FLAGS])
 def test_a_norms_backward_has_the_rotation_of_its_forward(flag, monkeypatch):
     rotation, ctx, seen = rotation_with(flag, norm_with(flag)), Context(), []
-    rows, found = norm_function.Rows((T,), (), ()), ((T,), (T[..., 0],), None)
+    rows, found = norm_function.Rows((T,), ()), ((T,), (T[..., 0],), None)
 
     def run(*given):
         seen.append(given)
-        return (T,), (), ()
+        return (T,), ()
 
     monkeypatch.setattr(launch, "norm_rope_backward", run)
     norm_function.keep_norm(ctx, rows, found, rotation)
     with torch.no_grad():
-        norm_function.gradients(ctx, (T,), ((True,), (), ()))
-    *_, kept_rotation, given_sums, wanted = seen.pop()
+        norm_function.gradients(ctx, (T,), ((True,), ()))
+    *_, kept_rotation, wanted = seen.pop()
     assert is_same(kept_rotation, rotation)
-    assert (given_sums, wanted) == (False, (True, False, False))
+    assert wanted == (True, False)
 
 
 # In a signature of the fast path
@@ -286,7 +282,7 @@ def entry_of(monkeypatch):
             return fastpath.entry_of_call(call_of(**options), (T, None))
         if kind is Rotation:
             return launch.entry_of_rotation((T,), Rotation(T, **options), False)
-        given = dict.fromkeys(names_of(NormCall)) | {"weights": (T,), "sumsqs": (None,)}
+        given = dict.fromkeys(names_of(NormCall)) | {"weights": (T,)}
         return fastpath.entry_of_call(call_of(norm=NormCall(**(given | options))), (T, None))
 
     yield entry_of
@@ -296,7 +292,7 @@ def entry_of(monkeypatch):
 ELSEWHERE = {
     Call: ("tensors", "freqs", "fused", "norm", "cache", "packed"),
     Rotation: ("table", "sin"),
-    NormCall: ("weights", "sumsqs"),
+    NormCall: ("weights",),
 }
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from rope_kernels import RotaryPositionEmbedding, sum_of_squares
+from rope_kernels import RotaryPositionEmbedding
 
 D = 8
 POSITIVE = "accepted: a positive number below infinity"
@@ -140,17 +140,3 @@ def test_a_dtype_that_holds_no_cosines(dtype):
     module = RotaryPositionEmbedding(D)
     with pytest.raises(TypeError, match=r"^dtype is .*; accepted: float32, float16, bfloat16"):
         module.cos_sin(3, dtype=dtype)
-
-
-@pytest.mark.parametrize(
-    "t, error, message",
-    [
-        ([1.0], TypeError, "t is of type list; accepted: torch.Tensor"),
-        (torch.ones(2, 3).long(), TypeError, "t has dtype int64; accepted: float32, float16"),
-        (torch.ones(2, 3).to_sparse(), ValueError, "t has layout torch.sparse_coo; accepted: "),
-    ],
-    ids=("list", "integers", "sparse"),
-)
-def test_sum_of_squares(t, error, message):
-    with pytest.raises(error, match=f"^{message}"):
-        sum_of_squares(t)

@@ -112,7 +112,7 @@ CONDITIONS = {
     "glm4_moe.Glm4MoeAttention": {"use_qk_norm": False},
     "gemma3n.Gemma3nTextAttention": {"is_kv_shared_layer": True},
 }
-NOWHERE = "olmo_hybrid.OlmoHybridAttention", "beam.BeamAttention"  # without positions
+NOWHERE = ("beam.BeamAttention",)  # without positions
 
 
 @pytest.mark.parametrize("name", [*CONDITIONS, *NOWHERE])
@@ -138,6 +138,43 @@ def test_layers_without_a_rotation_or_without_norms(name, device, monkeypatch):
     assert_close(got_grads, grads, torch.float32)
 
 
+# Norms of all heads stay the model's own
+
+OF_ALL_HEADS = {
+    "flex_olmo": "FlexOlmoAttention",
+    "minimax_m2": "MiniMaxM2Attention",
+    "olmo2": "Olmo2Attention",
+    "olmo3": "Olmo3Attention",
+    "olmo_hybrid": "OlmoHybridAttention",
+}
+
+
+@pytest.mark.parametrize("name", OF_ALL_HEADS)
+def test_a_norm_of_all_heads_is_left_and_the_rotation_is_ours(name):
+    module = f"transformers.models.{name}.modeling_{name}"
+    cls = getattr(importlib.import_module(module), OF_ALL_HEADS[name])
+    forward = cls.forward
+    patched = patch(name, norms=True)
+    assert cls.forward is forward
+    (left,) = [x for x in patched.left if x.is_forward and x.module == module]
+    assert left.function == f"{OF_ALL_HEADS[name]}.forward"
+    assert any(x.module == module for x in patched.replaced)
+    unpatch()
+    with pytest.raises(ValueError, match=f"but found: .*{OF_ALL_HEADS[name]}"):
+        patch(name, norms=True, strict=True)
+
+
+def test_olmo2_has_its_own_norms_and_our_rotation(device, fused, plain_on_a_cpu):
+    """All bits are its own, logits and gradients: nothing of the norms changes."""
+    family = FAMILIES["olmo2"]
+    model = with_other_weights(family.make(device, torch.bfloat16))
+    inputs = inputs_of(family, device)
+    wanted = logits_and_gradients(model, inputs, autocast=False)
+    with patch(model, norms=True):
+        got = logits_and_gradients(model, inputs, autocast=False)
+    assert not fused and all(torch.equal(got[name], x) for name, x in wanted.items())
+
+
 # Whole models
 
 SMALL_MOE = {
@@ -150,21 +187,20 @@ SMALL_MOE = {
     "topk_group": 1,
 }
 EXAONE4 = {"num_hidden_layers": 4, "sliding_window": 8}
-SIX = {
+FIVE = {
     "qwen3": FAMILIES["qwen3"],
     "gemma3": FAMILIES["gemma3"],
-    "olmo2": FAMILIES["olmo2"],
     "hunyuan_v1_dense": FAMILIES["hunyuan_v1_dense"],
     "exaone4": Family("Exaone4Config", "Exaone4ForCausalLM", EXAONE4, layers=3),
     "glm4_moe": Family("Glm4MoeConfig", "Glm4MoeForCausalLM", SMALL_MOE),
 }
 
 
-@pytest.mark.parametrize("name", SIX)
+@pytest.mark.parametrize("name", FIVE)
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float16, torch.bfloat16), ids=str)
-def test_six_families(name, dtype, device, fused, plain_on_a_cpu):
+def test_five_families(name, dtype, device, fused, plain_on_a_cpu):
     """Logits, all gradients, and tokens with a cache."""
-    family = SIX[name]
+    family = FIVE[name]
     model = with_other_weights(family.make(device, dtype))
     inputs = inputs_of(family, device)
     wanted = logits_and_gradients(model, inputs, autocast=False)

@@ -135,7 +135,6 @@ WRONG = [  # what a reader could get wrong without an error of ours
     ("kernels_0", "[0, 10, 50]", "[0, 20, 50]"),
     ("kernels_1", "position_ids=position_ids)", "start_positions=1)"),
     ("kernels_2", "[0] * 16 + [1] * 24", "[0] * 24 + [1] * 16"),
-    ("kernels_3", "sumsq=total, norm_dim=32 * 128", "sumsq=total, norm_dim=128"),
 ]
 
 

@@ -26,7 +26,6 @@ from rope_kernels import (
     rope_to_cache,
     rotate_half,
     split_qkv_rope,
-    sum_of_squares,
 )
 
 S, B, H, D = 8, 2, 3, 16
@@ -91,15 +90,14 @@ def rotate_and_back() -> Tensor:
 
 
 def rotate_packed() -> tuple[Tensor, Tensor]:
-    """Packed sequences that start at positions of their own, and a weight for each head."""
+    """Packed sequences that start at positions of their own."""
     rope, _, _ = make_freqs()
     q, k = torch.randn(S, H, D), torch.randn(S, 1, D)
     cuts = torch.tensor([0, 3, S])
     pair = rope_qk(q, k, rope, "thd", cu_seqlens=cuts, start_positions=5, inplace=True)
     assert_type(pair, tuple[Tensor, Tensor])
-    sums = sum_of_squares(q), sum_of_squares(t=k)
-    weights = torch.ones(H, D), torch.ones(1, D)
-    pair = qk_norm_rope(*pair, *weights, rope, "thd", cu_seqlens=cuts, sumsq=sums, eps=1e-6)
+    weights = torch.ones(D), torch.ones(D)
+    pair = qk_norm_rope(*pair, *weights, rope, "thd", cu_seqlens=cuts, eps=1e-6)
     assert_type(pair, tuple[Tensor, Tensor])
     return pair
 
@@ -130,14 +128,11 @@ def split_a_projection(packing: Packing = "grouped") -> Tensor:
 
 
 def normalize_and_rotate() -> Tensor:
-    """A norm after the rotation, over all heads."""
+    """A norm after the rotation."""
     rope, angles, cos_sin = make_freqs()
     t, weight = torch.randn(B, S, H, D), torch.ones(D)
     starts = torch.zeros(B, dtype=torch.int64)
-    sums = sum_of_squares(t).sum(-1, keepdim=True)
-    out = norm_rope(
-        t, weight, rope, "bshd", norm_after=True, sumsq=sums, norm_dim=H * D, start_positions=starts
-    )
+    out = norm_rope(t, weight, rope, "bshd", norm_after=True, start_positions=starts)
     assert_type(out + norm_rope(t, None, angles, "bshd"), Tensor)
     return out + norm_rope(t, weight, cos_sin, "bshd", weight_offset=1, rounding="model")
 
