@@ -60,7 +60,7 @@ def rotation_with(flag=None, norm=None):
 
 def norm_with(*true, **options):
     flags = {name: name in true for name in NORM_FLAGS}
-    return Normalization(**{"eps": 0.25, "weight_offset": 0.5, "dim": 7} | options, **flags)
+    return Normalization(**{"eps": 0.25, "weight_offset": 0.5} | options, **flags)
 
 
 def values_of(x):
@@ -304,7 +304,7 @@ def test_two_swapped_options_have_another_signature(kind, entry_of):
     cases = [(pair, case) for pair in pairs for case in values]
     starts = [name for name in WHERE if name in options]
     cases += [(pair, (torch.arange(3), None)) for pair in combinations(starts, 2)]
-    assert len(cases) >= 30
+    assert len(cases) >= 15
     for name, (x, y) in [(name, case) for name in options for case in values if name not in WHERE]:
         assert entry_of(kind, {name: x}) is not entry_of(kind, {name: y}), name
     for (one, other), (x, y) in cases:
@@ -324,7 +324,7 @@ def test_a_kernel_gets_the_tensors_of_a_rotation_by_their_names():
     rotation, given = rotation_with(), []
     entry = fastpath.Entry(launch=lambda tensors: given.append(tensors) or True)
     launch.rotate((T,), rotation, False, entry)
-    launch.norm_rope((T,), (), (), rotation, False, False, entry)
+    launch.norm_rope((T,), (), rotation, False, False, entry)
     for tensors, kind in zip(given, (RopeTensors, ForwardTensors), strict=True):
         names = {"start_positions": "starts", "position_ids": "ids"}
         for name in ("table", "sin", *WHERE):
