@@ -31,12 +31,6 @@ def run_tool(name, *arguments, checkout=ROOT):
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
-# Arguments of features that go, which no call draws any more
-OF_NORMS = "q_weight", "k_weight", "eps", "weight_offset", "norm_after"
-LEAVING = {(x, name) for x in ("norm_rope", "qk_norm_rope") for name in ("sumsq", "norm_dim")}
-LEAVING |= {(x, name) for x in ("split_qkv_rope", "rope_to_cache") for name in OF_NORMS}
-LEAVING |= {("rope_to_cache", name) for name in ("k_scale", "v_scale")}
-
 # What a copy of the package ends with: the negative for interleaved pairs, of a norm's gradient and
 # of the values in a cache
 WRONG = """
@@ -144,7 +138,7 @@ def test_every_argument_is_drawn_with_another_value_than_its_default():
             default = parameters[call.function][name].default
             if isinstance(value, (torch.Tensor, tuple)) or value != default:
                 missing.discard((call.function, name))
-    assert missing <= LEAVING
+    assert missing == set()
 
 
 def test_a_call_is_compiled_without_a_gpu():
